@@ -1,4 +1,4 @@
-"""Sequences of token ids as two arrays, against lists."""
+"""`Ragged`, compared with lists."""
 
 import numpy as np
 
@@ -8,10 +8,10 @@ SEQUENCES = [[7, 8], [], [9], [4, 5, 6]]
 
 
 def test_sequences_end_to_end():
-    found = Ragged.of(SEQUENCES)
-    assert found.ids.dtype == np.int32 and found.ids.tolist() == [7, 8, 9, 4, 5, 6]
-    assert found.lengths.dtype == np.int64 and found.lengths.tolist() == [2, 0, 1, 3]
-    assert found.starts.tolist() == [0, 2, 2, 3]
+    actual = Ragged.of(SEQUENCES)
+    assert actual.ids.dtype == np.int32 and actual.ids.tolist() == [7, 8, 9, 4, 5, 6]
+    assert actual.lengths.dtype == np.int64 and actual.lengths.tolist() == [2, 0, 1, 3]
+    assert actual.starts.tolist() == [0, 2, 2, 3]
     assert Ragged.of([]).ids.dtype == np.int32
 
 

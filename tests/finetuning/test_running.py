@@ -191,7 +191,7 @@ def test_a_language_has_labels_or_none(settings, tmp_path):
         (tmp_path / f"{name}-en.tsv").write_text(f"a\t{label}\n")
     settings.task.test = f"{tmp_path}/one-{{language}}.tsv,{tmp_path}/two-{{language}}.tsv"
     settings.task.test_languages = "en"
-    with pytest.raises(ConfigError, match=r"two-en.tsv:1: it has no label, though .*one-en"):
+    with pytest.raises(ConfigError, match=r"two-en.tsv:1: this example has no label, but .*one-en"):
         running.run(finetuning.parse(settings), tmp_path / "run")
 
 
@@ -309,7 +309,7 @@ def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path, capsy
     ("key", "value", "message"),
     [
         ("task.length", 600, "beyond the model's positions"),
-        ("task.labels", "cat,cow", "train-en.tsv:.*'dog' is no label of the task"),
+        ("task.labels", "cat,cow", "train-en.tsv:.*'dog' is not a label of the task"),
         ("task.train", "nowhere-{language}.tsv", "task.train=nowhere-.* tried nowhere-en.tsv"),
         ("init_from", "nowhere", "init_from=nowhere is neither"),
         ("optimizer.decay_steps", 99, "decay_steps=99 is more than the 48 steps"),

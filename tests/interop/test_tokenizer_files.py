@@ -294,7 +294,7 @@ def test_tokens_that_were_added_beside_the_vocabulary(bert):
         ("tokenizer_config.json", b"{", "tokenizer_config.json:1: it is no JSON"),
         ("tokenizer_config.json", b"[]", "tokenizer_config.json: it holds no JSON object"),
         ("tokenizer.json", b"{}", "tokenizer.json is not a tokenizer.json that tokenizers"),
-        ("sentencepiece.bpe.model", b"text", "bpe.model is not a SentencePiece model"),
+        ("sentencepiece.bpe.model", b"text", "bpe.model is neither a SentencePiece model"),
     ],
 )
 def test_damaged_files_are_named(bert, name, content, message):

@@ -63,10 +63,10 @@ def test_a_row_has_an_example_for_each_choice(vocabulary):
 def test_predictions_and_what_is_said_of_them():
     logits = np.array([[0.0, 1.0, -np.inf], [3.0, 1.0, 2.0]], np.float32)
     examples = [Choices("p", ("a", "b"), 1, ""), Choices("p", ("a", "b", "c"), 2, "")]
-    found = KIND.described(logits, None, examples, (), TASK)
+    found = KIND.describe(logits, None, examples, (), TASK)
     assert [one["choice"] for one in found] == [1, 0]
     np.testing.assert_allclose(found[0]["probabilities"], [1 / (1 + np.e), np.e / (1 + np.e)])
     assert len(found[1]["probabilities"]) == 3 and KIND.to_fields(found[0]) == ["1", "0.731059"]
     assert KIND.scores([1, 0], examples, "accuracy", "en") == {"accuracy": 0.5}
     assert KIND.majority(examples)(examples) == [1, 1]
-    assert KIND.of_fields(["p", "a", "b"], "f:2") == Choices("p", ("a", "b"), None, "f:2")
+    assert KIND.from_fields(["p", "a", "b"], "f:2") == Choices("p", ("a", "b"), None, "f:2")

@@ -52,7 +52,7 @@ def test_correlations_are_scipys():
 def test_predictions_and_the_baseline():
     examples = [Rated(("a",), 1.0, ""), Rated(("b",), 4.0, "")]
     assert KIND.majority(examples)(examples) == [2.5, 2.5]
-    assert KIND.described(np.array([[1.5], [2.0]]), None, examples, (), Task()) == [
+    assert KIND.describe(np.array([[1.5], [2.0]]), None, examples, (), Task()) == [
         {"score": 1.5},
         {"score": 2.0},
     ]

@@ -468,13 +468,13 @@ def _sentences(given: Sentences) -> list[str]:
 
 def _example(kind: TaskKind, text: Any, place: str) -> Example:
     if isinstance(text, Mapping):
-        return kind.of_record(text, place)
+        return kind.from_record(text, place)
     parts = [text] if isinstance(text, str) else [*text] if isinstance(text, Sequence) else []
     if not parts or not all(isinstance(part, str) and part.strip() for part in parts):
         raise ConfigError(f"{place} is {quoted(text)}; expected text, its parts, or a mapping")
     if kind.example is TaggedWords and not isinstance(text, str):
-        return kind.of_record({"words": parts}, place)
-    return kind.of_fields(parts, place)
+        return kind.from_record({"words": parts}, place)
+    return kind.from_fields(parts, place)
 
 
 def _text_pairs(given: Any) -> list[TextPair]:

@@ -1,1 +1,1 @@
-"""From text to batches: text, tokenizers, rows, and labelled examples."""
+"""Turns text into batches: reading text, tokenizers, rows, and labelled examples."""

@@ -1,7 +1,6 @@
-"""Sequences of token ids of any lengths, as two arrays.
+"""Token sequences of different lengths, stored as two arrays.
 
-Sentences before they are packed into rows, and the pieces of words: rows, tokenizers, interop and
-retrieval pass them on in this form.
+Rows, tokenizers, interop and retrieval exchange sentences and the pieces of words in this form.
 """
 
 import dataclasses
@@ -13,23 +12,28 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Ragged:
-    """Sequences of token ids, end to end: int32 [sum of lengths], and int64 [sequences]."""
+    """Concatenated sequences of token ids.
+
+    Attributes:
+      ids: all ids, int32 [sum of lengths].
+      lengths: length of each sequence, int64 [sequences].
+    """
 
     ids: np.ndarray
     lengths: np.ndarray
 
     @classmethod
     def of(cls, sequences: Sequence[Sequence[int]]) -> "Ragged":
-        """The same sequences, out of lists."""
+        """Builds it from lists of ids."""
         lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
         ids = itertools.chain.from_iterable(sequences)
         return cls(np.fromiter(ids, np.int32, int(lengths.sum())), lengths)
 
     @property
     def starts(self) -> np.ndarray:
-        """Where each sequence starts in `ids`, int64 [sequences]."""
+        """Start of each sequence in `ids`, int64 [sequences]."""
         return np.cumsum(self.lengths) - self.lengths
 
     def select(self, keep: np.ndarray) -> "Ragged":
-        """The sequences at which `keep`, bool [sequences], is true."""
+        """Returns the sequences where `keep`, bool [sequences], is true."""
         return Ragged(self.ids[np.repeat(keep, self.lengths)], self.lengths[keep])

@@ -54,9 +54,9 @@ def read(form: str, lines: Iterable[str], place: str, kind: TaskKind) -> Iterato
             continue
         if form == "jsonl":
             record = _record(line, where)
-            item = Item(kind.of_record(record, where), identity=record.get("id"))
+            item = Item(kind.from_record(record, where), identity=record.get("id"))
         else:
-            item = Item(kind.of_fields(line.split("\t"), where))
+            item = Item(kind.from_fields(line.split("\t"), where))
         first = first or item.example
         if first and item.example and first.parts != item.example.parts:
             raise ConfigError(

@@ -11,7 +11,7 @@ from xlj.data.labelled import kind, reading
 from xlj.data.labelled.examples import Example
 from xlj.data.labelled.features import Features
 from xlj.data.labelled.kind import TaskKind
-from xlj.data.labelled.labels import alike, check, label_set, require
+from xlj.data.labelled.labels import check, check_all_or_none, label_set, require
 from xlj.data.labelled.reading import SPLITS
 from xlj.data.tokenizer.vocabulary import Vocabulary
 
@@ -102,7 +102,7 @@ def _read(task: Task) -> dict[str, Examples]:
             found[split].setdefault(language, []).extend(examples)
     for by_language in found.values():
         for language, of_language in by_language.items():
-            alike(of_language)
+            check_all_or_none(of_language)
             by_language[language] = of_task.distinct(of_language)  # sources may share ids
     return found
 

@@ -67,18 +67,18 @@ class Labeller:
         self, examples: Iterable[Example | None], progress: Advance = bool
     ) -> Iterator[Record | None]:
         """What the model says of each of any number of examples, in order and bounded memory: an
-        object, as `TaskKind.described` makes it. None stays None.
+        object, as `TaskKind.describe` makes it. None stays None.
 
         Args:
           progress: called with numbers of examples as they are done.
         """
         rest = iter(examples)
         while chunk := list(itertools.islice(rest, _CHUNK)):
-            described = iter(self._described([e for e in chunk if e is not None]))
+            described = iter(self._describe([e for e in chunk if e is not None]))
             yield from (None if example is None else next(described) for example in chunk)
             progress(len(chunk))
 
-    def _described(self, examples: list[Any]) -> list[Record]:
+    def _describe(self, examples: list[Any]) -> list[Record]:
         if not examples:
             return []
         task, vocabulary = self.task, self._pretrained.vocabulary
@@ -86,4 +86,4 @@ class Labeller:
         for what, count in made.cut.items():
             self.cut[what] = self.cut.get(what, 0) + count
         logits = self._predict(self._pretrained.params, made.tokens, "")
-        return self.kind.described(logits, made, examples, task.labels, task)
+        return self.kind.describe(logits, made, examples, task.labels, task)

@@ -12,7 +12,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[att
 
 from xlj.config import ConfigError
 from xlj.data.tokenizer.layout import UNK, of_native
-from xlj.data.tokenizer.tokenizer_json import explained, is_tokenizer_json
+from xlj.data.tokenizer.tokenizer_json import convert_errors, is_tokenizer_json
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.words import BYTE
 
@@ -145,7 +145,7 @@ class _Json:
     def _tokenizer(self) -> "Tokenizer":
         from tokenizers import Tokenizer
 
-        with explained("the extended tokenizer cannot be read"):
+        with convert_errors("the extended tokenizer cannot be read"):
             tokenizer = Tokenizer.from_str(self.content().decode())
         tokenizer.no_truncation()
         tokenizer.no_padding()

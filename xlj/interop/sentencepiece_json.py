@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from xlj.config import ConfigError
-from xlj.data.tokenizer.tokenizer_json import explained
+from xlj.data.tokenizer.tokenizer_json import convert_errors
 from xlj.interop import nfkc
 from xlj.io.quoting import quoted
 
@@ -53,7 +53,7 @@ def from_sentencepiece(
         _bpe(pieces, scores, unknown) if is_bpe else _unigram(pieces, scores, unknown)
     )
     if charsmap := proto.normalizer_spec.precompiled_charsmap:
-        with explained("the normalisation of this SentencePiece model cannot be read"):
+        with convert_errors("the normalisation of this SentencePiece model cannot be read"):
             tokenizer.normalizer = nfkc.normalizer(charsmap)
     # Not WhitespaceSplit, as in XLM-R's: it drops U+0085, which to SentencePiece is no space.
     words = [

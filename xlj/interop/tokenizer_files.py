@@ -16,7 +16,7 @@ from xlj.data.tokenizer.layout import MASK, ROLES, SPECIALS
 from xlj.data.tokenizer.tokenizer_json import (
     BERT_SPECIALS,
     PARALLEL_SEPARATOR,
-    explained,
+    convert_errors,
     frame_of,
     is_tokenizer_json,
     with_specials,
@@ -156,7 +156,7 @@ def _framing(folder: Path, vocabulary: Vocabulary) -> "Tokenizer | None":
         return None
     from tokenizers import Tokenizer
 
-    with explained("is not one that the tokenizers library reads"):
+    with convert_errors("is not one that the tokenizers library reads"):
         return Tokenizer.from_str(content.decode())
 
 
@@ -285,7 +285,7 @@ def _naming(folder: Path, path: Path, content: Callable[[], bytes]) -> Vocabular
     for _, _, role, token in named:
         tokens.setdefault(role, []).append(token)
     try:
-        with explained("is not one that the tokenizers library reads"):
+        with convert_errors("is not one that the tokenizers library reads"):
             vocabulary = Vocabulary(with_specials(content(), tokens))
     except ConfigError as error:
         raise ConfigError(f"vocabulary {path} {error}") from None

@@ -62,7 +62,7 @@ def extend(
     ranked = sorted(candidates, key=lambda piece: (len(piece.piece) > 1, -piece.score))
     log_share = math.log(_SHARE if share is None else share)
     scores = {
-        piece.piece: vocabulary_training.rounded(piece.score + log_share)
+        piece.piece: vocabulary_training.round_score(piece.score + log_share)
         for piece in ranked[:new_pieces]
     }
     if is_json:

@@ -87,15 +87,15 @@ class Classification(TaskKind):
         """Accuracy."""
         return {"accuracy": accuracy(predicted, [example.label for example in examples])}
 
-    def of_fields(self, fields: Sequence[str], place: str) -> Sentences:
+    def from_fields(self, fields: Sequence[str], place: str) -> Sentences:
         """A text, or two with a tab between."""
         return Sentences(kind.one_or_two(fields, place), None, place)
 
-    def of_record(self, record: Mapping[str, Any], place: str) -> Sentences:
+    def from_record(self, record: Mapping[str, Any], place: str) -> Sentences:
         """`text` and perhaps `text_pair`, or other usual names of both."""
         return Sentences(kind.texts_of(record, place), None, place)
 
-    def described(
+    def describe(
         self,
         logits: np.ndarray,
         made: Features,
@@ -143,15 +143,15 @@ class PairClassification(Classification):
         _require_pairs(examples)
         return features.of_sentences(examples, vocabulary, _numbers(labels), task.length, True)
 
-    def of_fields(self, fields: Sequence[str], place: str) -> Sentences:
+    def from_fields(self, fields: Sequence[str], place: str) -> Sentences:
         """Two texts with a tab between."""
-        example = super().of_fields(fields, place)
+        example = super().from_fields(fields, place)
         _require_pairs([example])
         return example
 
-    def of_record(self, record: Mapping[str, Any], place: str) -> Sentences:
+    def from_record(self, record: Mapping[str, Any], place: str) -> Sentences:
         """`text` and `text_pair`, or other usual names of both."""
-        example = super().of_record(record, place)
+        example = super().from_record(record, place)
         _require_pairs([example])
         return example
 

@@ -145,15 +145,15 @@ print(choices[found.logits[0].argmax()])""",
         """Accuracy."""
         return {"accuracy": accuracy(predicted, [example.right for example in examples])}
 
-    def of_fields(self, fields: Sequence[str], place: str) -> Choices:
+    def from_fields(self, fields: Sequence[str], place: str) -> Choices:
         """A premise and its choices, with tabs between."""
         return _checked(Choices(fields[0], tuple(fields[1:]), None, place))
 
-    def of_record(self, record: Mapping[str, Any], place: str) -> Choices:
+    def from_record(self, record: Mapping[str, Any], place: str) -> Choices:
         """As of files that are trained on; a label is not read."""
         return _example({k: v for k, v in record.items() if k != "label"}, place)
 
-    def described(
+    def describe(
         self,
         logits: np.ndarray,
         made: Features,

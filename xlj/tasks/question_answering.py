@@ -164,18 +164,18 @@ class QuestionAnswering(TaskKind):
         silent = sum(not example.answers for example in examples)
         return f"{silent:,} without an answer (task.no_answer)" if silent else ""
 
-    def of_fields(self, fields: Sequence[str], place: str) -> Question:
+    def from_fields(self, fields: Sequence[str], place: str) -> Question:
         """A question and its context, with a tab between."""
         if len(fields) != 2:
             raise ConfigError(f"{place}: {len(fields)} columns; expected `question TAB context`")
         return Question(place, fields[0], fields[1], None, place)
 
-    def of_record(self, record: Mapping[str, Any], place: str) -> Question:
+    def from_record(self, record: Mapping[str, Any], place: str) -> Question:
         """`question` and `context`; an `id` comes out again."""
         question, context = (kind.text_of(record, [key], place) for key in ("question", "context"))
         return Question(place, question, context, None, place)
 
-    def described(
+    def describe(
         self,
         logits: np.ndarray,
         made: QuestionFeatures,

@@ -143,15 +143,15 @@ with torch.no_grad():
         """A score a line."""
         return "".join(f"{score:.6f}\n" for score in predicted)
 
-    def of_fields(self, fields: Sequence[str], place: str) -> Rated:
+    def from_fields(self, fields: Sequence[str], place: str) -> Rated:
         """A text, or two with a tab between."""
         return Rated(kind.one_or_two(fields, place), None, place)
 
-    def of_record(self, record: Mapping[str, Any], place: str) -> Rated:
+    def from_record(self, record: Mapping[str, Any], place: str) -> Rated:
         """`text` and perhaps `text_pair`, or other usual names of both."""
         return Rated(kind.texts_of(record, place), None, place)
 
-    def described(
+    def describe(
         self,
         logits: np.ndarray,
         made: Features,

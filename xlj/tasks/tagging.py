@@ -146,7 +146,7 @@ class Tagging(TaskKind):
         """A tag a line, a blank line after each sentence."""
         return "".join("".join(f"{tag}\n" for tag in tags) + "\n" for tags in predicted)
 
-    def of_fields(self, fields: Sequence[str], place: str) -> Words:
+    def from_fields(self, fields: Sequence[str], place: str) -> Words:
         """A sentence, whose words are what blanks separate."""
         if len(fields) > 1:
             raise ConfigError(
@@ -155,14 +155,14 @@ class Tagging(TaskKind):
             )
         return _of_words(fields[0].split(), place)
 
-    def of_record(self, record: Mapping[str, Any], place: str) -> Words:
+    def from_record(self, record: Mapping[str, Any], place: str) -> Words:
         """`tokens` or `words`, a list; or a `text`, whose words are what blanks separate."""
         words = next((record[k] for k in records.WORDS if isinstance(record.get(k), list)), None)
         if words is None:
-            return self.of_fields([kind.text_of(record, kind.FIRST, place)], place)
+            return self.from_fields([kind.text_of(record, kind.FIRST, place)], place)
         return _of_words(words, place)
 
-    def described(
+    def describe(
         self,
         logits: np.ndarray,
         made: WordFeatures,

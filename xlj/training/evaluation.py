@@ -62,7 +62,7 @@ class Evaluation:
             self._batch[name] = options.batch_rows
             tokens, languages, owners = [], [], []
             first = next(p for p in config.schedule if name in p.config.objectives.active())
-            for task in mixture.of_length(store, options, first.config):
+            for task in mixture.tasks_of_length(store, options, first.config):
                 count = min(task.held_out.rows, config.train.eval_rows)
                 # Rows on disk are in order of the examples' lengths.
                 chosen = sample(count, task.held_out.rows)

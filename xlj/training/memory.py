@@ -35,7 +35,9 @@ def of(store: RowStore, config: Config) -> Sizes:
     lengths = []
     for phase in config.schedule:
         every = phase.config.objectives.active().values()
-        found = {options.rows: mixture.of_length(store, options, phase.config) for options in every}
+        found = {
+            options.rows: mixture.tasks_of_length(store, options, phase.config) for options in every
+        }
         lengths.append({kind: tasks[0].length for kind, tasks in found.items() if tasks})
     return Sizes(Corpus.of(store), lengths)
 

@@ -1,4 +1,4 @@
-"""Reads labelled TFDS sources whose examples are ours, in the features of the real datasets.
+"""Reads labelled TFDS sources with our examples and the features of the real datasets.
 
 It imports TensorFlow, so tests run it in a process of its own.
 """
@@ -9,13 +9,13 @@ from xlj.config import ConfigError
 from xlj.data.labelled import tfds as reader
 
 
-def answers(*found):
-    return {"text": [text for text, _ in found], "answer_start": [start for _, start in found]}
+def answers(*actual):
+    return {"text": [text for text, _ in actual], "answer_start": [start for _, start in actual]}
 
 
-def asked(identity, context, *found):
+def asked(identity, context, *actual):
     row = {"id": identity, "title": "", "question": f"{identity}?", "context": context}
-    return {**row, "answers": answers(*found)}
+    return {**row, "answers": answers(*actual)}
 
 
 XNLI_LANGUAGES = "ar bg de el en es fr hi ru sw th tr ur vi zh".split()
@@ -57,11 +57,11 @@ ROWS = {
         }
     ],
 }
-"""Examples of each dataset, as its builder makes them."""
+"""Examples of each dataset, in the form of its builder."""
 
 
 def load(sources):
-    """Of each (source, language), its examples as tuples, or what is wrong."""
+    """Returns the examples of each (source, language) as tuples, or the error."""
     import tensorflow as tf
     import tensorflow_datasets as tfds
 
@@ -70,12 +70,12 @@ def load(sources):
         written = [features.serialize_example(row) for row in ROWS[builder.name]]
         return tf.data.Dataset.from_tensor_slices(written).map(features.deserialize_example)
 
-    found = {}
+    actual = {}
     with tfds.testing.mock_data(as_dataset_fn=as_dataset):
         for source, language in sources:
             try:
                 examples = reader.load(source, language)
-                found[source, language] = [dataclasses.astuple(one) for one in examples]
+                actual[source, language] = [dataclasses.astuple(one) for one in examples]
             except ConfigError as error:
-                found[source, language] = str(error)
-    return found
+                actual[source, language] = str(error)
+    return actual

@@ -1,4 +1,4 @@
-"""Words and their tags, in columns."""
+"""Reading words and their tags from columns."""
 
 import pytest
 
@@ -24,11 +24,11 @@ def plain(sentences):
 
 
 def test_an_error_of_a_word_names_its_line(write):
-    """Beside comments, ranges and blank lines."""
+    """With comments, ranges and blank lines."""
     file = write("# a\n1-2\tx" + "\t_" * 8 + "\n1\tx\tx\tDET" + "\t_" * 6 + "\n")
     with file.open("a") as more:
         more.write("1.1\te" + "\t_" * 8 + "\n2\ty\ty\tNO" + "\t_" * 6 + "\n")
-    with pytest.raises(ConfigError, match=r"a\.conll:5: 'NO' of 'y' is no label of the task"):
+    with pytest.raises(ConfigError, match=r"a\.conll:5: 'NO' of 'y' is not a label of the task"):
         labels.check(conll.read(file, "en", ()), ("DET",))
     file = write("a\tO\nb\tB-PER\n\nc\tO\nd\tNOUN\n")
     with pytest.raises(ConfigError, match=r"a\.conll:5: 'NOUN' is no tag of task\.metric=chunk_f1"):
@@ -79,7 +79,7 @@ def test_conllu(write):
     assert plain(conll.read(write(text), "de", ("2", "5")))[0][1] == ("XP", "XP")
     bare = conllu(("1", "zu", "_"), ("2", "dem", "_"))
     assert plain(conll.read(write(bare), "de", ())) == [(("zu", "dem"), None)]
-    with pytest.raises(ConfigError, match="a.conll:2: 'a' is no id"):
+    with pytest.raises(ConfigError, match="a.conll:2: 'a' is not an id"):
         conll.read(write(conllu(("1", "zu", "ADP"), ("a", "dem", "DET"))), "de", ())
 
 
@@ -106,10 +106,10 @@ def test_files_without_tags(write):
         ("a\tX\nb\tX\tY\n", (), "a.conll:2: 3 columns, but the file has 2"),
         ("a X\nb c X\n", (), "a.conll:2: 3 columns, .*divide columns by tabs"),
         ("a\nb X\n", (), "a.conll:2: 2 columns, but the file has 1"),
-        ("a\tX\n\tX\n", (), "a.conll:2: a tag without a word"),
-        ("a\tX\n \tX\n", (), "a.conll:2: a tag without a word"),
-        ("en:a\tX\nen:\tX\n", (), "a.conll:2: a tag without a word"),
-        ("a\tX\nb\t\n", (), "a.conll:2: a word without a tag"),
+        ("a\tX\n\tX\n", (), "a.conll:2: this line has a tag but no word"),
+        ("a\tX\n \tX\n", (), "a.conll:2: this line has a tag but no word"),
+        ("en:a\tX\nen:\tX\n", (), "a.conll:2: this line has a tag but no word"),
+        ("a\tX\nb\t\n", (), "a.conll:2: this line has a word but no tag"),
         ("a\tX\n", ("1", "4"), "a.conll:1: 2 columns, but task.columns=1,4"),
         ("a\tX\n", ("0", "2"), "a.conll:1: 2 columns, but task.columns=0,2"),
         ("a\tX\n", ("word", "tag"), "two numbers"),
@@ -137,7 +137,7 @@ def test_comments_say_nothing_about_columns(write):
 
 
 def test_hashtags_are_words(write):
-    """Tweets: a sentence may begin with a hashtag, and # may be a word."""
+    """In tweets, a sentence may begin with a hashtag, and # may be a word."""
     for divider in "\t ":
         text = "#love O\nOslo B-LOC\n#no O\n\n#id O\n\n@a O\n# O\n".replace(" ", divider)
         for comments in ("auto", "no"):
@@ -187,7 +187,7 @@ def test_numbers_may_be_words(write):
     years = "1905\tNUM\n1906\tNUM\n1907\tNUM\n"
     assert plain(conll.read(write(years), "en", ()))[0][0] == ("1905", "1906", "1907")
     mixed = "1\tNUM\n2\tNUM\n3\tNUM\n\n7\tNUM\n"
-    with pytest.raises(ConfigError, match="a.conll:5: the first column may hold ids or words"):
+    with pytest.raises(ConfigError, match="a.conll:5: the first column may contain ids or words"):
         conll.read(write(mixed), "en", ())
 
 
@@ -195,14 +195,16 @@ def test_conllu_plus(write):
     head = "# global.columns = ID FORM UPOS PARSEME:MWE\n"
     text = head + "# text = zum x\n1-2\tzum\t_\t*\n1\tzu\tADP\t1\n2\tdem\tDET\t*\n2.1\ty\tX\t*\n"
     assert plain(conll.read(write(text), "de", ())) == [(("zu", "dem"), ("ADP", "DET"))]
-    found = plain(conll.read(write(text), "de", ("FORM", "PARSEME:MWE")))
-    assert found == [(("zu", "dem"), ("1", "*"))]
+    actual = plain(conll.read(write(text), "de", ("FORM", "PARSEME:MWE")))
+    assert actual == [(("zu", "dem"), ("1", "*"))]
     with pytest.raises(ConfigError, match="4 columns, but global.columns names 3"):
         conll.read(write(text.replace(" UPOS", "")), "de", ())
 
 
 def test_the_last_column_need_not_have_the_entities(write):
     text = "a\tB-PER\tx1\nb\tO\tx2\n"
-    with pytest.raises(ConfigError, match="not clear which column has the tags; .*2 has 'B-PER'"):
+    with pytest.raises(
+        ConfigError, match="it is unclear which column has the tags; .*2 has 'B-PER'"
+    ):
         conll.read(write(text), "en", (), chunk_tags=True)
     assert plain(conll.read(write(text), "en", ())) == [(("a", "b"), ("x1", "x2"))]

@@ -1,4 +1,4 @@
-"""Every label keeps its place, whatever is cut or split."""
+"""Every label keeps its place when texts are truncated or split."""
 
 import io
 
@@ -61,12 +61,12 @@ def test_too_long_pairs_lose_the_end_of_the_longer(vocabulary, sizes):
     row = made.tokens[0]
     ends = np.flatnonzero(row == EOS)
     kept = [ends[0] - 1, ends[1] - ends[0] - 1]
-    # One token at a time from the longer side (of equals, the first), as XTREME's scripts do.
-    wanted = list(sizes)
-    while sum(wanted) > 20:
-        wanted[0 if wanted[0] >= wanted[1] else 1] -= 1
-    assert sorted(kept) == sorted(wanted)
-    assert (kept[0] < kept[1]) == (wanted[0] < wanted[1]) or kept[0] + kept[1] == 20
+    # Removes tokens from the longer side (or the first of equal sides), as XTREME's scripts do.
+    expected = list(sizes)
+    while sum(expected) > 20:
+        expected[0 if expected[0] >= expected[1] else 1] -= 1
+    assert sorted(kept) == sorted(expected)
+    assert (kept[0] < kept[1]) == (expected[0] < expected[1]) or kept[0] + kept[1] == 20
     assert made.cut["examples"] == (sum(sizes) > 20)
     assert len(ends) == 2 and (row[ends[1] + 1 :] == PAD).all()
 
@@ -92,7 +92,7 @@ def test_words_are_labelled_at_their_first_piece_and_none_is_lost(vocabulary):
         assert made.tokens[row, column : column + len(ids)].tolist() == list(ids)
         assert made.labels[tuple(place)] == 1 + LABELS[tag]
     assert (made.tokens[:, 0] == BOS).all() and ((made.tokens == EOS).sum(1) == 1).all()
-    # Rows are full: the next word would not have fitted; a sentence begins a row of its own.
+    # Rows are full: the next word would not fit; each sentence begins a new row.
     sentence = np.repeat(np.arange(len(examples)), [len(e.words) for e in examples])
     of_row = {row: set(sentence[made.places[:, 0] == row]) for row in range(len(made.tokens))}
     assert all(len(owners) == 1 for owners in of_row.values())
@@ -106,7 +106,7 @@ def test_a_word_longer_than_a_row_keeps_its_label(vocabulary):
     assert sorted(made.labels[1]) == [0] * 15 + [2]
 
 
-def test_the_row_store_has_tokens_and_labels_and_is_found_again(vocabulary, tmp_path):
+def test_the_row_store_has_tokens_and_labels_and_is_reused(vocabulary, tmp_path):
     made = {
         language: features.of_sentences(
             [Sentences((line,), "yes", "f") for line in LINES[:n]],
@@ -119,16 +119,16 @@ def test_the_row_store_has_tokens_and_labels_and_is_found_again(vocabulary, tmp_
     assert store.path == again.path and len(list(tmp_path.iterdir())) == 1
     assert store.manifest.languages == ["de", "en"]
     for language, rows in made.items():
-        found = RowStore(store.path).read(
+        actual = RowStore(store.path).read(
             f"classification.{language}", "train", np.arange(len(rows.tokens))
         )
-        assert (found == np.concatenate([rows.tokens, rows.labels], axis=1)).all()
+        assert (actual == np.concatenate([rows.tokens, rows.labels], axis=1)).all()
     fewer = row_store.write(tmp_path, "classification", {"de": made["de"]}, vocabulary)
     assert fewer.path != store.path
 
 
 def test_a_label_stands_at_a_piece_with_characters(vocabulary):
-    word = "\u732b"  # Han, which German text has not: a lone mark, then <unk>
+    word = "\u732b"  # Han, unknown to a German vocabulary: a mark alone, then <unk>
     ids = vocabulary.encode_batch([word])[0].tolist()
     assert [vocabulary.pieces[i] for i in ids] == ["\u2581", "<unk>"]
     made = features.of_words([Words((word,), ("yes",), "f:1")], vocabulary, LABELS, 16)
@@ -136,8 +136,8 @@ def test_a_label_stands_at_a_piece_with_characters(vocabulary):
 
 
 def test_words_keep_the_space_before_them():
-    """ModernBERT's tokenizer gives the first word of a line no mark of a start: a word that is
-    encoded by itself would lose its space."""
+    """ModernBERT's tokenizer does not mark the first word of a line: a word that is encoded
+    separately would lose its space."""
     tokenizer = modernbert(LINES[:300], 450)
     vocabulary = Vocabulary(tokenizer.to_str().encode())
     words = ("Die", "Katze", "sieht", "12", "H\u00e4user", ".")

@@ -1,4 +1,4 @@
-"""Real labelled files, where they are: every line and question of them becomes an example."""
+"""Real labelled files, if present: every line and question becomes an example."""
 
 import gzip
 import json
@@ -43,8 +43,8 @@ def test_tables(name, columns, expected):
 def test_parts_of_speech(name):
     examples = read(name, "en", Task(kind="tagging", labels=tuple(UPOS)))
     rows = [line for line in raw(name).split("\n") if "\t" in line]
-    found = [row for one in examples for row in zip(one.words, one.tags, strict=True)]
-    assert ["\t".join(row) for row in found] == rows
+    actual = [row for one in examples for row in zip(one.words, one.tags, strict=True)]
+    assert ["\t".join(row) for row in actual] == rows
 
 
 def test_entities():

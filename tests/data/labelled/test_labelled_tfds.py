@@ -1,4 +1,4 @@
-"""Labelled datasets of TFDS: the real builders' features, written and read, with our examples."""
+"""Labelled datasets of TFDS: our examples, written and read with the features of real builders."""
 
 import sys
 
@@ -21,9 +21,9 @@ def read():
     sources = [(XNLI, "sw"), (XNLI, "th"), (TYDI_QA, "sw"), (TYDI_QA, "de"), (TYDI_QA_SW, "sw")]
     sources += [(source, "de") for source in (PAWS_X, XQUAD, MLQA, WIKIANN, UD)]
     sources.append(("tfds:xquad/eo#test", "eo"))
-    found = in_child("reading mocked datasets", mocked_tfds.load, sources)
+    actual = in_child("reading mocked datasets", mocked_tfds.load, sources)
     assert "tensorflow" not in sys.modules
-    return found
+    return actual
 
 
 @pytest.mark.slow
@@ -80,5 +80,5 @@ def test_names():
         False,
     ]
     assert not tfds.parse(TYDI_QA_SW).has_all_languages
-    with pytest.raises(ConfigError, match="must look like"):
+    with pytest.raises(ConfigError, match="expected tfds:NAME#SPLIT"):
         tfds.parse("tfds:xnli")

@@ -1,4 +1,4 @@
-"""Sets of labels, and examples that do not fit them."""
+"""Label sets, and examples that do not fit them."""
 
 import pytest
 
@@ -19,9 +19,11 @@ def test_the_labels_of_training_are_sorted_and_given_ones_keep_their_order():
 
 
 def test_unknown_labels():
-    with pytest.raises(ConfigError, match="f:2: 'yes' is no label .* has no, yess .*mean yess"):
+    with pytest.raises(ConfigError, match="f:2: 'yes' is not a label .* has no, yess .*mean yess"):
         labels.label_set(PAIRS, ("no", "yess"))
-    with pytest.raises(ConfigError, match="g:1: 'X' of 'a' is no label of the task, which has O "):
+    with pytest.raises(
+        ConfigError, match="g:1: 'X' of 'a' is not a label of the task, which has O "
+    ):
         labels.check(WORDS, ("O",))
     labels.check([*WORDS, Words(("c",), None, "g:9")], ("O", "X"))
 
@@ -32,22 +34,24 @@ def test_examples_without_labels_cannot_train():
         (Words(("a",), None, "f:3"), "tags"),
         (Question("1", "?", "c", None, "f:3"), "answers; .* say is_impossible"),
     ):
-        with pytest.raises(ConfigError, match=f"f:3: it has no {what}"):
+        with pytest.raises(ConfigError, match=f"f:3: this example has no {what}"):
             labels.label_set([bare], ())
     labels.require(QUESTIONS)
 
 
 def test_labelled_and_unlabelled_do_not_mix():
     for examples in (PAIRS, WORDS, QUESTIONS, [Sentences(("a",), None, "f:3")] * 2):
-        labels.alike(examples)
-    with pytest.raises(ConfigError, match="f:3: it has no label, though that of f:1 is told$"):
-        labels.alike([*PAIRS, Sentences(("a",), None, "f:3")])
-    with pytest.raises(ConfigError, match="g:2: it has no answers, though that of h is told; of a"):
-        labels.alike([Question("2", "?", "c", None, "g:2"), *QUESTIONS])
+        labels.check_all_or_none(examples)
+    with pytest.raises(ConfigError, match="f:3: this example has no label, but f:1 has$"):
+        labels.check_all_or_none([*PAIRS, Sentences(("a",), None, "f:3")])
+    with pytest.raises(
+        ConfigError, match="g:2: this example has no answers, but h has; mark questions"
+    ):
+        labels.check_all_or_none([Question("2", "?", "c", None, "g:2"), *QUESTIONS])
 
 
 def test_one_label_is_nothing_to_learn():
-    with pytest.raises(ConfigError, match=r"f:1: 'no' is the task's only label"):
+    with pytest.raises(ConfigError, match=r"f:1: 'no' is the only label of the task"):
         labels.label_set(PAIRS[:1], ("no",))
-    with pytest.raises(ConfigError, match="is the task's only label"):
+    with pytest.raises(ConfigError, match="is the only label of the task"):
         labels.label_set(PAIRS[:1], ())

@@ -1,4 +1,4 @@
-"""Templates find labelled sources, whose examples fit the task."""
+"""Finding labelled sources by templates, and reading examples that fit the task."""
 
 import dataclasses
 import sys
@@ -38,10 +38,10 @@ def test_sources_may_be_urls(folder):
     with servers.web({"/en.tsv": content.encode()}) as web:
         task = dataclasses.replace(task, train=(f"{web.url}/{{language}}.tsv",))
         assert reading.resolve(task, "train", ("en",)) == {"en": [f"{web.url}/en.tsv"]}
-        found = reading.read(f"{web.url}/en.tsv", "en", task)
-    (wanted,) = reading.read(str(folder / "here.tsv"), "en", task)
-    assert [example.texts for example in found] == [wanted.texts]
-    assert [example.label for example in found] == ["yes"] == [wanted.label]
+        actual = reading.read(f"{web.url}/en.tsv", "en", task)
+    (expected,) = reading.read(str(folder / "here.tsv"), "en", task)
+    assert [example.texts for example in actual] == [expected.texts]
+    assert [example.label for example in actual] == ["yes"] == [expected.label]
 
 
 def test_all_misses_are_named_at_once(folder):
@@ -49,7 +49,7 @@ def test_all_misses_are_named_at_once(folder):
     with pytest.raises(ConfigError) as error:
         reading.resolve(task, "train", ("en", "de", "fr"))
     for part in (
-        "languages=fr is in no source of task.train; tried",
+        "languages=fr has no source in task.train; tried",
         "x.{language} matches none of the 3 languages; tried",
         "x.fr",
     ):
@@ -62,8 +62,8 @@ def test_one_set_may_serve_all_languages():
         ("tfds:xnli#validation", "classification"),
         ("tfds:tydi_qa#train", "question_answering"),
     ):
-        found = reading.resolve(Task(kind=kind, dev=(template,)), "dev", ("en", "sw"))
-        assert found == {"en": [template], "sw": [template]}
+        actual = reading.resolve(Task(kind=kind, dev=(template,)), "dev", ("en", "sw"))
+        assert actual == {"en": [template], "sw": [template]}
     assert "tensorflow" not in sys.modules
 
 
@@ -78,11 +78,11 @@ def test_a_set_of_tfds_is_refused_where_tfds_is_not_installed(monkeypatch):
 @pytest.mark.parametrize(
     "template, kind, message",
     [
-        ("tfds:paws_x_wiki/en#train", "classification", "several of languages the same"),
-        ("tfds:tydi_qa#validation-en", "question_answering", "several of languages the same"),
-        ("tfds:xnli#test", "tagging", "for task.kind=classification, not tagging"),
+        ("tfds:paws_x_wiki/en#train", "classification", "several languages the same"),
+        ("tfds:tydi_qa#validation-en", "question_answering", "several languages the same"),
+        ("tfds:xnli#test", "tagging", "has examples of task.kind=classification, not tagging"),
         ("tfds:xnli", "classification", "tfds:NAME#SPLIT"),
-        ("tfds:glue/{language}#train", "classification", "are mlqa, paws_x_wiki"),
+        ("tfds:glue/{language}#train", "classification", "of TFDS are mlqa, paws_x_wiki"),
         ("phrasebook:nli#train", "classification", "phrasebook:TASK/{language}#SPLIT"),
         ("phrasebook:news/{language}#train", "classification", "a task of nli, "),
         ("phrasebook:nli/{language}#validation", "classification", "a split of train, dev, test"),
@@ -90,7 +90,7 @@ def test_a_set_of_tfds_is_refused_where_tfds_is_not_installed(monkeypatch):
         (
             "phrasebook:nli/{language}#train",
             "classification",
-            "languages=eo is in no source of .*nli/eo",
+            "languages=eo has no source in .*nli/eo",
         ),
         ("{lang}.tsv", "classification", r"task.train=.*unknown placeholder \{lang\}"),
     ],
@@ -111,9 +111,9 @@ def test_each_kind_has_its_reader(folder):
 @pytest.mark.parametrize(
     "name, task, message",
     [
-        ("empty.tsv", Task(), "empty.tsv holds no examples"),
-        ("blank.conll", Task(kind="tagging"), "blank.conll holds no examples"),
-        ("en.tsv", Task(labels=("yes", "non")), "en.tsv:2: 'no' is no label .*did you mean non"),
+        ("empty.tsv", Task(), "empty.tsv contains no examples"),
+        ("blank.conll", Task(kind="tagging"), "blank.conll contains no examples"),
+        ("en.tsv", Task(labels=("yes", "non")), "en.tsv:2: 'no' is not a label .*did you mean non"),
         ("en.tsv", Task(kind="question_answering"), "en.tsv:1: it is no JSON"),
         ("nowhere.tsv", Task(), "nowhere.tsv: cannot read it"),
     ],

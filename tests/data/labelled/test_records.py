@@ -1,4 +1,4 @@
-"""Records of tagging, as Hugging Face's `datasets` writes them."""
+"""Reading tagging records in the format of Hugging Face `datasets`."""
 
 import json
 
@@ -19,28 +19,28 @@ def write(tmp_path):
 
 
 def read(path, columns=(), names=(), chunk_tags=False):
-    found = records.read_words(path, "en", columns, names, chunk_tags)
-    return [(sentence.words, sentence.tags) for sentence in found]
+    actual = records.read_words(path, "en", columns, names, chunk_tags)
+    return [(sentence.words, sentence.tags) for sentence in actual]
 
 
 def test_tags_by_name_and_their_places(write):
-    """WikiAnn's rows: other lists are not taken for tags, and words have the language in front."""
+    """WikiAnn's rows: other lists are not read as tags, and words start with the language."""
     row = {"tokens": ["en:Ada", "en:sings"], "ner_tags": ["B-PER", "O"], "langs": ["en", "en"]}
     file = write(row, {"tokens": [], "ner_tags": []}, row, name="a.json")
     assert read(file) == [(("Ada", "sings"), ("B-PER", "O"))] * 2
-    found = records.read_words(file, "en", (), (), True)
-    assert found[1].place == f"{file}:3"
+    actual = records.read_words(file, "en", (), (), True)
+    assert actual[1].place == f"{file}:3"
 
 
 def test_tags_may_be_numbers_of_classes(write):
     file = write({"tokens": ["Ada", "sings"], "pos_tags": [5, 6], "ner_tags": [1, 0]})
     assert read(file, chunk_tags=True, names=("O", "B-PER")) == [(("Ada", "sings"), ("B-PER", "O"))]
     assert read(file, ("tokens", "pos_tags")) == [(("Ada", "sings"), ("5", "6"))]
-    with pytest.raises(ConfigError, match="not clear which keys .* pos_tags has '5', '6'"):
+    with pytest.raises(ConfigError, match="it is unclear which keys .* pos_tags has '5', '6'"):
         read(file)
     with pytest.raises(ConfigError, match="a.jsonl:1: ner_tags are numbers .* task.names=O,B-PER"):
         read(file, chunk_tags=True)
-    with pytest.raises(ConfigError, match="a.jsonl:1: there is no class 1: task.names has 1"):
+    with pytest.raises(ConfigError, match="a.jsonl:1: no class 1: task.names has 1 names"):
         read(file, chunk_tags=True, names=("O",))
     assert read(write({"tokens": ["a"], "tags": [-1]}), names=("O",)) == [(("a",), None)]
 
@@ -49,11 +49,14 @@ def test_tags_may_be_numbers_of_classes(write):
     "row, message",
     [
         ({"tokens": ["a"], "tags": ["X", "Y"]}, "1 tokens but 2 tags"),
-        ({"tokens": ["a", ""], "tags": ["X", "Y"]}, "tokens holds '', which is no word"),
-        ({"tokens": ["a"], "tags": [1.5]}, "tags holds 1.5, neither a tag nor a class"),
-        ({"tokens": "a b", "tags": ["X"]}, "not clear which keys"),
-        ({"tokens": ["a"], "mine": ["X"]}, "not clear which key has the tags; .*mine has 'X'"),
-        ([1], "no JSON object"),
+        ({"tokens": ["a", ""], "tags": ["X", "Y"]}, "tokens contains '', expected a word"),
+        (
+            {"tokens": ["a"], "tags": [1.5]},
+            "tags contains 1.5, expected a tag or the number of a class",
+        ),
+        ({"tokens": "a b", "tags": ["X"]}, "it is unclear which keys"),
+        ({"tokens": ["a"], "mine": ["X"]}, "it is unclear which key has the tags; .*mine has 'X'"),
+        ([1], "not a JSON object"),
     ],
 )
 def test_records_that_do_not_fit(write, row, message):
@@ -61,7 +64,7 @@ def test_records_that_do_not_fit(write, row, message):
         read(write(row))
 
 
-def test_files_of_tagging_are_told_apart(write, tmp_path):
+def test_formats_of_tagging_files_are_detected(write, tmp_path):
     rows = write({"tokens": ["a"], "tags": ["X"]}, name="a.txt")
     task = Task(kind="tagging", metric="tag_accuracy")
     assert [e.tags for e in reading.read(f"{rows}", "en", task)] == [("X",)]
@@ -74,5 +77,5 @@ def test_parquet(tmp_path):
 
     table = pyarrow.table({"tokens": [["Ada", "sings"]], "ner_tags": [[1, 0]]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
-    found = read(tmp_path / "a.parquet", names=("O", "B-PER"), chunk_tags=True)
-    assert found == [(("Ada", "sings"), ("B-PER", "O"))]
+    actual = read(tmp_path / "a.parquet", names=("O", "B-PER"), chunk_tags=True)
+    assert actual == [(("Ada", "sings"), ("B-PER", "O"))]

@@ -1,4 +1,4 @@
-"""Questions in SQuAD's JSON."""
+"""Reading questions in SQuAD's JSON."""
 
 import json
 
@@ -40,24 +40,24 @@ def test_questions_answers_and_places(write):
 
 
 def test_questions_without_answers(write):
-    unsaid = entry("d")
-    del unsaid["answers"]
+    unanswered = entry("d")
+    del unanswered["answers"]
     plausible = [{"text": "Apfel", "answer_start": 0}]
     file = write(
         paragraph(
             entry("a", is_impossible=True, plausible_answers=plausible),
             entry("b", ("", 0)),  # XTREME's test files
             entry("c"),
-            unsaid,
+            unanswered,
             entry("e", ("One", 0), is_impossible=False),
         )
     )
-    found = [question.answers for question in squad.read(file)]
-    assert found == [(), None, (), None, (("One", 0),)]
+    actual = [question.answers for question in squad.read(file)]
+    assert actual == [(), None, (), None, (("One", 0),)]
 
 
 def test_repeated_ids(write):
-    """XTREME's TyDiQA has them for other questions, its translations for further answers."""
+    """XTREME's TyDiQA repeats ids for other questions, its translations for further answers."""
     file = write(
         paragraph(entry("0", ("One", 0)), entry("0", ("One", 0), question="Who?")),
         paragraph(entry("0", ("one", 10)), entry("0#2"), entry("0", question="Why?")),
@@ -83,17 +83,26 @@ def test_repeated_ids(write):
             r"question x.*'one' should be at character 9.*' on'; it is at 10 \(task.misplaced=find",
         ),
         (entry("x", ("e", 18)), "it is at 17$"),
-        (entry("x", ("pear", 0)), "there is 'One '; task.misplaced=skip leaves"),
+        (entry("x", ("pear", 0)), "that is 'One '; task.misplaced=skip drops"),
         (entry("x", ("one", -1)), "at character -1"),
         (entry("x", ("Apfel.", 200)), "it is at"),
         (entry("x", ("One", 0), ("", 0)), "the answer ''"),
-        (entry("x", ("One", "0x")), r"qas\[0\].answers\[0\].answer_start is '0x', no whole number"),
+        (
+            entry("x", ("One", "0x")),
+            r"qas\[0\].answers\[0\].answer_start is '0x', expected a whole number",
+        ),
         (entry("x", (None, 0)), r"answers\[0\].text is None, which is no text"),
-        (entry("x", ("One", 0), is_impossible=True), "is_impossible, but it has answers"),
+        (
+            entry("x", ("One", 0), is_impossible=True),
+            "is_impossible is set, but the question has answers",
+        ),
         (entry("x", question="\ud800"), "half a surrogate pair"),
         (entry(3.5), r"qas\[0\].id is 3.5"),
         (entry(True), r"qas\[0\].id is True"),
-        ({"id": "x", "question": "?", "answers": {}}, r"no list data\[0\].*qas\[0\].answers"),
+        (
+            {"id": "x", "question": "?", "answers": {}},
+            r"data\[0\].*qas\[0\].answers needs the lists text and answer_start",
+        ),
         ({"id": "x", "answers": []}, "question is None"),
         ("x", r"qas\[0\].id is None"),
     ],
@@ -123,9 +132,9 @@ def read(folder, content, misplaced="error", name="a.json"):
 
 def test_ids_and_offsets_may_be_numbers_or_texts(write):
     """GermanQuAD's ids are numbers."""
-    found = squad.read(write(paragraph(entry(51870, ("One", "0")), entry(2, ("one", 10.0)))))
-    assert [q.identity for q in found] == ["51870", "2"]
-    assert [q.answers for q in found] == [(("One", 0),), (("one", 10),)]
+    actual = squad.read(write(paragraph(entry(51870, ("One", "0")), entry(2, ("one", 10.0)))))
+    assert [q.identity for q in actual] == ["51870", "2"]
+    assert [q.answers for q in actual] == [(("One", 0),), (("one", 10),)]
 
 
 RECORDS = [
@@ -142,9 +151,9 @@ RECORDS = [{**record, "id": k} for k, record in enumerate(RECORDS)]
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
 def test_json_lines_of_hugging_face(tmp_path, name):
     lines = "".join(json.dumps(record) + "\n" for record in RECORDS)
-    found = read(tmp_path, lines, name=name)
-    assert [q.answers for q in found] == [(("One", 0), ("one", 10)), (), (("Apfel", 24),)]
-    assert found[1].place == f"{tmp_path / name}:2" and found[2].context == CONTEXT
+    actual = read(tmp_path, lines, name=name)
+    assert [q.answers for q in actual] == [(("One", 0), ("one", 10)), (), (("Apfel", 24),)]
+    assert actual[1].place == f"{tmp_path / name}:2" and actual[2].context == CONTEXT
     with pytest.raises(ConfigError, match=r"a.jsonl?:2: it is no JSON"):
         read(tmp_path, lines.replace('"id": 1', '"id": '), name=name)
     with pytest.raises(ConfigError, match=r"a.jsonl?:1: record.context is None"):
@@ -152,10 +161,12 @@ def test_json_lines_of_hugging_face(tmp_path, name):
 
 
 def test_records_in_a_list_or_under_data(tmp_path):
-    wanted = [(q.identity, q.answers) for q in read(tmp_path, "\n".join(map(json.dumps, RECORDS)))]
+    expected = [
+        (q.identity, q.answers) for q in read(tmp_path, "\n".join(map(json.dumps, RECORDS)))
+    ]
     for content in (RECORDS, {"version": "2", "data": RECORDS}):
-        found = read(tmp_path, json.dumps(content, indent=1))
-        assert [(q.identity, q.answers) for q in found] == wanted
+        actual = read(tmp_path, json.dumps(content, indent=1))
+        assert [(q.identity, q.answers) for q in actual] == expected
 
 
 def test_misplaced_answers_follow_the_policy(tmp_path, capsys):
@@ -164,16 +175,18 @@ def test_misplaced_answers_follow_the_policy(tmp_path, capsys):
     twice = {**record, "id": 2, "answers": {"text": ["e"], "answer_start": [0]}}
     partly = {**record, "id": 3, "answers": {"text": ["pear", "One"], "answer_start": [0, 0]}}
     lines = [json.dumps(x) for x in (bad, twice, partly)]
-    with pytest.raises(ConfigError, match="it is at 24 .task.misplaced=find takes it from there"):
+    with pytest.raises(ConfigError, match="it is at 24 .task.misplaced=find uses that position"):
         read(tmp_path, lines[0])
-    (found,) = read(tmp_path, lines[0], "find")
-    assert found.answers == (("Apfel", 24),)
-    assert "1 answers that are not at their answer_start were taken" in capsys.readouterr().err
+    (actual,) = read(tmp_path, lines[0], "find")
+    assert actual.answers == (("Apfel", 24),)
+    assert "1 answers that are not at their answer_start were moved" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="'e' should be at character 0"):
         read(tmp_path, "\n".join(lines[:2]), "find")
-    (kept,) = read(tmp_path, "\n".join(lines), "skip")
-    assert (kept.identity, kept.answers) == ("3", (("One", 0),))
+    (remaining,) = read(tmp_path, "\n".join(lines), "skip")
+    assert (remaining.identity, remaining.answers) == ("3", (("One", 0),))
     printed = capsys.readouterr().err
     assert (
-        "3 answers" in printed and "left out" in printed and f"{tmp_path / 'a.json'}:1" in printed
+        "3 answers" in printed
+        and "were dropped" in printed
+        and f"{tmp_path / 'a.json'}:1" in printed
     )

@@ -1,4 +1,4 @@
-"""Windows of long contexts, against loops; answers are where their characters are."""
+"""Windows of long contexts, compared with loops; answers are at their characters."""
 
 import dataclasses
 import io
@@ -31,8 +31,8 @@ def vocabulary() -> Vocabulary:
 
 
 def ask(context="", question="", *answers, identity="") -> Question:
-    found = tuple((answer, context.index(answer)) for answer in answers)
-    return Question(identity, question, context, found, "")
+    actual = tuple((answer, context.index(answer)) for answer in answers)
+    return Question(identity, question, context, actual, "")
 
 
 SENTENCES = st.sampled_from(LINES[:200]) | st.text("ab ½é漢\u3000\2", max_size=9)
@@ -41,7 +41,7 @@ CONTEXTS = st.lists(SENTENCES, max_size=9).map("  ".join)
 
 @st.composite
 def drawn(draw):
-    """Questions about few contexts; answers are any characters of theirs, or none."""
+    """Questions about few contexts; answers are any of their characters, or none."""
     contexts, questions = draw(st.lists(CONTEXTS, min_size=1, max_size=3)), []
     for _ in range(draw(st.integers(0, 5))):
         context, question = draw(st.sampled_from(contexts)), draw(SENTENCES)
@@ -60,7 +60,7 @@ LONG = [
 
 
 def one_by_one(question, vocabulary, length, stride, question_length):
-    """(row, answer, contexts, owned) of each window, in the plainest way."""
+    """Yields (row, answer, contexts, owned) of each window, with plain loops."""
     asked = vocabulary.encode([question.question]).ids[:question_length].tolist()
     encoded, spans = vocabulary.encode_with_spans([question.context])
     tokens = encoded.ids.tolist()
@@ -79,7 +79,7 @@ def one_by_one(question, vocabulary, length, stride, question_length):
         begin = len(asked) + 2
         shift = begin - part.start
         held = share and share[0] in part and share[-1] in part
-        # BERT's rule: the window where the lesser of both sides is greatest, the first of equals.
+        # BERT's rule: the first window in which the shorter side of the token is longest.
         owner = [
             max((q for q in parts if t in q), key=lambda q: min(t - q.start, q.stop - 1 - t))
             for t in part
@@ -99,55 +99,55 @@ def one_by_one(question, vocabulary, length, stride, question_length):
 @example(questions=LONG, stride=20)
 def test_windows_are_those_of_a_loop(vocabulary, questions, stride):
     sizes = {**SIZES, "stride": stride}
-    found = windows.make(questions, vocabulary, **sizes)
+    actual = windows.make(questions, vocabulary, **sizes)
     expected = [
         (i, *window)
         for i, question in enumerate(questions)
         for window in one_by_one(question, vocabulary, **sizes)
     ]
     whose, rows, answers, contexts, owned = zip(*expected, strict=True) if expected else [()] * 5
-    assert found.questions.tolist() == list(whose)
-    assert found.rows.tolist() == list(rows) and found.rows.dtype == vocabulary.dtype
-    assert found.answers.tolist() == list(answers) and found.answers.dtype == np.int32
-    assert found.contexts.tolist() == list(contexts)
-    assert [list(range(*interval)) for interval in found.owned.tolist()] == list(owned)
+    assert actual.questions.tolist() == list(whose)
+    assert actual.rows.tolist() == list(rows) and actual.rows.dtype == vocabulary.dtype
+    assert actual.answers.tolist() == list(answers) and actual.answers.dtype == np.int32
+    assert actual.contexts.tolist() == list(contexts)
+    assert [list(range(*interval)) for interval in actual.owned.tolist()] == list(owned)
     lost = {i for i, question in enumerate(questions) if question.answers}
     lost -= {i for i, answer in zip(whose, answers, strict=True) if answer != [0, 0]}
-    assert found.lost_answers == len(lost)
+    assert actual.lost_answers == len(lost)
     long = (vocabulary.encode([q.question for q in questions]).lengths > 12).sum()
-    assert found.cut_questions == long
+    assert actual.cut_questions == long
 
 
 @given(questions=drawn())
 @example(questions=LONG)
 def test_every_token_is_owned_once_and_its_characters_are_known(vocabulary, questions):
-    found = windows.make(questions, vocabulary, **SIZES)
+    actual = windows.make(questions, vocabulary, **SIZES)
     for i, question in enumerate(questions):
         encoded, spans = vocabulary.encode_with_spans([question.context])
         ids, characters = [], []
-        for w in np.flatnonzero(found.questions == i):
-            (begin, _), owned = found.contexts[w], found.owned[w]
-            ids += found.rows[w, slice(*owned)].tolist()
-            characters += found.spans[slice(*(found.tokens[w] + owned - begin))].tolist()
+        for w in np.flatnonzero(actual.questions == i):
+            (begin, _), owned = actual.contexts[w], actual.owned[w]
+            ids += actual.rows[w, slice(*owned)].tolist()
+            characters += actual.spans[slice(*(actual.tokens[w] + owned - begin))].tolist()
         assert ids == encoded.ids.tolist() and characters == spans.tolist()
 
 
 def test_an_answer_has_all_tokens_that_it_touches(vocabulary):
     context = f"{LINES[0]} unforgettable  mountains. {LINES[1]}"
     for answer in ("forgettable  mount", " unforgettable ", "gett", "mountains", "."):
-        found = windows.make([ask(context, "", answer)], vocabulary, **SIZES | {"length": 200})
-        first, last = found.tokens[0] + found.answers[0] - found.contexts[0, 0]
-        begin, end = found.spans[first, 0], found.spans[last, 1]
+        actual = windows.make([ask(context, "", answer)], vocabulary, **SIZES | {"length": 200})
+        first, last = actual.tokens[0] + actual.answers[0] - actual.contexts[0, 0]
+        begin, end = actual.spans[first, 0], actual.spans[last, 1]
         at = context.index(answer.strip())
         assert begin <= at and at + len(answer.strip()) <= end
-        assert found.spans[first, 1] > at and found.spans[last, 0] < at + len(answer.strip())
+        assert actual.spans[first, 1] > at and actual.spans[last, 0] < at + len(answer.strip())
 
 
 def test_the_first_of_several_answers_is_trained_on(vocabulary):
     several = ask(LINES[0], "", *reversed(LINES[0].split()))
-    found = windows.make([several], vocabulary, **SIZES)
+    actual = windows.make([several], vocabulary, **SIZES)
     only = windows.make([ask(LINES[0], "", LINES[0].split()[-1])], vocabulary, **SIZES)
-    assert found.answers.tolist() == only.answers.tolist() != [[0, 0]]
+    assert actual.answers.tolist() == only.answers.tolist() != [[0, 0]]
 
 
 def test_answers_that_no_window_holds_are_counted(vocabulary):
@@ -158,24 +158,24 @@ def test_answers_that_no_window_holds_are_counted(vocabulary):
         ask("a \2", "", "\2"),
         ask("a b", "", "b"),
     ]
-    found = windows.make(questions, vocabulary, **SIZES)
-    assert found.lost_answers == 2  # the long one, and that of a control character
-    assert not found.answers[found.questions < 3].any() and found.answers[-1].all()
+    actual = windows.make(questions, vocabulary, **SIZES)
+    assert actual.lost_answers == 2  # the long answer, and the control character
+    assert not actual.answers[actual.questions < 3].any() and actual.answers[-1].all()
 
 
 def test_empty_texts_have_a_window(vocabulary):
-    found = windows.make([ask(), ask("", "b"), ask("a", "")], vocabulary, **SIZES)
+    actual = windows.make([ask(), ask("", "b"), ask("a", "")], vocabulary, **SIZES)
     a, b = vocabulary.encode(["a"]).ids.tolist(), vocabulary.encode(["b"]).ids.tolist()
     rows = [[0, 2, 2], [0, *b, 2, 2], [0, 2, *a, 2]]
-    assert found.rows.tolist() == [row + [PAD] * (40 - len(row)) for row in rows]
-    assert found.questions.tolist() == [0, 1, 2] and not found.answers.any()
+    assert actual.rows.tolist() == [row + [PAD] * (40 - len(row)) for row in rows]
+    assert actual.questions.tolist() == [0, 1, 2] and not actual.answers.any()
     none = windows.make([], vocabulary, **SIZES)
     assert none.rows.shape == (0, 40) and none.spans.shape == (0, 2)
     assert {len(getattr(none, f.name)) for f in dataclasses.fields(none)[:-2]} == {0}
 
 
 def test_windows_that_would_not_advance_are_refused(vocabulary):
-    message = r"length 40: .*question_length 12 there is room for 25 tokens .* the 25 that .*stride"
+    message = r"task\.length=40 leaves 25 tokens .*question_length=12; .* more than task\.stride=25"
     with pytest.raises(ConfigError, match=message):
         windows.make([ask("a")], vocabulary, **SIZES | {"stride": 25})
     windows.make([ask("a")], vocabulary, **SIZES | {"stride": 24})

@@ -1,4 +1,4 @@
-"""Made-up text, a config of it, and its rows."""
+"""Synthetic text, a config that reads it, and its rows."""
 
 import sys
 from pathlib import Path

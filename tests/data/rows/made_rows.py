@@ -1,4 +1,4 @@
-"""Made-up text and the rows of it: what the tests of building share."""
+"""Synthetic text and its rows, shared by the tests of building."""
 
 import dataclasses
 import json
@@ -26,18 +26,18 @@ LINES = 20_000  # more than one unit of work, more than one shard
 READ = Objectives(
     options={"mmlm": MultilingualMLM(batch_rows=1), "tlm": TranslationLM(batch_rows=1)}
 )
-"""Rows of text and of pairs are wanted."""
+"""Objectives that read rows of text and of pairs."""
 
 
 def sentences(language: str, count: int) -> list[str]:
-    """Lines of made-up words; each ends with a number of its own, so that it can be found again."""
+    """Lines of random words; each ends with a unique number, by which tests find it."""
     rng = random.Random(language)
     lexicon = ["".join(rng.choices("abdefgiklmnoprstu", k=rng.randint(2, 7))) for _ in range(300)]
     return [f"{' '.join(rng.choices(lexicon, k=rng.randint(2, 9)))} q{i}z" for i in range(count)]
 
 
 def folders(store: RowStore) -> list[Path]:
-    """The store's folder, and those that it refers to."""
+    """The folder of the store, and the folders that it refers to."""
     return [store.path, *((store.path / task.folder).resolve() for task in store.manifest.tasks)]
 
 
@@ -51,15 +51,15 @@ def files(store: RowStore) -> dict[str, bytes]:
 
 
 def examples(store: RowStore, task: str, split: str) -> list[str]:
-    """The text of each example; the sides of a pair are divided by a tab."""
+    """Decodes each example; a tab separates the sides of a pair."""
     vocabulary = Vocabulary.load(store.vocabulary_file)
-    found = []
+    actual = []
     for row in store.read(task, split, np.arange(store.task(task).split(split).rows)):
         ids = row[row != PAD]
         for example in np.split(ids, np.flatnonzero(ids == BOS)[1:]):
             sides = np.split(example, np.flatnonzero(example == EOS)[:-1] + 1)
-            found.append("\t".join(decode(vocabulary, side) for side in sides))
-    return found
+            actual.append("\t".join(decode(vocabulary, side) for side in sides))
+    return actual
 
 
 @contextmanager
@@ -77,7 +77,7 @@ ENSURE = "from xlj.data.rows.preparing import prepare_rows\nprepare_rows(config)
 
 
 def start(folder: Path, code: str, config: Config, *arguments: Path) -> subprocess.Popen:
-    """Runs code in which `config` is this config, as a script of its own."""
+    """Runs code as a separate script, in which `config` is this config."""
     data = json.dumps(dataclasses.asdict(config.data))
     lines = [
         "import json, sys",
@@ -97,8 +97,8 @@ def start(folder: Path, code: str, config: Config, *arguments: Path) -> subproce
 
 def wait_for(condition, run, seconds: float = 60):
     end = time.monotonic() + seconds
-    while not (found := condition()):
+    while not (actual := condition()):
         assert run is None or run.poll() is None, "the run ended too early"
         assert time.monotonic() < end, "waited too long"
         time.sleep(0.01)
-    return found
+    return actual

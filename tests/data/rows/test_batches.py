@@ -1,4 +1,4 @@
-"""Batches hold the rows that were drawn; a damaged one stops the run, or leaves its slot empty."""
+"""Batches contain the drawn rows; a damaged row raises an error or becomes padding."""
 
 import dataclasses
 import shutil
@@ -16,7 +16,7 @@ from xlj.data.tokenizer.layout import PAD
 
 @pytest.fixture
 def copy(store, tmp_path):
-    """The rows of `store` in a cache of their own, and a row there to damage by number."""
+    """A copy of the rows of `store`, and the number of a row to damage."""
     shutil.copytree(store.path.parent, tmp_path / "cache")
     copied = RowStore(tmp_path / "cache" / store.path.name)
 
@@ -41,15 +41,15 @@ def test_a_batch_has_the_rows_that_are_drawn(tiny, store):
                 assert np.array_equal(row, store.read(task, "train", np.array([number]))[0])
             of_sides = [[batches.corpus.languages[side] for side in pair] for pair in languages]
             tasks = [task for task, _ in batches.draw(name, step, np.arange(16))]
-            wanted = [task.partition(".")[2].split("-") for task in tasks]
-            assert of_sides == [[pair[0], pair[-1]] for pair in wanted]
+            expected = [task.partition(".")[2].split("-") for task in tasks]
+            assert of_sides == [[pair[0], pair[-1]] for pair in expected]
             some, sides = Batches(store, parse(tiny)).read(name, step, np.array([9, 2]))
             assert np.array_equal(some, rows[[9, 2]]) and np.array_equal(sides, languages[[9, 2]])
 
 
 def test_batches_grow_by_microbatches_and_draw_no_row_for_empty_slots(tiny, store):
-    """Of four microbatches, from one on, over nine steps, three of each size: slot s is in
-    microbatch s mod 4. All draws, one after another, are those of a run of one row a step."""
+    """Warm-up from one to four microbatches over nine steps, three steps of each size: slot s is in
+    microbatch s mod 4. All draws in order equal those of a run with one row per step."""
     tiny.train.steps, tiny.train.batch_warmup, tiny.train.accumulation = 12, 9, 4
     tiny.objectives.tlm.batch_rows = 8
     batches = Batches(store, parse(tiny))
@@ -77,7 +77,7 @@ def test_batches_grow_by_microbatches_and_draw_no_row_for_empty_slots(tiny, stor
 
 
 def test_alpha_is_of_tokens_and_each_phase_has_its_own(tiny, store, monkeypatch):
-    """A language has p_j ~ tokens^alpha, however many rows its tokens are in."""
+    """A language has p_j ~ tokens^alpha, however many rows contain its tokens."""
     factors = {"text.en": 1, "text.de": 10, "text.sw": 300}
 
     def tasks(kind, of_kind=store.tasks):
@@ -92,11 +92,11 @@ def test_alpha_is_of_tokens_and_each_phase_has_its_own(tiny, store, monkeypatch)
     tiny.phases = {"second": {"start_step": begin, "data": {"alpha": 0.25}}}
     batches = Batches(store, parse(tiny))
     for step, alpha in ((0, 0.5), (begin, 0.25)):
-        found = Counter(task for task, _ in batches.draw("mmlm", step, np.arange(BLOCK)))
+        actual = Counter(task for task, _ in batches.draw("mmlm", step, np.arange(BLOCK)))
         powers = {task.name: task.train.tokens**alpha for task in tasks("text")}
-        assert found.keys() == powers.keys() == factors.keys()
+        assert actual.keys() == powers.keys() == factors.keys()
         for task, power in powers.items():
-            assert abs(found[task] - BLOCK * power / sum(powers.values())) <= 1
+            assert abs(actual[task] - BLOCK * power / sum(powers.values())) <= 1
 
 
 def test_a_damaged_row_stops_the_run_or_leaves_its_slot_empty(tiny, copy, capsys):
@@ -109,11 +109,11 @@ def test_a_damaged_row_stops_the_run_or_leaves_its_slot_empty(tiny, copy, capsys
         Batches(store, parse(tiny)).read("mmlm", 7, np.arange(16))
     tiny.data.damaged_rows = "pad"
     batches = Batches(store, parse(tiny))
-    found, _ = batches.read("mmlm", 7, np.arange(16))
-    assert (found[11] == PAD).all()
-    assert np.array_equal(np.delete(found, 11, 0), np.delete(whole, 11, 0))
+    actual, _ = batches.read("mmlm", 7, np.arange(16))
+    assert (actual[11] == PAD).all()
+    assert np.array_equal(np.delete(actual, 11, 0), np.delete(whole, 11, 0))
     others, _ = batches.read("mmlm", 7, np.arange(8))
     assert np.array_equal(others, whole[:8])
-    said = capsys.readouterr().err
-    assert said.startswith("step 7: ") and f"row {row} is damaged" in said
-    assert said.count("its slot is padding") == 1
+    output = capsys.readouterr().err
+    assert output.startswith("step 7: ") and f"row {row} is damaged" in output
+    assert output.count("its slot is padding instead") == 1

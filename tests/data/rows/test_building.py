@@ -1,5 +1,5 @@
-"""From text to rows: the same rows whoever makes them, nothing held out is trained on, errors are
-clear, and what was killed goes on. Rows are built in processes of their own, as users make them."""
+"""Building rows from text: all workers give the same rows, held-out lines are not trained on, and
+errors are clear. Rows are built in child processes, as in use."""
 
 import dataclasses
 import gzip
@@ -29,26 +29,26 @@ REAL = Path(__file__).parents[3].parent / "shared" / "data"
 
 def test_rows_hold_the_text(built, text):
     pairs = examples(built, "pairs.xx-yy", "train") + examples(built, "pairs.xx-yy", "held_out")
-    wanted = [line.replace("\u00a0", "") for line in (text / "xx-yy.tsv").read_text().split("\n")]
+    expected = [line.replace("\u00a0", "") for line in (text / "xx-yy.tsv").read_text().split("\n")]
     dropped = built.task("pairs.xx-yy").dropped
-    assert len(pairs) + dropped[held_out.REASON] == len(wanted) - 1
-    assert set(pairs) < set(wanted)
-    # Documents are cut into rows and lose their held-out lines, but every token is somewhere.
+    assert len(pairs) + dropped[held_out.REASON] == len(expected) - 1
+    assert set(pairs) < set(expected)
+    # Documents are cut into rows and lose their held-out lines, but no token is lost.
     task = built.task("text.xx")
     lines = [line for line in (text / "xx.txt").read_text().split("\n") if line]
     ids = Vocabulary.load(built.vocabulary_file).encode(lines).ids
     rows = [built.read("text.xx", s, np.arange(task.split(s).rows)) for s in ("train", "held_out")]
-    found = np.concatenate(rows)
+    actual = np.concatenate(rows)
     assert np.array_equal(
-        np.bincount(ids, minlength=500)[4:], np.bincount(found[found != PAD], minlength=500)[4:]
+        np.bincount(ids, minlength=500)[4:], np.bincount(actual[actual != PAD], minlength=500)[4:]
     )
-    # Most lines are whole in a row, the others run over its end.
+    # Most lines are in one row, the others are cut at its end.
     kept = " ".join(examples(built, "text.xx", "train")).replace(" ", "")
     assert sum(line.replace(" ", "") in kept for line in lines) > 0.7 * len(lines)
     assert len(task.train.shards) > 1 and sum(task.train.shards) == task.train.rows
-    # Neighbours in the text are no neighbours on disk.
-    found = [re.search(r"q(\d+)z", line) for line in examples(built, "text.xx", "train")]
-    numbers = [int(number[1]) for number in found[: task.train.shards[0]] if number]
+    # Neighbours in the text are not neighbours on disk.
+    actual = [re.search(r"q(\d+)z", line) for line in examples(built, "text.xx", "train")]
+    numbers = [int(number[1]) for number in actual[: task.train.shards[0]] if number]
     assert abs(np.corrcoef(numbers[:-1], numbers[1:])[0, 1]) < 0.1
     assert task.sentences == len(lines) == task.train.sentences + task.held_out.sentences
     assert task.train.tokens / task.train.rows / 64 > 0.99
@@ -73,7 +73,7 @@ def test_the_share_that_is_asked_for_is_held_out(built, text):
         aside = examples(built, f"text.{language}", "held_out")
         drawn = [line for line in aside if line.casefold() in out]
         assert 300 < len(drawn) <= len(aside)
-        # xx decides about pairs: of its language there are no companions.
+        # xx is the deciding side of pairs, so it has no companions.
         assert (len(aside) == len(drawn)) == (language == "xx")
         low[language] = len(out)
     pairs = built.task("pairs.xx-yy")
@@ -83,8 +83,8 @@ def test_the_share_that_is_asked_for_is_held_out(built, text):
 
 @pytest.fixture
 def one_line_documents(tmp_path):
-    """Writes text and pairs as files; each line of text is a document, so that an example is a
-    line. Returns the fields of `Data` that read them, with a vocabulary that loses nothing."""
+    """Writes text and pairs to files; each line of text is a document, so that each example is a
+    line. Returns the fields of `Data` that read them, with a lossless vocabulary."""
 
     def write(text: dict[str, list[str]], pairs: dict[str, list[tuple[str, str]]]) -> dict:
         for language, lines in text.items():
@@ -119,7 +119,7 @@ def phrasebook_text():
 
 
 def shared_english():
-    """Three languages translate the same English, which is text as well; so are some sides."""
+    """Three languages translate one English text; English and some sides are also mono text."""
     meanings = [phrasebook.draw(5, index) for index in range(2000)]
     said = {
         language: [phrasebook.realise(meaning, language).text for meaning in meanings]
@@ -140,16 +140,16 @@ def shared_english():
 def test_no_sentence_held_out_anywhere_is_trained_on(made_up, one_line_documents, config, tmp_path):
     text, pairs = made_up()
     store = prepare_rows(config(tmp_path, **one_line_documents(text, pairs)))
-    found: dict[tuple[str, str], set[int]] = {}
+    actual: dict[tuple[str, str], set[int]] = {}
     for task in store.manifest.tasks:
         for split in ("train", "held_out"):
             rows = [example.split("\t") for example in examples(store, task.name, split)]
             for language, column in zip(task.languages, zip(*rows, strict=True), strict=True):
                 hashes = line_hashes([clean(line) for line in column])
-                found.setdefault((language, split), set()).update(hashes.tolist())
-    for language in {name for name, _ in found}:
-        assert len(found[language, "held_out"]) > 60
-        assert not found[language, "held_out"] & found[language, "train"]
+                actual.setdefault((language, split), set()).update(hashes.tolist())
+    for language in {name for name, _ in actual}:
+        assert len(actual[language, "held_out"]) > 60
+        assert not actual[language, "held_out"] & actual[language, "train"]
     for task in store.manifest.tasks:
         read = len(pairs.get(task.name[6:], ())) or len(text[task.name[5:]])
         kept = task.train.sentences + task.held_out.sentences
@@ -161,7 +161,7 @@ def test_no_sentence_held_out_anywhere_is_trained_on(made_up, one_line_documents
 
 
 def test_a_language_that_is_added_changes_no_other(one_line_documents, config, tmp_path):
-    """Pairs of English with two languages, then with two more, one of them before it by code."""
+    """Pairs of English with two languages, then with two more, one with an earlier code."""
     text, pairs = shared_english()
     pairs["af-en"] = [(f"af {b}", a) for a, b in pairs["en-sw"]]
     fields = one_line_documents({**text, "fr": ["un", "deux"]}, pairs)
@@ -210,8 +210,8 @@ def test_beam_does_not_change_rows(built, config, tmp_path, capfd):
     pytest.importorskip("apache_beam", reason="apache-beam is not installed")
     store = prepare_rows(config(tmp_path), runner="DirectRunner")
     assert files(store) == files(built)
-    told = capfd.readouterr().err
-    units, lines = re.findall(r"building rows: ([0-9,]+) (?:units of|lines in)", told)
+    output = capfd.readouterr().err
+    units, lines = re.findall(r"building rows: ([0-9,]+) (?:units of|lines in)", output)
     assert int(units) > 1
     counted = sum(task.train.sentences for task in store.tasks("text"))
     assert int(lines.replace(",", "")) > counted > 1000
@@ -236,12 +236,12 @@ def test_what_cannot_be_cut_is_named_before_any_work(config, text, tmp_path, mon
         with pytest.raises(KeyboardInterrupt):
             data = dataclasses.replace(asked.data, unit_bytes=size)
             building.build_rows(request_of(dataclasses.replace(asked, data=data)))
-        said = capsys.readouterr().err
-        assert all(name in said for name in named) and bool(named) == ("minutes" in said)
+        output = capsys.readouterr().err
+        assert all(name in output for name in named) and bool(named) == ("minutes" in output)
         if named:
             together = sum((text / f"{name}.txt").stat().st_size for name in ("xx", "yy"))
             most = max(together, (tmp_path / "xx.txt.gz").stat().st_size)
-            assert f"The largest has {most / 1e6:,.0f} MB: about" in said
+            assert f"The largest file has {most / 1e6:,.0f} MB and takes about" in output
 
 
 @pytest.mark.slow

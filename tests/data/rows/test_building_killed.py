@@ -1,4 +1,4 @@
-"""Builders that are killed, stopped or find damage: the same command goes on."""
+"""Building that is killed, stopped, or meets damage: the same command resumes it."""
 
 import fcntl
 import signal
@@ -17,28 +17,28 @@ from xlj.data.rows.store import RowStore
 from xlj.data.text.reading import UnitReader
 
 
-def test_a_killed_run_stops_at_once_and_goes_on(built, config, tmp_path):
+def test_a_killed_run_stops_at_once_and_resumes(built, config, tmp_path):
     run = start(tmp_path, ENSURE, config(tmp_path))
     wait_for(lambda: [f for f in tmp_path.glob("*.*/*/units/*.json")], run)
     run.send_signal(signal.SIGKILL)
     run.wait()
-    with (tmp_path / ".lock").open("w") as lock:  # the child holds it as long as it lives
+    with (tmp_path / ".lock").open("w") as lock:  # the child holds it while it runs
         wait_for(lambda: try_lock(lock), None, seconds=5)
     time.sleep(0.5)
     written = set(tmp_path.rglob("*"))
     time.sleep(1)
     assert set(tmp_path.rglob("*")) == written  # the workers have ended too
     assert not (tmp_path / built.path.name / "manifest.json").exists()
-    (tmp_path / "text.xx" / "x.part").touch()  # a leftover of a write
+    (tmp_path / "text.xx" / "x.part").touch()  # left by an interrupted write
     done = {f: f.stat().st_mtime_ns for f in tmp_path.glob("*.*/*/0*.rows")}
     assert files(prepare_rows(config(tmp_path))) == files(built)
-    assert {f: f.stat().st_mtime_ns for f in done} == done  # what was finished was left alone
+    assert {f: f.stat().st_mtime_ns for f in done} == done  # finished parts did not change
     assert not (tmp_path / "text.xx" / "x.part").exists()
     assert not [f for f in tmp_path.rglob("*") if f.name == "units"]
 
 
 def test_a_killed_run_loses_what_was_in_flight_only(built, config, tmp_path, monkeypatch):
-    """One process stops in each seventh unit that it reads; every other unit is read once."""
+    """A process stops in every seventh unit that it reads; every other unit is read once."""
     read, stopped = [], 0
 
     class Killed(UnitReader):
@@ -55,7 +55,7 @@ def test_a_killed_run_loses_what_was_in_flight_only(built, config, tmp_path, mon
             building.build_rows(request_of(config(tmp_path)))
         except KeyboardInterrupt:
             stopped += 1
-            assert stopped < 99, "nothing is kept"
+            assert stopped < 99, "no progress is saved"
     assert stopped > 5 and len(read) == len(set(read)) + stopped
     assert files(RowStore(tmp_path / built.path.name)) == files(built)
 
@@ -71,7 +71,9 @@ def test_a_damaged_unit_is_made_again(built, config, tmp_path):
         add(np.zeros((3, 64), np.uint16), np.zeros((0, 64), np.uint16))
     note = units.unit_file(17).with_suffix(".json")
     note.write_text(note.read_text().replace('"sha256": "', '"sha256": "0'))
-    with pytest.raises(RuntimeError, match="00000017.rows is damaged; start again"):
+    with pytest.raises(
+        RuntimeError, match="00000017.rows is damaged and was removed; run the command again"
+    ):
         prepare_rows(asked)
     assert files(prepare_rows(asked)) == files(built)
 
@@ -113,7 +115,7 @@ def test_errors_of_the_builder_are_config_errors_here(config, tmp_path):
     with pytest.raises(ConfigError, match="data.filter=json:no_such: module 'json' has no"):
         prepare_rows(none)
     short = config(tmp_path, pair_length=8, mono=(), languages=())
-    with pytest.raises(ConfigError, match="pairs.xx-yy yields no training rows.*too long"):
+    with pytest.raises(ConfigError, match="pairs.xx-yy has no training rows.*too long"):
         prepare_rows(short)
 
 

@@ -1,4 +1,4 @@
-"""Text of TFDS and seqio, and the rows' text as seqio Tasks and Mixtures."""
+"""Text from TFDS and seqio, and text as seqio Tasks and Mixtures."""
 
 import dataclasses
 import json
@@ -63,14 +63,14 @@ def test_seqio_and_tfds_sources(config, text, tmp_path, monkeypatch):
         )
     )
     texts = examples(store, "text.xx", "train")
-    assert len(texts) == 5001  # documents, none of which were joined; of a Mixture each once
+    assert len(texts) == 5001  # documents are not joined; each Task of a Mixture is read once
     assert "other line" in texts
     assert "first line 17 second line 17" in texts and "tfds line 1999 and more 1999" in texts
     pairs = examples(store, "pairs.xx-yy", "train")
     assert len(pairs) == 3000
     assert "first line 0 second line 0\tfirst line 2999 second line 2999" in pairs
     assert store.task("text.xx").sentences == 10_001
-    assert "held-out rows" not in report(store, 0.7)  # none were asked for
+    assert "held-out rows" not in report(store, 0.7)  # the config requests none
     assert not list(tmp_path.rglob("companions/*"))
 
 
@@ -78,7 +78,7 @@ TASKS = """
 import itertools, seqio
 from xlj.data.rows.preparing import register_seqio
 from xlj.data.rows.request import request_of
-from xlj.data.text.reading import Reading, UnitReader
+from xlj.data.text.reading import ReadOptions, UnitReader
 register_seqio(config)
 for task in request_of(config).tasks:
     of = seqio.get_mixture_or_task("xlj." + task.name.replace("-", "_"))
@@ -86,7 +86,7 @@ for task in request_of(config).tasks:
     assert len(units) > 2 and len(of.source.list_shards("train")) == len(units)
     parts = []
     for i, unit in enumerate(units):
-        chunks = UnitReader(unit, i, Reading.of(config.data)).chunks()
+        chunks = UnitReader(unit, i, ReadOptions.of(config.data)).chunks()
         parts.append([row for chunk in chunks for row in zip(*chunk.columns, strict=True)])
     for shard in (None, seqio.ShardInfo(1, 3)):
         data = of.get_dataset(None, "train", shuffle=False, shard_info=shard)
@@ -138,4 +138,6 @@ def test_the_mixture_draws_the_texts_of_the_rows_at_their_rates(built, config, t
     every = " ".join(examples(store, "text.yy", "train"))
     drawn_lines = {line["text"] for line in lines if line["text"] and line["text"] not in first}
     assert len(drawn_lines) == 1500
-    assert sum(line in every for line in drawn_lines) > 1350  # the others run over a row's end
+    assert (
+        sum(line in every for line in drawn_lines) > 1350
+    )  # the others are cut at the end of a row

@@ -1,4 +1,4 @@
-"""The vocabulary that rows are built with: trained or given."""
+"""The vocabulary that rows are built with: trained, or loaded from a file."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
 
 
-def test_a_vocabulary_trained_here_and_then_given_has_the_same_rows(config, tmp_path):
+def test_a_trained_vocabulary_that_is_then_loaded_gives_the_same_rows(config, tmp_path):
     trained = config(tmp_path, vocabulary="", vocabulary_size=500, vocabulary_lines=2000)
     store = prepare_rows(trained)
     moved = tmp_path / "of_a_checkpoint.model"
@@ -48,7 +48,7 @@ def test_a_vocabulary_without_a_size_is_that_of_its_languages(config, tmp_path):
     four = Data(languages=("en", "de"), pairs=pairs, vocabulary_size=0)
     assert vocabulary_training.ids(four) == 10_000
     named = Data(languages=("zh-CN", "en"), pairs=("zh-CN-en",), vocabulary_size=0)
-    assert vocabulary_training.ids(named) == 8_000  # what is named tells where a pair divides
+    assert vocabulary_training.ids(named) == 8_000  # named languages determine where a pair splits
     assert vocabulary_training.ids(dataclasses.replace(four, vocabulary_size=500)) == 500
     options = {"vocabulary_size": 0, "vocabulary_lines": 2000}
     fewer = prepare_rows(config(tmp_path, vocabulary="", **options))  # 8,000 are too many here

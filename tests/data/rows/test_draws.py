@@ -1,4 +1,4 @@
-"""batch(step) is exact: rates by block, no row twice before all once, slices equal the whole."""
+"""batch(step) is exact: rates per block, each row once before any twice, slices equal the whole."""
 
 import numpy as np
 import pytest
@@ -66,7 +66,7 @@ def test_blocks_are_within_one_of_the_rates_and_at_least_one(alpha):
     counts = draws_per_block(p)
     assert sum(counts.values()) == BLOCK
     feasible = sum(max(1, int(BLOCK * p[task])) for task in p) <= BLOCK
-    assert feasible == (alpha < 1)  # at alpha 1 ten languages are rarer than one draw a block
+    assert feasible == (alpha < 1)  # at alpha 1, ten languages are rarer than one draw per block
     for task, count in counts.items():
         assert count >= 1
         assert abs(count - BLOCK * p[task]) <= (1 if feasible else 2) or count == 1
@@ -89,8 +89,8 @@ def everything(a_stream, steps, sizes):
 
 @st.composite
 def short_runs(draw):
-    """(rows of each task, alphas by step, batch sizes, sizes of smaller batches at the beginning by
-    step, steps, the constants of `draws`)."""
+    """(rows of each task, alphas by step, batch sizes, sizes of warm-up batches by step, steps,
+    constants of `draws`)."""
     rows = draw(st.lists(st.integers(1, 400), min_size=1, max_size=4))
     starts = sorted(draw(st.sets(st.integers(1, 40), max_size=2)))
     alphas = [(start, draw(st.sampled_from([0.0, 0.5, 1.0]))) for start in (0, *starts)]
@@ -101,12 +101,14 @@ def short_runs(draw):
 
 
 SEVERAL = ([500, 37, 1], [(0, 1.0), (21, 0.0)], [24, 40], [3, 3, 6, 9, 9, 21], 60)
-"""A run in which every task is in its second epoch at least, batches grow and the rates change."""
+"""A run in which every task reaches its second epoch, batches grow and rates change."""
 
 
 @given(short_runs(), st.integers(0, 2**31 - 1))
 @example((*SEVERAL, {"BLOCK": 64, "_LEAST_RUNS": 4, "_PIECE": 4}), 0)
-@example(([5000, 370, 1], [(0, 1.0), (701, 0.1)], [24, 40], [], 1500, {}), 3)  # blocks as they are
+@example(
+    ([5000, 370, 1], [(0, 1.0), (701, 0.1)], [24, 40], [], 1500, {}), 3
+)  # blocks of the usual size
 def test_each_row_once_an_epoch_and_exact_counts_a_block(run, seed):
     rows, alphas, sizes, grow, steps, constants = run
     smaller = ([(step, size) for step, size in enumerate(grow)], len(grow)) if grow else ()
@@ -153,6 +155,6 @@ def test_seeds_and_names_give_other_batches():
 
 def test_far_steps_do_not_overflow():
     a_stream, _ = stream()
-    found = a_stream.draw(2**33, np.arange(24))
-    sizes = np.array([1000, 37, 1])[found.tasks]
-    assert (found.rows >= 0).all() and (found.rows < sizes).all()
+    actual = a_stream.draw(2**33, np.arange(24))
+    sizes = np.array([1000, 37, 1])[actual.tasks]
+    assert (actual.rows >= 0).all() and (actual.rows < sizes).all()

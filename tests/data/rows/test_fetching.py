@@ -1,4 +1,4 @@
-"""Rows are read in runs, whoever reads which part of a batch; and batches stay what they were."""
+"""Rows are read in runs by every reader of a part of the batch; batches do not change."""
 
 import numpy as np
 import pytest
@@ -19,22 +19,22 @@ def stream(sizes, alpha=0.7, batch=BATCH):
 
 
 LANGUAGES = {f"l{i}": int(400_000_000 * (i + 1) ** -1.8) for i in range(100)}
-"""From 400 million rows down to 100,000, as languages of the web are."""
+"""From 400 million rows down to 100,000, like languages on the web."""
 
 
 class Counted:
-    """A store whose rows are their numbers: each has 6 bytes, for 1 KiB."""
+    """A store whose rows are their numbers: each row has 6 bytes instead of 1 KiB."""
 
     def fetch(self, task, row, count):
         assert 0 <= row and row + count <= LANGUAGES[task]
-        found = np.zeros(count, RECORD)
-        found["crc"] = np.arange(row, row + count)
-        return found
+        actual = np.zeros(count, RECORD)
+        actual["crc"] = np.arange(row, row + count)
+        return actual
 
 
 @pytest.mark.parametrize("hosts", [1, 16, 64])
 def test_hosts_fetch_hardly_more_than_they_use(hosts):
-    """1 GiB of cache a host, and 100 languages; from the middle of a window into the next one."""
+    """1 GiB of cache per host, and 100 languages; from the middle of a window into the next."""
     a_stream = stream(LANGUAGES)
     share = BATCH // hosts
     rows_held = (1 << 30) // 1028
@@ -47,19 +47,19 @@ def test_hosts_fetch_hardly_more_than_they_use(hosts):
             for task in np.unique(drawn.tasks[mine]):
                 chosen = np.flatnonzero(drawn.tasks[mine] == task) + mine.start
                 rows = drawn.rows[chosen]
-                found = fetcher.read(a_stream.tasks[task], rows, drawn.ahead[chosen])
-                assert np.array_equal(found["crc"], rows)
+                actual = fetcher.read(a_stream.tasks[task], rows, drawn.ahead[chosen])
+                assert np.array_equal(actual["crc"], rows)
     used = len(steps) * share
     for fetcher in fetchers.values():
-        held = len(fetcher._held)  # of batches to come
-        assert held < 0.9 * rows_held  # so nothing had to go
+        held = len(fetcher._cache)  # rows of later batches
+        assert held < 0.9 * rows_held  # so no row was evicted
         assert used <= fetcher.fetched / RECORD.itemsize - held < 1.02 * used
         assert fetcher.fetched / fetcher.fetches > 24 * RECORD.itemsize  # not row by row
 
 
 def test_a_batch_mixes_as_if_rows_were_drawn_one_by_one():
-    """Rows of a shard, 250,000 that stood together in the text, are hardly more often in one batch
-    than by chance."""
+    """Rows of a shard (250,000 neighbours in the text) are in one batch hardly more often than by
+    chance."""
     a_stream = stream(LANGUAGES)
     shard = 250_000
     for task in range(6):
@@ -93,8 +93,8 @@ def test_an_epoch_takes_each_row_once_in_runs(monkeypatch):
     assert (ahead[tasks == 1] == 1).all()  # a small task is shuffled row by row
 
 
-def test_a_lane_reads_what_it_was_told_to():
-    """The rows from a draw's on, as many as `ahead` says, are drawn by its lane, soon."""
+def test_a_lane_reads_the_rows_that_ahead_announces():
+    """The lane of a draw soon draws the `ahead` rows that start at the draw's row."""
     a_stream = stream({"a": 2_000_000, "b": 700_000}, batch=2048)
     drawn = [a_stream.draw(step, np.arange(2048)) for step in range(256)]
     for lane in (0, 63):
@@ -112,9 +112,9 @@ def test_a_lane_reads_what_it_was_told_to():
 def test_what_is_fetched_twice_is_bounded():
     small = Fetcher(Counted(), 10 * RECORD.itemsize)
     for row in (0, 50, 1, 51, 2, 52):
-        (found,) = small.read("l0", np.array([row]), np.array([8]))["crc"]
-        assert found == row
-        assert len(small._held) <= 10
+        (actual,) = small.read("l0", np.array([row]), np.array([8]))["crc"]
+        assert actual == row
+        assert len(small._cache) <= 10
     assert small.fetches > 2
 
 
@@ -125,7 +125,7 @@ def test_rows_that_are_fetched_again_before_they_are_used_take_no_room_for_ever(
         assert fetcher.read("l0", np.array([row]), np.array([ahead]))["crc"] == row
 
     for _ in range(20):
-        read(2, 2)  # leaves 3
+        read(2, 2)  # evicts 3
         read(2, 3)  # reads 3 again
         read(3, 1)
         read(4, 1)

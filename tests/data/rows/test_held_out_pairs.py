@@ -1,5 +1,5 @@
-"""Sentence pairs come out of rows as they went in; the sample is fixed, and no sentence is there
-twice."""
+"""Sentence pairs are recovered from rows unchanged; the sample is fixed, without repeated
+sentences."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ def test_a_sentence_that_stands_twice_is_left_out_with_both_its_pairs(tiny, stor
     first, second = map(lists, held_out_pairs.read(store, "en-sw", 10_000))
     examples = []
     rows = store.read("pairs.en-sw", "held_out", np.arange(store.task("pairs.en-sw").held_out.rows))
-    for row in rows.tolist():  # a plain reading of `<s> A </s> B </s>`
+    for row in rows.tolist():  # a plain parser of `<s> A </s> B </s>`
         text = [token for token in row if token != PAD]
         while text:
             assert text.pop(0) == BOS
@@ -32,12 +32,12 @@ def test_a_sentence_that_stands_twice_is_left_out_with_both_its_pairs(tiny, stor
                 sides.append(text[:end])
                 text = text[end + 1 :]
             examples.append(sides)
-    wanted = [
+    expected = [
         sides for sides in examples
         if all([other[k] for other in examples].count(sides[k]) == 1 for k in (0, 1))
     ]  # fmt: skip
-    assert 2 <= len(wanted) <= len(examples)
-    assert [list(pair) for pair in zip(first, second, strict=True)] == wanted
+    assert 2 <= len(expected) <= len(examples)
+    assert [list(pair) for pair in zip(first, second, strict=True)] == expected
 
 
 def test_a_sample_is_the_same_each_time(store):

@@ -1,4 +1,4 @@
-"""`data.pair_length=auto`, and the alarm where pairs are dropped."""
+"""`data.pair_length=auto`, and the warning about dropped pairs."""
 
 import dataclasses
 import math
@@ -18,7 +18,7 @@ PAIRS = 400
 
 @pytest.fixture(scope="module")
 def pairs(text, tmp_path_factory):
-    """Pairs of which a few are very long, a folder of them, and the tokens of both sides."""
+    """Pairs with a few very long ones, their folder, and the tokens of both sides."""
     folder = tmp_path_factory.mktemp("pairs")
     lines = [line.split("\t") for line in (text / "xx-yy.tsv").read_text().split("\n")[:PAIRS]]
     lines = [(" ".join([a] * (1 + 9 * (i % 50 == 0) + i % 3)), b) for i, (a, b) in enumerate(lines)]
@@ -49,16 +49,16 @@ def test_auto_keeps_99_percent_of_the_pairs(of_pairs, pairs, tmp_path, objective
         needed.append(sorted(a + b + 3 for a, b in pairs[1]))
     if RETRIEVAL in objectives:
         needed.append(sorted(2 * (max(a, b) + 2) for a, b in pairs[1]))
-    wanted = max(8 * math.ceil(sizes[math.ceil(0.99 * PAIRS) - 1] / 8) for sizes in needed)
+    expected = max(8 * math.ceil(sizes[math.ceil(0.99 * PAIRS) - 1] / 8) for sizes in needed)
     config = with_pair_length(of_pairs(tmp_path, *objectives, pair_length="auto"))
-    assert config.data.pair_length == wanted < max(sizes[-1] for sizes in needed)
+    assert config.data.pair_length == expected < max(sizes[-1] for sizes in needed)
     store = prepare_rows(config)
     assert all(task.train.sentences >= 0.99 * PAIRS for task in store.manifest.tasks)
     assert "warning" not in report(store, 0.7)
 
 
 def test_auto_stays_within_the_positions_and_measures_once(of_pairs, tmp_path, monkeypatch):
-    config = of_pairs(tmp_path, TLM, pair_length=0)  # which `auto` is read as
+    config = of_pairs(tmp_path, TLM, pair_length=0)  # the value of `auto`
     with pytest.raises(ConfigError, match="several processes train"):
         with_pair_length(config, processes=2)
     length = with_pair_length(config).data.pair_length
@@ -75,7 +75,7 @@ def test_auto_stays_within_the_positions_and_measures_once(of_pairs, tmp_path, m
 
 def test_the_alarm_names_the_length_that_95_percent_fit(of_pairs, pairs, tmp_path):
     sizes = sorted(a + b + 3 for a, b in pairs[1])
-    wanted = 8 * math.ceil(sizes[math.ceil(0.95 * PAIRS) - 1] / 8)
+    expected = 8 * math.ceil(sizes[math.ceil(0.95 * PAIRS) - 1] / 8)
     store = prepare_rows(of_pairs(tmp_path, TLM, pair_length=40))
     (task,) = store.manifest.tasks
     dropped = sum(size > 40 for size in sizes)
@@ -88,11 +88,11 @@ def test_the_alarm_names_the_length_that_95_percent_fit(of_pairs, pairs, tmp_pat
     assert warning.startswith(
         f"warning: pairs.xx-yy: {dropped} of {PAIRS} dropped (too long); 95 %"
     )
-    assert f"fit in data.pair_length={wanted}," in warning
+    assert f"fit in data.pair_length={expected}," in warning
 
 
 def test_the_fitting_length_is_the_smallest():
     counts = {"16": 3, "8": 5, "104": 2}
-    assert packing.fitting(counts, 0.5) == 8 and packing.fitting(counts, 0.51) == 16
-    assert packing.fitting(counts, 0.81) == 104 and packing.fitting(counts, 1.0) == 104
-    assert packing.fitting(counts, 0.94, shorter=30) == 16 and packing.fitting({}, 0.9) == 0
+    assert packing.shortest_length(counts, 0.5) == 8 and packing.fitting(counts, 0.51) == 16
+    assert packing.shortest_length(counts, 0.81) == 104 and packing.fitting(counts, 1.0) == 104
+    assert packing.shortest_length(counts, 0.94, shorter=30) == 16 and packing.fitting({}, 0.9) == 0

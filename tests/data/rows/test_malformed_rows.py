@@ -1,4 +1,4 @@
-"""Rows of text with malformed records: counts, the first of each, and how many are too many."""
+"""Rows of text with malformed records: counts, the first of each, and the allowed share."""
 
 import dataclasses
 import json
@@ -48,7 +48,7 @@ def test_skipped_records_are_counted_with_the_first_of_each(malformed, tmp_path)
     (line,) = (line for line in lines if line.startswith("pairs.xx-yy: malformed"))
     assert f"blank line: 3 (first: {tmp_path}/{BLANK}); byte order marks" in line
     assert malformed_records(store.manifest.tasks) == line.partition(": ")[2]
-    # Bitext is made of the same lines: they count once.
+    # Bitext is packed from the same lines: they count once.
     twice = [task, dataclasses.replace(task, name="bitext.xx-yy", kind="bitext")]
     assert malformed_records(twice) == line.partition(": ")[2]
     assert files(prepare_rows(malformed("three", malformed="skip", workers=3))) == files(store)
@@ -73,7 +73,7 @@ def test_too_many_are_an_error_in_one_process_and_in_several(malformed, monkeypa
         with pytest.raises(ConfigError, match=message) as error:
             prepare_rows(malformed("cache", malformed="skip", workers=workers))
         assert BLANK in str(error.value)
-    # What was built is there: only the manifest was missing.
+    # All rows were built: only the manifest was missing.
     share = {"malformed": "skip", "malformed_share": 4 / 3004}
     assert prepare_rows(malformed("cache", **share)).task("pairs.xx-yy").sentences == GOOD + 4
     monkeypatch.setattr(building, "_JUDGED", GOOD + 5)

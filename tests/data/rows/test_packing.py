@@ -1,4 +1,4 @@
-"""Rows hold exactly what went in, nothing overlaps, and little space is left."""
+"""Rows contain exactly the input, without overlaps, and little space is left."""
 
 from collections import Counter
 
@@ -17,11 +17,11 @@ MASK = 60_000
 LENGTHS = st.integers(8, 130)
 SIDES = st.lists(st.tuples(st.integers(0, 70), st.integers(0, 70)), max_size=40)
 SINGLE = [(16, 16), (17, 16), (0, 3), (29, 32), (30, 32), (32, 29)]
-"""Sentences of two sides; these fill and just miss halves and rows of 64."""
+"""Sentences of two sides; the examples just fit, or just exceed, halves and rows of 64."""
 
 
 def ragged(lengths, first: int = 4) -> Ragged:
-    """Ids of which no two are alike, so that a lost or doubled one is seen."""
+    """Unique ids, so that tests notice a lost or repeated id."""
     lengths = np.asarray(lengths, np.int64)
     return Ragged(np.arange(first, first + lengths.sum(), dtype=np.int32), lengths)
 
@@ -37,14 +37,14 @@ def parts(sequences: Ragged) -> list[tuple[int, ...]]:
 
 
 def examples(rows: np.ndarray) -> list[tuple[int, ...]]:
-    """Every example of every row, in order; padding may stand at the end of rows only."""
-    found = []
+    """Every example of every row, in order; padding may only be at the end of rows."""
+    actual = []
     for row in rows.tolist():
         end = len(row) - next((i for i, t in enumerate(reversed(row)) if t != PAD), len(row))
         assert PAD not in row[:end] and row[0] == BOS
         starts = [i for i in range(end) if row[i] == BOS]
-        found += [tuple(row[a:b]) for a, b in zip(starts, [*starts[1:], end], strict=True)]
-    return found
+        actual += [tuple(row[a:b]) for a, b in zip(starts, [*starts[1:], end], strict=True)]
+    return actual
 
 
 @given(st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=6), max_size=20), LENGTHS)
@@ -53,18 +53,18 @@ def test_text_is_kept_in_order(sizes, length):
     lines = ragged([size for document in sizes for size in document])
     documents = np.repeat(np.arange(len(sizes)), [len(document) for document in sizes])
     packed = packing.text(lines, documents, length, DTYPE)
-    found = {e[1]: e[1:-1] for e in examples(packed.rows)}  # by their first id, unlike all others
-    assert len(found) == packed.examples
+    actual = {e[1]: e[1:-1] for e in examples(packed.rows)}  # by their unique first id
+    assert len(actual) == packed.examples
     assert all(e[0] == BOS and e[-1] == EOS and len(e) <= length for e in examples(packed.rows))
     split, cut = parts(lines), 0
     for number in range(len(sizes)):
         joined = sum((split[i] for i in np.flatnonzero(documents == number)), ())
         cut += len(joined) > length - 2
         while joined:  # full pieces, then the tail
-            body = found.pop(joined[0])
+            body = actual.pop(joined[0])
             assert body == joined[: length - 2]
             joined = joined[len(body) :]
-    assert not found and packed.cut == cut
+    assert not actual and packed.cut == cut
     assert packed.sentences == (lines.lengths > 0).sum()
 
 
@@ -78,16 +78,16 @@ def test_short_documents_share_rows():
 def test_pairs_are_whole_or_dropped_and_counted(sizes, length):
     first, second = two_sides(sizes)
     packed = packing.pairs(first, second, length, DTYPE)
-    wanted, dropped = Counter(), {"empty side": 0, "too long": 0}
+    expected, dropped = Counter(), {"empty side": 0, "too long": 0}
     for a, b in zip(parts(first), parts(second), strict=True):
         if not a or not b:
             dropped["empty side"] += 1
         elif len(a) + len(b) + 3 > length:
             dropped["too long"] += 1
         else:
-            wanted[BOS, *a, EOS, *b, EOS] += 1
-    assert Counter(examples(packed.rows)) == wanted and packed.dropped == dropped
-    assert packed.examples == packed.sentences == wanted.total()
+            expected[BOS, *a, EOS, *b, EOS] += 1
+    assert Counter(examples(packed.rows)) == expected and packed.dropped == dropped
+    assert packed.examples == packed.sentences == expected.total()
 
 
 def test_pairs_fill_rows_of_four_times_their_mean():
@@ -106,11 +106,11 @@ def test_sentences_with_slots_always_fit(sizes, length):
     lines = ragged(sizes)
     packed = packing.sentences(lines, length, DTYPE, mask=MASK)
     limit = int(length / 1.2) - 2
-    wanted: Counter = Counter()
+    expected: Counter = Counter()
     for line in filter(None, parts(lines)):
         line = line[:limit]
-        wanted[BOS, *line, EOS, *[MASK] * int(np.ceil(len(line) / 5))] += 1
-    assert Counter(examples(packed.rows)) == wanted
+        expected[BOS, *line, EOS, *[MASK] * int(np.ceil(len(line) / 5))] += 1
+    assert Counter(examples(packed.rows)) == expected
     assert packed.cut == (lines.lengths > limit).sum()
     assert packed.dropped == {"empty": (lines.lengths == 0).sum()}
 
@@ -122,24 +122,24 @@ def test_a_row_of_bitext_has_pairs_in_one_order(sizes, length):
     first, second = two_sides(sizes)
     half, most = length // 2, max_pairs(length)
     packed = packing.bitext(first, second, length, DTYPE)
-    found = []
+    actual = []
     for row in packed.rows:
         sides = [examples(side[None]) for side in (row[:half], row[half : 2 * half])]
         assert 1 <= len(sides[0]) == len(sides[1]) <= most
-        found += zip(*sides, strict=True)
-    wanted = [
+        actual += zip(*sides, strict=True)
+    expected = [
         ((BOS, *a, EOS), (BOS, *b, EOS))
         for a, b in zip(parts(first), parts(second), strict=True)
         if 0 < len(a) <= half - 2 and 0 < len(b) <= half - 2
     ]
     if most == 1:  # in the order of the text
-        assert found == wanted
-    assert sorted(found) == wanted and packed.sentences == len(wanted)
-    assert packed.examples == 2 * len(wanted)
+        assert actual == expected
+    assert sorted(actual) == expected and packed.sentences == len(expected)
+    assert packed.examples == 2 * len(expected)
     empty = sum(not a or not b for a, b in sizes)
     assert packed.dropped == {
         "empty side": empty,
-        "too long": len(sizes) - empty - len(wanted),
+        "too long": len(sizes) - empty - len(expected),
     }
 
 
@@ -196,7 +196,7 @@ def test_best_fit_never_overlaps(data, capacity, most):
     held = np.bincount(bins, minlength=count)
     assert held.max(initial=0) <= (most or len(sizes))
     left, may = capacity - used.sum(1), held < (most or len(sizes) + 1)
-    for b in range(count):  # the largest, which came first, did not fit into those before
+    for b in range(count):  # the largest item, placed first, did not fit in earlier bins
         assert not (may[:b] & (left[:b] >= sizes[bins == b].max())).any()
 
 
@@ -210,8 +210,8 @@ def test_best_fit_takes_the_longest_first_into_the_fullest(sizes):
             left.remove(min(fitting))
         left.append(min(fitting, default=12) - size)
     bins, _, count = packing.best_fit(np.array(sizes, np.int64), 12)
-    found = 12 - np.bincount(bins, weights=sizes, minlength=count)
-    assert sorted(found) == sorted(left)
+    actual = 12 - np.bincount(bins, weights=sizes, minlength=count)
+    assert sorted(actual) == sorted(left)
 
 
 def test_nothing_gives_no_rows():

@@ -1,4 +1,4 @@
-"""Rows that a config names say what it needs to know of them, or why they do not serve it."""
+"""A config takes languages and lengths from the rows that it names; unsuitable rows are errors."""
 
 import shutil
 import sys
@@ -12,7 +12,7 @@ from xlj.data.rows.request import request_of
 
 @pytest.fixture
 def rows(tiny, store, tmp_path):
-    """`tiny` from a copy of its rows, without any key about text."""
+    """`tiny` with a copy of its rows, and without keys of text."""
     shutil.copytree(store.path.parent, tmp_path / "cache")
     (tmp_path / "cache" / store.path.name).rename(tmp_path / "cache" / "rows")
     for key in ("mono", "parallel", "languages", "pairs"):
@@ -22,7 +22,7 @@ def rows(tiny, store, tmp_path):
     return tiny
 
 
-def test_a_config_learns_what_its_rows_hold(rows, store):
+def test_a_config_takes_languages_and_lengths_from_its_rows(rows, store):
     data = open_rows(parse(rows))[0].data
     assert data.languages == ("en", "de", "sw") and data.pairs == ("en-de", "en-sw")
     assert (data.length, data.pair_length) == (32, 48)
@@ -36,11 +36,11 @@ def test_rows_are_named_by_their_hash_too(rows, store):
     assert prepare_rows(config).path == store.path
     assert open_rows(config)[0].data.vocabulary == str(store.vocabulary_file)
     rows.data.rows = "0123456789abcdef"
-    with pytest.raises(ConfigError, match=r"data\.rows=0123456789abcdef: .*holds no finished rows"):
+    with pytest.raises(ConfigError, match=r"data\.rows=0123456789abcdef: .*has no finished rows"):
         open_rows(parse(rows))
 
 
-def test_where_text_is_gone_the_rows_that_are_there_are_told(tiny, store):
+def test_existing_rows_are_listed_if_text_is_missing(tiny, store):
     tiny.data.mono = "/no/such/{language}.txt"
     with pytest.raises(ConfigError, match=rf"(?s)matches none.*data\.rows=.*{store.path.name}"):
         prepare_rows(parse(tiny))
@@ -50,7 +50,7 @@ def test_only_the_kinds_that_are_read_are_opened(rows, store):
     rows.objectives.tlm.batch_rows = 0
     config, opened = open_rows(parse(rows))
     assert opened.manifest.tasks == store.tasks("text") and not opened.tasks("pairs")
-    assert config.data.pairs == ("en-de", "en-sw")  # still to evaluate on
+    assert config.data.pairs == ("en-de", "en-sw")  # still evaluated
 
 
 def test_a_config_without_rows_stays_as_it_is(tiny):
@@ -60,7 +60,7 @@ def test_a_config_without_rows_stays_as_it_is(tiny):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"data.rows": "/no/such"}, r"data\.rows=/no/such: /no/such holds no finished rows"),
+        ({"data.rows": "/no/such"}, r"data\.rows=/no/such: /no/such has no finished rows"),
         ({"objectives.camlm.batch_rows": 8, "objectives.xlco.batch_rows": 8},
          r"data\.rows=.*/rows has rows of text, pairs, but none of bitext, which objectives\.xlco"),
         ({"model.positions": 40}, r"data\.rows=.*/rows has pairs rows of 48 tokens.*allows 38"),

@@ -1,4 +1,4 @@
-"""What is looked for ahead of building is exact, and the same whatever the order of work."""
+"""Prepasses are exact, and independent of the order of jobs."""
 
 import random
 import sys
@@ -37,7 +37,7 @@ def texts(language, count, letters="abcdefgh"):
 
 @pytest.fixture
 def request_(tmp_path):
-    """Of English in 50 units and German in 2, and pairs of both."""
+    """A request with English in 50 units, German in 2 units, and pairs of both."""
     en, de = texts("en", 40_000), texts("de", 1600, "üößäabc")
     (tmp_path / "en.txt").write_text("\n".join(en))
     (tmp_path / "de.txt").write_text("\n".join(de))
@@ -72,16 +72,16 @@ def test_a_vocabulary_is_trained_on_a_uniform_sample_of_what_is_not_held_out(req
     )
     for run, name in ((forwards, "a"), (backwards, "b")):
         request = request_(name)
-        found = prepasses.texts_of(request)
-        rules = prepasses.hold_out(request, found, run)
-        prepasses.train_vocabulary(request, found, rules, run)
+        actual = prepasses.texts_of(request)
+        rules = prepasses.hold_out(request, actual, run)
+        prepasses.train_vocabulary(request, actual, rules, run)
     assert seen[0] == seen[1]
     sampled, weights = seen[0]
     for language, lines in sampled.items():
         assert not (line_hashes(lines) < Rule(0.02).threshold).any()
         assert len(set(lines) - set(request_.lines[language])) == 0
-    # By hash: of 52 and 3 units, the sampled ones only, but as if of the whole.
-    en, de = (len(found[i].units) for i in (0, 1))
+    # Hashes sample some of 52 and 3 units; the counts are scaled to all of them.
+    en, de = (len(actual[i].units) for i in (0, 1))
     assert en > 40 > SAMPLED_UNITS > de
     positions = [request_.lines["en"].index(line) for line in sampled["en"]]
     units = {position * en // 40_000 for position in positions}
@@ -111,18 +111,18 @@ def test_a_missing_library_is_an_error_before_text_is_read(source, tmp_path, mon
 
 def test_companions_are_those_of_all_units(request_):
     request = request_()
-    found = prepasses.texts_of(request)
-    rules = prepasses.hold_out(request, found, backwards)
+    actual = prepasses.texts_of(request)
+    rules = prepasses.hold_out(request, actual, backwards)
     assert rules["en"].companions is None
     pairs = list(zip(request_.lines["en"][:400], request_.lines["de"], strict=False))
     first, second = (line_hashes(column) for column in zip(*pairs, strict=True))
-    wanted = second[(first < rules["en"].threshold) & (second >= rules["de"].threshold)]
+    expected = second[(first < rules["en"].threshold) & (second >= rules["de"].threshold)]
     known = np.fromfile(rules["de"].companions, "<u8")
-    assert known.tolist() == sorted(wanted.tolist()) and len(known) > 1
+    assert known.tolist() == sorted(expected.tolist()) and len(known) > 1
 
 
 @pytest.mark.parametrize("bucket_bytes", [1 << 30, 30_000])
-def test_a_line_is_kept_where_it_stands_first(request_, tmp_path, monkeypatch, bucket_bytes):
+def test_only_the_first_occurrence_of_a_line_is_read(request_, tmp_path, monkeypatch, bucket_bytes):
     monkeypatch.setattr(prepasses, "_BUCKET_BYTES", bucket_bytes)
     rng = random.Random(1)
     en = [f"line {rng.randrange(6000)}" if rng.random() < 0.9 else "" for _ in range(20_000)]

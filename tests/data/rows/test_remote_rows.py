@@ -1,4 +1,4 @@
-"""Text at URLs and rows in buckets: the same rows as those of files here, also after a kill."""
+"""Text at URLs and rows in buckets equal those of local files, also after an interruption."""
 
 import dataclasses
 import pickle
@@ -30,7 +30,7 @@ def bucket(request):
 
 @pytest.fixture
 def small(tiny):
-    """The config of two languages' text and a pair that shares sentences with both, in a folder."""
+    """A config with text of two languages, and a pair that shares sentences with both."""
 
     def make(folder, cache, **more):
         config = parse(tiny)
@@ -57,17 +57,17 @@ def uploaded(bucket, corpus):
     return f"{bucket}/text"
 
 
-def same(found: RowStore, expected: RowStore) -> None:
-    assert found.manifest.content_hash == expected.manifest.content_hash
+def same(actual: RowStore, expected: RowStore) -> None:
+    assert actual.manifest.content_hash == expected.manifest.content_hash
     for task in expected.manifest.tasks:
         for split in ("train", "held_out"):
             rows = np.arange(task.split(split).rows)[::-3]
             np.testing.assert_array_equal(
-                found.read(task.name, split, rows), expected.read(task.name, split, rows)
+                actual.read(task.name, split, rows), expected.read(task.name, split, rows)
             )
         count = min(9, task.train.rows)
         np.testing.assert_array_equal(
-            found.fetch(task.name, 0, count), expected.fetch(task.name, 0, count)
+            actual.fetch(task.name, 0, count), expected.fetch(task.name, 0, count)
         )
 
 
@@ -75,19 +75,21 @@ def same(found: RowStore, expected: RowStore) -> None:
 def test_rows_in_a_bucket_of_text_in_a_bucket(small, corpus, uploaded, bucket, tmp_path):
     expected = prepare_rows(small(corpus, tmp_path))
     config = small(uploaded, f"{bucket}/rows")
-    found = prepare_rows(config)
-    assert str(found.path).startswith(f"{bucket}/rows/")
-    same(found, expected)
+    actual = prepare_rows(config)
+    assert str(actual.path).startswith(f"{bucket}/rows/")
+    same(actual, expected)
     left = {
         url.partition("/rows/")[2].partition("/")[0]
         for url in buckets.matching(f"{bucket}/rows/**")
     }
-    assert left == {found.path.name, "vocabularies", "companions", "duplicates"} | {
-        task.name for task in found.manifest.tasks
-    }  # no lock
-    again = prepare_rows(config)  # they are there
-    assert again.path == found.path
-    named = dataclasses.replace(config, data=dataclasses.replace(config.data, rows=found.path.name))
+    assert left == {actual.path.name, "vocabularies", "companions", "duplicates"} | {
+        task.name for task in actual.manifest.tasks
+    }  # no lock file
+    again = prepare_rows(config)  # opens the existing rows
+    assert again.path == actual.path
+    named = dataclasses.replace(
+        config, data=dataclasses.replace(config.data, rows=actual.path.name)
+    )
     config, opened = open_rows(named)
     same(opened, expected)
     assert Vocabulary.load(config.data.vocabulary).digest == expected.manifest.vocabulary_digest
@@ -112,17 +114,17 @@ def test_batches_wait_for_a_bucket_once(small, corpus, bucket, tmp_path, monkeyp
     monkeypatch.setattr(buckets, "read_range", slow)
     for step in range(2):
         for name, (count, _) in batches.shapes(step).items():
-            for found, other in zip(
+            for actual, other in zip(
                 batches.read(name, step, np.arange(count)),
                 expected.read(name, step, np.arange(count)),
                 strict=True,
             ):
-                np.testing.assert_array_equal(found, other)
+                np.testing.assert_array_equal(actual, other)
     assert max(most) > 8 and batches._fetcher.fetched == expected._fetcher.fetched
 
 
 @pytest.mark.cloud
-def test_what_was_killed_goes_on(small, corpus, bucket, tmp_path, monkeypatch):
+def test_an_interrupted_build_resumes(small, corpus, bucket, tmp_path, monkeypatch):
     monkeypatch.setattr(buckets, "_BEAT", 0.1)
     monkeypatch.setattr(buckets, "_STALE", 0.5)
     folder = f"{bucket}/killed"
@@ -142,13 +144,13 @@ def test_what_was_killed_goes_on(small, corpus, bucket, tmp_path, monkeypatch):
         time.sleep(0.01)
     child.send_signal(signal.SIGKILL)
     child.wait()
-    assert place(f"{folder}/.lock").is_file() and not request.finished
+    assert place(f"{folder}/.lock").is_file() and not request.is_finished
     build_rows(request)
     same(RowStore(request.folder), prepare_rows(small(corpus, tmp_path / "here")))
 
 
 @pytest.mark.cloud
-def test_damage_in_a_bucket_is_told(small, corpus, bucket, tmp_path):
+def test_damage_in_a_bucket_is_reported(small, corpus, bucket, tmp_path):
     config = small(corpus, f"{bucket}/damaged", duplicates="keep", unit_bytes=1 << 20)
     store = prepare_rows(config)
     file = store.file("text.en", 0)
@@ -158,7 +160,7 @@ def test_damage_in_a_bucket_is_told(small, corpus, bucket, tmp_path):
     with pytest.raises(RuntimeError, match=r"00000\.rows: row 0 is damaged"):
         RowStore(store.path).read("text.en", "train", np.arange(3))
     atomic.write(file, bytes(content[:-1]))
-    with pytest.raises(RuntimeError, match=r"00000\.rows has \d+ bytes, not"):
+    with pytest.raises(RuntimeError, match=r"00000\.rows has \d+ bytes instead of"):
         RowStore(store.path)
 
 
@@ -169,15 +171,15 @@ def test_text_of_a_web_server(small, corpus, tmp_path, ranges):
     with servers.web(files) as server:
         server.ranges, server.tags = ranges, dict.fromkeys(files, '"1"')
         config = small(server.url, tmp_path / "there", duplicates="keep")
-        found = prepare_rows(config)
+        actual = prepare_rows(config)
         if ranges:
-            same(found, expected)
-        else:  # a file is one unit, so that other lines are neighbours
-            totals = [sum(t.sentences for t in s.manifest.tasks) for s in (found, expected)]
+            same(actual, expected)
+        else:  # each file is one unit, so other lines are neighbours
+            totals = [sum(t.sentences for t in s.manifest.tasks) for s in (actual, expected)]
             assert totals[0] == totals[1]
         storage._told.clear()
         server.tags = dict.fromkeys(files, '"2"')
-        assert request_of(config).folder != found.path  # the server says that they are others
+        assert request_of(config).folder != actual.path  # the server reports another ETag
         missing = dataclasses.replace(config.data, mono=(f"{server.url}/no/{{language}}.txt",))
         with pytest.raises(ConfigError, match="matches none of the 2 data.languages"):
             request_of(dataclasses.replace(config, data=missing))

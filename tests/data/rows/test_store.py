@@ -1,4 +1,4 @@
-"""What is read is what was written, or an error that names the file and the row."""
+"""Reading returns what was written, or raises an error that names the file and the row."""
 
 import dataclasses
 import errno
@@ -76,8 +76,8 @@ def test_rows_come_back_in_any_order(path, rows):
     opened = RowStore(path)
     for name in ROWS:
         order = np.random.default_rng(1).integers(0, ROWS[name], 1000)
-        found = opened.read("text.en", name, order)
-        assert found.dtype == rows[name].dtype and np.array_equal(found, rows[name][order])
+        actual = opened.read("text.en", name, order)
+        assert actual.dtype == rows[name].dtype and np.array_equal(actual, rows[name][order])
     assert opened.read("pairs.en-de", "train", np.empty(0, np.int64)).shape == (0, 16)
 
 
@@ -114,12 +114,12 @@ def test_every_flipped_byte_is_found(path, rows):
         assert len(RowStore(path).read("text.en", "train", others)) == 299
 
 
-def test_a_damaged_row_is_told_with_its_place_and_remedy(path):
+def test_a_damaged_row_is_reported_with_its_place_and_remedy(path):
     file = path / "text.en" / "00001.rows"
     bad = bytearray(file.read_bytes())
     bad[-1] ^= 1
     file.write_bytes(bad)
-    message = rf"00001\.rows: row 3 is damaged.*delete {file} and start python -m xlj\.prepare"
+    message = rf"00001\.rows: row 3 is damaged.*delete {file} and run python -m xlj\.prepare"
     with pytest.raises(RowStoreError, match=message):
         RowStore(path).read("text.en", "held_out", np.arange(7))
 
@@ -127,7 +127,7 @@ def test_a_damaged_row_is_told_with_its_place_and_remedy(path):
 def test_files_of_the_wrong_size_are_found_at_once(path):
     file = path / "text.en" / "00002.rows"
     file.write_bytes(file.read_bytes()[:-2])
-    with pytest.raises(RowStoreError, match="text.en/00002.rows has .* bytes, not"):
+    with pytest.raises(RowStoreError, match="text.en/00002.rows has .* bytes instead of"):
         RowStore(path)
     file.unlink()
     with pytest.raises(RowStoreError, match="text.en/00002.rows is missing"):
@@ -149,7 +149,9 @@ def test_a_file_that_fails_or_shrinks_while_rows_are_read_is_named(path, rows, m
         raise OSError(errno.ESTALE, "Stale file handle")
 
     monkeypatch.setattr(os, "pread", stale)
-    with pytest.raises(RowStoreError, match=r"text.en/00000\.rows: .* read \(.*Stale file handle"):
+    with pytest.raises(
+        RowStoreError, match=r"text.en/00000\.rows cannot be read \(.*Stale file handle"
+    ):
         opened.fetch("text.en", 90, 30)
 
 

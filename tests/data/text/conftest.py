@@ -1,4 +1,4 @@
-"""Configs over files in a temporary folder."""
+"""Configs that read files in a temporary folder."""
 
 import gzip
 
@@ -10,12 +10,12 @@ from xlj.config.objectives.mlm import MultilingualMLM, TranslationLM
 READ = Objectives(
     options={"mmlm": MultilingualMLM(batch_rows=1), "tlm": TranslationLM(batch_rows=1)}
 )
-"""Rows of text and of pairs are wanted."""
+"""Objectives that read rows of text and of pairs."""
 
 
 @pytest.fixture
 def config(tmp_path):
-    """A config over files in a temporary folder; fields of `data` by name."""
+    """Makes a config that reads files in a temporary folder; fields of `data` by name."""
 
     def make(**fields) -> Config:
         fields = {"cache": str(tmp_path / "cache"), "vocabulary_size": 100, **fields}

@@ -1,4 +1,4 @@
-"""Cleaning many lines at once is cleaning each."""
+"""Cleaning many lines together gives the same result as cleaning each line."""
 
 import random
 

@@ -1,11 +1,11 @@
-"""Damaged Parquet: an error in a line wherever it shows; what is not UTF-8 is counted."""
+"""Damaged Parquet files give one-line errors; text that is not UTF-8 is counted."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from xlj.config import ConfigError, Data
-from xlj.data.text.reading import Reading, UnitReader
+from xlj.data.text.reading import ReadOptions, UnitReader
 from xlj.data.text.sources import open_sources
 
 
@@ -18,7 +18,7 @@ def path(tmp_path):
 
 def read(path):
     (source,) = open_sources(f"{path}#text", 1, Data(), "data.mono")
-    reader = UnitReader(tuple(source.parts(1 << 20)), 0, Reading("skip", ""))
+    reader = UnitReader(tuple(source.parts(1 << 20)), 0, ReadOptions("skip", ""))
     return [line for chunk in reader.chunks() for line in chunk.columns[0]], reader
 
 

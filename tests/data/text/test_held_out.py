@@ -39,39 +39,39 @@ SHARE = 0.05
 
 
 def rules(tasks, folder) -> dict[str, Rule]:
-    found: dict[str, list] = {name: [] for languages in tasks for name in languages}
+    actual: dict[str, list] = {name: [] for languages in tasks for name in languages}
     for languages, rows in tasks.items():
         if len(languages) == 2:
             for part in (rows[:1000], rows[1000:]):
                 hashes = [line_hashes(column) for column in columns(part)]
                 companions = held_out.companions(languages, hashes, Rule(SHARE))
-                found[languages[1 - held_out.decider(languages)]].append(companions)
-    assert not found["en"]
-    return {name: Rule(SHARE, hash_sets.write(folder, parts)) for name, parts in found.items()}
+                actual[languages[1 - held_out.decider(languages)]].append(companions)
+    assert not actual["en"]
+    return {name: Rule(SHARE, hash_sets.write(folder, parts)) for name, parts in actual.items()}
 
 
 def outcomes(tasks, by_language):
-    """What becomes of each line or pair, and its (language, sentence)s."""
+    """Yields what happens to each line or pair, and its (language, sentence)s."""
     for languages, rows in tasks.items():
         hashes = [line_hashes(column) for column in columns(rows)]
         out, sharing = held_out.split(languages, hashes, [by_language[name] for name in languages])
         assert not (out & sharing).any() and (len(languages) == 2 or not sharing.any())
         for row, is_out, is_sharing in zip(rows, out, sharing, strict=True):
             sides = zip(languages, row, strict=True)
-            said = [(name, " ".join(side.casefold().split())) for name, side in sides if side]
-            yield "held out" if is_out else "dropped" if is_sharing else "trained on", said
+            output = [(name, " ".join(side.casefold().split())) for name, side in sides if side]
+            yield "held out" if is_out else "dropped" if is_sharing else "trained on", output
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_held_out_and_training_share_no_sentence_of_a_language(seed, tmp_path):
     tasks = corpus(seed)
-    found: dict[str, list] = {"held out": [], "dropped": [], "trained on": []}
-    for outcome, said in outcomes(tasks, rules(tasks, tmp_path)):
-        found[outcome].append(said)
-    aside, trained = (set(itertools.chain(*found[o])) for o in ("held out", "trained on"))
+    actual: dict[str, list] = {"held out": [], "dropped": [], "trained on": []}
+    for outcome, output in outcomes(tasks, rules(tasks, tmp_path)):
+        actual[outcome].append(output)
+    aside, trained = (set(itertools.chain(*actual[o])) for o in ("held out", "trained on"))
     assert not aside & trained
     assert {name for name, _ in aside} == {name for name, _ in trained} == {"en", "de", "fr", "sw"}
-    assert found["dropped"]
+    assert actual["dropped"]
 
 
 def test_a_fixed_order_of_languages_decides_about_pairs():
@@ -89,8 +89,8 @@ def test_a_fixed_order_of_languages_decides_about_pairs():
     out, sharing = held_out.split(("de", "en"), hashes, [Rule(SHARE)] * 2)
     assert np.array_equal(out, low)
     assert np.array_equal(sharing, other & ~low)
-    found = held_out.companions(("de", "en"), hashes, Rule(SHARE))
-    assert np.array_equal(found, hashes[0][low & ~other])
+    actual = held_out.companions(("de", "en"), hashes, Rule(SHARE))
+    assert np.array_equal(actual, hashes[0][low & ~other])
 
 
 def test_text_in_many_languages_is_not_lost(tmp_path):
@@ -128,7 +128,7 @@ def test_hashes_of_lines_do_not_depend_on_their_neighbours():
 
 
 def test_copies_hash_alike_in_every_script():
-    """Against Unicode's own normalisation, of every letter alone and of marks in any order."""
+    """Compares with Unicode's normalization, for every letter and for marks in any order."""
     letters = [chr(i) for i in range(0x110000) if not 0xD800 <= i < 0xE000 and chr(i).strip()]
     letters = [letter for letter in letters if letter.isprintable()]
 
@@ -142,8 +142,8 @@ def test_copies_hash_alike_in_every_script():
         [f"{a}\u0323{b}\u0301" for a, b in zip(letters, letters[7:], strict=False)],
     ):
         hashes = line_hashes(texts).tolist()
-        found: dict[str, set[int]] = {}
+        actual: dict[str, set[int]] = {}
         for text, number in zip(texts, hashes, strict=True):
-            found.setdefault(folded(unicodedata.normalize("NFKC", text)), set()).add(number)
-        assert all(len(numbers) == 1 for numbers in found.values())
-        assert len(found) == len(set(hashes))
+            actual.setdefault(folded(unicodedata.normalize("NFKC", text)), set()).add(number)
+        assert all(len(numbers) == 1 for numbers in actual.values())
+        assert len(actual) == len(set(hashes))

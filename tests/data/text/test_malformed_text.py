@@ -1,4 +1,4 @@
-"""Malformed records: the default stops; `skip` leaves them out, and counts them."""
+"""Malformed records raise an error by default; `skip` drops and counts them."""
 
 import json
 
@@ -7,29 +7,29 @@ import pyarrow.parquet as pq
 import pytest
 
 from xlj.config import ConfigError
-from xlj.data.text.reading import MARKS, Reading, UnitReader, excluded_lines
+from xlj.data.text.reading import MARKS, ReadOptions, UnitReader, excluded_lines
 from xlj.data.text.text_tasks import text_tasks
 
 
 def skipped(task, size=1 << 20):
-    """The rows that are read, and by reason the malformed records of each: how many, and the place
+    """Returns the rows that are read, and by reason the number of malformed records and the place
     of the first."""
-    rows, found = [], {}
+    rows, actual = [], {}
     for index, unit in enumerate(task.units(size)):
-        reader = UnitReader(unit, index, Reading("skip", ""))
+        reader = UnitReader(unit, index, ReadOptions("skip", ""))
         rows += [row for chunk in reader.chunks() for row in zip(*chunk.columns, strict=True)]
         for why, (count, part, before) in reader.malformed.items():
             place = unit[part].source.place(unit[part].start, before)
-            earlier, first = found.get(why, (0, place))
-            found[why] = (earlier + count, first)
+            earlier, first = actual.get(why, (0, place))
+            actual[why] = (earlier + count, first)
             assert reader.dropped[why] == (0 if why == MARKS else count)
-    return rows, {why: (count, first.rpartition("/")[2]) for why, (count, first) in found.items()}
+    return rows, {why: (count, first.rpartition("/")[2]) for why, (count, first) in actual.items()}
 
 
 def stops(task, message):
     with pytest.raises(ConfigError, match=message):
         for index, unit in enumerate(task.units(1 << 20)):
-            list(UnitReader(unit, index, Reading("error", "")).chunks())
+            list(UnitReader(unit, index, ReadOptions("error", "")).chunks())
 
 
 @pytest.mark.parametrize("size", [200, 1 << 20])
@@ -38,26 +38,26 @@ def test_tables_of_pairs(config, write, size):
     bad = ["", " ", "one side", "a\tb\tc", "a\tb\t", "\tb", "a\t \u00a0", "\t", "\ufeffm\tn"]
     write("x.tsv", "\n".join([*good, *bad, *good]) + "\n")
     (task,) = text_tasks(config(pairs=("en-de",), parallel=("@x.tsv",)).data)
-    rows, found = skipped(task, size)
+    rows, actual = skipped(task, size)
     pairs = [tuple(line.split("\t")) for line in good]
     assert rows == [*pairs, ("m", "n"), *pairs]
-    assert found == {
+    assert actual == {
         "blank line": (2, "x.tsv: line 41"),
         "wrong number of columns": (3, "x.tsv: line 43"),
         "blank side": (3, "x.tsv: line 46"),
         MARKS: (1, "x.tsv: line 49"),
     }
-    stops(task, r"x\.tsv: line 41 is blank; a line must be .*; mend it, or set data\.malformed=sk")
+    stops(task, r"x\.tsv: line 41 is blank; a line must be .*; fix it, or set data\.malformed=sk")
 
 
 def test_aligned_files_may_have_blank_lines_together(config, write):
     write("x.en", "a\n\nc\n\ne\n")
     write("x.de", "A\n\n\nD\nE\n")
     (task,) = text_tasks(config(pairs=("en-de",), parallel=("@x.en|@x.de",)).data)
-    rows, found = skipped(task)
+    rows, actual = skipped(task)
     assert rows == [("a", "A"), ("", ""), ("e", "E")]
-    assert found == {"blank side": (2, "x.de: line 3")}
-    stops(task, r"x\.de: line 3 has a blank side; mend it, or set data\.malformed=skip")
+    assert actual == {"blank side": (2, "x.de: line 3")}
+    stops(task, r"x\.de: line 3 has a blank side; fix it, or set data\.malformed=skip")
 
 
 def test_lines_of_text(config, write):
@@ -65,15 +65,15 @@ def test_lines_of_text(config, write):
     write("x.txt", b"one\n\n" + long + b"\ntw\xff\n\0\n\xef\xbb\xbfthree\xef\xbb\xbf\n" + long)
     (task,) = text_tasks(config(languages=("en",), mono=("@x.txt",)).data)
     for size in (30_000, 1 << 22):
-        rows, found = skipped(task, size)
+        rows, actual = skipped(task, size)
         assert [line for (line,) in rows if line] == ["one", "three\ufeff"]
-        assert found == {
+        assert actual == {
             "line too long": (2, "x.txt: line 3"),
             "invalid UTF-8": (1, "x.txt: line 4"),
             "NUL": (1, "x.txt: line 5"),
             MARKS: (1, "x.txt: line 6"),
         }
-    stops(task, r"x\.txt: line 3 has more than 1,048,576 bytes; .*; mend it, or set data\.malform")
+    stops(task, r"x\.txt: line 3 has more than 1,048,576 bytes; .*; fix it, or set data\.malform")
 
 
 def test_records_of_json(config, write):
@@ -81,9 +81,9 @@ def test_records_of_json(config, write):
     bad = ["{", "[1]", '{"t": {"b": "b"}}', '{"t": {"a": 5, "b": "b"}}', '{"t": {"a": "\\u0000"}}']
     write("x.jsonl", "\n".join([*lines, *bad, '{"t": {"a": "\\ud800", "b": ""}}', lines[0]]))
     (task,) = text_tasks(config(languages=("en",), mono=("@x.jsonl#t.a",)).data)
-    rows, found = skipped(task)
+    rows, actual = skipped(task)
     assert [line for (line,) in rows if line] == ["one", "two", "three", "one", "two"]
-    wanted = {
+    expected = {
         MARKS: (1, "x.jsonl: line 3"),
         "no JSON": (1, "x.jsonl: line 4"),
         "missing field": (2, "x.jsonl: line 5"),
@@ -91,8 +91,8 @@ def test_records_of_json(config, write):
         "NUL": (1, "x.jsonl: line 8"),
         "invalid UTF-8": (1, "x.jsonl: line 9"),
     }
-    assert {**found, MARKS: wanted[MARKS]} == wanted and found[MARKS][0] == 1
-    stops(task, r"x\.jsonl: line 4: this record: it is no JSON .*; mend it, or set data\.malformed")
+    assert {**actual, MARKS: expected[MARKS]} == expected and actual[MARKS][0] == 1
+    stops(task, r"x\.jsonl: line 4: this record: it is no JSON .*; fix it, or set data\.malformed")
     write("y.jsonl", '\n{"a": "x", "b": null}\n{"a": "x", "b": " y"}\n')
     (task,) = text_tasks(config(pairs=("en-de",), parallel=("@y.jsonl#a|b",)).data)
     assert skipped(task) == ([("x", "y")], {"blank side": (1, "y.jsonl: line 2")})
@@ -104,9 +104,9 @@ def test_rows_of_parquet(config, tmp_path):
     pq.write_table(pa.table(columns), tmp_path / "x.parquet", row_group_size=2)
     (task,) = text_tasks(config(pairs=("en-de",), parallel=("@x.parquet#a|b",)).data)
     for size in (1, 1 << 20):
-        rows, found = skipped(task, size)
+        rows, actual = skipped(task, size)
         assert rows == [("1", "x"), ("5", "x")]
-        assert found == {"blank side": (2, "x.parquet: row 2"), "NUL": (1, "x.parquet: row 3")}
+        assert actual == {"blank side": (2, "x.parquet: row 2"), "NUL": (1, "x.parquet: row 3")}
     stops(task, r"x\.parquet: row 2 has a blank side")
 
 
@@ -124,7 +124,7 @@ def test_text_in_another_encoding_or_with_other_line_ends_is_always_refused(conf
         (task,) = text_tasks(config(languages=("en",), mono=(f"@{name}.txt",)).data)
         with pytest.raises(ConfigError, match=rf"{name}\.txt: {message}") as error:
             for index, unit in enumerate(task.units(1 << 20)):
-                list(UnitReader(unit, index, Reading(policy, "")).chunks())
+                list(UnitReader(unit, index, ReadOptions(policy, "")).chunks())
         assert "skip" not in str(error.value)
 
 
@@ -138,7 +138,7 @@ def test_what_is_excluded_is_never_skipped(config, write, tmp_path):
 
 
 def test_the_default_is_known_by_what_it_was_called_before():
-    """So that rows that were made before are found."""
-    assert Reading("error", "").identity() == {"invalid_utf8": "error", "filter": ["", ""]}
-    skip = Reading("skip", "").identity()
+    """Otherwise existing rows would be built again."""
+    assert ReadOptions("error", "").identity() == {"invalid_utf8": "error", "filter": ["", ""]}
+    skip = ReadOptions("skip", "").identity()
     assert json.loads(json.dumps(skip)) == {"malformed": "skip", "filter": ["", ""]}

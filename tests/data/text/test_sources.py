@@ -1,4 +1,4 @@
-"""What a source of text is known by."""
+"""Facts that identify a source of text."""
 
 from xlj.data.text import sources
 

@@ -1,4 +1,4 @@
-"""Names of pairs."""
+"""Splitting the names of pairs."""
 
 from xlj.data.text.templates import split_pair
 

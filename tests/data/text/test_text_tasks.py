@@ -1,4 +1,4 @@
-"""Templates find their sources, and blocks of clean text come out of them, in order."""
+"""Templates find their sources, and sources yield clean text in order."""
 
 import json
 import random
@@ -13,10 +13,10 @@ import zstandard
 from xlj.config import ConfigError
 from xlj.data.text import hash_sets
 from xlj.data.text.cleaning import clean, line_hashes
-from xlj.data.text.reading import Reading, UnitReader, excluded_lines
+from xlj.data.text.reading import ReadOptions, UnitReader, excluded_lines
 from xlj.data.text.text_tasks import text_tasks, unused
 
-PLAIN = Reading("error", "")
+PLAIN = ReadOptions("error", "")
 
 
 def read(task, reading=PLAIN, size=1 << 20) -> list[tuple[str, ...]]:
@@ -50,7 +50,7 @@ def test_pairs_of_one_file_and_of_two(config, write):
 
 
 def test_pairs_with_bars_and_of_a_translation_memory(config, write):
-    """fast_align's form, and OPUS's."""
+    """Formats of fast_align and OPUS."""
     unit = '<tu><tuv xml:lang="{}"><seg>{}</seg></tuv><tuv xml:lang="{}"><seg>{}</seg></tuv></tu>'
     units = unit.format("en-US", "a &amp; b", "de", "c") + unit.format("de", "d", "en-US", "e")
     write("en-de.tmx", f"<tmx><header srclang='en'/><body>{units}</body></tmx>")
@@ -88,7 +88,7 @@ def test_lines_that_are_not_utf8_are_skipped_on_both_sides(config, write):
     fields = {"pairs": ("en-de",), "parallel": ("@x.{source}|@x.{target}",)}
     (task,) = text_tasks(config(**fields).data)
     (unit,) = task.units(1000)
-    reader = UnitReader(unit, 0, Reading("skip", ""))
+    reader = UnitReader(unit, 0, ReadOptions("skip", ""))
     (chunk,) = reader.chunks()
     assert list(zip(*chunk.columns, strict=True)) == [("a", "e"), ("d", "h")]
     assert reader.dropped == {"invalid UTF-8": 2} and reader.lines == 4
@@ -193,23 +193,29 @@ def test_records_of_json_and_parquet(config, write, tmp_path):
         ({"languages": ("en",), "mono": ("@en.txt|@en.txt",)}, "must name one file"),
         (
             {"languages": ("en",), "mono": ("@en.json",)},
-            r"which field holds the text: .*json#FIELD$",
+            r"en\.json: set the field .* text, .*json#FIELD$",
         ),
-        ({"languages": ("en",), "mono": ("@en.txt#text",)}, "are of .jsonl or .parquet files"),
+        (
+            {"languages": ("en",), "mono": ("@en.txt#text",)},
+            "en.txt: .*data.mono=.*#text names fields, which only .jsonl and .parquet files have",
+        ),
         ({"languages": ("en",), "mono": ("@en.tar",)}, "en.tar: this is tar, .* unpack it"),
         ({"languages": ("en",), "mono": ("@en.csv",)}, "en.csv: this is CSV"),
-        ({"pairs": ("en-de",), "parallel": ("@en.tmx",)}, r"which languages .*tmx#SOURCE.TARGET"),
+        (
+            {"pairs": ("en-de",), "parallel": ("@en.tmx",)},
+            r"en\.tmx: set the languages .*tmx#SOURCE.TARGET",
+        ),
         ({"languages": ("en",), "mono": ("tfds:wiki",)}, "tfds:wiki#FIELD$"),
         ({"pairs": ("en-de",), "parallel": ("seqio:task#a",)}, r"seqio:task#FIELD\|FIELD"),
         ({"pairs": ("en-de",), "parallel": ("@{source}.txt|@{target}.txt",)}, "de.txt is missing"),
         ({"pairs": ("en-de",), "parallel": ("@{source}*.txt|@{target}*.txt",)}, "is missing"),
-        ({"pairs": ("en-de",), "parallel": ("@e*.txt|@en.txt",)}, "are 2 files and 1 files"),
-        ({"pairs": ("en",), "parallel": ("@{pair}",)}, "two languages and a hyphen"),
-        ({"pairs": ("en-en",), "parallel": ("@{pair}",)}, "two languages and a hyphen"),
+        ({"pairs": ("en-de",), "parallel": ("@e*.txt|@en.txt",)}, "match 2 files and 1 files"),
+        ({"pairs": ("en",), "parallel": ("@{pair}",)}, "two languages with a hyphen"),
+        ({"pairs": ("en-en",), "parallel": ("@{pair}",)}, "two languages with a hyphen"),
         ({}, "no data"),
     ],
 )
-def test_text_that_is_not_there_is_told_before_any_work(config, write, fields, message):
+def test_missing_text_is_reported_before_any_work(config, write, fields, message):
     for name in ("en.txt", "en2.txt", "en.json", "en.tar", "en.csv", "en.tmx"):
         write(name, "a")
     with pytest.raises(ConfigError, match=message):
@@ -223,17 +229,17 @@ def test_text_that_is_not_there_is_told_before_any_work(config, write, fields, m
         ("x.tsv", "a\tb\n" * 40 + "a\tb\tc\n", r"x\.tsv: line 41 has 2 tabs"),
         ("x.tsv.gz", "a\tb\na\tb\tc\n", r"x\.tsv\.gz: line 2 has 2 tabs"),
         ("x.tsv", b"a\tb\n" * 30 + b"\xe9t\xe9\tx\n", r"x\.tsv: line 31 is not UTF-8"),
-        ("x.jsonl", '{"a": "x", "b": "y"}\n{"a": "x"}\n', r"x\.jsonl: line 2: there is no field b"),
-        ("x.jsonl", '{"a": "x", "b": 3}\n', r"x\.jsonl: line 1: field b is no text"),
+        ("x.jsonl", '{"a": "x", "b": "y"}\n{"a": "x"}\n', r"x\.jsonl: line 2 has no field b"),
+        ("x.jsonl", '{"a": "x", "b": 3}\n', r"x\.jsonl: line 1: field b is not a string"),
         (
             "x.jsonl",
             '{"a": "x", "b": "y"}\n' * 9 + "{\n",
             r"x\.jsonl: line 10: this record: it is no",
         ),
-        ("x.parquet", "PAR1", r"x\.parquet: it is no Parquet file"),
+        ("x.parquet", "PAR1", r"x\.parquet: not a Parquet file"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_place(config, write, name, content, message):
+def test_unreadable_records_are_reported_with_their_place(config, write, name, content, message):
     write(name, content)
     fields = "#a|b" if "tsv" not in name else ""
     (task,) = text_tasks(config(pairs=("en-de",), parallel=(f"@{name}{fields}",)).data)
@@ -241,11 +247,11 @@ def test_what_cannot_be_read_is_told_with_its_place(config, write, name, content
         read(task, size=60)
 
 
-def test_a_missing_column_is_told_before_any_work(config, tmp_path):
+def test_a_missing_column_is_reported_before_any_work(config, tmp_path):
     pq.write_table(pa.table({"doc": ["x"], "number": [3]}), tmp_path / "en.parquet")
     for field, message in (
-        ("text", "no column text; there are doc, number"),
-        ("number", "no text"),
+        ("text", "no column text; columns are doc, number"),
+        ("number", "column number must contain strings, not"),
     ):
         source = (f"@{{language}}.parquet#{field}",)
         (task,) = text_tasks(config(languages=("en",), mono=source).data)
@@ -253,7 +259,7 @@ def test_a_missing_column_is_told_before_any_work(config, tmp_path):
             task.units(1000)
 
 
-def test_files_beside_those_that_are_asked_for_are_told(config, write):
+def test_files_of_languages_that_are_not_requested_are_reported(config, write):
     for name in ("en.txt", "de.txt", "fr.txt", "fr-en.tsv"):
         write(name, "a")
     data = config(languages=("en",), mono=("@{language}.txt", "phrasebook:{language}")).data
@@ -273,22 +279,22 @@ def test_filters_and_excluded_lines(config, write, tmp_path, monkeypatch):
     ).data
     (task,) = text_tasks(data)
     excluded = hash_sets.write(tmp_path, map(line_hashes, excluded_lines(data)))
-    reader = UnitReader(task.units(99)[0], 0, Reading("error", "own_filter:short", excluded))
+    reader = UnitReader(task.units(99)[0], 0, ReadOptions("error", "own_filter:short", excluded))
     (chunk,) = reader.chunks()
     assert list(zip(*chunk.columns, strict=True)) == [("a", "b"), ("same", "same")]
     assert reader.dropped == {"data.filter": 3, "stands in data.exclude": 0}
-    reader = UnitReader(task.units(99)[0], 0, Reading("error", "", excluded))
+    reader = UnitReader(task.units(99)[0], 0, ReadOptions("error", "", excluded))
     (chunk,) = reader.chunks()
     assert reader.dropped["stands in data.exclude"] == 2 and len(chunk.columns[0]) == 3
-    before = Reading("error", "own_filter:short").identity()
+    before = ReadOptions("error", "own_filter:short").identity()
     (tmp_path / "own_filter.py").write_text("def short(line):\n    return len(line) < 7\n")
-    assert Reading("error", "own_filter:short").identity() != before
-    with pytest.raises(ConfigError, match="data.filter=no_such: there is no such module"):
-        Reading("error", "no_such:f").identity()
+    assert ReadOptions("error", "own_filter:short").identity() != before
+    with pytest.raises(ConfigError, match="data.filter=no_such: no such module"):
+        ReadOptions("error", "no_such:f").identity()
 
 
 def test_a_zst_file_of_many_frames_is_cut(config, write, tmp_path):
-    """Text, JSON lines and pairs, each in frames that end anywhere; errors name their lines."""
+    """Text, JSON lines and pairs in frames that end anywhere; errors name their lines."""
     compress = zstandard.ZstdCompressor().compress
 
     def framed(name, content):
@@ -305,8 +311,8 @@ def test_a_zst_file_of_many_frames_is_cut(config, write, tmp_path):
         (file,) = task.sources
         cut = "one" not in source
         assert (len(task.units(3000)) > 4) == cut
-        assert file.uncut(3000) == (0 if cut else file.paths[0].stat().st_size)
-        assert file.uncut(1 << 20) == 0
+        assert file.unsplittable(3000) == (0 if cut else file.paths[0].stat().st_size)
+        assert file.unsplittable(1 << 20) == 0
         assert [line for (line,) in read(task, size=3000) if line] == list(map(str, numbers))
     (task,) = text_tasks(config(pairs=("en-de",), parallel=("@{pair}.tsv.zst",)).data)
     assert len(task.units(3000)) > 4

@@ -1,4 +1,4 @@
-"""A tokenizer of each kind that is read, trained in a moment on `LINES`."""
+"""Makes a tokenizer of each supported kind, trained on `LINES`."""
 
 from tokenizers import (
     Tokenizer,

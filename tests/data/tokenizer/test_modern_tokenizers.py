@@ -1,4 +1,4 @@
-"""Tokenizers of ModernBERT, mmBERT and EuroBERT: specials, words, masks and spans are the
+"""Tokenizers of ModernBERT, mmBERT and EuroBERT: specials, words, masks and spans equal the
 library's."""
 
 import json
@@ -38,7 +38,7 @@ def vocabulary(tokenizer):
 
 @pytest.fixture
 def plain(tokenizer):
-    """The library, to which special tokens in text are text."""
+    """The library's tokenizer, which reads special tokens in text as text."""
     copied = Tokenizer.from_str(tokenizer.to_str())
     copied.encode_special_tokens = True
     return copied
@@ -49,8 +49,8 @@ def native(vocabulary, ids):
 
 
 def test_specials_are_those_of_the_template(kind, tokenizer, vocabulary):
-    """Not `<s>` and `</s>`, which mmBERT has as pieces; EuroBERT has no <unk>, and names its
-    padding nowhere but in its folder."""
+    """They are not `<s>` and `</s>`, which mmBERT has as pieces. EuroBERT has no <unk>, and only
+    its folder names the padding token."""
     names = {
         "modernbert": ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"),
         "mmbert": ("<bos>", "<pad>", "<eos>", "<unk>", "<mask>"),
@@ -69,8 +69,8 @@ def test_specials_are_those_of_the_template(kind, tokenizer, vocabulary):
 
 
 def test_ids_are_the_librarys(vocabulary, plain):
-    found = native(vocabulary, vocabulary.encode_batch(TEXT))
-    assert found == [one.ids for one in plain.encode_batch(TEXT, add_special_tokens=False)]
+    actual = native(vocabulary, vocabulary.encode_batch(TEXT))
+    assert actual == [one.ids for one in plain.encode_batch(TEXT, add_special_tokens=False)]
     ids = vocabulary.encode(TEXT).ids
     assert not {0, 1, 2, vocabulary.mask} & {*ids.tolist()}
     assert UNK not in ids, "each byte has a piece"
@@ -124,8 +124,8 @@ def test_words_of_mmbert_whatever_its_flag(scheme):
 
 
 @pytest.mark.parametrize("text", ["a <mask> b", "a<mask>b", "<mask> a", "a  <mask>  <mask>", "a"])
-def test_masks_in_text_are_found_as_by_the_library(vocabulary, tokenizer, text):
-    """ModernBERT's takes the space before it. Other specials stay text."""
+def test_masks_in_text_are_recognized_as_by_the_library(vocabulary, tokenizer, text):
+    """ModernBERT's mask includes the space before it. Other special tokens stay text."""
     name = vocabulary.native_specials[-1]
     theirs = tokenizer.encode(text.replace("<mask>", name), add_special_tokens=False)
     assert vocabulary.native_ids[vocabulary.encode_masked(text)].tolist() == theirs.ids
@@ -134,7 +134,7 @@ def test_masks_in_text_are_found_as_by_the_library(vocabulary, tokenizer, text):
     assert not {0, 1, 2} & {*ids.tolist()} and (ids == vocabulary.mask).sum() == text.count("<m")
 
 
-# Files that state less, or otherwise.
+# Files that assign fewer or other special tokens.
 
 
 def changed(tokenizer, change):
@@ -155,8 +155,8 @@ def test_pieces_are_shown_as_text(vocabulary, plain):
 
 
 def test_without_a_template_flags_go_before_pieces_of_better_known_names(tokenizer):
-    found = Vocabulary(changed(tokenizer, lambda content: content.pop("post_processor")))
-    assert found.native_specials == Vocabulary(tokenizer.to_str().encode()).native_specials
+    actual = Vocabulary(changed(tokenizer, lambda content: content.pop("post_processor")))
+    assert actual.native_specials == Vocabulary(tokenizer.to_str().encode()).native_specials
 
 
 def test_only_a_model_of_all_bytes_goes_without_unk():
@@ -166,7 +166,7 @@ def test_only_a_model_of_all_bytes_goes_without_unk():
         content["model"]["vocab"]["unknown"] = 3
         content["added_tokens"] = [t for t in content["added_tokens"] if t["content"] != "<unk>"]
 
-    with pytest.raises(ConfigError, match=r"has no <unk> or \[UNK\] .* name it as unk_token in"):
+    with pytest.raises(ConfigError, match=r"has no <unk> or \[UNK\] .* set unk_token in"):
         Vocabulary(changed(mmbert(LINES[:200], 650), change))
 
 
@@ -176,8 +176,8 @@ def test_unk_that_is_another_special_has_an_internal_row():
         added = {token["content"]: token["id"] for token in content["added_tokens"]}
         content["model"]["vocab"] |= added
 
-    found = Vocabulary(changed(MODERN["eurobert"](LINES[:200], 400), change))
-    assert found.native_specials[3] == "<|end_of_text|>" and found.native_ids[UNK] == -1
+    actual = Vocabulary(changed(MODERN["eurobert"](LINES[:200], 400), change))
+    assert actual.native_specials[3] == "<|end_of_text|>" and actual.native_ids[UNK] == -1
 
 
 def test_one_token_at_both_ends_is_refused(tokenizer):

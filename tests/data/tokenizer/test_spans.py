@@ -1,4 +1,4 @@
-"""Spans of pieces are characters of the line as it is, whatever tokenizer finds them."""
+"""Spans of pieces are characters of the original line, for every kind of tokenizer."""
 
 import io
 import unicodedata
@@ -47,37 +47,37 @@ def vocabulary(request) -> Vocabulary:
 
 PARTS = st.sampled_from([*ODD, *LINES[:50]]) | st.text(st.characters(exclude_categories=["Cs"]))
 SEVERAL = st.lists(st.lists(PARTS, max_size=6).map("".join), min_size=1, max_size=6)
-"""Lines of odd parts, real ones and any characters."""
+"""Unusual lines, real lines and lines of any characters."""
 
 
 def by_line(vocabulary, lines):
-    ragged, found = vocabulary.encode_with_spans(lines)
-    assert found.dtype == np.int32 and found.shape == (len(ragged.ids), 2)
+    ragged, actual = vocabulary.encode_with_spans(lines)
+    assert actual.dtype == np.int32 and actual.shape == (len(ragged.ids), 2)
     parts = np.cumsum(ragged.lengths)[:-1]
-    return zip(lines, np.split(ragged.ids, parts), np.split(found, parts), strict=True)
+    return zip(lines, np.split(ragged.ids, parts), np.split(actual, parts), strict=True)
 
 
 @given(lines=SEVERAL)
 @example(lines=[])
 @example(lines=[*ODD, *LINES])
 def test_ids_are_those_of_encode(vocabulary, lines):
-    ragged, found = vocabulary.encode_with_spans(lines)
+    ragged, actual = vocabulary.encode_with_spans(lines)
     expected = vocabulary.encode(lines)
     assert ragged.ids.dtype == expected.ids.dtype and (ragged.ids == expected.ids).all()
     assert (ragged.lengths == expected.lengths).all() and len(ragged.lengths) == len(lines)
-    assert found.shape == (len(ragged.ids), 2) and found.dtype == np.int32
+    assert actual.shape == (len(ragged.ids), 2) and actual.dtype == np.int32
 
 
 @given(lines=SEVERAL)
 @example(lines=[*ODD, *LINES[:100]])
 def test_spans_lie_in_order_in_the_line_and_hold_its_letters(vocabulary, lines):
-    for line, _, found in by_line(vocabulary, lines):
-        begins, ends = found.T
+    for line, _, actual in by_line(vocabulary, lines):
+        begins, ends = actual.T
         assert (0 <= begins).all() and (begins <= ends).all() and (ends <= len(line)).all()
-        begins, ends = found[begins < ends].T
+        begins, ends = actual[begins < ends].T
         assert (np.diff(begins) >= 0).all() and (np.diff(ends) >= 0).all()
         held = set()
-        for begin, end in found.tolist():
+        for begin, end in actual.tolist():
             assert line[begin:end] == line[begin:end].strip()
             held.update(range(begin, end))
         wanted = {i for i, c in enumerate(line) if unicodedata.category(c)[0] in "LN"}
@@ -86,46 +86,46 @@ def test_spans_lie_in_order_in_the_line_and_hold_its_letters(vocabulary, lines):
 
 def test_spans_are_what_the_pieces_say(vocabulary):
     compared = pieces = 0
-    for line, ids, found in by_line(vocabulary, LINES):
-        for i, (begin, end) in zip(ids.tolist(), found.tolist(), strict=True):
-            said = vocabulary.pieces[i].strip("\u2581").removeprefix("##")
+    for line, ids, actual in by_line(vocabulary, LINES):
+        for i, (begin, end) in zip(ids.tolist(), actual.tolist(), strict=True):
+            output = vocabulary.pieces[i].strip("\u2581").removeprefix("##")
             if vocabulary.markers == "byte_bpe":
-                said = decode(vocabulary, [i]).strip()
-            known = said != "<unk>" and "\ufffd" not in said and not said.startswith("<0x")
+                output = decode(vocabulary, [i]).strip()
+            known = output != "<unk>" and "\ufffd" not in output and not output.startswith("<0x")
             if known:
-                assert line[begin:end] == said
+                assert line[begin:end] == output
             compared, pieces = compared + known, pieces + 1
     assert pieces > 10_000 and compared > 0.97 * pieces
 
 
 def test_a_character_of_several_pieces_is_in_all_of_them():
-    """½ is 1, U+2044 and 2; each of SentencePiece's byte pieces has the character it is of."""
+    """½ becomes 1, U+2044 and 2; each byte piece of SentencePiece has its whole character."""
     vocabulary = made("bytes")
-    ((_, ids, found),) = by_line(vocabulary, ["ab 漢 ½"])
+    ((_, ids, actual),) = by_line(vocabulary, ["ab 漢 ½"])
     pieces = [vocabulary.pieces[i] for i in ids]
-    spans_of = dict(zip(range(len(pieces)), found.tolist(), strict=True))
+    spans_of = dict(zip(range(len(pieces)), actual.tolist(), strict=True))
     han = [i for i, piece in enumerate(pieces) if piece in ("<0xE6>", "<0xBC>", "<0xA2>")]
     slash = [i for i, piece in enumerate(pieces) if piece in ("<0xE2>", "<0x81>", "<0x84>")]
     assert len(han) == len(slash) == 3
     assert all(spans_of[i] == [3, 4] for i in han) and all(spans_of[i] == [5, 6] for i in slash)
-    assert spans_of[len(pieces) - 1] == [5, 6] and (found[:, 1] <= 6).all()
+    assert spans_of[len(pieces) - 1] == [5, 6] and (actual[:, 1] <= 6).all()
 
 
 def test_tidy():
     lines = ["  ab c\u3000", "", "½"]
-    as_found = [(1, 4), (4, 5), (4, 5), (5, 7), (6, 7), (0, 1), (0, 0), (0, 1)]
+    as_reported = [(1, 4), (4, 5), (4, 5), (5, 7), (6, 7), (0, 1), (0, 0), (0, 1)]
     markers = np.array([False, False, True, False, False, True, False, False])
     expected = [(2, 4), (5, 5), (4, 4), (5, 6), (7, 7), (0, 0), (0, 1), (0, 1)]
-    found = spans.tidy(lines, np.array([5, 0, 3]), np.array(as_found, np.int32), markers)
-    assert found.dtype == np.int32 and found.tolist() == [list(span) for span in expected]
+    actual = spans.tidy(lines, np.array([5, 0, 3]), np.array(as_reported, np.int32), markers)
+    assert actual.dtype == np.int32 and actual.tolist() == [list(span) for span in expected]
 
 
 BLANKS = " \t\u3000\u200b\ufeff"
 
 
 @st.composite
-def found_spans(draw):
-    """(line, [begin, end, whether it is a marker] of its pieces), as a tokenizer may say."""
+def reported_spans(draw):
+    """(line, [begin, end, is_marker] of its pieces), as a tokenizer may report them."""
     line = draw(st.text(f"ab½漢😀{BLANKS}", max_size=12))
     count = draw(st.integers(0, 6))
     places = [st.lists(st.integers(0, len(line)), min_size=count, max_size=count)] * 2
@@ -135,7 +135,7 @@ def found_spans(draw):
 
 
 def tidied(line, pieces):
-    """The spans of a line's pieces, one by one."""
+    """The spans of a line's pieces, computed one by one."""
     pieces = [(begin, begin if marker else end, marker) for begin, end, marker in pieces]
     for number, (begin, end, marker) in enumerate(pieces):
         following = next((p for p in pieces[number:] if p[0] < p[1]), None)
@@ -145,9 +145,9 @@ def tidied(line, pieces):
         yield begin + lead, begin + max(lead, len(line[begin:end].rstrip(BLANKS)))
 
 
-@given(st.lists(found_spans(), max_size=5))
+@given(st.lists(reported_spans(), max_size=5))
 def test_tidy_equals_a_loop(lines):
     every = np.array([piece for _, pieces in lines for piece in pieces], np.int32).reshape(-1, 3)
     lengths = np.array([len(pieces) for _, pieces in lines], np.int64)
-    found = spans.tidy([line for line, _ in lines], lengths, every[:, :2], every[:, 2] == 1)
-    assert [*map(tuple, found.tolist())] == [span for line in lines for span in tidied(*line)]
+    actual = spans.tidy([line for line, _ in lines], lengths, every[:, :2], every[:, 2] == 1)
+    assert [*map(tuple, actual.tolist())] == [span for line in lines for span in tidied(*line)]

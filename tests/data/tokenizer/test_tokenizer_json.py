@@ -1,4 +1,4 @@
-"""A tokenizer.json of any layout comes into ours, and its ids can be brought back."""
+"""A tokenizer.json of any layout is converted to ours, and its ids can be restored."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from xlj.config import ConfigError, parse
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.tokenizer.layout import UNK
-from xlj.data.tokenizer.tokenizer_json import explained
+from xlj.data.tokenizer.tokenizer_json import convert_errors
 from xlj.data.tokenizer.vocabulary import Vocabulary
 
 
@@ -64,7 +64,7 @@ def test_ids_are_the_files_own_permuted(vocabulary, tokenizer):
 def test_text_comes_back(vocabulary):
     encoded = vocabulary.encode_batch(LINES[:50])
     wrapped = [[0, *ids, 2, vocabulary.mask, 1] for ids in encoded]
-    if vocabulary.markers == "wordpiece":  # which forgets where spaces were
+    if vocabulary.markers == "wordpiece":  # which loses the positions of spaces
         squeezed = ["".join(line.split()) for line in LINES[:50]]
         assert ["".join(decode(vocabulary, ids).split()) for ids in wrapped] == squeezed
     else:
@@ -143,7 +143,7 @@ def broken(content):
 def test_files_that_cannot_be_brought_into_the_layout_are_refused(change, message, tmp_path):
     content = described(wordpiece())
     change(content)
-    content["added_tokens"] = []  # they would bring the piece back
+    content["added_tokens"] = []  # they would restore the piece
     (tmp_path / "file").write_text(json.dumps(content))
     with pytest.raises(ConfigError, match=message):
         Vocabulary.load(tmp_path / "file")
@@ -152,7 +152,7 @@ def test_files_that_cannot_be_brought_into_the_layout_are_refused(change, messag
 def test_half_a_file_is_refused(tmp_path):
     whole = wordpiece().to_str()
     (tmp_path / "file").write_text(whole[: len(whole) // 2])
-    with pytest.raises(ConfigError, match="file is not a tokenizer.json that tokenizers"):
+    with pytest.raises(ConfigError, match="file cannot be read as tokenizer.json by tokenizers"):
         Vocabulary.load(tmp_path / "file")
 
 
@@ -180,7 +180,7 @@ def test_what_the_library_panics_on_is_an_error_of_the_file(charsmap, tmp_path):
     content = described(MADE["sentencepiece"]())
     content["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": charsmap}
     (tmp_path / "file").write_text(json.dumps(content))
-    message = r"^vocabulary \S*/file is not a tokenizer\.json that tokenizers [0-9.]+ reads \("
+    message = r"^vocabulary \S*/file cannot be read as tokenizer\.json by tokenizers [0-9.]+ \("
     with pytest.raises(ConfigError, match=message) as caught:
         Vocabulary.load(tmp_path / "file")
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
@@ -190,22 +190,22 @@ def test_a_model_that_fails_on_unknown_characters_is_refused_at_once(tmp_path):
     content = described(MADE["sentencepiece"]())
     del content["model"]["unk_id"]
     (tmp_path / "file").write_text(json.dumps(content))
-    with pytest.raises(ConfigError, match="file is not a tokenizer.json .*unk_id"):
+    with pytest.raises(ConfigError, match="file cannot be read as tokenizer.json .*unk_id"):
         Vocabulary.load(tmp_path / "file")
 
 
 class PanicException(BaseException):
-    """As PyO3's, which is made anew by each library."""
+    """Like that of PyO3, of which each library has its own copy."""
 
 
 @pytest.mark.parametrize("error", [PanicException("a\n b"), Exception("a b"), ValueError("a b")])
-def test_errors_of_the_library_are_explained(error):
-    with pytest.raises(ConfigError, match=r"^is broken \(a b\)$"), explained("is broken"):
+def test_errors_of_the_library_become_one_line(error):
+    with pytest.raises(ConfigError, match=r"^is broken \(a b\)$"), convert_errors("is broken"):
         raise error
 
 
 def test_notes_of_rust_are_not_shown(capfd):
-    with explained("is broken"):
+    with convert_errors("is broken"):
         os.write(2, b"thread '<unnamed>' panicked")
     os.write(2, b"after")
     assert capfd.readouterr().err == "after"
@@ -213,7 +213,7 @@ def test_notes_of_rust_are_not_shown(capfd):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ConfigError("mine")])
 def test_interrupts_and_our_own_errors_stay_what_they_are(error):
-    with pytest.raises(BaseException) as caught, explained("is broken"):
+    with pytest.raises(BaseException) as caught, convert_errors("is broken"):
         raise error
     assert type(caught.value) is (error if isinstance(error, type) else ConfigError)
     assert "broken" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Vocabularies are in XLM-R's layout, balanced, deterministic, and refused with reasons."""
+"""Vocabularies have XLM-R's layout, are balanced and deterministic, and errors give reasons."""
 
 import io
 import random
@@ -16,7 +16,7 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 
 
 def words(seed: int, count: int, letters: str = "abcdefghijklmnoprstuvwz") -> list[str]:
-    """Lines of made-up words that come back often, as words do."""
+    """Lines of random words that repeat often, like real words."""
     rng = random.Random(seed)
     lexicon = ["".join(rng.choices(letters, k=rng.randint(2, 8))) for _ in range(400)]
     return [" ".join(rng.choices(lexicon, k=rng.randint(3, 12))) for _ in range(count)]
@@ -33,7 +33,7 @@ def vocabulary(lines) -> Vocabulary:
 
 
 def test_sums_of_scores_are_exact_in_float32(vocabulary):
-    """So that a tie between two splits is one in every implementation (docs/tokenizers.md)."""
+    """Otherwise, implementations could resolve ties of splits differently (docs/tokenizers.md)."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
     scores = np.array([processor.get_score(i) for i in range(processor.get_piece_size())])
     line = np.random.default_rng(0).choice(scores, 5000)
@@ -71,12 +71,16 @@ def test_text_never_yields_specials(vocabulary):
 
 def test_files_that_are_no_such_model_are_refused(tmp_path, lines, monkeypatch):
     (tmp_path / "text").write_text("no model")
-    with pytest.raises(ConfigError, match="text is not a SentencePiece model"):
+    with pytest.raises(
+        ConfigError, match="text is neither a SentencePiece model nor a tokenizer.json"
+    ):
         Vocabulary.load(tmp_path / "text")
     with pytest.raises(ConfigError, match="No such file"):
         Vocabulary.load(tmp_path / "absent")
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(ConfigError, match="text is not a SentencePiece model"):
+    with pytest.raises(
+        ConfigError, match="text is neither a SentencePiece model nor a tokenizer.json"
+    ):
         Vocabulary.load("~/text")
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -124,8 +128,8 @@ def test_too_small_a_size_names_the_least(kind):
 def test_bpe_joins_what_is_most_often_together():
     text = ["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3
     vocabulary = Vocabulary(vocabulary_training.train({"en": text}, {"en": 1}, 20, 1.0, "bpe"))
-    # e+s and s+t stand together 9 times, then es+t; of the paper's example (Sennrich et al., 2016)
-    assert {"es", "est", "lo"} <= set(vocabulary.pieces)  # unigram keeps only whole words' parts
+    # e+s and s+t occur 9 times, then es+t: the paper's example (Sennrich et al., 2016)
+    assert {"es", "est", "lo"} <= set(vocabulary.pieces)  # unigram has only parts of whole words
     trainer = ModelProto.FromString(vocabulary.model).trainer_spec
     assert trainer.model_type == trainer.BPE
 
@@ -166,20 +170,20 @@ def test_weights_reach_the_trainer():
 
 def test_long_lines_are_cut_not_dropped():
     long = " ".join(words(6, 300))
-    parts = list(vocabulary_training.cut(long))
+    parts = list(vocabulary_training.split(long))
     assert len(parts) > 1 and " ".join(parts) == long
     unbroken = "漢字" * 5000
-    parts = list(vocabulary_training.cut(unbroken))
+    parts = list(vocabulary_training.split(unbroken))
     assert "".join(parts) == unbroken and max(len(p.encode()) for p in parts) <= 4000
     vocabulary_training.train({"en": [long] * 5}, {"en": 1}, 100, 1.0)  # nothing else to train on
 
 
 def test_lines_are_encoded_as_sentencepiece_does(vocabulary, lines):
-    """Its public call, which makes an array of each line, beside the one that does not."""
+    """Compares with its public method, which makes an array of each line."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
     for some in (lines[:50], ["", " ", "ünbekannt 漢字 \u0000 x", "<s> </s> <mask>", ""], []):
-        wanted = [processor.encode(line) for line in some]
-        found = vocabulary.encode(some)
-        assert found.lengths.tolist() == [len(ids) for ids in wanted]
-        flat = [n + 1 if n else UNK for ids in wanted for n in ids]
-        assert found.ids.tolist() == flat
+        expected = [processor.encode(line) for line in some]
+        actual = vocabulary.encode(some)
+        assert actual.lengths.tolist() == [len(ids) for ids in expected]
+        flat = [n + 1 if n else UNK for ids in expected for n in ids]
+        assert actual.ids.tolist() == flat

@@ -1,14 +1,14 @@
-"""Chunks of tagged words: CoNLL's definition, leniently, as seqeval has it."""
+"""Finds chunks of tagged words, by CoNLL's lenient definition, as in seqeval."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 CHUNK_TAG = r"O|[BIES]-\S+"
-"""A tag of chunks, as a regular expression."""
+"""Regular expression of a chunk tag."""
 
 
 class Chunk(NamedTuple):
-    """The words from `start` to before `end`, from 0, and what they are."""
+    """A chunk of a kind: the words from `start` up to, not including, `end`, from 0."""
 
     kind: str
     start: int
@@ -16,28 +16,28 @@ class Chunk(NamedTuple):
 
 
 def chunks(tags: Sequence[str], raw: bool = False) -> list[Chunk]:
-    """The chunks of a sentence, in order.
+    """Finds the chunks of a sentence, in order.
 
-    A tag is `O`, or one of the letters B, I, E, S and a kind: `B-PER`. A chunk begins at B and S,
-    after E, S and O, and where the kind changes; so `I-PER` may begin one. It ends before the next
-    one and before O.
+    A tag is `O`, or one of the letters B, I, E, S, a hyphen and a kind: `B-PER`. A chunk begins at
+    B and S, after E, S and O, and if the kind changes; so `I-PER` may begin one. It ends before the
+    next chunk and before O.
 
     Args:
-      tags: of each word; none is empty.
-      raw: tags have no prefix, as parts of speech: the tag is the kind, and equal neighbours are
-        one chunk. XTREME's seqeval 0.0.12 still reads the first letter as a prefix: so each SCONJ
-        and SYM is a chunk of its own. (Later versions cut that letter off the kind, and take CCONJ
-        for SCONJ.)
+      tags: the tag of each word; none is empty.
+      raw: tags have no prefix, such as parts of speech. The tag is the kind, and equal neighbours
+        form one chunk. XTREME's seqeval 0.0.12 still reads the first letter as a prefix, so each
+        SCONJ and SYM is a separate chunk. (Later versions remove that letter from the kind, and
+        confuse CCONJ and SCONJ.)
     """
-    found: list[Chunk] = []
+    result: list[Chunk] = []
     before, kind_before = "O", ""
     for place, tag in enumerate(tags):
         kind = tag.rpartition("-")[2] if raw else tag[1:].split("-", 1)[-1]
         prefix = tag[0]
         begins = prefix in "BS" or before in "ESO" or kind != kind_before
         if prefix != "O" and begins:
-            found.append(Chunk(kind, place, place + 1))
+            result.append(Chunk(kind, place, place + 1))
         elif prefix != "O":
-            found[-1] = found[-1]._replace(end=place + 1)
+            result[-1] = result[-1]._replace(end=place + 1)
         before, kind_before = prefix, kind
-    return found
+    return result

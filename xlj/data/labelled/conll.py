@@ -1,4 +1,4 @@
-"""Tagging: a word and its tag a line, a blank line after each sentence."""
+"""Reads tagged words: one word and its tag per line, and a blank line after each sentence."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,16 +11,21 @@ from xlj.io import files, formats
 from xlj.io.quoting import examples, quoted
 from xlj.io.storage import AnyPath
 
-_BLANKS = " \t"  # of Unicode's others, some are words
+_BLANKS = " \t"  # other Unicode blanks may be words
 _NODE = re.compile(r"\d+([-.]\d+)?")  # an id, a range of ids or an empty node
 _NAMES = "# global.columns ="  # the first line of CoNLL-U Plus
 COMMENT = re.compile(r"# ?\S+( id)? = |# (id|newdoc|newpar)\b|#\t(https?://|www\.)")
-"""Lines that read as the comments of known formats, however many columns they have."""
+"""Lines that look like comments of known formats, however many columns they have."""
 
 
 class _Layout(NamedTuple):
-    """Of a file: what divides columns (empty: there is one only), how many there are, and whether
-    the first one numbers the words of each sentence."""
+    """The layout of a file.
+
+    Attributes:
+      divider: text between columns; empty if there is only one column.
+      width: number of columns.
+      has_ids: whether the first column numbers the words of each sentence.
+    """
 
     divider: str
     width: int
@@ -39,26 +44,27 @@ def read(
     comments: str = "auto",
     chunk_tags: bool = False,
 ) -> list[Words]:
-    """The sentences of a file.
+    """Reads the sentences of a file.
 
-    Columns are divided by tabs, or, in a file without any tab, by spaces; all lines have as many.
-    `-DOCSTART-` lines and comments are skipped. A column of ids, 1 to n in each sentence as in
-    CoNLL-U, holds no words; multiword tokens `1-2` and empty nodes `3.1` are skipped beside it.
+    Columns are divided by tabs, or by spaces if the file has no tab. All lines have the same number
+    of columns. `-DOCSTART-` lines and comments are skipped. The first column may number the words
+    of each sentence from 1, as in CoNLL-U; multiword tokens `1-2` and empty nodes `3.1` are then
+    skipped.
 
     Args:
-      language: if all words of the file begin with `language:`, as in WikiAnn's own files, this
-        prefix is left out.
-      columns: of word and tag, as numbers from 1, or as names of CoNLL-U Plus. Empty: FORM and
-        UPOS of CoNLL-U and CoNLL-U Plus; else the first and the last, or beside ids the only one
-        that can be. A file that ends right before the column of tags has none, and neither has a
-        file with ids and `_` for all tags.
+      language: a prefix `language:` is removed if all words of the file have it, as in WikiAnn's
+        own files.
+      columns: the columns of word and tag, as numbers from 1, or as names of CoNLL-U Plus. Empty:
+        FORM and UPOS of CoNLL-U and CoNLL-U Plus; in other files the first and the last column, or
+        with ids the only possible one. If the file ends just before the column of tags, or has ids
+        and `_` for all tags, it has no tags.
       comments: which lines with `#` before a sentence's first word are comments: all (`yes`), none
-        (`no`), or those that have other columns than the file, or read as comments (`auto`).
-      chunk_tags: whether tags must be those of chunks.
+        (`no`), or those whose number of columns differs or that look like comments (`auto`).
+      chunk_tags: whether tags must be chunk tags.
 
     Raises:
-      ConfigError: if the file cannot be read, a line does not fit, or it is ambiguous which columns
-        or comments are meant; with file and line.
+      ConfigError: if the file cannot be read, a line does not fit, or the columns or comments are
+        ambiguous; with file and line.
     """
     formats.refuse(path, files.head(path), ("CSV", "|||"))  # words may be written so
     groups: list[list[tuple[str, str]]] = [[]]
@@ -79,8 +85,10 @@ def read(
 
 
 def _layout(groups: Sequence[Sequence[tuple[str, str]]], has_ids: bool) -> _Layout:
-    """How a file is laid out, which is known to have ids or not. Lines with `#`, which may be
-    comments, have no say in it, unless there are no others."""
+    """Determines the layout of a file, with `has_ids` if it is known to have ids.
+
+    Lines with `#`, which may be comments, are ignored unless there are no others.
+    """
     lines = [line for group in groups for _, line in group if not line.startswith("#")]
     if not lines:
         every = [line for group in groups for _, line in group]
@@ -93,17 +101,18 @@ def _layout(groups: Sequence[Sequence[tuple[str, str]]], has_ids: bool) -> _Layo
         [_Row(place, _split(line, divider)) for place, line in group if line[0] != "#"]
         for group in groups
     ]
-    found = has_ids or (width > 1 and _has_ids([rows for rows in numbered if rows], width))
-    return _Layout(divider, width, found)
+    numbers_words = has_ids or (width > 1 and _has_ids([rows for rows in numbered if rows], width))
+    return _Layout(divider, width, numbers_words)
 
 
 def _has_ids(sentences: Sequence[Sequence[_Row]], width: int) -> bool:
-    """Whether the first column numbers the words of each sentence: it counts from 1 in all of them,
-    one has three words, and other columns are not numbers alone. Ten columns of which the first
-    begins with an id are CoNLL-U.
+    """Whether the first column numbers the words of each sentence.
+
+    It does if it counts from 1 in all sentences, one sentence has three words, and other columns
+    are not only numbers. A file with ten columns whose first line begins with an id is CoNLL-U.
 
     Raises:
-      ConfigError: if the column has ids alone, but only some sentences count from 1.
+      ConfigError: if the column has only ids, but only some sentences count from 1.
     """
     rows = [row for sentence in sentences for row in sentence]
     if rows and width == 10 and _NODE.fullmatch(rows[0].fields[0]):
@@ -120,14 +129,14 @@ def _has_ids(sentences: Sequence[Sequence[_Row]], width: int) -> bool:
             places.setdefault(counts, sentence[0].place)
     if len(places) == 2:
         raise ConfigError(
-            f"{places[False]}: the first column may hold ids or words: it counts from 1 in the "
+            f"{places[False]}: the first column may contain ids or words: it counts from 1 in the "
             f"sentence at {places[True]}, but not here; {_choose(sentences)}"
         )
     return True in places
 
 
 def _rows(group: Sequence[tuple[str, str]], layout: _Layout, comments: str) -> list[_Row]:
-    """The words of a sentence, without comments, multiword tokens and empty nodes."""
+    """Returns the words of a sentence, without comments, multiword tokens and empty nodes."""
     rows, begun = list[_Row](), False
     for place, line in group:
         if not begun and line.startswith("#") and _is_comment(line, layout, comments, place):
@@ -139,7 +148,9 @@ def _rows(group: Sequence[tuple[str, str]], layout: _Layout, comments: str) -> l
             hint = "" if layout.divider == "\t" else "; divide columns by tabs if words have spaces"
             raise ConfigError(f"{place}: {wrong}, but the file has {layout.width}{hint}")
         if layout.has_ids and not _NODE.fullmatch(fields[0]):
-            raise ConfigError(f"{place}: {quoted(fields[0])} is no id of CoNLL-U, as 1, 1-2 or 1.1")
+            raise ConfigError(
+                f"{place}: {quoted(fields[0])} is not an id of CoNLL-U, such as 1, 1-2 or 1.1"
+            )
         if not layout.has_ids or fields[0].isdecimal():
             rows.append(_Row(place, fields))
     return rows
@@ -156,8 +167,8 @@ def _is_comment(line: str, layout: _Layout, comments: str, place: str) -> bool:
         return False
     raise ConfigError(
         f"{place}: {quoted(line)} may be a comment or the word #; set task.comments=yes if lines "
-        "with # before a sentence are comments, or task.comments=no if they are words; in a file "
-        "divided by tabs such a word is clear"
+        "with # before a sentence are comments, or task.comments=no if they are words; or divide "
+        "columns by tabs, then it is unambiguous"
     )
 
 
@@ -168,15 +179,15 @@ def _word_and_tag(
     names: Sequence[str],
     chunk_tags: bool,
 ) -> tuple[int, int | None]:
-    """The indices of the columns of words and of tags, None without tags."""
+    """Returns the indices of the columns of words and of tags; None without tags."""
     width, place = layout.width, sentences[0][0].place
     if names and len(names) != width:
         raise ConfigError(f"{place}: {width} columns, but global.columns names {len(names)}")
     if columns:
         if len(columns) != 2 or not all(name.isdecimal() or name in names for name in columns):
             raise ConfigError(
-                f"task.columns={','.join(columns)}: for tagging, bring two numbers from 1, of the "
-                f"column of words and that of tags; {_choose(sentences)}"
+                f"task.columns={','.join(columns)}: tagging needs two numbers from 1, the columns "
+                f"of words and of tags; {_choose(sentences)}"
             )
         word, tag = (names.index(c) if c in names else int(c) - 1 for c in columns)
         if not 0 <= word < width or not 0 <= tag <= width:
@@ -199,9 +210,7 @@ def _word_and_tag(
     elif len(others) > 1:
         fitting = [k for k in others if not {*_column(sentences, k)} <= {"_", "-"}]
     if others and len(fitting) != 1:
-        raise ConfigError(
-            f"{place}: it is not clear which column has the tags; {_choose(sentences)}"
-        )
+        raise ConfigError(f"{place}: it is unclear which column has the tags; {_choose(sentences)}")
     return word, fitting[0] if fitting else None
 
 
@@ -210,16 +219,16 @@ def _column(sentences: Sequence[Sequence[_Row]], index: int) -> Iterator[str]:
 
 
 def _mostly_chunks(tags: Iterable[str]) -> bool:
-    """Whether tags are of chunks; a few may be wrong, which is reported with their lines later."""
+    """Whether tags are chunk tags; a few may be wrong, and are reported with their lines later."""
     are_chunks = [bool(re.fullmatch(CHUNK_TAG, tag)) for tag in tags]
     return 2 * sum(are_chunks) > len(are_chunks)
 
 
 def _choose(sentences: Sequence[Sequence[_Row]]) -> str:
-    """The rest of an error that asks for task.columns: the columns, and what they begin with."""
+    """Returns the end of an error that asks for task.columns, with examples of each column."""
     columns = zip(*(row.fields for rows in sentences for row in rows), strict=False)
-    found = (f"{number} has {examples(column)}" for number, column in enumerate(columns, 1))
-    return f"set task.columns=WORD,TAG to two numbers; column {', '.join(found)}"
+    shown = (f"{number} has {examples(column)}" for number, column in enumerate(columns, 1))
+    return f"set task.columns=WORD,TAG to two numbers; column {', '.join(shown)}"
 
 
 def _examples(
@@ -229,9 +238,9 @@ def _examples(
     prefix = prefix_of(language, _column(sentences, word))
     for row in (row for rows in sentences for row in rows):
         if row.fields[word] == prefix:
-            raise ConfigError(f"{row.place}: a tag without a word")
+            raise ConfigError(f"{row.place}: this line has a tag but no word")
         if tag is not None and not row.fields[tag]:
-            raise ConfigError(f"{row.place}: a word without a tag")
+            raise ConfigError(f"{row.place}: this line has a word but no tag")
     return [
         Words(
             tuple(row.fields[word].removeprefix(prefix) for row in rows),

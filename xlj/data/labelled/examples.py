@@ -1,4 +1,4 @@
-"""Labelled examples, as they are read. A kind of task may have a type of its own."""
+"""Types of labelled examples. A kind of task may define its own type."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -7,45 +7,52 @@ from typing import ClassVar
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """What all examples have; a subclass has its fields, and `place` among them.
+    """Base class of examples; a subclass adds fields, including `place`.
 
     Attributes:
-      what: is predicted of an example, for errors.
-      mend: what to do where it is missing.
+      what: what is predicted, for errors.
+      hint: what to do if it is missing.
     """
 
     what: ClassVar[str] = "label"
-    mend: ClassVar[str] = ""
+    hint: ClassVar[str] = ""
 
     @property
     def where(self) -> str:
-        """Its place, `FILE:LINE` or the like."""
+        """The place of the example, such as `FILE:LINE`."""
         return str(getattr(self, "place", ""))
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """The label, or the label of each of its parts; None where the source has none. Empty for
-        examples whose answers have no names."""
+        """The label, or the label of each part; None if the source has none.
+
+        Empty for examples whose answers are not labels.
+        """
         raise NotImplementedError
 
     @property
     def parts(self) -> int:
-        """How many texts it has, where all of a file must have as many; else 0."""
+        """Number of texts, if it must be the same in the whole file; else 0."""
         return 0
 
     def place_of(self, index: int) -> str:
-        """The place of the part with this label, as near as it is known."""
+        """Returns the place of the part with this label, as precisely as known."""
         return self.where
 
     def part_of(self, index: int) -> str:
-        """The part with this label; empty if it is the whole example."""
+        """Returns the part with this label; empty if it is the whole example."""
         return ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Sentences(Example):
-    """Of classification: a sentence, or two that are judged together; its label, None where the
-    source has none (a test set to be predicted); and its place, `FILE:LINE` or the like."""
+    """An example of classification.
+
+    Attributes:
+      texts: a sentence, or two sentences that are classified together.
+      label: None if the source has none (a test set to predict).
+      place: `FILE:LINE` or similar.
+    """
 
     texts: tuple[str, ...]
     label: str | None
@@ -58,15 +65,20 @@ class Sentences(Example):
 
     @property
     def parts(self) -> int:
-        """One or two."""
+        """Number of sentences: one or two."""
         return len(self.texts)
 
 
 @dataclasses.dataclass(frozen=True)
 class Words(Example):
-    """Of tagging: the words of a sentence, one at least and none empty; the tag of each, None where
-    the source has none; the place of the first word; and the line of each, where they have lines of
-    their own."""
+    """An example of tagging.
+
+    Attributes:
+      words: the words of a sentence: at least one, none empty.
+      tags: the tag of each word; None if the source has none.
+      place: place of the first word.
+      lines: the line of each word, if each word is on its own line.
+    """
 
     what = "tags"
 
@@ -81,27 +93,27 @@ class Words(Example):
         return self.tags
 
     def place_of(self, index: int) -> str:
-        """The place of a word, as near as it is known."""
+        """Returns the place of a word, as precisely as known."""
         return f"{self.place.rpartition(':')[0]}:{self.lines[index]}" if self.lines else self.place
 
     def part_of(self, index: int) -> str:
-        """The word."""
+        """Returns the word."""
         return self.words[index]
 
 
 @dataclasses.dataclass(frozen=True)
 class Question(Example):
-    """Of question answering: a question about a text.
+    """An example of question answering: a question about a text.
 
     Attributes:
       identity: unique in its file.
-      answers: (text, its first character's index in the context) of each; `context[start : start +
-        len(text)] == text`. Empty where the question has no answer; None where the source does not
-        say.
+      answers: (text, index of its first character in the context) of each answer; `context[start :
+        start + len(text)] == text`. Empty if the question has no answer; None if the source does
+        not contain the answers.
     """
 
     what = "answers"
-    mend = "of a question without an answer say is_impossible, as SQuAD 2.0"
+    hint = "mark questions without an answer with is_impossible, as in SQuAD 2.0"
 
     identity: str
     question: str
@@ -111,11 +123,11 @@ class Question(Example):
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """None of a question whose answers the source does not tell; else empty."""
+        """None if the source does not contain the answers of the question; else empty."""
         return None if self.answers is None else ()
 
 
 def prefix_of(language: str, words: Iterable[str]) -> str:
-    """`language:` if all words begin with it, as in WikiAnn's own files; else nothing."""
+    """Returns `language:` if all words begin with it, as in WikiAnn's own files; else nothing."""
     prefix = f"{language}:"
     return prefix if all(word.startswith(prefix) for word in words) else ""

@@ -1,4 +1,4 @@
-"""Labelled examples as rows of token ids and labels (kinds of tasks say how)."""
+"""Converts labelled examples to rows of token ids and labels."""
 
 import dataclasses
 import itertools
@@ -13,8 +13,13 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 
 @dataclasses.dataclass(frozen=True)
 class Features:
-    """Examples as rows: int32 [rows, length], int32 [rows, labels of a row], and how many texts
-    lost a part, by what they are."""
+    """Examples as rows.
+
+    Attributes:
+      tokens: int32 [rows, length].
+      labels: int32 [rows, labels of a row].
+      cut: number of truncated texts, by type of text.
+    """
 
     tokens: np.ndarray
     labels: np.ndarray
@@ -23,8 +28,12 @@ class Features:
 
 @dataclasses.dataclass(frozen=True)
 class WordFeatures(Features):
-    """Sentences of tagged words as rows, and row and column of the piece with each word's label,
-    int32 [words, 2], the words of all sentences in order."""
+    """Sentences of tagged words as rows.
+
+    Attributes:
+      places: row and column of the piece with each word's label, int32 [words, 2], for the words of
+        all sentences in order.
+    """
 
     places: np.ndarray
 
@@ -36,13 +45,15 @@ def of_sentences(
     length: int,
     apart: bool = False,
 ) -> Features:
-    """Examples as `<s> A </s>` or `<s> A </s> B </s>`, one a row; `<s> A </s> <s> B </s>` if two
-    sentences are read apart, as rows hold several examples.
+    """Converts examples to `<s> A </s>` or `<s> A </s> B </s>`, one example per row.
 
-    What is too long loses its end, of two sentences the longer one first (as in XTREME's scripts).
+    Texts that are too long are truncated; of two sentences, the longer one first (as in XTREME's
+    scripts).
 
     Args:
       labels: the number of each label, from 0.
+      apart: whether two sentences are encoded separately: `<s> A </s> <s> B </s>`, as in rows of
+        several examples.
     """
     tokens, cut = of_texts([example.texts for example in examples], vocabulary, length, apart)
     numbers = [0 if e.label is None else 1 + labels[e.label] for e in examples]
@@ -52,8 +63,11 @@ def of_sentences(
 def of_texts(
     examples: Sequence[Sequence[str]], vocabulary: Vocabulary, length: int, apart: bool = False
 ) -> tuple[np.ndarray, int]:
-    """The tokens of `of_sentences`, int32 [examples, length], of one text or two each; and how many
-    lost an end."""
+    """Converts examples of one or two texts to tokens, as in `of_sentences`.
+
+    Returns:
+      int32 [examples, length], and the number of truncated examples.
+    """
     pairs = [(texts[0], "".join(texts[1:])) for texts in examples]
     encoded = vocabulary.encode_batch([text for pair in pairs for text in pair])
     tokens = np.full((len(examples), length), PAD, np.int32)
@@ -61,10 +75,10 @@ def of_texts(
     for row, texts in enumerate(examples):
         sides = encoded[2 * row : 2 * row + len(texts)]
         room = length - len(sides) - (len(sides) if apart else 1)
-        kept = shortened([len(side) for side in sides], room)
-        cut += sum(kept) < sum(map(len, sides))
+        lengths = shortened([len(side) for side in sides], room)
+        cut += sum(lengths) < sum(map(len, sides))
         ids: list[int] = []
-        for side, size in zip(sides, kept, strict=True):
+        for side, size in zip(sides, lengths, strict=True):
             ids += [BOS] * (apart or not ids) + side[:size].tolist() + [EOS]
         tokens[row, : len(ids)] = ids
     return tokens, cut
@@ -73,11 +87,12 @@ def of_texts(
 def of_words(
     examples: Sequence[Words], vocabulary: Vocabulary, labels: Mapping[str, int], length: int
 ) -> WordFeatures:
-    """Sentences as `<s> words </s>`; what is too long goes on in further rows, between words.
+    """Converts sentences to `<s> words </s>`; sentences that are too long continue in further rows.
 
-    Each word is encoded by itself, its label stands at its first piece (Hu et al., 2020): the first
-    that is more than the mark of a word's start, since text that is written without spaces has few
-    of those by themselves (ours). A word without pieces becomes `<unk>`, so that it has a label.
+    Sentences are split between words. Each word is encoded separately. Its label is at its first
+    piece (Hu et al., 2020) that is not only the mark of a word's start, because words in text
+    without spaces rarely have a separate mark (ours). A word without pieces becomes
+    `<unk>`, so that it has a label.
 
     Args:
       labels: the number of each tag, from 0.
@@ -94,15 +109,15 @@ def of_words(
     places: list[tuple[int, int]] = []
     cut = 0
     for example in examples:
-        used = length  # a sentence starts a row
+        used = length  # each sentence starts a new row
         for word in example.words:
             ids = pieces[word][:room]
             cut += len(ids) < len(pieces[word])
             if used + len(ids) > room:
                 rows.append([])
                 used = 0
-            alone = len(ids) > 1 and int(ids[0]) in marks
-            places.append((len(rows) - 1, used + 1 + alone))
+            skips_mark = len(ids) > 1 and int(ids[0]) in marks
+            places.append((len(rows) - 1, used + 1 + skips_mark))
             rows[-1].append(ids)
             used += len(ids)
     tokens = np.full((len(rows), length), PAD, np.int32)
@@ -118,7 +133,7 @@ def of_words(
 
 
 def shortened(sizes: Sequence[int], room: int) -> list[int]:
-    """Sizes of sentences that together fit into `room`: the longer one gives way."""
+    """Returns sizes of sentences that fit into `room` together; shortens the longer one first."""
     if sum(sizes) <= room:
         return list(sizes)
     if len(sizes) == 1:

@@ -1,4 +1,4 @@
-"""Labelled sources: found by the templates of a config, and read into examples."""
+"""Finds labelled sources by the templates of a config, and reads their examples."""
 
 import itertools
 import re
@@ -23,50 +23,49 @@ PHRASEBOOK: dict[str, type[Example]] = {
     "entities": Words,
     "questions": Question,
 }
-"""The labelled tasks of the embedded corpus, and the types of their examples."""
+"""The labelled tasks of the phrasebook, and the types of their examples."""
 SPLITS = ("train", "dev", "test")
 
 
 def resolve(task: Task, split: str, languages: Sequence[str]) -> dict[str, list[str]]:
-    """The sources of each language, in the order of the templates, all of them there.
+    """Returns the sources of each language, in the order of the templates; all of them exist.
 
-    A template need not be there for every language. TFDS is not asked what it has.
+    A template need not match every language. Datasets of TFDS are assumed to exist.
 
     Args:
-      split: the key of `task` with the templates; without any, no language has sources.
+      split: the key of `task` with the templates; if it is empty, no language has sources.
 
     Raises:
-      ConfigError: with all that `templates.match` finds wrong, or if TFDS is not installed.
+      ConfigError: with all problems of `templates.match`, or if TFDS is not installed.
     """
-    found, problems = match(
+    sources, problems = match(
         getattr(task, split),
         f"task.{split}",
         {language: {"language": language} for language in languages},
         "languages",
-        lambda source, language: [source] if _is_there(source, language, task) else [],
+        lambda source, language: [source] if _exists(source, language, task) else [],
         lambda template: template.startswith("tfds:") and tfds.parse(template).has_all_languages,
     )
     if problems:
         raise ConfigError("\n".join(problems))
-    for source in itertools.chain(*found.values()):
+    for source in itertools.chain(*sources.values()):
         if source.startswith("tfds:"):
             require("tensorflow_datasets", source)
-    return found
+    return sources
 
 
 def read(source: str, language: str, task: Task) -> list[Example]:
-    """All examples of a source that `resolve` found, in order: of the type of the task's kind, at
-    least one.
+    """Reads all examples of a source from `resolve`, in order: at least one, of the task's type.
 
     Raises:
       ConfigError: if it cannot be read or does not fit the task; with file and line.
     """
-    found = list(_read(source, language, task))
-    if not found:
-        raise ConfigError(f"{source} holds no examples")
+    examples = list(_read(source, language, task))
+    if not examples:
+        raise ConfigError(f"{source} contains no examples")
     if task.labels:
-        labels.check(found, task.labels)
-    return found
+        labels.check(examples, task.labels)
+    return examples
 
 
 def _read(source: str, language: str, task: Task) -> Sequence[Example]:
@@ -78,8 +77,8 @@ def _read(source: str, language: str, task: Task) -> Sequence[Example]:
     return kind.find(task.effective_kind).read(place(source), language, task)
 
 
-def _is_there(source: str, language: str, task: Task) -> bool:
-    """Whether a source has a language, as far as can be seen without reading it."""
+def _exists(source: str, language: str, task: Task) -> bool:
+    """Whether a source has a language, as far as this is known without reading it."""
     if source.startswith("tfds:"):
         _check_type(source, tfds.parse(source).example, task)
         return True
@@ -90,31 +89,33 @@ def _is_there(source: str, language: str, task: Task) -> bool:
 
 
 def _phrasebook(source: str, task: Task) -> tuple[str, str]:
-    """Task and split of `phrasebook:TASK/LANGUAGE#SPLIT`."""
-    found = re.fullmatch(r"phrasebook:([^/#]+)/[^/#]+#(.+)", source)
-    if not found or found[1] not in PHRASEBOOK or found[2] not in SPLITS:
+    """Returns task and split of `phrasebook:TASK/LANGUAGE#SPLIT`."""
+    parts = re.fullmatch(r"phrasebook:([^/#]+)/[^/#]+#(.+)", source)
+    if not parts or parts[1] not in PHRASEBOOK or parts[2] not in SPLITS:
         raise ConfigError(
-            f"{source}: it must look like phrasebook:TASK/{{language}}#SPLIT with a task of "
+            f"{source}: expected phrasebook:TASK/{{language}}#SPLIT with a task of "
             f"{', '.join(PHRASEBOOK)} and a split of {', '.join(SPLITS)}"
         )
-    _check_type(source, PHRASEBOOK[found[1]], task)
-    return found[1], found[2]
+    _check_type(source, PHRASEBOOK[parts[1]], task)
+    return parts[1], parts[2]
 
 
 def _phrasebook_examples(name: str, language: str, split: str) -> Iterator[Example]:
-    for number, found in enumerate(labelled.examples(name, language, split), 1):
+    for number, example in enumerate(labelled.examples(name, language, split), 1):
         place = f"phrasebook:{name}/{language}#{split}:{number}"
-        if isinstance(found, LabelledTexts):
-            yield Sentences(found.texts, found.label, place)
-        elif isinstance(found, TaggedWords):
-            yield Words(found.words, found.tags, place)
-        else:  # the identity is the same in every language, as in XQuAD
+        if isinstance(example, LabelledTexts):
+            yield Sentences(example.texts, example.label, place)
+        elif isinstance(example, TaggedWords):
+            yield Words(example.words, example.tags, place)
+        else:  # the identity is equal in all languages, as in XQuAD
             identity = f"{split}-{number}"
-            yield Question(identity, found.question, found.context, found.answers, place)
+            yield Question(identity, example.question, example.context, example.answers, place)
 
 
 def _check_type(source: str, example: type[Example], task: Task) -> None:
-    """Refuses a source whose examples are none of the task's kind."""
+    """Refuses a source whose examples are of another kind of task."""
     if kind.find(task.kind).example is not example:
         others = [name for name in KINDS if kind.find(name).example is example]
-        raise ConfigError(f"{source} is for task.kind={' or '.join(others)}, not {task.kind}")
+        raise ConfigError(
+            f"{source} has examples of task.kind={' or '.join(others)}, not {task.kind}"
+        )

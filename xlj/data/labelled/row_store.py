@@ -1,4 +1,4 @@
-"""A row store of labelled rows, kept under a hash of the rows themselves."""
+"""Writes labelled rows to a row store, in a folder named by a hash of the rows."""
 
 import hashlib
 from collections.abc import Mapping
@@ -18,15 +18,15 @@ from xlj.io import atomic
 def write(
     cache: Path, kind: str, features: Mapping[str, Features], vocabulary: Vocabulary
 ) -> RowStore:
-    """The row store of training examples by language, written unless it is there already.
+    """Writes the row store of training examples by language, unless it exists.
 
-    Several processes may write it at the same time: it appears whole, with whichever is first. The
-    kind is one of `config.SUPERVISED`."""
+    Several processes may write it at the same time; the first complete store is used. The kind is
+    one of `config.SUPERVISED`."""
     rows = {
-        language: np.concatenate([made.tokens, made.labels], axis=1).astype(vocabulary.dtype)
-        for language, made in features.items()
+        language: np.concatenate([part.tokens, part.labels], axis=1).astype(vocabulary.dtype)
+        for language, part in features.items()
     }
-    tasks = tuple(_task(kind, language, found) for language, found in rows.items())
+    tasks = tuple(_task(kind, language, part) for language, part in rows.items())
     recipe = {"format": store.FORMAT, "kind": kind}
     manifest = Manifest(
         vocabulary.size, vocabulary.digest, vocabulary.dtype.str, recipe=recipe, tasks=tasks
@@ -35,15 +35,15 @@ def write(
     if not (folder / store.MANIFEST).is_file():
         try:
             with atomic.new_folder(folder) as part:
-                for task, found in zip(tasks, rows.values(), strict=True):
+                for task, task_rows in zip(tasks, rows.values(), strict=True):
                     with atomic.as_config_error(folder):
                         (part / task.name).mkdir()
                     shard = store.shard_file(part / task.folder, 0)
-                    atomic.write(shard, store.records(found).tobytes())
+                    atomic.write(shard, store.records(task_rows).tobytes())
                 atomic.write(part / store.VOCABULARY, vocabulary.model)
                 atomic.write(part / store.MANIFEST, manifest.to_json())
         except ConfigError:
-            if not (folder / store.MANIFEST).is_file():  # else another process was first
+            if not (folder / store.MANIFEST).is_file():  # otherwise another process was first
                 raise
     return RowStore(folder)
 

@@ -1,4 +1,4 @@
-"""Questions in SQuAD's JSON: SQuAD 1.1 and 2.0, XQuAD, MLQA, TyDiQA-GoldP."""
+"""Reads questions in SQuAD's JSON: SQuAD 1.1 and 2.0, XQuAD, MLQA, TyDiQA-GoldP."""
 
 import dataclasses
 import re
@@ -16,9 +16,14 @@ from xlj.io.storage import AnyPath
 
 
 def walk(path: AnyPath) -> Iterator[tuple[Any, Any, str, str]]:
-    """(paragraph, question, file, place of the question in it), of each question in order, as JSON
-    has them: SQuAD's articles, or records that are both, as of Hugging Face's `datasets`; a
-    `ConfigError` if the file cannot be read or is not laid out so."""
+    """Yields (paragraph, question, file, place of the question in it) for each question in order.
+
+    Paragraphs and questions are JSON values. The file contains SQuAD's articles, or records that
+    are both paragraph and question, as in Hugging Face `datasets`.
+
+    Raises:
+      ConfigError: if the file cannot be read or has another layout.
+    """
     for value, place in records.values(path):
         if isinstance(value, dict) and "context" in value and "question" in value:
             yield value, value, place, "record"
@@ -35,115 +40,115 @@ def walk(path: AnyPath) -> Iterator[tuple[Any, Any, str, str]]:
 
 
 def read(path: AnyPath, misplaced: str = "error") -> list[Question]:
-    """The questions of a file.
+    """Reads the questions of a file, and prints how many answers were misplaced.
 
-    `answers` may be missing or one empty text, as in XTREME's test files: then none is known.
-    They are empty where SQuAD 2.0 says `is_impossible`, or has an empty list; `plausible_answers`
-    are not read. How many answers were misplaced, and what became of them, is printed.
+    If `answers` is missing or one empty text, as in XTREME's test files, the answers are unknown.
+    They are empty for SQuAD 2.0's `is_impossible`, or an empty list. `plausible_answers` are not
+    read.
 
     Args:
-      misplaced: what to do with an answer that is not at its `answer_start`: an `error`; `find`
-        reads it from the one place that has its text; `skip` leaves it out, and its question if
-        that has no other answer.
+      misplaced: what to do with an answer that is not at its `answer_start`. `error` raises an
+        error. `find` uses its text's position if there is exactly one. `skip` drops the answer, and
+        the question if it has no other answer.
 
     Raises:
       ConfigError: if the file cannot be read, or an answer is misplaced; with file, place and
         question.
     """
-    moved, found = Misplaced(misplaced), list[Question]()
+    policy, questions = Misplaced(misplaced), list[Question]()
     for paragraph, entry, file, where in walk(path):
-        question = moved.placed(_question(paragraph, entry, file, where))
-        found += [question] if question else []
-    moved.report(path)
-    return unique(found)
+        question = policy.apply(_question(paragraph, entry, file, where))
+        questions += [question] if question else []
+    policy.report(path)
+    return unique(questions)
 
 
 class Misplaced:
-    """The policy for answers that are not where they are said to be, and what it has done.
+    """Corrects or drops misplaced answers, and counts them.
 
     Args:
-      policy: as of `read`.
+      policy: as in `read`.
     """
 
     def __init__(self, policy: str):
         self._policy = policy
         self._places: list[str] = []
 
-    def placed(self, question: Question) -> Question | None:
-        """The question with answers that stand where they are said to; None if it is left out.
-        Answers that are all empty texts are not told.
+    def apply(self, question: Question) -> Question | None:
+        """Returns the question with answers at their correct places; None if it is dropped.
+
+        If all answers are empty texts, they are unknown.
 
         Raises:
-          ConfigError: if an answer is somewhere else or nowhere; it names the nearest place that
-            fits.
+          ConfigError: if an answer is not at its place; with the nearest place that has its text.
         """
         if not question.answers:
             return question
         if not any(text for text, _ in question.answers):
             return dataclasses.replace(question, answers=None)
-        found = list[tuple[str, int]]()
+        answers = list[tuple[str, int]]()
         for text, start in question.answers:
             if text and start >= 0 and question.context.startswith(text, start):
-                found.append((text, start))
+                answers.append((text, start))
                 continue
             matches = re.finditer(f"(?={re.escape(text)})", question.context) if text else ()
             places = [match.start() for match in matches]
             if self._policy == "find" and len(places) == 1:
-                found.append((text, places[0]))
+                answers.append((text, places[0]))
             elif self._policy != "skip":
                 raise _misplaced(question, text, start, places)
             self._places.append(question.place)
-        return dataclasses.replace(question, answers=tuple(found)) if found else None
+        return dataclasses.replace(question, answers=tuple(answers)) if answers else None
 
     def report(self, source: AnyPath | str) -> None:
-        """Prints how many answers were misplaced, if some were."""
+        """Prints the number of misplaced answers, if there are any."""
         if self._places:
-            done = "left out" if self._policy == "skip" else "taken from where they stand"
+            result = "dropped" if self._policy == "skip" else "moved to where their text is"
             print(
                 f"{source}: {len(self._places):,} answers that are not at their answer_start were "
-                f"{done} (task.misplaced={self._policy}); the first: {self._places[0]}",
+                f"{result} (task.misplaced={self._policy}); the first: {self._places[0]}",
                 file=sys.stderr,
             )
 
 
 def _misplaced(question: Question, text: str, start: int, places: Sequence[int]) -> ConfigError:
-    mend, context = "", question.context
+    hint, context = "", question.context
     if places:
-        mend = f"; it is at {min(places, key=lambda at: abs(at - start))}"
-        mend += "" if len(places) > 1 else " (task.misplaced=find takes it from there)"
-    there = context[max(start, 0) : max(start, 0) + len(text)]
+        hint = f"; it is at {min(places, key=lambda at: abs(at - start))}"
+        hint += "" if len(places) > 1 else " (task.misplaced=find uses that position)"
+    actual = context[max(start, 0) : max(start, 0) + len(text)]
     return ConfigError(
         f"{question.place} (question {shortened(question.identity)}): the answer {quoted(text)} "
-        f"should be at character {quoted(start)} of the context, where there is {quoted(there)}"
-        f"{mend or '; task.misplaced=skip leaves such answers out'}"
+        f"should be at character {quoted(start)} of the context, but that is {quoted(actual)}"
+        f"{hint or '; task.misplaced=skip drops such answers'}"
     )
 
 
 def unique(questions: Iterable[Question]) -> list[Question]:
-    """The questions with identities of their own.
+    """Makes the identities of questions unique.
 
-    XTREME's training files of TyDiQA keep only the last part of each id, so that many questions
-    share one: the later ones become `ID#2`, `ID#3` and so on. Where question and context are the
-    same too, it is one question, and the later entry brings further answers (XTREME's
-    translated files have an entry an answer).
+    XTREME's training files of TyDiQA contain only the last part of each id, so that many questions
+    share an id; later questions become `ID#2`, `ID#3` and so on. If question and context are equal,
+    too, it is one question, and the later entry adds answers (XTREME's translated files have one
+    entry per answer).
     """
-    found: dict[str, Question] = {}
+    by_name: dict[str, Question] = {}
     names: dict[tuple[str, str, str], str] = {}
     repeats: Counter[str] = Counter()
     for new in questions:
         key = new.identity, new.question, new.context
         if key in names:
-            old = found[names[key]]
+            old = by_name[names[key]]
             answers = tuple(dict.fromkeys([*(old.answers or ()), *(new.answers or ())]))
-            found[names[key]] = dataclasses.replace(old, answers=answers or old.answers)
+            by_name[names[key]] = dataclasses.replace(old, answers=answers or old.answers)
             continue
         name = new.identity
-        while name in found:
+        while name in by_name:
             repeats[new.identity] += 1
             name = f"{new.identity}#{repeats[new.identity] + 1}"
         names[key] = name
-        found[name] = dataclasses.replace(new, identity=name)
-    return list(found.values())
+        by_name[name] = dataclasses.replace(new, identity=name)
+    return list(by_name.values())
 
 
 def _question(paragraph: Any, entry: Any, file: str, where: str) -> Question:
@@ -158,35 +163,36 @@ def _question(paragraph: Any, entry: Any, file: str, where: str) -> Question:
         return question
     if any(text for text, _ in question.answers or ()):
         raise ConfigError(
-            f"{question.place} (question {shortened(question.identity)}): is_impossible, but it "
-            "has answers"
+            f"{question.place} (question {shortened(question.identity)}): is_impossible is set, "
+            "but the question has answers"
         )
     return dataclasses.replace(question, answers=())
 
 
 def identity(entry: Any, file: str, where: str) -> str:
-    """The id of a question, a text or a whole number; raises as `json_file.text`."""
-    found = entry.get("id") if isinstance(entry, dict) else None
-    if isinstance(found, int) and not isinstance(found, bool):
-        return str(found)
+    """Returns the id of a question, a text or a whole number; raises as `json_file.text`."""
+    number = entry.get("id") if isinstance(entry, dict) else None
+    if isinstance(number, int) and not isinstance(number, bool):
+        return str(number)
     return json_file.text(file, entry, "id", where)
 
 
 def answers(entry: Any, file: str, where: str) -> Iterator[tuple[str, int]]:
-    """(text, its first character's index in the context) of the answers of a question: a list of
-    objects, as SQuAD has them, or an object of two lists, as Hugging Face's `datasets` do; -1 where
-    the index is missing.
+    """Yields (text, index of its first character in the context) for the answers of a question.
+
+    The answers are a list of objects, as in SQuAD, or an object of two lists, as in Hugging Face
+    `datasets`. The index is -1 if it is missing.
 
     Raises:
-      ConfigError: if the answers are not laid out so.
+      ConfigError: if the answers have another layout.
     """
-    found = entry["answers"]
-    if isinstance(found, dict):
-        columns = (found.get(key) for key in ("text", "answer_start"))
+    entries = entry["answers"]
+    if isinstance(entries, dict):
+        columns = (entries.get(key) for key in ("text", "answer_start"))
         texts, starts = (x if x is None or isinstance(x, list) else [x] for x in columns)
         if texts is None or (starts is not None and len(starts) != len(texts)):
             raise ConfigError(
-                f"{file}: there is no list {where}.answers.text, with as many answer_start"
+                f"{file}: {where}.answers needs the lists text and answer_start, of equal length"
             )
         rows = zip(texts, starts or [None] * len(texts), strict=True)
         listed: list[tuple[Any, str]] = [
@@ -199,5 +205,7 @@ def answers(entry: Any, file: str, where: str) -> Iterator[tuple[str, int]]:
         text = json_file.text(file, answer, "text", at)
         start = answer.get("answer_start")
         if start is not None and not re.fullmatch(r"-?\d{1,15}(\.0)?", f"{start}"):
-            raise ConfigError(f"{file}: {at}.answer_start is {quoted(start)}, no whole number")
+            raise ConfigError(
+                f"{file}: {at}.answer_start is {quoted(start)}, expected a whole number"
+            )
         yield text, -1 if start is None else int(float(start))

@@ -1,4 +1,4 @@
-"""Classification: sentences or pairs and their labels, in tables (TSV, CSV) or in records."""
+"""Reads sentences or pairs with labels, from tables (TSV, CSV) or records."""
 
 import csv
 import dataclasses
@@ -17,47 +17,48 @@ from xlj.io.quoting import quoted, shortened
 from xlj.io.storage import AnyPath
 
 UNLABELLED = ("", "-")
-"""Texts that stand for no label."""
+"""Texts that mean no label."""
 
-_HEADS = ("label", "labels", "gold_label")  # what the column of labels is called in heads
+_HEADS = ("label", "labels", "gold_label")  # names of the column of labels
 
 SPELLINGS = {"contradictory": "contradiction"}
-"""Labels that XNLI's translated training files spell otherwise than its dev and test files."""
+"""Labels that XNLI's translated training files spell differently from its dev and test files."""
 
 
 def read(
     path: AnyPath, columns: Sequence[str], labels: Sequence[str] = (), names: Sequence[str] = ()
 ) -> list[Sentences]:
-    """The examples of a file: of JSON lines, JSON or Parquet (`records.are_in`), else of a table,
-    which tabs divide, or, if there is none, commas as in CSV.
+    """Reads the examples of a file: JSON lines, JSON or Parquet (`records.are_in`), or a table.
+
+    Columns of a table are divided by tabs, or by commas as in CSV if there is no tab.
 
     Args:
-      columns: of the texts, one or two, and of the label at last: names in the head of a table or
-        keys of JSON, of several with `|` between the first that the file has; or numbers from 1 of
-        a table without a head. Empty: all columns of a table without a head, which are two or
-        three.
-      labels: the task's, if it names them: a label that `SPELLINGS` has is read as one of them, and
-        so is `1.0` as `1`, unless it is one.
-      names: of the labels that files give as numbers, from 0.
+      columns: one or two columns of text, and the column of the label. Names in the header of a
+        table or keys of JSON; with `|` between several names, the first that the file has. Or
+        numbers from 1, for a table without a header. Empty: the two or three columns of a table
+        without a header.
+      labels: the labels of the task, if it names them. A label in `SPELLINGS` is read as one of
+        them, and `1.0` as `1`, unless it is a label itself.
+      names: names of the labels that files give as numbers, from 0.
 
     Raises:
-      ConfigError: if the file cannot be read, or a line does not fit, with file and line; or if
-        without `columns` the first column looks like ids or labels, or the last is empty.
+      ConfigError: if the file cannot be read, or a line does not fit; with file and line. Without
+        `columns`, also if the first column looks like ids or labels, or the last column is empty.
     """
     if len(columns) not in (0, 2, 3):
         raise ConfigError(
             f"task.columns={','.join(columns)}: name one or two columns of text, then the label"
         )
-    found = (_records if records.are_in(path) else _table)(path, columns)
-    return [_named_label(example, labels, names) for example in found]
+    examples = (_records if records.are_in(path) else _table)(path, columns)
+    return [_named_label(example, labels, names) for example in examples]
 
 
 def _named_label(example: Sentences, labels: Sequence[str], names: Sequence[str]) -> Sentences:
-    """The example with its label as the task calls it."""
+    """Returns the example with its label as the task spells it."""
     label = example.label
     if label is None or label in labels:
         return example
-    number = re.fullmatch(r"(-?\d{1,9})(\.0)?", label)  # pandas writes 1.0 where labels may lack
+    number = re.fullmatch(r"(-?\d{1,9})(\.0)?", label)  # pandas writes 1.0 if labels are missing
     if number and (names or number[2]):
         label = records.name_of(int(number[1]), names, example.place)
     elif SPELLINGS.get(label) in labels:
@@ -66,14 +67,19 @@ def _named_label(example: Sentences, labels: Sequence[str], names: Sequence[str]
 
 
 def _table(path: AnyPath, columns: Sequence[str]) -> Iterator[Sentences]:
-    """Examples of a table. A field that begins and ends with a quotation mark, with doubled ones
-    only between, is quoted, as in XTREME's files; tabs and line feeds always divide."""
+    """Yields the examples of a table.
+
+    A field is quoted if it begins and ends with a quotation mark and has only doubled ones between,
+    as in XTREME's files. Tabs and line feeds are never part of a field.
+    """
     rows = _rows(path, columns)
     guess = None if columns else _Guess(path)
     width, places = 0, list[int | None]()
     if columns and not all(name.isdecimal() for name in columns):
         if any(name.isdecimal() for name in columns):
-            raise ConfigError(f"task.columns={','.join(columns)}: bring names or numbers, not both")
+            raise ConfigError(
+                f"task.columns={','.join(columns)}: use names or numbers of columns, not both"
+            )
         for _, head in itertools.islice(rows, 1):
             names = _named(columns, head, f"{path}:1", "column")
             width = len(head)
@@ -85,15 +91,17 @@ def _table(path: AnyPath, columns: Sequence[str]) -> Iterator[Sentences]:
             raise ConfigError(f"{place}: {len(fields)} columns, but {width} in the first line")
         if guess:
             guess.add(fields)
-        found = [None if at is None else fields[at] for at in places]
-        yield _sentences(found[:-1], found[-1], place)
+        values = [None if at is None else fields[at] for at in places]
+        yield _sentences(values[:-1], values[-1], place)
     if guess:
         guess.check()
 
 
 class _Guess:
-    """Looks at all lines of a table without a head, whose columns nobody named, for what would be
-    read wrongly without a word: ids or labels in the place of sentences."""
+    """Checks a table without a header and without `columns`, whose columns could be misread.
+
+    Detects ids or labels instead of sentences.
+    """
 
     def __init__(self, path: AnyPath):
         self._path, self._lines, self._width = path, 0, 0
@@ -101,7 +109,7 @@ class _Guess:
         self._firsts: set[str] = set()
 
     def add(self, fields: Sequence[str]) -> None:
-        """Looks at a line."""
+        """Adds a line."""
         first = fields[0].strip()
         self._lines, self._width = self._lines + 1, len(fields)
         self._all_numbers &= re.fullmatch(r"[-+]?\d+", first) is not None
@@ -111,32 +119,35 @@ class _Guess:
         self._all_empty &= not fields[-1].strip()
 
     def check(self) -> None:
-        """Raises a `ConfigError` that says how to go on, at the end of the table."""
+        """Raises a `ConfigError` with advice if the columns may be misread; call it at the end."""
         columns = [*map(str, range(1, self._width + 1))]
         are_ids = self._all_names and self._lines > 2 and len(self._firsts) == self._lines
         if self._lines and (self._all_numbers or are_ids):
             what = "numbers" if self._all_numbers else "ids"
             without = ",".join(columns[1:] if len(columns) > 2 else columns[::-1])
             raise ConfigError(
-                f"{self._path}:1: the first column holds {what} only, no sentences; say which "
-                f"columns are the texts and, at last, the label: task.columns={without}, or "
+                f"{self._path}:1: the first column contains only {what}, no sentences; number the "
+                f"columns of the texts, then the label: task.columns={without}, or "
                 f"task.columns={','.join(columns)} if they are sentences"
             )
         if self._lines and self._all_empty and self._width == 3:
             raise ConfigError(
-                f"{self._path}:1: the last column is empty in all lines; say whether the second is "
-                "the label (task.columns=1,2) or a sentence (task.columns=1,2,3)"
+                f"{self._path}:1: the last column is empty in all lines; set task.columns=1,2 if "
+                "the second column is the label, or task.columns=1,2,3 if it is a sentence"
             )
 
 
 def _numbered(place: str, columns: Sequence[str], fields: Sequence[str]) -> list[int | None]:
-    """Indices of the columns in a table without a head, by its first line. A table that ends right
-    before the column of labels has none."""
+    """Returns the indices of the columns in a table without a header, by its first line.
+
+    If the table ends just before the column of labels, it has none.
+    """
     width = len(fields)
     if not columns and width not in (2, 3):
         raise ConfigError(
-            f"{place}: {width} columns, but without task.columns a line is one text or two and a "
-            f"label; name or number them, texts first: {shortened(', '.join(map(quoted, fields)))}"
+            f"{place}: {width} columns, but without task.columns a line must be one or two texts "
+            "and a label; set task.columns to their names or numbers, texts first: "
+            f"{shortened(', '.join(map(quoted, fields)))}"
         )
     numbers = [int(name) for name in columns] or list(range(1, width + 1))
     *texts, label = numbers
@@ -146,15 +157,17 @@ def _numbered(place: str, columns: Sequence[str], fields: Sequence[str]) -> list
         )
     if label <= width and fields[label - 1].strip().casefold() in _HEADS:
         raise ConfigError(
-            f"{place}: this is the head of the table, so name its columns: "
+            f"{place}: this is the header of the table, so name its columns: "
             f"task.columns={','.join(fields)}"
         )
     return [number - 1 if number <= width else None for number in numbers]
 
 
 def _named(columns: Sequence[str], names: Sequence[str], place: str, kind: str) -> list[str]:
-    """The columns under the names that they have here: of `premise|sentence1` the first that is
-    there. That of labels may be missing, unless another name may be a slip for it."""
+    """Returns the name of each column in this file: the first of `premise|sentence1` that exists.
+
+    The column of labels may be missing, unless a similar name suggests a typo.
+    """
     alternatives = [column.split("|") for column in columns]
     chosen = [next((name for name in some if name in names), some[0]) for some in alternatives]
     *texts, label = chosen
@@ -162,11 +175,11 @@ def _named(columns: Sequence[str], names: Sequence[str], place: str, kind: str) 
     for name in chosen if labelled else texts:
         if name not in names:
             raise ConfigError(
-                f"{place}: there is no {kind} {quoted(name)}, which task.columns names; there are "
+                f"{place}: no {kind} {quoted(name)}, which task.columns names; the file has "
                 f"{shortened(', '.join(names))}"
             )
         if names.count(name) > 1:
-            raise ConfigError(f"{place}: the head has two columns {quoted(name)}")
+            raise ConfigError(f"{place}: the header has two columns {quoted(name)}")
     return chosen
 
 
@@ -174,7 +187,7 @@ def _records(path: AnyPath, columns: Sequence[str]) -> Iterator[Sentences]:
     for row, place in records.read(path):
         if not columns:
             raise ConfigError(
-                f"{place}: say in task.columns which keys hold the texts and the label; there are "
+                f"{place}: set task.columns to the keys of the texts and the label; the keys are "
                 f"{shortened(', '.join(row))}"
             )
         *texts, label = _named(columns, list(row), place, "key")
@@ -187,7 +200,7 @@ def _records(path: AnyPath, columns: Sequence[str]) -> Iterator[Sentences]:
 
 def _string(value: Json, name: str, place: str) -> str:
     if not isinstance(value, str) or not json_file.is_text(value):
-        raise ConfigError(f"{place}: {name} is {quoted(value)}, which is no text")
+        raise ConfigError(f"{place}: {name} is {quoted(value)}, expected a text")
     return value
 
 
@@ -199,20 +212,22 @@ def _label(value: Json, name: str, place: str) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
-        raise ConfigError(f"{place}: {name} is {quoted(value)}, neither a text nor a whole number")
+        raise ConfigError(f"{place}: {name} is {quoted(value)}, expected a text or a whole number")
     return _string(value, name, place)
 
 
 def _sentences(texts: Sequence[str | None], label: str | None, place: str) -> Sentences:
     if not any(text and not text.isspace() for text in texts):
-        raise ConfigError(f"{place}: there is no text")
+        raise ConfigError(f"{place}: the text is empty")
     label = None if label is None or label.strip() in UNLABELLED else label.strip()
     return Sentences(tuple(text or "" for text in texts), label, place)
 
 
 def _rows(path: AnyPath, columns: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """(place, fields) of each line of a table, or of each record of CSV, whose fields may hold line
-    feeds."""
+    """Yields (place, fields) of each line of a table, or of each record of CSV.
+
+    Fields of CSV may contain line feeds.
+    """
     formats.refuse(path, files.head(path), ("CSV", "|||"))
     lines: Iterator[str] = (line.removesuffix("\r") for line in files.lines(path))
     head = next(lines, None)
@@ -226,27 +241,29 @@ def _rows(path: AnyPath, columns: Sequence[str]) -> Iterator[tuple[str, list[str
                 raise ConfigError(f"{path}:{number}: the line is empty")
             yield f"{path}:{number}", [_unquoted(field) for field in line.split("\t")]
         return
-    found, number = csv.reader((f"{line}\n" for line in lines), delimiter=divider, strict=True), 0
+    reader, number = csv.reader((f"{line}\n" for line in lines), delimiter=divider, strict=True), 0
     try:
-        for fields in found:
-            place, number = f"{path}:{number + 1}", found.line_num
+        for fields in reader:
+            place, number = f"{path}:{number + 1}", reader.line_num
             if not fields:
                 raise ConfigError(f"{place}: the line is empty")
             yield place, fields
     except csv.Error as error:
-        raise ConfigError(f"{path}:{number + 1}: it is no CSV ({error})") from None
+        raise ConfigError(f"{path}:{number + 1}: not valid CSV ({error})") from None
 
 
 def _divider(path: AnyPath, head: str, columns: Sequence[str]) -> str:
-    """What divides the columns of a table by its first line: a comma or a semicolon, if the columns
-    that are named are between them, or if the file is named CSV and no tab divides it; else tabs.
+    """Returns the divider of columns, from the first line of a table.
+
+    A comma or a semicolon if all named columns are between them, or if the file is named CSV and
+    has no tab in this line; else a tab.
     """
     texts = [] if all(name.isdecimal() for name in columns) else columns[:-1]
     widths = {"\t": 1}
     for divider in ",;":
         try:
             fields = next(csv.reader([head], delimiter=divider))
-        except csv.Error:  # a carriage return inside of the line, or a field of 128 KiB
+        except csv.Error:  # a carriage return within the line, or a field of 128 KiB
             continue
         named = [any(name in fields for name in column.split("|")) for column in texts]
         if texts and all(named):

@@ -1,4 +1,4 @@
-"""Labelled examples of TensorFlow Datasets. TensorFlow is imported in a process of its own."""
+"""Reads labelled examples of TensorFlow Datasets; a child process imports TensorFlow."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -21,26 +21,26 @@ TYDI_QA = {
     "sw": "swahili",
     "te": "telugu",
 }
-"""The beginnings of TyDiQA-GoldP's ids."""
+"""The language names at the start of TyDiQA-GoldP's ids."""
 
 Row = Mapping[str, Any]
-"""An example by the names of its features: NumPy's arrays and scalars, bytes, or such again."""
+"""An example, by feature name: NumPy arrays and scalars, bytes, or nested mappings."""
 
 
 class ClassNames(Protocol):
-    """TFDS's feature of classes."""
+    """A feature of TFDS with classes."""
 
     names: Sequence[str]
 
 
 class TagNames(ClassNames, Protocol):
-    """A feature of classes, or of a sequence of them, whose members' feature is `feature`."""
+    """A feature of TFDS with classes, or a sequence whose elements have the feature `feature`."""
 
     feature: ClassNames
 
 
 Labels = Mapping[str, TagNames]
-"""The features of a dataset by name, as far as they are read here."""
+"""The features of a dataset by name, as far as they are used here."""
 
 
 class Name(NamedTuple):
@@ -61,44 +61,47 @@ class Name(NamedTuple):
 
     @property
     def has_all_languages(self) -> bool:
-        """Whether it serves every language: examples, or their ids, say which is which."""
+        """Whether one split has all languages, which the examples or their ids identify."""
         splits = {"xnli": (self.split,), "tydi_qa": ("train", "validation")}
         return self.split in splits.get(self.base, ())
 
 
 def parse(source: str) -> Name:
-    """The parts of a source; a `ConfigError` if it is written otherwise, or the dataset is none of
-    those read here."""
-    found = re.fullmatch(r"tfds:(([^/#]+)(?:/[^#]+)?)#(.+)", source)
-    if not found:
-        raise ConfigError(f"{source}: it must look like tfds:NAME#SPLIT or tfds:NAME/CONFIG#SPLIT")
-    if found[2] not in _DATASETS:
+    """Parses the name of a source.
+
+    Raises:
+      ConfigError: if it has another form, or the dataset is not supported.
+    """
+    parts = re.fullmatch(r"tfds:(([^/#]+)(?:/[^#]+)?)#(.+)", source)
+    if not parts:
+        raise ConfigError(f"{source}: expected tfds:NAME#SPLIT or tfds:NAME/CONFIG#SPLIT")
+    if parts[2] not in _DATASETS:
         raise ConfigError(
-            f"{source}: the labelled datasets read from TFDS are {', '.join(_DATASETS)}; write "
-            "others to files"
+            f"{source}: the supported labelled datasets of TFDS are {', '.join(_DATASETS)}; write "
+            "other datasets to files"
         )
-    return Name(found[1], found[3])
+    return Name(parts[1], parts[3])
 
 
 def read(source: str, language: str, misplaced: str = "error") -> list[Example]:
-    """The examples of a source in one language, in order, read in a spawned process.
+    """Reads the examples of a source in one language, in order, in a spawned process.
 
     Args:
-      misplaced: as of `squad.read`.
+      misplaced: as in `squad.read`.
 
     Raises:
-      ConfigError: if TFDS cannot load it, it lacks the language, or an example does not fit.
+      ConfigError: if TFDS cannot load it, the language is missing, or an example does not fit.
     """
     parse(source)
     return in_child(f"reading {source}", load, source, language, misplaced)
 
 
 def load(source: str, language: str, misplaced: str = "error") -> list[Example]:
-    """`read` in this process, which imports TensorFlow."""
+    """Does the same as `read` in this process, which imports TensorFlow."""
     name = parse(source)
     example_of = _DATASETS[name.base][1]
-    ids_tell = name.base == "tydi_qa" and name.has_all_languages
-    if ids_tell and language not in TYDI_QA:
+    ids_have_languages = name.base == "tydi_qa" and name.has_all_languages
+    if ids_have_languages and language not in TYDI_QA:
         raise ConfigError(f"{source}: TyDiQA has no {language}; it has {', '.join(TYDI_QA)}")
     tfds = import_quietly("tensorflow_datasets", source)
     try:
@@ -107,25 +110,25 @@ def load(source: str, language: str, misplaced: str = "error") -> list[Example]:
         )
     except Exception as error:  # TFDS raises many kinds
         raise ConfigError(f"{source}: TFDS cannot load it ({error})") from error
-    found, moved = list[Example](), squad.Misplaced(misplaced)
+    examples, policy = list[Example](), squad.Misplaced(misplaced)
     for number, row in enumerate(tfds.as_numpy(dataset), 1):
         example = example_of(row, info.features, language, f"{source}, example {number}")
-        placed = moved.placed(example) if isinstance(example, Question) else example
-        found += [placed] if placed else []
-    moved.report(source)
-    if ids_tell:
+        corrected = policy.apply(example) if isinstance(example, Question) else example
+        examples += [corrected] if corrected else []
+    policy.report(source)
+    if ids_have_languages:
         begin = f"{TYDI_QA[language]}-"
-        found = [e for e in found if isinstance(e, Question) and e.identity.startswith(begin)]
-    questions = [example for example in found if isinstance(example, Question)]
-    return [*squad.unique(questions)] if questions else found
+        examples = [e for e in examples if isinstance(e, Question) and e.identity.startswith(begin)]
+    questions = [example for example in examples if isinstance(example, Question)]
+    return [*squad.unique(questions)] if questions else examples
 
 
 def _xnli(row: Row, features: Labels, language: str, place: str) -> Sentences:
-    """An example holds the pair in all languages."""
+    """Converts an example of XNLI, which contains the pair in all languages."""
     premise = row["premise"].get(language)
     languages = [name.decode() for name in row["hypothesis"]["language"]]
     if premise is None or language not in languages:
-        raise ConfigError(f"{place}: it has no {language}; it has {', '.join(languages)}")
+        raise ConfigError(f"{place}: no {language}; the example has {', '.join(languages)}")
     hypothesis = row["hypothesis"]["translation"][languages.index(language)]
     return _pair(premise, hypothesis, features, row, place)
 
@@ -146,11 +149,11 @@ def _wikiann(row: Row, features: Labels, language: str, place: str) -> Words:
 
 
 def _universal_dependencies(row: Row, features: Labels, language: str, place: str) -> Words:
-    """Of multiword tokens, whose tag is `_`, only the words are read, as of CoNLL-U files."""
+    """Skips multiword tokens, whose tag is `_`, and reads only their words, as in CoNLL-U files."""
     names = features["upos"].feature
-    kept = [index for index, tag in enumerate(row["upos"]) if _name(names, tag) != "_"]
+    words = [index for index, tag in enumerate(row["upos"]) if _name(names, tag) != "_"]
     tokens, tags = row["tokens"], row["upos"]
-    return _words([tokens[i] for i in kept], [tags[i] for i in kept], names, place)
+    return _words([tokens[i] for i in words], [tags[i] for i in words], names, place)
 
 
 def _pair(first: bytes, second: bytes, features: Labels, row: Row, place: str) -> Sentences:
@@ -163,12 +166,12 @@ def _words(tokens: Sequence[bytes], tags: Sequence[int], feature: ClassNames, pl
     words = tuple(map(bytes.decode, tokens))
     names = [_name(feature, tag) for tag in tags]
     if not words or not all(words) or len(words) != len(names):
-        raise ConfigError(f"{place}: words and tags do not fit: {words} and {names}")
+        raise ConfigError(f"{place}: words and tags do not match: {words} and {names}")
     return Words(words, None if None in names else tuple(name or "" for name in names), place)
 
 
 def _name(feature: ClassNames, index: int) -> str | None:
-    """Of a class; TFDS writes -1 where there is none."""
+    """Returns the name of a class; TFDS writes -1 for no class."""
     return feature.names[index] if index >= 0 else None
 
 

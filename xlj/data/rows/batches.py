@@ -1,4 +1,4 @@
-"""The rows of every step: a run's streams over a row store."""
+"""Reads the batch of each step from a row store."""
 
 import sys
 
@@ -15,20 +15,24 @@ from xlj.data.tokenizer.layout import PAD
 
 
 class Batches:
-    """Batches of each objective, as a pure function of the step: the phases of the run's config
-    say which batch sizes and alpha hold when. An objective without rows of its kind is a
-    `ConfigError`."""
+    """Batches of each objective, as a pure function of the step.
+
+    The phases of the config set the batch sizes and alpha of each step.
+
+    Raises:
+      ConfigError: if an objective is on and the store has no rows of its kind.
+    """
 
     def __init__(self, store: RowStore, config: Config):
         self.store = store
         self.corpus = Corpus.of(store)
         self._config = config
-        self._fetcher = Fetcher(store, at_once=store.at_once)
+        self._fetcher = Fetcher(store, concurrent_reads=store.concurrent_reads)
         self._pads = config.data.damaged_rows == "pad"
         self._streams: dict[str, Stream] = {}
         self._options = config.objectives_on()
-        self._lengths: dict[tuple[str, int], int] = {}  # by objective and the phase's first step
-        self._languages: dict[str, np.ndarray] = {}  # of each task's sides, [tasks, 2]
+        self._lengths: dict[tuple[str, int], int] = {}  # by objective and first step of the phase
+        self._languages: dict[str, np.ndarray] = {}  # of both sides of each task, [tasks, 2]
         for name, options in self._options.items():
             tasks = [task for task in store.tasks(options.rows) if task.train.rows]
             phases = []
@@ -55,7 +59,7 @@ class Batches:
             self._languages[name] = np.array(sides, np.int32)
 
     def shapes(self, step: int) -> dict[str, tuple[int, int]]:
-        """(rows, length) of the batch of each objective that is on at `step`."""
+        """Returns (rows, length) of the batch of each objective that is on at `step`."""
         phase = self._config.phase_at(step)
         return {
             name: (options.batch_rows, self._lengths[name, phase.start])
@@ -63,58 +67,73 @@ class Batches:
         }
 
     def tokens(self, objective: str, rows: np.ndarray) -> int:
-        """How many tokens of some rows are text, not padding."""
+        """Counts the tokens of `rows` that are text, not padding."""
         text = self._options[objective].text_length(rows.shape[1])  # without labels
         return int(np.count_nonzero(rows[:, :text] != PAD))
 
     def draw(self, objective: str, step: int, slots: np.ndarray) -> list[tuple[str, int]]:
-        """(task, row) of some slots of the batch of `step`, but for those that are empty."""
+        """Returns (task, row) of the given slots of the batch of `step`, without empty slots."""
         stream = self._streams[objective]
-        found = stream.draw(step, self._places(step, slots)[0])
-        return [(stream.tasks[t], int(r)) for t, r in zip(found.tasks, found.rows, strict=True)]
+        draws = stream.draw(step, self._places(step, slots)[0])
+        return [(stream.tasks[t], int(r)) for t, r in zip(draws.tasks, draws.rows, strict=True)]
 
     def _places(self, step: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of some slots of a batch those that have rows: their draws, from the step's first on, and
-        their indices, both int64 [n]. Slot s is in microbatch s mod `train.accumulation`, and the
-        first of these have rows."""
+        """Finds the slots that contain rows.
+
+        Slot s is in microbatch s mod `train.accumulation`. In a smaller batch, only the first
+        microbatches contain rows.
+
+        Returns:
+          The draw of each such slot, counted from the first draw of the step, and the index of the
+          slot in `slots`; both int64 [n].
+        """
         microbatches, parts = self._config.microbatches(step), self._config.phase_at(step).parts
         filled = np.flatnonzero(slots % parts < microbatches)
         return slots[filled] // parts * microbatches + slots[filled] % parts, filled
 
     def read(self, objective: str, step: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Token ids of some slots, int64 [n] below batch_rows, of the batch of `step`: uint16 or
-        uint32 [n, length]; and the languages of each side, int32 [n, 2], indices into the corpus's.
-        Slots that are empty in a smaller batch are padding.
+        """Reads the token ids and languages of some slots of the batch of `step`.
+
+        Args:
+          slots: int64 [n], below batch_rows.
+
+        Returns:
+          Token ids, uint16 or uint32 [n, length], and the language of each side, int32 [n, 2],
+          as indices into `corpus.languages`. Slots that are empty in a smaller batch are padding.
 
         Raises:
-          RowStoreError: if a row is damaged, unless `data.damaged_rows` is pad: then its slot is
-            padding.
+          RowStoreError: if a row is damaged and `data.damaged_rows` is not `pad`. With `pad`, the
+            slot is filled with padding.
         """
         stream = self._streams[objective]
         places, filled = self._places(step, slots)
-        found = stream.draw(step, places)
+        draws = stream.draw(step, places)
         dtype = np.dtype(self.store.manifest.dtype)
         length = self._lengths[objective, self._config.phase_at(step).start]
         batch = np.full((len(slots), length), PAD, dtype)
-        self._fetcher.bring([stream.tasks[t] for t in found.tasks], found.rows, found.ahead)
-        for task in np.unique(found.tasks):
-            chosen, name = np.flatnonzero(found.tasks == task), stream.tasks[task]
-            rows = found.rows[chosen]
-            records = self._fetcher.read(name, rows, found.ahead[chosen])
+        self._fetcher.prefetch([stream.tasks[t] for t in draws.tasks], draws.rows, draws.ahead)
+        for task in np.unique(draws.tasks):
+            chosen, name = np.flatnonzero(draws.tasks == task), stream.tasks[task]
+            rows = draws.rows[chosen]
+            records = self._fetcher.read(name, rows, draws.ahead[chosen])
             batch[filled[chosen]] = records["ids"]
             for bad in np.flatnonzero(row_crcs(records["ids"]) != records["crc"]):
                 damage = self.store.damage(name, "train", int(rows[bad]))
                 if not self._pads:
                     raise RowStoreError(damage)
-                print(f"step {step}: {damage}; its slot is padding", file=sys.stderr, flush=True)
+                print(
+                    f"step {step}: {damage}; its slot is padding instead",
+                    file=sys.stderr,
+                    flush=True,
+                )
                 batch[filled[chosen[bad]]] = PAD
         languages = np.zeros((len(slots), 2), np.int32)
-        languages[filled] = self._languages[objective][found.tasks]
+        languages[filled] = self._languages[objective][draws.tasks]
         return batch, languages
 
 
 def _smaller(phase: ConfigPhase, rows: int) -> tuple[tuple[int, int], ...]:
-    """The batch warm-up of an objective with so many rows in a whole batch, as `Phase.smaller`."""
+    """Returns `Phase.smaller`: the batch warm-up of an objective with `rows` rows per batch."""
     warmup = phase.config.batch_warmup
     if phase.start or not warmup:
         return ()

@@ -1,4 +1,4 @@
-"""Facts about the rows that objectives read."""
+"""Vocabulary and languages of the rows that objectives read."""
 
 import dataclasses
 
@@ -10,10 +10,10 @@ class Corpus:
     """Vocabulary and languages of a row store.
 
     Attributes:
-      vocabulary_size: ids, specials and `<mask>` included.
-      languages: in the order of the tasks; a row's language ids are indices into it.
-      tokens: of each language, in its monolingual rows.
-      paired: those languages that stand in a pair.
+      vocabulary_size: number of ids, including special tokens and `<mask>`.
+      languages: in the order of the tasks; the language ids of rows are indices into it.
+      tokens: number of tokens in the monolingual rows of each language.
+      paired: the languages that are part of a pair.
     """
 
     vocabulary_size: int
@@ -23,7 +23,7 @@ class Corpus:
 
     @classmethod
     def of(cls, store: RowStore) -> "Corpus":
-        """The corpus in a row store."""
+        """Returns the corpus of a row store."""
         tokens = dict.fromkeys(store.manifest.languages, 0)
         for task in store.manifest.tasks:
             if len(task.languages) == 1:
@@ -34,5 +34,5 @@ class Corpus:
         return cls(store.manifest.vocabulary_size, tuple(tokens), tuple(tokens.values()), paired)
 
     def sides(self, languages: tuple[str, ...]) -> tuple[int, int]:
-        """Indices of the languages of a task's two sides; text has one twice."""
+        """Returns the language indices of the two sides of a task; for text, both are equal."""
         return self.languages.index(languages[0]), self.languages.index(languages[-1])

@@ -1,15 +1,15 @@
-"""Draws the rows of a batch: a pure function of (rows, phases, seed, step), with no iterator.
+"""Chooses the rows of each batch: a pure function of (rows, phases, seed, step), without iterators.
 
-Draws come in blocks of `BLOCK`. In each block every task is drawn an exact number of times, in an
-order given by a hash. The k-th draw of a task is in its epoch e = k div rows; the draws of an epoch
-take each of its rows once. So every row of a task is seen once before any is seen twice, whatever
-the rates do from phase to phase.
+Draws come in blocks of `BLOCK`. In each block every task is drawn an exact number of times, in the
+order of a hash. The k-th draw of a task is in epoch e = k div rows, and the draws of an epoch take
+each row of the task once. So every row of a task is seen once before any row is seen twice, even
+if rates change between phases.
 
-Which draw of an epoch takes which row is chosen so that whoever reads a part of each batch reads
-runs of rows. The slots of a batch are cut into `LANES` lanes, so that a host has some of them.
-Positions 0, 1, ... of an epoch stand for rows in runs of at most `RUN`, in the order of a hash;
-in a window of a few blocks, each lane's draws of a task take positions that follow each other,
-or several such pieces in turn.
+Within an epoch, rows are assigned to draws so that a host, which reads a part of each batch, reads
+contiguous runs of rows. The slots of a batch are divided into `LANES` lanes, and a host reads some
+of the lanes. Positions 0, 1, ... of an epoch are mapped to runs of at most `RUN` rows, in the order
+of a hash. Within a window of a few blocks, the draws of a lane take consecutive positions of a
+task, or alternate between several pieces of consecutive positions.
 """
 
 import dataclasses
@@ -21,27 +21,27 @@ import numpy as np
 from xlj.io.hashing import combine, hash64, name_hash, permute
 
 BLOCK = 65_536
-"""Draws in a block: inside each, every task is drawn an exact number of times."""
+"""Draws in a block; in each block every task is drawn an exact number of times."""
 
 LANES = 64
-"""Parts of a batch whose draws are of rows that follow each other."""
+"""Parts of a batch; the draws of a part take consecutive rows."""
 
 RUN = 128
-"""The most rows that follow each other in an epoch as they do on disk."""
+"""The most rows that are consecutive both in an epoch and on disk."""
 
-_LEAST_RUNS = 4096  # of a task: a small one is shuffled row by row, since it is read whole anyway
-_PIECE, _PIECES = 64, 8  # least draws, and most pieces that a lane takes in turn
-_MOST_BLOCKS = 16  # of a window: more draws make longer pieces, and take longer to order
+_LEAST_RUNS = 4096  # of a task; smaller tasks are shuffled row by row, and are read whole anyway
+_PIECE, _PIECES = 64, 8  # the fewest draws of a piece, and the most pieces of a lane
+_MOST_BLOCKS = 16  # of a window; more draws make longer pieces, but take longer to order
 
 
 def rates(tokens: Mapping[str, int], alpha: float) -> dict[str, float]:
-    """Sampling probability of each task, p_j = m_j^alpha / sum_k m_k^alpha.
+    """Computes the sampling probability of each task, p_j = m_j^alpha / sum_k m_k^alpha.
 
     Source: XLM section 3.1, ERNIE-M section 4.1.
 
     Args:
-      tokens: m_j, the number of tokens of each task; tasks with none are left out.
-      alpha: 1 samples in proportion to size, 0 samples all tasks alike.
+      tokens: m_j, the number of tokens of each task; tasks without tokens are left out.
+      alpha: 1 samples in proportion to size, 0 samples all tasks equally.
     """
     powers = {task: float(count) ** alpha for task, count in tokens.items() if count > 0}
     total = sum(powers.values())
@@ -49,10 +49,11 @@ def rates(tokens: Mapping[str, int], alpha: float) -> dict[str, float]:
 
 
 def draws_per_block(probabilities: Mapping[str, float]) -> dict[str, int]:
-    """How often each task is drawn in a block: largest remainder of `BLOCK * p`, at least 1.
+    """Computes how often each task is drawn in a block, at least once.
 
-    Every count is within one of `BLOCK * p`, except where that is impossible because many tasks are
-    rarer than 1 / BLOCK: then the largest tasks give one draw more each.
+    Rounds `BLOCK * p` with the largest-remainder method. Every count is within one of `BLOCK * p`.
+    This is impossible if many tasks are rarer than 1 / BLOCK; then the largest tasks give up one
+    more draw each.
     """
     quotas = {task: BLOCK * p for task, p in probabilities.items()}
     counts = {task: max(1, int(quota)) for task, quota in quotas.items()}
@@ -72,42 +73,47 @@ def draws_per_block(probabilities: Mapping[str, float]) -> dict[str, int]:
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """Draws from `start_step` on. `counts` is how often a block draws each task (sum BLOCK)."""
+    """Draws from `start_step` on; `counts` is how often a block draws each task (sum BLOCK)."""
 
     start_step: int
     batch_rows: int
     counts: tuple[int, ...]
     smaller: tuple[tuple[int, int], ...] = ()
-    """(first step, counted from `start_step`, rows) of each stretch of smaller batches that it
-    begins with, in order, and where the whole ones begin."""
+    """Batch warm-up: (first step, counted from `start_step`, rows) of each range of smaller batches
+    in order, and of the full batches."""
 
 
 class _BatchSizes:
-    """Which draws of a phase each of its steps takes."""
+    """Maps the steps of a phase to draws, and draws to steps."""
 
     def __init__(self, phase: Phase):
         starts, rows = zip(*(phase.smaller or [(0, phase.batch_rows)]), strict=True)
         self._starts, self._rows = np.asarray(starts, np.int64), np.asarray(rows, np.int64)
-        # Draws before each stretch.
+        # Draws before each range of steps.
         self._draws = np.cumsum([0, *(np.diff(self._starts) * self._rows[:-1])])
 
     def before(self, steps: int) -> int:
-        """The draws of the first steps."""
-        stretch = int(np.searchsorted(self._starts, steps, "right")) - 1
-        done = steps - self._starts[stretch]
-        return int(self._draws[stretch] + done * self._rows[stretch])
+        """Counts the draws of the first `steps` steps."""
+        index = int(np.searchsorted(self._starts, steps, "right")) - 1
+        done = steps - self._starts[index]
+        return int(self._draws[index] + done * self._rows[index])
 
     def batch(self, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of some draws, int64 [n], the place of each in its batch, and the rows of that batch."""
-        stretch = np.searchsorted(self._draws, draws, "right") - 1
-        rows = self._rows[stretch]
-        return (draws - self._draws[stretch]) % rows, rows
+        """Returns the place of each draw in its batch, and the rows of that batch; int64 [n]."""
+        index = np.searchsorted(self._draws, draws, "right") - 1
+        rows = self._rows[index]
+        return (draws - self._draws[index]) % rows, rows
 
 
 @dataclasses.dataclass(frozen=True)
 class Draws:
-    """What slots of a batch draw: the task, an index into `Stream.tasks`, and the row; and how many
-    rows from that on, with it, the slots of its lane will draw soon. All int64 [n]."""
+    """The rows of some slots of a batch; all arrays are int64 [n].
+
+    Attributes:
+      tasks: indices into `Stream.tasks`.
+      rows: row numbers in the task.
+      ahead: how many consecutive rows, this one included, the slots of the lane draw soon.
+    """
 
     tasks: np.ndarray
     rows: np.ndarray
@@ -118,8 +124,8 @@ class Stream:
     """The rows of one objective, step by step.
 
     Args:
-      name, seed: of the objective and of the run; they decide the order.
-      tasks, rows: names of the tasks that are drawn from, and how many rows each has.
+      name, seed: name of the objective and seed of the run; they determine the order.
+      tasks, rows: names of the tasks that are drawn, and how many rows each has.
       phases: in order of steps; the first starts at step 0.
     """
 
@@ -136,7 +142,7 @@ class Stream:
         self._runs = np.clip(self._rows // _LEAST_RUNS, 1, RUN)
         self._phases = tuple(phases)
         self._batches = [_BatchSizes(phase) for phase in phases]
-        # Blocks of a window: as many as the rows are worth, so that small runs start at once.
+        # Few rows get short windows, so that small runs start quickly.
         blocks = int(self._rows.sum()) // (4 * BLOCK)
         self._blocks = min(_MOST_BLOCKS, 1 << max(0, blocks.bit_length() - 1))
         self._order_key = combine(seed, name_hash("order"), name_hash(name))
@@ -150,8 +156,10 @@ class Stream:
             self._drawn_before.append(before)
 
     def draw(self, step: int, slots: np.ndarray) -> Draws:
-        """What some slots of the batch of `step` draw; slots beyond it are those of the next
-        steps."""
+        """Returns the draws of some slots of the batch of `step`.
+
+        Slots beyond the batch belong to the next steps.
+        """
         index = max(i for i, phase in enumerate(self._phases) if phase.start_step <= step)
         before = self._batches[index].before(step - self._phases[index].start_step)
         draws = before + slots.astype(np.int64)
@@ -166,45 +174,47 @@ class Stream:
         return Draws(tasks, rows, np.minimum(ahead, left))
 
     def _row(self, tasks: np.ndarray, ordinals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The row of each draw of a task, and the rows from that on, with it, that are those of the
-        next draws. Whole runs are permuted; a shorter one stays at the end; then all of the epoch
-        is moved along, so that the end is another each time."""
+        """Returns the row of each draw, and how many consecutive rows the next draws take.
+
+        Whole runs are permuted, and a shorter run stays at the end. Then all rows of the epoch are
+        rotated, so that each epoch ends with other rows.
+        """
         sizes, runs = self._rows[tasks], self._runs[tasks]
         epochs, positions = np.divmod(ordinals, sizes)
         keys = hash64(epochs.astype(np.uint64), self._row_keys[tasks])
         numbers, within = np.divmod(positions, runs)
         whole = numbers < sizes // runs
-        moved = permute(np.where(whole, numbers, 0), sizes // runs, keys)
-        places = np.where(whole, moved * runs + within, positions)
+        permuted = permute(np.where(whole, numbers, 0), sizes // runs, keys)
+        places = np.where(whole, permuted * runs + within, positions)
         shift = (hash64(keys, 0) % sizes.astype(np.uint64)).astype(np.int64)
         rows = (places + np.where(runs > 1, shift, 0)) % sizes
         left = np.where(whole, runs - within, sizes - positions)
         return rows, np.minimum(left, sizes - rows)
 
     def _draws(self, phase: int) -> int:
-        """All draws of a phase that another one follows."""
+        """Counts the draws of a phase that is not the last."""
         steps = self._phases[phase + 1].start_step - self._phases[phase].start_step
         return self._batches[phase].before(steps)
 
     def _drawn(self, phase: int, draws: int) -> np.ndarray:
-        """Draws of each task among the first `draws` of a phase, int64 [tasks]."""
+        """Counts the draws of each task among the first `draws` of a phase, int64 [tasks]."""
         blocks, rest = divmod(draws, BLOCK)
         counts = np.asarray(self._phases[phase].counts, np.int64)
-        if not draws:  # the objective is off, and may have no task in the phase
+        if not draws:  # the objective is off; the phase may have no tasks
             return np.zeros_like(counts)
         order = self._order(phase, blocks)
         return blocks * counts + np.bincount(order[:rest], minlength=len(counts))
 
     def _order(self, phase: int, block: int) -> np.ndarray:
-        """The task of each draw of a block."""
+        """Returns the task of each draw of a block."""
         counts = self._phases[phase].counts
         key = combine(self._order_key, phase, block)
         shuffle = np.argsort(hash64(np.arange(BLOCK, dtype=np.uint64), key), kind="stable")
         return np.repeat(np.arange(len(counts)), counts)[shuffle]
 
     def _make_window(self, phase: int, window: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of each draw of a window of blocks: the task, which draw of the task it stands for, and
-        how many such follow in its lane, with it."""
+        """Returns three values for each draw of a window of blocks: the task, the ordinal of the
+        draw in the task, and how many consecutive draws follow in its lane, this one included."""
         first = window * self._blocks
         tasks = np.concatenate([self._order(phase, first + i) for i in range(self._blocks)])
         counts = np.asarray(self._phases[phase].counts, np.int64)
@@ -213,20 +223,20 @@ class Stream:
         by_task = np.argsort(tasks, kind="stable")
         here = np.bincount(tasks, minlength=len(counts))
         rank = numbers - np.repeat(np.cumsum(here) - here, here)
-        ordinals = before[tasks[by_task]] + rank  # of the draws in order of tasks
-        # Inside an epoch, the draws of a lane stand together.
+        ordinals = before[tasks[by_task]] + rank  # of the draws, sorted by task
+        # Within an epoch, the draws of a lane are consecutive.
         places, rows = self._batches[phase].batch(first * BLOCK + by_task)
         lanes = places * LANES // rows
         owners = tasks[by_task]
         epochs = ordinals // self._rows[owners]
         groups = 2 * owners
-        if phase + 1 < len(self._phases):  # what the phase does not come to is drawn by nobody
+        if phase + 1 < len(self._phases):  # draws beyond the end of the phase form their own group
             groups += by_task >= self._draws(phase) - first * BLOCK
         groups = (groups * (1 + int(epochs.max())) + epochs) * LANES + lanes
         order = np.argsort(groups, kind="stable")
         starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
         sizes = np.repeat(lengths := np.diff(starts, append=len(order)), lengths)
-        # A lane takes several pieces in turn, so that a batch has rows from many places.
+        # A lane alternates between several pieces, so that a batch has rows from many places.
         among = numbers - np.repeat(starts, lengths)
         pieces = np.clip(sizes // _PIECE, 1, _PIECES)
         piece, done = among % pieces, among // pieces
@@ -235,6 +245,6 @@ class Stream:
             np.repeat(starts, lengths) + piece * short + np.minimum(piece, longer) + done
         ]
         ahead = short + (piece < longer) - done
-        found = np.empty((2, len(tasks)), np.int64)
-        found[0, by_task[order]], found[1, by_task[order]] = ordinals, ahead
-        return tasks, found[0], found[1]
+        unsorted = np.empty((2, len(tasks)), np.int64)
+        unsorted[0, by_task[order]], unsorted[1, by_task[order]] = ordinals, ahead
+        return tasks, unsorted[0], unsorted[1]

@@ -1,4 +1,4 @@
-"""The sentence pairs in held-out rows, apart again."""
+"""Recovers the sentence pairs of held-out rows."""
 
 from collections import Counter
 
@@ -11,24 +11,24 @@ from xlj.io.hashing import sample
 
 
 def read(store: RowStore, pair: str, count: int) -> tuple[Ragged, Ragged]:
-    """Held-out sentence pairs of a language pair, both sides in pieces, without specials.
+    """Reads held-out sentence pairs of a language pair, both sides as token ids, without specials.
 
-    A pair with a sentence that another has on the same side is left out, since either would be
-    right. Of the rest it is the same sample each time, of at most `count`; there may be none.
+    Pairs with a sentence that occurs twice on its side are left out, since retrieval would have two
+    correct answers. Returns the same sample each time, of at most `count` pairs, possibly none.
     """
     names = {task.name for task in store.manifest.tasks}
     name = next(name for name in (f"pairs.{pair}", f"bitext.{pair}") if name in names)
     rows = store.task(name).held_out.rows
     kind = name.partition(".")[0]
     first, second = packing.sides_of(kind, store.read(name, "held_out", np.arange(rows)))
-    distinct = np.flatnonzero(_once(first) & _once(second))
+    distinct = np.flatnonzero(_occurs_once(first) & _occurs_once(second))
     keep = np.zeros(len(first.lengths), bool)
     keep[distinct[sample(count, len(distinct))]] = True
     return first.select(keep), second.select(keep)
 
 
-def _once(sentences: Ragged) -> np.ndarray:
-    """Which sentences are there once only: bool [sentences]."""
+def _occurs_once(sentences: Ragged) -> np.ndarray:
+    """Marks the sentences that occur exactly once: bool [sentences]."""
     ends = sentences.starts + sentences.lengths
     spans = zip(sentences.starts.tolist(), ends.tolist(), strict=True)
     texts = [sentences.ids[start:end].tobytes() for start, end in spans]

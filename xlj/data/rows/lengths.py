@@ -1,4 +1,4 @@
-"""The length of rows of sentence pairs that `data.pair_length=auto` chooses, from the text."""
+"""Chooses the row length of sentence pairs for `data.pair_length=auto`, from the text."""
 
 import dataclasses
 import json
@@ -10,32 +10,38 @@ import numpy as np
 from xlj.data.rows import packing
 from xlj.data.rows.prepasses import Text
 from xlj.data.rows.request import SAMPLED_UNITS, Request
-from xlj.data.rows.units import OfUnit
-from xlj.data.rows.workers import Run
-from xlj.data.text.reading import Reading, UnitReader
+from xlj.data.rows.units import UnitJob
+from xlj.data.rows.workers import RunJobs
+from xlj.data.text.reading import ReadOptions, UnitReader
 from xlj.data.text.text_tasks import Unit
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic, json_file, storage
 from xlj.io.hashing import name_hash
 from xlj.io.storage import AnyPath
 
-KEPT = 0.99
-"""Share of the pairs of each source that `auto` keeps."""
+KEPT_SHARE = 0.99
+"""Share of the pairs of each source that fit in rows of the `auto` length."""
 
 _SHORTEST = 16
 _MOST_OF_UNIT = 1 << 16  # pairs
 
 
 def auto_length(request: Request, most: int) -> int:
-    """The shortest row that keeps `KEPT` of the pairs of each source, as `measure` counted them;
-    at most `most` tokens."""
+    """Returns the shortest row length that keeps `KEPT_SHARE` of the pairs of each source.
+
+    Uses the counts of `measure`; returns at most `most` tokens.
+    """
     counts = json_file.read_object(request.lengths_file)
-    return min(most, max([_SHORTEST, *(packing.fitting(each, KEPT) for each in counts.values())]))
+    lengths = [packing.shortest_length(count, KEPT_SHARE) for count in counts.values()]
+    return min(most, max([_SHORTEST, *lengths]))
 
 
-def measure(request: Request, texts: Sequence[Text], vocabulary: Vocabulary, run: Run) -> None:
-    """Writes `request.lengths_file`: how many pairs need rows of which length, for each source and
-    kind of rows. It reads the first pairs of some units that a hash chooses."""
+def measure(request: Request, texts: Sequence[Text], vocabulary: Vocabulary, run: RunJobs) -> None:
+    """Counts how many pairs need rows of each length, and writes `request.lengths_file`.
+
+    Pairs are counted for each source and kind of rows. Only the first pairs of some units are read;
+    a hash chooses the units.
+    """
     file = request.lengths_file
     file.parent.mkdir(exist_ok=True)
     work = file.with_suffix(".parts")
@@ -57,19 +63,19 @@ def measure(request: Request, texts: Sequence[Text], vocabulary: Vocabulary, run
     counts: dict[str, Counter[str]] = {}
     for job in jobs:
         source = job.file.name.rpartition(".")[0].rpartition(".")[0]
-        for kind, found in json_file.read_object(job.file).items():
-            counts.setdefault(f"{source} {kind}", Counter()).update(found)
+        for kind, unit_counts in json_file.read_object(job.file).items():
+            counts.setdefault(f"{source} {kind}", Counter()).update(unit_counts)
     atomic.write(file, json.dumps(counts).encode())
     storage.remove_folder(work)
 
 
 @dataclasses.dataclass(frozen=True)
-class _MeasureUnit(OfUnit):
-    """Writes how many pairs of a unit need rows of which length, for each kind of rows."""
+class _MeasureUnit(UnitJob):
+    """Counts how many pairs of a unit need rows of each length, for each kind of rows."""
 
     unit: Unit
     index: int
-    reading: Reading
+    reading: ReadOptions
     vocabulary: AnyPath
     kinds: tuple[str, ...]
     file: AnyPath

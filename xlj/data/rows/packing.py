@@ -1,6 +1,6 @@
-"""Token ids into rows of one length, as densely as they fit.
+"""Packs token ids into rows of one length, as densely as possible.
 
-Pure functions on arrays. Sentences come as `Ragged`. Rows are `[rows, length]` of uint16 or uint32,
+Pure functions of arrays. Sentences are `Ragged`. Rows are `[rows, length]` of uint16 or uint32,
 padded with `<pad>`.
 """
 
@@ -14,22 +14,21 @@ from xlj.data.ragged import Ragged
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 
 PACKING = 2
-"""Version of these functions; part of the recipe, so after a change rows are built again."""
+"""Version of these functions. It is part of the recipe, so a change rebuilds rows."""
 
-
-_STEP = 8  # of lengths that are counted
+_STEP = 8  # tokens; lengths are counted in multiples of it
 
 
 @dataclasses.dataclass(frozen=True)
 class Packed:
-    """Rows, and what became of the input.
+    """Rows, and counts of what happened to the input.
 
     Attributes:
-      rows: [rows, length] of the dtype asked for.
-      examples: how many examples are in the rows; each starts at `<s>`.
-      sentences: how many lines (text, sentences) or pairs are in the rows.
-      cut: documents that were cut into several examples, or sentences that lost their end.
-      dropped: pairs or sentences left out, by reason.
+      rows: [rows, length] of the requested dtype.
+      examples: number of examples in the rows; each starts with `<s>`.
+      sentences: number of lines (text, sentences) or pairs in the rows.
+      cut: documents that were cut into several examples, or sentences that were truncated.
+      dropped: pairs or sentences that were left out, by reason.
       too_long: `row_tokens` of the pairs that were dropped as too long, int64.
     """
 
@@ -50,7 +49,7 @@ def pack(
     *,
     mask: int,
 ) -> Packed:
-    """Rows of a kind, one of `config.ROW_KINDS`; see its function for what it takes."""
+    """Packs rows of a kind of `config.ROW_KINDS`; the function of that kind describes the input."""
     if kind == "text":
         return text(sides[0], documents, length, dtype)
     if kind == "sentences":
@@ -59,14 +58,14 @@ def pack(
 
 
 def text(lines: Ragged, documents: np.ndarray, length: int, dtype: np.dtype) -> Packed:
-    """Documents as `<s> ... </s>` examples: lines joined, cut into pieces of `length - 2` tokens.
+    """Packs documents as `<s> ... </s>` examples: lines joined, cut into `length - 2` tokens.
 
-    A full piece is a row of its own; shorter ones are packed best-fit with each other, several
-    examples a row (ours; the papers leave the rest unused or run on into the next document).
+    A full piece fills a row. Shorter pieces are packed best-fit, several examples per row (ours;
+    the papers leave the rest unused or continue with the next document).
 
     Args:
-      documents: the document of each line, int64 [lines], not decreasing.
-      length: tokens in a row.
+      documents: the document of each line, int64 [lines], non-decreasing.
+      length: tokens of a row.
     """
     tokens = np.bincount(documents, weights=lines.lengths).astype(np.int64)
     tokens = tokens[tokens > 0]
@@ -85,12 +84,12 @@ def text(lines: Ragged, documents: np.ndarray, length: int, dtype: np.dtype) -> 
 
 
 def pairs(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packed:
-    """Sentence pairs as `<s> A </s> B </s>` examples, packed best-fit decreasing.
+    """Packs sentence pairs as `<s> A </s> B </s>` examples, best-fit decreasing.
 
     Pairs of more than `length` tokens and pairs with an empty side are dropped and counted.
     """
     sizes = row_tokens("pairs", first, second)
-    keep, dropped, too_long = _kept(first, second, sizes, length)
+    keep, dropped, too_long = _fitting_pairs(first, second, sizes, length)
     first, second = first.select(keep), second.select(keep)
 
     rows, flat, base = _place(sizes[keep], length, dtype)
@@ -103,17 +102,18 @@ def pairs(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packed
 
 
 def bitext(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packed:
-    """Sentence pairs to be read apart: a row has the first sentences of its pairs, `<s> A </s>`
-    each, in its first half, and the second ones in the same order in its second.
+    """Packs sentence pairs that are encoded separately: first sentences in the first half of a row.
 
-    At most `max_pairs(length)` are in a row, packed best-fit decreasing by the longer side. Pairs
-    with a side that a half does not hold are dropped and counted.
+    The first half has the first sentences of the pairs, `<s> A </s>` each, and the second half has
+    the second sentences in the same order. A row has at most `max_pairs(length)` pairs, packed
+    best-fit decreasing by the longer side. Pairs with an empty side or a side that does not fit in
+    half a row are dropped and counted.
     """
     half = length // 2
     sizes = row_tokens("bitext", first, second)
-    keep, dropped, too_long = _kept(first, second, sizes, length)
+    keep, dropped, too_long = _fitting_pairs(first, second, sizes, length)
     bins, offsets, count = best_fit(sizes[keep] // 2, half, max_pairs(length))
-    # Rows stand in the order of their first pairs, which is the text's where each has one.
+    # Rows are ordered by their first pair; with one pair per row, this is the order of the text.
     _, begins = np.unique(bins, return_index=True)
     bins = np.argsort(np.argsort(begins))[bins]
     order = np.lexsort((offsets, bins))
@@ -121,8 +121,8 @@ def bitext(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packe
     rows = np.full((count, length), PAD, dtype)
     flat = rows.reshape(-1)
     for side, begin in ((first.select(keep), 0), (second.select(keep), half)):
-        taken = side.lengths[order] + 2
-        before = np.cumsum(taken) - taken
+        sizes_in_order = side.lengths[order] + 2
+        before = np.cumsum(sizes_in_order) - sizes_in_order
         places = np.empty_like(before)
         places[order] = before - np.repeat(before[row_starts], np.bincount(bins, minlength=count))
         places += bins * length + begin
@@ -133,25 +133,31 @@ def bitext(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packe
 
 
 def row_tokens(kind: str, first: Ragged, second: Ragged) -> np.ndarray:
-    """Tokens of the shortest row of kind `pairs` or `bitext` that holds a pair, int64 [pairs]."""
+    """Counts the tokens of the shortest row, of kind `pairs` or `bitext`, that holds each pair.
+
+    Returns:
+      int64 [pairs].
+    """
     if kind == "bitext":
         return 2 * (np.maximum(first.lengths, second.lengths) + 2)
     return first.lengths + second.lengths + 3
 
 
 def histogram(sizes: np.ndarray) -> dict[str, int]:
-    """How many of these sizes, int64 [items], are at most 8, 16, 24 ..., and above the one before;
-    strings, as JSON has them."""
+    """Counts sizes, int64 [items], in bins with upper limits 8, 16, 24, ...
+
+    Keys are the limits as strings, as in JSON.
+    """
     steps, counts = np.unique(-(-sizes // _STEP) * _STEP, return_counts=True)
     return {str(step): count for step, count in zip(steps.tolist(), counts.tolist(), strict=True)}
 
 
-def fitting(counts: Mapping[str, int], share: float, shorter: int = 0) -> int:
-    """The smallest length that this share of all items fits; 0 if there are none.
+def shortest_length(counts: Mapping[str, int], share: float, shorter: int = 0) -> int:
+    """Returns the smallest length that is enough for a share of all items; 0 without items.
 
     Args:
-      counts: of items by size, as `histogram` returned it.
-      shorter: items that are shorter than all of those.
+      counts: number of items by size, from `histogram`.
+      shorter: number of further items, all shorter than those in `counts`.
     """
     missing = share * (sum(counts.values()) + shorter) - shorter
     for step in sorted(map(int, counts)):
@@ -162,12 +168,12 @@ def fitting(counts: Mapping[str, int], share: float, shorter: int = 0) -> int:
 
 
 def sentences(lines: Ragged, length: int, dtype: np.dtype, *, mask: int) -> Packed:
-    """Single sentences as `<s> A </s>` examples with room for pseudo-tokens, packed best-fit
+    """Packs single sentences as `<s> A </s>` examples with room for pseudo-tokens, best-fit
     decreasing.
 
     Each example is followed by ceil(0.2 * len(A)) slots of `<mask>` (ERNIE-M section 3.3 and Figure
-    6 append up to 20 %). A sentence is cut where `<s> A </s>` reaches floor(length / 1.2) tokens;
-    cut ones are counted.
+    6 append up to 20 %). Sentences are truncated if `<s> A </s>` is longer than
+    floor(length / 1.2) tokens; truncated sentences are counted.
     """
     whole = lines.lengths > 0
     dropped = {"empty": int((~whole).sum())}
@@ -184,8 +190,14 @@ def sentences(lines: Ragged, length: int, dtype: np.dtype, *, mask: int) -> Pack
 
 
 def sides_of(kind: str, rows: np.ndarray) -> tuple[Ragged, Ragged]:
-    """The first and the second sentences, without specials, of rows [rows, length] of kind `pairs`
-    or `bitext`, in order."""
+    """Returns the first and the second sentences of rows of kind `pairs` or `bitext`.
+
+    Args:
+      rows: [rows, length].
+
+    Returns:
+      Both sides in order, without special tokens.
+    """
     if kind == "bitext":
         half = rows.shape[1] // 2
         return _sentences(rows[:, :half]), _sentences(rows[:, half:])
@@ -195,15 +207,14 @@ def sides_of(kind: str, rows: np.ndarray) -> tuple[Ragged, Ragged]:
 
 
 def _sentences(rows: np.ndarray) -> Ragged:
-    """What stands before each `</s>`."""
+    """Returns the tokens before each `</s>`."""
     ids = rows[(rows != PAD) & (rows != BOS)].astype(np.int32)
     lengths = np.diff(np.flatnonzero(ids == EOS), prepend=-1) - 1
     return Ragged(ids[ids != EOS], lengths)
 
 
 def repack(kind: str, rows: np.ndarray) -> np.ndarray:
-    """The examples of rows [rows, length] of a kind, packed anew into as few rows as best fit
-    finds."""
+    """Packs the examples of rows [rows, length] of a kind again, best-fit, into fewer rows."""
     if kind == "bitext":
         return bitext(*sides_of(kind, rows), rows.shape[1], rows.dtype).rows
     ids = rows[rows != PAD]
@@ -217,38 +228,38 @@ def repack(kind: str, rows: np.ndarray) -> np.ndarray:
 def best_fit(
     sizes: np.ndarray, capacity: int, most: int | None = None
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Best-fit decreasing: longest first, each into the fullest bin that still has room.
+    """Best-fit decreasing: places longest items first, each in the fullest bin with enough room.
 
     Args:
       sizes: int64 [items], each from 1 to `capacity`.
-      most: items in a bin, if they are limited.
+      most: the most items of a bin; None for no limit.
 
     Returns:
       The bin of each item and its offset there, int64 [items], and the number of bins.
     """
     bins, offsets = np.empty_like(sizes), np.empty_like(sizes)
     with_room: list[list[int]] = [[] for _ in range(capacity + 1)]
-    rooms = 0  # bit r is set when some bin has room for exactly r more
+    rooms = 0  # bit r is set if a bin has room for exactly r more
     count = 0
-    held: list[int] = []  # items in each bin
+    items_in: list[int] = []  # number of items in each bin
     lengths = sizes.tolist()
     for item in np.argsort(-sizes, kind="stable").tolist():
         size = lengths[item]
-        fitting = rooms >> size
-        if fitting:
-            room = size + (fitting & -fitting).bit_length() - 1
-            chosen = with_room[room].pop()
+        large_enough = rooms >> size
+        if large_enough:
+            room = size + (large_enough & -large_enough).bit_length() - 1
+            bin_chosen = with_room[room].pop()
             if not with_room[room]:
                 rooms ^= 1 << room
         else:
-            room, chosen = capacity, count
+            room, bin_chosen = capacity, count
             count += 1
-            held.append(0)
-        bins[item], offsets[item] = chosen, capacity - room
-        held[chosen] += 1
+            items_in.append(0)
+        bins[item], offsets[item] = bin_chosen, capacity - room
+        items_in[bin_chosen] += 1
         left = room - size
-        if left and held[chosen] != most:
-            with_room[left].append(chosen)
+        if left and items_in[bin_chosen] != most:
+            with_room[left].append(bin_chosen)
             rooms |= 1 << left
     return bins, offsets, count
 
@@ -260,16 +271,16 @@ def copy_runs(
     places: np.ndarray,
     lengths: np.ndarray,
 ) -> None:
-    """target[places[i] + j] = source[starts[i] + j] for every i and j < lengths[i]."""
+    """Copies runs: target[places[i] + j] = source[starts[i] + j] for every i and j < lengths[i]."""
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     target[np.repeat(places, lengths) + within] = source[np.repeat(starts, lengths) + within]
 
 
-def _kept(
+def _fitting_pairs(
     first: Ragged, second: Ragged, sizes: np.ndarray, length: int
 ) -> tuple[np.ndarray, dict[str, int], np.ndarray]:
-    """Which pairs are kept, bool [pairs]; how many are not, by reason; and the sizes of those that
-    are too long."""
+    """Returns which pairs fit, bool [pairs]; how many do not, by reason; and the sizes of too long
+    pairs."""
     whole, fits = (first.lengths > 0) & (second.lengths > 0), sizes <= length
     too_long = sizes[whole & ~fits]
     dropped = {"empty side": int((~whole).sum()), "too long": len(too_long)}
@@ -279,8 +290,12 @@ def _kept(
 def _place(
     sizes: np.ndarray, length: int, dtype: np.dtype
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of padding with room for examples of these sizes, each with its `<s>`; the same rows,
-    flat; and where each example starts there, int64 [examples]."""
+    """Places examples of these sizes in rows of padding, and writes the `<s>` of each.
+
+    Returns:
+      The rows; a flat view of them; and the start of each example in the flat view, int64
+      [examples].
+    """
     bins, offsets, count = best_fit(sizes.astype(np.int64), length)
     rows, base = np.full((count, length), PAD, dtype), bins * length + offsets
     flat = rows.reshape(-1)

@@ -1,4 +1,4 @@
-"""The rows of a config: opened where `data.rows` names them, else built from its text."""
+"""Provides the rows of a config: opens those of `data.rows`, or builds them from text."""
 
 import dataclasses
 import sys
@@ -22,24 +22,26 @@ from xlj.io.quiet import import_quietly
 
 
 def open_rows(config: Config) -> tuple[Config, RowStore | None]:
-    """Opens the rows that a config names: the config with their languages, pairs, lengths and
-    vocabulary, and the rows of the kinds that its objectives read. If it names none, the config as
-    it is, and None.
+    """Opens the rows that `data.rows` names.
+
+    Returns:
+      The config with the languages, pairs, lengths and vocabulary of the rows, and the rows of the
+      kinds that its objectives read. If `data.rows` is empty: the unchanged config and None.
 
     Raises:
-      ConfigError: if the rows do not serve the config; it names the folder and the key.
+      ConfigError: if the rows do not fit the config; the message names the folder and the key.
     """
     if not config.data.rows:
         return config, None
     store = _open(config)
     tasks = store.manifest.tasks
-    known: dict[str, Any] = {
+    facts: dict[str, Any] = {
         ROW_KINDS[task.kind].length.removeprefix("data."): task.length
-        for task in reversed(tasks)  # the first has the length of the first phase
+        for task in reversed(tasks)  # the first task has the length of the first phase
     }
-    known["languages"], known["pairs"] = _names(tasks, sides=1), _names(tasks, sides=2)
-    known["vocabulary"] = str(store.vocabulary_file)
-    config = dataclasses.replace(config, data=dataclasses.replace(config.data, **known))
+    facts["languages"], facts["pairs"] = _names(tasks, sides=1), _names(tasks, sides=2)
+    facts["vocabulary"] = str(store.vocabulary_file)
+    config = dataclasses.replace(config, data=dataclasses.replace(config.data, **facts))
     check_languages(config)
     return config, RowStore(store.path, config.row_kinds())
 
@@ -51,25 +53,27 @@ def prepare_rows(
     processes: int = 1,
     vocabulary: Vocabulary | None = None,
 ) -> RowStore:
-    """The row store of a config. If `data.rows` names none, it is that of the text as it is listed;
-    what is missing of it is built (`processes.in_child`).
+    """Returns the row store of a config.
+
+    Opens `data.rows` if the config names it. Otherwise builds missing rows from the text, in a
+    child process (`processes.in_child`).
 
     Args:
       runner: an Apache Beam runner that builds the rows; empty for processes on this machine.
       arguments: further pipeline options for Beam.
-      processes: how many ask for the rows; of several none builds them.
-      vocabulary: that of `data.vocabulary`, if it is loaded already.
+      processes: the number of processes that call this; with several, none of them builds rows.
+      vocabulary: the vocabulary of `data.vocabulary`, if it is already loaded.
 
     Raises:
       ConfigError: if the config, its text or the rows that it names cannot be used, or several
-        processes ask for rows that are not there.
+        processes need rows that are not built.
       RowStoreError: if the rows that it names are damaged.
     """
     if (opened := open_rows(config)[1]) is not None:
         return opened
     config = with_pair_length(config, runner, arguments, processes, vocabulary)
     request = request_of(config, vocabulary)
-    if (store := _finished(request)) is not None:
+    if (store := _open_finished(request)) is not None:
         return store
     _check_alone(config, processes)
     for note in unused(config.data, request.tasks):
@@ -84,14 +88,16 @@ def with_pair_length(
     processes: int = 1,
     vocabulary: Vocabulary | None = None,
 ) -> Config:
-    """The config with a number in the place of `data.pair_length=auto`: the length that keeps 99 %
-    of the pairs of each source, within the model's positions. Pairs are read for it once, and a
-    vocabulary is trained if none is given; what was found stays in `data.cache`.
+    """Replaces `data.pair_length=auto` with a number: the length that keeps 99 % of the pairs of
+    each source, limited to the model's positions.
 
-    Args, errors: as of `prepare_rows`.
+    Reads some pairs once, and trains a vocabulary if the config names none. The results stay in
+    `data.cache`.
+
+    Args, errors: as in `prepare_rows`.
     """
-    read = {ROW_KINDS[kind].length for kind in config.row_kinds()}
-    if config.data.rows or config.data.pair_length or "data.pair_length" not in read:
+    length_keys = {ROW_KINDS[kind].length for kind in config.row_kinds()}
+    if config.data.rows or config.data.pair_length or "data.pair_length" not in length_keys:
         return config
     request = request_of(config, vocabulary)
     if not request.lengths_file.is_file():
@@ -105,8 +111,10 @@ def with_pair_length(
 
 
 def register_seqio(config: Config) -> list[str]:
-    """Registers a config's text as seqio Tasks, and once its rows are there the Mixtures `xlj.text`
-    and `xlj.pairs` at the rates of training, instead of earlier ones; returns their names.
+    """Registers the text of a config as seqio Tasks, and returns their names.
+
+    If its rows are built, also registers the Mixtures `xlj.text` and `xlj.pairs` with the sampling
+    rates of training. Replaces earlier registrations.
 
     Raises:
       ConfigError: if the text or the vocabulary cannot be used.
@@ -118,14 +126,14 @@ def register_seqio(config: Config) -> list[str]:
             of_kind = task.of_kind(kind)
             seqio_tasks.register(of_kind, config.data)
             names.append(seqio_name(of_kind.name))
-    store = _finished(request)
+    store = _open_finished(request)
     if store is None:
         return names
     seqio = import_quietly("seqio")
     for kind in ROW_KINDS:
         tokens = {rows.name: rows.train.tokens for rows in store.tasks(kind)}
-        # Rows of other lengths are no Tasks.
-        if tokens := {name: of for name, of in tokens.items() if name.startswith(f"{kind}.")}:
+        # Rows of further lengths (`text@8192.en`) have no Tasks.
+        if tokens := {name: n for name, n in tokens.items() if name.startswith(f"{kind}.")}:
             name = f"xlj.{kind}"
             if name in seqio.MixtureRegistry.names():
                 seqio.MixtureRegistry.remove(name)
@@ -135,63 +143,63 @@ def register_seqio(config: Config) -> list[str]:
     return names
 
 
-def _finished(request: Request) -> RowStore | None:
-    """The store of a request, if all of it is there."""
+def _open_finished(request: Request) -> RowStore | None:
+    """Opens the store of a request; None if it is not completely built."""
     try:
         return RowStore(request.folder)
     except RowStoreError as error:
-        if request.finished:
-            print(f"{error}\nso what is missing is made now", file=sys.stderr)
+        if request.is_finished:
+            print(f"{error}\nbuilding the missing rows", file=sys.stderr)
         return None
 
 
 def _check_alone(config: Config, processes: int) -> None:
     if processes > 1:
         raise ConfigError(
-            f"several processes train, and data.cache={config.data.cache} holds no finished rows "
-            "of this config; build them once with python -m xlj.prepare and the same config, in a "
-            "folder that every host sees"
+            f"several processes train, but data.cache={config.data.cache} has no finished rows of "
+            "this config; build them once with python -m xlj.prepare and the same config, in a "
+            "folder that every host can read"
         )
 
 
 def _open(config: Config) -> RowStore:
-    """The rows, if they serve the config."""
+    """Opens the rows of `data.rows` and checks that they fit the config."""
     data, allowed = config.data, config.model.positions - 2
     try:
         store = RowStore(storage.place(data.rows_folder))
     except (RowStoreError, OSError) as error:
         raise ConfigError(f"data.rows={data.rows}: {error}") from error
-    there = ", ".join(dict.fromkeys(task.kind for task in store.manifest.tasks))
+    kinds = ", ".join(dict.fromkeys(task.kind for task in store.manifest.tasks))
     for name, options in config.objectives_on().items():
         kind = options.rows
         tasks = store.tasks(kind)
         if not tasks:
             raise ConfigError(
-                f"data.rows={data.rows} has rows of {there}, but none of {kind}, which "
+                f"data.rows={data.rows} has rows of kind {kinds}, but none of kind {kind}, which "
                 f"objectives.{name} reads; prepare them with this config"
             )
         if (longest := max(task.length for task in tasks)) > allowed:
             raise ConfigError(
-                f"data.rows={data.rows} has {kind} rows of {longest} tokens, beyond the "
-                f"model's positions: model.positions={config.model.positions} allows {allowed}"
+                f"data.rows={data.rows} has {kind} rows of {longest} tokens, but "
+                f"model.positions={config.model.positions} allows {allowed}"
             )
     lengths = {task.length for task in store.manifest.tasks}
     for name, changes in config.phases.items():
         if changes.get("data", {}).get("length", 0) not in (0, *lengths):
             raise ConfigError(
-                f"data.rows={data.rows} has no rows of phases.{name}.data.length="
+                f"data.rows={data.rows} has no rows with phases.{name}.data.length="
                 f"{changes['data']['length']}; prepare them with this config"
             )
     if data.vocabulary:
         if Vocabulary.load(data.vocabulary).digest != store.manifest.vocabulary_digest:
             raise ConfigError(
                 f"data.rows={data.rows} was built with another vocabulary than data.vocabulary="
-                f"{data.vocabulary}; leave that key empty to take the rows' own"
+                f"{data.vocabulary}; leave data.vocabulary empty to use the vocabulary of the rows"
             )
     return store
 
 
 def _names(tasks: tuple[TaskRows, ...], sides: int) -> tuple[str, ...]:
-    """Languages (one side) or pairs (two) of rows, each once, in order."""
-    of = (task for task in tasks if len(task.languages) == sides)
-    return tuple(dict.fromkeys(task.name.partition(".")[2] for task in of))
+    """Returns the languages (one side) or pairs (two) of the rows, each once, in order."""
+    with_sides = (task for task in tasks if len(task.languages) == sides)
+    return tuple(dict.fromkeys(task.name.partition(".")[2] for task in with_sides))

@@ -1,4 +1,4 @@
-"""A table of what became of the text, from a store's manifest."""
+"""Prints a table of what happened to the text, from the manifest of a row store."""
 
 from collections.abc import Collection, Sequence
 
@@ -13,19 +13,21 @@ _HEADER = ("source", "read", "kept", "held out", "dropped", "share", "rows", "fu
 _ALARM = 0.05  # of the lines or pairs of a source
 _NEAR_ALL = 0.95
 _ADVICE = {
-    "data.filter": "that is what data.filter leaves out",
-    "stands in data.exclude": "the files of data.exclude have them",
+    "data.filter": "data.filter drops them",
+    "stands in data.exclude": "they are in the files of data.exclude",
     "stands before": "data.duplicates=keep keeps them",
 }
-"""What to do about lines or pairs that are dropped, by reason."""
+"""What to do about dropped lines or pairs, by reason. Row stores contain these reasons."""
 
 
 def report(store: RowStore, alpha: float) -> str:
-    """A table of what became of each source: lines or pairs read, kept to train on, held out and
-    dropped (with the reasons), rows, how full they are, and how often they are drawn. Warnings
-    follow it where more than 5 % of a source is lost, each with a key.
+    """Describes a row store: a table of its sources, then notes and warnings.
 
-    A source is a language or pair, as rows of a kind. `drawn` is its share of the draws among rows
+    The table has the lines or pairs of each source that were read, kept for training, held out and
+    dropped (with the reasons), the number of rows, how full they are, and how often they are drawn.
+    A warning follows for each source that loses more than 5 %, with the key to change.
+
+    A source is a language or pair, as rows of one kind. `drawn` is its share of the draws of rows
     of its kind with this alpha, after rounding to blocks.
     """
     manifest = store.manifest
@@ -38,10 +40,12 @@ def report(store: RowStore, alpha: float) -> str:
             warnings += _warnings(task, manifest.recipe)
     notes += [f"{t.name}: {malformed_records([t])}" for t in manifest.tasks if t.malformed]
     if manifest.recipe["held_out_share"]:
-        held = {name for t in manifest.tasks if t.held_out.rows for name in t.languages}
+        with_held_out = {name for t in manifest.tasks if t.held_out.rows for name in t.languages}
         every = dict.fromkeys(name for t in manifest.tasks for name in t.languages)
         notes += [
-            f"{name} has no held-out rows: too little text" for name in every if name not in held
+            f"{name} has no held-out rows: too little text"
+            for name in every
+            if name not in with_held_out
         ]
     lengths = {task.name.partition(".")[0]: task.length for task in manifest.tasks}
     shown = ", ".join(f"{kind} {length}" for kind, length in lengths.items())
@@ -49,7 +53,7 @@ def report(store: RowStore, alpha: float) -> str:
     lines = [
         f"rows: {store.path}",
         f"vocabulary: {manifest.vocabulary_size:,} ids, sha256 {manifest.vocabulary_digest[:16]}",
-        f"tokens a row: {shown}; to train on: {tokens:,} tokens, alpha = {alpha:g}",
+        f"tokens per row: {shown}; for training: {tokens:,} tokens, alpha = {alpha:g}",
         "",
         *(line.rstrip() for line in align(table, left=(0, len(_HEADER)))),
     ]
@@ -57,7 +61,7 @@ def report(store: RowStore, alpha: float) -> str:
 
 
 def _lengths(store: RowStore, kind: str) -> list[int]:
-    """The lengths of rows of a kind, each once, in order."""
+    """Returns the lengths of rows of a kind, each once, in order."""
     return list(dict.fromkeys(task.length for task in store.tasks(kind)))
 
 
@@ -77,14 +81,14 @@ def _row(task: TaskRows, drawn: float) -> list[str]:
 
 
 def _warnings(task: TaskRows, recipe: Record) -> list[str]:
-    """What of a source is lost beyond `_ALARM`, and the key that changes it."""
-    found, name = [], task.name.partition(".")[2]
+    """Describes losses of a source above `_ALARM`, with the key to change."""
+    warnings, name = [], task.name.partition(".")[2]
     if sum(task.dropped.values()) > _ALARM * task.sentences:
         reason, count = max(task.dropped.items(), key=lambda item: item[1])
-        advice = _ADVICE.get(reason, "look at these lines of the text")
+        advice = _ADVICE.get(reason, "check these lines of the text")
         if reason == "too long":
             shorter = task.train.sentences + task.held_out.sentences
-            length = packing.fitting(task.too_long, _NEAR_ALL, shorter)
+            length = packing.shortest_length(task.too_long, _NEAR_ALL, shorter)
             advice = "raise data.pair_length, or set it to auto"
             if length:
                 advice = (
@@ -94,16 +98,16 @@ def _warnings(task: TaskRows, recipe: Record) -> list[str]:
         elif reason == held_out.REASON:
             share = float(f"{recipe['held_out_share'] * _ALARM * task.sentences / count:.1g}")
             advice = f"data.held_out_share={share:g} holds out fewer"
-        found.append(
+        warnings.append(
             f"warning: {task.name}: {count:,} of {task.sentences:,} dropped ({reason}); {advice}"
         )
     sentences = task.train.sentences + task.held_out.sentences
     if task.kind == "sentences" and task.cut > _ALARM * sentences:
-        found.append(
-            f"warning: {task.name}: {task.cut:,} of {sentences:,} sentences lose their end; raise "
+        warnings.append(
+            f"warning: {task.name}: {task.cut:,} of {sentences:,} sentences are truncated; raise "
             f"data.length={task.length}"
         )
-    return found
+    return warnings
 
 
 def _percent(share: float) -> str:
@@ -111,20 +115,22 @@ def _percent(share: float) -> str:
 
 
 def malformed_records(tasks: Sequence[TaskRows]) -> str:
-    """How many records of the text of tasks were malformed, by reason, and where the first of each
-    stood; empty if none was. Text that rows of several kinds are made of counts once."""
+    """Counts the malformed records of tasks by reason, with the place of the first; empty if none.
+
+    Text from which rows of several kinds are packed counts once.
+    """
     of_text = {(ROW_KINDS[task.kind].source, task.languages): task for task in reversed(tasks)}
-    found: dict[str, tuple[int, str]] = {}
+    totals: dict[str, tuple[int, str]] = {}
     for task in reversed(of_text.values()):
         for why, (count, first) in task.malformed.items():
-            before, earlier = found.get(why, (0, first))
-            found[why] = (before + count, earlier)
-    reasons = [f"{why}: {count:,} (first: {first})" for why, (count, first) in found.items()]
+            before, earlier = totals.get(why, (0, first))
+            totals[why] = (before + count, earlier)
+    reasons = [f"{why}: {count:,} (first: {first})" for why, (count, first) in totals.items()]
     return f"malformed, left out: {'; '.join(reasons)}" if reasons else ""
 
 
 def align(table: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
-    """The rows as lines, in columns, of which those in `left` are aligned to the left."""
+    """Formats a table as lines; aligns the columns in `left` to the left, others to the right."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [
         "  ".join(

@@ -1,4 +1,4 @@
-"""What a config asks for, and the hashes that rows are kept under: all known before any work."""
+"""What a config requests, and the hashes that rows are stored under, all known before any work."""
 
 import dataclasses
 import functools
@@ -13,7 +13,7 @@ from xlj.data.rows.shards import SHARD_UNITS, Shards
 from xlj.data.rows.store import FORMAT, MANIFEST
 from xlj.data.text import reading
 from xlj.data.text.cleaning import CLEANING
-from xlj.data.text.reading import CHUNK_CHARACTERS, CHUNK_LINES, Reading
+from xlj.data.text.reading import CHUNK_CHARACTERS, CHUNK_LINES, ReadOptions
 from xlj.data.text.text_tasks import TextTask, text_tasks
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -22,22 +22,22 @@ from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath
 
 SAMPLED_UNITS = 16
-"""Units of each language, at most, that a vocabulary is trained on."""
+"""Units of each language, at most, that prepasses sample for a vocabulary or row lengths."""
 
 PREPASS_FOLDERS = ("companions", "duplicates", "excluded", "lengths", "vocabularies")
-"""Folders of the cache with what must be known before units are made into rows."""
+"""Folders of the cache with the results of prepasses."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """The rows of a config: text as it is listed, and all that is made of it.
+    """The rows that a config requests.
 
-    Text is known by the paths, sizes and times of its files, since reading it is the work.
+    Text is identified by the paths, sizes and times of its files, because reading it takes long.
 
     Attributes:
-      lengths: of the rows of each kind that is built, one or several.
-      tasks: of each language, then of each pair.
-      vocabulary: None if one is trained.
+      lengths: one or more row lengths of each kind of rows that is built.
+      tasks: the text of each language, then of each pair.
+      vocabulary: None if a vocabulary is trained.
     """
 
     data: Data
@@ -47,12 +47,12 @@ class Request:
 
     @property
     def cache(self) -> AnyPath:
-        """The folder of everything."""
+        """The folder of all rows and prepasses."""
         return storage.place(self.data.cache)
 
     @functools.cached_property
     def folder(self) -> AnyPath:
-        """Where the store is, or will be: named by the request hash, 16 hex digits."""
+        """The folder of the store, which may not exist yet: the request hash, 16 hex digits."""
         content = {
             "format": FORMAT,
             "text": self.listing(self.tasks),
@@ -66,18 +66,18 @@ class Request:
 
     @property
     def folders(self) -> list[AnyPath]:
-        """Folders of the cache that building writes to."""
+        """The folders of the cache that building writes to."""
         tasks = [task.of_kind(k).name for task in self.tasks for k in self.row_kinds(task)]
         return [self.folder, *(self.cache / name for name in (*PREPASS_FOLDERS, *tasks))]
 
     @property
-    def finished(self) -> bool:
-        """Whether the rows are there."""
+    def is_finished(self) -> bool:
+        """Whether the store has a manifest."""
         return (self.folder / MANIFEST).is_file()
 
     @property
     def vocabulary_file(self) -> AnyPath:
-        """Where the vocabulary that is trained for this request is, or will be."""
+        """The file of the vocabulary that is trained for this request; may not exist yet."""
         content = {
             "text": self.listing(self.tasks),
             "sampled_units": SAMPLED_UNITS,
@@ -87,7 +87,7 @@ class Request:
 
     @property
     def lengths_file(self) -> AnyPath:
-        """Where the lengths of the pairs are counted, or will be."""
+        """The file with the counted lengths of pairs; may not exist yet."""
         content = {
             "text": self.listing(self.tasks),
             "vocabulary": self.vocabulary.digest if self.vocabulary else self._training,
@@ -96,10 +96,10 @@ class Request:
         return self.cache / "lengths" / f"{hash_of(content)}.json"
 
     def listing(self, tasks: Sequence[TextTask]) -> Record:
-        """What decides the clean text of tasks, and what of it is held out, as JSON values."""
+        """Lists what determines the clean text of tasks and what is held out, as JSON values."""
         return {
             "cleaning": [CLEANING, CHUNK_LINES, CHUNK_CHARACTERS],
-            "reading": Reading.of(self.data).identity(),
+            "reading": ReadOptions.of(self.data).identity(),
             "excluded": [source.identity() for source in reading.excluded_sources(self.data)],
             "duplicates": self.data.duplicates,
             "held_out_share": self.data.held_out_share,
@@ -111,16 +111,18 @@ class Request:
         }
 
     def shards(
-        self, task: TextTask, kind: str, length: int, units: int, hangs_on: Any, dtype: str
+        self, task: TextTask, kind: str, length: int, units: int, depends_on: Any, dtype: str
     ) -> Shards:
-        """The rows of a task's text as rows of a kind, in a folder of their own, which is named by
-        a hash of all that they depend on: no rates, worker counts, or other tasks.
+        """Returns the shards of a task's text as rows of a kind.
+
+        Their folder is named by a hash of all that they depend on. Sampling rates, worker counts
+        and other tasks are not part of it.
 
         Args:
-          length: of a row.
-          units: of the text.
-          hangs_on: what else they do, as JSON values: the vocabulary's digest, the companions of
-            the task's languages.
+          length: tokens of a row.
+          units: number of units of the text.
+          depends_on: what else determines the rows, as JSON values: the vocabulary's digest and the
+            companions of the task's languages.
         """
         content = {
             "format": FORMAT,
@@ -129,13 +131,13 @@ class Request:
             "text": self.listing([task]),
             "kind": kind,
             "length": length,
-            "hangs_on": hangs_on,
+            "hangs_on": depends_on,  # in the hash of existing folders
         }
         folder = self.cache / task.of_kind(kind).name / hash_of(content)
         return Shards(folder, kind, units, length, dtype)
 
     def row_kinds(self, task: TextTask) -> list[str]:
-        """The kinds of rows that are made of a task's text."""
+        """Returns the kinds of rows that are packed from a task's text."""
         return [k for k in self.lengths if ROW_KINDS[k].source == ROW_KINDS[task.kind].source]
 
     @property
@@ -144,15 +146,15 @@ class Request:
 
 
 def request_of(config: Config, vocabulary: Vocabulary | None = None) -> Request:
-    """The request of a config.
+    """Returns the request of a config.
 
-    Neither TensorFlow nor seqio is imported, and no text is read.
+    Imports neither TensorFlow nor seqio, and reads no text.
 
     Args:
-      vocabulary: that of `data.vocabulary`, if it is loaded already.
+      vocabulary: the vocabulary of `data.vocabulary`, if it is already loaded.
 
     Raises:
-      ConfigError: if text is missing, or it or the vocabulary cannot be used.
+      ConfigError: if text is missing, or the text or the vocabulary cannot be used.
     """
     data = config.data
     cache = storage.place(data.cache)
@@ -164,17 +166,17 @@ def request_of(config: Config, vocabulary: Vocabulary | None = None) -> Request:
             raise
         names = ", ".join(file.parent.name for file in stores[:3])
         raise ConfigError(
-            f"{error}\nwithout text, train from rows of {cache}: data.rows={names} (latest first)"
+            f"{error}\nto train without text, use rows of {cache}: data.rows={names} (latest first)"
         ) from None
     if data.vocabulary and vocabulary is None:
         vocabulary = Vocabulary.load(data.vocabulary)
     try:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"data.cache={data.cache} cannot be made: {error}") from error
+        raise ConfigError(f"data.cache={data.cache} cannot be created: {error}") from error
     return Request(data, config.row_lengths(), tasks, vocabulary)
 
 
 def hash_of(content: Any) -> str:
-    """16 hex digits that stand for JSON values."""
+    """Returns a hash of JSON values: 16 hex digits."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,9 +1,8 @@
-"""The rows of a task on their way to disk: units, which one process makes each, and the shards that
-are made of `SHARD_UNITS` of them.
+"""Writes the rows of a task: one process writes each unit, `SHARD_UNITS` units become a shard.
 
-A unit is `<folder>/units/<unit>.rows` (records to train on, then those held out) and `<unit>.json`
-beside it, written after it; a shard is `<folder>/<shard>.rows` and `<shard>.json` likewise. What a
-file holds depends on the text only, so whatever is missing can be made at any time by anyone.
+A unit is `<folder>/units/<unit>.rows` (training and held-out records) and `<unit>.json`, which is
+written last. A shard is `<folder>/<shard>.rows` and `<shard>.json`. The content of a file depends
+only on the text, so any process can write a missing file at any time.
 """
 
 import dataclasses
@@ -24,16 +23,20 @@ from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath
 
 SHARD_UNITS = 16
-"""Units in a shard. Fixed, so that rows do not depend on who builds them."""
+"""Units in a shard; fixed, so that rows do not depend on the number of workers."""
 
 _WRITE_ROWS = 8192
 
 
 @dataclasses.dataclass
 class Counts:
-    """What units or shards yielded, as in `store.TaskRows`; of rows to train on and held out the
-    `rows`, `tokens`, `examples` and `sentences`. `malformed` has of each reason the records, and
-    where the first is: its unit, and the rest as in `UnitReader`."""
+    """Counts of units or shards, as in `store.TaskRows`.
+
+    Attributes:
+      train, held_out: `rows`, `tokens`, `examples` and `sentences` of the split.
+      malformed: by reason, the number of malformed records and the place of the first: its unit,
+        and the rest as in `UnitReader`.
+    """
 
     train: Counter[str] = dataclasses.field(default_factory=Counter)
     held_out: Counter[str] = dataclasses.field(default_factory=Counter)
@@ -46,7 +49,7 @@ class Counts:
     too_long: Counter[str] = dataclasses.field(default_factory=Counter)
 
     def add(self, other: "Counts") -> None:
-        """Counts another one in; digests are chained."""
+        """Adds other counts to these; input digests are chained."""
         for name in ("train", "held_out", "dropped", "too_long"):
             getattr(self, name).update(getattr(other, name))
         for why, (count, *first) in other.malformed.items():
@@ -61,8 +64,13 @@ class Counts:
 
 @dataclasses.dataclass(frozen=True)
 class Shards:
-    """The rows of one task, in a folder of their own: how many units they are made of, tokens in a
-    row, and the type of ids, NumPy's string; small, so that workers can be sent it."""
+    """The rows of one task in a folder; small enough to send to workers.
+
+    Attributes:
+      units: number of units that they are packed from.
+      length: tokens of a row.
+      dtype: NumPy's name of the type of ids.
+    """
 
     folder: AnyPath
     kind: str
@@ -72,37 +80,39 @@ class Shards:
 
     @property
     def count(self) -> int:
-        """How many shards there are."""
+        """Number of shards."""
         return -(-self.units // SHARD_UNITS)
 
     def units_of(self, shard: int) -> range:
-        """The units that a shard is made of."""
+        """Returns the units of a shard."""
         return range(shard * SHARD_UNITS, min(self.units, (shard + 1) * SHARD_UNITS))
 
     def unit_file(self, unit: int) -> AnyPath:
-        """Where the rows of a unit are."""
+        """Returns the file with the rows of a unit."""
         return self.folder / "units" / f"{unit:08d}.rows"
 
     def has_unit(self, unit: int) -> bool:
-        """Whether the rows of a unit are there."""
+        """Whether the rows of a unit exist."""
         return self.unit_file(unit).with_suffix(".json").is_file()
 
     def has_shard(self, shard: int) -> bool:
-        """Whether a shard is there, in its right size."""
+        """Whether a shard exists and has the right size."""
         file = store.shard_file(self.folder, shard)
-        found = _read_counts(file.with_suffix(".json"))
-        if found is None or not file.is_file():
+        stored = _read_counts(file.with_suffix(".json"))
+        if stored is None or not file.is_file():
             return False
-        rows = found[0].train["rows"] + found[0].held_out["rows"]
+        rows = stored[0].train["rows"] + stored[0].held_out["rows"]
         return file.stat().st_size == rows * self._record.itemsize
 
     @contextmanager
     def writing_unit(
         self, unit: int, counts: Counts
     ) -> Iterator[Callable[[np.ndarray, np.ndarray], None]]:
-        """A function that adds rows of a unit, [rows, length] of `dtype`: some to train on, and
-        some that are held out. The unit is there when the block ends well, with `counts` as they
-        are then."""
+        """Writes a unit: yields a function that adds its training and held-out rows.
+
+        The function takes two arrays [rows, length] of `dtype`. The unit is complete when the block
+        ends without an error; `counts` is written as it is then.
+        """
         file, sizes, digest = self.unit_file(unit), [], hashlib.sha256()
         with atomic.as_config_error(file):
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -119,34 +129,36 @@ class Shards:
         _write_counts(file, counts, {"pieces": sizes, "sha256": digest.hexdigest()})
 
     def finish(self, shard: int) -> None:
-        """Makes a shard of its units if all are there, and removes them. Rows to train on are put
-        into an order that a hash gives, so that neighbours are no neighbours in the text; those
-        held out are packed anew.
+        """Combines the units of a shard if all exist, and removes them.
+
+        Training rows are shuffled in the order of a hash, so that neighbours in the text are not
+        neighbours in the shard. Held-out rows are packed again.
 
         Raises:
-          RuntimeError: if a unit is damaged; it is removed, so that it is made anew.
+          RuntimeError: if a unit is damaged; it is removed, so that the next start rebuilds it.
         """
         if self.has_shard(shard) or not all(map(self.has_unit, self.units_of(shard))):
             return
         try:
             units = [self._read_unit(unit) for unit in self.units_of(shard)]
         except (FileNotFoundError, RuntimeError):
-            if self.has_shard(shard):  # somebody else was faster
+            if self.has_shard(shard):  # another process was faster
                 return
             raise
         counts = Counts()
         for part, _, _ in units:
             counts.add(part)
-        held = np.concatenate([found["ids"][aside] for _, found, aside in units])
-        held = packing.repack(self.kind, held)
-        counts.held_out["rows"] = len(held)
+        held_out = np.concatenate([rows["ids"][is_held_out] for _, rows, is_held_out in units])
+        held_out = packing.repack(self.kind, held_out)
+        counts.held_out["rows"] = len(held_out)
         file = store.shard_file(self.folder, shard)
         digests = [hashlib.sha256(), hashlib.sha256()]
         with atomic.writing(file) as out:
-            for piece in _shuffled([(found, ~aside) for _, found, aside in units], shard):
+            train = [(rows, ~is_held_out) for _, rows, is_held_out in units]
+            for piece in _shuffled(train, shard):
                 digests[0].update(piece.tobytes())
                 out.write(piece.tobytes())
-            body = store.records(held).tobytes()
+            body = store.records(held_out).tobytes()
             digests[1].update(body)
             out.write(body)
         sha256 = [digest.hexdigest() for digest in digests]
@@ -162,18 +174,22 @@ class Shards:
         languages: tuple[str, ...],
         place: Callable[[int, int, int], str],
     ) -> TaskRows:
-        """What the finished shards hold; `place` says where a record is that is known by its unit,
-        its part, and lines before it there.
+        """Returns the rows of a task, from its finished shards.
+
+        Args:
+          name, folder, languages: as in `TaskRows`.
+          place: describes the place of a record, from its unit, its part, and the number of lines
+            before it.
 
         Raises:
-          ConfigError: if there are no rows to train on.
+          ConfigError: if there are no training rows.
         """
         total, digests = Counts(), {split: hashlib.sha256() for split in store.SPLITS}
         shards: dict[str, list[int]] = {split: [] for split in store.SPLITS}
         for shard in range(self.count):
-            found = _read_counts(store.shard_file(self.folder, shard).with_suffix(".json"))
-            assert found is not None, f"{name}: shard {shard} is not finished"
-            counts, written = found
+            stored = _read_counts(store.shard_file(self.folder, shard).with_suffix(".json"))
+            assert stored is not None, f"{name}: shard {shard} is not finished"
+            counts, written = stored
             total.add(counts)
             for split in store.SPLITS:
                 digests[split].update(written["sha256"][split].encode())
@@ -181,7 +197,7 @@ class Shards:
         if not total.train["rows"]:
             reasons = ", ".join(f"{n:,} {why}" for why, n in total.dropped.items() if n) or "none"
             raise ConfigError(
-                f"{name} yields no training rows: of {total.sentences:,} sentences, "
+                f"{name} has no training rows: of {total.sentences:,} sentences, "
                 f"{total.held_out['sentences']:,} are held out; dropped: {reasons}"
             )
         splits = {
@@ -215,27 +231,32 @@ class Shards:
         return store.record(self.length, self.dtype)
 
     def _read_unit(self, unit: int) -> tuple[Counts, np.ndarray, np.ndarray]:
-        """(counts, records, which of them are held out) of a unit, mapped, and checked."""
+        """Returns (counts, records, is_held_out) of a unit, memory-mapped and checked."""
         file = self.unit_file(unit)
-        found = _read_counts(file.with_suffix(".json"))
-        if found is not None:
-            counts, written = found
+        stored = _read_counts(file.with_suffix(".json"))
+        if stored is not None:
+            counts, written = stored
             sizes = written["pieces"]
-            aside = np.repeat(np.arange(len(sizes)) % 2 == 1, sizes)
-            if file.stat().st_size == len(aside) * self._record.itemsize:
+            is_held_out = np.repeat(np.arange(len(sizes)) % 2 == 1, sizes)
+            if file.stat().st_size == len(is_held_out) * self._record.itemsize:
                 content = storage.mapped(file, self._record)
                 if hashlib.sha256(content.data).hexdigest() == written["sha256"]:
-                    return counts, content, aside
+                    return counts, content, is_held_out
         file.with_suffix(".json").unlink(missing_ok=True)
-        raise RuntimeError(f"{file} is damaged; start again to make it anew")
+        raise RuntimeError(
+            f"{file} is damaged and was removed; run the command again to rebuild it"
+        )
 
 
 _OF_SPLIT = ("rows", "tokens", "examples", "sentences")
 
 
 def _shuffled(units: Sequence[tuple[np.ndarray, np.ndarray]], shard: int) -> Iterator[np.ndarray]:
-    """The records of units that are chosen, bool [records], in the order of a hash, piece by
-    piece."""
+    """Yields the selected records of all units, in pieces, in the order of a hash.
+
+    Args:
+      units: the records of each unit, and which of them are selected, bool [records].
+    """
     chosen = [np.flatnonzero(keep) for _, keep in units]
     starts = np.cumsum([0, *map(len, chosen)])
     rows = np.arange(starts[-1])
@@ -253,15 +274,17 @@ def _shuffled(units: Sequence[tuple[np.ndarray, np.ndarray]], shard: int) -> Ite
 
 def _write_counts(file: AnyPath, counts: Counts, more: Record) -> None:
     content = {**vars(counts), **more}
-    for name in store.WHERE_THERE_ARE:
+    for name in store.OMITTED_IF_EMPTY:
         if not content[name]:
             del content[name]
     atomic.write(file.with_suffix(".json"), json.dumps(content).encode())
 
 
 def _read_counts(file: AnyPath) -> tuple[Counts, Record] | None:
-    """The counts of a unit or a shard, and what else was written with them; None if they are
-    missing or damaged."""
+    """Reads the counts of a unit or a shard, and the further values beside them.
+
+    Returns None if they are missing or damaged.
+    """
     try:
         content: Record = json_file.read_object(file)
         more: Record = {name: content.pop(name) for name in ("pieces", "sha256") if name in content}

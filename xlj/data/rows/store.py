@@ -1,12 +1,12 @@
-"""Rows on disk: `<cache>/<request hash>/`, read with NumPy and the standard library only.
+"""Reads rows from disk, `<cache>/<request hash>/`, with NumPy and the standard library only.
 
-manifest.json            written last: while it is missing, the rows are not finished
+manifest.json            written last: without it, the rows are not finished
 vocabulary.model         SentencePiece, or a tokenizer.json
 
-The manifest names a folder for each task, `../text.en/<hash>` or one inside its own:
+The manifest names a folder for each task, `../text.en/<hash>` or a folder inside the store:
 
 00000.rows, 00001.rows   shards: records of a row (little-endian uint16 or uint32, [length]) and its
-                         CRC32 (uint32), those to train on, then those held out
+                         CRC32 (uint32); training rows first, then held-out rows
 """
 
 import dataclasses
@@ -28,23 +28,30 @@ if TYPE_CHECKING:  # reading needs NumPy only
     from xlj.io.storage import AnyPath
 
 FORMAT = 2
-"""Of what is written; tests/formats keeps rows of each."""
+"""Version of the files; tests/formats contains rows of each version."""
 MANIFEST = "manifest.json"
 VOCABULARY = "vocabulary.model"
 SPLITS = ("train", "held_out")
-WHERE_THERE_ARE = ("malformed", "too_long")
-"""Counts that a manifest, or the counts of a shard, leave out where they are empty."""
+OMITTED_IF_EMPTY = ("malformed", "too_long")
+"""Counts that a manifest, or the counts of a shard, omit if they are empty."""
 
 
 class RowStoreError(RuntimeError):
-    """A row store that is missing, unfinished or damaged; the message names the file and row."""
+    """A row store is missing, unfinished or damaged; the message names the file and row."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Training or held-out rows of a task: how many, the ids in them that are not padding, the
-    sequences that start at `<s>`, the input lines or pairs, a sha256 of the records, and the rows
-    of each shard."""
+    """Training or held-out rows of a task.
+
+    Attributes:
+      rows: number of rows.
+      tokens: number of ids in them that are not padding.
+      examples: number of sequences that start with `<s>`.
+      sentences: number of input lines or pairs.
+      sha256: digest of the records.
+      shards: number of rows in each shard.
+    """
 
     rows: int
     tokens: int
@@ -60,18 +67,18 @@ class TaskRows:
 
     Attributes:
       name: `text.en`, `pairs.en-de`.
-      folder: of its shards, seen from the store's.
-      kind: of the rows, one of `config.ROW_KINDS`.
-      languages: of each side: one for text, two for pairs.
-      length: tokens in a row.
+      folder: the folder of its shards, relative to the folder of the store.
+      kind: kind of rows, one of `config.ROW_KINDS`.
+      languages: one language for text, two for pairs.
+      length: tokens of a row.
       sentences: lines with text, or pairs, that were read.
       cut: documents cut into several examples.
       dropped: sentences or pairs left out, by reason.
-      input_bytes: of its sources, as they are on disk (of sources that are no files about).
-      input_sha256: of all of its text as it came.
-      malformed: of the records that were malformed, by reason, how many there were and where the
-        first stood. They are among the dropped, but for byte order marks, which lines lost.
-      too_long: how many of the pairs that were too long a longer row would hold, by its tokens
+      input_bytes: size of its sources on disk (approximate if the sources are not files).
+      input_sha256: digest of the whole text as it was read.
+      malformed: by reason, the number of malformed records and the place of the first. They also
+        count as dropped, except lines that only lost a byte order mark.
+      too_long: number of too long pairs that a longer row would hold, by the tokens of that row
         (`packing.histogram`).
     """
 
@@ -91,17 +98,17 @@ class TaskRows:
     too_long: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def as_json(self) -> "Record":
-        """As JSON values; `task_rows_from_json` reads it."""
+        """Returns JSON values; `task_rows_from_json` reads them."""
         content = dataclasses.asdict(self)
-        for name in WHERE_THERE_ARE:
+        for name in OMITTED_IF_EMPTY:
             if not content[name]:
                 del content[name]
         return content
 
     def split(self, name: str) -> Split:
-        """The `train` or the `held_out` split."""
+        """Returns the `train` or the `held_out` split."""
         if name not in SPLITS:
-            raise ValueError(f"split {name!r}; there are {', '.join(SPLITS)}")
+            raise ValueError(f"split {name!r} does not exist; splits are {', '.join(SPLITS)}")
         return self.train if name == "train" else self.held_out
 
 
@@ -110,11 +117,11 @@ class Manifest:
     """The contents of a row store.
 
     Attributes:
-      vocabulary_size: ids, specials and `<mask>` included.
+      vocabulary_size: number of ids, including special tokens and `<mask>`.
       vocabulary_digest: sha256 of the vocabulary's file.
-      dtype: of rows on disk, `<u2` or `<u4`.
+      dtype: type of rows on disk, `<u2` or `<u4`.
       recipe: all that the rows depend on, as it was hashed.
-      tasks: in the order of the config.
+      tasks: rows of each task, in the order of the config.
     """
 
     vocabulary_size: int
@@ -131,7 +138,7 @@ class Manifest:
 
     @property
     def content_hash(self) -> str:
-        """sha256 over digests and counts: equal exactly when all rows are equal."""
+        """sha256 of digests and counts: equal exactly if all rows are equal."""
         content = dataclasses.asdict(self)
         del content["recipe"]
         for task in content["tasks"]:
@@ -140,21 +147,23 @@ class Manifest:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> bytes:
-        """The manifest's file, its content hash included."""
+        """Returns the content of the manifest file, including the content hash."""
         content = {**dataclasses.asdict(self), "content_hash": self.content_hash}
         content["tasks"] = [task.as_json() for task in self.tasks]
         return (json.dumps(content, indent=1, sort_keys=True) + "\n").encode()
 
 
 class RowStore:
-    """A finished row store, opened for reading; files are memory-mapped when they are first read,
-    but of a bucket (`storage.Url`) only what is wanted is read, each time.
+    """A finished row store, opened for reading.
+
+    Local files are memory-mapped at their first read. From a bucket (`storage.Url`), only the
+    requested rows are read, each time.
 
     Args:
-      kinds: the kinds of rows to open, as if there were no others; None for all.
+      kinds: the kinds of rows to open; other kinds are ignored. None for all.
 
     Raises:
-      RowStoreError: if it is not finished, of another format, or files have the wrong size.
+      RowStoreError: if the store is not finished, has another format, or files have the wrong size.
     """
 
     def __init__(self, path: "str | AnyPath", kinds: Collection[str] | None = None):
@@ -174,36 +183,42 @@ class RowStore:
         model = self.vocabulary_file
         digest = hashlib.sha256(model.read_bytes()).hexdigest() if model.is_file() else ""
         if digest != self.manifest.vocabulary_digest:
-            raise RowStoreError(f"{model} is missing or damaged; {self._anew(model)}")
+            raise RowStoreError(f"{model} is missing or damaged; {self._rebuild_hint(model)}")
         for task in self.manifest.tasks:
-            there = _sizes(self.path / task.folder, len(task.train.shards))
+            sizes = _sizes(self.path / task.folder, len(task.train.shards))
             rows = zip(task.train.shards, task.held_out.shards, strict=True)
             for shard, (train, held_out) in enumerate(rows):
                 size = (train + held_out) * self._record(task).itemsize
-                self._check_size(self.file(task.name, shard), size, there)
+                self._check_size(self.file(task.name, shard), size, sizes)
 
     @property
     def vocabulary_file(self) -> "AnyPath":
-        """The vocabulary that the rows were built with (`VOCABULARY`)."""
+        """The file of the vocabulary that the rows were built with (`VOCABULARY`)."""
         return self.path / VOCABULARY
 
     @property
-    def at_once(self) -> int:
-        """How many questions it may be asked at the same time: a bucket takes its time for each,
-        however little it is for."""
+    def concurrent_reads(self) -> int:
+        """How many reads to run at the same time; many for a bucket, where each read has a long
+        delay."""
         return 1 if isinstance(self.path, Path) else 32
 
     def tasks(self, kind: str) -> tuple[TaskRows, ...]:
-        """The rows of a kind, in the order of the config."""
+        """Returns the rows of a kind, in the order of the config."""
         return tuple(task for task in self.manifest.tasks if task.kind == kind)
 
     def task(self, name: str) -> TaskRows:
-        """The rows of this name, such as `text.en`."""
+        """Returns the rows with this name, such as `text.en`."""
         return self._tasks[name]
 
     def read(self, task: str, split: str, rows: np.ndarray) -> np.ndarray:
-        """Rows by number, int64 [n], of a task's `train` or `held_out`, each checked against its
-        CRC32: uint16 or uint32 [n, length].
+        """Reads rows of a task and checks each against its CRC32.
+
+        Args:
+          split: `train` or `held_out`.
+          rows: row numbers, int64 [n].
+
+        Returns:
+          Token ids, uint16 or uint32 [n, length].
 
         Raises:
           RowStoreError: if a row is damaged.
@@ -213,66 +228,73 @@ class RowStore:
         rows = np.asarray(rows, np.int64)
         if rows.size and not 0 <= rows.min() <= rows.max() < count:
             raise IndexError(f"{task}/{split} has rows 0 to {count - 1}, not {rows}")
-        taken = np.empty(len(rows), self._record(self._tasks[task]))
+        records = np.empty(len(rows), self._record(self._tasks[task]))
         shards = np.searchsorted(self._starts[task, split], rows, "right") - 1
         for shard in np.unique(shards):
             chosen = shards == shard
             within = rows[chosen] - self._starts[task, split][shard]
-            taken[chosen] = self._taken(task, split, int(shard), within)
-        damaged = np.flatnonzero(row_crcs(taken["ids"]) != taken["crc"])
+            records[chosen] = self._read_records(task, split, int(shard), within)
+        damaged = np.flatnonzero(row_crcs(records["ids"]) != records["crc"])
         if damaged.size:
             raise RowStoreError(self.damage(task, split, int(rows[damaged[0]])))
-        return taken["ids"]
+        return records["ids"]
 
     def fetch(self, task: str, row: int, count: int) -> np.ndarray:
-        """Rows to train on that follow each other, from `row` on, as they are on disk: records
-        (`record`), [count], which are not checked."""
+        """Reads `count` consecutive training rows, starting at `row`, without checking them.
+
+        Returns:
+          Records (`record`), [count].
+        """
         starts, kind = self._starts[task, "train"], self._record(self._tasks[task])
         parts, shard = [], int(np.searchsorted(starts, row, "right")) - 1
         while count:
-            here = min(count, int(starts[shard + 1]) - row)
-            if here > 0:
-                parts.append(np.frombuffer(self._run(task, shard, row - starts[shard], here), kind))
-            row, count, shard = row + here, count - here, shard + 1
+            in_shard = min(count, int(starts[shard + 1]) - row)
+            if in_shard > 0:
+                parts.append(
+                    np.frombuffer(
+                        self._read_consecutive(task, shard, row - starts[shard], in_shard), kind
+                    )
+                )
+            row, count, shard = row + in_shard, count - in_shard, shard + 1
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def file(self, task: str, shard: int) -> "AnyPath":
-        """Where a shard of a task is."""
+        """Returns the file of a shard of a task."""
         return shard_file(self.path / self._tasks[task].folder, shard)
 
     def damage(self, task: str, split: str, row: int) -> str:
-        """What to say of a damaged row: its file, its place there, and how to make them anew."""
+        """Describes a damaged row: its file, its place in it, and how to rebuild the file."""
         shard = int(np.searchsorted(self._starts[task, split], row, "right")) - 1
         within = row - int(self._starts[task, split][shard])
         if split == "held_out":
             within += self._tasks[task].train.shards[shard]
         file = self.file(task, shard)
-        return f"{file}: row {within} is damaged (its CRC32 is another); {self._anew(file)}"
+        return f"{file}: row {within} is damaged (wrong CRC32); {self._rebuild_hint(file)}"
 
-    def _anew(self, file: "AnyPath") -> str:
-        return f"delete {file} and start python -m xlj.prepare again with the text, to make it anew"
+    def _rebuild_hint(self, file: "AnyPath") -> str:
+        return f"delete {file} and run python -m xlj.prepare again with the text to rebuild it"
 
     def _record(self, task: TaskRows) -> np.dtype:
         return record(task.length, self.manifest.dtype)
 
-    def _check_size(self, file: "AnyPath", size: int, there: Mapping[str, int]) -> None:
-        actual = there.get(file.name, -1)
+    def _check_size(self, file: "AnyPath", size: int, sizes: Mapping[str, int]) -> None:
+        actual = sizes.get(file.name, -1)
         if actual != size:
-            found = "is missing" if actual < 0 else f"has {actual} bytes, not {size}"
-            raise RowStoreError(f"{file} {found}; {self._anew(file)}")
+            problem = "is missing" if actual < 0 else f"has {actual} bytes instead of {size}"
+            raise RowStoreError(f"{file} {problem}; {self._rebuild_hint(file)}")
 
-    def _taken(self, task: str, split: str, shard: int, within: np.ndarray) -> np.ndarray:
-        """Records of a split in a shard, by number."""
+    def _read_records(self, task: str, split: str, shard: int, within: np.ndarray) -> np.ndarray:
+        """Reads records of a split in a shard, by number."""
         if isinstance(self.path, Path):
             return self._map(task, split, shard)[within]
         rows = self._tasks[task]
         before = rows.train.shards[shard] if split == "held_out" else 0
         first, last = int(within.min()), int(within.max())
-        body = self._run(task, shard, before + first, last - first + 1)
+        body = self._read_consecutive(task, shard, before + first, last - first + 1)
         return np.frombuffer(body, self._record(rows))[within - first]
 
-    def _run(self, task: str, shard: int, row: int, count: int) -> bytes:
-        """Records of a shard that follow each other."""
+    def _read_consecutive(self, task: str, shard: int, row: int, count: int) -> bytes:
+        """Reads the bytes of `count` consecutive records of a shard."""
         size, file = self._record(self._tasks[task]).itemsize, self.file(task, shard)
         try:
             if isinstance(file, Path):
@@ -280,21 +302,21 @@ class RowStore:
             else:
                 body = file.read_range(int(row) * size, (int(row) + count) * size)
         except OSError as error:
-            raise RowStoreError(f"{file}: it cannot be read ({error})") from error
-        if len(body) != count * size:  # its size was right when the store was opened
-            raise RowStoreError(f"{file} has become shorter; {self._anew(file)}")
+            raise RowStoreError(f"{file} cannot be read ({error})") from error
+        if len(body) != count * size:  # the size was correct when the store was opened
+            raise RowStoreError(f"{file} has become shorter; {self._rebuild_hint(file)}")
         return body
 
     def _open(self, task: str, split: str, shard: int) -> np.ndarray:
-        """The records of a split in a shard, mapped."""
+        """Memory-maps the records of a split in a shard."""
         file, rows = self.file(task, shard), self._tasks[task]
         train, held_out = rows.train.shards[shard], rows.held_out.shards[shard]
         assert isinstance(file, Path)
-        found = np.memmap(file, self._record(rows), "r", shape=(train + held_out,))
-        return np.asarray(found[:train] if split == "train" else found[train:])
+        records = np.memmap(file, self._record(rows), "r", shape=(train + held_out,))
+        return np.asarray(records[:train] if split == "train" else records[train:])
 
     def _open_file(self, task: str, shard: int) -> BinaryIO:
-        """A shard, opened for runs of rows from anywhere: the kernel is not to read on."""
+        """Opens a shard for random access, without the kernel's read-ahead."""
         file = self.file(task, shard).open("rb", buffering=0)
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
@@ -302,24 +324,24 @@ class RowStore:
 
 
 def record(length: int, dtype: str) -> np.dtype:
-    """The type of a row on disk: its ids, [length], and their CRC32."""
+    """Returns the type of a row on disk: its ids, [length], and their CRC32."""
     return np.dtype([("ids", dtype, (length,)), ("crc", "<u4")])
 
 
 def records(rows: np.ndarray) -> np.ndarray:
-    """Rows, [rows, length], with their CRC32s: structured [rows]."""
-    found = np.empty(len(rows), record(rows.shape[1], rows.dtype.str))
-    found["ids"], found["crc"] = rows, row_crcs(rows)
-    return found
+    """Adds a CRC32 to rows [rows, length]; returns a structured array [rows]."""
+    result = np.empty(len(rows), record(rows.shape[1], rows.dtype.str))
+    result["ids"], result["crc"] = rows, row_crcs(rows)
+    return result
 
 
 def shard_file(folder: "AnyPath", shard: int) -> "AnyPath":
-    """Where a shard is in the folder of its task."""
+    """Returns the file of a shard in the folder of its task."""
     return folder / f"{shard:05d}.rows"
 
 
 def task_rows_from_json(content: "Record") -> TaskRows:
-    """The `TaskRows` of its `as_json`, after JSON made lists of tuples."""
+    """Reads a `TaskRows` from the JSON values of `as_json`; JSON lists become tuples."""
     splits = {
         name: Split(**{**content[name], "shards": tuple(content[name]["shards"])})
         for name in SPLITS
@@ -332,12 +354,12 @@ def task_rows_from_json(content: "Record") -> TaskRows:
 
 
 def row_crcs(rows: np.ndarray) -> np.ndarray:
-    """CRC32 of each row's bytes, uint32 [rows]."""
+    """Computes the CRC32 of each row's bytes, uint32 [rows]."""
     return np.array([zlib.crc32(row) for row in np.ascontiguousarray(rows)], "<u4")
 
 
 def _sizes(folder: "AnyPath", shards: int) -> dict[str, int]:
-    """Bytes of the shards that are there, by name."""
+    """Returns the bytes of the shards that exist, by name."""
     if not isinstance(folder, Path):
         return folder.sizes()
     files = (shard_file(folder, shard) for shard in range(shards))
@@ -346,13 +368,13 @@ def _sizes(folder: "AnyPath", shards: int) -> dict[str, int]:
 
 def _load_manifest(file: "AnyPath") -> Manifest:
     if not file.is_file():
-        raise RowStoreError(f"{file.parent} holds no finished rows: there is no {file.name}")
+        raise RowStoreError(f"{file.parent} has no finished rows: {file.name} is missing")
     try:
         content = json.loads(file.read_bytes())  # not json_file: reading needs NumPy only
         if content["format"] != FORMAT:
             raise RowStoreError(
-                f"{file}: rows of format {quoted(content['format'])}, this xlj reads {FORMAT}; "
-                f"delete {file.parent} to build it anew"
+                f"{file}: rows have format {quoted(content['format'])}, but this version of xlj "
+                f"reads format {FORMAT}; delete {file.parent} and run python -m xlj.prepare again"
             )
         stated = content.pop("content_hash")
         tasks = tuple(task_rows_from_json(task) for task in content.pop("tasks"))
@@ -362,5 +384,7 @@ def _load_manifest(file: "AnyPath") -> Manifest:
             f"{file} is damaged ({shortened(str(error))}); delete {file.parent}"
         ) from error
     if manifest.content_hash != stated:
-        raise RowStoreError(f"{file} is damaged: its counts do not give its content hash")
+        raise RowStoreError(
+            f"{file} is damaged: its counts do not match its content hash; delete {file.parent}"
+        )
     return manifest

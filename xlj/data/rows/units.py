@@ -1,4 +1,4 @@
-"""A unit of work: one process reads it, encodes it, and packs it into rows of every kind."""
+"""Packs a unit of text into rows of every kind, in one process."""
 
 import dataclasses
 from collections import Counter
@@ -12,7 +12,7 @@ from xlj.data.rows.packing import Packed
 from xlj.data.rows.shards import SHARD_UNITS, Counts, Shards
 from xlj.data.text import held_out
 from xlj.data.text.held_out import Rule
-from xlj.data.text.reading import Chunk, Reading, UnitReader
+from xlj.data.text.reading import Chunk, ReadOptions, UnitReader
 from xlj.data.text.text_tasks import Unit
 from xlj.data.tokenizer.layout import PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -21,8 +21,8 @@ from xlj.io.storage import AnyPath
 _vocabulary = lru_cache(maxsize=1)(Vocabulary.load)
 
 
-class OfUnit:
-    """Jobs that read one unit."""
+class UnitJob:
+    """A job that reads one unit."""
 
     unit: Unit
 
@@ -34,19 +34,26 @@ class OfUnit:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How the rows of a language or pair are built: how its text is read, what is held out of each
-    column's language, the lines that stand there before, and the file of the vocabulary."""
+    """How the rows of a language or pair are built.
+
+    Attributes:
+      reading: how the text is read.
+      rules: the held-out rule of each column's language.
+      vocabulary: the file of the vocabulary.
+    """
 
     languages: tuple[str, ...]
-    reading: Reading
+    reading: ReadOptions
     rules: tuple[Rule, ...]
     vocabulary: AnyPath
 
 
 @dataclasses.dataclass(frozen=True)
-class BuildUnit(OfUnit):
-    """Builds the rows of unit `index`, of each kind that is wanted; what it yields depends on its
-    text only, not on who builds it or when. Small, so that workers can be sent it."""
+class BuildUnit(UnitJob):
+    """Builds the rows of unit `index` of each kind in `targets`; small enough to send to workers.
+
+    The result depends only on the text, not on the worker or the time.
+    """
 
     plan: Plan
     index: int
@@ -54,7 +61,7 @@ class BuildUnit(OfUnit):
     targets: tuple[Shards, ...]
 
     def __call__(self) -> int:
-        """Writes the rows; the last of a shard's units makes the shard. Returns the lines read."""
+        """Writes the rows, and the shard if it is the last unit of it; returns the lines read."""
         reader = UnitReader(self.unit, self.index, self.plan.reading)
         todo = [target for target in self.targets if not target.has_unit(self.index)]
         if todo:
@@ -86,41 +93,41 @@ def _build(job: BuildUnit, reader: UnitReader, targets: list[Shards]) -> None:
 
 
 class _Kind:
-    """Rows of one kind, and their counts."""
+    """Packs rows of one kind, and counts them."""
 
     def __init__(self, shards: Shards, plan: Plan):
         self.shards, self.counts = shards, Counts()
         self._plan = plan
 
     def rows(self, chunk: Chunk, encoded: list[packing.Ragged]) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of a chunk to train on, and those held out."""
+        """Packs a chunk; returns its training rows and its held-out rows."""
         plan, counts = self._plan, self.counts
         out, sharing = held_out.split(plan.languages, chunk.hashes, plan.rules)
         blank = np.array([not line for line in chunk.columns[0]], bool)
         is_sentence = ~blank if len(encoded) == 1 else np.ones(len(blank), bool)
-        # Held-out lines are not neighbours in their document, so each is an example of its own.
-        train = self._packed(encoded, ~out & ~sharing & is_sentence, np.cumsum(blank))
-        aside = self._packed(encoded, out & is_sentence, np.arange(len(blank)))
-        dropped = Counter(train.dropped) + Counter(aside.dropped)
+        # Held-out lines are not consecutive in their document, so each is a separate example.
+        train = self._pack(encoded, ~out & ~sharing & is_sentence, np.cumsum(blank))
+        held = self._pack(encoded, out & is_sentence, np.arange(len(blank)))
+        dropped = Counter(train.dropped) + Counter(held.dropped)
         dropped[held_out.REASON] += int(sharing.sum())
         sentences = int(is_sentence.sum())
-        # Text whose every character the normalisation removes.
-        lost = sentences - train.sentences - aside.sentences - dropped.total()
+        # Lines of which the tokenizer's normalization removes every character.
+        lost = sentences - train.sentences - held.sentences - dropped.total()
         counts.dropped.update(dropped, **{"no tokens": lost})
-        for made in (train, aside):
-            counts.too_long.update(packing.histogram(made.too_long))
+        for packed in (train, held):
+            counts.too_long.update(packing.histogram(packed.too_long))
         counts.sentences += sentences
         counts.cut += train.cut
-        for split, made in ((counts.train, train), (counts.held_out, aside)):
+        for split, packed in ((counts.train, train), (counts.held_out, held)):
             split.update(
-                rows=len(made.rows),
-                tokens=int(np.count_nonzero(made.rows != PAD)),
-                examples=made.examples,
-                sentences=made.sentences,
+                rows=len(packed.rows),
+                tokens=int(np.count_nonzero(packed.rows != PAD)),
+                examples=packed.examples,
+                sentences=packed.sentences,
             )
-        return train.rows, aside.rows
+        return train.rows, held.rows
 
-    def _packed(
+    def _pack(
         self, encoded: list[packing.Ragged], keep: np.ndarray, documents: np.ndarray
     ) -> Packed:
         return packing.pack(

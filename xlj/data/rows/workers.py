@@ -1,4 +1,4 @@
-"""Runs jobs by all cores, or by Apache Beam; each reads its own part of the text."""
+"""Runs jobs in parallel, in local processes or with Apache Beam."""
 
 import os
 import sys
@@ -14,12 +14,14 @@ from tqdm import tqdm
 from xlj.config import ConfigError
 from xlj.io.processes import SPAWN, stop_with_parent
 
-_LINES = "lines"  # what Beam counts them as
+_LINES = "lines"  # name of Beam's counter
 
 
 class Job(Protocol):
-    """A piece of work that any process may do, and that leaves its result on disk: it knows its
-    `size` in bytes of input, and returns the lines that it read."""
+    """A piece of work for any process, which writes its result to disk.
+
+    `size` is its bytes of input; calling it returns the number of lines read.
+    """
 
     @property
     def size(self) -> int: ...
@@ -27,13 +29,13 @@ class Job(Protocol):
     def __call__(self) -> int: ...
 
 
-Run = Callable[[str, Collection[Job]], None]
-"""Does jobs, which are told as `building rows` or the like."""
+RunJobs = Callable[[str, Collection[Job]], None]
+"""Runs jobs; the first argument names the work in printed lines, such as `building rows`."""
 
 
 @contextmanager
-def in_processes(workers: int) -> Iterator[Run]:
-    """Runs jobs in so many spawned processes, 0 for one a core."""
+def in_processes(workers: int) -> Iterator[RunJobs]:
+    """Runs jobs in `workers` spawned processes; 0 for one process per core."""
     count = workers or len(os.sched_getaffinity(0))
     with ProcessPoolExecutor(count, SPAWN, stop_with_parent) as pool:
 
@@ -64,21 +66,22 @@ def in_processes(workers: int) -> Iterator[Run]:
             yield run
         except BrokenProcessPool:
             raise RuntimeError(
-                "a process that builds rows was killed, perhaps for memory; start again to go on, "
-                f"with fewer than data.workers={count}"
+                "a process that builds rows was killed, perhaps because memory ran out; run the "
+                f"command again to resume, with fewer workers than data.workers={count}"
             ) from None
         finally:
             pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
-def in_beam(runner: str, arguments: Sequence[str], workers: int) -> Iterator[Run]:
-    """Runs jobs in pipelines on this machine or on a cluster, of which every worker must see the
-    inputs and the cache at the paths of the config (a shared file system). The DirectRunner works
-    in as many processes as `in_processes`, unless the arguments say otherwise.
+def in_beam(runner: str, arguments: Sequence[str], workers: int) -> Iterator[RunJobs]:
+    """Runs jobs in Beam pipelines, on this machine or on a cluster.
+
+    Every worker must see the inputs and the cache at the paths of the config (a shared file
+    system). The DirectRunner uses as many processes as `in_processes`, unless `arguments` set it.
 
     Raises:
-      ConfigError: if there is no Beam.
+      ConfigError: if Apache Beam is not installed.
     """
     try:
         import apache_beam as beam
@@ -111,8 +114,8 @@ def in_beam(runner: str, arguments: Sequence[str], workers: int) -> Iterator[Run
         result = pipeline.run()
         result.wait_until_finish()
         seconds = time.monotonic() - began
-        found = result.metrics().query(MetricsFilter().with_name(_LINES))["counters"]
-        lines = sum(counter.result for counter in found)
+        counters = result.metrics().query(MetricsFilter().with_name(_LINES))["counters"]
+        lines = sum(counter.result for counter in counters)
         print(
             f"{doing}: {lines:,} lines in {seconds:,.0f} s, {lines / seconds:,.0f} lines/s, "
             f"{size / seconds:,.1f} MB/s",
@@ -122,7 +125,7 @@ def in_beam(runner: str, arguments: Sequence[str], workers: int) -> Iterator[Run
     yield run
 
 
-def _do(job: Any) -> int:  # Beam takes no Protocol for a type
+def _do(job: Any) -> int:  # Beam does not accept a Protocol as a type
     from apache_beam.metrics import Metrics
 
     lines = job()

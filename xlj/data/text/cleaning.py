@@ -1,4 +1,4 @@
-"""Cleans every line before it is encoded, and hashes its text."""
+"""Cleans lines before they are encoded, and hashes them."""
 
 import functools
 import itertools
@@ -12,71 +12,75 @@ import numpy as np
 from xlj.io.hashing import hash64
 
 CLEANING = 4
-"""Version of `clean`, `line_hashes`, `held_out`, and of where files are cut; part of the recipe, so
-after a change rows are built again."""
+"""Version of `clean`, `line_hashes`, `held_out`, and of where files are split. It is part of the
+recipe, so a change rebuilds rows."""
 
 HASHES = 1 << 64
 BLANK = HASHES - 1
-"""The hash of a blank line: the highest, so that it is below no threshold."""
+"""The hash of a blank line: the highest, so that it is not below any threshold."""
 
-_GROUP, _LARGE = 128, 1 << 20  # lines, and characters, that are hashed at a time
-_POINTS = 0x110000  # of Unicode
-_MARK = 128  # more than the letters that one is folded to
+_GROUP, _LARGE = 128, 1 << 20  # the most lines, and characters, that are hashed together
+_POINTS = 0x110000  # code points of Unicode
+_MARK = 128  # more than the number of letters that any letter is folded to
 _ODD = 0x9E3779B97F4A7C15
 
 
 def clean(line: str) -> str:
-    """The line without blanks at its ends, and every run of Unicode whitespace (tabs, no-break and
-    ideographic spaces, U+2028) made one space. Letters are left alone; SentencePiece normalises."""
-    # Nearly all lines are clean already. What is printable has no whitespace but single spaces.
+    """Removes blanks at both ends of a line, and replaces every run of whitespace by one space.
+
+    Whitespace is Unicode's (tabs, no-break and ideographic spaces, U+2028). Letters do not change;
+    SentencePiece normalizes them.
+    """
+    # Nearly all lines are clean already. Printable text has no whitespace except single spaces.
     if line.isprintable() and "  " not in line and line[:1] != " " and line[-1:] != " ":
         return line
     return " ".join(line.split())
 
 
 def clean_all(lines: Sequence[str]) -> list[str]:
-    """`clean` of each line; a group that is clean already is looked at as one text."""
-    found: list[str] = []
+    """Cleans each line; checks a group of lines as one text first, which is faster."""
+    cleaned: list[str] = []
     for group in _groups(lines):
         text = " ".join(filter(None, group))
         if text.isprintable() and "  " not in f" {text} ":
-            found += group
+            cleaned += group
         else:
-            found += map(clean, group)
-    return found
+            cleaned += map(clean, group)
+    return cleaned
 
 
 def line_hashes(lines: Sequence[str]) -> np.ndarray:
-    """A hash of each clean line's text, the same on every machine: uint64 [lines].
+    """Hashes the text of each clean line, the same on every machine: uint64 [lines].
 
-    Copies that differ in Unicode's compatibility forms (NFKD), case or blanks hash alike. It
-    decides what is held out; `hash64` of it, what a vocabulary trains on.
+    Copies that differ only in Unicode's compatibility forms (NFKD), case or blanks have equal
+    hashes. The hash decides what is held out. `hash64` of it chooses the lines that a vocabulary is
+    trained on.
     """
-    found = [_hashes(group) for group in _groups(lines)]
-    return np.concatenate(found) if found else np.empty(0, np.uint64)
+    hashes = [_hashes(group) for group in _groups(lines)]
+    return np.concatenate(hashes) if hashes else np.empty(0, np.uint64)
 
 
 def text_hashes(lines: Sequence[str]) -> np.ndarray:
-    """A hash of each line exactly as it is: uint64 [lines]."""
+    """Hashes each line exactly as it is: uint64 [lines]."""
     digests = b"".join(blake2b(line.encode(), digest_size=8).digest() for line in lines)
     return np.frombuffer(digests, "<u8")
 
 
 def _groups(lines: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The lines, so many at a time that what is made of them stays in the processor's cache."""
+    """Yields lines in groups small enough for the processor's cache."""
     for start in range(0, len(lines), _GROUP):
         group = lines[start : start + _GROUP]
         if sum(map(len, group)) < _LARGE:
             yield group
-        else:  # long lines: what is made of them takes 17 times as much
+        else:  # arrays of a line need 17 times its size
             yield from ([line] for line in group)
 
 
 def _hashes(lines: Sequence[str]) -> np.ndarray:
-    """A polynomial of each line's folded letters modulo 2^64, all lines at once.
+    """Computes a polynomial of each line's folded letters modulo 2^64, for all lines together.
 
-    A letter's part is looked up by its code point: NumPy folds a text in a tenth of the time that
-    normalising it takes."""
+    Looks up the value of each letter by its code point: NumPy does this in a tenth of the time of
+    normalizing the text."""
     folding = _folding()
     points = _code_points(lines)
     kinds = folding.kinds.take(points)
@@ -97,23 +101,27 @@ def _hashes(lines: Sequence[str]) -> np.ndarray:
 
 
 def _code_points(lines: Sequence[str]) -> np.ndarray:
-    """Those of all lines, int64, each with a line feed at its end."""
+    """Returns the code points of all lines, int64, with a line feed after each line."""
     joined = "\n".join(lines) + "\n"
     points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
-    return points.astype(np.int64)  # what looking up takes
+    return points.astype(np.int64)  # the type that `take` needs
 
 
 def _ordered(points: np.ndarray) -> bool:
-    """Whether all marks stand in the order that they have in NFKD."""
+    """Whether all combining marks are in the order of NFKD."""
     folding = _folding()
     marks = folding.first[points[1:]]
     return not np.any((marks > 0) & (folding.last[points[:-1]] > marks))
 
 
 class _Folding(NamedTuple):
-    """Of each code point: the part of what it is folded to in a hash, uint64; how many letters that
-    is, and `_MARK` more if it is a combining mark; the combining classes of the first and the last
-    letter; uint8. Spaces and line feeds are nothing."""
+    """Properties of each code point. Spaces and line feeds are folded to nothing.
+
+    Attributes:
+      values: the hash value of the letters that it is folded to, uint64.
+      kinds: the number of these letters, plus `_MARK` for a combining mark, uint8.
+      first, last: combining classes of the first and the last of its NFKD letters, uint8.
+    """
 
     values: np.ndarray
     kinds: np.ndarray
@@ -126,14 +134,15 @@ def _folding() -> _Folding:
     alone = hash64(np.arange(_POINTS, dtype=np.uint64), 1)
     values, sizes = alone.copy(), np.ones(_POINTS, np.uint8)
     first, last = np.zeros(_POINTS, np.uint8), np.zeros(_POINTS, np.uint8)
-    for point in itertools.chain(range(0x20000), range(0x2F800, 0x2FA20)):  # of others no form is
+    # Code points outside these ranges have no other form.
+    for point in itertools.chain(range(0x20000), range(0x2F800, 0x2FA20)):
         letter = chr(point)
         folded = unicodedata.normalize("NFKD", letter).casefold()
         if folded != letter or letter in " \n":
             folded = unicodedata.normalize("NFKD", folded).casefold()
-            kept = [ord(part) for part in folded if part not in " \n"]
-            sizes[point] = len(kept)
-            parts = (int(alone[part]) * pow(_ODD, i, HASHES) for i, part in enumerate(kept))
+            letters = [ord(part) for part in folded if part not in " \n"]
+            sizes[point] = len(letters)
+            parts = (int(alone[part]) * pow(_ODD, i, HASHES) for i, part in enumerate(letters))
             values[point] = sum(parts) % HASHES
         if folded:
             first[point], last[point] = map(unicodedata.combining, (folded[0], folded[-1]))
@@ -142,7 +151,7 @@ def _folding() -> _Folding:
 
 @functools.lru_cache(maxsize=4)
 def _powers(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Powers of an odd number and of its inverse, uint64 [size] each."""
+    """Returns powers of an odd number and of its inverse, uint64 [size] each."""
     odd, inverse = (np.full(size, number, np.uint64) for number in (_ODD, pow(_ODD, -1, HASHES)))
     odd[0] = inverse[0] = 1
     return np.cumprod(odd), np.cumprod(inverse)

@@ -1,4 +1,4 @@
-"""Sets of line hashes on disk, in order: read as they are asked, whatever their size."""
+"""Sorted sets of line hashes on disk; memory-mapped, so they can be larger than memory."""
 
 import hashlib
 from collections.abc import Iterable
@@ -12,9 +12,9 @@ from xlj.io.storage import AnyPath
 
 
 def write(folder: AnyPath, parts: Iterable[np.ndarray]) -> AnyPath:
-    """Writes the union of uint64 arrays, without blank lines, under a name of its content."""
-    found = np.unique(np.concatenate([np.empty(0, np.uint64), *parts]))
-    content = found[found != BLANK].astype("<u8").tobytes()
+    """Writes the union of uint64 arrays, without blank lines, to a file named by its content."""
+    hashes = np.unique(np.concatenate([np.empty(0, np.uint64), *parts]))
+    content = hashes[hashes != BLANK].astype("<u8").tobytes()
     file = folder / f"{hashlib.sha256(content).hexdigest()[:16]}.hashes"
     if not file.is_file():
         atomic.write(file, content)
@@ -22,13 +22,13 @@ def write(folder: AnyPath, parts: Iterable[np.ndarray]) -> AnyPath:
 
 
 @lru_cache(maxsize=16)
-def opened(file: AnyPath | None) -> np.ndarray:
-    """The hashes of a file, uint64, mapped; none of no file."""
+def open_set(file: AnyPath | None) -> np.ndarray:
+    """Memory-maps the hashes of a file, uint64; None gives an empty set."""
     return np.empty(0, np.uint64) if file is None else storage.mapped(file, "<u8")
 
 
 def has(known: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-    """Which hashes are among `known`, which are in order: bool [n]."""
+    """Tests which hashes are in the sorted array `known`: bool [n]."""
     if not len(known):
         return np.zeros(len(hashes), bool)
     places = np.minimum(np.searchsorted(known, hashes), len(known) - 1)

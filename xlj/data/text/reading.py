@@ -1,4 +1,4 @@
-"""Reads units of text: cleans and hashes each line once, and leaves out what the config says."""
+"""Reads units of text: cleans and hashes each line, and drops lines that the config excludes."""
 
 import dataclasses
 import hashlib
@@ -21,24 +21,24 @@ from xlj.io.storage import AnyPath
 
 CHUNK_LINES = 16_384
 CHUNK_CHARACTERS = 1 << 22
-"""A chunk ends when it has as many lines or characters; a document is cut there."""
-
+"""A chunk ends when it reaches this number of lines or characters, even within a document."""
 
 MARKS = "byte order marks at the starts of lines"
-"""What they are counted under: they are left out, their lines are read."""
+"""The name of their count; the marks are removed, and their lines are read."""
 REPEATED = np.dtype([("unit", "<u4"), ("place", "<u4")])
-"""A line of a unit, by the lines before it that can be read; files have them in order."""
+"""A line of a unit, numbered by the readable lines before it; sorted in files."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Reading:
-    """How text is read; small, so that workers can be sent it.
+class ReadOptions:
+    """How text is read; small enough to send to workers.
 
     Attributes:
       malformed: `error` or `skip`, as in `Data`.
       filter: `module:function`, or empty.
-      excluded: a file of hashes of lines to leave out, or None.
-      repeated: files of the places (`REPEATED`) of lines to leave out because they stand before.
+      excluded: a file with hashes of lines to drop, or None.
+      repeated: files with the positions (`REPEATED`) of lines that repeat an earlier line; they are
+        dropped.
     """
 
     malformed: str
@@ -47,25 +47,29 @@ class Reading:
     repeated: tuple[AnyPath, ...] = ()
 
     def identity(self) -> Record:
-        """All that decides what is left out, as JSON values, but for what is excluded or
-        repeated."""
+        """Returns what determines the dropped lines, as JSON values, without `excluded` and
+        `repeated`."""
         module = self.filter.partition(":")[0]
         digest = module_digest(module, "data.filter") if module else ""
-        # Rows at the default were made before there was more to skip than invalid UTF-8.
+        # Older rows used this key, when invalid UTF-8 was all that could be skipped.
         key = "invalid_utf8" if self.malformed == "error" else "malformed"
         return {key: self.malformed, "filter": [self.filter, digest]}
 
     @classmethod
-    def of(cls, data: Data) -> "Reading":
-        """That of a config, nothing excluded yet."""
+    def of(cls, data: Data) -> "ReadOptions":
+        """Returns the options of a config, with nothing excluded yet."""
         return cls(data.malformed, data.filter)
 
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-    """Some lines of text, where an empty line ends a document, or pairs: clean columns, and the
-    hash of each line (`line_hashes`), uint64 [lines] a column; and the place of each in its unit,
-    int64 [lines]."""
+    """Some lines of text, where an empty line ends a document, or some pairs.
+
+    Attributes:
+      columns: clean lines of each column.
+      hashes: hash of each line (`line_hashes`), uint64 [lines] per column.
+      places: position of each line in its unit, int64 [lines].
+    """
 
     columns: tuple[list[str], ...]
     hashes: tuple[np.ndarray, ...]
@@ -73,16 +77,17 @@ class Chunk:
 
 
 class UnitReader:
-    """A unit, read once.
+    """Reads a unit once.
 
     Attributes:
-      dropped: lines with text, or pairs, that were left out, by reason; whole once `chunks` ended.
-      malformed: of the records that were malformed, and of byte order marks, by reason: how many
-        there were, and where the first stood: the number of its part, and lines before it there.
-      lines, digest: what was read: lines of every kind, and a sha256 of their text as it came.
+      dropped: lines with text, or pairs, that were dropped, by reason; complete after `chunks`.
+      malformed: counts of malformed records and byte order marks, by reason, and the place of the
+        first: the index of its part, and the number of lines before it in the part.
+      lines: number of lines read, including dropped lines.
+      digest: sha256 of their text before cleaning.
     """
 
-    def __init__(self, unit: Unit, index: int, reading: Reading):
+    def __init__(self, unit: Unit, index: int, reading: ReadOptions):
         self.dropped: Counter[str] = Counter()
         self.malformed: dict[str, tuple[int, ...]] = {}
         self.lines = 0
@@ -91,27 +96,27 @@ class UnitReader:
         self._repeated = [_places(file, index) for file in reading.repeated]
 
     def chunks(self) -> Iterator[Chunk]:
-        """The text in chunks; a `ConfigError` if it cannot be read."""
-        held: list[list[list[str]]] = []
+        """Yields the text in chunks; raises a `ConfigError` if it cannot be read."""
+        blocks: list[list[list[str]]] = []
         lines = size = first = 0
         for block in self._blocks():
-            held.append(block)
+            blocks.append(block)
             lines += len(block[0])
             size += sum(sum(map(len, column)) for column in block)
             if lines >= CHUNK_LINES or size >= CHUNK_CHARACTERS:
-                yield self._chunk(held, first)
+                yield self._chunk(blocks, first)
                 first += lines
-                held, lines, size = [], 0, 0
-        if held:
-            yield self._chunk(held, first)
+                blocks, lines, size = [], 0, 0
+        if blocks:
+            yield self._chunk(blocks, first)
 
     def _blocks(self) -> Iterator[list[list[str]]]:
-        """Clean columns of equal length."""
+        """Yields clean columns of equal length."""
         for number, part in enumerate(self._unit):
             count = 0
             for raw in part.blocks():
-                self._seen(raw)
-                rows = self._readable(raw, number, count)
+                self._add_to_digest(raw)
+                rows = self._without_malformed(raw, number, count)
                 count += len(raw[0])
                 if rows and rows[0]:
                     yield [clean_all(column) for column in rows]
@@ -119,11 +124,11 @@ class UnitReader:
             if part.source.columns == 1:
                 yield [[""]]  # the end of a file ends a document
 
-    def _readable(self, raw: RawBlock, part: int, before: int) -> list[Sequence[str]]:
-        """The block without malformed records."""
+    def _without_malformed(self, raw: RawBlock, part: int, before: int) -> list[Sequence[str]]:
+        """Removes malformed records from a block, and counts them."""
         if set().union(*(map(type, column) for column in raw)) <= {str}:
             return list(cast(Sequence[Sequence[str]], raw))
-        gone = set()
+        removed = set()
         for i, row in enumerate(zip(*raw, strict=True)):
             for line in row:
                 if isinstance(line, Marked):
@@ -131,28 +136,28 @@ class UnitReader:
             if isinstance(bad := row[0], Malformed):
                 place = bad.before if bad.before >= 0 else before + i
                 if self._reading.malformed == "error":
-                    of = self._unit[part]
+                    bad_part = self._unit[part]
                     raise ConfigError(
-                        f"{of.source.place(of.start, place)}{bad.problem}; mend it, or set "
-                        "data.malformed=skip"
+                        f"{bad_part.source.place(bad_part.start, place)}{bad.problem}; fix it, or "
+                        "set data.malformed=skip"
                     )
                 self._note(bad.reason, part, place)
                 self.dropped[bad.reason] += 1
-                gone.add(i)
-        rows = cast(Sequence[Sequence[str]], raw)  # but for those that are gone
-        return [[line for i, line in enumerate(column) if i not in gone] for column in rows]
+                removed.add(i)
+        rows = cast(Sequence[Sequence[str]], raw)  # without the removed records
+        return [[line for i, line in enumerate(column) if i not in removed] for column in rows]
 
     def _note(self, reason: str, part: int, before: int) -> None:
         count, *first = self.malformed.get(reason, (0, part, before))
         self.malformed[reason] = (count + 1, *first)
 
-    def _seen(self, raw: RawBlock) -> None:
+    def _add_to_digest(self, raw: RawBlock) -> None:
         for column in raw:
             text = "\n".join(["\0" if isinstance(x, Malformed) else x for x in column])
             self.digest.update(text.encode("utf-8", "surrogatepass"))
 
-    def _chunk(self, held: list[list[list[str]]], first: int) -> Chunk:
-        columns = [[line for block in held for line in block[i]] for i in range(len(held[0]))]
+    def _chunk(self, blocks: list[list[list[str]]], first: int) -> Chunk:
+        columns = [[line for block in blocks for line in block[i]] for i in range(len(blocks[0]))]
         hashes = [line_hashes(column) for column in columns]
         drop = np.zeros(len(columns[0]), bool)
         if self._reading.filter:
@@ -164,7 +169,7 @@ class UnitReader:
             drop |= np.array(fails, bool)
             self.dropped["data.filter"] += int(drop.sum())
         if self._reading.excluded is not None:
-            excluded = hash_sets.opened(self._reading.excluded)
+            excluded = hash_sets.open_set(self._reading.excluded)
             more = np.any([hash_sets.has(excluded, column) for column in hashes], axis=0) & ~drop
             self.dropped["stands in data.exclude"] += int(more.sum())
             drop |= more
@@ -175,15 +180,18 @@ class UnitReader:
             drop |= more
         if drop.any():
             keep = ~drop
-            columns = [[x for x, kept in zip(c, keep, strict=True) if kept] for c in columns]
+            columns = [[x for x, keeps in zip(c, keep, strict=True) if keeps] for c in columns]
             hashes = [column[keep] for column in hashes]
             places = places[keep]
         return Chunk(tuple(columns), tuple(hashes), places)
 
 
 def excluded_lines(data: Data) -> Iterator[list[str]]:
-    """The clean lines of `data.exclude`, and what stands between their tabs; a `ConfigError` if a
-    file cannot be read."""
+    """Yields the clean lines of `data.exclude`, and the tab-separated fields of each line.
+
+    Raises:
+      ConfigError: if a file cannot be read.
+    """
     for source in excluded_sources(data):
         for part in source.parts(data.unit_bytes):
             before = 0
@@ -197,24 +205,24 @@ def excluded_lines(data: Data) -> Iterator[list[str]]:
 
 
 def excluded_sources(data: Data) -> list[TextSource]:
-    """The files of `data.exclude`; of each field of JSON lines or Parquet a source of its own.
+    """Returns the files of `data.exclude`; each field of JSON lines or Parquet is one source.
 
     Raises:
-      ConfigError: if there is no such file.
+      ConfigError: if a file does not exist.
     """
-    found = []
+    excluded: list[TextSource] = []
     for text in data.exclude:
         name, sign, fields = text.partition("#")
         for field in fields.split("|"):
             sources = open_sources(f"{name}{sign}{field}", 1, data, "data.exclude")
             if not sources:
-                raise ConfigError(f"data.exclude={text}: there is no such file")
-            found += sources
-    return found
+                raise ConfigError(f"data.exclude={text}: no such file")
+            excluded += sources
+    return excluded
 
 
 def _places(file: AnyPath, unit: int) -> np.ndarray:
-    """The places of a unit in a file of `REPEATED`, uint32."""
+    """Returns the positions of a unit's lines in a file of `REPEATED`, uint32."""
     every = storage.mapped(file, REPEATED)
     start, stop = np.searchsorted(every["unit"], np.array([unit, unit + 1], np.uint32))
     return np.array(every["place"][start:stop])

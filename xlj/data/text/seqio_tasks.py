@@ -1,35 +1,37 @@
-"""The text as seqio Tasks, which users can reuse: the same parts that rows are made of.
+"""Registers the text as seqio Tasks for use in other programs; rows are built from the same text.
 
-A language is the Task `xlj.text.en` with the feature `text` (an empty text ends a document), a pair
-is `xlj.pairs.en_de` with `source` and `target`; all are strings, cleaned, and not shuffled. The
-shards of a Task are its units, so that hosts can share it.
+A language is the Task `xlj.text.en` with the feature `text` (an empty text ends a document). A pair
+is `xlj.pairs.en_de` with `source` and `target`. All features are strings, cleaned and not
+shuffled. The shards of a Task are its units, so that several hosts can share it.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from xlj.config import Data
-from xlj.data.text.reading import Reading, UnitReader
+from xlj.data.text.reading import ReadOptions, UnitReader
 from xlj.data.text.text_tasks import TextTask
 from xlj.io.quiet import import_quietly
 
 FEATURES = {1: ("text",), 2: ("source", "target")}
-"""The features of tasks by how many columns they have."""
+"""The features of tasks by number of columns."""
 
 
 def seqio_name(task: str) -> str:
-    """The seqio Task of a task of the row store: seqio's names have no hyphens."""
+    """Returns the seqio name of a task of the row store; names of seqio have no hyphens."""
     return f"xlj.{task.replace('-', '_')}"
 
 
 def register(task: TextTask, data: Data) -> None:
-    """Registers the seqio Task of one language or pair; an earlier one of its name is replaced. It
-    has whatever `data` says of reading, but excluded lines and duplicates."""
+    """Registers the seqio Task of one language or pair; replaces an earlier Task of that name.
+
+    It is read with the options of `data`, except excluded lines and duplicates.
+    """
     seqio = import_quietly("seqio")
     import tensorflow as tf
 
     features = FEATURES[len(task.languages)]
-    units, reading = task.units(data.unit_bytes), Reading.of(data)
+    units, reading = task.units(data.unit_bytes), ReadOptions.of(data)
 
     def blocks(chosen: Sequence[int]) -> Iterator[dict[str, Sequence[str]]]:
         for index in chosen:
@@ -37,7 +39,7 @@ def register(task: TextTask, data: Data) -> None:
                 yield dict(zip(features, chunk.columns, strict=True))
 
     class Units(seqio.DataSource):  # type: ignore[name-defined]
-        """The text, whose shards are its units."""
+        """The text as a seqio source; its shards are the units."""
 
         def __init__(self) -> None:
             super().__init__(splits=["train"], num_input_examples=None)
@@ -59,7 +61,7 @@ def register(task: TextTask, data: Data) -> None:
             chosen = range(len(units))
             if shard_info is not None:
                 chosen = chosen[shard_info.index :: shard_info.num_shards]
-            # Blocks of lines: single ones would be slow.
+            # Generates blocks of lines, since single lines are slow.
             signature = dict.fromkeys(features, tf.TensorSpec([None], tf.string))
             return tf.data.Dataset.from_generator(
                 lambda: blocks(chosen), output_signature=signature

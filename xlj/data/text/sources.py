@@ -1,10 +1,10 @@
 """Sources of text: files of lines, JSON, Parquet or TMX, the phrasebook, TFDS and seqio.
 
-A source is known by what can be told without reading it, and cut into parts, each of which some
-process reads by itself: `blocks` yields text in columns, `(lines,)` of monolingual text, where an
-empty line ends a document, or `(first side, second side)` of pairs; a `Malformed` stands for a
+A source is identified by facts that need no reading, such as sizes, and divided into parts. Each
+part is read by one process. `blocks` yields text in columns: `(lines,)` for monolingual text, where
+an empty line ends a document, or `(first side, second side)` for pairs. A `Malformed` replaces a
 record that cannot be read, on both sides of a pair.
-TensorFlow, seqio, TFDS and pyarrow are imported only when a source of theirs is read.
+TensorFlow, seqio, TFDS and pyarrow are imported only when a source that needs them is read.
 """
 
 import contextlib
@@ -36,8 +36,12 @@ _RECORDS = (".jsonl", ".ndjson", ".json")
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A part of a source, from `start` to `stop` in whatever the source counts, and its size in
-    bytes; small, so that workers can be sent it."""
+    """A part of a source; small enough to send to workers.
+
+    Attributes:
+      start, stop: its range, in units of the source (bytes, row groups, shards).
+      size: bytes.
+    """
 
     source: "TextSource"
     start: int
@@ -45,34 +49,40 @@ class Part:
     size: int
 
     def blocks(self) -> Iterator[RawBlock]:
-        """The text as it comes, in columns of equal length; a `ConfigError` if it cannot be
-        read."""
+        """Yields the raw text in columns of equal length.
+
+        Raises:
+          ConfigError: if it cannot be read.
+        """
         return self.source.blocks(self.start, self.stop)
 
 
 @dataclasses.dataclass(frozen=True)
 class TextSource:
-    """What a filled template names for one language or pair: `text`, for errors; `columns` are 1
-    for a language, 2 for a pair."""
+    """The text that a filled template names for one language or pair.
+
+    Attributes:
+      text: the filled template, for errors.
+      columns: 1 for a language, 2 for a pair.
+    """
 
     text: str
     columns: int
 
     def identity(self) -> str | list | dict:
-        """Whatever tells the text from another without reading it, as JSON values."""
+        """Returns facts that identify the text without reading it, as JSON values."""
         return self.text
 
     def parts(self, size: int) -> list[Part]:
-        """The source in parts of about so many bytes, in order.
+        """Divides the source into parts of about `size` bytes, in order.
 
         Raises:
-          ConfigError: if it cannot be read, or has no such fields.
+          ConfigError: if it cannot be read, or lacks a field.
         """
         return [Part(self, 0, 1, size)]
 
-    def uncut(self, size: int) -> int:
-        """Bytes of the source if one process must read it all, although it is larger than `size`;
-        else 0."""
+    def unsplittable(self, size: int) -> int:
+        """Returns the bytes of a source that is larger than `size` but cannot be split; else 0."""
         return 0
 
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
@@ -80,14 +90,16 @@ class TextSource:
         raise NotImplementedError
 
     def place(self, start: int, before: int) -> str:
-        """Where a line stands that has so many before it in the part from `start`, for errors."""
+        """Describes the place of a line, from the lines before it in the part at `start`."""
         return self.text
 
 
 @dataclasses.dataclass(frozen=True)
 class FileSource(TextSource):
-    """Files, known by their paths, sizes and times, or servers' tags of them; lines of text, or of
-    tab-separated pairs."""
+    """Lines of text, or of tab-separated pairs, in files.
+
+    Files are identified by their paths, sizes and times, or by the ETags of servers.
+    """
 
     paths: tuple[AnyPath, ...]
 
@@ -96,11 +108,11 @@ class FileSource(TextSource):
 
     def parts(self, size: int) -> list[Part]:
         total = self._size()
-        count = 1 if self.uncut(size) else max(1, round(total / size))
+        count = 1 if self.unsplittable(size) else max(1, round(total / size))
         cuts = [total * i // count for i in range(count + 1)]
         return [Part(self, a, b, b - a) for a, b in itertools.pairwise(cuts)]
 
-    def uncut(self, size: int) -> int:
+    def unsplittable(self, size: int) -> int:
         total = self._size()
         return total if total > size and not files.can_be_cut(self.paths[0], size) else 0
 
@@ -119,9 +131,9 @@ class FileSource(TextSource):
 
 
 class AlignedFiles(FileSource):
-    """Pairs of two files of which line n translates line n: one process reads both to the end."""
+    """Pairs in two files, where line n translates line n; one process reads both files."""
 
-    def uncut(self, size: int) -> int:
+    def unsplittable(self, size: int) -> int:
         return self._size() if self._size() > size else 0
 
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
@@ -134,7 +146,7 @@ class AlignedFiles(FileSource):
 
 @dataclasses.dataclass(frozen=True)
 class FieldsOfFile(FileSource):
-    """Some of what a file holds, by name."""
+    """Named fields of files."""
 
     fields: tuple[str, ...]
 
@@ -143,7 +155,7 @@ class FieldsOfFile(FileSource):
 
 
 class JsonLines(FieldsOfFile):
-    """String fields of the objects of a file, one a line; null is an empty text."""
+    """String fields of objects, one object per line; null is an empty text."""
 
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
         before = 0
@@ -162,14 +174,14 @@ class JsonLines(FieldsOfFile):
             record = json_file.parse(line, "this record")
         except ConfigError as error:
             return [Malformed("no JSON", f": {error}")] * len(self.fields)
-        found = [_field(record, field) for field in self.fields]
-        if isinstance(line, Marked) and isinstance(found[0], str):
-            found[0] = Marked(found[0])
-        return found
+        fields = [_field(record, field) for field in self.fields]
+        if isinstance(line, Marked) and isinstance(fields[0], str):
+            fields[0] = Marked(fields[0])
+        return fields
 
 
 class ParquetFile(FieldsOfFile):
-    """String columns of a Parquet file, of which parts are row groups; null is an empty text."""
+    """String columns of a Parquet file, split at row groups; null is an empty text."""
 
     def parts(self, size: int) -> list[Part]:
         with self._open() as file:
@@ -178,11 +190,13 @@ class ParquetFile(FieldsOfFile):
             for field in self.fields:
                 if field not in names:
                     raise ConfigError(
-                        f"{self.paths[0]}: there is no column {field}; there are {', '.join(names)}"
+                        f"{self.paths[0]}: no column {field}; columns are {', '.join(names)}"
                     )
                 kind = meta.schema.column(names.index(field)).logical_type
                 if str(kind) != "String":
-                    raise ConfigError(f"{self.paths[0]}: column {field} is no text but {kind}")
+                    raise ConfigError(
+                        f"{self.paths[0]}: column {field} must contain strings, not {kind}"
+                    )
             columns = [names.index(field) for field in self.fields]
             sizes = []
             for group in map(meta.row_group, range(meta.num_row_groups)):
@@ -194,7 +208,7 @@ class ParquetFile(FieldsOfFile):
                 start = stop
         return parts
 
-    def uncut(self, size: int) -> int:
+    def unsplittable(self, size: int) -> int:
         return 0
 
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
@@ -204,7 +218,7 @@ class ParquetFile(FieldsOfFile):
                 BLOCK_LINES, range(start, stop), list(self.fields), use_threads=False
             )
             while True:
-                with self._readable("cannot read it to the end"):
+                with self._convert_errors("cannot read the file"):
                     batch = next(batches, None)
                     if batch is None:
                         return
@@ -219,29 +233,31 @@ class ParquetFile(FieldsOfFile):
             return f"{self.paths[0]}: row {sum(group.num_rows for group in groups) + before + 1}"
 
     def _open(self) -> Any:
-        with self._readable("it is no Parquet file"):
+        with self._convert_errors("not a Parquet file"):
             path = self.paths[0]
             if not storage.can_seek(path):
-                raise OSError("its server knows no ranges, which reading Parquet needs; copy it")
+                raise OSError(
+                    "its server does not support range requests, which Parquet needs; copy the file"
+                )
             parquet = importlib.import_module("pyarrow.parquet")
             return parquet.ParquetFile(path if isinstance(path, Path) else path.open())
 
     @contextlib.contextmanager
-    def _readable(self, problem: str) -> Iterator[None]:
-        """Turns what pyarrow raises of a damaged file into a line."""
+    def _convert_errors(self, problem: str) -> Iterator[None]:
+        """Converts the exceptions of pyarrow on a damaged file to a `ConfigError`."""
         try:
             yield
         except ImportError as error:
             raise ConfigError(f"{self.paths[0]}: reading Parquet needs pyarrow ({error})") from None
-        except Exception as error:  # it has a dozen kinds, some of which are Python's own
-            said = shortened(str(error))
-            raise ConfigError(f"{self.paths[0]}: {problem} ({said})") from None
+        except Exception as error:  # pyarrow raises many types, including Python's own
+            reason = shortened(str(error))
+            raise ConfigError(f"{self.paths[0]}: {problem} ({reason})") from None
 
 
 class TmxFile(FieldsOfFile):
-    """The units of a translation memory in two languages; one process reads it to the end."""
+    """The units of a translation memory in two languages; one process reads the whole file."""
 
-    def uncut(self, size: int) -> int:
+    def unsplittable(self, size: int) -> int:
         return self._size() if self._size() > size else 0
 
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
@@ -255,7 +271,7 @@ class TmxFile(FieldsOfFile):
 
 @dataclasses.dataclass(frozen=True)
 class PhrasebookSource(TextSource):
-    """The small corpus inside the package; `name` is a language or a pair."""
+    """The small corpus in the package; `name` is a language or a pair."""
 
     name: str
 
@@ -277,8 +293,13 @@ class PhrasebookSource(TextSource):
 
 @dataclasses.dataclass(frozen=True)
 class SeqioSource(TextSource):
-    """String features of the train split of a registered seqio Task or Mixture, or of a
-    TensorFlow dataset (`scheme` is `seqio` or `tfds`); parts are its shards, if it has any."""
+    """String features of a registered seqio Task or Mixture, or of a TensorFlow dataset.
+
+    Reads the train split. Parts are its shards, if it has any.
+
+    Attributes:
+      scheme: `seqio` or `tfds`.
+    """
 
     scheme: str
     name: str
@@ -305,8 +326,11 @@ class SeqioSource(TextSource):
         return _dataset_blocks(self.text, dataset, self.fields)
 
     def _shards(self) -> list[tuple[Any, Any]]:
-        """What is read, in order: a Task or a dataset, and a shard of it. Of a Mixture it is each
-        of its Tasks once, since it has no end itself, and rates are those of training."""
+        """Returns (Task or dataset, shard) in reading order.
+
+        Each Task of a Mixture is read once: a Mixture repeats without end, and sampling rates are
+        set by training.
+        """
         seqio, provider = import_quietly("seqio", self.text), self._provider()
         shards = []
         for one in getattr(provider, "tasks", [provider]):
@@ -334,14 +358,17 @@ class SeqioSource(TextSource):
             return seqio.get_mixture_or_task(self.name)
         except ValueError as error:
             raise ConfigError(
-                f"{self.text}: no seqio Task of this name is registered; name the module that "
-                f"registers it in data.seqio_modules ({error})"
+                f"{self.text}: no seqio Task of this name is registered; set data.seqio_modules to "
+                f"the module that registers it ({error})"
             ) from error
 
 
 def module_digest(module: str, key: str = "data.seqio_modules") -> str:
-    """sha256 of a module's file, found without importing it or the packages around it; a
-    `ConfigError` that names `key` if there is none."""
+    """Computes the sha256 of a module's file without importing it or its packages.
+
+    Raises:
+      ConfigError: if the module does not exist; the message names `key`.
+    """
     where: Sequence[str] | None = None
     spec = None
     for depth in range(1, module.count(".") + 2):
@@ -349,26 +376,27 @@ def module_digest(module: str, key: str = "data.seqio_modules") -> str:
         spec = importlib.machinery.PathFinder.find_spec(name, where)
         where = spec.submodule_search_locations if spec else None
     if spec is None or not spec.origin:
-        raise ConfigError(f"{key}={module}: there is no such module on {sys.path}")
+        raise ConfigError(f"{key}={module}: no such module on {sys.path}")
     return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
 
 
 def open_sources(text: str, columns: int, data: Data, key: str) -> list[TextSource]:
-    """The sources that a filled template names, files in the order of their names; none if they are
-    not there.
+    """Opens the sources that a filled template names; returns none if they do not exist.
+
+    Files are sorted by name.
 
     Args:
       columns: 1 for monolingual text, 2 for pairs.
-      key: of the template, for errors.
+      key: the key of the template, for errors.
 
     Raises:
-      ConfigError: if it cannot be read as a template, or one side of two files is missing.
+      ConfigError: if the template is invalid, or one side of two files is missing.
     """
     scheme, _, rest = text.partition(":")
     if scheme == "phrasebook":
         sides = (rest,) if columns == 1 else split_pair(rest, tuple(phrasebook.LANGUAGES))
-        there = set(sides) <= set(phrasebook.LANGUAGES)
-        return [PhrasebookSource(text, columns, rest)] if there else []
+        is_known = set(sides) <= set(phrasebook.LANGUAGES)
+        return [PhrasebookSource(text, columns, rest)] if is_known else []
     if scheme in ("tfds", "seqio"):
         name, fields = _with_fields(text, rest, columns, key)
         modules = data.seqio_modules if scheme == "seqio" else ()
@@ -381,82 +409,89 @@ def _with_fields(text: str, rest: str, columns: int, key: str) -> tuple[str, tup
     parts = tuple(fields.split("|"))
     if not name or len(parts) != columns or not all(parts):
         shape = "#FIELD" if columns == 1 else "#FIELD|FIELD"
-        raise ConfigError(f"{key}={text}: it must look like {text.partition('#')[0]}{shape}")
+        raise ConfigError(f"{key}={text}: expected the form {text.partition('#')[0]}{shape}")
     return name, parts
 
 
 def _open_files(text: str, columns: int, key: str) -> list[TextSource]:
     if "#" in text:
         name, fields = _with_fields(text, text, columns, key)
-        found: list[TextSource] = []
+        sources: list[TextSource] = []
         for path in storage.matching(name):
             ending = _ending(path)
             if ending == ".parquet" and path.suffix == ending:
-                found.append(ParquetFile(text, columns, (path,), fields))
+                sources.append(ParquetFile(text, columns, (path,), fields))
             elif ending in _RECORDS:
-                found.append(JsonLines(text, columns, (path,), fields))
+                sources.append(JsonLines(text, columns, (path,), fields))
             elif ending == ".tmx" and columns == 2:
-                found.append(TmxFile(text, columns, (path,), fields))
+                sources.append(TmxFile(text, columns, (path,), fields))
             else:
                 raise ConfigError(
-                    f"{path}: fields ({key}={text}) are of .jsonl or .parquet files; languages, of "
-                    "pairs in .tmx files"
+                    f"{path}: {key}={text} names fields, which only .jsonl and .parquet files have "
+                    "(or languages of pairs, in .tmx files)"
                 )
-        return found
+        return sources
     sides = [storage.matching(side) for side in text.split("|")]
     if len(sides) > columns:
         allowed = "one file" if columns == 1 else "one TSV file or two files"
         raise ConfigError(f"{key}={text}: it must name {allowed}")
     if any(sides) and not all(sides):
         missing = text.split("|")[[bool(side) for side in sides].index(False)]
-        raise ConfigError(f"{key}={text}: {missing} is missing, though its other side is there")
+        raise ConfigError(f"{key}={text}: {missing} is missing, but its other side exists")
     if len({len(side) for side in sides}) > 1:
         counts = " and ".join(f"{len(side)} files" for side in sides)
-        raise ConfigError(f"{key}={text}: its two sides are {counts}; each needs its other side")
+        raise ConfigError(
+            f"{key}={text}: the two sides match {counts}; each file needs its other side"
+        )
     for path in itertools.chain.from_iterable(sides):
         if _ending(path) in (".parquet", *_RECORDS):
             shape = "#FIELD" if columns == 1 else "#FIELD|FIELD"
-            raise ConfigError(f"{path}: say which field holds the text: {key}={text}{shape}")
+            raise ConfigError(
+                f"{path}: set the field that contains the text, such as {key}={text}{shape}"
+            )
         if _ending(path) == ".tmx":
-            raise ConfigError(f"{path}: say which languages to read: {key}={text}#SOURCE|TARGET")
-        formats.refuse(path, readable=("CSV",) if columns == 2 else ())  # some call tables so
+            raise ConfigError(
+                f"{path}: set the languages to read, such as {key}={text}#SOURCE|TARGET"
+            )
+        formats.refuse(path, readable=("CSV",) if columns == 2 else ())  # .csv may be a TSV file
     kind = AlignedFiles if len(sides) == 2 else FileSource
     return [kind(text, columns, paths) for paths in zip(*sides, strict=True)]
 
 
 def _ending(path: AnyPath) -> str:
-    """What the file is called after, but for compression."""
+    """Returns the ending of a file name, without that of compression."""
     return (path.with_suffix("") if path.suffix in compressed.ENDINGS else path).suffix
 
 
 def _field(record: Any, field: str) -> Line:
-    """The text at a path of names in an object."""
+    """Returns the text at a dotted path of names in an object."""
     for name in field.split("."):
         if not isinstance(record, dict) or name not in record:
-            return Malformed("missing field", f": there is no field {field}")
+            return Malformed("missing field", f" has no field {field}")
         record = record[name]
     if record is not None and not isinstance(record, str):
-        return Malformed("field that is no text", f": field {field} is no text")
+        return Malformed("field that is no text", f": field {field} is not a string")
     return INVALID_UTF8 if record and not json_file.is_text(record) else record or ""
 
 
 def _sides(line: Line) -> Sequence[Line]:
-    """The sentences of a line of a table."""
+    """Splits a line of a table into two sentences."""
     if isinstance(line, Malformed):
         return line, line
     sides: list[Line] = [*formats.split_columns(line)]
     if len(sides) != 2:
-        wanted = "a line must be two sentences with one tab between them"
-        bad = Malformed("wrong number of columns", f" has {len(sides) - 1} tabs; {wanted}")
-        return [bad if line.strip() else Malformed("blank line", f" is blank; {wanted}")] * 2
+        expected = "a line must be two sentences with one tab between them"
+        bad = Malformed("wrong number of columns", f" has {len(sides) - 1} tabs; {expected}")
+        return [bad if line.strip() else Malformed("blank line", f" is blank; {expected}")] * 2
     if isinstance(line, Marked):
         sides[0] = Marked(sides[0])
     return sides
 
 
 def _whole(record: Sequence[Line], before: int = -1, may_be_empty: bool = False) -> Sequence[Line]:
-    """A record as it is, or what stands for it in each column: if a text of it is malformed, holds
-    NUL, or is the blank side of a pair.
+    """Returns a record, or a `Malformed` in each column if the record is malformed.
+
+    A record is malformed if one of its texts is, contains NUL, or is the blank side of a pair.
 
     Args:
       before: as in `Malformed`.
@@ -474,13 +509,16 @@ def _whole(record: Sequence[Line], before: int = -1, may_be_empty: bool = False)
 
 
 def _block(pairs: Iterable[Sequence[Line]], may_be_empty: bool = False) -> RawBlock:
-    """Pairs as columns."""
+    """Converts pairs to columns."""
     whole = (_whole(pair, may_be_empty=may_be_empty) for pair in pairs)
     return tuple(zip(*whole, strict=True))
 
 
 def _records(records: Sequence[Sequence[Line]], columns: int) -> Iterator[RawBlock]:
-    """Records as a block: of one column each is a document, whose line feeds end its lines."""
+    """Converts records to a block.
+
+    With one column, each record is a document, whose line feeds end its lines.
+    """
     if columns > 1:
         if records:
             yield tuple(zip(*records, strict=True))
@@ -495,7 +533,7 @@ def _records(records: Sequence[Sequence[Line]], columns: int) -> Iterator[RawBlo
 
 
 def _strings(batch: Any, field: str) -> list[Line]:
-    """A column of strings of a pyarrow batch; dots name nested fields."""
+    """Returns a column of strings of a pyarrow batch; dots separate nested fields."""
     array: Any = batch
     for name in field.split("."):
         array = array.column(name) if array is batch else array.field(name)
@@ -507,21 +545,21 @@ def _strings(batch: Any, field: str) -> list[Line]:
 
 
 def _dataset_blocks(text: str, dataset: Any, fields: tuple[str, ...]) -> Iterator[RawBlock]:
-    """String features of a tf.data dataset; a text of one column is a document of its lines."""
+    """Reads string features of a tf.data dataset; with one column, each text is a document."""
     import tensorflow as tf
 
     def pick(example: Any, field: str) -> Any:
         for name in field.split("."):
             if not isinstance(example, dict) or name not in example:
-                raise ConfigError(f"{text}: there is no field {field}; there are {spec}")
+                raise ConfigError(f"{text}: no field {field}; fields are {spec}")
             example = example[name]
         return example
 
     spec = dataset.element_spec
     for field in fields:
-        found = pick(spec, field)
-        if getattr(found, "dtype", None) != tf.string or found.shape.rank != 0:
-            raise ConfigError(f"{text}: field {field} is not a string but {found}")
+        feature = pick(spec, field)
+        if getattr(feature, "dtype", None) != tf.string or feature.shape.rank != 0:
+            raise ConfigError(f"{text}: field {field} must be a string, not {feature}")
     batches = dataset.map(lambda example: tuple(pick(example, f) for f in fields)).batch(1024)
     for batch in batches.as_numpy_iterator():
         columns = [[files.decoded(value) for value in column] for column in batch]

@@ -1,4 +1,4 @@
-"""Templates such as `text/{language}.txt`, the sources they match, and pairs such as `en-de`."""
+"""Matches templates such as `text/{language}.txt` to sources, and splits pairs such as `en-de`."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -17,20 +17,22 @@ def match(
     find: Callable[[str, str], list[Source]],
     may_share: Callable[[str], bool] = lambda template: False,
 ) -> tuple[dict[str, list[Source]], list[str]]:
-    """The sources of each name, in the order of the templates, and all that is wrong with them: a
-    template that matches no name or gives several the same source, a name that no template has.
+    """Finds the sources of each name, in the order of the templates, and lists all problems.
+
+    Problems are: a template that matches no name, a template that gives several names the same
+    source, and a name without a source.
 
     Args:
-      key: of the templates, for errors.
+      key: the key of the templates, for errors.
       names: languages or pairs, each with the values of its placeholders.
-      names_key: what the names are, for errors.
-      find: the sources of a filled template and its name.
-      may_share: whether a template may give several names the same.
+      names_key: the key of the names, for errors.
+      find: returns the sources of a filled template and its name.
+      may_share: whether a template may give several names the same source.
 
     Raises:
-      ConfigError: on an unknown placeholder, or as `find`.
+      ConfigError: on an unknown placeholder, or raised by `find`.
     """
-    found: dict[str, list[Source]] = {name: [] for name in names}
+    by_name: dict[str, list[Source]] = {name: [] for name in names}
     problems = []
     for template in templates:
         filled = {name: fill(template, values, key) for name, values in names.items()}
@@ -38,11 +40,11 @@ def match(
         if len(set(filled.values())) < len(filled) and not may_share(template):
             needed = " or ".join(f"{{{value}}}" for value in next(iter(names.values())))
             problems.append(
-                f"{key}={template} gives several of {names_key} the same source; use {needed}"
+                f"{key}={template} gives several {names_key} the same source; use {needed}"
             )
             continue
-        for name, there in sources.items():
-            found[name] += there
+        for name, name_sources in sources.items():
+            by_name[name] += name_sources
         if not any(sources.values()):
             texts = list(filled.values())
             few = texts if len(texts) < 4 else [texts[0], f"{texts[1]} ... {texts[-1]}"]
@@ -51,22 +53,23 @@ def match(
                 f"tried {', '.join(few)}"
             )
     for name, values in names.items():
-        if not found[name] and any(found.values()):
+        if not by_name[name] and any(by_name.values()):
             tried = ", ".join(fill(template, values, key) for template in templates)
-            problems.append(f"{names_key}={name} is in no source of {key}; tried {tried}")
-    return found, problems
+            problems.append(f"{names_key}={name} has no source in {key}; tried {tried}")
+    return by_name, problems
 
 
 def fill(template: str, values: dict[str, str], key: str) -> str:
-    """A template with its placeholders replaced; a `ConfigError` that names `key` on one that is
-    none of `values`."""
+    """Replaces the placeholders of a template.
+
+    Raises:
+      ConfigError: if a placeholder is not in `values`; the message names `key`.
+    """
 
     def value(match: re.Match) -> str:
         if match[1] not in values:
             known = ", ".join(f"{{{name}}}" for name in values)
-            raise ConfigError(
-                f"{key}={template}: unknown placeholder {match[0]}; there are {known}"
-            )
+            raise ConfigError(f"{key}={template}: unknown placeholder {match[0]}; use {known}")
         return values[match[1]]
 
     return re.sub(r"\{(\w*)\}", value, template)
@@ -75,19 +78,25 @@ def fill(template: str, values: dict[str, str], key: str) -> str:
 def split_pair(
     pair: str, languages: Sequence[str] = (), key: str = "data.pairs"
 ) -> tuple[str, str]:
-    """The two languages of a pair: `en-de`. The first hyphen divides them, unless another one alone
-    leaves two of `languages` (`zh-CN-en`). If there are not two different languages, it raises a
-    `ConfigError` that names `key`."""
+    """Splits a pair such as `en-de` into its two languages.
+
+    Splits at the first hyphen, unless exactly one hyphen separates two of `languages` (`zh-CN-en`).
+
+    Raises:
+      ConfigError: if the result is not two different languages; the message names `key`.
+    """
     parts = pair.split("-")
     splits = [("-".join(parts[:i]), "-".join(parts[i:])) for i in range(1, len(parts))]
     known = [split for split in splits if set(split) <= set(languages)]
     first, second = (known if len(known) == 1 else splits or [("", "")])[0]
     if not first or not second or first == second:
-        raise ConfigError(f"{key}={pair}: a pair is two languages and a hyphen, such as en-de")
+        raise ConfigError(
+            f"{key}={pair}: a pair must be two languages with a hyphen between them, such as en-de"
+        )
     return first, second
 
 
 def paired_languages(data: Data) -> list[str]:
-    """The languages of `data.pairs`, each once, in order; raises as `split_pair`."""
-    found = (name for pair in data.pairs for name in split_pair(pair, data.languages))
-    return list(dict.fromkeys(found))
+    """Returns the languages of `data.pairs`, each once, in order; raises as `split_pair`."""
+    names = (name for pair in data.pairs for name in split_pair(pair, data.languages))
+    return list(dict.fromkeys(names))

@@ -1,5 +1,4 @@
-"""The text of a config: all sources of each language and pair, and the units that they are read
-in."""
+"""Finds the sources of each language and pair of a config, and divides them into units."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
@@ -10,17 +9,17 @@ from xlj.data.text.templates import fill, match, split_pair
 from xlj.io import storage
 
 Unit = tuple[Part, ...]
-"""What one process reads and makes rows of at a time: parts of sources that follow each other."""
+"""Consecutive parts of sources that one process reads and packs into rows."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TextTask:
-    """All sources of one language or pair, read one after another.
+    """All sources of one language or pair, in reading order.
 
     Attributes:
       name: kind and language or pair, such as `text.en`, `pairs.en-de`.
-      kind: of its rows, one of `config.ROW_KINDS`.
-      languages: of each column: one for monolingual text, two for pairs.
+      kind: kind of its rows, one of `config.ROW_KINDS`.
+      languages: the language of each column: one for monolingual text, two for pairs.
     """
 
     name: str
@@ -29,8 +28,10 @@ class TextTask:
     sources: tuple[TextSource, ...]
 
     def units(self, size: int) -> list[Unit]:
-        """The text in units of about `size` bytes, from half of it to one and a half; a source that
-        cannot be cut is in one however large it is. Raises as `TextSource.parts`."""
+        """Divides the text into units of about `size` bytes, from half to one and a half of it.
+
+        A source that cannot be split is one unit, however large. Raises as `TextSource.parts`.
+        """
         units: list[Unit] = []
         unit: Unit = ()
         for part in (part for source in self.sources for part in source.parts(size)):
@@ -41,41 +42,40 @@ class TextTask:
         return [*units, unit] if unit else units
 
     def of_kind(self, kind: str) -> "TextTask":
-        """The same text as rows of another kind."""
+        """Returns the same text as rows of another kind."""
         return dataclasses.replace(self, name=f"{kind}.{self.name.partition('.')[2]}", kind=kind)
 
 
 def text_tasks(data: Data) -> list[TextTask]:
-    """The text of a config: a task for each language, of kind `text`, then one for each pair, of
-    kind `pairs`.
+    """Returns a task for each language, of kind `text`, then one for each pair, of kind `pairs`.
 
     Raises:
-      ConfigError: if a template cannot be read as one, a language or pair is in none of them, a
-        template matches none of the languages or pairs, or a file is matched twice. The message
-        lists all of these at once.
+      ConfigError: if a template is invalid, a language or pair matches no template, a template
+        matches no language or pair, or a file is matched twice. The message lists all problems.
     """
     problems: list[str] = []
     tasks = []
-    for kind, key, templates, languages in _wanted(data):
-        found, more = match(templates, key, _placeholders(languages), _NAMES[key], _find(data, key))
-        problems += more + _twice(key, found)
+    for kind, key, templates, languages in _requested(data):
+        sources_of, more = match(
+            templates, key, _placeholders(languages), _NAMES[key], _find(data, key)
+        )
+        problems += more + _find_shared_files(key, sources_of)
         tasks += [
             TextTask(f"{kind}.{name}", kind, languages[name], tuple(sources))
-            for name, sources in found.items()
+            for name, sources in sources_of.items()
         ]
     if problems:
         raise ConfigError("\n".join(problems))
     if not tasks:
-        raise ConfigError("there is no data: set data.mono or data.parallel")
+        raise ConfigError("no data: set data.mono or data.parallel")
     return tasks
 
 
 def unused(data: Data, tasks: Iterable[TextTask]) -> list[str]:
-    """What a user may want to know of the files beside those of the tasks: which match a template,
-    but none of the languages or pairs that are named."""
+    """Describes unused files: those that match a template, but no requested language or pair."""
     used = {path for task in tasks for source in task.sources for path in _paths(source)}
     notes = []
-    for _, key, templates, languages in _wanted(data):
+    for _, key, templates, languages in _requested(data):
         names = dict.fromkeys(next(iter(_placeholders(languages).values())), "*")
         for template in templates:
             if template.partition(":")[0] in _UNLISTED or "{" not in template:
@@ -85,25 +85,26 @@ def unused(data: Data, tasks: Iterable[TextTask]) -> list[str]:
             if more:
                 some = ", ".join(path.name for path in more[:3]) + ", ..." * (len(more) > 3)
                 notes.append(
-                    f"{key}={template} matches {len(more):,} files of none of {_NAMES[key]}: {some}"
+                    f"{key}={template} matches {len(more):,} files of no language or pair in "
+                    f"{_NAMES[key]}: {some}"
                 )
     return notes
 
 
 _UNLISTED = ("phrasebook", "tfds", "seqio", "https", "http")
-"""What a template begins with that stands for no files, or for some that nobody lists."""
+"""Beginnings of templates whose files cannot be listed."""
 _NAMES = {"data.mono": "data.languages", "data.parallel": "data.pairs"}
 
 
-def _wanted(data: Data) -> list[tuple[str, str, tuple[str, ...], dict[str, tuple[str, ...]]]]:
-    """(kind, key of the templates, templates, languages of each name), of what is asked for."""
+def _requested(data: Data) -> list[tuple[str, str, tuple[str, ...], dict[str, tuple[str, ...]]]]:
+    """Returns (kind, key of the templates, templates, languages of each name)."""
     mono: dict[str, tuple[str, ...]] = {name: (name,) for name in data.languages}
     pairs: dict[str, tuple[str, ...]] = {n: split_pair(n, data.languages) for n in data.pairs}
     every = [
         ("text", "data.mono", data.mono, mono),
         ("pairs", "data.parallel", data.parallel, pairs),
     ]
-    return [wanted for wanted in every if wanted[2]]
+    return [request for request in every if request[2]]
 
 
 def _placeholders(languages: Mapping[str, tuple[str, ...]]) -> dict[str, dict[str, str]]:
@@ -120,20 +121,20 @@ def _find(data: Data, key: str) -> Callable[[str, str], list[TextSource]]:
     return lambda text, _: open_sources(text, columns, data, key)
 
 
-def _twice(key: str, found: Mapping[str, list[TextSource]]) -> list[str]:
-    """What is wrong where the same file stands for two names, or twice for one."""
+def _find_shared_files(key: str, sources_of: Mapping[str, list[TextSource]]) -> list[str]:
+    """Describes each file that matches two names, or one name twice."""
     owners: dict[object, str] = {}
     problems = []
-    for name, sources in found.items():
+    for name, sources in sources_of.items():
         for source in sources:
             if isinstance(source, FileSource):
-                what = (source.paths, getattr(source, "fields", ()))
-                if what in owners:
+                content = (source.paths, getattr(source, "fields", ()))
+                if content in owners:
                     problems.append(
                         f"{key} matches {' and '.join(map(str, source.paths))} twice, for "
-                        f"{owners[what]} and for {name}"
+                        f"{owners[content]} and for {name}"
                     )
-                owners[what] = name
+                owners[content] = name
     return problems
 
 

@@ -1,4 +1,4 @@
-"""The ids that every vocabulary of xlj shares, XLM-R's layout, and the contract of a tokenizer."""
+"""The layout of ids of all vocabularies, which is XLM-R's, and the interface of tokenizers."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -9,46 +9,46 @@ import numpy as np
 from xlj.data.ragged import Ragged
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
-"""`<s>`, `<pad>`, `</s>`, `<unk>`. Then come the pieces: SentencePiece's piece i >= 3 has id i + 1,
-those of a tokenizer.json are in its order. `<mask>` is last."""
+"""`<s>`, `<pad>`, `</s>`, `<unk>`. The pieces follow: piece i >= 3 of SentencePiece has id i + 1;
+pieces of a tokenizer.json keep their order. `<mask>` is last."""
 
 SEPARATOR = 4
-"""The first of the pieces, where the file has a token of its own between a sentence and its
-translation: EuroBERT's `<|parallel_sep|>`."""
+"""The first piece, if the file has a token that separates a sentence and its translation:
+EuroBERT's `<|parallel_sep|>`."""
 
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
 
 ROLES = ("bos", "pad", "eos", "unk", "mask")
-"""The roles of `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`, as `tokenizer_config.json` names them:
-bos_token, and so on."""
+"""The roles of `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`, named as in `tokenizer_config.json`
+(bos_token, and so on)."""
 
 Markers = Literal["sentencepiece", "byte_bpe", "wordpiece"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Codec:
-    """A tokenizer, in this layout, whatever file it comes from.
+    """A tokenizer in this layout, from any kind of file.
 
     Attributes:
-      pieces: of every id; `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>` by these names.
-      native_ids: int32 [pieces], the file's own id of each of ours; -1 of `<pad>` or `<unk>` where
-        the file has none, or the same token as for another role. Without -1 it is a permutation.
-      native_specials: what the file calls `<s>`, `<pad>`, `</s>`, `<unk>`, `<mask>`; None of a role
-        without a token.
-      native_special_ids: the file's ids of these. That of `<pad>` may be that of `</s>`, whereas
-        its `native_ids` entry is -1 then.
+      pieces: the piece of every id, including `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`.
+      native_ids: int32 [pieces], the file's id of each of our ids. -1 for `<pad>` or `<unk>` if the
+        file has no such token, or uses the token of another role. Without -1, it is a permutation.
+      native_specials: the file's names of `<s>`, `<pad>`, `</s>`, `<unk>`, `<mask>`; None if the
+        file has no such token.
+      native_special_ids: the file's ids of these tokens. `<pad>` may have the id of `</s>`; its
+        entry in `native_ids` is -1 then.
       has_separator: whether piece `SEPARATOR` is a token between a sentence and its translation.
-      markers: "sentencepiece" (a word starts with U+2581), "byte_bpe" (GPT-2's alphabet of bytes, a
-        space is U+0120) or "wordpiece" (what goes on with a word starts with ##).
-      of_text: int32, our id of each that the library gives a text: never one of the layout's
-        specials, but `<unk>`.
-      word_prefix: what a word needs before it to be encoded as behind another word: a space, or
-        nothing where the tokenizer puts one there itself or has no mark of a word's start.
-      encode: the library's ids of each line, without `<s>` and `</s>`.
-      encode_masked: our ids of a text in which each "<mask>" is `<mask>`.
-      encode_with_spans: of each line the same ids, and begin and end of each piece in characters
-        of the line, as the library says (see `spans.tidy`).
+      markers: "sentencepiece" (a word starts with U+2581), "byte_bpe" (GPT-2's alphabet of bytes; a
+        space is U+0120) or "wordpiece" (pieces within a word start with ##).
+      of_text: int32, our id of each id that the library returns for a text. It is never a special
+        id of the layout, except `<unk>`.
+      word_prefix: text to put before a word so that it is encoded as a word within a sentence: a
+        space, or nothing if the tokenizer adds one itself or does not mark the start of words.
+      encode: returns the library's ids of each line, without `<s>` and `</s>`.
+      encode_masked: returns our ids of a text in which each "<mask>" becomes `<mask>`.
+      encode_with_spans: returns the same ids for each line, and the start and end of each piece in
+        characters of the line, as the library reports them (see `spans.tidy`).
     """
 
     pieces: tuple[str, ...]
@@ -65,14 +65,18 @@ class Codec:
 
 
 def word_prefix(pieces_of_a: Sequence[str], mark: str) -> str:
-    """The `word_prefix` of a tokenizer that cuts the text "a" into these pieces, and marks where
-    words start with this character."""
+    """Returns the `word_prefix` of a tokenizer.
+
+    Args:
+      pieces_of_a: the pieces of the text "a".
+      mark: the character that marks the start of words.
+    """
     return "" if pieces_of_a and pieces_of_a[0].startswith(mark) else " "
 
 
 def of_native(native_ids: np.ndarray) -> np.ndarray:
-    """Our id of each of the file's ids, int32, from the `native_ids` of a `Codec`."""
-    inside = np.flatnonzero(native_ids >= 0)
-    ours = np.empty(len(inside), np.int32)
-    ours[native_ids[inside]] = inside
+    """Returns our id of each of the file's ids, int32, from the `native_ids` of a `Codec`."""
+    has_native = np.flatnonzero(native_ids >= 0)
+    ours = np.empty(len(has_native), np.int32)
+    ours[native_ids[has_native]] = has_native
     return ours

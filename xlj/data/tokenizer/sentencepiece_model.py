@@ -1,4 +1,4 @@
-"""A SentencePiece model file, in XLM-R's layout."""
+"""Reads a SentencePiece model file into XLM-R's layout."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,20 +11,22 @@ from xlj.data.tokenizer.layout import MASK, SPECIALS, UNK, Codec, word_prefix
 
 
 def read(model: bytes) -> Codec:
-    """The model's piece i >= 3 has id i + 1, as in XLM-R and in its tokenizer classes.
+    """Reads a model; piece i >= 3 gets id i + 1, as in XLM-R and its tokenizer classes.
 
     Raises:
-      ConfigError: if it is no SentencePiece model, or its first pieces are not `<unk>`, `<s>`,
-        `</s>`, or another is not UTF-8; the message goes on from the name of the file.
+      ConfigError: if it is not a SentencePiece model, its first pieces are not `<unk>`, `<s>`,
+        `</s>`, or a piece is not UTF-8. The caller adds the file name.
     """
     try:
         processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     except RuntimeError as error:
-        raise ConfigError(f"is not a SentencePiece model, nor a tokenizer.json ({error})") from None
-    found = [processor.unk_id(), processor.bos_id(), processor.eos_id()]
-    if found != [0, 1, 2]:
         raise ConfigError(
-            f"has <unk>, <s>, </s> at {found}; XLM-R's layout needs "
+            f"is neither a SentencePiece model nor a tokenizer.json ({error})"
+        ) from None
+    special_ids = [processor.unk_id(), processor.bos_id(), processor.eos_id()]
+    if special_ids != [0, 1, 2]:
+        raise ConfigError(
+            f"has <unk>, <s>, </s> at {special_ids}; XLM-R's layout needs "
             "[0, 1, 2] (SentencePiece's defaults: --unk_id=0 --bos_id=1 --eos_id=2 --pad_id=-1)"
         )
     pieces = (*SPECIALS, *_learned(processor), MASK)
@@ -33,11 +35,11 @@ def read(model: bytes) -> Codec:
     of_text[0] = UNK
 
     def encode(lines: Sequence[str]) -> Ragged:
-        # What return_type="numpy" makes an array of for each line: a fifth of the time.
-        found = processor._processor._EncodeAsBufferBatch(  # type: ignore[attr-defined]
+        # return_type="numpy" wraps this buffer in arrays, which takes five times as long.
+        buffers = processor._processor._EncodeAsBufferBatch(  # type: ignore[attr-defined]
             list(lines), 1, None, False, -1, 0.1, False, False, False
         )
-        copies = list(map(bytes, found))
+        copies = list(map(bytes, buffers))
         ids = np.frombuffer(b"".join(copies), np.int32)
         sizes = np.fromiter(map(len, copies), np.int64, len(copies))
         return Ragged(ids, sizes // ids.itemsize)
@@ -45,12 +47,12 @@ def read(model: bytes) -> Codec:
     def encode_with_spans(lines: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         if not lines:  # 0.2.2 fails on an empty list
             return []
-        found = processor.encode(list(lines), num_threads=1, return_type="offset_mapping")
-        return [(one["ids"], one["offsets"]) for one in found]
+        encoded = processor.encode(list(lines), num_threads=1, return_type="offset_mapping")
+        return [(line["ids"], line["offsets"]) for line in encoded]
 
     def encode_masked(text: str) -> np.ndarray:
         parts = encode(text.split(MASK))
-        before = parts.starts[1:]  # each part but the first has a mask before it
+        before = parts.starts[1:]  # a mask comes before each part except the first
         return np.insert(of_text.take(parts.ids), before, len(pieces) - 1)
 
     return Codec(

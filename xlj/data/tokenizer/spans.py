@@ -1,32 +1,35 @@
-"""The characters of a line that each of its pieces stands for."""
+"""Finds the characters of a line that each of its pieces represents."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 _BLANKS = [ord(c) for c in map(chr, range(0x3001)) if c.isspace()] + [0x200B, 0xFEFF]
-"""Python's, all that it knows, and two of no width, which SentencePiece takes for spaces."""
+"""Python's whitespace, and two characters without width that SentencePiece treats as spaces."""
 
-_IS_BLANK = np.zeros(max(_BLANKS) + 2, bool)  # the last stands for all beyond
+_IS_BLANK = np.zeros(max(_BLANKS) + 2, bool)  # the last entry is for all higher code points
 _IS_BLANK[_BLANKS] = True
 
 
 def tidy(
     lines: Sequence[str], lengths: np.ndarray, spans: np.ndarray, markers: np.ndarray
 ) -> np.ndarray:
-    """Spans of one meaning, whatever tokenizer they come from (ours).
+    """Unifies the spans of different tokenizers (ours).
 
-    - A piece that only marks a word's start (U+2581 alone) has none: begin and end are equal.
-    - Of a character that becomes several pieces (U+00BD, or bytes) each has the whole character;
-      SentencePiece gives it to the last one.
-    - Blanks at both ends are left out, so a piece of blanks has none.
+    - A piece that only marks the start of a word (U+2581 alone) has an empty span.
+    - If one character becomes several pieces (U+00BD, or bytes), each of them gets the whole
+      character; SentencePiece gives it to the last piece only.
+    - Blanks at both ends of a span are removed, so a piece of blanks has an empty span.
 
     Args:
-      lengths: pieces of each line, int64 [lines].
-      spans: int32 [pieces, 2], begin and end in characters of the own line, as the tokenizer says.
-      markers: whether a piece is a marker alone, bool [pieces].
+      lengths: number of pieces of each line, int64 [lines].
+      spans: int32 [pieces, 2], start and end in characters of the line, from the tokenizer.
+      markers: whether a piece is only a marker, bool [pieces].
+
+    Returns:
+      int32 [pieces, 2]: start and end; equal for an empty span.
     """
-    sizes = np.fromiter(map(len, lines), np.int64, len(lines)) + 1  # a line feed parts the lines
+    sizes = np.fromiter(map(len, lines), np.int64, len(lines)) + 1  # with a line feed
     offsets = np.repeat(np.cumsum(sizes) - sizes, lengths)
     begins, ends = spans[:, 0] + offsets, spans[:, 1] + offsets
     ends = np.where(markers, begins, ends)

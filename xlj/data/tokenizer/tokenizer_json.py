@@ -1,4 +1,4 @@
-"""A Hugging Face `tokenizer.json`, its ids permuted into xlj's layout."""
+"""Reads a Hugging Face `tokenizer.json`, with its ids permuted into xlj's layout."""
 
 import functools
 import itertools
@@ -26,7 +26,7 @@ from xlj.io.quiet import quiet
 from xlj.io.quoting import shortened
 
 BERT_SPECIALS = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
-"""BERT's names of `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`."""
+"""BERT's names for `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`."""
 
 PARALLEL_SEPARATOR = "<|parallel_sep|>"
 """EuroBERT's token between a sentence and its translation."""
@@ -38,36 +38,36 @@ _NAMES = {
     "unk": ("<unk>", "[UNK]"),
     "mask": ("<mask>", "[MASK]", "<|mask|>"),
 }
-"""Names of the special tokens, for roles that neither the file nor its folder gives a token."""
+"""Names of special tokens, used for roles that neither the file nor its folder assigns."""
 
 _CARRIED = "xlj:"
-"""Before a role, the name of the entry in a template's list of special tokens by which a file
-states the role's token. The template does not use the entry, so the library's results are the same;
-no other part of the file may hold more than the library knows."""
+"""Prefix of a role in the names of extra entries of a template's special tokens; such an entry
+assigns a token to the role. The template does not use the entry, so the library's results do not
+change. No other part of the file may contain unknown entries."""
 
 _A = {"Sequence": {"id": "A", "type_id": 0}}
 _B = {"Sequence": {"id": "B", "type_id": 1}}
 
 _PROBE = "a \u16a0\ue000"
-"""Text with characters that hardly any vocabulary has."""
+"""Text with characters that are in hardly any vocabulary."""
 
 
 def is_tokenizer_json(model: bytes) -> bool:
-    """Whether these bytes are JSON; no SentencePiece model starts with a brace."""
+    """Whether the bytes are JSON; no SentencePiece model starts with a brace."""
     return model.startswith(b"{")
 
 
 def read(model: bytes) -> Codec:
-    """The specials come to their places, then `PARALLEL_SEPARATOR` if there is one; all else is in
-    the order of the file's ids.
+    """Reads a tokenizer; moves the special tokens and then `PARALLEL_SEPARATOR` to their places.
 
-    The file states the special tokens (`_stated`); known names are the last resort. Nothing is cut,
-    padded or added. A special token that stands in the text as a word ("[MASK]") is encoded as the
-    text that it is; where the model itself knows it as a piece, it is `<unk>`.
+    All other pieces keep the order of the file. The special tokens are those that the file assigns
+    (`_assigned_specials`), or else tokens with known names. Truncation, padding and added special
+    tokens are turned off. A special token that appears in the text ("[MASK]") is encoded like other
+    text; if the model itself has it as a piece, it becomes `<unk>`.
 
     Raises:
-      ConfigError: if the `tokenizers` library cannot read it, a special token is missing, ids have
-        gaps, or the convention of its pieces is unknown; the message goes on from the file's name.
+      ConfigError: if the `tokenizers` library cannot read the file, a special token is missing, ids
+        have gaps, or its marker of words is unknown. The caller adds the file name.
     """
     tokenizer = _tokenizer(model)
     description = json_file.parse(model, "tokenizer.json")
@@ -89,8 +89,8 @@ def read(model: bytes) -> Codec:
     of_masked_text[placed[-1]] = len(native_ids) - 1
 
     def encode(lines: Sequence[str]) -> Ragged:
-        found = tokenizer.encode_batch_fast(list(lines), add_special_tokens=False)
-        return Ragged.of([one.ids for one in found])
+        encodings = tokenizer.encode_batch_fast(list(lines), add_special_tokens=False)
+        return Ragged.of([encoding.ids for encoding in encodings])
 
     read_masked = _mask_reader(description, by_id[placed[-1]], placed[-1])
 
@@ -98,8 +98,8 @@ def read(model: bytes) -> Codec:
         return of_masked_text.take(np.array(read_masked(text), np.int32))
 
     def encode_with_spans(lines: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        found = tokenizer.encode_batch(list(lines), add_special_tokens=False)
-        return [(one.ids, one.offsets) for one in found]
+        encodings = tokenizer.encode_batch(list(lines), add_special_tokens=False)
+        return [(encoding.ids, encoding.offsets) for encoding in encodings]
 
     mark = {"sentencepiece": "\u2581", "byte_bpe": "\u0120"}.get(markers, "")
     of_a = tokenizer.encode("a", add_special_tokens=False).tokens
@@ -120,19 +120,21 @@ def read(model: bytes) -> Codec:
 
 
 def with_specials(model: bytes, named: Mapping[str, Sequence[str]]) -> bytes:
-    """A tokenizer.json that states by itself the special tokens that its folder names, and encodes
-    as before; the same bytes where nothing is to be stated. What it states already, it keeps.
+    """Adds the special tokens that a folder names to a tokenizer.json.
+
+    It then needs no other file to name them. It encodes text as before, and roles that it already
+    assigns do not change. Returns the same bytes if there is nothing to add.
 
     Args:
-      named: tokens for some of `ROLES`; the first that the file has is taken.
+      named: tokens for some of `ROLES`; the first token that the file contains is used.
 
     Raises:
-      ConfigError: if the library cannot read the file; the message goes on from its name.
+      ConfigError: if the library cannot read the file. The caller adds the file name.
     """
     tokenizer = _tokenizer(model)
     description = json_file.parse(model, "tokenizer.json")
     ids = tokenizer.get_vocab(with_added_tokens=True)
-    known = _stated(description, ids)
+    known = _assigned_specials(description, ids)
     by_name = _by_name(description, ids)
     add: dict[str, str] = {}
     for role, tokens in named.items():
@@ -155,8 +157,10 @@ def with_specials(model: bytes, named: Mapping[str, Sequence[str]]) -> bytes:
 
 
 def frame_of(model: bytes) -> str:
-    """A sentence, as "...", and the tokens that the post-processor of a tokenizer.json puts around
-    it, e.g. `[CLS] ... [SEP]`."""
+    """Describes the special tokens around a sentence "...", such as `[CLS] ... [SEP]`.
+
+    They are those of the post-processor of a tokenizer.json.
+    """
     processor = json_file.parse(model, "tokenizer.json").get("post_processor")
     for part in _processors(processor):
         if part["type"] in ("BertProcessing", "RobertaProcessing"):
@@ -172,14 +176,17 @@ def frame_of(model: bytes) -> str:
 
 
 @contextmanager
-def explained(problem: str) -> Iterator[None]:
-    """Turns what the `tokenizers` library raises in the block into one line, and keeps it quiet. It
-    has no narrower class than `Exception` for a file that it refuses, and panics on some damaged
-    ones, with a note of Rust's on stderr. `problem` says what is wrong then; the library's words
-    follow in brackets.
+def convert_errors(problem: str) -> Iterator[None]:
+    """Converts errors of the `tokenizers` library to a one-line `ConfigError`, and silences it.
+
+    The library raises plain `Exception` for files that it rejects. It panics on some damaged files,
+    and Rust prints a note to stderr.
+
+    Args:
+      problem: the start of the message; the library's error follows in parentheses.
 
     Raises:
-      ConfigError: for whatever is raised but a `ConfigError`, an interrupt or an exit.
+      ConfigError: for all exceptions except a `ConfigError`, an interrupt or an exit.
     """
     try:
         with quiet():
@@ -187,7 +194,7 @@ def explained(problem: str) -> Iterator[None]:
     except ConfigError:
         raise
     except BaseException as error:
-        # PyO3's PanicException is no Exception, and cannot be imported.
+        # PyO3's PanicException is not an Exception, and cannot be imported.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise ConfigError(f"{problem} ({shortened(str(error))})") from None
@@ -196,26 +203,29 @@ def explained(problem: str) -> Iterator[None]:
 def _tokenizer(model: bytes) -> Any:
     import tokenizers
 
-    with explained(f"is not a tokenizer.json that tokenizers {tokenizers.__version__} reads"):
+    with convert_errors(f"cannot be read as tokenizer.json by tokenizers {tokenizers.__version__}"):
         tokenizer = tokenizers.Tokenizer.from_str(model.decode())
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True
-        tokenizer.encode(_PROBE)  # some damage shows only here
+        tokenizer.encode(_PROBE)  # detects further damage
     return tokenizer
 
 
 def _mask_reader(
     description: Mapping[str, Any], mask: str, mask_id: int
 ) -> Callable[[str], list[int]]:
-    """Encodes text with the library, the mask being the only special token that is found in it: its
-    `encode_special_tokens` passes over all tokens that are flagged as special."""
+    """Returns a function that encodes text and recognizes the mask, but no other special token.
+
+    The library's `encode_special_tokens` ignores all tokens that are flagged as special, so the
+    mask is not flagged here.
+    """
     plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
     known = {token["content"]: token for token in description.get("added_tokens") or ()}
     known[mask] = {"id": mask_id, "content": mask, **plain, **known.get(mask, {}), "special": False}
     tokens = sorted(known.values(), key=lambda token: token["id"])
 
-    @functools.cache  # loading takes seconds, and most vocabularies are never asked for it
+    @functools.cache  # loading takes seconds, and is rarely needed
     def reader() -> Any:
         return _tokenizer(json.dumps({**description, "added_tokens": tokens}).encode())
 
@@ -230,30 +240,33 @@ def _in_order(ids: Mapping[str, int]) -> list[str]:
     for i, piece in enumerate(ordered):
         if ids[piece] != i:
             raise ConfigError(
-                f"has {len(ids)} pieces, and none or two with id {min(i, ids[piece])}; ids must "
-                "run from 0 without gaps, so that each row of an embedding has its piece"
+                f"has {len(ids)} pieces, but none or two with id {min(i, ids[piece])}; ids must "
+                "run from 0 without gaps, so that each row of an embedding has one piece"
             )
     return ordered
 
 
 def _specials(description: Mapping[str, Any], ids: Mapping[str, int]) -> tuple[str | None, ...]:
-    """The token of each of `ROLES`."""
-    tokens = _by_name(description, ids) | _stated(description, ids)
+    """Returns the token of each of `ROLES`."""
+    tokens = _by_name(description, ids) | _assigned_specials(description, ids)
     optional = {"pad", "unk"} if _reads_all(description, ids) else {"pad"}
     for role, names in _NAMES.items():
         if role not in tokens and role not in optional:
             raise ConfigError(
-                f"has no {' or '.join(names[:2])} among its {len(ids)} pieces; if another is its "
-                f"{role} token, name it as {role}_token in the tokenizer_config.json beside it"
+                f"has no {' or '.join(names[:2])} among its {len(ids)} pieces; if another token is "
+                f"its {role} token, set {role}_token in the tokenizer_config.json in its folder"
             )
     if tokens["bos"] == tokens["eos"]:
-        raise ConfigError(f"has one token, {tokens['bos']}, for both the start and end of a text")
+        raise ConfigError(f"uses one token, {tokens['bos']}, for both the start and end of a text")
     return tuple(tokens.get(role) for role in ROLES)
 
 
 def _by_name(description: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, str]:
-    """The tokens of roles that have a known name. One that is flagged as special goes first, then
-    one that was added, since one that was not may be an ordinary piece."""
+    """Returns the tokens of roles by known names.
+
+    Prefers tokens that are flagged as special, then added tokens: other pieces of that name may be
+    ordinary text.
+    """
     flags = _flags(description)
     known = {role: [name for name in names if name in ids] for role, names in _NAMES.items()}
     return {
@@ -264,18 +277,22 @@ def _by_name(description: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str
 
 
 def _own_ids(special_ids: Sequence[int | None]) -> list[int]:
-    """The file's ids for the places of the specials: -1 of `<pad>` and `<unk>` where there is none,
-    or one that another role has."""
+    """Returns the file's ids for the places of the special tokens.
+
+    -1 for `<pad>` and `<unk>` if there is no such token, or another role has it.
+    """
     bos, pad, eos, unk, mask = (-1 if i is None else i for i in special_ids)
     pad = -1 if pad in (bos, eos, mask) else pad
     unk = -1 if unk in (bos, pad, eos, mask) else unk
     return [bos, pad, eos, unk, mask]
 
 
-def _stated(description: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, str]:
-    """The tokens that the file itself gives roles: those that its template puts before and behind a
-    text are `bos` and `eos`, that of its model for unknown characters is `unk`; and those that
-    `with_specials` wrote."""
+def _assigned_specials(description: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, str]:
+    """Returns the tokens that the file itself assigns to roles.
+
+    The template's tokens before and after a text are `bos` and `eos`. The model's token for unknown
+    characters is `unk`. Further roles are those that `with_specials` wrote.
+    """
     numbers: dict[str, int] = {}
     for processor in _processors(description.get("post_processor")):
         if processor["type"] in ("BertProcessing", "RobertaProcessing"):
@@ -284,7 +301,7 @@ def _stated(description: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str,
         before, after = _around(template["single"])
         entries = {name: entry["ids"][0] for name, entry in template["special_tokens"].items()}
         for role, names in (("bos", before), ("eos", after)):
-            if len(names) == 1:  # of several, one may name a language
+            if len(names) == 1:  # with several tokens, one may name a language
                 numbers[role] = entries[names[0]]
         carried = (name for name in entries if name.startswith(_CARRIED))
         numbers |= {name.removeprefix(_CARRIED): entries[name] for name in carried}
@@ -298,7 +315,7 @@ def _stated(description: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str,
 
 
 def _around(parts: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
-    """The entries of special tokens that a template puts before a text, and behind it."""
+    """Returns the entries of special tokens that a template puts before and after a text."""
     kinds = [kind for part in parts for kind in part]
     names = [part["id"] for outer in parts for part in outer.values()]
     text = kinds.index("Sequence") if "Sequence" in kinds else len(kinds)
@@ -306,7 +323,7 @@ def _around(parts: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
 
 
 def _processors(processor: Any) -> Iterator[dict[str, Any]]:
-    """A post-processor, or those of a sequence."""
+    """Yields a post-processor, or the processors of a sequence."""
     if processor and processor["type"] == "Sequence":
         for part in processor["processors"]:
             yield from _processors(part)
@@ -319,13 +336,13 @@ def _templates(processor: Any) -> Iterator[dict[str, Any]]:
 
 
 def _flags(description: Mapping[str, Any]) -> dict[str, bool]:
-    """Whether each added token is flagged as special."""
+    """Returns whether each added token is flagged as special."""
     added = description.get("added_tokens") or ()
     return {token["content"]: token["special"] for token in added}
 
 
 def _reads_all(description: Mapping[str, Any], ids: Mapping[str, int]) -> bool:
-    """Whether no character is unknown, since the model has a piece for each byte."""
+    """Whether no character is unknown, because the model has a piece for each byte."""
     if '"ByteLevel"' in _stages(description):
         return True
     fallback = description["model"].get("byte_fallback", False)
@@ -333,7 +350,7 @@ def _reads_all(description: Mapping[str, Any], ids: Mapping[str, int]) -> bool:
 
 
 def _stages(description: Mapping[str, Any]) -> str:
-    """What stands around the model, as JSON."""
+    """Returns the normalizer, pre-tokenizer and decoder as JSON."""
     stages = [description.get(name) for name in ("normalizer", "pre_tokenizer", "decoder")]
     return json.dumps(stages, ensure_ascii=False)
 
@@ -348,6 +365,6 @@ def _markers(model: Any, description: Mapping[str, Any]) -> Markers:
     if kind in ("BPE", "Unigram") and "\u2581" in used:
         return "sentencepiece"
     raise ConfigError(
-        f"has a {kind} model that marks words in no known way: WordPiece with ##, byte-level BPE, "
-        "and BPE or Unigram with U+2581 are read"
+        f"has a {kind} model with an unknown marker of words; supported are WordPiece with ##, "
+        "byte-level BPE, and BPE or Unigram with U+2581"
     )

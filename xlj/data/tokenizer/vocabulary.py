@@ -1,4 +1,4 @@
-"""A vocabulary in xlj's layout of ids: text to ids."""
+"""Converts text to ids, with a vocabulary in xlj's layout of ids."""
 
 import hashlib
 import itertools
@@ -15,22 +15,23 @@ from xlj.io.storage import AnyPath
 
 
 class Vocabulary:
-    """Pieces and their ids: `<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3, `<mask>` last, whatever ids
-    the file gives them.
+    """Pieces and their ids: `<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3, `<mask>` last.
+
+    The ids of the file may differ.
 
     Attributes:
       model: the bytes of a SentencePiece model, or of a Hugging Face tokenizer.json.
-      pieces, native_ids, native_specials, native_special_ids, has_separator, markers: those of its
-        `Codec`. Row i of an embedding is row `native_ids[i]` of the file's; a row of -1 is internal
-        to xlj, and not exported.
-      size: number of ids, specials and `<mask>` included.
-      native_size: number of ids of the file, without the internal ones.
-      mask: the id of `<mask>`, the last; text never yields it.
-      dtype: of rows on disk: little-endian uint16 where all ids fit, else uint32.
+      pieces, native_ids, native_specials, native_special_ids, has_separator, markers: as in
+        `Codec`. Row i of an embedding is row `native_ids[i]` in the file's order. Rows with -1 are
+        internal to xlj and not exported.
+      size: number of ids, including special tokens and `<mask>`.
+      native_size: number of ids of the file, without internal ids.
+      mask: the id of `<mask>`, the last; encoding text never returns it.
+      dtype: type of rows on disk: little-endian uint16 if all ids fit, else uint32.
 
     Raises:
-      ConfigError: if the file is neither, or cannot be brought into the layout
-        (`sentencepiece_model.read`, `tokenizer_json.read`); the message goes on from its name.
+      ConfigError: if the file is neither, or does not fit the layout (`sentencepiece_model.read`,
+        `tokenizer_json.read`). The caller adds the file name.
     """
 
     def __init__(self, model: bytes):
@@ -49,11 +50,12 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | AnyPath) -> "Vocabulary":
-        """The vocabulary of a SentencePiece `.model` file or a Hugging Face tokenizer.json; a
-        leading `~` is the home folder; of a URL too.
+        """Loads a SentencePiece `.model` file or a Hugging Face tokenizer.json, from a path or URL.
+
+        A leading `~` is the home folder.
 
         Raises:
-          ConfigError: if the file cannot be read, or as the class; it names the file.
+          ConfigError: if the file cannot be read or does not fit; the message names the file.
         """
         path = storage.place(path)
         try:
@@ -70,19 +72,23 @@ class Vocabulary:
         return hashlib.sha256(self.model).hexdigest()
 
     def encode(self, lines: Sequence[str]) -> Ragged:
-        """Ids of many lines at once, without `<s>` and `</s>`; the fastest way."""
-        return self._ours(self._codec.encode(lines))
+        """Encodes many lines, without `<s>` and `</s>`; the fastest method."""
+        return self._to_our_ids(self._codec.encode(lines))
 
     def encode_words(self, words: Sequence[str]) -> list[np.ndarray]:
-        """Ids of each word, int32, by itself but as it is inside of a sentence: with the mark of a
-        word's start, also where the tokenizer gives none to the first word of a line (ModernBERT's;
-        `add_prefix_space=True` of transformers does the same)."""
+        """Encodes each word separately, int32, as if it were inside a sentence.
+
+        Words get the mark of a word's start even if the tokenizer omits it for the first word of a
+        line (ModernBERT's does); this is `add_prefix_space=True` of transformers.
+        """
         prefix = self._codec.word_prefix
         return self.encode_batch([w if w[:1].isspace() else prefix + w for w in words])
 
     def text_of(self, index: int) -> str:
-        """The text that a piece stands for, without the mark of a word's start; the piece itself
-        where a byte-level piece holds a part of a character."""
+        """Returns the text of a piece, without the mark of a word's start.
+
+        Returns the piece itself if it is byte-level and contains a part of a character.
+        """
         piece = self.pieces[index].lstrip("\u2581\u0120")
         if self.markers != "byte_bpe":
             return piece
@@ -92,39 +98,41 @@ class Vocabulary:
         return piece if "\ufffd" in text else text
 
     def encode_masked(self, text: str) -> np.ndarray:
-        """Ids of a text, int32, in which each "<mask>" stands for a masked token, with the spaces
-        around it that the tokenizer counts as part of it."""
+        """Encodes a text, int32, in which each "<mask>" becomes a masked token.
+
+        Spaces around it that the tokenizer counts as part of the mask are removed.
+        """
         return self._codec.encode_masked(text)
 
     def encode_with_spans(self, lines: Sequence[str]) -> tuple[Ragged, np.ndarray]:
-        """The ids that `encode` gives, and the characters of its line that each piece stands for.
+        """Encodes lines like `encode`, and returns the characters that each piece represents.
 
         Returns:
-          The ids, and int32 [pieces, 2]: begin and end in characters of the line as it is, not
-          normalised, without blanks at the ends. They are equal for a piece that stands for no
-          character; of all others neither decreases along a line. Pieces that one character became
-          each have all of it (`spans.tidy`).
+          The ids, and int32 [pieces, 2]: start and end in characters of the line before
+          normalization, without blanks at the ends. They are equal for a piece without characters;
+          for all other pieces, neither decreases along a line. If one character became several
+          pieces, each of them has all of it (`spans.tidy`).
         """
-        found = self._codec.encode_with_spans(lines)
-        ragged = self._ours(Ragged.of([ids for ids, _ in found]))
-        places = itertools.chain.from_iterable(line for _, line in found)
+        encoded = self._codec.encode_with_spans(lines)
+        ragged = self._to_our_ids(Ragged.of([ids for ids, _ in encoded]))
+        places = itertools.chain.from_iterable(line for _, line in encoded)
         numbers = np.fromiter(itertools.chain.from_iterable(places), np.int32).reshape(-1, 2)
-        alone = np.isin(ragged.ids, self.marks)
-        return ragged, spans.tidy(lines, ragged.lengths, numbers, alone)
+        is_marker = np.isin(ragged.ids, self.marks)
+        return ragged, spans.tidy(lines, ragged.lengths, numbers, is_marker)
 
     def encode_batch(self, lines: Sequence[str]) -> list[np.ndarray]:
-        """Ids of each line, int32, without `<s>` and `</s>`."""
+        """Encodes each line, int32, without `<s>` and `</s>`."""
         ragged = self.encode(lines)
         return np.split(ragged.ids, ragged.starts[1:]) if len(lines) else []
 
     @cached_property
     def marks(self) -> np.ndarray:
-        """Ids of pieces that are nothing but the mark of a word's start (or a space), int32."""
-        alone = [i for i, piece in enumerate(self.pieces) if piece in ("\u2581", "\u0120")]
-        return np.array(alone, np.int32)
+        """Ids of pieces that are only the mark of a word's start (or a space), int32."""
+        ids = [i for i, piece in enumerate(self.pieces) if piece in ("\u2581", "\u0120")]
+        return np.array(ids, np.int32)
 
-    def _ours(self, found: Ragged) -> Ragged:
-        return Ragged(self._codec.of_text.take(found.ids), found.lengths)
+    def _to_our_ids(self, native: Ragged) -> Ragged:
+        return Ragged(self._codec.of_text.take(native.ids), native.lengths)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vocabulary) and self.model == other.model

@@ -1,4 +1,4 @@
-"""A vocabulary of one's own: how languages are balanced, and SentencePiece's training."""
+"""Trains a SentencePiece vocabulary, with a balance of languages."""
 
 import io
 import re
@@ -13,17 +13,17 @@ from xlj.config import ConfigError, Data
 from xlj.data.text.templates import paired_languages
 
 THREADS = 8
-"""Fixed, because SentencePiece's result depends on it; part of the recipe."""
+"""Fixed, because SentencePiece's result depends on it; it is part of the recipe."""
 
 _SCORES = 256
-"""Pieces' scores are multiples of 1/256 nat, so that a line's sum is exact in float32 up to 65,536
-nats: whoever adds them up, in whatever order and precision, splits the line in the same way."""
+"""Scores of pieces are multiples of 1/256 nat, so that the sum of a line is exact in float32 up to
+65,536 nats. Programs that add them in another order or precision then split lines equally."""
 
-_LINE_BYTES = 4000  # below SentencePiece's max_sentence_length, beyond which it drops lines
+_LINE_BYTES = 4000  # below SentencePiece's max_sentence_length; it drops longer lines
 
 
 def settings(data: Data) -> dict[str, object]:
-    """All that a trained vocabulary depends on besides its text; part of the recipe."""
+    """Returns all that a trained vocabulary depends on, except its text; part of the recipe."""
     return {
         "size": ids(data),
         "alpha": data.vocabulary_alpha,
@@ -36,13 +36,15 @@ def settings(data: Data) -> dict[str, object]:
 
 
 def ids(data: Data) -> int:
-    """How many ids are asked for: `data.vocabulary_size`; where that is 0, 6,000 and 1,000 for each
-    language (ours)."""
+    """Returns the requested number of ids: `data.vocabulary_size`.
+
+    If that is 0: 6,000, plus 1,000 for each language (ours).
+    """
     return data.vocabulary_size or 6_000 + 1_000 * len({*data.languages, *paired_languages(data)})
 
 
 def _rules(lowercase: bool) -> str:
-    """SentencePiece's name of how text is normalised."""
+    """Returns SentencePiece's name of the normalization rules."""
     return "nmt_nfkc_cf" if lowercase else "nmt_nfkc"
 
 
@@ -53,29 +55,32 @@ def balance(
     lines: int,
     parts: Mapping[str, float] | None = None,
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """How many lines of each language to take, and how often each counts in training.
+    """Chooses how many lines of each language to train on, and the weight of each line.
 
-    The goal is shares of characters proportional to characters^alpha. No line is taken twice, so
-    small languages run out; their lines then count several times instead (ours).
+    The goal is shares of characters proportional to characters^alpha. No line is used twice. If a
+    language has too few lines, each of them gets a higher weight instead (ours).
 
     Args:
-      sentences, characters: there are of each language, both above 0.
-      lines: the most lines to take in all.
-      parts: of each language's text that these are, up to 1; None for all of it.
+      sentences, characters: their numbers in each language, all above 0.
+      lines: the most lines to use in total.
+      parts: the share of each language's text that these numbers count, up to 1; None for all text.
+
+    Returns:
+      Number of lines of each language, and weight of a line of each language.
     """
     mean = {name: characters[name] / sentences[name] for name in sentences}
     whole = {name: characters[name] / (parts or {}).get(name, 1.0) for name in sentences}
     goal = {name: whole[name] ** alpha / mean[name] for name in sentences}  # lines, to scale
-    taken: dict[str, int] = {}
+    chosen: dict[str, int] = {}
     left = lines
-    # Water-filling: languages that have fewer lines than their share give all, the others share on.
+    # Water-filling: languages with fewer lines than their share use all; the others share the rest.
     for name in sorted(goal, key=lambda name: (sentences[name] / goal[name], name)):
-        share = left * goal[name] / sum(goal[other] for other in goal if other not in taken)
-        taken[name] = min(sentences[name], max(1, int(share)))
-        left = max(0, left - taken[name])
-    need = {name: goal[name] / taken[name] for name in taken}
+        share = left * goal[name] / sum(goal[other] for other in goal if other not in chosen)
+        chosen[name] = min(sentences[name], max(1, int(share)))
+        left = max(0, left - chosen[name])
+    need = {name: goal[name] / chosen[name] for name in chosen}
     least = min(need.values())
-    return taken, {name: max(1, round(need[name] / least)) for name in need}
+    return chosen, {name: max(1, round(need[name] / least)) for name in need}
 
 
 def train(
@@ -87,19 +92,19 @@ def train(
     lowercase: bool = False,
     or_fewer: bool = False,
 ) -> bytes:
-    """A SentencePiece model of `size - 2` pieces, with rounded scores.
+    """Trains a SentencePiece model of `size - 2` pieces, with rounded scores.
 
-    Lines longer than 4,000 bytes, which SentencePiece would drop, are cut.
+    Lines longer than 4,000 bytes, which SentencePiece would drop, are split.
 
     Args:
-      sampled, weights: lines of each language, and how often each counts.
-      size: ids, with those of xlj's layout that the model does not have.
+      sampled, weights: lines of each language, and the weight of each line.
+      size: number of ids, including those of xlj's layout that the model does not contain.
       coverage: share of the text's characters that become pieces.
-      or_fewer: whether to take as many as there can be where the text is too little for `size`.
-      lowercase: whether the model folds case (nmt_nfkc_cf in place of nmt_nfkc).
+      or_fewer: whether to use the largest possible size if the text is too small for `size`.
+      lowercase: whether the model folds case (nmt_nfkc_cf instead of nmt_nfkc).
 
     Raises:
-      ConfigError: if the text is too little, or its alphabet too large, for this size.
+      ConfigError: if the text is too small, or its alphabet too large, for this size.
     """
     lines = sum(map(len, sampled.values()))
     characters = sum(len(line) for part in sampled.values() for line in part)
@@ -113,28 +118,35 @@ def train(
         f"{part}\t{weights[language]}"
         for language in sorted(sampled)
         for line in sampled[language]
-        for part in cut(line)
+        for part in split(line)
     )
     began = time.monotonic()
     try:
-        model = _trained(weighted, size, coverage, kind, lowercase, characters > 1 << 30)
+        model = _train_model(weighted, size, coverage, kind, lowercase, characters > 1 << 30)
     except RuntimeError as error:
         if or_fewer and (largest := _largest(str(error))):
-            print(f"this text has at most {largest:,} ids", file=sys.stderr, flush=True)
+            print(
+                f"this text allows only {largest:,} ids; training that many",
+                file=sys.stderr,
+                flush=True,
+            )
             return train(sampled, weights, largest, coverage, kind, lowercase)
         raise ConfigError(_explain(str(error), size, lines)) from None
     print(f"vocabulary trained in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     proto = ModelProto.FromString(model)
     for piece in proto.pieces:
-        piece.score = rounded(piece.score)
+        piece.score = round_score(piece.score)
     return proto.SerializeToString(deterministic=True)
 
 
-def _trained(
+def _train_model(
     lines: Iterator[str], size: int, coverage: float, kind: str, lowercase: bool, is_large: bool
 ) -> bytes:
-    """What SentencePiece trains on lines `text TAB how often it counts`; a RuntimeError of its own
-    where it cannot."""
+    """Trains on lines `text TAB weight`; returns the model file.
+
+    Raises:
+      RuntimeError: if SentencePiece cannot train it.
+    """
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=lines,
@@ -152,13 +164,13 @@ def _trained(
     return model.getvalue()
 
 
-def rounded(score: float) -> float:
-    """The score of a piece, a log probability, as a model of ours has it (`_SCORES`)."""
+def round_score(score: float) -> float:
+    """Rounds the score of a piece, a log probability, to a multiple of 1/`_SCORES`."""
     return round(score * _SCORES) / _SCORES
 
 
-def cut(line: str) -> Iterator[str]:
-    """The line in parts of at most 4,000 bytes, cut at a space where there is one."""
+def split(line: str) -> Iterator[str]:
+    """Splits a line into parts of at most 4,000 bytes, at spaces if possible."""
     while len(line.encode()) > _LINE_BYTES:
         head = line.encode()[:_LINE_BYTES].decode(errors="ignore")
         space = head.rfind(" ")
@@ -170,20 +182,20 @@ def cut(line: str) -> Iterator[str]:
 
 
 def _largest(error: str) -> int | None:
-    """The largest vocabulary of a text, where an error of SentencePiece tells it."""
-    found = re.search(r"value <= (\d+)", error)
-    return int(found[1]) + 2 if found else None
+    """Returns the largest possible vocabulary size, if SentencePiece's error contains it."""
+    match = re.search(r"value <= (\d+)", error)
+    return int(match[1]) + 2 if match else None
 
 
 def _explain(error: str, size: int, lines: int) -> str:
     if largest := _largest(error):
         return (
             f"data.vocabulary_size={size} is too large for this text ({lines:,} lines sampled): at "
-            f"most {largest} is possible; set it, or bring more text"
+            f"most {largest} is possible; set it to that, or add text"
         )
     if smallest := re.search(r"required_chars\. \d+ vs (\d+)", error):
         return (
-            f"data.vocabulary_size={size} does not hold the text's characters: at least "
-            f"{int(smallest[1]) + 2} is needed; set it, or lower data.vocabulary_coverage"
+            f"data.vocabulary_size={size} is too small for the text's characters: at least "
+            f"{int(smallest[1]) + 2} is needed; set it to that, or lower data.vocabulary_coverage"
         )
     return f"SentencePiece cannot train a vocabulary of data.vocabulary_size={size}: {error}"
