@@ -119,11 +119,14 @@ def _sections(
     sections: dict[str, list[str]] = {}
     for path, field in keys:
         section, _, name = path.rpartition(".")
-        cells = [f"`{name}`", _default(field), _values(path, field), field.metadata["doc"]]
+        cells = [f"`{name}`", _default(field), _values(path, field), _meaning(field)]
         cells = [cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells]
         sections.setdefault(section, []).append(f"| {' | '.join(cells)} |\n")
     for section, rows in sections.items():
-        yield f"\n## {before}{section or 'top level'}\n\n{TABLE}{''.join(rows)}\n</div>\n"
+        head = f"\n## {before}{section or 'top level'}\n\n"
+        options = registered().get(section.removeprefix("objectives."))
+        about = " ".join((options.__doc__ or "").split()) + "\n\n" if options else ""
+        yield f"{head}{about}{TABLE}{''.join(rows)}\n</div>\n"
 
 
 def _links(sections: str) -> str:
@@ -151,6 +154,13 @@ def recipe(name: str, folder: str = "") -> typing.Any:
     return importlib.import_module(name)
 
 
+def _meaning(field: typing.Any) -> str:
+    """The documentation of a key, with its choices marked as code."""
+    choices = "|".join(choice for choice in field.metadata.get("choices") or () if choice)
+    doc: str = field.metadata["doc"]
+    return re.sub(rf"(?<![\w`])({choices}):", r"`\1`:", doc) if choices else doc
+
+
 def _default(field: typing.Any) -> str:
     value = field.default
     if isinstance(value, bool | int | float):
@@ -174,19 +184,23 @@ def _values(path: str, field: typing.Any) -> str:
             values += f", at least {low}"
         values += ", or `auto`" * metadata.get("auto", False)
         values += ", or with `tok` or `ep`" * metadata.get("duration", False)
-    read = metadata.get("used_when")
-    if read is read_by_objectives:
+    condition = metadata.get("used_when")
+    if condition is read_by_objectives:
         readers = [name for name, options in registered().items() if path in options.reads]
-        values += f"; only with {' or '.join(readers)}"
-    elif read is read_by_optimizer:
+        values += f"; only with the objectives {_code(readers)}"
+    elif condition is read_by_optimizer:
         readers = [name for name, entry in registered_optimizers().items() if path in entry.reads]
-        values += f"; only with `optimizer.name` {' or '.join(readers)}"
-    elif read is read_by_kind:
+        values += f"; only with `optimizer.name` = {_code(readers)}"
+    elif condition is read_by_kind:
         readers = [kind for kind in KINDS if path.removeprefix("task.") in load(kind).reads]
-        values += f"; only with `task.kind` {' or '.join(readers)}"
-    elif read and (read.__doc__ or "").startswith("only with"):
-        values += f"; {read.__doc__}"
+        values += f"; only with `task.kind` = {_code(readers)}"
+    elif condition and (condition.__doc__ or "").startswith("only"):
+        values += f"; {condition.__doc__}"
     return values
+
+
+def _code(names: typing.Iterable[str]) -> str:
+    return " or ".join(f"`{name}`" for name in names)
 
 
 if __name__ == "__main__":

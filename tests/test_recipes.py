@@ -215,7 +215,9 @@ def test_variants_are_applied_in_order_and_tiny_last():
 
 @pytest.mark.parametrize("variant", ["none", "tiny,none", "tiny,", ",", "Tiny"])
 def test_unknown_variants_are_refused_with_those_there_are(variant):
-    with pytest.raises(ConfigError, match="there is no variant .*; there are: big, modern, tiny$"):
+    with pytest.raises(
+        ConfigError, match="there is no variant .*; the variants are big, modern, tiny$"
+    ):
         variants.apply(schema.default(), variant, {"big": lambda config: None})
 
 

@@ -143,7 +143,9 @@ def test_errors_leave_nothing(run, text, tmp_path, flags, message):
 def test_in_python_choices_are_checked(checkpoint):
     model = load(checkpoint)
     assert model.score(("a cat", "eine Katze")).shape == (1,) and model.score([]).shape == (0,)
-    with pytest.raises(ConfigError, match="by='margins': there are cosine, .*did you mean"):
+    with pytest.raises(
+        ConfigError, match="by is 'margins'; it must be one of cosine, .*did you mean"
+    ):
         model.score([("a", "b")], "margins")
     with pytest.raises(ConfigError, match="pair 0 is 'ab'"):
         model.score(["ab"])

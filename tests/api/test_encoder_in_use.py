@@ -113,7 +113,10 @@ def test_mined_pairs_are_places_of_what_was_given(model):
 def test_choices_are_checked(model):
     pairs = [("a", "b")]
     for call, message in (
-        (lambda: model.embed("a", pooling="cls"), "pooling='cls': there are mean, text, first"),
+        (
+            lambda: model.embed("a", pooling="cls"),
+            "pooling is 'cls'; it must be one of mean, text, first",
+        ),
         (lambda: model.retrieve("a", "b", similarity="dot"), "similarity='dot': .* cosine, margin"),
         (lambda: model.align(["a"], ["b"]), r"layer=\['b'\] is no number; .* are one argument"),
         (lambda: model.similarity(["a"], ["b"]), "similarity takes vectors"),

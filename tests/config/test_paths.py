@@ -1,4 +1,4 @@
-"""URLs are refused by name where they cannot be used, before a folder `gs:` is made of one."""
+"""A URL in place of a local path is an error that names the flag, before a folder `gs:` is made."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ URLS = ("gs://bucket/run", "abfs://bucket/run", "s3://b", "HDFS+x://b/c")
 @pytest.mark.parametrize("url", URLS)
 def test_a_url_is_no_path(url):
     for path in (url, Path(url)):
-        with pytest.raises(ConfigError, match=r"--workdir=.* is a URL; only paths of this machine"):
+        with pytest.raises(ConfigError, match=r"--workdir=.* is a URL; .* must be a local path"):
             local_path("--workdir", path)
 
 
@@ -33,12 +33,12 @@ def test_keys_and_outputs_are_refused_by_name(tiny):
         stored_models.find("abfs://bucket/run", "init_from")
     with pytest.raises(ConfigError, match="workdir=s3://b/run: no checkpoint .* s3://"):
         xlj.pretrain(tiny, "s3://b/run")
-    with pytest.raises(ConfigError, match="workdir=gs://bucket/: name a folder of the bucket"):
+    with pytest.raises(ConfigError, match="workdir=gs://bucket/: name a folder in the bucket"):
         xlj.pretrain(tiny, "gs://bucket/")
     for url, reason in (
-        ("https://host/rows", "rows lie in a folder of this machine, or in a bucket"),
-        ("gs://bucket", "name a folder of the bucket, gs://BUCKET/FOLDER"),
-        ("gs:/bucket/rows", "name a folder of the bucket"),
+        ("https://host/rows", "it must be a local folder, or a folder in a bucket"),
+        ("gs://bucket", "name a folder in the bucket, gs://BUCKET/FOLDER"),
+        ("gs:/bucket/rows", "name a folder in the bucket"),
     ):
         tiny.data.cache = url
         with pytest.raises(ConfigError, match=f"data.cache={url}: {reason}"):

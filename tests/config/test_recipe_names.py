@@ -19,7 +19,7 @@ def test_names_and_files_mean_the_same(monkeypatch, tmp_path):
     ):
         assert recipes.find(name) == f"{folder}/{file}"
     (tmp_path / "quickstart").write_text("")
-    assert recipes.find("quickstart:a") == "quickstart:a", "a file that is there is meant"
+    assert recipes.find("quickstart:a") == "quickstart:a", "an existing file has precedence"
     assert {"quickstart", "finetune/udpos", "sweeps/comparison"} <= set(recipes.names())
 
 
@@ -30,7 +30,9 @@ def test_names_and_files_mean_the_same(monkeypatch, tmp_path):
     ("../setup", "the recipes are in "),
 ])  # fmt: skip
 def test_no_such_recipe(name, hint):
-    with pytest.raises(ConfigError, match=f"--config={name}: there is no such file, nor") as error:
+    with pytest.raises(
+        ConfigError, match=f"--config={name}: there is no such file or recipe"
+    ) as error:
         recipes.find(name)
     assert hint in str(error.value)
 

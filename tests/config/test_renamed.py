@@ -189,7 +189,7 @@ def test_reports_and_sweeps_read_recorded_configs(detecting, tmp_path):
 
 def test_objectives_with_one_generator_agree_on_it(detecting):
     detecting.objectives.trtd.batch_rows = 8
-    message = rf"{MRTD}=3 and {TRTD}=4: these objectives train the same parameters; set one value"
+    message = rf"{MRTD}=3 and {TRTD}=4: these objectives train the same parameters; set the same"
     with pytest.raises(ConfigError, match=message):
         parse(detecting)
     detecting.objectives.trtd.batch_rows = 0

@@ -330,19 +330,22 @@ def test_what_does_not_fit_is_refused_before_training(settings, tmp_path, key, v
     ("changes", "message"),
     [
         ({"init_from": ""}, "init_from is empty"),
-        ({"task.dev": ""}, "task.select=all chooses a checkpoint on dev"),
-        ({"task.metric": "squad"}, "task.metric=squad is none of classification"),
+        ({"task.dev": ""}, "task.select=all selects a checkpoint on dev"),
+        ({"task.metric": "squad"}, "task.metric=squad is not a metric of task.kind=classification"),
         ({"task.answer_length": 3}, "task.answer_length is set to 3 but has no effect"),
         ({"train.accumulation": 3}, "not divisible"),
         (
             {"task.kind": "tagging", "task.pairs": "apart"},
-            "task.pairs is set to 'apart' but nothing",
+            "task.pairs is set to 'apart' but has no effect",
         ),
         (
             {"task.per_language": True, "task.languages": "en,de", "task.dev_languages": "en"},
-            "task.dev is for en and task.languages is en, de",
+            "task.dev has the languages en and task.languages is en, de",
         ),
-        ({"task.per_language": True, "task.dev_languages": "en"}, "task.test is for en, de and"),
+        (
+            {"task.per_language": True, "task.dev_languages": "en"},
+            "task.test has the languages en, de and",
+        ),
     ],
 )
 def test_configs_that_contradict_themselves(settings, changes, message):

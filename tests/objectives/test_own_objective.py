@@ -248,7 +248,7 @@ def test_a_module_that_cannot_be_imported_is_named(module, module_name):
 def test_a_name_is_taken_once(module):
     schema.default(objective_modules="my_objective")
     (module.parent / "my_second.py").write_text(MINE, encoding="utf-8")
-    with pytest.raises(ConfigError, match="my_objective has registered an objective mine"):
+    with pytest.raises(ConfigError, match="my_objective has already registered an objective mine"):
         schema.default(objective_modules="my_second")
     sys.modules.pop("my_second", None)
 

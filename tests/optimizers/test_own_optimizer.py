@@ -115,7 +115,7 @@ def test_unknown_names_are_refused_with_the_choices(tiny):
 
 def test_a_name_is_of_one_optimizer():
     table.register_optimizer("lion", f"{__name__}:lion", READS)
-    with pytest.raises(ValueError, match="an optimizer adamw is registered: xlj"):
+    with pytest.raises(ValueError, match="an optimizer adamw is already registered: xlj"):
         table.register_optimizer("adamw", f"{__name__}:lion")
     assert registered_optimizers()["adamw"].implementation.startswith("xlj.")
 

@@ -124,7 +124,7 @@ def test_a_class_like_another_takes_the_head(done, tmp_path, monkeypatch):
         ("nowhere:Kind", "task.kind=nowhere:Kind: No module named"),
         ("my_task:broken", "not today"),
         ("my_task:dict", "task.kind=my_task:dict"),
-        ("xlj.tasks.tagging:Tagging", "its name tagging is that of a kind of xlj's"),
+        ("xlj.tasks.tagging:Tagging", "xlj already has a kind named tagging"),
     ],
 )
 def test_kinds_that_cannot_be(module, config, named, message):

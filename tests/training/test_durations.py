@@ -162,7 +162,7 @@ def test_durations_that_do_not_fit_are_refused(tiny, store, changes, message):
     "start, message",
     [
         ("5k", r"phases\.x\.start_step is '5k'; it must be a number of steps, or of tokens or"),
-        ("2ep", r"phases\.\*\.start_step are in passes and tokens; take one unit"),
+        ("2ep", r"phases\.\*\.start_step are in passes and tokens; use one unit for all"),
     ],
 )
 def test_starts_of_phases_have_one_unit(tiny, start, message):

@@ -1,4 +1,4 @@
-"""Configs: the schema, what it refuses, variants of recipes. Imports no JAX."""
+"""Config schema, checks and recipe variants. Imports no JAX."""
 
 from xlj.config.checks import parse
 from xlj.config.fields import ConfigError, as_tree, lookup

@@ -1,6 +1,6 @@
-"""From a ConfigDict to a checked `Config`: refuses whatever a run would not read.
+"""Turns a ConfigDict into a checked `Config`.
 
-That is unknown keys, wrong types, impossible values, keys that contradict each other, dead keys.
+Unknown keys, wrong types, values out of range, contradictions and unused keys are errors.
 """
 
 from collections.abc import Collection, Sequence
@@ -29,15 +29,15 @@ from xlj.config.user_code import function_of
 
 
 def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> Config:
-    """The frozen `Config` of a ConfigDict.
+    """Returns the frozen `Config` of a ConfigDict.
 
     Args:
-      explicit: paths of the keys that the user set by hand, on top of the recipe. Each must be
-        read; a recipe's own may be unused where another key makes them so.
+      explicit: paths of the keys that the user set on the command line, in addition to the recipe.
+        Each must have an effect. Some keys of a recipe may be unused because of another key.
 
     Raises:
-      ConfigError: on an unknown key (the nearest valid one is offered), a wrong type, an impossible
-        value, a key that nothing would read, or keys that contradict each other.
+      ConfigError: if a key is unknown (suggests the nearest valid key), has a wrong type or an
+        impossible value, or has no effect, or if keys contradict each other.
     """
     tree = config.to_dict()
     explicit = renamed.translate(tree, explicit)
@@ -47,21 +47,21 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
     check_storable("data.rows", parsed.data.rows)
     if parsed.train.metrics_hook:
         function_of(parsed.train.metrics_hook, "train.metrics_hook")
-    if not parsed.data.rows:  # else the rows are checked, when they are opened
+    if not parsed.data.rows:  # finished rows are checked when they are opened
         for phase in parsed.schedule:
             _check_text(phase.config)
         check_languages(parsed)
     check_phases(parsed)
-    _check_kept_and_shared(parsed)
+    _check_state_and_shared(parsed)
     _check_evaluation(parsed)
     check_unused(parsed, explicit)
-    _check_phases_read(parsed)
+    _check_phases_unused(parsed)
     return parsed
 
 
 def check_phases(config: Config) -> None:
-    """Raises a `ConfigError` if values of a phase contradict each other. Durations that rows have
-    yet to turn into steps are not compared."""
+    """Raises a `ConfigError` if values of a phase contradict each other. Durations that are not yet
+    converted to steps are not compared."""
     is_open = bool(unresolved(config))
     if not is_open:
         _check_batch_warmup(config)
@@ -82,19 +82,19 @@ def _check_batch_warmup(config: Config) -> None:
     warmup, end = config.batch_warmup, config.schedule[0].end
     if warmup and warmup.steps > end:
         raise ConfigError(
-            f"train.batch_warmup={warmup.steps} steps must end before the first phase, or the run: "
-            f"at step {end}"
+            f"train.batch_warmup={warmup.steps} steps must end before the first phase starts (or "
+            f"the run ends), at step {end}"
         )
     if warmup and warmup.first >= warmup.parts:
         raise ConfigError(
             f"train.batch_warmup: batches grow from train.first_microbatches={warmup.first} to "
-            f"train.accumulation={warmup.parts}, which must be more"
+            f"train.accumulation={warmup.parts}, which must be larger"
         )
 
 
-def _check_phases_read(config: Config) -> None:
-    """Refuses a phase that sets options of an objective which is off from then on, or a key that
-    nothing reads in it."""
+def _check_phases_unused(config: Config) -> None:
+    """Refuses a phase that sets options of an objective that is off from then on, or a key that has
+    no effect in the phase."""
     fields = dict(keys_of(type(config)))
     for number, phase in enumerate(config.schedule[1:], 1):
         name, changes = phase.name, config.phases[phase.name]
@@ -118,37 +118,42 @@ def _check_together(config: Config) -> None:
     model, train, optimizer = config.model, config.train, config.optimizer
     check_model(model)
     if not config.objectives.active():
-        raise ConfigError("no objective is on; set objectives.mmlm.batch_rows or another's")
+        raise ConfigError(
+            "no objective is on; set objectives.mmlm.batch_rows, or batch_rows of another objective"
+        )
     for name, options in config.objectives.active().items():
         check_common(options.path(name), options, config)
         options.check(options.path(name), config)
     check_optimizer(optimizer)
     if not config.transfer.parts or not set(config.transfer.parts) <= {"body", "embeddings"}:
         raise ConfigError(
-            f"transfer.parts={','.join(config.transfer.parts)}; there are body and embeddings"
+            f"transfer.parts={','.join(config.transfer.parts)}: the parts are body and embeddings"
         )
     if config.transfer.optimizer and (
         config.transfer.vocabulary != "same" or len(config.transfer.parts) < 2
     ):
         raise ConfigError(
-            "transfer.optimizer takes the moments of all parameters; it needs "
+            "transfer.optimizer copies the moments of all parameters; it needs "
             "transfer.parts=body,embeddings and transfer.vocabulary=same"
         )
     known = [path for path, _ in keys_of(type(config))]
     for path in train.allow_change:
         if path not in known:
-            raise ConfigError(f"train.allow_change: there is no key {path}{nearest(path, known)}")
+            raise ConfigError(
+                f"train.allow_change: unknown config key {path}{nearest(path, known)}"
+            )
 
 
 def check_model(model: Model) -> None:
-    """Raises a `ConfigError` on options of the model that contradict each other."""
+    """Raises a `ConfigError` if options of the model contradict each other."""
     of_xlm_r = options_of("xlm_r")
     if model.family != "xlm_r" and all(
         getattr(model, name) == value for name, value in of_xlm_r.items() if name != "family"
     ):
         raise ConfigError(
-            f"model.family={model.family}, but the other options are XLM-R's: in a config file set "
-            f"all of them, with xlj.config.families.set_family(config, {model.family!r})"
+            f"model.family={model.family}, but the other options of model are those of XLM-R; in a "
+            f"config file call xlj.config.families.set_family(config, {model.family!r}), which "
+            "sets all of them"
         )
     if model.hidden % model.heads:
         raise ConfigError(
@@ -157,29 +162,29 @@ def check_model(model: Model) -> None:
     if model.position_buckets % 2 or model.position_distance <= model.position_buckets // 4:
         raise ConfigError(
             f"model.position_buckets={model.position_buckets} must be even, and "
-            f"model.position_distance={model.position_distance} more than a quarter of it"
+            f"model.position_distance={model.position_distance} must be more than a quarter of it"
         )
     if model.pair_token_types and model.token_types < 2:
         raise ConfigError("model.pair_token_types needs model.token_types=2")
     if model.position_bias == "none" and not (model.absolute_positions or model.rotary_base):
         raise ConfigError(
-            "model.absolute_positions is off; set model.position_bias to t5 or gated, or "
-            "model.rotary_base, or the model does not know the order of tokens"
+            "model.absolute_positions is off, so the model does not see the order of tokens; set "
+            "model.position_bias to t5 or gated, or set model.rotary_base"
         )
     if model.absolute_positions and model.rotary_base:
         raise ConfigError(
-            f"model.rotary_base={model.rotary_base:g}: rotary positions take the place of learned "
-            "ones; set model.absolute_positions=False"
+            f"model.rotary_base={model.rotary_base:g}: rotary positions replace learned positions; "
+            "set model.absolute_positions=False"
         )
     if not model.has_own_head:
         raise ConfigError(
-            "model.prediction=linear with model.tied=True leaves the head for masked tokens "
-            "without parameters; set model.tied=False, or add vocabulary to model.biases"
+            "model.prediction=linear with model.tied=True leaves the masked-token head without "
+            "parameters; set model.tied=False, or add vocabulary to model.biases"
         )
     if model.rotary_base and model.hidden // model.heads % 2:
         raise ConfigError(
-            f"model.rotary_base turns pairs of dimensions, but model.hidden={model.hidden} and "
-            f"model.heads={model.heads} are heads of an odd size"
+            f"model.rotary_base rotates pairs of dimensions, but model.hidden={model.hidden} and "
+            f"model.heads={model.heads} give heads of an odd size"
         )
     if model.heads % model.groups:
         raise ConfigError(
@@ -188,13 +193,14 @@ def check_model(model: Model) -> None:
         )
     if model.local_attention == 1:
         raise ConfigError(
-            "model.local_attention=1 lets a token see itself alone; it is the width of the window"
+            "model.local_attention=1 is a window in which a token sees only itself; set a larger "
+            "window, or 0 for full attention"
         )
     for layer in model.full_layers:
         if layer not in map(str, range(model.layers)):
             raise ConfigError(
-                f"model.full_layers={','.join(model.full_layers)}: {layer} is no layer of "
-                f"model.layers={model.layers}; they count from 0"
+                f"model.full_layers={','.join(model.full_layers)}: there is no layer {layer}; "
+                f"model.layers={model.layers}, numbered from 0"
             )
     _check_names("model.biases", model.biases, BIASES)
     _check_names("model.dropout_parts", model.dropout_parts, DROPOUT_PARTS)
@@ -203,21 +209,22 @@ def check_model(model: Model) -> None:
 def _check_names(path: str, names: Sequence[str], known: Sequence[str]) -> None:
     for name in names:
         if name not in known:
-            raise ConfigError(f"{path}={','.join(names)}; there are {', '.join(known)}")
+            raise ConfigError(f"{path}={','.join(names)}: the names are {', '.join(known)}")
 
 
 def check_optimizer(optimizer: Optimizer) -> None:
-    """Raises a `ConfigError` on options of the optimizer that contradict each other."""
+    """Raises a `ConfigError` if options of the optimizer contradict each other."""
     if optimizer.schedule == "wsd" and not optimizer.decay_steps:
         raise ConfigError("optimizer.schedule is wsd; set optimizer.decay_steps")
     if optimizer.decoupling == "fully" and not optimizer.learning_rate:
         raise ConfigError(
             "optimizer.decoupling=fully divides by optimizer.learning_rate, which is 0; set "
-            "optimizer.weight_decay=0 and leave decoupling out, or a learning rate above 0"
+            "optimizer.weight_decay=0 without decoupling, or set a learning rate above 0"
         )
     if not set(optimizer.frozen) <= set(FREEZABLE):
         raise ConfigError(
-            f"optimizer.frozen={','.join(optimizer.frozen)}; there are {' and '.join(FREEZABLE)}"
+            f"optimizer.frozen={','.join(optimizer.frozen)}: the parts are "
+            f"{' and '.join(FREEZABLE)}"
         )
     for name in ("rate_multipliers", "decay_multipliers"):
         factors_of(f"optimizer.{name}", getattr(optimizer, name))
@@ -227,7 +234,7 @@ _EVALUATIONS = ("evaluation.retrieval", "evaluation.alignment")
 
 
 def _check_evaluation(config: Config) -> None:
-    """Refuses an evaluation of no layer, or without gold links."""
+    """Refuses an evaluation of a layer that does not exist, or without gold links."""
     for section in _EVALUATIONS:
         options = lookup(config, section)
         if not options.source:
@@ -240,45 +247,49 @@ def _check_evaluation(config: Config) -> None:
             section == "evaluation.alignment" or len(options.source) > 1
         ):
             raise ConfigError(
-                f"{section}.source={','.join(options.source)}: held_out has no gold links, and "
-                "stands alone in evaluation.retrieval.source"
+                f"{section}.source={','.join(options.source)}: held_out has no gold links; use it "
+                "as the only entry of evaluation.retrieval.source"
             )
 
 
 def _check_text(config: Config) -> None:
-    """Refuses text without languages, and objectives without text, or whose rows do not fit."""
+    """Refuses text without languages, and objectives whose text is missing or whose rows do not
+    fit."""
     for path in ("data.languages", "data.pairs"):
         for name in lookup(config, path):
             if "/" in name or "\0" in name:
                 raise ConfigError(
-                    f"{path}={name}: the name becomes a folder's; leave out the slash"
+                    f"{path}={name}: the name is used as a folder name; remove the slash"
                 )
     if config.data.mono and not config.data.languages:
-        raise ConfigError("data.mono is set; say which languages with data.languages=en,de,...")
+        raise ConfigError("data.mono is set; name its languages with data.languages=en,de,...")
     if config.data.parallel and not config.data.pairs:
-        raise ConfigError("data.parallel is set; say which pairs with data.pairs=en-de,...")
+        raise ConfigError("data.parallel is set; name its pairs with data.pairs=en-de,...")
     positions = config.model.positions
     for name, options in config.objectives.active().items():
         path, kind = options.path(name), ROW_KINDS[options.rows]
         if not lookup(config, kind.source):
-            raise ConfigError(f"{path} is on, but {kind.source} names no {options.rows} to read")
+            raise ConfigError(
+                f"{path} is on and reads {options.rows}, but {kind.source} is empty; set "
+                f"{kind.source}"
+            )
         length = lookup(config, kind.length)
         if length > positions - 2:
             raise ConfigError(
                 f"{kind.length}={length} is beyond the model's positions: "
-                f"model.positions={positions} allows {positions - 2} tokens a row"
+                f"model.positions={positions} allows {positions - 2} tokens per row"
             )
         if options.rows == "bitext" and length % 2:
             raise ConfigError(
-                f"{path} reads a row in two halves; {kind.length}={length} must be even"
+                f"{path} splits each row into two halves; {kind.length}={length} must be even"
             )
 
 
 def check_languages(config: Config) -> None:
-    """Refuses objectives and evaluations that need other languages or pairs than there are.
+    """Refuses objectives and evaluations that need languages or pairs that the data does not have.
 
     Args:
-      config: its data.languages and data.pairs are those of the text, or of the finished rows.
+      config: data.languages and data.pairs are those of the text, or of the finished rows.
     """
     data = config.data
     languages = f"data.rows={data.rows}" if data.rows else "data.languages"
@@ -290,7 +301,7 @@ def check_languages(config: Config) -> None:
         for name in phase.config.data.shares:
             if name not in (*data.languages, *data.pairs):
                 raise ConfigError(
-                    f"{prefix}data.sampled: {name} is none of {languages} and {pairs}"
+                    f"{prefix}data.sampled: {name} is neither in {languages} nor in {pairs}"
                 )
     for section in _EVALUATIONS:
         options = lookup(config, section)
@@ -298,22 +309,22 @@ def check_languages(config: Config) -> None:
             continue
         if HELD_OUT not in options.source:
             if not options.pairs and not data.pairs:
-                raise ConfigError(f"{section}.source is set; say of which pairs: {section}.pairs")
+                raise ConfigError(f"{section}.source is set; name the pairs with {section}.pairs")
         elif unknown := set(options.pairs) - set(data.pairs):
             raise ConfigError(
-                f"{section}.pairs={','.join(sorted(unknown))}: only those of {pairs} are held "
-                "out; name files in its source for others"
+                f"{section}.pairs={','.join(sorted(unknown))}: only pairs of {pairs} are held out; "
+                f"for other pairs name files in {section}.source"
             )
 
 
-def _check_kept_and_shared(config: Config) -> None:
-    """Refuses phases that change the shape or the meaning of what an objective keeps, and different
-    values of what objectives share."""
+def _check_state_and_shared(config: Config) -> None:
+    """Refuses phases that change the shape or meaning of an objective's state, and different values
+    of a key that objectives share."""
     for name, options in config.objectives_on().items():
         on = [active[name] for active in config.objectives_by_phase if name in active]
         for key in options.state_keys:
             if len({getattr(options, key) for options in on}) > 1:
-                raise ConfigError(f"phases: objectives.{name}.{key} must be the same in all")
+                raise ConfigError(f"phases: objectives.{name}.{key} must be the same in all phases")
     shared: dict[tuple[str, str], tuple[str, Value]] = {}
     for name, options in config.options_by_phase():
         for key in options.shared:
@@ -322,5 +333,5 @@ def _check_kept_and_shared(config: Config) -> None:
             if first[1] != here[1]:
                 raise ConfigError(
                     f"{first[0]}={first[1]} and {here[0]}={here[1]}: these objectives train the "
-                    "same parameters; set one value for all of them, in all phases"
+                    "same parameters; set the same value for both, in all phases"
                 )

@@ -1,4 +1,4 @@
-"""Values of flags that the rooms and the command line share: here, since --help loads no JAX."""
+"""Values of flags that subpackages and the command line share, declared without JAX for --help."""
 
 import dataclasses
 from collections.abc import Collection
@@ -6,73 +6,79 @@ from collections.abc import Collection
 from xlj.config.fields import ConfigError, key, suggestion
 
 METHODS = ("optimal_transport", "released", "argmax", "itermax", "match")
-"""Of alignment by any encoder: XLM-Align's paper; XLM-Align's released aligner; the three of
-SimAlign."""
+"""Alignment methods for any encoder: XLM-Align's paper, XLM-Align's released aligner, and the three
+methods of SimAlign."""
 
 TRAINED_METHODS = ("hmm",)
-"""Of alignment by what an objective trained for it (`objectives.word_hmm`)."""
+"""Alignment methods with parameters that an objective trained (`objectives.word_hmm`)."""
 
 ENCODINGS = ("together", "apart")
-"""Of the two sentences that are aligned: as one example (XLM-Align), or each alone (SimAlign)."""
+"""How a pair is encoded for alignment: as one example (XLM-Align), or each sentence separately
+(SimAlign)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AlignmentOptions:
-    """How an encoder aligns words; by default as in XLM-Align's paper. Not checked here: methods
-    may be of one's own."""
+    """How an encoder aligns words; by default as in XLM-Align's paper.
+
+    The method is not checked here, since users can register their own.
+    """
 
     method: str = key(
         "optimal_transport",
-        "how words are linked (docs/align.md)",
+        "alignment method (docs/align.md)",
         choices=(*METHODS, *TRAINED_METHODS),
     )
     encode: str = key(
-        "together", "a pair as one example, or each sentence alone", choices=ENCODINGS
+        "together",
+        "encode a pair as one example (together), or each sentence separately (apart)",
+        choices=ENCODINGS,
     )
     layer: int = key(
         -1,
-        "layer whose vectors are aligned, 0 is the embeddings; -1 means two thirds of the layers",
+        "layer whose vectors are aligned; 0: the embeddings, -1: two thirds of the layers",
         low=-1,
     )
-    prior: float = key(0.0, "strength of the prior on the diagonal; 0 is none", low=0)
+    prior: float = key(0.0, "strength of the prior on the diagonal; 0: no prior", low=0)
 
 
 POOLINGS = ("mean", "text", "first")
-"""The mean over all of a sentence's tokens, `<s>` and `</s>` too (XTREME's script,
-sentence-transformers); over the text's own (what XLCO and fine-tuning for retrieval compare); or
-the vector of `<s>`."""
+"""Sentence vectors. `mean`: the mean over all tokens, with `<s>` and `</s>` (XTREME's script,
+sentence-transformers). `text`: the mean over the text's tokens only (as XLCO and fine-tuning for
+retrieval compare). `first`: the vector of `<s>`."""
 
 SIMILARITIES = ("cosine", "margin")
-"""Cosine; or the ratio margin of Artetxe and Schwenk (2019): cosine over the mean cosine of both
-sentences with their nearest neighbours."""
+"""Similarities of sentence vectors: cosine, or the ratio margin of Artetxe and Schwenk (2019). The
+margin divides the cosine by the mean cosine of both sentences with their nearest neighbours."""
 
 VECTOR_TYPES = ("float32", "float16")
-"""Of the numbers in a file of vectors."""
+"""Number types in a file of vectors."""
 
 SEARCHES = ("exact", "faiss")
-"""How `xlj.mine` looks for neighbours."""
+"""Neighbour searches of `xlj.mine`."""
 
 PAIR_SCORES = ("cosine", "margin", "likelihood")
-"""How `xlj.score` compares the sentences of a pair: cosine of their vectors; the ratio margin of
-Artetxe and Schwenk (2019), with neighbours among all pairs; how well an aligner's model generates
-each from the other."""
+"""Scores of `xlj.score` for a sentence pair: cosine of the vectors; the ratio margin of Artetxe and
+Schwenk (2019), with neighbours from all pairs; or the likelihood with which an aligner's model
+generates each sentence from the other."""
 
 TEXT_FORMATS = ("text", "jsonl", "conll")
-"""How text to be labelled is written: `finetuning.new_text` reads each."""
+"""Input formats of `xlj.predict`, read by `finetuning.new_text`."""
 
 LABEL_FORMATS = ("tsv", "jsonl", "conll")
-"""How `xlj.predict` writes labels: `finetuning.new_text` describes each."""
+"""Output formats of `xlj.predict`, described in `finetuning.new_text`."""
 
 WORD_SPLITS = ("spaces", "whitespace")
-"""What divides words of text that is tokenised: `word_alignment.words` describes each."""
+"""Separators of words in tokenised text, described in `word_alignment.words`."""
 
 LINK_FORMATS = ("pharaoh", "pharaoh_1", "naacl", "words", "pieces")
-"""How `xlj.align` writes links: `word_alignment.link_formats` describes each."""
+"""Link formats of `xlj.align`, described in `word_alignment.link_formats`."""
 
 
 def check_choice(name: str, value: str, known: Collection[str]) -> None:
-    """Raises a `ConfigError` if an argument of this name has none of the known values."""
+    """Raises a `ConfigError` if `value`, of an argument of this name, is not a known one."""
     if value not in known:
         raise ConfigError(
-            f"{name}={value!r}: there are {', '.join(known)}{suggestion(str(value), known)}"
+            f"{name} is {value!r}; it must be one of {', '.join(known)}"
+            f"{suggestion(str(value), known)}"
         )

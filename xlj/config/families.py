@@ -1,4 +1,4 @@
-"""Families of encoders: the options of `model` that their released models share."""
+"""Encoder families: the options of `model` that the released models of a family share."""
 
 import dataclasses
 from typing import Any
@@ -8,7 +8,8 @@ import ml_collections
 from xlj.config.fields import ConfigError, Value
 from xlj.config.sections import BIASES, FAMILIES, Model
 
-# Some are XLM-R's: what a family lists is set by each of the others too, and compared on export.
+# An option that one family lists is set for all families, and compared on export. So some values
+# here equal those of XLM-R.
 _MODERN: dict[str, Value] = {
     "absolute_positions": False,
     "position_bias": "none",
@@ -19,7 +20,7 @@ _MODERN: dict[str, Value] = {
 
 _OWN: dict[str, dict[str, Value]] = {
     "xlm_r": {},
-    # ModernBERT's; mmBERT's local layers have the base of the full ones.
+    # As in ModernBERT. In mmBERT, local layers have the same rotary base as full layers.
     "modernbert": _MODERN
     | {
         "norm": "embeddings",
@@ -53,18 +54,18 @@ _OWN: dict[str, dict[str, Value]] = {
         "token_types": 1,
     },
 }
-"""What each family changes in XLM-R's options. Sources: released configs and code of
+"""Differences of each family from XLM-R's options. Sources: released configs and code of
 answerdotai/ModernBERT-base, EuroBERT/EuroBERT-210m, Alibaba-NLP/gte-multilingual-mlm-base."""
 
 
 def options_of(family: str) -> dict[str, Value]:
-    """The options of `model` that distinguish families, with this one's values.
+    """Returns the options of `model` that distinguish families, with the values of this family.
 
     Raises:
       ConfigError: if there is no such family.
     """
     if family not in FAMILIES:
-        raise ConfigError(f"model.family={family}; there are {', '.join(FAMILIES)}")
+        raise ConfigError(f"model.family={family}: the families are {', '.join(FAMILIES)}")
     names = {name for own in _OWN.values() for name in own}
     defaults: dict[str, Any] = {
         field.name: field.default for field in dataclasses.fields(Model) if field.name in names
@@ -73,6 +74,6 @@ def options_of(family: str) -> dict[str, Value]:
 
 
 def set_family(config: ml_collections.ConfigDict, family: str) -> None:
-    """Gives a recipe's model the options of a family; raises as `options_of`."""
+    """Sets the options of a family in a recipe's `model`; raises as `options_of` does."""
     for name, value in options_of(family).items():
         config.model[name] = ",".join(value) if isinstance(value, tuple) else value

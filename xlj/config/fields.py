@@ -1,6 +1,6 @@
-"""Keys of a config: how a schema of frozen dataclasses declares, lists and checks them.
+"""Config keys: how frozen dataclasses declare, list and check them.
 
-Nothing here knows what the keys are; `config/sections.py` does.
+The keys themselves are declared in `config/sections.py`.
 """
 
 import dataclasses
@@ -20,35 +20,37 @@ if TYPE_CHECKING:
 
 
 class ConfigError(ValueError):
-    """A config, or what it names, cannot be used. The message says which key and what to do."""
+    """A config, or a file that it names, cannot be used. The message names the key and a remedy."""
 
 
 class Unused(NamedTuple):
-    """Nothing reads a key under a config."""
+    """Reason why a config key has no effect."""
 
     reason: str
     allowed_in_recipes: bool = False
-    """A recipe may set the key all the same; set by hand on the command line, it is refused."""
+    """Whether a recipe may set the key anyway. On the command line it is an error in any case."""
 
 
 Value = bool | int | float | str | tuple[str, ...]
-"""What a key of a config may have."""
+"""The value of a config key."""
 ConfigTree = dict[str, Any]
-"""A config as nested dicts: sections are such dicts again, all else a `Value`."""
+"""A config as nested dicts: each value is a section (again a dict) or a `Value`."""
 Schema = TypeVar("Schema", bound="DataclassInstance")
-"""A frozen dataclass of keys, and of sections, which are such dataclasses."""
+"""A frozen dataclass whose fields are keys, or sections of the same kind."""
 
 
 class Section:
-    """A section of a config: a frozen dataclass of keys, whose values are checked as it is built,
-    by `build` or by hand. A value that stands for another is replaced by it: 1 by 1.0, a list or
-    names with commas by a tuple.
+    """A config section: a frozen dataclass that checks the values of its keys when it is built.
+
+    Values are converted to the type of their key: 1 to 1.0, a list or a comma-separated string to
+    a tuple.
 
     Args:
-      path: of a subclass, where the section is in a config, for errors; by default its base's.
+      path: class keyword of a subclass: the path of the section in a config, used in errors. By
+        default the path of its base class.
 
     Raises:
-      ConfigError: it names the key, on a wrong type or an impossible value.
+      ConfigError: if a value has a wrong type or is out of range; names the key.
     """
 
     _path: ClassVar[str] = ""
@@ -67,14 +69,14 @@ class Section:
 
 @functools.cache
 def _checked(schema: type) -> list[tuple[str, Any, Mapping]]:
-    """(name, type, metadata) of each key of a section itself."""
+    """Returns (name, type, metadata) of each key of a section, without its subsections."""
     hints = typing.get_type_hints(schema)
     own = [field for field in dataclasses.fields(schema) if "choices" in field.metadata]
     return [(field.name, hints[field.name], field.metadata) for field in own]
 
 
 UsedWhen = Callable[[Any, str], Unused | None]
-"""(config, path of the key) -> why nothing reads the key, or None if something does."""
+"""A function (config, path of a key) -> why the key is unused, or None if it is used."""
 
 
 def key(
@@ -88,15 +90,16 @@ def key(
     duration: bool = False,
     used_when: UsedWhen | None = None,
 ) -> Any:
-    """A config key: its default, one line of documentation, and what values are possible.
+    """Declares a config key: its default, one line of documentation, and its possible values.
 
     Args:
-      choices: the values allowed, for strings.
-      low, high: inclusive bounds, for numbers.
-      auto: whether the value may be `auto`; it is kept as 0.
-      duration: whether the value, a number of steps, may be a text with a unit (`durations`) until
-        the rows are there. Annotate such a key as int: what computes with it comes later.
-      read: says when the key is read; None for always. Its docstring says so in docs/configs.md.
+      choices: the allowed values of a string.
+      low, high: inclusive bounds of a number.
+      auto: whether the value may be `auto`, which is stored as 0.
+      duration: whether the value, a number of steps, may be a string with a unit (`durations`)
+        until the rows are known. Annotate such a key as int: code that computes with it runs later.
+      used_when: tells when the key is used; None means always. docs/configs.md prints its docstring
+        if that starts with "only".
     """
     bounds = {"low": low, "high": high, "auto": auto, "duration": duration}
     metadata = {"doc": doc, "choices": choices, **bounds, "used_when": used_when}
@@ -104,33 +107,34 @@ def key(
 
 
 def only_with(path: str, *values: str) -> UsedWhen:
-    """Says that a key is read where the key at `path` has one of these values."""
+    """Returns a condition: the key is used if the key at `path` has one of these values."""
 
-    def read(config: "DataclassInstance", _: str) -> Unused | None:
+    def check(config: "DataclassInstance", _: str) -> Unused | None:
         value = lookup(config, path)
         reason = f"{path} is {value!r}, not {' or '.join(values)}"
         return None if value in values else Unused(reason)
 
-    read.__doc__ = f"only with `{path}` {' or '.join(values)}"
-    return read
+    check.__doc__ = f"only with `{path}` = {' or '.join(f'`{value}`' for value in values)}"
+    return check
 
 
 def only_if_set(path: str) -> UsedWhen:
-    """Says that a key is read where the key at `path` is on, or not empty."""
+    """Returns a condition: the key is used if the key at `path` is on, or not empty."""
 
-    def read(config: "DataclassInstance", _: str) -> Unused | None:
+    def check(config: "DataclassInstance", _: str) -> Unused | None:
         value = lookup(config, path)
         shown = {bool: "off", float: "0"}.get(type(value), "empty")
         return None if value else Unused(f"{path} is {shown}")
 
-    return read
+    check.__doc__ = f"only if `{path}` is set"
+    return check
 
 
 def sections(known: Callable[[], Mapping[str, "DataclassInstance"]]) -> Any:
-    """Sections of a schema by name, which stand beside its other keys.
+    """Declares sections by name, next to the other keys of a schema.
 
     Args:
-      known: returns the sections there are at the moment, each a frozen dataclass of defaults.
+      known: returns the current sections, each a frozen dataclass of defaults.
     """
     return dataclasses.field(
         default_factory=lambda: dict(known()), metadata={"sections": known, "doc": ""}
@@ -138,15 +142,15 @@ def sections(known: Callable[[], Mapping[str, "DataclassInstance"]]) -> Any:
 
 
 def like(schema: type, name: str, default: Value | None = None) -> Any:
-    """The key of this name in another schema: the same documentation and values, and the same
-    default where none is given."""
+    """Declares a key like the one of this name in another schema: the same documentation and
+    possible values, and the same default if `default` is None."""
     field = next(field for field in dataclasses.fields(schema) if field.name == name)
     value = field.default if default is None else default
     return dataclasses.field(default=value, metadata=field.metadata)
 
 
 def _parts(schema: type) -> Iterator[tuple[str, Any, dataclasses.Field]]:
-    """(name, default, field) of the keys and sections of a schema, in order."""
+    """Yields (name, default, field) of the keys and sections of a schema, in order."""
     for field in dataclasses.fields(schema):
         if "sections" in field.metadata:
             for name, default in field.metadata["sections"]().items():
@@ -156,7 +160,7 @@ def _parts(schema: type) -> Iterator[tuple[str, Any, dataclasses.Field]]:
 
 
 def keys_of(schema: type, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field]]:
-    """(full path, field) of every key of a schema, in order."""
+    """Yields (full path, field) of every key of a schema, in order."""
     for name, default, field in _parts(schema):
         if dataclasses.is_dataclass(default):
             yield from keys_of(type(default), f"{prefix}{name}.")
@@ -169,8 +173,8 @@ _duration_keys: set[str] = set()
 
 
 class _Section(ml_collections.ConfigDict):
-    """Takes `auto` for keys of numbers that allow it, and keeps it as 0; and for durations both
-    numbers and texts."""
+    """A ConfigDict that accepts `auto` for numbers that allow it and stores 0. Durations may be
+    numbers or strings."""
 
     def __setitem__(self, key: str, value: Any) -> None:
         if key in _duration_keys and isinstance(value, int | str):
@@ -180,12 +184,12 @@ class _Section(ml_collections.ConfigDict):
         if isinstance(value, str) and value == "auto" and key in _auto_keys:
             value = 0
         elif isinstance(value, ml_collections.ConfigDict) and not isinstance(value, _Section):
-            value = _Section(value)  # ConfigDict refuses another type than the old section's
+            value = _Section(value)  # a ConfigDict refuses a value of another type
         super().__setitem__(key, value)
 
 
 def default_of(schema: type) -> ml_collections.ConfigDict:
-    """A ConfigDict with every key of a schema at its default, locked against other keys."""
+    """Returns a ConfigDict with every key of a schema at its default, locked against other keys."""
     config = _Section()
     for name, _, field in _parts(schema):
         _auto_keys.update([name] * bool(field.metadata.get("auto")))
@@ -195,14 +199,14 @@ def default_of(schema: type) -> ml_collections.ConfigDict:
             value = default_of(type(value))
         elif value is dataclasses.MISSING:
             value = ml_collections.ConfigDict()
-        elif isinstance(value, tuple):  # a comma list, so that the command line stays readable
+        elif isinstance(value, tuple):  # a comma-separated list is readable on the command line
             value = ",".join(value)
         config[name] = value
     return config.lock()
 
 
 def as_tree(config: "DataclassInstance") -> ConfigTree:
-    """The nested dict of a config, as `build` reads it."""
+    """Converts a config to the nested dict that `build` reads."""
     tree: ConfigTree = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -215,7 +219,7 @@ def as_tree(config: "DataclassInstance") -> ConfigTree:
 
 
 def merge(tree: dict, changes: Mapping, path: str) -> dict:
-    """A nested dict with some of its values changed."""
+    """Returns a copy of a nested dict with some of its values changed."""
     merged = dict(tree)
     for name, value in changes.items():
         if isinstance(value, Mapping) and isinstance(tree.get(name), Mapping):
@@ -225,8 +229,12 @@ def merge(tree: dict, changes: Mapping, path: str) -> dict:
 
 
 def build(schema: type[Schema], tree: Mapping) -> Schema:
-    """The dataclass `schema` of a nested dict of values; raises a `ConfigError` on an unknown key
-    (the nearest is offered), a wrong type or an impossible value."""
+    """Builds the dataclass `schema` from a nested dict of values.
+
+    Raises:
+      ConfigError: if a key is unknown (suggests the nearest), or a value has a wrong type or is out
+        of range.
+    """
     return _section(schema, tree, [path for path, _ in keys_of(schema)], "")
 
 
@@ -261,7 +269,7 @@ def _value(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
         if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
             raise ConfigError(f"{path} is {value!r}; it must be names separated by commas")
         if any(not part for part in value) or len(set(value)) < len(value):
-            raise ConfigError(f"{path} is {','.join(value)!r}; an entry is empty or stands twice")
+            raise ConfigError(f"{path} is {','.join(value)!r}; an entry is empty or repeated")
         return tuple(value)
     if typing.get_origin(hint) is Mapping:
         if not isinstance(value, Mapping) or not all(
@@ -301,7 +309,7 @@ def _value(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
 
 
 def duration(value: Any, path: str) -> durations.Value:
-    """A duration as a config has it, a `ConfigError` if it is none."""
+    """Returns a duration in the form that configs store; raises a `ConfigError` if it is none."""
     try:
         return durations.value(value)
     except ValueError as error:
@@ -309,10 +317,10 @@ def duration(value: Any, path: str) -> durations.Value:
 
 
 def flat(tree: Mapping, prefix: str = "") -> dict[str, Value]:
-    """The values of nested sections, by full path.
+    """Returns the values of nested sections by full path.
 
     Args:
-      prefix: the path of the tree, with a dot at its end.
+      prefix: the path of the tree, ending with a dot.
     """
     values: dict[str, Value] = {}
     for name, value in tree.items():
@@ -322,13 +330,13 @@ def flat(tree: Mapping, prefix: str = "") -> dict[str, Value]:
 
 
 def check_unused(config: "DataclassInstance", explicit: Collection[str]) -> None:
-    """Refuses keys that were set although nothing would read them.
+    """Raises a `ConfigError` if a key is set that has no effect.
 
     Args:
-      explicit: paths of the keys that the user set by hand, on top of the recipe.
+      explicit: paths of the keys that the user set on the command line, in addition to the recipe.
 
     Raises:
-      ConfigError: it names the key, and why nothing reads it.
+      ConfigError: names the key and the reason why it is unused.
     """
     for path, field in keys_of(type(config)):
         unused = field.metadata.get("used_when") and field.metadata["used_when"](config, path)
@@ -340,13 +348,13 @@ def check_unused(config: "DataclassInstance", explicit: Collection[str]) -> None
 
 
 def unused_key_error(path: str, value: Value | Mapping, reason: str) -> ConfigError:
-    """The error of a key that is set although nothing reads it."""
+    """Returns the error for a key that is set but has no effect."""
     shown = ",".join(value) if isinstance(value, tuple) else value
     return ConfigError(f"{path} is set to {shown!r} but has no effect, because {reason}")
 
 
 def lookup(config: object, path: str) -> Any:
-    """The value of the key with this full path."""
+    """Returns the value of the key with this full path."""
     value: Any = config
     for name in path.split("."):
         value = getattr(value, name)
@@ -354,7 +362,7 @@ def lookup(config: object, path: str) -> Any:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """The rest of an error about an unknown name: which of the known ones is near it, if any is."""
+    """Returns the end of an error about an unknown name: "did you mean X?", if a name is close."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -378,21 +386,21 @@ _OTHER_NAMES = {
     "warmup_ratio": "optimizer.warmup_share optimizer.warmup_steps",
     "model_name_or_path": "init_from",
 }
-"""What other libraries call keys, and the keys, of which a schema has one."""
+"""Names of other libraries, and xlj's keys for them. Each schema has at most one of these keys."""
 
 
 def other_name(name: str, known: Collection[str]) -> str:
-    """The known key that another library calls by this name; empty if none does."""
+    """Returns the known key for a name that another library uses; empty if there is none."""
     keys = _OTHER_NAMES.get(name.replace("-", "_").lower(), "").split()
     return next((key for key in keys if key in known), "")
 
 
 def nearest(path: str, known: Iterable[str]) -> str:
-    """The rest of an error about an unknown key: which of the known ones it may have meant."""
+    """Returns the end of an error about an unknown key: the closest known key, if any."""
     known = list(known)
     if other := other_name(path.split(".")[-1], known):
         return f"; did you mean {other}?"
     close = [name for name in known if name.split(".")[-1] == path.split(".")[-1]]
-    if len(close) != 1:  # else it is the right name in the wrong section
+    if len(close) != 1:  # one match means the right name in the wrong section
         close = difflib.get_close_matches(path, known, n=1, cutoff=0.6) or close
     return f"; did you mean {close[0]}?" if close else "; docs/configs.md lists all keys"

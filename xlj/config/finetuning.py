@@ -1,4 +1,4 @@
-"""The schema of a fine-tuning config: a task, and how an encoder is trained on it."""
+"""Schema of fine-tuning configs: a task, and how an encoder is trained on it."""
 
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,11 +17,12 @@ from xlj.config.user_code import function_of
 
 
 def _for_dev(config: "FinetuningConfig", path: str) -> Unused | None:
+    """only if `task.dev` is set"""
     return None if config.task.dev else Unused("task.dev is empty", allowed_in_recipes=True)
 
 
 def _for_test(config: "FinetuningConfig", path: str) -> Unused | None:
-    """Says that languages of the test sets are read for them, or for the dev sets."""
+    """Checks that there are test sets, or dev sets without their own languages."""
     if config.task.test or not config.task.dev_languages:
         return None
     return Unused("task.test is empty", allowed_in_recipes=True)
@@ -34,78 +35,80 @@ _kind_key = partial(key, used_when=read_by_kind)
 class Task(Section, path="task"):
     kind: str = key(
         "classification",
-        f"what is learned: {', '.join(KINDS)}; or a user's own, module:function",
+        f"kind of task: {', '.join(KINDS)}; or your own, as module:function (docs/tasks.md)",
     )
     pairs: str = _kind_key(
         "together",
-        "two sentences are read together, as one input (a cross-encoder), or apart: their mean "
-        "vectors are compared (a bi-encoder)",
+        "how two sentences are encoded: together, as one input (cross-encoder), or apart, so that "
+        "their mean vectors are compared (bi-encoder)",
         choices=("together", "apart"),
     )
     train: tuple[str, ...] = key(
         (),
-        "templates of labelled sources with {language}: TSV, CSV, JSONL, Parquet, CoNLL or SQuAD's "
-        "JSON files, "
-        "tfds:NAME#SPLIT, or phrasebook:TASK/{language}#SPLIT",
+        "training data, as templates with {language}: TSV, CSV, JSONL, Parquet, CoNLL or SQuAD "
+        "JSON files, tfds:NAME#SPLIT, or phrasebook:TASK/{language}#SPLIT (the embedded corpus)",
     )
-    dev: tuple[str, ...] = key((), "likewise, for choosing a checkpoint")
-    test: tuple[str, ...] = key((), "likewise, for the scores; labels may be missing")
+    dev: tuple[str, ...] = key((), "dev data, in the form of train, to select a checkpoint")
+    test: tuple[str, ...] = key(
+        (), "test data, in the form of train, for the scores; labels may be missing"
+    )
     languages: tuple[str, ...] = key(
-        ("en",), "languages trained on: en for transfer, all for translate-train-all"
+        ("en",), "training languages: en for zero-shot transfer, all for translate-train-all"
     )
     test_languages: tuple[str, ...] = key(
-        (), "languages of the test sets; empty means those trained on", used_when=_for_test
+        (), "languages of the test sets; empty: the training languages", used_when=_for_test
     )
     dev_languages: tuple[str, ...] = key(
-        (), "languages of the dev sets; empty means those of the test sets", used_when=_for_dev
+        (), "languages of the dev sets; empty: those of the test sets", used_when=_for_dev
     )
     per_language: bool = key(
-        False, "train a model for each language, on its own training data, not one for all"
+        False, "train one model per language on the data of that language, not one model for all"
     )
     columns: tuple[str, ...] = _kind_key(
         (),
-        "what is read of a table: the names in its head (or JSON keys), of premise|sentence1 that "
-        "which a file has; or numbers from 1 of a file without a head; texts first, the label "
-        "last; empty means all columns, no head",
+        "columns to read, texts first and the label last: names in the header (or JSON keys), "
+        "where premise|sentence1 means whichever a file has; or numbers from 1 for files without a "
+        "header. Empty: all columns of a file without a header",
     )
     comments: str = _kind_key(
         "auto",
-        "lines with # before a sentence's first word: yes, comments; no, words; auto, comments if "
-        "they have other columns than the file or read as comments",
+        "lines that start with # before the first word of a sentence. yes: they are comments; no: "
+        "they are words; auto: comments if their columns differ from the rest of the file or they "
+        "have the form of a comment",
         choices=("auto", "yes", "no"),
     )
-    labels: tuple[str, ...] = _kind_key(
-        (), "labels or tags; empty means those in the training data"
-    )
+    labels: tuple[str, ...] = _kind_key((), "labels or tags; empty: those in the training data")
     names: tuple[str, ...] = _kind_key(
         (),
-        "names of the labels or tags that files give as numbers, in order from 0, as Hugging "
-        "Face's datasets do",
+        "names of the labels or tags 0, 1, 2, ... in files that store them as numbers, as Hugging "
+        "Face datasets do",
     )
     metric: str = key(
         "",
-        "accuracy; chunk_f1 (entities), word_class_f1 (XTREME's F1 of parts of speech), "
+        "metric: accuracy; chunk_f1 (entities), word_class_f1 (XTREME's F1 of parts of speech) or "
         "tag_accuracy; squad or mlqa (F1 and exact match); spearman or pearson (correlations); "
-        "empty means the kind's usual one",
+        "empty: the default of the kind",
     )
     select: str = key(
         "all",
-        "the checkpoint that is kept: best on dev averaged over all languages, best on dev of the "
-        "languages trained on, or the last",
+        "which checkpoint to keep. all: the best on dev, averaged over all dev languages; trained: "
+        "the best on dev of the training languages; last: the last",
         choices=("all", "trained", "last"),
     )
     length: int = key(128, "tokens in a row", low=16)
-    stride: int = _kind_key(128, "tokens that two windows of a long context have in common", low=0)
-    question_length: int = _kind_key(64, "most tokens of a question", low=1)
-    answer_length: int = _kind_key(30, "most tokens of an answer", low=1)
+    stride: int = _kind_key(
+        128, "overlap of consecutive windows of a long context, in tokens", low=0
+    )
+    question_length: int = _kind_key(64, "maximum number of tokens in a question", low=1)
+    answer_length: int = _kind_key(30, "maximum number of tokens in an answer", low=1)
     no_answer: bool = _kind_key(
         False,
-        "questions may have no answer (SQuAD 2.0): then nothing is answered where <s> scores best",
+        "questions may have no answer (SQuAD 2.0); the model answers nothing if <s> scores best",
     )
     misplaced: str = _kind_key(
         "error",
-        "an answer that is not at its answer_start: an error; find: it is read from the one place "
-        "that has its text; skip: it is left out, and its question if it has no other answer",
+        "what to do with an answer that is not at its answer_start. error: stop; find: use the "
+        "only place with its text; skip: drop it, and its question if no other answer remains",
         choices=("error", "find", "skip"),
     )
     alpha: float = key(
@@ -114,17 +117,17 @@ class Task(Section, path="task"):
 
     @property
     def effective_kind(self) -> str:
-        """The kind, as `tasks.load` takes it: pairs read apart have one of their own."""
+        """The kind for `tasks.load`; pairs that are encoded apart have a kind of their own."""
         return "pair_classification" if self.pairs == "apart" else self.kind
 
     @property
     def objective(self) -> str:
-        """The name of the objective, of its rows, and of its head before `_head`."""
+        """The name of the objective and of its rows; its head is named after it, with `_head`."""
         return str(load(self.effective_kind).name)
 
     @property
     def scored_by(self) -> str:
-        """The metric: as configured, or its kind's usual one."""
+        """The metric: the configured one, or the default of the kind."""
         return self.metric or str(load(self.kind).metrics[0])
 
 
@@ -133,10 +136,13 @@ _FEWEST_EPOCHS = 0.001
 
 @dataclasses.dataclass(frozen=True)
 class TaskModel(Section, path="model"):
-    """Keys of the model that may differ from those of `init_from`."""
+    """Keys of the model that may differ from `init_from`."""
 
     dropout: float = key(
-        0.1, "dropout of embeddings, of every sub-layer's output and of the head", low=0, high=0.9
+        0.1,
+        "dropout of embeddings, of the output of every sub-layer, and of the head",
+        low=0,
+        high=0.9,
     )
     attention_dropout: float = like(Model, "attention_dropout")
     attention: str = like(Model, "attention")
@@ -149,9 +155,11 @@ class TaskModel(Section, path="model"):
 class TaskOptimizer(Optimizer):
     learning_rate: float = like(Optimizer, "learning_rate", 2e-5)
     warmup_share: float = key(
-        0.1, "share of the steps that warm up; unless warmup_steps says how many", low=0, high=1
+        0.1, "share of the steps for the linear warm-up, if warmup_steps is 0", low=0, high=1
     )
-    warmup_steps: int = key(0, "steps of linear warm-up", low=0, high=MOST_STEPS)
+    warmup_steps: int = key(
+        0, "steps of the linear warm-up; 0: as warmup_share", low=0, high=MOST_STEPS
+    )
     decay_steps: int = key(
         0, "steps of the final decay", low=0, used_when=only_with("optimizer.schedule", "wsd")
     )
@@ -162,12 +170,14 @@ class TaskOptimizer(Optimizer):
 @dataclasses.dataclass(frozen=True)
 class TaskTrain(Section, path="train"):
     epochs: float = key(
-        10.0, "how often each example is seen; 0 scores the head that init_from has", low=0
+        10.0, "passes over the training data; 0: only score the head of init_from", low=0
     )
-    batch_rows: int = key(32, "rows a step: examples, or parts of long ones", low=1)
-    evaluations: int = key(10, "most evaluations on dev in a run, evenly spread", low=1)
-    seed: int = key(0, "seed of the head's weights, batches and dropout", low=0, high=2**32 - 1)
-    seeds: int = key(1, "runs, with this seed and those after it: mean and deviation", low=1)
+    batch_rows: int = key(32, "rows per step: examples, or windows of long examples", low=1)
+    evaluations: int = key(10, "maximum number of dev evaluations, evenly spaced in a run", low=1)
+    seed: int = key(0, "seed of the initial head, batches and dropout", low=0, high=2**32 - 1)
+    seeds: int = key(
+        1, "number of runs, with seeds seed, seed + 1, ...; reports mean and deviation", low=1
+    )
     log_every: int = key(50, "steps between lines of training metrics", low=1)
     accumulation: int = like(Train, "accumulation")
     max_skipped_steps: int = like(Train, "max_skipped_steps")
@@ -177,15 +187,17 @@ class TaskTrain(Section, path="train"):
 
 @dataclasses.dataclass(frozen=True)
 class FinetuningConfig(Section):
-    """All that fine-tuning reads."""
+    """The config of a fine-tuning run."""
 
     init_from: str = key(
         "", "workdir, checkpoint or Hugging Face folder of the encoder to fine-tune"
     )
     fresh: bool = key(
-        False, "draw all weights anew; of init_from only sizes and vocabulary (a baseline)"
+        False,
+        "baseline without pretraining: initialise all weights randomly, and use only the sizes and "
+        "the vocabulary of init_from",
     )
-    cache: str = key("runs/rows", "folder where rows live")
+    cache: str = key("runs/rows", "local folder for rows")
     task: Task = Task()
     model: TaskModel = TaskModel()
     optimizer: TaskOptimizer = TaskOptimizer()
@@ -194,13 +206,14 @@ class FinetuningConfig(Section):
 
 
 def languages_of(task: Task) -> dict[str, tuple[str, ...]]:
-    """The languages of each split."""
+    """Returns the languages of each split."""
     tested = task.test_languages or task.languages
     return {"train": task.languages, "dev": task.dev_languages or tested, "test": tested}
 
 
 TASK = "task.json"
-"""A file beside a fine-tuned model, of a run or in a Hugging Face folder: how its head is used."""
+"""A file in the folder of a fine-tuned model (a run or a Hugging Face folder) with the options of
+its head."""
 
 _LABELLING_KEYS = (
     "kind",
@@ -214,23 +227,23 @@ _LABELLING_KEYS = (
 
 
 def labelling_options(task: Task) -> dict[str, Any]:
-    """What of a task decides how its model labels new text: the content of `TASK`."""
+    """Returns the options of a task that affect how its model labels new text, for `TASK`."""
     return {name: getattr(task, name) for name in _LABELLING_KEYS}
 
 
 def task_of_model(
     kind: str, length: int, labels: Sequence[str], saved: Mapping[str, Any] | None = None
 ) -> Task:
-    """The task that a fine-tuned model was trained for.
+    """Returns the task that a fine-tuned model was trained for.
 
     Args:
-      kind: as `tasks.load` takes it.
-      length: tokens in a row, unless `saved` says it.
+      kind: as in `tasks.load`.
+      length: tokens in a row, if `saved` has no length.
       labels: of the head's outputs, in order.
-      saved: the content of `TASK`, where there is one.
+      saved: the content of `TASK`, if the file exists.
 
     Raises:
-      ConfigError: if a value of `saved` cannot be.
+      ConfigError: if a value of `saved` is impossible.
     """
     options: dict[str, Any] = {"length": max(length, 16)}
     options |= {name: value for name, value in (saved or {}).items() if name in _LABELLING_KEYS}
@@ -239,24 +252,25 @@ def task_of_model(
 
 
 def default() -> ml_collections.ConfigDict:
-    """A ConfigDict with every key of the schema at its default, locked against other keys."""
+    """Returns a ConfigDict with every key of the schema at its default, locked against unknown
+    keys."""
     return renamed.accept_old_keys(fields.default_of(FinetuningConfig))
 
 
 def keys() -> Iterator[tuple[str, dataclasses.Field]]:
-    """(full path, field) of every key of the schema, in order."""
+    """Yields (full path, field) of every key of the schema, in order."""
     return fields.keys_of(FinetuningConfig)
 
 
 def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> FinetuningConfig:
-    """The frozen `FinetuningConfig` of a ConfigDict.
+    """Returns the frozen `FinetuningConfig` of a ConfigDict.
 
     Args:
-      explicit: paths of the keys that the user set by hand; each must be read.
+      explicit: paths of the keys that the user set on the command line; each must have an effect.
 
     Raises:
-      ConfigError: on an unknown key, a wrong type, an impossible value, a key that nothing would
-        read, or keys that contradict each other.
+      ConfigError: if a key is unknown, has a wrong type or an impossible value, or has no effect,
+        or if keys contradict each other.
     """
     tree = config.to_dict()
     explicit = renamed.translate(tree, explicit)
@@ -279,37 +293,40 @@ def _check_together(parsed: FinetuningConfig) -> None:
             "--config.init_from=DIR"
         )
     if parsed.fresh and not train.epochs:
-        raise ConfigError("train.epochs=0 scores the head of init_from, and fresh has none")
+        raise ConfigError("train.epochs=0 scores the head of init_from; fresh=True discards it")
     if train.epochs and train.epochs < _FEWEST_EPOCHS:
         raise ConfigError(
-            f"train.epochs={train.epochs:g}: at least {_FEWEST_EPOCHS:g}, or 0 to score the head "
-            "that init_from has"
+            f"train.epochs={train.epochs:g}: it must be at least {_FEWEST_EPOCHS:g}, or 0 to score "
+            "the head of init_from"
         )
     if parsed.fresh and optimizer.frozen:
         raise ConfigError(
-            "fresh draws all weights anew, and some would stay as they were drawn: "
-            f"optimizer.frozen={','.join(optimizer.frozen)}; add --config.optimizer.frozen="
+            f"fresh=True initialises all weights randomly, but optimizer.frozen="
+            f"{','.join(optimizer.frozen)} would not train some of them; add "
+            "--config.optimizer.frozen="
         )
     if train.epochs and not task.train or not task.languages:
-        raise ConfigError("task.train and task.languages must say what to train on")
+        raise ConfigError("task.train or task.languages is empty; name training data and languages")
     if train.epochs and not task.dev and task.select != "last":
         raise ConfigError(
-            f"task.select={task.select} chooses a checkpoint on dev, but task.dev is empty; name "
-            "dev sets, or set task.select=last"
+            f"task.select={task.select} selects a checkpoint on dev, but task.dev is empty; name "
+            "dev data, or set task.select=last"
         )
     for split, names in languages_of(task).items():
         if task.per_language and getattr(task, split) and set(names) != set(task.languages):
             raise ConfigError(
-                f"task.per_language scores each model in its own language, but task.{split} is for "
-                f"{', '.join(names)} and task.languages is {', '.join(task.languages)}; set "
-                "task.test_languages and task.dev_languages to these, or leave them empty"
+                f"task.per_language scores each model in its own language, but task.{split} has "
+                f"the languages {', '.join(names)} and task.languages is "
+                f"{', '.join(task.languages)}; set task.test_languages and task.dev_languages to "
+                "the latter, or leave them empty"
             )
     if not task.dev and not task.test:
-        raise ConfigError("task.dev and task.test are empty: there is nothing to score")
+        raise ConfigError("task.dev and task.test are empty; name data to score in one of them")
     kind = load(task.effective_kind)
     if task.metric and task.metric not in kind.metrics:
         raise ConfigError(
-            f"task.metric={task.metric} is none of {task.kind}; there are {', '.join(kind.metrics)}"
+            f"task.metric={task.metric} is not a metric of task.kind={task.kind}; the metrics are "
+            f"{', '.join(kind.metrics)}"
         )
     kind.check(task)
     if train.batch_rows % train.accumulation:

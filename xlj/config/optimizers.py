@@ -1,4 +1,4 @@
-"""The table of optimizers, to which a new one is added, and factors by parameter name."""
+"""Table of optimizers, which users can extend, and factors by parameter name."""
 
 import math
 import re
@@ -9,13 +9,13 @@ from xlj.config.fields import ConfigError, Unused
 
 
 class OptimizerEntry(NamedTuple):
-    """An optimizer in the table."""
+    """A row of the table of optimizers."""
 
     implementation: str
-    """`module:function`, where the function makes an optax transformation of the config's section
-    `optimizer`. Imported when a run starts, so that a config needs no JAX."""
+    """`module:function`, where the function makes an optax transformation from the `optimizer`
+    section of a config. Imported when a run starts, so that configs need no JAX."""
     reads: tuple[str, ...] = ()
-    """The keys that it reads beside those that every optimizer has."""
+    """The keys that this optimizer reads in addition to those of every optimizer."""
 
 
 _ADAM = ("optimizer.b1", "optimizer.b2", "optimizer.epsilon")
@@ -28,23 +28,28 @@ _REGISTERED = {
 
 
 def register_optimizer(name: str, implementation: str, reads: tuple[str, ...] = ()) -> None:
-    """Makes an optimizer that `optimizer.name` may name; the arguments are `OptimizerEntry`'s.
+    """Registers an optimizer under a name for `optimizer.name`.
+
+    Args:
+      implementation, reads: as in `OptimizerEntry`.
 
     Raises:
-      ValueError: if there is another one of this name.
+      ValueError: if a different optimizer is registered under this name.
     """
     entry = OptimizerEntry(implementation, reads)
     if _REGISTERED.setdefault(name, entry) != entry:
-        raise ValueError(f"an optimizer {name} is registered: {_REGISTERED[name].implementation}")
+        raise ValueError(
+            f"an optimizer {name} is already registered: {_REGISTERED[name].implementation}"
+        )
 
 
 def registered_optimizers() -> Mapping[str, OptimizerEntry]:
-    """The optimizers there are by name: those of xlj first, then users' own."""
+    """Returns the registered optimizers by name: those of xlj first, then those of users."""
     return _REGISTERED
 
 
 def read_by_optimizer(config: Any, path: str) -> Unused | None:
-    """Says that a key is read by the optimizers whose `reads` name it."""
+    """Checks that the optimizer reads a key, that is, names it in `reads`."""
     name = config.optimizer.name
     if path in _REGISTERED[name].reads:
         return None
@@ -55,11 +60,11 @@ def read_by_optimizer(config: Any, path: str) -> Unused | None:
 
 
 def factors_of(path: str, entries: Iterable[str]) -> tuple[tuple[str, float], ...]:
-    """(regular expression, factor) of each entry REGEX=FACTOR of the key at `path`.
+    """Parses the entries REGEX=FACTOR of the key at `path` into (regular expression, factor).
 
     Raises:
       ConfigError: if an entry has another form, its regular expression does not compile, or its
-        factor is not a number from 0 on.
+        factor is not a number of at least 0.
     """
     rules = []
     for entry in entries:

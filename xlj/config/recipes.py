@@ -1,4 +1,4 @@
-"""Recipes by name: the files of configs/, which a wheel carries as xlj/recipes/."""
+"""Finds recipes by name: the files of configs/, which a wheel contains as xlj/recipes/."""
 
 import contextlib
 import difflib
@@ -16,19 +16,19 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def folder() -> Path:
-    """Where the recipes are: in an installed wheel, else in the clone."""
+    """Returns the folder of the recipes: in the installed wheel, else in the clone."""
     packaged = _PACKAGE / "recipes"
     return packaged if packaged.is_dir() else _PACKAGE.parent / "configs"
 
 
 def find(file: str) -> str:
-    """The config file that `FILE[:VARIANT]` or `NAME[:VARIANT]` means, with the variant.
+    """Resolves `FILE[:VARIANT]` or `NAME[:VARIANT]` to a config file with the variant.
 
-    A file that is there is taken as it is. Else the name is one of a recipe, `quickstart` or
-    `finetune/udpos`; `configs/quickstart.py` is the same one, wherever the command is called.
+    An existing file has precedence. Otherwise the name is that of a recipe, such as `quickstart` or
+    `finetune/udpos`; `configs/quickstart.py` names the same recipe from any working directory.
 
     Raises:
-      ConfigError: if there is neither; the nearest recipe is offered.
+      ConfigError: if there is no such file or recipe; suggests the nearest recipe.
     """
     path, colon, variant = file.partition(":")
     if Path(path).is_file():
@@ -39,23 +39,23 @@ def find(file: str) -> str:
         return f"{recipe}{colon}{variant}"
     close = difflib.get_close_matches(name, names(), n=1)
     hint = f"did you mean {close[0]}?" if close else f"the recipes are in {folder()}"
-    raise ConfigError(f"--config={file}: there is no such file, nor a recipe of that name; {hint}")
+    raise ConfigError(f"--config={file}: there is no such file or recipe; {hint}")
 
 
 def names() -> list[str]:
-    """All recipes, as `find` takes them; sweeps (`sweeps/NAME`) among them."""
+    """Returns the names of all recipes, including sweeps (`sweeps/NAME`), for `find`."""
     files = sorted(folder().rglob("*.py"))
     return [file.relative_to(folder()).with_suffix("").as_posix() for file in files]
 
 
 def read(name: str) -> ml_collections.ConfigDict:
-    """The ConfigDict of a recipe, or of a config file of one's own, to be changed and then run.
+    """Returns the ConfigDict of a recipe or of your own config file, to change it and then run it.
 
     Args:
       name: `quickstart`, `xlm_e:tiny`, `finetune/udpos:phrasebook` or `my/config.py`.
 
     Raises:
-      ConfigError: if there is none, or it has no such variant.
+      ConfigError: if there is no such recipe or variant.
     """
     path, _, variant = find(name).partition(":")
     with importable(Path(path).parent):
@@ -68,25 +68,28 @@ def read(name: str) -> ml_collections.ConfigDict:
 
 
 @contextlib.contextmanager
-def importable(beside: Path) -> Iterator[None]:
-    """Lets a file import those beside it, a folder, and xlj's recipes; the next may have others of
-    the same names. Where they have objectives in them, they stay importable: a run and its
-    processes need them."""
-    before, places = set(sys.modules), (str(beside), str(folder()))
-    sys.path.insert(0, places[0])
-    sys.path.append(places[1])
+def importable(parent: Path) -> Iterator[None]:
+    """Makes the modules of a config file's folder and xlj's recipes importable.
+
+    Afterwards the imported modules are removed, since the next config file may import others with
+    the same names. If one of them registered an objective, all remain importable: the run and its
+    processes need them.
+    """
+    before, folders = set(sys.modules), (str(parent), str(folder()))
+    sys.path.insert(0, folders[0])
+    sys.path.append(folders[1])
     try:
         yield
     finally:
-        inside = {Path(place).resolve() for place in places}
-        found = [
+        inside = {Path(path).resolve() for path in folders}
+        imported = [
             name
             for name in sys.modules.keys() - before
             if (file := getattr(sys.modules[name], "__file__", None))
             and Path(file).resolve().parent in inside
         ]
-        if not {type(options).__module__ for options in registered().values()} & set(found):
-            sys.path.remove(places[0])
-            del sys.path[len(sys.path) - 1 - sys.path[::-1].index(places[1])]  # the last one
-            for name in found:
+        if not {type(options).__module__ for options in registered().values()} & set(imported):
+            sys.path.remove(folders[0])
+            del sys.path[len(sys.path) - 1 - sys.path[::-1].index(folders[1])]  # the last one
+            for name in imported:
                 del sys.modules[name]

@@ -1,4 +1,4 @@
-"""Old names of config keys: configs that users give and that runs recorded may still have them."""
+"""Old names of config keys, which users' configs and the records of runs may still contain."""
 
 import copy
 import functools
@@ -15,14 +15,14 @@ RENAMED: dict[str, tuple[str, ...]] = {
     f"model.{name}": (f"objectives.mrtd.{name}", f"objectives.trtd.{name}")
     for name in ("generator_layers", "generator_embeddings")
 } | {"data.invalid_utf8": ("data.malformed",)}
-"""The new keys of each old one. A key of an objective takes the value where the objective is on."""
+"""The new keys of each old key. A key of an objective gets the value if the objective is on."""
 
 Tree = MutableMapping[str, Any]
 
 
 def accept_old_keys(config: ConfigDict) -> ConfigDict:
-    """A ConfigDict of defaults in which a recipe can set the old keys as well; they are None until
-    then."""
+    """Adds the old keys to a ConfigDict of defaults, with the value None, so that recipes can set
+    them."""
     with config.unlocked():
         for old, new_keys in RENAMED.items():
             section, other = _section(config, old), _section(config, new_keys[0])
@@ -32,15 +32,15 @@ def accept_old_keys(config: ConfigDict) -> ConfigDict:
 
 
 def translate(config: Tree, explicit: Collection[str] = ()) -> list[str]:
-    """Gives the new keys the values of the old ones in a config that a user gave, in place, and
-    prints a line for each old key.
+    """Moves the values of old keys to the new keys of a user's config, in place, and prints a line
+    for each old key.
 
     Args:
       config: nested sections; a ConfigDict must be unlocked.
-      explicit: keys that were set on the command line. A new key among them keeps its value.
+      explicit: keys that were set on the command line. A new key in this list keeps its value.
 
     Returns:
-      The explicit keys, with new names in the place of old ones.
+      The explicit keys, with old names replaced by new ones.
     """
     _rename(config, explicit, recorded=False)
     train = _section(config, "train.allow_change") or {}
@@ -52,8 +52,8 @@ def translate(config: Tree, explicit: Collection[str] = ()) -> list[str]:
 
 
 def translate_recorded(config: ConfigTree) -> ConfigTree:
-    """A config that a run recorded, with the new keys; prints a line for each old key that an
-    objective of the run read. The argument stays as it is."""
+    """Returns a copy of a config that a run recorded, with the new keys, and prints a line for each
+    old key that an objective of the run used."""
     renamed = copy.deepcopy(config)
     _rename(renamed, (), recorded=True)
     return renamed
@@ -72,20 +72,21 @@ def _rename(config: Tree, explicit: Collection[str], recorded: bool) -> None:
                 section[name] = None
             if value is None:
                 continue
-            # A recorded value that nothing read is dropped; one that a user gave is then refused.
+            # An unused value is dropped from a record. In a user's config it remains, and the
+            # checks report it.
             read = [new for new in new_keys if _is_read(config, new)]
             new_keys = tuple(read) if recorded or read else new_keys
             for new in new_keys:
                 if new not in explicit:
                     _section(part, new, make=True)[_name(new)] = value
-            # Of a recorded config only what the run computes is of interest.
+            # For a record, print only keys that affect what the run computes.
             if new_keys and (not recorded or new_keys[0].startswith("objectives.")):
                 where = "in a recorded config, " if recorded else ""
                 _print_once(f"{where}{old}={value} is read as {' and '.join(new_keys)}")
 
 
 def _is_read(config: Tree, key: str) -> bool:
-    """Whether the objective of a key is on, or the key is none of an objective's."""
+    """Whether the objective of a key is on; True for keys that are not of an objective."""
     section, _, rest = key.partition(".")
     objective, is_of_objective, _ = rest.partition(".")
     return section != "objectives" or not is_of_objective or objective in objectives_in(config)
@@ -106,8 +107,8 @@ def _name(key: str) -> str:
 
 
 def _section(config: Tree, key: str, make: bool = False) -> Any:
-    """The section that has a key, or would have it; None if there is none, unless it is to be
-    made."""
+    """Returns the section of a key. If it does not exist, creates it if `make`, else returns
+    None."""
     node: Any = config
     for name in key.split(".")[:-1]:
         if make and node.get(name) is None:

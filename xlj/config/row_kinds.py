@@ -1,11 +1,11 @@
-"""Kinds of rows, and the keys of their text and their length."""
+"""Kinds of rows, with the config keys of their text and length."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
 class RowKind:
-    """A kind of rows: the key that names its text, and the key of its length."""
+    """A kind of rows: the key of its text sources and the key of its length."""
 
     source: str
     length: str
@@ -17,10 +17,10 @@ ROW_KINDS = {
     "pairs": RowKind("data.parallel", "data.pair_length"),
     "bitext": RowKind("data.parallel", "data.pair_length"),
 }
-"""Kinds of rows (docs/data.md): running text; single sentences with room for pseudo-tokens;
-sentence pairs read together; sentence pairs read apart."""
+"""Kinds of rows by name (docs/data.md): running text; single sentences with room for pseudo-tokens;
+sentence pairs encoded together; sentence pairs encoded separately."""
 
 
 def max_pairs(length: int) -> int:
-    """How many pairs a row of bitext may have: one for 32 of its tokens, but at least one."""
+    """Returns the maximum number of pairs in a row of bitext: one per 32 tokens, at least one."""
     return max(1, length // 32)

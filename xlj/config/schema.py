@@ -1,8 +1,8 @@
-"""The typed schema that every config is checked against.
+"""Typed schema of pretraining configs.
 
 A config file returns an `ml_collections.ConfigDict` that starts from `default()`, so every key can
-be set in the file or on the command line. `xlj.config.checks` turns it once into the frozen
-`Config` below.
+be set in the file or on the command line. `xlj.config.checks` converts it to the frozen `Config`
+below.
 """
 
 import dataclasses
@@ -24,19 +24,20 @@ from xlj.config.sections import Data, Evaluation, Mesh, Model, Optimizer, Train,
 
 @dataclasses.dataclass(frozen=True)
 class Objectives(Section, path="objectives"):
-    """The objectives of a run, or of a phase of it."""
+    """The objectives of a run or of a phase."""
 
     normalisation: str = key(
         "per_objective",
-        "per_objective: sum of weight * mean of each (ELECTRA, XLM-E); "
-        "global: weighted sums over everything predicted (XLM-Align)",
+        "how losses are combined. per_objective: the weighted sum of the mean loss of each "
+        "objective (ELECTRA, XLM-E); global: the weighted loss sums divided by the number of all "
+        "predictions (XLM-Align)",
         choices=("per_objective", "global"),
     )
     options: Mapping[str, Options] = fields.sections(registered)
-    """The options of each by name, in the order in which they were registered."""
+    """The options of each objective by name, in order of registration."""
 
     def active(self) -> dict[str, Options]:
-        """The options of the objectives that are on, by name."""
+        """Returns the options of the objectives that are on, by name."""
         return {name: options for name, options in self.options.items() if options.batch_rows}
 
     def __getattr__(self, name: str) -> Options:
@@ -50,29 +51,30 @@ class Phase(NamedTuple):
     """A phase of a run."""
 
     name: str
-    """Its name in `Config.phases`; empty for the first."""
+    """The name in `Config.phases`; empty for the first phase."""
     start: int
-    """Its first step."""
+    """The first step."""
     end: int
-    """The first step after it."""
+    """The first step after the phase."""
     config: "Config"
-    """The whole config in it; of a later one without phases."""
+    """The whole config during the phase; without `phases`, except in the first phase."""
     rates_start: int
-    """The step at which the learning rate's schedule began that holds in it."""
+    """The step at which the learning rate schedule of this phase began."""
     rates_end: int
-    """The step at which that schedule ends."""
+    """The step at which the learning rate schedule of this phase ends."""
 
     def active(self) -> Mapping[str, Options]:
-        """The options of the objectives that are on, by name."""
+        """Returns the options of the objectives that are on, by name."""
         return self.config.objectives.active()
 
     @property
     def parts(self) -> int:
-        """Microbatches of a whole batch."""
+        """The number of microbatches in a full batch."""
         return self.config.train.accumulation
 
     def done(self, step: int) -> float:
-        """How many of its steps are before `step`; one of a smaller batch counts as its share."""
+        """Returns the number of steps of this phase before `step`. A step with a smaller batch
+        counts as the fraction of its microbatches."""
         steps = max(0, min(step, self.end) - self.start)
         if self.start or not (warmup := self.config.batch_warmup):
             return steps
@@ -80,7 +82,7 @@ class Phase(NamedTuple):
 
 
 RATES_KEYS = ("schedule", "warmup_steps", "decay_steps", "decay", "floor")
-"""Keys of `optimizer`: a phase that sets any of them begins the learning rate's schedule again."""
+"""Keys of `optimizer`: a phase that sets any of them restarts the learning rate schedule."""
 
 _CHANGEABLE = {
     "data": ("alpha", "sampled", "length"),
@@ -88,21 +90,24 @@ _CHANGEABLE = {
     "optimizer": ("learning_rate", "weight_decay", *RATES_KEYS),
     "train": ("accumulation",),
 }
-"""Keys that a phase may change, by section; and all of `objectives`."""
+"""Keys that a phase may change, by section. It may also change all of `objectives`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(Section):
-    """All that a run reads. `phases` maps a name to {start_step, and the keys that change from that
-    step on}; each phase builds on the one before."""
+    """The config of a pretraining run.
+
+    `phases` maps names to {start_step, and the keys that change from that step on}. Each phase
+    inherits from the phase before it.
+    """
 
     init_from: str = key(
-        "", "workdir, checkpoint or Hugging Face folder whose parameters the run starts from"
+        "", "workdir, checkpoint or Hugging Face folder with the initial parameters of the run"
     )
     objective_modules: tuple[str, ...] = key(
         (),
-        "modules to import that register objectives (docs/own_objective.md) or optimizers "
-        "(docs/train.md)",
+        "Python modules to import that register your own objectives (docs/own_objective.md) or "
+        "optimizers (docs/train.md)",
     )
     transfer: Transfer = Transfer()
     data: Data = Data()
@@ -114,26 +119,29 @@ class Config(Section):
     mesh: Mesh = Mesh()
     phases: Mapping[str, ConfigTree] = dataclasses.field(
         default_factory=dict,
-        metadata={"doc": "changes by step: {name: {start_step: N, data: {alpha: A}, ...}}"},
+        metadata={
+            "doc": "changes of the config from a step on (docs/phases.md): "
+            "{name: {start_step: N, data: {alpha: A}, ...}}"
+        },
     )
 
     @functools.cached_property
     def schedule(self) -> tuple[Phase, ...]:
-        """The phases of the run, in order of steps; the first begins at step 0.
+        """The phases of the run in order of steps; the first starts at step 0.
 
         Raises:
-          ConfigError: on a phase that changes what a phase may not, or nothing, or that starts
-            where another does.
+          ConfigError: if a phase changes nothing or a key that it may not change, or starts at the
+            same step as another phase.
         """
         return _schedule(self)
 
     def phase_at(self, step: int) -> Phase:
-        """The phase that a step is in; beyond the last step it is the last."""
+        """Returns the phase of a step; the last phase for steps beyond the end."""
         return next(phase for phase in reversed(self.schedule) if phase.start <= step)
 
     def has_same_step_as(self, other: "Config") -> bool:
-        """Whether the train step of a phase with this config is that of a phase with another: they
-        differ in what is an argument of the step, or in what rows are drawn."""
+        """Whether phases with this config and with another share the compiled train step: they may
+        differ in arguments of the step and in the choice of rows."""
         parts = [
             (config.objectives, config.model, config.train.accumulation, config.data.length)
             for config in (self, other)
@@ -142,14 +150,14 @@ class Config(Section):
 
     @property
     def batch_warmup(self) -> BatchWarmup | None:
-        """How batches grow at the beginning of the run, if they do."""
+        """The growth of batches at the start of the run; None if batches do not grow."""
         train = self.train
         if not train.batch_warmup:
             return None
         return BatchWarmup(train.batch_warmup, train.first_microbatches, train.accumulation)
 
     def microbatches(self, step: int) -> int:
-        """How many microbatches a step has rows in: all, but in the batch warm-up."""
+        """Returns the number of microbatches of a step: fewer during the batch warm-up."""
         phase = self.phase_at(step)
         if phase.start or not self.batch_warmup:
             return phase.parts
@@ -157,51 +165,51 @@ class Config(Section):
 
     @functools.cached_property
     def objectives_by_phase(self) -> tuple[Mapping[str, Options], ...]:
-        """The options of the objectives that are on in each phase, by name."""
+        """For each phase, the options of the objectives that are on, by name."""
         return tuple(phase.config.objectives.active() for phase in self.schedule)
 
     def options_by_phase(self) -> list[tuple[str, Options]]:
-        """(name, options) of the objectives that are on in each phase, one phase after another."""
+        """Returns (name, options) of the objectives that are on in each phase, phase by phase."""
         return [item for active in self.objectives_by_phase for item in active.items()]
 
     def objectives_on(self) -> dict[str, Options]:
-        """The objectives that are on in any phase, in the schema's order, each with the options of
-        the first phase that has it."""
+        """Returns the objectives that are on in any phase, in the schema's order, each with the
+        options of the first phase in which it is on."""
         first: dict[str, Options] = {}
         for active in reversed(self.objectives_by_phase):
             first |= active
         return {name: first[name] for name in self.objectives.options if name in first}
 
     def names_a_model(self) -> bool:
-        """Whether `init_from`, or an objective (a teacher), names a stored model."""
+        """Whether `init_from` or an objective (for a teacher) names a stored model."""
         objectives = self.objectives_on().values()
         return bool(self.init_from) or any(options.models() for options in objectives)
 
     def row_kinds(self) -> tuple[str, ...]:
-        """The kinds of rows that the run reads, in the order of `ROW_KINDS`."""
+        """Returns the kinds of rows that the run reads, in the order of `ROW_KINDS`."""
         read = {options.rows for options in self.objectives_on().values()}
         return tuple(kind for kind in ROW_KINDS if kind in read)
 
     def row_lengths(self) -> dict[str, tuple[int, ...]]:
-        """The lengths of rows of each of these kinds, in the order of the phases that read them; 0
-        is one that the text decides."""
-        found: dict[str, dict[int, None]] = {kind: {} for kind in self.row_kinds()}
+        """Returns the row lengths of each kind in `row_kinds`, in the order of the phases that read
+        them. Length 0 (`auto`) is determined from the text."""
+        by_kind: dict[str, dict[int, None]] = {kind: {} for kind in self.row_kinds()}
         for phase in self.schedule:
             for options in phase.config.objectives.active().values():
                 length = fields.lookup(phase.config, ROW_KINDS[options.rows].length)
-                found[options.rows][length] = None
-        return {kind: tuple(lengths) for kind, lengths in found.items()}
+                by_kind[options.rows][length] = None
+        return {kind: tuple(lengths) for kind, lengths in by_kind.items()}
 
     def readers(self, path: str) -> list[str]:
-        """The objectives, on or off, that read this key of the model."""
+        """Returns the objectives, on or off, that read this key of the model."""
         return [name for name, options in self.objectives.options.items() if path in options.reads]
 
     def for_platform(self, platform: str) -> "Config":
-        """The config with `model.dtype=auto` as the type for "cpu", "gpu" or "tpu".
+        """Returns the config with `model.dtype=auto` resolved for "cpu", "gpu" or "tpu".
 
-        float32 is kept exact everywhere, which makes it slow on GPUs: XLA tries dozens of kernels
-        for each product before the first step, and tensor cores multiply bfloat16 many times as
-        fast as the parts of a float32."""
+        float32 products are exact on all platforms, which makes them slow on GPUs: XLA tries dozens
+        of kernels for each product before the first step, and tensor cores multiply bfloat16 many
+        times as fast as the parts of a float32."""
         if self.model.dtype != "auto":
             return self
         dtype = "float32" if platform == "cpu" else "bfloat16"
@@ -214,18 +222,18 @@ def _schedule(config: Config) -> tuple[Phase, ...]:
     for name, changes in order:
         path, before = f"phases.{name}", configs[-1]
         changes = dict(changes)
-        start: Any = durations.value(changes.pop("start_step"))  # a text until it is resolved
+        start: Any = durations.value(changes.pop("start_step"))  # a string until it is resolved
         numbers = [n for n in (starts[-1], start, config.train.steps) if isinstance(n, int)]
         if any(after <= before for before, after in itertools.pairwise(numbers)):
             raise ConfigError(
-                f"{path}.start_step is {start!r}; it must be a step after {starts[-1]}, where "
-                f"the phase before starts, and before train.steps={config.train.steps}"
+                f"{path}.start_step is {start!r}; it must be a step after {starts[-1]}, where the "
+                f"previous phase starts, and before train.steps={config.train.steps}"
             )
         _check_changeable(path, changes)
         alone = dataclasses.replace(before, phases={})
         configs.append(build(fields.merge(fields.as_tree(alone), changes, path)))
         if configs[-1] == alone and not _restarts(changes):
-            raise ConfigError(f"{path} changes nothing of the phase before it")
+            raise ConfigError(f"{path} changes nothing in the previous phase; remove it")
         starts.append(start)
         restarts.append(start if _restarts(changes) else restarts[-1])
     ends = [*starts[1:], config.train.steps]
@@ -239,62 +247,67 @@ def _schedule(config: Config) -> tuple[Phase, ...]:
 
 
 def _ordered(config: Config) -> list[tuple[str, ConfigTree]]:
-    """(name, changes) of the phases, in order of their starts, which are all in steps or all in the
-    same unit until they are resolved (`xlj.training.durations`)."""
+    """Returns (name, changes) of the phases in order of their starts. Before they are resolved to
+    steps (`xlj.training.durations`), all starts must have the same unit."""
     starts = {}
     for name, changes in config.phases.items():
         start = fields.duration(changes.get("start_step"), f"phases.{name}.start_step")
         starts[name] = durations.read(start)
     units = sorted({durations.UNITS[start.unit] for start in starts.values()})
     if len(units) > 1:
-        raise ConfigError(f"phases.*.start_step are in {' and '.join(units)}; take one unit")
+        raise ConfigError(
+            f"phases.*.start_step are in {' and '.join(units)}; use one unit for all of them"
+        )
     return sorted(config.phases.items(), key=lambda item: starts[item[0]].amount)
 
 
 def _restarts(changes: Mapping) -> bool:
-    """Whether a phase with these changes begins the learning rate's schedule again."""
+    """Whether a phase with these changes restarts the learning rate schedule."""
     return any(name in changes.get("optimizer", {}) for name in RATES_KEYS)
 
 
 def _check_changeable(path: str, changes: Mapping) -> None:
-    """Refuses what a phase may not change."""
+    """Refuses changes of keys that a phase may not change."""
     for section, values in changes.items():
         if section != "objectives" and section not in _CHANGEABLE:
-            raise ConfigError(f"{path}.{section}: a phase may change {_may_change()}")
+            raise ConfigError(f"{path}.{section}: a phase may change only {_may_change()}")
         if not isinstance(values, Mapping):
             raise ConfigError(f"{path}.{section} must be a section of keys, not {values!r}")
         for name in values if section in _CHANGEABLE else ():
             if name not in _CHANGEABLE[section]:
-                raise ConfigError(f"{path}.{section}.{name}: a phase may change {_may_change()}")
+                raise ConfigError(
+                    f"{path}.{section}.{name}: a phase may change only {_may_change()}"
+                )
 
 
 def _may_change() -> str:
     keys = [f"{section}.{name}" for section, names in _CHANGEABLE.items() for name in names]
-    return f"{', '.join(keys)} and objectives.* only"
+    return f"{', '.join(keys)} and objectives.*"
 
 
 def unresolved(config: Config) -> dict[str, str]:
-    """The durations of a config that rows are yet to turn into steps, by full path."""
+    """Returns the durations of a config that are not yet converted to steps, by full path."""
     names = {path for path, field in keys() if field.metadata.get("duration")}
-    found = {}
+    durations_by_path = {}
     for path, value in fields.flat(fields.as_tree(config)).items():
         _, is_of_phase, rest = path.partition("phases.")
         key = rest.partition(".")[2] if is_of_phase else path
         if isinstance(value, str) and key in (*names, "start_step" * bool(is_of_phase)):
-            found[path] = value
-    return found
+            durations_by_path[path] = value
+    return durations_by_path
 
 
 def default(objective_modules: str = "") -> ml_collections.ConfigDict:
-    """A ConfigDict with every key of the schema at its default, locked against other keys but the
-    old names of keys (`renamed`).
+    """Returns a ConfigDict with every key of the schema at its default.
+
+    It is locked against unknown keys but accepts old names of keys (`renamed`).
 
     Args:
-      objective_modules: modules that register objectives of your own, separated by commas; their
-        keys are then there too.
+      objective_modules: modules that register your own objectives, separated by commas. The
+        ConfigDict then has their keys too.
 
     Raises:
-      ConfigError: if one cannot be imported.
+      ConfigError: if a module cannot be imported.
     """
     import_modules(objective_modules)
     config = renamed.accept_old_keys(fields.default_of(Config))
@@ -303,19 +316,22 @@ def default(objective_modules: str = "") -> ml_collections.ConfigDict:
 
 
 def keys() -> Iterator[tuple[str, dataclasses.Field]]:
-    """(full path, field) of every key of the schema, in order."""
+    """Yields (full path, field) of every key of the schema, in order."""
     return fields.keys_of(Config)
 
 
 def build(tree: Mapping) -> Config:
-    """The `Config` of nested dicts; its types are checked, what its values mean together is not;
-    raises a `ConfigError` on an unknown key, a wrong type or a value out of its range."""
+    """Builds a `Config` from nested dicts. Checks each value, but not combinations of values.
+
+    Raises:
+      ConfigError: if a key is unknown, or a value has a wrong type or is out of range.
+    """
     return fields.build(Config, tree)
 
 
 def record(config: Config) -> ConfigTree:
-    """The config as runs and checkpoints keep it: JSON values, and the sha256 of the modules that
-    its objectives come from."""
+    """Returns the config as runs and checkpoints store it: JSON values, and the sha256 of each
+    module in `objective_modules`."""
     tree = json.loads(json.dumps(fields.as_tree(config)))
     digests = module_digests(config.objective_modules)
     return tree | ({"objective_digests": digests} if digests else {})

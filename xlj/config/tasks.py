@@ -1,4 +1,4 @@
-"""The table of kinds of fine-tuning tasks, to which a new one is added."""
+"""Table of the kinds of fine-tuning tasks, which users can extend."""
 
 from functools import cache
 from typing import Any
@@ -13,19 +13,23 @@ KINDS = {
     "regression": "xlj.tasks.regression:Regression",
     "multiple_choice": "xlj.tasks.multiple_choice:MultipleChoice",
 }
-"""Kinds of tasks by name: `module:function`, where the function takes nothing and returns a
-`data.labelled.kind.TaskKind`. `task.kind` may name a user's own in the same way."""
+"""Kinds of tasks by name: `module:function`, where the function takes no arguments and returns a
+`data.labelled.kind.TaskKind`. `task.kind` names a user's kind in the same form."""
 
 VARIANTS = {"pair_classification": "xlj.tasks.classification:PairClassification"}
-"""Kinds that another key of the task chooses (`TaskKind.chosen_by`)."""
+"""Kinds that another key of the task selects (`TaskKind.chosen_by`)."""
 
 
 @cache
 def load(kind: str) -> Any:
-    """The `TaskKind` of a kind: one of `KINDS` or `VARIANTS`, or `module:function`.
+    """Returns the `TaskKind` of a kind.
+
+    Args:
+      kind: a name in `KINDS` or `VARIANTS`, or `module:function`.
 
     Raises:
-      ConfigError: if there is none, or a user's own has no name of its own.
+      ConfigError: if there is no such kind, or a user's kind has no name, an xlj kind's name or no
+        metrics.
     """
     implementation = (KINDS | VARIANTS).get(kind, kind)
     if ":" not in implementation:
@@ -35,27 +39,27 @@ def load(kind: str) -> Any:
         )
     function = function_of(implementation, "task.kind")
     try:
-        made = function()
-    except Exception as error:  # of the module's own
+        task_kind = function()
+    except Exception as error:  # raised by the user's module
         raise ConfigError(f"task.kind={kind}: {type(error).__name__}: {error}") from error
-    name = getattr(made, "name", "")
-    if not isinstance(name, str) or not name.isidentifier() or not getattr(made, "metrics", ()):
+    name, metrics = getattr(task_kind, "name", ""), getattr(task_kind, "metrics", ())
+    if not isinstance(name, str) or not name.isidentifier() or not metrics:
         raise ConfigError(
-            f"task.kind={kind}: the function must return a TaskKind with a name, an identifier, "
-            "and metrics"
+            f"task.kind={kind}: the function must return a TaskKind with metrics and a name that "
+            "is an identifier"
         )
     if is_own(kind) and name in KINDS | VARIANTS:
-        raise ConfigError(f"task.kind={kind}: its name {name} is that of a kind of xlj's")
-    return made
+        raise ConfigError(f"task.kind={kind}: xlj already has a kind named {name}; rename yours")
+    return task_kind
 
 
 def is_own(kind: str) -> bool:
-    """Whether a kind is a user's own, `module:function`."""
+    """Whether a kind is the user's own, `module:function`."""
     return ":" in kind
 
 
 def read_by_kind(config: Any, path: str) -> Unused | None:
-    """Says that a key is read by the kinds of tasks whose `reads` name it."""
+    """Checks that the kind of task reads a key, that is, names it in `reads`."""
     kind = config.task.kind
     if path.removeprefix("task.") in load(kind).reads:
         return None

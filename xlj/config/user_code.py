@@ -1,4 +1,4 @@
-"""Functions of the user's own, which a config names as `module:function`."""
+"""User functions that a config names as `module:function`."""
 
 import importlib
 from collections.abc import Callable
@@ -10,14 +10,18 @@ from xlj.config.fields import ConfigError
 
 @lru_cache(maxsize=8)
 def function_of(name: str, key: str) -> Callable[..., Any]:
-    """The function `module:function` that a key names; a `ConfigError` if there is none."""
-    module, _, function = name.partition(":")
+    """Imports the function `module:function` that a key names.
+
+    Raises:
+      ConfigError: if the module or function does not exist, or importing the module fails.
+    """
+    module, _, attribute = name.partition(":")
     try:
-        found = getattr(importlib.import_module(module), function)
+        function = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"{key}={name}: {error}") from error
-    except Exception as error:  # of the module's own
+    except Exception as error:  # raised by the user's module
         raise ConfigError(f"{key}={name}: {type(error).__name__}: {error}") from error
-    if not callable(found):
-        raise ConfigError(f"{key}={name} is no function")
-    return found
+    if not callable(function):
+        raise ConfigError(f"{key}={name} is not a function")
+    return function

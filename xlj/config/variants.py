@@ -1,4 +1,4 @@
-"""Variants of a recipe: `--config=FILE:tiny`, or several, `--config=FILE:exp3,tiny`."""
+"""Recipe variants: `--config=FILE:tiny`, or several, `--config=FILE:exp3,tiny`."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,7 +12,7 @@ from xlj.config.schema import default
 from xlj.config.sections import HELD_OUT
 
 Variant = Callable[[ml_collections.ConfigDict], object]
-"""Changes some keys of a config in place."""
+"""A function that changes some keys of a config in place."""
 
 _MODERN_DEPTH = 22 / 12
 _STEPS = 300
@@ -23,15 +23,15 @@ _ROWS = 64
 def apply(
     config: ml_collections.ConfigDict, variant: str, own: Mapping[str, Variant] | None = None
 ) -> ml_collections.ConfigDict:
-    """The recipe with variants of it applied in the order given, `tiny` last.
+    """Applies variants to a recipe in order, `tiny` last.
 
-    modern: a ModernBERT-shaped encoder from scratch, of about as many parameters.
+    modern: a ModernBERT-shaped encoder from scratch, with about as many parameters.
     tiny: the same objectives and proportions on the embedded corpus, small enough for about two
     minutes on a laptop.
 
     Args:
-      variant: names, separated by commas; empty for the recipe itself.
-      own: the recipe's own variants beside these, by name; the file calls them VARIANTS.
+      variant: names separated by commas; empty for the unchanged recipe.
+      own: further variants of the recipe by name; recipe files call them VARIANTS.
 
     Raises:
       ConfigError: if there is no such variant.
@@ -44,18 +44,20 @@ def apply(
 def choose(
     config: ml_collections.ConfigDict, variant: str, known: Mapping[str, Variant]
 ) -> ml_collections.ConfigDict:
-    """The recipe with variants of it applied in the order given; raises a `ConfigError` if there is
-    no such variant."""
+    """Applies variants to a recipe in order; raises a `ConfigError` if there is no such variant."""
     for name in variant.split(",") if variant else []:
         if name not in known:
-            raise ConfigError(f"there is no variant {name!r}; there are: {', '.join(known)}")
+            raise ConfigError(f"there is no variant {name!r}; the variants are {', '.join(known)}")
         known[name](config)
     return config
 
 
 def embedded(task: str, epochs: float, length: int) -> Variant:
-    """A variant of a fine-tuning recipe: that task of the embedded corpus, learned in English and
-    scored in all its languages, with settings that suit a model as small as the quickstart's."""
+    """Returns a variant of a fine-tuning recipe: the task on the embedded corpus.
+
+    The model is trained on English and scored on all languages, with settings for a model as small
+    as that of the quickstart.
+    """
 
     def change(config: ml_collections.ConfigDict) -> None:
         source = f"phrasebook:{task}/{{language}}"
@@ -73,8 +75,8 @@ def embedded(task: str, epochs: float, length: int) -> Variant:
 
 
 def without(*objectives: str) -> Variant:
-    """A variant: these objectives are off, in every phase, and pairs are left out if none is left
-    that reads them."""
+    """Returns a variant that turns objectives off in every phase. It also removes the parallel text
+    if no other objective reads it."""
 
     def change(config: ml_collections.ConfigDict) -> None:
         for name in objectives:
@@ -92,18 +94,18 @@ def without(*objectives: str) -> Variant:
 
 
 def from_scratch(config: ml_collections.ConfigDict) -> None:
-    """A variant: nothing is taken from another model."""
+    """Variant that does not start from another model."""
     config.init_from = ""
     config.transfer = default().transfer
 
 
 def _on(config: ml_collections.ConfigDict) -> set[str]:
-    """Names of the objectives that are on in any phase."""
+    """Returns the names of the objectives that are on in any phase."""
     return objectives_in(config) & registered().keys()
 
 
 def _objectives(config: ml_collections.ConfigDict) -> list[ml_collections.ConfigDict]:
-    """The options of objectives: the recipe's, and those that each phase changes."""
+    """Returns the `objectives` sections of the recipe and of its phases."""
     phases = config.phases.values()
     return [config.objectives, *(phase.objectives for phase in phases if "objectives" in phase)]
 
@@ -114,9 +116,9 @@ def _read_pairs(objectives: set[str]) -> bool:
 
 
 def _modern(config: ml_collections.ConfigDict) -> None:
-    """Deeper and less wide inside, as ModernBERT base is beside BERT base: 22 layers for 12, whose
-    feed-forward layers have one and a half times the width of the vectors, in each half. A recipe
-    of the family stays as it is."""
+    """Makes the model deeper and its feed-forward layers narrower, as in ModernBERT base compared
+    with BERT base: 22 layers for 12, and feed-forward layers of 1.5 times the hidden width in each
+    half. Recipes of the family do not change."""
     if config.model.family == "modernbert":
         return
     with config.unlocked():
@@ -157,7 +159,7 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     model.key_value_heads, model.full_layers = 2 * bool(model.key_value_heads), ""
     model.local_attention = min(model.local_attention, 16)
     model.positions, model.dtype, model.remat = 66, "auto", "none"
-    model.pair_separator = "end"  # the only one that a vocabulary trained here has
+    model.pair_separator = "end"  # trained vocabularies have no other separator
     train.accumulation = 4 if train.batch_warmup else 1
     train.batch_warmup = 40 if train.batch_warmup else 0
     train.steps, train.first_microbatches = _STEPS, 1
@@ -167,7 +169,7 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     optimizer.warmup_steps = 30
     optimizer.decay_steps = 50 * (optimizer.schedule == "wsd")
     held_out = config.evaluation.retrieval.source == HELD_OUT
-    # Files and layers are of another corpus and model; how words are aligned is the recipe's.
+    # The recipe's files and layers do not fit this corpus and model; its alignment method does.
     config.evaluation.retrieval = default().evaluation.retrieval
     config.evaluation.retrieval.source = HELD_OUT if held_out else ""
     alignment = config.evaluation.alignment
@@ -182,11 +184,11 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
         for name in on & set(objectives):
             type(registered()[name]).shrink(objectives[name], rows, scaled)
     if data.sampled:
-        data.sampled = "en,de"  # and then all
+        data.sampled = "en,de"  # all languages in a later phase, see _shrink
     starts = {name: durations.share(phase.start_step, steps) for name, phase in phases}
     for number, (name, phase) in enumerate(phases, 1):
         share = starts[name]
-        share = number / (1 + len(phases)) if share is None else share  # in another unit
+        share = number / (1 + len(phases)) if share is None else share  # None: the units differ
         with phase.ignore_type():
             phase.start_step = max(1 + train.batch_warmup, int(share * _STEPS + 1e-6))
             _shrink(phase)
@@ -195,7 +197,7 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
 
 
 def _shrink(phase: ml_collections.ConfigDict) -> None:
-    """Makes what a phase changes suit a short run on the embedded corpus, in place."""
+    """Adapts the changes of a phase to a short run on the embedded corpus, in place."""
     rates, data = phase.get("optimizer", {}), phase.get("data", {})
     for name in ("warmup_steps", "decay_steps"):
         if rates.get(name):

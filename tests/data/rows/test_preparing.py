@@ -69,7 +69,7 @@ def test_a_config_without_rows_stays_as_it_is(tiny):
          r"pairs=en-fr: only those of data\.rows=.*/rows are held out"),
         ({"objectives.distillation.batch_rows": 8, "objectives.distillation.language": "fr",
           "objectives.distillation.teacher": "some"},
-         r"distillation\.language=fr is not among data\.rows="),
+         r"distillation\.language=fr is not in data\.rows="),
     ],
 )  # fmt: skip
 def test_rows_that_do_not_serve_a_config_are_refused(

@@ -1,6 +1,8 @@
-"""The options of each objective, a file a kind; `xlj/objectives/` has its mathematics in a file of
-the same name. This is the one list of xlj's own."""
+"""Options of xlj's objectives, one file per kind.
 
-# In the order of the schema.
+`xlj/objectives/` has the mathematics in files of the same names.
+"""
+
+# The order of these imports is the order of the schema.
 # isort: off
 from xlj.config.objectives import mlm, btmlm, rtd, dwa, xlco, retrieval, distillation, word_hmm

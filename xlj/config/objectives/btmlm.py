@@ -1,4 +1,4 @@
-"""BTMLM, of ERNIE-M."""
+"""Options of BTMLM (ERNIE-M)."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,7 +12,8 @@ from xlj.config.sections import Sections
 @register("btmlm")
 @dataclasses.dataclass(frozen=True)
 class BackTranslation(Masking):
-    """BTMLM."""
+    """Back-translation masked language modelling (BTMLM, ERNIE-M): generates pseudo-tokens in
+    another language, then predicts masked tokens from them."""
 
     rows = "sentences"
     implementation = "xlj.objectives.btmlm:objective"
@@ -23,27 +24,29 @@ class BackTranslation(Masking):
     )
     target_alpha: float = option(
         0.0,
-        "exponent that the target language is drawn with, p_j ~ m_j^a over the other languages; "
-        "0 means uniformly",
+        "exponent a in drawing the target language, p_j ~ m_j^a over the other languages; 0: "
+        "uniformly",
         low=0,
         high=1,
     )
     generation: str = option(
         "argmax",
-        "the most likely pseudo-token, or one drawn from the softmax",
+        "choice of a pseudo-token. argmax: the most likely; sample: drawn from the softmax",
         choices=("argmax", "sample"),
     )
 
     def check(self, path: str, config: Sections) -> None:
-        """Refuses languages without embeddings."""
+        """Refuses a model without language embeddings."""
         super().check(path, config)
         if config.model.language_embeddings == "none":
             raise ConfigError(
-                f"{path} asks for tokens of a language by its embedding; set "
+                f"{path} needs language embeddings to generate tokens of a language; set "
                 "model.language_embeddings=predicted (or all)"
             )
 
     def check_languages(self, path: str, languages: Sequence[str], where: str) -> None:
         """Refuses a single language."""
         if len(languages) < 2:
-            raise ConfigError(f"{path} generates in another language; {where} names only one")
+            raise ConfigError(
+                f"{path} generates tokens in another language, but {where} names only one"
+            )

@@ -1,4 +1,4 @@
-"""Distillation from a monolingual teacher, MetaXLM's baseline."""
+"""Options of distillation from a monolingual teacher (a baseline of MetaXLM)."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -11,25 +11,30 @@ from xlj.config.sections import Sections
 @register("distillation")
 @dataclasses.dataclass(frozen=True)
 class Distillation(Options):
-    """MetaXLM's baseline (Table 3): vectors of a monolingual teacher, on its language's rows."""
+    """Distillation (baseline in MetaXLM, Table 3): predicts the vectors of a monolingual teacher on
+    rows of its language."""
 
     rows = "text"
     implementation = "xlj.objectives.distillation:objective"
     state_keys = ("teacher",)
 
-    teacher: str = option("", "checkpoint, or workdir, of the teacher: same sizes, same vocabulary")
-    language: str = option("en", "the teacher's language; rows of others are left out")
+    teacher: str = option(
+        "", "checkpoint or workdir of the teacher, which has the same sizes and vocabulary"
+    )
+    language: str = option("en", "language of the teacher; rows of other languages are not used")
 
     def check(self, path: str, config: Sections) -> None:
-        """Refuses no teacher."""
+        """Refuses a missing teacher."""
         if not self.teacher:
-            raise ConfigError(f"{path} is on; name a checkpoint with {path}.teacher")
+            raise ConfigError(
+                f"{path} is on without a teacher; name a checkpoint in {path}.teacher"
+            )
 
     def check_languages(self, path: str, languages: Sequence[str], where: str) -> None:
         """Refuses a teacher of another language."""
         if self.language not in languages:
-            raise ConfigError(f"{path}.language={self.language} is not among {where}")
+            raise ConfigError(f"{path}.language={self.language} is not in {where}")
 
     def models(self) -> Mapping[str, str]:
-        """The teacher."""
+        """Returns the teacher's path."""
         return {"teacher": self.teacher}

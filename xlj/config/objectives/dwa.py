@@ -1,4 +1,4 @@
-"""DWA with TLM, of XLM-Align."""
+"""Options of denoising word alignment (DWA) with TLM (XLM-Align)."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ from xlj.config.sections import Sections
 
 
 def _while_pointing(config: Sections, path: str) -> Unused | None:
-    """Says that a key is read while the objective is on and has queries."""
+    """Checks that the objective is on and has queries."""
     queries = f"{path.rpartition('.')[0]}.queries"
     if lookup(config, queries) == "none":
         return while_on(config, path) or Unused(f"{queries} is none", allowed_in_recipes=True)
@@ -17,7 +17,7 @@ def _while_pointing(config: Sections, path: str) -> Unused | None:
 
 
 def _while_filtering(config: Sections, path: str) -> Unused | None:
-    """Says that a key is read while the labels are filtered."""
+    """Checks that the labels are filtered."""
     if not lookup(config, f"{path.rpartition('.')[0]}.filtering"):
         return while_on(config, path) or Unused("filtering is False", allowed_in_recipes=True)
     return _while_pointing(config, path)
@@ -26,7 +26,7 @@ def _while_filtering(config: Sections, path: str) -> Unused | None:
 @register("dwa")
 @dataclasses.dataclass(frozen=True)
 class WordAlignment(Masking):
-    """XLM-Align: TLM, and denoising word alignment (DWA) in the same forward pass."""
+    """Denoising word alignment (DWA) and TLM in the same forward pass (XLM-Align)."""
 
     rows = "pairs"
     implementation = "xlj.objectives.dwa:objective"
@@ -36,26 +36,26 @@ class WordAlignment(Masking):
     )
     label_layer: int = option(
         -1,
-        "layer whose vectors label the alignments, 0 is the embeddings; -1 means two thirds of the "
-        "layers",
+        "layer whose vectors produce the alignment labels; 0: the embeddings, -1: two thirds of "
+        "the layers",
         _while_pointing,
         low=-1,
     )
     query_layer: int = option(
         -1,
-        "layer that the pointer network reads, 0 is the embeddings; -1 means the last",
+        "layer whose vectors the pointer network reads; 0: the embeddings, -1: the last",
         _while_pointing,
         low=-1,
     )
     filtering: bool = option(
         True,
-        "label by iterative filtering (itermax); else by the union of both argmaxes",
+        "label by iterative filtering (itermax); if false, by the union of both argmaxes",
         _while_pointing,
     )
     filtering_alpha: float = option(
         0.9,
-        "factor of similarities in later iterations of filtering where one token has a link "
-        "(Equation 9)",
+        "factor of the similarity of two tokens in later iterations of filtering if one of them "
+        "already has a link (Equation 9)",
         _while_filtering,
         low=0,
         high=1,
@@ -68,17 +68,21 @@ class WordAlignment(Masking):
     )
     sinkhorn_first: str = option(
         "columns",
-        "what an iteration of Sinkhorn's algorithm normalises first: the columns, as released, or "
-        "the rows (Equation 6)",
+        "what each Sinkhorn iteration normalises first: columns (released code) or rows "
+        "(Equation 6)",
         _while_pointing,
         choices=("columns", "rows"),
     )
     sinkhorn_mu: float = option(
-        1.0, "weight mu of the plan's entropy (Equations 3 and 5)", _while_pointing, low=0.1
+        1.0,
+        "weight mu of the entropy of the transport plan (Equations 3 and 5)",
+        _while_pointing,
+        low=0.1,
     )
     queries: str = option(
         "masked",
-        "what is pointed from: labelled tokens that are masked, or unmasked; a token of each link "
-        "('aligned'); or none",
+        "tokens that the pointer network points from. masked: labelled tokens that are masked; "
+        "unmasked: labelled tokens that are not masked; aligned: one token of each link; none: no "
+        "word alignment",
         choices=("masked", "unmasked", "aligned", "none"),
     )

@@ -1,4 +1,4 @@
-"""MMLM, TLM and CAMLM; and what the objectives that mask tokens have in common."""
+"""Options of MMLM, TLM and CAMLM, and the common options of objectives that mask tokens."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ from xlj.config.sections import Sections
 
 @dataclasses.dataclass(frozen=True)
 class Masking(Options):
-    """The options of objectives that mask tokens."""
+    """The common options of objectives that mask tokens."""
 
     mask_rate: float = option(0.15, "share of tokens to predict", low=0, high=0.9)
     mask_share: float = option(0.8, "share of predicted tokens replaced by <mask>", low=0, high=1)
@@ -18,14 +18,17 @@ class Masking(Options):
     )
 
     def check(self, path: str, config: Sections) -> None:
-        """Refuses shares of more than all."""
+        """Refuses shares that add up to more than 1."""
         if self.mask_share + self.random_share > 1:
-            raise ConfigError(f"{path}.mask_share and {path}.random_share add up to more than 1")
+            raise ConfigError(
+                f"{path}.mask_share={self.mask_share} and {path}.random_share={self.random_share} "
+                "add up to more than 1"
+            )
 
 
 @register("mmlm")
 class MultilingualMLM(Masking):
-    """MMLM."""
+    """Multilingual masked language modelling (MMLM) on monolingual text."""
 
     rows = "text"
     implementation = "xlj.objectives.mlm:objective"
@@ -33,7 +36,7 @@ class MultilingualMLM(Masking):
 
 @register("tlm")
 class TranslationLM(Masking):
-    """TLM."""
+    """Translation language modelling (TLM, XLM): masked language modelling on sentence pairs."""
 
     rows = "pairs"
     implementation = "xlj.objectives.mlm:objective"
@@ -41,7 +44,8 @@ class TranslationLM(Masking):
 
 @register("camlm")
 class CrossAttentionMLM(Masking):
-    """CAMLM."""
+    """Cross-attention masked language modelling (CAMLM, ERNIE-M): predicts the masked tokens of a
+    sentence from its translation only."""
 
     rows = "pairs"
     implementation = "xlj.objectives.camlm:objective"

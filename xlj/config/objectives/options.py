@@ -1,4 +1,4 @@
-"""The options of an objective: its keys in a config, and all that is known of it without JAX."""
+"""Options of an objective: its config keys, and its properties that need no JAX."""
 
 import dataclasses
 import hashlib
@@ -14,7 +14,7 @@ from xlj.config.sections import Sections
 
 
 def while_on(config: Sections, path: str) -> Unused | None:
-    """Says that an objective's key is read while the objective is on, in any phase."""
+    """Checks that the objective of a key is on in any phase."""
     section, _, name = path.rpartition(".")
     if name == "batch_rows" or section.rpartition(".")[2] in config.objectives_on():
         return None
@@ -22,85 +22,88 @@ def while_on(config: Sections, path: str) -> Unused | None:
 
 
 def option(default: Value, doc: str, used_when: UsedWhen = while_on, **values: Any) -> Any:
-    """A key of an objective: as `key`, but that nothing reads it while the objective is off."""
+    """Declares a key of an objective: as `key`, but unused while the objective is off."""
     return key(default, doc, used_when=used_when, **values)
 
 
 @dataclasses.dataclass(frozen=True)
 class Options(Section, path="objectives"):
-    """The keys `objectives.NAME.*` that all objectives have, and the defaults of the rest.
+    """The keys `objectives.NAME.*` of all objectives, and the properties of an objective.
 
-    A subclass adds keys with `option`, says what stands below in capitals of its own, and is named
-    with `@register("NAME")`. docs/own_objective.md writes one.
+    A subclass adds keys with `option`, sets `rows` and `implementation` and where needed the other
+    class variables, and is registered with `@register("NAME")`. docs/own_objective.md has an
+    example.
     """
 
     rows: ClassVar[str]
-    """The kind of rows that it reads, one of `ROW_KINDS`."""
+    """The kind of rows that the objective reads, one of `ROW_KINDS`."""
     implementation: ClassVar[str]
-    """`module:function`, where the function makes its `Objective` of (name, options, model,
-    corpus). Imported when a run starts, so that a config needs no JAX."""
+    """`module:function`, where the function makes the `Objective` from (name, options, model,
+    corpus). Imported when a run starts, so that configs need no JAX."""
     state_keys: ClassVar[tuple[str, ...]] = ()
-    """Its keys that decide what it keeps from step to step: the same in all phases."""
+    """Keys that determine the shape or meaning of the objective's state. They must be equal in all
+    phases."""
     reads: ClassVar[tuple[str, ...]] = ()
-    """Keys of the model that it reads, and that nothing reads where no such objective is on."""
+    """Keys of the model that the objective reads. They are unused if no such objective is on."""
     shared: ClassVar[tuple[str, ...]] = ()
-    """Its keys of parameters that objectives of the same implementation share: one value in all of
-    these objectives, in all phases and on resume."""
+    """Keys of parameters that objectives of the same implementation share. They must be equal in
+    all of these objectives, in all phases and on resume."""
     sampled_by: ClassVar[str] = "tokens"
-    """The measure that languages are weighed by before alpha: `tokens` or `rows`."""
+    """The unit in which languages are counted for sampling with alpha: `tokens` or `rows`."""
 
-    batch_rows: int = option(0, "rows a step; 0 turns the objective off", low=0)
+    batch_rows: int = option(0, "rows per step; 0: the objective is off", low=0)
     weight: float = option(1.0, "weight of the objective in the loss", low=0)
 
     def check(self, path: str, config: Sections) -> None:
         """Refuses values that contradict each other or the rest of a phase's config.
 
         Args:
-          path: of its section, `objectives.NAME`.
+          path: the path of the objective's section, `objectives.NAME`.
 
         Raises:
-          ConfigError: it names the keys.
+          ConfigError: names the keys.
         """
 
     def check_languages(self, path: str, languages: Sequence[str], where: str) -> None:
-        """Refuses languages that the objective cannot do with.
+        """Refuses languages that the objective cannot use.
 
         Args:
-          path: of its section.
-          languages: those of the text.
-          where: what names them, for the error.
+          path: the path of the objective's section.
+          languages: the languages of the text.
+          where: the key that names them, for the error.
 
         Raises:
-          ConfigError: it names the keys.
+          ConfigError: names the keys.
         """
 
     def path(self, name: str) -> str:
-        """Where the keys of the objective of this name are."""
+        """Returns the path of the section of the objective with this name."""
         return f"objectives.{name}"
 
     @property
     def extra_layers(self) -> int:
-        """The number of layers, as wide as the model's, that a row passes beside the model's."""
+        """The number of layers, as wide as the model's, that a row passes in addition to the
+        model."""
         return 0
 
     def models(self) -> Mapping[str, str]:
-        """The key of each stored model that its state starts from, and the model's path. The state
-        has a part of the same name: the model's encoder."""
+        """Returns the keys and paths of the stored models that the objective's state starts from.
+        The encoder of each model is a part of the state with the name of the key."""
         return {}
 
     def text_length(self, length: int) -> int:
-        """How many of a row's `length` numbers are tokens."""
+        """Returns how many of the `length` numbers of a row are tokens."""
         return length
 
     @classmethod
     def shrink(
         cls, values: MutableMapping[str, Value], rows: int, layer: Callable[[int], int]
     ) -> None:
-        """Makes the values that a recipe or a phase sets suit `:tiny`, in place.
+        """Adapts the values that a recipe or a phase sets to `:tiny`, in place.
 
         Args:
-          rows: rows a step.
-          layer: what a layer of the recipe's model is in the small one.
+          rows: rows per step.
+          layer: maps a layer number of the recipe's model to the small model.
         """
         if values.get("batch_rows"):
             values["batch_rows"] = rows
@@ -108,7 +111,7 @@ class Options(Section, path="objectives"):
 
     @classmethod
     def scale_layers(cls, values: MutableMapping[str, Value], layer: Callable[[int], int]) -> None:
-        """Changes the numbers of layers that a recipe or a phase sets, in place; `layer` is as in
+        """Maps the layer numbers that a recipe or a phase sets, in place; `layer` is as in
         `shrink`."""
         for name, value in values.items():
             if isinstance(value, int) and value > 0 and name.endswith(("layer", "layers")):
@@ -120,37 +123,40 @@ _REGISTERED: dict[str, Options] = {}
 
 
 def register(name: str) -> Callable[[Class], Class]:
-    """Makes a class the options of the objective NAME: its keys are `objectives.NAME.*`.
+    """Registers a class as the options of an objective, with the keys `objectives.NAME.*`.
 
     Raises:
-      ValueError: if there is one already, or the class names no kind of rows that there is.
+      ValueError: if another module has registered the name, the name is reserved, or the class does
+        not set `rows` to a known kind and `implementation`.
     """
 
-    def named(options: Class) -> Class:
-        before = _REGISTERED.get(name)
+    def decorator(options: Class) -> Class:
+        previous = _REGISTERED.get(name)
         if not name.isidentifier() or name in ("normalisation", "options", "active"):
             raise ValueError(f"{name!r} cannot be the name of an objective")
-        if before and type(before).__module__ != options.__module__:
-            raise ValueError(f"{type(before).__module__} has registered an objective {name}")
+        if previous and type(previous).__module__ != options.__module__:
+            raise ValueError(
+                f"{type(previous).__module__} has already registered an objective {name}"
+            )
         if getattr(options, "rows", "") not in ROW_KINDS or not hasattr(options, "implementation"):
             raise ValueError(
-                f"{options.__name__} must say `rows`, one of {', '.join(ROW_KINDS)}, and "
+                f"{options.__name__} must set `rows`, one of {', '.join(ROW_KINDS)}, and "
                 "`implementation`, module:function"
             )
         options._path = f"objectives.{name}"
         _REGISTERED[name] = options()
         return options
 
-    return named
+    return decorator
 
 
 def registered() -> Mapping[str, Options]:
-    """The objectives there are, at their defaults: those of xlj first, then users' own."""
+    """Returns the registered objectives with their default options: xlj's first, then users'."""
     return _REGISTERED
 
 
 def objectives_in(config: Mapping[str, Any]) -> set[str]:
-    """Names of the objectives that are on in any phase of a config of nested sections."""
+    """Returns the names of the objectives that are on in any phase of nested sections."""
     phases = config.get("phases") or {}
     parts = [config, *phases.values()] if hasattr(phases, "values") else [config]
     return {
@@ -162,13 +168,15 @@ def objectives_in(config: Mapping[str, Any]) -> set[str]:
 
 
 def check_common(path: str, options: Options, config: Sections) -> None:
-    """Refuses values that no objective can have together with the rest of a phase's config.
+    """Refuses values that contradict the rest of a phase's config, for any objective.
 
     Raises:
-      ConfigError: it names the keys.
+      ConfigError: names the keys.
     """
     if options.rows == "bitext" and options.batch_rows < 2:
-        raise ConfigError(f"{path}.batch_rows=1: a pair needs others to be told from")
+        raise ConfigError(
+            f"{path}.batch_rows=1: objectives that contrast pairs need at least 2 rows"
+        )
     if options.batch_rows % config.train.accumulation:
         raise ConfigError(
             f"{path}.batch_rows={options.batch_rows} is not divisible by "
@@ -186,10 +194,10 @@ def import_modules(names: str) -> None:
     """Imports modules that register objectives.
 
     Args:
-      names: of the modules, separated by commas.
+      names: names of the modules, separated by commas.
 
     Raises:
-      ConfigError: if one cannot be imported.
+      ConfigError: if a module cannot be imported.
     """
     for module in filter(None, map(str.strip, names.split(","))):
         try:
@@ -201,11 +209,11 @@ def import_modules(names: str) -> None:
 
 
 def module_digests(modules: Collection[str]) -> dict[str, str]:
-    """sha256 of the source file of each module."""
-    found = {}
+    """Returns the sha256 of the source file of each module."""
+    digests = {}
     for module in modules:
         spec = importlib.util.find_spec(module)
         if spec is None or spec.origin is None:
-            raise ConfigError(f"objective_modules: {module} has no file")
-        found[module] = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
-    return found
+            raise ConfigError(f"objective_modules: {module} has no source file")
+        digests[module] = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
+    return digests

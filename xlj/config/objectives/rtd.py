@@ -1,4 +1,4 @@
-"""MRTD and TRTD, of XLM-E."""
+"""Options of replaced token detection: MRTD and TRTD (XLM-E)."""
 
 import dataclasses
 
@@ -8,8 +8,8 @@ from xlj.config.objectives.options import option, register
 
 @dataclasses.dataclass(frozen=True)
 class ReplacedTokenDetection(Masking):
-    """Replaced token detection. The weight is that of the discriminator, XLM-E's lambda. MRTD and
-    TRTD train one generator."""
+    """Replaced token detection. `weight` is the weight of the discriminator, lambda in XLM-E. MRTD
+    and TRTD train the same generator."""
 
     implementation = "xlj.objectives.rtd:objective"
     shared = ("generator_layers", "generator_embeddings")
@@ -17,28 +17,31 @@ class ReplacedTokenDetection(Masking):
     weight: float = option(50.0, "weight of the discriminator's loss, lambda", low=0)
     generator_weight: float = option(1.0, "weight of the generator's loss", low=0)
     temperature: float = option(1.0, "temperature of the generator's samples", low=0.01)
-    generator_layers: int = option(4, "layers of the generator, as wide as the model", low=1)
+    generator_layers: int = option(
+        4, "layers of the generator, which is as wide as the model", low=1
+    )
     generator_embeddings: str = option(
         "shared",
-        "the generator's embeddings: shared, shared but trained by the generator only, or its own",
+        "embeddings of the generator. shared: the model's; generator_only: the model's, but only "
+        "the generator trains them; separate: its own",
         choices=("shared", "generator_only", "separate"),
     )
 
     @property
     def extra_layers(self) -> int:
-        """The generator's."""
+        """The layers of the generator."""
         return self.generator_layers
 
 
 @register("mrtd")
 class MultilingualRTD(ReplacedTokenDetection):
-    """MRTD."""
+    """Multilingual replaced token detection (MRTD, XLM-E) on monolingual text."""
 
     rows = "text"
 
 
 @register("trtd")
 class TranslationRTD(ReplacedTokenDetection):
-    """TRTD."""
+    """Translation replaced token detection (TRTD, XLM-E) on sentence pairs."""
 
     rows = "pairs"

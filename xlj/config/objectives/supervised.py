@@ -1,5 +1,7 @@
-"""The objectives of fine-tuning. They are no part of a pretraining config: a fine-tuning run has
-one of them in the place of the others."""
+"""Options of the fine-tuning objectives.
+
+They are not in the schema of pretraining. A fine-tuning run has exactly one of them.
+"""
 
 import dataclasses
 import functools
@@ -12,10 +14,10 @@ from xlj.config.objectives.options import Options
 
 @dataclasses.dataclass(frozen=True)
 class Supervised(Options, path="train"):
-    """The options of an objective of fine-tuning; it reads a kind of rows of its own.
+    """The options of a fine-tuning objective, which reads its own kind of rows.
 
     Attributes:
-      length: tokens in a row; its labels come behind them.
+      length: tokens in a row; the labels follow the tokens.
       labels: names of classes or tags; empty for kinds without.
     """
 
@@ -26,22 +28,22 @@ class Supervised(Options, path="train"):
     labels: tuple[str, ...] = ()
 
     def path(self, name: str) -> str:
-        """Where `batch_rows` is in a fine-tuning config."""
+        """Returns the section of `batch_rows` in a fine-tuning config."""
         return "train"
 
     def text_length(self, length: int) -> int:
-        """The tokens of a row, without its labels."""
+        """Returns the number of tokens in a row, without its labels."""
         return self.length
 
     @property
     def task_kind(self) -> str:
-        """The kind of task, as `tasks.load` takes it."""
+        """The kind of task, for `tasks.load`."""
         return self.rows
 
 
 @dataclasses.dataclass(frozen=True)
 class OwnTask(Supervised):
-    """The options of a user's own kind of task, whose checkpoints name it.
+    """The options of a user's own kind of task, which checkpoints store by name.
 
     Attributes:
       kind: `module:function`.
@@ -57,16 +59,16 @@ class OwnTask(Supervised):
 
 @functools.cache
 def supervised(kind: str) -> type[Supervised]:
-    """The options of the objective of a kind of task, as `tasks.load` takes it. The name of their
-    rows is the kind's name, and so is that of the objective."""
+    """Returns the class of options for a kind of task, named as in `tasks.load`. Its rows and its
+    objective have the name of the kind."""
     own = tasks.is_own(kind)
     name = tasks.load(kind).name if own else kind
-    made: type[Supervised] = type(name, (OwnTask if own else Supervised,), {"rows": name})
-    return made
+    options: type[Supervised] = type(name, (OwnTask if own else Supervised,), {"rows": name})
+    return options
 
 
 def recorded_kind(record: ConfigTree) -> str:
-    """The kind of task that the config of a checkpoint was fine-tuned on; empty if on none."""
+    """Returns the kind of task in the config of a fine-tuned checkpoint; empty for pretraining."""
     for name, options in record["objectives"].items():
         if name in SUPERVISED:
             return str(name)
@@ -76,7 +78,7 @@ def recorded_kind(record: ConfigTree) -> str:
 
 
 def supervised_in(record: ConfigTree) -> ConfigTree:
-    """The options of fine-tuning in a config as a checkpoint records it; none of pretraining."""
+    """Returns the fine-tuning options in the config of a checkpoint; empty for pretraining."""
     kind = recorded_kind(record)
     for name, options in record["objectives"].items():
         if kind and (name == kind or isinstance(options, Mapping) and options.get("kind") == kind):
@@ -87,4 +89,4 @@ def supervised_in(record: ConfigTree) -> ConfigTree:
 SUPERVISED: dict[str, type[Supervised]] = {
     name: supervised(name) for name in (*tasks.KINDS, *tasks.VARIANTS)
 }
-"""The objectives of xlj's own kinds of tasks, by name."""
+"""The options of xlj's own kinds of tasks, by name."""

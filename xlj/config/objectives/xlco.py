@@ -1,4 +1,4 @@
-"""XLCO, of InfoXLM."""
+"""Options of cross-lingual contrast, XLCO (InfoXLM)."""
 
 import dataclasses
 from collections.abc import Callable, MutableMapping
@@ -13,40 +13,42 @@ from xlj.config.sections import Sections
 @register("xlco")
 @dataclasses.dataclass(frozen=True)
 class Contrast(Masking):
-    """InfoXLM's XLCO. Inputs are masked, nothing of them is predicted."""
+    """Cross-lingual contrast (XLCO, InfoXLM). Inputs are masked, but masked tokens are not
+    predicted."""
 
     rows = "bitext"
     implementation = "xlj.objectives.xlco:objective"
     state_keys = ("queue", "layer")
 
-    layer: int = option(
-        -1, "layer of the contrasted vectors; -1 means two thirds of the layers", low=-1
-    )
+    layer: int = option(-1, "layer of the contrasted vectors; -1: two thirds of the layers", low=-1)
     temperature: float = option(0.25, "temperature of the softmax", low=0.001)
-    queue: int = option(131_072, "keys of earlier steps that are contrasted with", low=1)
+    queue: int = option(131_072, "number of keys from earlier steps that serve as negatives", low=1)
     momentum: float = option(0.9999, "momentum of the key encoder", low=0, high=1)
-    mixup: bool = option(True, "join each pair with another pair of the batch (mixup contrast)")
+    mixup: bool = option(
+        True, "concatenate each pair with another pair of the batch (mixup contrast)"
+    )
 
     def check(self, path: str, config: Sections) -> None:
-        """Refuses vectors that are all the same, and a queue that does not hold a step's keys."""
+        """Refuses layer 0, whose vectors are all equal, and a queue smaller than one step."""
         super().check(path, config)
         if not self.layer:
             raise ConfigError(
-                f"{path}.layer=0: before the first layer the first tokens of all sentences are "
-                "alike; name a layer from 1 on, or -1"
+                f"{path}.layer=0: before the first layer the first tokens of all sentences have "
+                "the same vector; set a layer of at least 1, or -1"
             )
         keys = self.batch_rows * max_pairs(config.data.pair_length)
         if self.queue < keys:
             raise ConfigError(
-                f"{path}.queue={self.queue} may not hold the keys of a step: {keys}, of {path}."
-                f"batch_rows={self.batch_rows} rows of data.pair_length={config.data.pair_length}"
+                f"{path}.queue={self.queue} is too small for the keys of a step: up to {keys} from "
+                f"{path}.batch_rows={self.batch_rows} rows of "
+                f"data.pair_length={config.data.pair_length}"
             )
 
     @classmethod
     def shrink(
         cls, values: MutableMapping[str, Value], rows: int, layer: Callable[[int], int]
     ) -> None:
-        """Makes the queue small too."""
+        """Adapts the values to `:tiny`, with a small queue."""
         super().shrink(values, rows, layer)
         if "queue" in values:
             values["queue"] = 8 * rows
