@@ -37,7 +37,12 @@ def main(flags: Namespace) -> None:
     from xlj.data.rows.preparing import open_rows, prepare_rows
     from xlj.data.rows.report import malformed_records, report
 
-    config, store = open_rows(flags.config)
+    config = flags.config
+    if config.transfer.model == "init_from":
+        from xlj.training import start
+
+        config = start.adopt_model(config)
+    config, store = open_rows(config)
     if config.init_from or (config.names_a_model() and not config.data.vocabulary):
         from xlj.training import start
 

@@ -24,7 +24,7 @@ from xlj.reporting import runs as found_runs
 from xlj.reporting.page import page
 from xlj.reporting.page import schedule as drawn_schedule
 from xlj.training import amounts, loop, schedule, step_memory
-from xlj.training.start import prepare
+from xlj.training.start import adopt_model, prepare
 
 if TYPE_CHECKING:
     import pandas
@@ -91,7 +91,7 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
     compiled.keep()
     config = parse(config) if isinstance(config, ml_collections.ConfigDict) else config
     workdir = resolve("workdir", workdir)
-    config, store = open_rows(config)
+    config, store = open_rows(adopt_model(config, workdir))
     files = probe_files.read(config)
     with _alone(workdir):
         hosts.check_shared(workdir, "workdir")

@@ -24,7 +24,15 @@ from xlj.config.optimizers import factors_of
 from xlj.config.paths import check_storable
 from xlj.config.row_kinds import ROW_KINDS
 from xlj.config.schema import Config, build, unresolved
-from xlj.config.sections import BIASES, DROPOUT_PARTS, FREEZABLE, HELD_OUT, Model, Optimizer
+from xlj.config.sections import (
+    BIASES,
+    DROPOUT_PARTS,
+    FREEZABLE,
+    HELD_OUT,
+    KEYS_OF_RUN,
+    Model,
+    Optimizer,
+)
 from xlj.config.user_code import function_of
 
 
@@ -47,16 +55,37 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
     check_storable("data.rows", parsed.data.rows)
     if parsed.train.metrics_hook:
         function_of(parsed.train.metrics_hook, "train.metrics_hook")
-    if not parsed.data.rows:  # finished rows are checked when they are opened
-        for phase in parsed.schedule:
-            _check_text(phase.config)
-        check_languages(parsed)
-    check_phases(parsed)
-    _check_state_and_shared(parsed)
-    _check_evaluation(parsed)
+    _check_model_keys(parsed, explicit)
+    if parsed.transfer.model == "config":
+        check_values(parsed)
     check_unused(parsed, explicit)
-    _check_phases_unused(parsed)
     return parsed
+
+
+def check_values(config: Config) -> None:
+    """Raises a `ConfigError` if values of a config contradict each other. `parse` calls it, unless
+    the model is that of `init_from`; then `training.start.adopt_model` does."""
+    if not config.data.rows:  # finished rows are checked when they are opened
+        for phase in config.schedule:
+            _check_text(phase.config)
+        check_languages(config)
+    check_phases(config)
+    _check_state_and_shared(config)
+    _check_evaluation(config)
+    _check_phases_unused(config)
+
+
+def _check_model_keys(config: Config, explicit: Collection[str]) -> None:
+    """Refuses keys of `model` that the user set, if the model of `init_from` decides them."""
+    if config.transfer.model == "config":
+        return
+    if not config.init_from:
+        raise ConfigError("transfer.model=init_from: set init_from, the model to take it from")
+    for path in explicit:
+        section, _, name = path.partition(".")
+        if section == "model" and name not in KEYS_OF_RUN:
+            reason = f"transfer.model=init_from takes it from {config.init_from}"
+            raise unused_key_error(path, lookup(config, path), reason)
 
 
 def check_phases(config: Config) -> None:

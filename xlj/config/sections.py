@@ -493,6 +493,12 @@ class Model(Section, path="model"):
         return self.dropout if part in self.dropout_parts else 0.0
 
 
+KEYS_OF_RUN = (
+    *("dropout", "attention_dropout", "attention", "dtype", "scan_layers", "remat"),
+    *("language_embeddings", "middle_norm"),
+)
+"""The keys of `model` that the config of a run decides, whatever model it starts from."""
+
 MOST_STEPS = 2**31 - 1
 """The maximum number of steps, since devices count steps in int32."""
 
@@ -753,6 +759,14 @@ _matched_key = partial(key, used_when=only_with("transfer.vocabulary", "matched"
 class Transfer(Section, path="transfer"):
     """What a run loads from `init_from` (MetaXLM, section 3.2 and Table 5)."""
 
+    model: str = key(
+        "config",
+        "where the sizes and options of the model come from. config: the section `model`, which "
+        "must agree with init_from. init_from: the model that init_from names; of the section "
+        f"`model` the run then reads only {', '.join(KEYS_OF_RUN)}",
+        choices=("config", "init_from"),
+        used_when=only_if_set("init_from"),
+    )
     parts: tuple[str, ...] = key(
         ("body", "embeddings"),
         "parts to load: body (the layers), embeddings; other parameters are initialised randomly",

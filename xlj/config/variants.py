@@ -93,6 +93,11 @@ def without(*objectives: str) -> Variant:
     return change
 
 
+def text_only(config: ml_collections.ConfigDict) -> None:
+    """A variant: no objective reads sentence pairs."""
+    without(*(name for name in _on(config) if _read_pairs({name})))(config)
+
+
 def from_scratch(config: ml_collections.ConfigDict) -> None:
     """Variant that does not start from another model."""
     config.init_from = ""

@@ -74,6 +74,17 @@ def extend(
     return Vocabulary(model.SerializeToString())
 
 
+def check_extendable(vocabulary: Vocabulary) -> None:
+    """Raises a `ConfigError` if `extend` cannot add pieces to this kind of vocabulary."""
+    if not is_tokenizer_json(vocabulary.model):
+        _parse(vocabulary)
+    elif not (_is_unigram_json(vocabulary) or _json_type(vocabulary) == "BPE"):
+        raise ConfigError(
+            f"pieces cannot be added to a tokenizer.json of {_json_type(vocabulary)}, only to one "
+            "of Unigram or BPE"
+        )
+
+
 def initial_rows(old: Vocabulary, new: Vocabulary) -> Matches:
     """Returns which old rows each row of an extended vocabulary is initialised from.
 
@@ -123,8 +134,12 @@ def _normalised_by_json(vocabulary: Vocabulary, lines: Sequence[str]) -> list[st
 
 
 def _is_unigram_json(vocabulary: Vocabulary) -> bool:
-    kind = json.loads(vocabulary.model)["model"]["type"]
-    return kind == "Unigram" and vocabulary.markers == "sentencepiece"
+    return _json_type(vocabulary) == "Unigram" and vocabulary.markers == "sentencepiece"
+
+
+def _json_type(vocabulary: Vocabulary) -> str:
+    kind: str = json.loads(vocabulary.model)["model"]["type"]
+    return kind
 
 
 def _add_to_json(vocabulary: Vocabulary, scores: Mapping[str, float]) -> bytes:

@@ -4,6 +4,7 @@ import re
 import unicodedata
 from typing import NamedTuple
 
+from xlj.data.text.words import SPACELESS
 from xlj.data.tokenizer.layout import SPECIALS
 from xlj.data.tokenizer.vocabulary import Vocabulary
 
@@ -91,7 +92,4 @@ BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _ACCENTS = re.compile("[\u0300-\u036f]")
-_SPACELESS = re.compile(
-    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Tibetan; Burmese; Khmer
-    "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"  # kana, Han
-)
+_SPACELESS = re.compile(f"[{SPACELESS}]")

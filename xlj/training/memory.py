@@ -83,7 +83,7 @@ def check_fits(config: Config, sizes: Sizes, mesh: Mesh) -> None:
         _refuse_above(limit, share, "the token ids of a step", "lower {}")
     _refuse_above(
         limit,
-        _state_bytes(config, sizes.corpus, mesh),
+        state_bytes(config, sizes.corpus, mesh),
         "parameters, the optimizer's state and what objectives keep",
         f"the largest is {{}}. Lower model.hidden={config.model.hidden}, model.layers="
         f"{config.model.layers} or what else sizes it, or raise mesh.fsdp={config.mesh.fsdp}",
@@ -132,7 +132,9 @@ def _batch_bytes(config: Config, sizes: Sizes) -> list[dict[str, int]]:
     ]
 
 
-def _state_bytes(config: Config, corpus: Corpus, mesh: Mesh) -> dict[str, int]:
+def state_bytes(config: Config, corpus: Corpus, mesh: Mesh) -> dict[str, int]:
+    """Bytes of each array of a run's state on one device, by name, type and shape; raises a
+    `ConfigError` if an array is larger than any can be."""
     try:
         leaves = named_leaves(states.abstract(config, corpus, mesh))
     except OverflowError:

@@ -9,7 +9,8 @@ from jax.sharding import Mesh
 from xlj.checkpoints import compatibility, damage, reading, stored_models
 from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
-from xlj.config import Config, ConfigError
+from xlj.config import Config, ConfigError, Model, checks
+from xlj.config.sections import KEYS_OF_RUN
 from xlj.data.rows.preparing import open_rows, prepare_rows, with_pair_length
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.tokenizer_json import PARALLEL_SEPARATOR
@@ -72,6 +73,7 @@ def prepare(
       ConfigError: if mesh, memory, text, rows, vocabulary, a model or the workdir's checkpoint do
         not fit the config.
     """
+    config = adopt_model(config, workdir)
     if store is None:
         config, store = open_rows(config)
     if store is not None:
@@ -109,6 +111,29 @@ def prepare(
         vocabulary=vocabulary or Vocabulary.load(store.vocabulary_file),
         store=store,
     )
+
+
+def adopt_model(config: Config, workdir: AnyPath | None = None) -> Config:
+    """The config with the model of `init_from` in its section `model`, but for `KEYS_OF_RUN`, if
+    `transfer.model` says so; a run that resumes has the model of its own checkpoint.
+
+    Args:
+      workdir: of a run, which may resume.
+
+    Raises:
+      ConfigError: if there is no such model, or the config does not fit it.
+    """
+    if config.transfer.model == "config":
+        return config
+    latest = reading.latest(workdir) if workdir is not None else None
+    if latest is None:
+        model = stored_models.find(config.init_from, "init_from").model
+    else:
+        model = Model(**latest.config()["model"])  # of the first phase
+    own = {name: getattr(config.model, name) for name in KEYS_OF_RUN}
+    config = dataclasses.replace(config, model=dataclasses.replace(model, **own))
+    checks.check_values(config)
+    return config
 
 
 def _with_dtype(config: Config, latest: Checkpoint | None, mesh: Mesh) -> Config:

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from xlj.config import ConfigError
-from xlj.data.rows import lengths, prepasses, workers
+from xlj.data.rows import lengths, prepasses, text_samples, workers
 from xlj.data.rows.prepasses import Text
 from xlj.data.rows.report import malformed_records
 from xlj.data.rows.request import Request
 from xlj.data.rows.shards import SHARD_UNITS, Shards
+from xlj.data.rows.text_samples import TextSample
 from xlj.data.rows.store import MANIFEST, VOCABULARY, Manifest, TaskRows
 from xlj.data.rows.units import BuildUnit, Plan
 from xlj.data.rows.workers import RunJobs
@@ -64,6 +65,19 @@ def measure_pairs(request: Request, runner: str = "", arguments: Sequence[str] =
     with _only_builder(request), _job_runner(request, runner, arguments) as run:
         texts, _, vocabulary = _run_prepasses(request, run)
         lengths.measure(request, texts, vocabulary, run)
+
+
+def sample_text(
+    request: Request, characters: int, most_held_out: int
+) -> dict[str, TextSample]:
+    """A sample of each language and pair of a request whose vocabulary is known, by the name of its
+    task (`text_samples.sample`). Errors are those of `build_rows`."""
+    with _only_builder(request), _job_runner(request, "", ()) as run:
+        texts, rules, _ = _run_prepasses(request, run)
+    return {
+        text.task.name: text_samples.sample(text, rules, characters, most_held_out)
+        for text in texts
+    }
 
 
 def _job_runner(

@@ -1,0 +1,75 @@
+r"""An encoder adapted to more languages, with some text and, if there are any, sentence pairs.
+
+    python -m xlj.adapt --from=DIR --languages=ha,yo --mono='corpus/{language}.txt' \
+        --pairs=en-ha,en-yo --parallel='corpus/{pair}.tsv' --replay=en --output=adapted
+
+`xlj.adapt` adds pieces to the vocabulary, runs this recipe, measures before and after, and exports.
+This recipe alone trains any model that `init_from` names, as it is:
+
+    python -m xlj.train --config=configs/adapt.py --config.init_from=DIR \
+        --config.data.languages=en,ha,yo --config.data.mono='corpus/{language}.txt' \
+        --config.data.pairs=en-ha,en-yo --config.data.parallel='corpus/{pair}.tsv'
+
+The sizes and options of the model are those of `init_from`. Masked language modelling on text; on
+sentence pairs TLM, and ranking of translations (NT-Xent), which makes sentence vectors of
+translations similar. The learning rate warms up, is constant, then decays (WSD), so that a longer
+run can start from the checkpoint before the decay. Ours: all values. They are for one GPU and a
+base model: small rates preserve the old languages.
+
+Variants:
+
+- `text`: no sentence pairs
+- `tlm`: no ranking
+- `ernie_m`: TLM and CAMLM, then BTMLM from half of the steps on (ERNIE-M), which help most if there
+  is much text and few pairs
+- `tiny`: from scratch, on the embedded corpus
+"""
+
+from xlj import config as schema
+from xlj.config import variants
+
+
+def get_config(variant=""):
+    config = schema.default()
+    config.init_from = "checkpoints/xlm-roberta-base"
+    config.transfer.model = "init_from"
+
+    config.data.languages = "en,ha,yo"
+    config.data.mono = "corpus/{language}.txt"
+    config.data.pairs = "en-ha,en-yo"
+    config.data.parallel = "corpus/{pair}.tsv"
+    config.data.duplicates = "drop"
+    config.data.length = 128
+    config.data.pair_length = "auto"
+
+    config.model.dtype = "auto"
+
+    config.objectives.mmlm.batch_rows = 32
+    config.objectives.tlm.batch_rows = 32
+    config.objectives.retrieval.batch_rows = 32
+    config.objectives.retrieval.negatives = "all"
+    config.evaluation.retrieval.source = "held_out"
+
+    config.optimizer.learning_rate = 5e-5
+    config.optimizer.schedule, config.optimizer.decay = "wsd", "sqrt"
+    config.optimizer.warmup_steps, config.optimizer.decay_steps = 500, 2_000
+    config.optimizer.b2 = 0.98
+    config.optimizer.clip_norm = 1.0
+
+    config.train.steps = 10_000
+    config.train.log_every = 50
+    config.train.eval_every = config.train.checkpoint_every = 500
+    return variants.apply(
+        config,
+        variant,
+        {"text": variants.text_only, "tlm": variants.without("retrieval"), "ernie_m": _ernie_m},
+    )
+
+
+def _ernie_m(config):
+    variants.without("retrieval")(config)
+    config.model.language_embeddings = "predicted"
+    config.objectives.camlm.batch_rows = 32
+    config.phases = {
+        "back_translation": {"start_step": 5_000, "objectives": {"btmlm": {"batch_rows": 32}}}
+    }

@@ -1,0 +1,100 @@
+"""Adapts a model to more languages: pieces, training, measures, a report and an exported folder.
+
+    python -m xlj.adapt --from=DIR --languages=yo,sw --mono='corpus/{language}.txt' --replay=en \\
+        [--pairs=en-yo,en-sw --parallel='corpus/{pair}.tsv'] --output=DIR
+
+Adds pieces where the tokenizer splits words into many, and trains on text (masked language
+modelling) and on sentence pairs (TLM and ranking). Measures the model before and after, and writes
+OUTPUT/report.html and OUTPUT/model, a Hugging Face folder. The same command again continues where
+it was stopped. The training is the recipe configs/adapt.py; --config names another, and
+--config.KEY=VALUE changes it. docs/tutorials/adapting.md has an example.
+"""
+
+import argparse
+from argparse import Namespace
+
+from xlj import config as schema
+from xlj.cli import command, configs, outputs
+from xlj.cli.parser import Parser
+from xlj.config import ConfigError, variants
+from xlj.config.paths import local_path
+from xlj.config.sections import HELD_OUT
+from xlj.io import exit_codes
+
+
+def _add_flags(parser: Parser) -> None:
+    add = parser.add_argument
+    add(
+        "--from",
+        dest="source",
+        metavar="DIR",
+        required=True,
+        help="the model to adapt: a Hugging Face folder, a workdir or a checkpoint",
+    )
+    add("--languages", metavar="yo,sw", required=True, type=_names, help="the new languages")
+    add(
+        "--mono",
+        metavar="TEMPLATE",
+        required=True,
+        help="text of all languages, a file for each {language}: one sentence per line, a blank "
+        "line between documents; also .gz, .zst, JSON lines and Parquet (docs/data.md)",
+    )
+    add("--pairs", metavar="en-yo,en-sw", default=(), type=_names, help="pairs of languages")
+    add("--parallel", metavar="TEMPLATE", help="sentence pairs, a TSV file for each {pair}")
+    add(
+        "--replay",
+        metavar="en,de",
+        type=_names,
+        help="old languages whose text is trained on too, so that the model does not forget them "
+        "[the old languages of --pairs]",
+    )
+    add(
+        "--replay_share",
+        metavar="P",
+        type=_share,
+        default=0.3,
+        help="the share of the text that is drawn from the replayed languages [0.3]",
+    )
+    add(
+        "--pieces",
+        metavar="N",
+        type=_pieces,
+        help="pieces to add for each new language, or 0 [auto: as many as bring a language near "
+        "the old ones, if its words are split into 1.25 times as many pieces]",
+    )
+    add(
+        "--test",
+        metavar="TEMPLATE",
+        help="test pairs, a TSV file for each {pair}, for the accuracy of finding translations; "
+        "their lines are left out of training [held-out pairs of --parallel]",
+    )
+    add("--output", metavar="DIR", required=True, help="a new folder for all results")
+    add(
+        "--dry_run",
+        action="store_true",
+        help="choose the pieces, build the rows, print what training would do, and stop",
+    )
+
+
+@command.entry("adapt", __doc__, _add_flags)
+def main(flags: Namespace) -> int:
+    """Adapts, or continues; returns 75 if training was asked to stop."""
+    output = local_path("--output", flags.output)
+    outputs.check_folder("output", output)
+    if bool(flags.pairs) != bool(flags.parallel):
+        raise ConfigError("--pairs and --parallel belong together; give both or neither")
+    paired = [side for pair in flags.pairs for side in schema.split_pair(pair, flags.languages)]
+    replay = flags.replay
+    if replay is None:
+        replay = tuple(name for name in dict.fromkeys(paired) if name not in flags.languages)
+    if both := set(replay) & set(flags.languages):
+        raise ConfigError(f"--replay={both.pop()}: this is one of --languages, the new ones")
+    overrides = _overrides(flags, (*replay, *flags.languages))
+    change = None if flags.pairs else variants.text_only
+    config = configs.load(flags.config, [*overrides, *flags.overrides], schema, change)
+    from xlj.adaptation import running
+
+    request = running.Request(flags.languages, replay, flags.replay_share, flags.pieces)
+    explicit = [configs.key_of(override) for override in flags.overrides]
+    is_finished = running.adapt(request, config, output, explicit, flags.dry_run)
+    return 0 if is_finished or flags.dry_run else exit_codes.CONTINUE

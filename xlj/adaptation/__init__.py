@@ -1,0 +1,1 @@
+"""Adapts a model to more languages: pieces, training, measures, report, exported folder."""

@@ -1,0 +1,171 @@
+"""Plans the training of an adaptation: how long, how often each language is drawn, what it takes."""
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from xlj.config import Config
+from xlj.data.rows import mixture
+from xlj.data.rows.batches import Batches
+from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.draws import BLOCK, rates
+from xlj.data.rows.report import align
+from xlj.data.rows.store import RowStore
+from xlj.data.tokenizer.fertility import Fertility
+from xlj.models.dense import product
+from xlj.sharding import meshes
+from xlj.training import amounts, memory, schedule
+from xlj.training.run_flops import RunFlops
+
+PASSES = 20
+"""A run passes at most this often over the text of the new languages."""
+
+_FEWEST_STEPS = 100
+_ENOUGH_WORDS = 1_000_000
+_ENOUGH_HELD_OUT = 200  # lines
+_SCALED = ("warmup_steps", "decay_steps")
+_TEXT = "text"
+_GIB = 2**30
+
+
+def sampled(
+    store: RowStore, config: Config, new: Sequence[str], replay: Sequence[str], share: float
+) -> tuple[str, ...]:
+    """The value of `data.sampled` with which text of the languages in `replay` is the share `share`
+    of all text that is drawn; empty without such text."""
+    tokens = {
+        task.name.partition(".")[2]: task.train.tokens for task in store.tasks(_TEXT)
+    }
+    natural = rates(tokens, config.data.alpha)
+    ours = sum(natural.get(name, 0.0) for name in new)
+    theirs = sum(natural.get(name, 0.0) for name in replay)
+    if not ours or not theirs:
+        return ()
+    factor = share * ours / ((1 - share) * theirs)
+    return (*new, *(f"{name}={factor:.6g}" for name in replay if name in natural))
+
+
+def shortened(config: Config, store: RowStore, new: Sequence[str]) -> Config:
+    """The config with fewer steps, if its own pass more than `PASSES` times over the text of the
+    new languages. Warm-up, decay and the starts of phases shrink in proportion, and the run
+    evaluates at least five times."""
+    steps = config.train.steps
+    most = PASSES / max(1e-9, passes(config, store, new) / steps)
+    fewer = min(steps, max(_FEWEST_STEPS, int(most)))
+    if fewer == steps:
+        return config
+    scale = fewer / steps
+    rates_of = {name: round(getattr(config.optimizer, name) * scale) for name in _SCALED}
+    every = max(1, min(config.train.eval_every, fewer // 5))
+    phases = {
+        name: {**phase, "start_step": max(1, round(phase["start_step"] * scale))}
+        for name, phase in config.phases.items()
+    }
+    return dataclasses.replace(
+        config,
+        train=dataclasses.replace(
+            config.train, steps=fewer, eval_every=every, checkpoint_every=every
+        ),
+        optimizer=dataclasses.replace(config.optimizer, **rates_of),
+        phases=phases,
+    )
+
+
+def passes(config: Config, store: RowStore, new: Sequence[str]) -> float:
+    """How often a run reads the text of the new languages, all together."""
+    drawn = 0.0
+    for phase in config.schedule:
+        for options in phase.active().values():
+            if options.rows == _TEXT:
+                counts = mixture.counts(store, options, phase.config)
+                share = sum(counts.get(f"{_TEXT}.{name}", 0) for name in new) / BLOCK
+                drawn += share * options.batch_rows * (phase.end - phase.start)
+    there = sum(
+        task.train.rows for task in store.tasks(_TEXT) if task.name.partition(".")[2] in new
+    )
+    return drawn / max(1, there)
+
+
+class Cost(NamedTuple):
+    """What a run takes on the devices of this machine."""
+
+    operations: float
+    """In matrix products."""
+    seconds: float
+    """An estimate."""
+    bytes: int
+    """Of parameters, gradients and the optimizer's state on each device; activations are more."""
+
+    def __str__(self) -> str:
+        hours = self.seconds / 3600
+        time = f"{hours:.1f} hours" if hours >= 1 else f"{max(1, round(60 * hours))} minutes"
+        return (
+            f"about {time} for {self.operations:.2g} operations, at the speed of a matrix product "
+            f"on this machine; memory at least {self.bytes / _GIB:.2f} GiB, and activations"
+        )
+
+
+def cost(config: Config, store: RowStore) -> Cost:
+    """Estimates the cost of a run: it times one matrix product of the model's size."""
+    mesh = meshes.make_mesh(config)
+    corpus = Corpus.of(store)
+    operations = RunFlops(config, corpus, Batches(store, config).shapes).until(config.train.steps)
+    state = memory.state_bytes(config, corpus, mesh)
+    gradients = sum(size for name, size in state.items() if name.startswith("params/"))
+    model = config.for_platform(mesh.devices.flat[0].platform).model
+    rate = mesh.size * _EFFICIENCY * _operations_per_second(model.hidden, model.dtype)
+    return Cost(operations.xlj, operations.xlj / rate, sum(state.values()) + gradients)
+
+
+_EFFICIENCY = 0.6  # of a large product's speed, over a whole step (docs/benchmarks.md)
+
+
+def _operations_per_second(hidden: int, dtype: str) -> float:
+    rows = 4096
+    x, weights = jnp.ones((rows, hidden), dtype), jnp.ones((hidden, 4 * hidden), dtype)
+    multiply = jax.jit(partial(product, dtype=jnp.dtype(dtype)))
+    times = []
+    for _ in range(6):
+        began = time.perf_counter()
+        multiply(x, weights).block_until_ready()
+        times.append(time.perf_counter() - began)
+    return 2 * rows * hidden * 4 * hidden / statistics.median(times[1:])
+
+
+def table(config: Config, store: RowStore) -> list[str]:
+    """What each phase of the run does, as `xlj train --dry_run` prints it."""
+    return [line.rstrip() for line in align(schedule.table(config, store), left=(0, 3, 6))]
+
+
+def advice(
+    counts: Mapping[str, Fertility], store: RowStore, config: Config, new: Sequence[str]
+) -> list[str]:
+    """Lines for new languages with little text, in numbers.
+
+    Args:
+      counts: of the text of each new language, or of a sample of it.
+    """
+    lines = []
+    of_text = {task.name.partition(".")[2]: task for task in store.tasks(_TEXT)}
+    for name in new:
+        task, words = of_text[name], counts[name].words
+        if words < _ENOUGH_WORDS:
+            lines.append(
+                f"{name} has {task.sentences:,} lines ({words:,} words), which is little: below "
+                f"about {_ENOUGH_WORDS:,} words, sentence pairs with an old language and text of "
+                "related languages help more than further passes"
+            )
+        held = task.held_out.sentences
+        if held < _ENOUGH_HELD_OUT and config.data.held_out_share < 0.2:
+            share = min(0.2, _ENOUGH_HELD_OUT / max(1, task.sentences))
+            lines.append(
+                f"{name} has {held} held-out lines, so its held-out loss is rough; for about "
+                f"{int(share * task.sentences)}, add --config.data.held_out_share={share:.2g}"
+            )
+    return lines + amounts.warnings(config, store)

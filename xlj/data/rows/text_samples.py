@@ -1,0 +1,57 @@
+"""Samples of the text of a language or pair, apart by whether it is held out of training."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from xlj.data.rows.prepasses import Text
+from xlj.data.text import held_out
+from xlj.data.text.cleaning import BLANK
+from xlj.data.text.held_out import Rule
+from xlj.data.text.reading import UnitReader
+from xlj.io.hashing import name_hash
+
+Columns = tuple[list[str], ...]
+"""Clean lines of one language, or of both sides of pairs."""
+
+
+class TextSample(NamedTuple):
+    """Lines, or pairs, of a language or pair of languages."""
+
+    train: Columns
+    held_out: Columns
+    is_whole: bool
+    """Whether this is all the text."""
+
+
+def sample(
+    text: Text, rules: Mapping[str, Rule], characters: int, most_held_out: int
+) -> TextSample:
+    """Lines of a task: those of whole units, in the order of a hash, until there are enough.
+
+    Args:
+      rules: of each language, what is held out.
+      characters: as many of lines to train on are enough.
+      most_held_out: the most held-out lines or pairs.
+    """
+    languages = text.task.languages
+    ours = [rules[language] for language in languages]
+    train: list[list[str]] = [[] for _ in languages]
+    held: list[list[str]] = [[] for _ in languages]
+    order = sorted(range(len(text.units)), key=lambda unit: name_hash(f"{text.task.name}/{unit}"))
+    taken = 0
+    for index in order:
+        if taken >= characters:
+            return TextSample(tuple(train), tuple(held), is_whole=False)
+        for chunk in UnitReader(text.units[index], index, text.reading).chunks():
+            is_out, is_dropped = held_out.split(languages, chunk.hashes, ours)
+            has_text = np.all([hashes != BLANK for hashes in chunk.hashes], axis=0)
+            for place in np.flatnonzero(has_text & ~is_dropped).tolist():
+                if not is_out[place]:
+                    taken += len(chunk.columns[0][place])
+                elif len(held[0]) >= most_held_out:
+                    continue
+                for lines, column in zip(held if is_out[place] else train, chunk.columns, strict=True):
+                    lines.append(column[place])
+    return TextSample(tuple(train), tuple(held), is_whole=True)

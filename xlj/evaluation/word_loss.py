@@ -1,0 +1,190 @@
+"""The loss of masked words in nats a character: it compares models with different vocabularies.
+
+A loss per token depends on the vocabulary: with more pieces, a model predicts fewer and rarer
+tokens. Here every model predicts the same words from the same context (ours). All pieces of a word
+are masked together, so that no piece is predicted from the rest of its word, and the loss of a word
+is the sum over its pieces.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from xlj.config import Model
+from xlj.data.text.words import WORD
+from xlj.data.tokenizer.layout import BOS, EOS, PAD, UNK
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.inference.pretrained import Pretrained
+from xlj.inference.row_batches import Advance, buckets, in_flight, rounded
+from xlj.models import encoder, heads
+from xlj.models.embeddings import FIRST_POSITION
+from xlj.objectives.cross_entropy import cross_entropy
+from xlj.objectives.mlm import gather
+from xlj.objectives.segments import whole_examples
+from xlj.sharding.devices import on_mesh
+from xlj.sharding.meshes import QUICK, mesh_of
+from xlj.sharding.trees import replicated, shard
+
+EVERY = 7
+"""Every seventh word of a line is masked at a time: 14 % of the words, about as in training."""
+
+_MOST_WORDS = 64  # of a line; the rest is not read
+_HEAD = "prediction_head"
+
+
+class WordLoss(NamedTuple):
+    """The loss over the words of some lines."""
+
+    nats: float
+    """The sum over all words."""
+    characters: int
+    """Characters of these words."""
+    unknown: float
+    """The share of words that contain `<unk>`. They are read, but not predicted."""
+
+    @property
+    def per_character(self) -> float:
+        """Nats a character; NaN without words."""
+        return self.nats / self.characters if self.characters else float("nan")
+
+
+class _Row(NamedTuple):
+    """A line in which some words are masked: token ids, and the labels at masked positions."""
+
+    tokens: np.ndarray  # int32 [length], with <s> and </s>
+    positions: np.ndarray  # int32 [masked]
+    labels: np.ndarray  # int32 [masked]
+
+
+def has_head(pretrained: Pretrained) -> bool:
+    """Whether the model predicts masked tokens."""
+    return _HEAD in pretrained.params
+
+
+def measure(
+    pretrained: Pretrained, lines: Sequence[str], progress: Advance = bool
+) -> WordLoss:
+    """The loss of a model over all words of some lines. Each word is predicted once, with every
+    seventh word of its line masked.
+
+    Args:
+      pretrained: a model with a prediction head (`has_head`), on any mesh.
+      lines: clean lines (`data.text.cleaning.clean`); of each, the first 64 words that the model's
+        positions hold.
+      progress: called with numbers of rows as they are done; a line has up to seven.
+    """
+    limit = pretrained.model.positions - FIRST_POSITION
+    rows: list[_Row] = []
+    characters = words = unknown = 0
+    for line in _words_of(pretrained.vocabulary, lines, limit):
+        known = [word for word in line.words if UNK not in line.ids[word.pieces]]
+        words, unknown = words + len(line.words), unknown + len(line.words) - len(known)
+        characters += sum(word.characters for word in known)
+        rows += _masked(line, known, pretrained.vocabulary.mask)
+    nats, mesh = 0.0, mesh_of(pretrained.params)
+    losses = partial(_losses, mesh=mesh, model=pretrained.model)
+    sizes = np.array([len(row.tokens) for row in rows], np.int64)
+    for members, made in in_flight(_batches(rows, sizes, limit, pretrained.params, mesh, losses)):
+        nats += float(np.asarray(made, np.float64).sum())
+        progress(len(members))
+    return WordLoss(nats, characters, unknown / words if words else 0.0)
+
+
+class _Word(NamedTuple):
+    pieces: slice
+    characters: int
+    number: int  # of the word in its line
+
+
+class _Line(NamedTuple):
+    ids: np.ndarray  # int32 [pieces]
+    words: list[_Word]
+
+
+def _words_of(vocabulary: Vocabulary, lines: Sequence[str], limit: int) -> Iterator[_Line]:
+    """The pieces of each line and the words that they belong to: a piece belongs to the word of its
+    first character."""
+    encoded, spans = vocabulary.encode_with_spans(lines)
+    for line, start, length in zip(lines, encoded.starts, encoded.lengths, strict=True):
+        ids, begins = encoded.ids[start : start + length], spans[start : start + length, 0]
+        number_at = np.zeros(len(line) + 1, np.int64)  # of the word at or behind each character
+        sizes = []
+        end = 0
+        for number, match in enumerate(WORD.finditer(line)):
+            number_at[end : match.end()] = number
+            end, size = match.end(), match.end() - match.start()
+            sizes.append(size)
+        number_at[end:] = max(0, len(sizes) - 1)
+        numbers = number_at[begins]
+        # Pieces of one word follow each other; a word without a piece of its own has none.
+        edges = np.flatnonzero(np.diff(numbers, prepend=-1, append=-1))
+        words: list[_Word] = []
+        for first, last in zip(edges, edges[1:], strict=False):
+            if len(words) == _MOST_WORDS or last > limit - 2:
+                break
+            number = int(numbers[first])
+            before = words[-1].number if words else -1
+            words.append(_Word(slice(first, last), sum(sizes[before + 1 : number + 1]), number))
+        yield _Line(ids[: words[-1].pieces.stop if words else 0], words)
+
+
+def _masked(line: _Line, known: Sequence[_Word], mask: int) -> Iterator[_Row]:
+    """The line once for each group of words that are masked together."""
+    for group in range(EVERY):
+        masked = [word for place, word in enumerate(known) if place % EVERY == group]
+        if not masked:
+            return
+        places = np.concatenate([np.arange(w.pieces.start, w.pieces.stop) for w in masked])
+        tokens = np.concatenate([[BOS], line.ids, [EOS]]).astype(np.int32)
+        tokens[places + 1] = mask
+        yield _Row(tokens, (places + 1).astype(np.int32), line.ids[places].astype(np.int32))
+
+
+def _batches(
+    rows: Sequence[_Row], sizes: np.ndarray, limit: int, params: encoder.Params, mesh: Mesh, losses
+) -> Iterator[tuple[np.ndarray, jax.Array]]:
+    for members, width, count in buckets(sizes, limit, mesh.size):
+        slots = rounded(max(len(rows[member].labels) for member in members), 8)
+        tokens = np.full((count, width), PAD, np.int32)
+        positions, labels = np.zeros((2, count, slots), np.int32)
+        weights = np.zeros((count, slots), np.float32)
+        for place, member in enumerate(members):
+            row = rows[member]
+            tokens[place, : len(row.tokens)] = row.tokens
+            positions[place, : len(row.labels)] = row.positions
+            labels[place, : len(row.labels)] = row.labels
+            weights[place, : len(row.labels)] = 1
+        arrays = (shard(array, mesh) for array in (tokens, positions, labels, weights))
+        yield members, losses(params, *arrays)
+
+
+@partial(jax.jit, static_argnames=("mesh", "model"), compiler_options=QUICK)
+def _losses(
+    params: encoder.Params,
+    tokens: jax.Array,
+    positions: jax.Array,
+    labels: jax.Array,
+    weights: jax.Array,
+    mesh: Mesh,
+    model: Model,
+) -> jax.Array:
+    """Cross-entropy of the masked tokens, float32 [rows, slots], on every device."""
+
+    def of_rows(params, tokens, positions, labels):
+        language = jnp.full((len(tokens), 2), -1)  # not known
+        hidden = encoder.apply(params, model, whole_examples(model, tokens, language))
+        words = params["embeddings"]["word"]
+        masked = gather(hidden, positions)  # [rows, slots, hidden]
+        vectors, table, bias = heads.predict(params[_HEAD], words, model, masked)
+        flat = vectors.reshape(-1, vectors.shape[-1])
+        losses, _ = cross_entropy(flat, table, bias, labels.reshape(-1), jnp.dtype(model.dtype))
+        return losses.reshape(labels.shape)
+
+    losses = on_mesh(mesh, of_rows)(params, tokens, positions, labels) * weights
+    return jax.lax.with_sharding_constraint(losses, replicated(mesh))
