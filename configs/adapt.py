@@ -44,8 +44,8 @@ def get_config(variant=""):
 
     config.model.dtype = "auto"
 
-    config.objectives.mmlm.batch_rows = 32
-    config.objectives.tlm.batch_rows = 32
+    config.objectives.mmlm.batch_rows = 64
+    config.objectives.tlm.batch_rows = 16
     config.objectives.retrieval.batch_rows = 32
     config.objectives.retrieval.negatives = "all"
     config.evaluation.retrieval.source = "held_out"

@@ -10,6 +10,7 @@ from pathlib import Path
 COMMANDS = (
     "prepare",
     "train",
+    "adapt",
     "finetune",
     "predict",
     "convert",

@@ -15,10 +15,9 @@ from argparse import Namespace
 
 from xlj import config as schema
 from xlj.cli import command, configs, outputs
-from xlj.cli.parser import Parser
+from xlj.cli.parser import Parser, at_least
 from xlj.config import ConfigError, variants
 from xlj.config.paths import local_path
-from xlj.config.sections import HELD_OUT
 from xlj.io import exit_codes
 
 
@@ -58,9 +57,16 @@ def _add_flags(parser: Parser) -> None:
     add(
         "--pieces",
         metavar="N",
-        type=_pieces,
+        type=at_least(0),
         help="pieces to add for each new language, or 0 [auto: as many as bring a language near "
         "the old ones, if its words are split into 1.25 times as many pieces]",
+    )
+    add(
+        "--steps",
+        metavar="N",
+        type=at_least(1),
+        help="steps of training; warm-up and decay change in proportion [auto: those of the "
+        "recipe, or as many as pass 20 times over the text of the new languages]",
     )
     add(
         "--test",
@@ -76,25 +82,66 @@ def _add_flags(parser: Parser) -> None:
     )
 
 
-@command.entry("adapt", __doc__, _add_flags)
+def _implied(flags: Namespace) -> configs.Implied:
+    """What the flags set in the config of the training run."""
+    from xlj.data.text.templates import fill, split_pair
+
+    if bool(flags.pairs) != bool(flags.parallel):
+        raise ConfigError("--pairs and --parallel belong together; give both or neither")
+    sides = [side for pair in flags.pairs for side in split_pair(pair, flags.languages, "--pairs")]
+    if flags.replay is None:
+        flags.replay = tuple(name for name in dict.fromkeys(sides) if name not in flags.languages)
+    if both := set(flags.replay) & set(flags.languages):
+        raise ConfigError(f"--replay={both.pop()}: this is one of --languages, the new ones")
+    values = {
+        "init_from": flags.source,
+        "transfer.model": "init_from",
+        "data.languages": ",".join((*flags.replay, *flags.languages)),
+        "data.mono": flags.mono,
+        "data.pairs": ",".join(flags.pairs),
+        "data.parallel": flags.parallel or "",
+    }
+    if flags.test:
+        values["evaluation.retrieval.source"] = flags.test
+        values["data.exclude"] = ",".join(
+            fill(flags.test, {"pair": pair}, "--test") for pair in flags.pairs
+        )
+    overrides = [f"--config.{key}={value}" for key, value in values.items()]
+    return configs.Implied("adapt", overrides, None if flags.pairs else variants.text_only)
+
+
+@command.entry("adapt", __doc__, _add_flags, schema, _implied)
 def main(flags: Namespace) -> int:
     """Adapts, or continues; returns 75 if training was asked to stop."""
     output = local_path("--output", flags.output)
     outputs.check_folder("output", output)
-    if bool(flags.pairs) != bool(flags.parallel):
-        raise ConfigError("--pairs and --parallel belong together; give both or neither")
-    paired = [side for pair in flags.pairs for side in schema.split_pair(pair, flags.languages)]
-    replay = flags.replay
-    if replay is None:
-        replay = tuple(name for name in dict.fromkeys(paired) if name not in flags.languages)
-    if both := set(replay) & set(flags.languages):
-        raise ConfigError(f"--replay={both.pop()}: this is one of --languages, the new ones")
-    overrides = _overrides(flags, (*replay, *flags.languages))
-    change = None if flags.pairs else variants.text_only
-    config = configs.load(flags.config, [*overrides, *flags.overrides], schema, change)
     from xlj.adaptation import running
 
-    request = running.Request(flags.languages, replay, flags.replay_share, flags.pieces)
+    request = running.Request(
+        flags.languages, flags.replay, flags.replay_share, flags.pieces, flags.steps
+    )
     explicit = [configs.key_of(override) for override in flags.overrides]
-    is_finished = running.adapt(request, config, output, explicit, flags.dry_run)
+    is_finished = running.adapt(request, flags.config, output, explicit, flags.dry_run)
     return 0 if is_finished or flags.dry_run else exit_codes.CONTINUE
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """The type of a flag that takes names separated by commas."""
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise argparse.ArgumentTypeError(f"{text!r}: a name is empty or appears twice")
+    return names
+
+
+def _share(text: str) -> float:
+    """The type of a flag that takes a share above 0 and below 1."""
+    if not 0 < float(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} must be above 0 and below 1")
+    return float(text)
+
+
+_share.__name__ = "float"  # argparse names it where the text is no number
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

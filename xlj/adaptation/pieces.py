@@ -59,9 +59,9 @@ def choose(
     Raises:
       ConfigError: if `pieces` are asked for that the vocabulary or the text cannot give.
     """
-    best = min((fertility.measure(old, lines).pieces_per_word for lines in old_text.values()),
-               default=_USUAL)  # fmt: skip
-    measured = {name: fertility.measure(old, _last(lines)) for name, lines in new_text.items()}
+    of_old = [fertility.measure(old, lines).pieces_per_word for lines in old_text.values()]
+    best = min(of_old, default=_USUAL)
+    measured = {name: fertility.measure(old, _measuring(lines)) for name, lines in new_text.items()}
     order = sorted(measured, key=lambda name: -measured[name].pieces_per_word)
     vocabulary, choices = old, []
     for name in order:
@@ -93,7 +93,11 @@ def _enough(
     rest = [line for place, line in enumerate(lines) if place % 10] or lines
     most = fertility.measure(vocabulary, rest).words // _WORDS_PER_PIECE
     if most < _FIRST:
-        return vocabulary, 0, f"too little text: {_FIRST} pieces need {_FIRST * _WORDS_PER_PIECE:,} words"
+        return (
+            vocabulary,
+            0,
+            f"too little text: {_FIRST} pieces need {_FIRST * _WORDS_PER_PIECE:,} words",
+        )
     found, count, reached = vocabulary, 0, now.pieces_per_word
     for doubled in range(int(math.log2(most / _FIRST)) + 2):
         more = min(_FIRST << doubled, most)

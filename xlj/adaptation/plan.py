@@ -1,4 +1,4 @@
-"""Plans the training of an adaptation: how long, how often each language is drawn, what it takes."""
+"""Plans the training of an adaptation: its length, the shares of languages, its cost."""
 
 import dataclasses
 import statistics
@@ -39,9 +39,7 @@ def sampled(
 ) -> tuple[str, ...]:
     """The value of `data.sampled` with which text of the languages in `replay` is the share `share`
     of all text that is drawn; empty without such text."""
-    tokens = {
-        task.name.partition(".")[2]: task.train.tokens for task in store.tasks(_TEXT)
-    }
+    tokens = {task.name.partition(".")[2]: task.train.tokens for task in store.tasks(_TEXT)}
     natural = rates(tokens, config.data.alpha)
     ours = sum(natural.get(name, 0.0) for name in new)
     theirs = sum(natural.get(name, 0.0) for name in replay)
@@ -51,27 +49,30 @@ def sampled(
     return (*new, *(f"{name}={factor:.6g}" for name in replay if name in natural))
 
 
-def shortened(config: Config, store: RowStore, new: Sequence[str]) -> Config:
-    """The config with fewer steps, if its own pass more than `PASSES` times over the text of the
-    new languages. Warm-up, decay and the starts of phases shrink in proportion, and the run
-    evaluates at least five times."""
+def enough_steps(config: Config, store: RowStore, new: Sequence[str]) -> int:
+    """The steps of the config, or as many as pass `PASSES` times over the text of the new
+    languages, if these are fewer."""
     steps = config.train.steps
-    most = PASSES / max(1e-9, passes(config, store, new) / steps)
-    fewer = min(steps, max(_FEWEST_STEPS, int(most)))
-    if fewer == steps:
-        return config
-    scale = fewer / steps
+    most = PASSES * steps / max(1e-9, passes(config, store, new))
+    return min(steps, max(_FEWEST_STEPS, int(most)))
+
+
+def with_steps(config: Config, steps: int) -> Config:
+    """The config with another number of steps. Warm-up, decay and the starts of phases change in
+    proportion, and the run evaluates at least five times."""
+    scale = steps / config.train.steps
     rates_of = {name: round(getattr(config.optimizer, name) * scale) for name in _SCALED}
-    every = max(1, min(config.train.eval_every, fewer // 5))
+    train = {
+        name: max(1, min(getattr(config.train, name), steps // 5))
+        for name in ("eval_every", "checkpoint_every")
+    }
     phases = {
         name: {**phase, "start_step": max(1, round(phase["start_step"] * scale))}
         for name, phase in config.phases.items()
     }
     return dataclasses.replace(
         config,
-        train=dataclasses.replace(
-            config.train, steps=fewer, eval_every=every, checkpoint_every=every
-        ),
+        train=dataclasses.replace(config.train, steps=steps, **train),
         optimizer=dataclasses.replace(config.optimizer, **rates_of),
         phases=phases,
     )
@@ -114,13 +115,14 @@ class Cost(NamedTuple):
 def cost(config: Config, store: RowStore) -> Cost:
     """Estimates the cost of a run: it times one matrix product of the model's size."""
     mesh = meshes.make_mesh(config)
-    corpus = Corpus.of(store)
+    config, corpus = config.for_platform(mesh.devices.flat[0].platform), Corpus.of(store)
     operations = RunFlops(config, corpus, Batches(store, config).shapes).until(config.train.steps)
     state = memory.state_bytes(config, corpus, mesh)
     gradients = sum(size for name, size in state.items() if name.startswith("params/"))
-    model = config.for_platform(mesh.devices.flat[0].platform).model
-    rate = mesh.size * _EFFICIENCY * _operations_per_second(model.hidden, model.dtype)
-    return Cost(operations.xlj, operations.xlj / rate, sum(state.values()) + gradients)
+    rate = mesh.size * _operations_per_second(config.model.hidden, config.model.dtype)
+    return Cost(
+        operations.xlj, operations.xlj / (_EFFICIENCY * rate), sum(state.values()) + gradients
+    )
 
 
 _EFFICIENCY = 0.6  # of a large product's speed, over a whole step (docs/benchmarks.md)

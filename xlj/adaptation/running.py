@@ -47,12 +47,14 @@ class Request(NamedTuple):
       replay: old languages whose text is trained on too, so that the model does not forget them.
       replay_share: of the text that is drawn, above 0 and below 1.
       pieces: for each new language; None to choose them (`pieces.choose`).
+      steps: of training; None to choose them (`plan.enough_steps`).
     """
 
     languages: tuple[str, ...]
     replay: tuple[str, ...]
     replay_share: float
     pieces: int | None
+    steps: int | None
 
     def as_json(self, source: StoredModel) -> Record:
         """The request and the model that it starts from, to compare with another."""
@@ -235,14 +237,13 @@ def _planned(
 ) -> Config:
     """The config with the languages' shares and the number of steps, unless the user set them."""
     if "data.sampled" not in explicit:
-        names = plan.sampled(
-            store, config, request.languages, request.replay, request.replay_share
-        )
+        names = plan.sampled(store, config, request.languages, request.replay, request.replay_share)
         config = dataclasses.replace(config, data=dataclasses.replace(config.data, sampled=names))
     config, _ = durations.resolve(config, Reading(store))
-    if "train.steps" not in explicit:
-        config = plan.shortened(config, store, request.languages)
-    return config
+    if request.steps is None and "train.steps" in explicit:
+        return config
+    steps = request.steps or plan.enough_steps(config, store, request.languages)
+    return plan.with_steps(config, steps)
 
 
 def _print_plan(

@@ -10,7 +10,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 
 from xlj.cli import configs
-from xlj.cli.configs import Schema
+from xlj.cli.configs import Implied, Schema
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError, as_tree
 from xlj.io import compiled, storage_errors
@@ -20,7 +20,11 @@ _TUNABLES = "GLIBC_TUNABLES"
 
 
 def entry(
-    name: str, doc: str | None, add_flags: Callable[[Parser], None], schema: Schema | None = None
+    name: str,
+    doc: str | None,
+    add_flags: Callable[[Parser], None],
+    schema: Schema | None = None,
+    implied: Callable[[Namespace], Implied] = lambda flags: Implied(),
 ) -> Callable[[Work], Callable[..., int]]:
     """Makes `main(argv=None) -> exit code` of a function of a command's flags, as `run` does;
     `main.parser()` is the parser of its flags.
@@ -28,6 +32,7 @@ def entry(
     Args:
       name, doc, schema: as of `Parser`.
       add_flags: adds the flags beside those of the config.
+      implied: what these flags set in the config.
     """
 
     def main_of(work: Work) -> Callable[..., int]:
@@ -37,7 +42,7 @@ def entry(
             return made
 
         def main(argv: Sequence[str] | None = None) -> int:
-            return run(parser(), work, argv)
+            return run(parser(), work, argv, implied)
 
         main.parser = parser  # type: ignore[attr-defined]
         return main
@@ -45,13 +50,19 @@ def entry(
     return main_of
 
 
-def run(parser: Parser, work: Work, argv: Sequence[str] | None = None) -> int:
+def run(
+    parser: Parser,
+    work: Work,
+    argv: Sequence[str] | None = None,
+    implied: Callable[[Namespace], Implied] = lambda flags: Implied(),
+) -> int:
     """Reads the flags of a command, and does its work.
 
     Args:
       work: gets the flags, with the checked config in `config` and its file in `config_file` where
         the parser has a schema; returns the exit code, None for 0.
       argv: the arguments; those of the process if None.
+      implied: what other flags set in the config.
 
     Returns:
       The exit code: that of the work, or 2 after an error that a user can mend (`ConfigError`,
@@ -61,7 +72,7 @@ def run(parser: Parser, work: Work, argv: Sequence[str] | None = None) -> int:
     """
     try:
         try:
-            code = _done(parser, work, argv)
+            code = _done(parser, work, argv, implied)
         except SystemExit as end:  # --help; SIGTERM in io.processes
             if not isinstance(end.code, int):
                 raise
@@ -95,15 +106,22 @@ def run(parser: Parser, work: Work, argv: Sequence[str] | None = None) -> int:
         os._exit(130)  # Python's own end crashes now and then while XLA is still computing
 
 
-def _done(parser: Parser, work: Work, argv: Sequence[str] | None) -> int:
+def _done(
+    parser: Parser,
+    work: Work,
+    argv: Sequence[str] | None,
+    implied: Callable[[Namespace], Implied],
+) -> int:
     flags = parser.read(argv)
     if argv is None:
         compiled.keep()
     if parser.schema:
         if argv is None:
             _use_huge_pages()
-        flags.config_file = flags.config
-        flags.config = configs.load(flags.config_file, flags.overrides, parser.schema)
+        more = implied(flags)
+        flags.config_file = flags.config or more.file
+        overrides = [*more.overrides, *flags.overrides]
+        flags.config = configs.load(flags.config_file, overrides, parser.schema, more.change)
         if flags.check:
             print(json.dumps(as_tree(flags.config)))
             return 0

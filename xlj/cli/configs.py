@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
@@ -14,6 +15,7 @@ from xlj.config.families import options_of
 from xlj.config.fields import ConfigError, Section, nearest
 from xlj.config.objectives.options import import_modules
 from xlj.config.renamed import RENAMED
+from xlj.config.variants import Variant
 from xlj.io.quoting import shortened
 
 _MOST = 2000
@@ -26,12 +28,26 @@ key, and `parse(config, explicit)` is the checked config, where the paths `expli
 command line."""
 
 
-def load(file: str | None, overrides: Sequence[str], schema: Schema) -> Section:
+class Implied(NamedTuple):
+    """What other flags of a command set in its config."""
+
+    file: str | None = None
+    """The config file without --config."""
+    overrides: Sequence[str] = ()
+    """Arguments `--config.KEY=VALUE`; those of the user come later, and win."""
+    change: Variant | None = None
+    """Changes the config after all overrides."""
+
+
+def load(
+    file: str | None, overrides: Sequence[str], schema: Schema, change: Variant | None = None
+) -> Section:
     """The checked config of a file.
 
     Args:
-      file: `FILE` or `FILE:VARIANT`, or a recipe's name in the place of its file.
+      file: `FILE` or `FILE:VARIANT`, or a recipe's name instead of its file.
       overrides: arguments `--config.KEY=VALUE`.
+      change: changes the config after the overrides.
 
     Raises:
       ConfigError: if there is no such file or key, or a value does not fit.
@@ -41,7 +57,9 @@ def load(file: str | None, overrides: Sequence[str], schema: Schema) -> Section:
     file = recipes.find(file)
     autos = {name for name, field in schema.keys() if field.metadata.get("auto")}
     overrides = [
-        f"--config.{_key(given)}=0" if given.endswith("=auto") and _key(given) in autos else given
+        f"--config.{key_of(given)}=0"
+        if given.endswith("=auto") and key_of(given) in autos
+        else given
         for given in overrides
     ]
     with recipes.importable(
@@ -50,6 +68,8 @@ def load(file: str | None, overrides: Sequence[str], schema: Schema) -> Section:
         import_modules(_objective_modules(overrides))
         try:
             config = _read(file, overrides, schema)
+            if change:
+                change(config)
         except ConfigError:
             _overridden(overrides, schema)  # says which key was meant, if one is unknown
             raise
@@ -59,7 +79,7 @@ def load(file: str | None, overrides: Sequence[str], schema: Schema) -> Section:
 def _read(file: str, overrides: Sequence[str], schema: Schema) -> ConfigDict:
     """The ConfigDict of a file. A flag's value is read as the type that the key has: by
     ml_collections, with flags of its own."""
-    old = [argument for argument in overrides if _key(argument) in RENAMED]
+    old = [argument for argument in overrides if key_of(argument) in RENAMED]
     lasting = [argument for argument in overrides if _is_duration(argument, schema)]
     new = [argument for argument in overrides if argument not in old + lasting]
     new = [*_of_family(new), *new]
@@ -70,7 +90,7 @@ def _read(file: str, overrides: Sequence[str], schema: Schema) -> ConfigDict:
         for argument in old:
             _set_old(own.config, argument)
         for argument in lasting:
-            *sections, name = _key(argument).split(".")
+            *sections, name = key_of(argument).split(".")
             with own.config.ignore_type():
                 section = functools.reduce(getattr, sections, own.config)
                 section[name] = argument.partition("=")[2]
@@ -94,7 +114,7 @@ def _of_family(overrides: Sequence[str]) -> list[str]:
     """The overrides that `--config.model.family=...` expands to. The user's come later, and win."""
     found = []
     for argument in overrides:
-        if _key(argument) == "model.family":
+        if key_of(argument) == "model.family":
             for name, value in options_of(argument.partition("=")[2]).items():
                 shown = ",".join(value) if isinstance(value, tuple) else value
                 found.append(f"--config.model.{name}={shown}")
@@ -103,7 +123,7 @@ def _of_family(overrides: Sequence[str]) -> list[str]:
 
 def _set_old(config: ConfigDict, argument: str) -> None:
     """Sets a key of an old name to the value of an argument, read as the type of the new key."""
-    key, own = _key(argument), flags.FlagValues()
+    key, own = key_of(argument), flags.FlagValues()
     new, (*sections, name) = RENAMED[key][0], key.split(".")
     argv = ["", f"--config.{new}={argument.partition('=')[2]}"]
     changed = config.copy_and_resolve_references()
@@ -117,12 +137,12 @@ def _set_old(config: ConfigDict, argument: str) -> None:
 def _is_duration(argument: str, schema: Schema) -> bool:
     """Whether an argument sets a duration to no number of steps, which is all that flags know."""
     names = [path for path, field in schema.keys() if field.metadata.get("duration")]
-    name = _key(argument).rpartition(".")[2]
+    name = key_of(argument).rpartition(".")[2]
     is_duration = name in ("start_step", *(path.rpartition(".")[2] for path in names))
     return is_duration and not argument.partition("=")[2].isdecimal()
 
 
-def _key(argument: str) -> str:
+def key_of(argument: str) -> str:
     """The key of `--config.KEY=VALUE`."""
     return argument.partition("=")[0].partition(".")[2]
 
@@ -158,7 +178,7 @@ def help_of(schema: Schema) -> str:
 def _overridden(overrides: Sequence[str], schema: Schema) -> list[str]:
     """Paths of the keys that are overridden; raises a `ConfigError` if one is no key."""
     known = [name for name, _ in schema.keys()]
-    names = list(map(_key, overrides))
+    names = list(map(key_of, overrides))
     paths = [name for name in names if not name.startswith("phases.")]  # which the file adds
     for name in paths:
         if name not in known and name not in RENAMED:

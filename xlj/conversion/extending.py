@@ -9,10 +9,12 @@ import numpy as np
 from jax.tree_util import KeyPath
 
 from xlj.checkpoints import stored_models
+from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import ConfigError
-from xlj.conversion.importing import store
+from xlj.conversion.importing import print_next, store
 from xlj.data.text.cleaning import clean
-from xlj.data.tokenizer.layout import UNK
+from xlj.data.tokenizer import fertility
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.inference import pretrained
 from xlj.interop import matched_rows
 from xlj.interop.vocabulary_extension import extend, initial_rows
@@ -38,7 +40,19 @@ def extend_checkpoint(
     source = stored_models.find(checkpoint, "--checkpoint")
     old = source.vocabulary()
     new = extend(old, lines, pieces, share)
-    matches = initial_rows(old, new)
+    print(f"{old.size:,} -> {new.size:,} ids")
+    for name, vocabulary in (("before", old), ("after", new)):
+        counts = fertility.measure(vocabulary, lines)
+        unknown = 100 * counts.unknown_share
+        print(f"{name}: {counts.pieces_per_word:.2f} pieces per word, {unknown:.2f} % <unk>")
+    store_extended(source, new, output)
+    print_next(output)
+
+
+def store_extended(source: StoredModel, new: Vocabulary, output: Path) -> None:
+    """Writes a checkpoint of the model with an extended vocabulary, a new folder. New rows start
+    from the old ones that `vocabulary_extension.initial_rows` names."""
+    matches = initial_rows(source.vocabulary(), new)
     params, model, *_ = pretrained.of(source)
     if params.pop("surplus", None):
         print("embedding rows without an id are dropped")
@@ -52,12 +66,6 @@ def extend_checkpoint(
         return leaf
 
     params = jax.tree_util.tree_map_with_path(extended, params)
-    words = sum(len(line.split()) for line in lines)
-    print(f"{old.size:,} -> {new.size:,} ids")
-    for name, vocabulary in (("before", old), ("after", new)):
-        ids = vocabulary.encode(lines).ids
-        unknown = 100 * np.mean(ids == UNK)
-        print(f"{name}: {len(ids) / words:.2f} pieces per word, {unknown:.2f} % <unk>")
     store(output, source, params, model, new)
 
 

@@ -27,6 +27,7 @@ def import_folder(source: Path, output: Path) -> None:
     folder = stored_models.of_folder(source)
     print(folder.report)
     store(output, folder, folder.params(meshes.one_device()), folder.model, folder.vocabulary())
+    print_next(output)
 
 
 def store(
@@ -37,7 +38,7 @@ def store(
     vocabulary: Vocabulary,
     **entries: Any,
 ) -> None:
-    """Writes a checkpoint of converted parameters and prints its path.
+    """Writes a checkpoint of converted parameters.
 
     If the source has a task's head, the config gets the task's objective. `entries` are added to
     the checkpoint's description.
@@ -56,4 +57,8 @@ def store(
     if source.sentence:
         more["sentence"] = source.sentence.record()
     writing.write_params(output, params, config, vocabulary, list(source.languages), more)
+
+
+def print_next(output: Path) -> None:
+    """Prints where a checkpoint is and how to use it."""
     print(f"checkpoint: {output}\nuse it: --config.init_from={output}, or --checkpoint={output}")

@@ -12,7 +12,7 @@ import numpy as np
 from xlj.checkpoints import compatibility, stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import ConfigError
-from xlj.conversion.importing import store
+from xlj.conversion.importing import print_next, store
 from xlj.sharding.trees import nested
 
 Merge = Callable[[list[np.ndarray]], np.ndarray]
@@ -93,6 +93,7 @@ def merge(
             merged[name] = jnp.asarray(tensor)
         print(f"merged {len(models)} models of {len(merged)} tensors each")
         store(output, first, nested(merged), first.model, first.vocabulary(), merged=record)
+        print_next(output)
 
 
 def _check_alike(first: StoredModel, other: StoredModel) -> None:

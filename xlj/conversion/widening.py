@@ -13,7 +13,7 @@ import numpy as np
 from xlj.checkpoints import stored_models
 from xlj.config import ConfigError, Model
 from xlj.config.checks import check_model
-from xlj.conversion.importing import store
+from xlj.conversion.importing import print_next, store
 from xlj.io.hashing import name_hash
 from xlj.models import pattern
 from xlj.sharding import meshes
@@ -136,6 +136,7 @@ def widen(checkpoint: str, sizes: Mapping[str, Any], output: Path, copied: bool 
     plain = dataclasses.replace(source, task=None, labels=(), separators=1, sentence=None)
     params = nested({name: jnp.asarray(array) for name, array in larger.items()})
     store(output, plain, params, new, source.vocabulary())
+    print_next(output)
 
 
 def widen_parameters(

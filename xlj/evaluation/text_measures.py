@@ -59,7 +59,7 @@ def table(before: Record, after: Record) -> list[list[str]]:
     """A row for each measure and language: its name, the value before and after."""
     rows = [["measure", "of", "before", "after"]]
     for name, label in LABELS.items():
-        for of in after.get(name, before.get(name, {})):
+        for of in after.get(name) or before.get(name, {}):
             values = [side.get(name, {}).get(of) for side in (before, after)]
             shown = ["" if value is None else f"{value:.{_digits(name)}f}" for value in values]
             rows.append([label, of, *shown])

@@ -6,7 +6,6 @@ are masked together, so that no piece is predicted from the rest of its word, an
 is the sum over its pieces.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -67,9 +66,7 @@ def has_head(pretrained: Pretrained) -> bool:
     return _HEAD in pretrained.params
 
 
-def measure(
-    pretrained: Pretrained, lines: Sequence[str], progress: Advance = bool
-) -> WordLoss:
+def measure(pretrained: Pretrained, lines: Sequence[str], progress: Advance = bool) -> WordLoss:
     """The loss of a model over all words of some lines. Each word is predicted once, with every
     seventh word of its line masked.
 

@@ -16,8 +16,8 @@ from xlj.data.rows.prepasses import Text
 from xlj.data.rows.report import malformed_records
 from xlj.data.rows.request import Request
 from xlj.data.rows.shards import SHARD_UNITS, Shards
-from xlj.data.rows.text_samples import TextSample
 from xlj.data.rows.store import MANIFEST, VOCABULARY, Manifest, TaskRows
+from xlj.data.rows.text_samples import TextSample
 from xlj.data.rows.units import BuildUnit, Plan
 from xlj.data.rows.workers import RunJobs
 from xlj.data.text.held_out import Rule
@@ -67,9 +67,7 @@ def measure_pairs(request: Request, runner: str = "", arguments: Sequence[str] =
         lengths.measure(request, texts, vocabulary, run)
 
 
-def sample_text(
-    request: Request, characters: int, most_held_out: int
-) -> dict[str, TextSample]:
+def sample_text(request: Request, characters: int, most_held_out: int) -> dict[str, TextSample]:
     """A sample of each language and pair of a request whose vocabulary is known, by the name of its
     task (`text_samples.sample`). Errors are those of `build_rows`."""
     with _only_builder(request), _job_runner(request, "", ()) as run:

@@ -52,6 +52,8 @@ def sample(
                     taken += len(chunk.columns[0][place])
                 elif len(held[0]) >= most_held_out:
                     continue
-                for lines, column in zip(held if is_out[place] else train, chunk.columns, strict=True):
+                for lines, column in zip(
+                    held if is_out[place] else train, chunk.columns, strict=True
+                ):
                     lines.append(column[place])
     return TextSample(tuple(train), tuple(held), is_whole=True)
