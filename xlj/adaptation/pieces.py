@@ -14,11 +14,11 @@ TOLERATED = 1.25
 best old language, or if more than `UNKNOWN` of its pieces are `<unk>`."""
 UNKNOWN = 0.001
 
-_GOAL = 1.1  # times the pieces a word of the best old language
-_USUAL = 1.5  # pieces a word of a language that a vocabulary serves well, if there is no old text
+_GOAL = 1.1  # times the pieces per word of the best old language
+_USUAL = 1.5  # pieces per word of a language that a vocabulary serves well, if there is no old text
 _FIRST = 250  # pieces; then twice as many, and so on
 _WORDS_PER_PIECE = 40  # of text: a piece that training rarely sees learns nothing
-_GAIN = 0.02  # of the pieces a word: if twice the pieces gain less, they are not worth their rows
+_GAIN = 0.02  # of the pieces per word: if twice the pieces gain less, they are not worth their rows
 
 
 class Choice(NamedTuple):
@@ -46,14 +46,14 @@ def choose(
 ) -> tuple[Vocabulary, list[Choice]]:
     """The vocabulary with pieces for each language that needs some.
 
-    Languages get their pieces one after another, the one with most pieces a word first. Every tenth
+    Languages get their pieces one after another, the one with most pieces per word first. Every tenth
     line measures, the others give pieces.
 
     Args:
       new_text: lines of each new language, none of them held out.
-      old_text: lines of old languages; the one with fewest pieces a word sets the goal.
+      old_text: lines of old languages; the one with fewest pieces per word sets the goal.
       pieces: for each new language; 0 for none. None for as many as bring a language to 1.1 times
-        the pieces a word of the best old language, doubling from 250, but at most one for 40 words
+        the pieces per word of the best old language, doubling from 250, but at most one for 40 words
         of its text, and no more where twice as many gain less than 2 %.
 
     Raises:

@@ -259,7 +259,7 @@ def _print_plan(
         name: fertility.measure(adapted_from.vocabulary(), samples[f"text.{name}"].train[0])
         for name in request.languages
     }
-    rows = [["language", "pieces a word", "new pieces", "then", "reason"]]
+    rows = [["language", "pieces per word", "new pieces", "then", "reason"]]
     rows += [
         [c.language, f"{c.before:.2f}", f"{c.pieces:,}", f"{c.after:.2f}", c.reason]
         for c in choices

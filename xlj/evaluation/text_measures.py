@@ -16,9 +16,9 @@ FILE = "adaptation.json"
 """The file of a workdir with the measures before and after, if `xlj.adapt` made it."""
 
 LABELS = {
-    "pieces_per_word": "pieces a word",
+    "pieces_per_word": "pieces per word",
     "unknown_percent": "<unk>, % of pieces",
-    "nats_per_character": "held-out loss, nats a character",
+    "nats_per_character": "held-out loss, nats per character",
     "accuracy_percent": "translations found, % (accuracy@1)",
 }
 """The measures, in order, as people read them."""

@@ -1,4 +1,4 @@
-"""The loss of masked words in nats a character: it compares models with different vocabularies.
+"""The loss of masked words in nats per character: it compares models with different vocabularies.
 
 A loss per token depends on the vocabulary: with more pieces, a model predicts fewer and rarer
 tokens. Here every model predicts the same words from the same context (ours). All pieces of a word

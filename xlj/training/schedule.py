@@ -59,7 +59,7 @@ def table(config: Config, store: RowStore) -> list[list[str]]:
         shares = sorted(_shares(phase, store).items(), key=lambda item: (-item[1], item[0]))
         every = np.unique(np.linspace(phase.start, last, _POINTS, dtype=np.int64))
         of_steps = learning_rate(config, every)
-        rates = of_steps[[0, of_steps.argmax(), -1]]
+        rates = of_steps[[0, int(of_steps.argmax()), -1]]
         shapes = batches.shapes(last).items()
         masks = [getattr(options, "mask_rate", None) for options in phase.active().values()]
         rows.append(
