@@ -46,15 +46,15 @@ def choose(
 ) -> tuple[Vocabulary, list[Choice]]:
     """The vocabulary with pieces for each language that needs some.
 
-    Languages get their pieces one after another, the one with most pieces per word first. Every tenth
-    line measures, the others give pieces.
+    Languages get their pieces one after another, the one with most pieces per word first. Every
+    tenth line of their text measures; the pieces come from the other lines.
 
     Args:
       new_text: lines of each new language, none of them held out.
       old_text: lines of old languages; the one with fewest pieces per word sets the goal.
       pieces: for each new language; 0 for none. None for as many as bring a language to 1.1 times
-        the pieces per word of the best old language, doubling from 250, but at most one for 40 words
-        of its text, and no more where twice as many gain less than 2 %.
+        the pieces per word of the best old language, doubling from 250. It gets at most one piece
+        for 40 words of its text, and no more if twice as many gain less than 2 %.
 
     Raises:
       ConfigError: if `pieces` are asked for that the vocabulary or the text cannot give.

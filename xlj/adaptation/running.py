@@ -24,8 +24,9 @@ from xlj.data.rows.store import RowStore
 from xlj.data.rows.text_samples import TextSample
 from xlj.data.tokenizer import fertility
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.evaluation import probe_files, text_measures
-from xlj.evaluation.text_measures import FILE, TestText
+from xlj.evaluation import adaptation_record, probe_files, text_measures
+from xlj.evaluation.adaptation_record import FILE
+from xlj.evaluation.text_measures import TestText
 from xlj.inference import pretrained
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
@@ -288,6 +289,6 @@ def _write_results(folders: Folders, record: Record, request: Request) -> None:
     atomic.write(folders.report, page(found, title).encode())
     if not folders.model.exists():
         export(str(folders.run), folders.model, None, "")
-    rows = text_measures.table(record["before"], record["after"])
+    rows = adaptation_record.table(record["before"], record["after"])
     print("", *(line.rstrip() for line in align(rows, left=(0, 1))), sep="\n")
     print(f"\nreport: {folders.report}\nmodel:  {folders.model}")

@@ -9,6 +9,7 @@ from xlj.checkpoints.workdir import finished_run
 from xlj.config import ConfigError
 from xlj.config.finetuning import TASK, labelling_options
 from xlj.config.tasks import is_own
+from xlj.evaluation import adaptation_record
 from xlj.interop import exporting, model_card, sentence_modules
 from xlj.interop.architectures import auto_class
 from xlj.io import atomic, json_file
@@ -72,10 +73,14 @@ def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> No
     print(f"folder: {output}")
 
 
-def _training(source: StoredModel) -> tuple[Record | None, Line | None, Record | None]:
-    """Returns a checkpoint's description, its last evaluation, and its fine-tuning scores."""
+_Training = tuple[Record | None, Line | None, Record | None, list[list[str]]]
+
+
+def _training(source: StoredModel) -> _Training:
+    """Returns a checkpoint's description, its last evaluation, its fine-tuning scores, and the
+    table of its adaptation."""
     if source.checkpoint is None:
-        return None, None, None
+        return None, None, None, []
     workdir, step = source.folder.absolute().parent.parent, source.checkpoint.step
     in_workdir = source.folder.absolute().parent.name == "checkpoints"
     has_metrics = in_workdir and (workdir / metrics.FILE).is_file()
@@ -88,4 +93,9 @@ def _training(source: StoredModel) -> tuple[Record | None, Line | None, Record |
         )
         run = None
     trained = source.checkpoint.meta | {"config": source.checkpoint.config()}
-    return trained, evaluated[-1] if evaluated else None, run
+    adapted: list[list[str]] = []
+    if in_workdir and (workdir / adaptation_record.FILE).is_file():
+        record = json_file.read_object(workdir / adaptation_record.FILE)
+        if scores := adaptation_record.sides(record):
+            adapted = adaptation_record.table(*scores.values())
+    return trained, evaluated[-1] if evaluated else None, run, adapted

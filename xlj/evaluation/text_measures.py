@@ -6,25 +6,11 @@ from collections.abc import Mapping
 
 from xlj.data.tokenizer import fertility
 from xlj.evaluation import word_loss
+from xlj.evaluation.adaptation_record import LABELS, Scores
 from xlj.inference.pretrained import Pretrained
-from xlj.io.json_file import Record
 from xlj.models.encoder import layer_or_middle
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.nearest import accuracy, nearest
-
-FILE = "adaptation.json"
-"""The file of a workdir with the measures before and after, if `xlj.adapt` made it."""
-
-LABELS = {
-    "pieces_per_word": "pieces per word",
-    "unknown_percent": "<unk>, % of pieces",
-    "nats_per_character": "held-out loss, nats per character",
-    "accuracy_percent": "translations found, % (accuracy@1)",
-}
-"""The measures, in order, as people read them."""
-
-Scores = dict[str, dict[str, float]]
-"""By measure, then by language or pair."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,18 +39,3 @@ def measure(pretrained: Pretrained, text: TestText) -> Scores:
         found = accuracy(nearest(embedder.embed(first, False)[0], embedder.embed(second, False)[0]))
         scores["accuracy_percent"][pair] = 50 * sum(found)
     return {name: values for name, values in scores.items() if values}
-
-
-def table(before: Record, after: Record) -> list[list[str]]:
-    """A row for each measure and language: its name, the value before and after."""
-    rows = [["measure", "of", "before", "after"]]
-    for name, label in LABELS.items():
-        for of in after.get(name) or before.get(name, {}):
-            values = [side.get(name, {}).get(of) for side in (before, after)]
-            shown = ["" if value is None else f"{value:.{_digits(name)}f}" for value in values]
-            rows.append([label, of, *shown])
-    return rows
-
-
-def _digits(name: str) -> int:
-    return 3 if name == "nats_per_character" else 2 if name == "pieces_per_word" else 1

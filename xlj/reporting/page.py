@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeGuard
 from xml.etree.ElementTree import Element
 
+from xlj.evaluation import adaptation_record
 from xlj.io.json_file import Json, Record
 from xlj.reporting import headline
 from xlj.reporting.charts import Series, bars, curves
@@ -26,6 +27,11 @@ def page(runs: Sequence[Run], title: str) -> str:
     for heading, note, content in (
         ("Runs", "Untick a run to hide it.", [_overview(runs)]),
         ("Notes", "", _notes(runs)),
+        (
+            "Before and after",
+            "First bar: the model before it was adapted. Second bar: after.",
+            [element for run in runs for element in _adaptation(run)],
+        ),
         (
             "Losses",
             "Thin lines: training data. Lines with points: held-out data.",
@@ -47,7 +53,7 @@ def page(runs: Sequence[Run], title: str) -> str:
         content = [element for element in content if len(element)]
         if content:
             body += [node("h2", heading), *[node("p", note)] * bool(note), *content]
-    return document(title, style(len(runs)), body)
+    return document(title, style(max(2, len(runs))), body)
 
 
 def _overview(runs: Sequence[Run]) -> Element:
@@ -107,6 +113,23 @@ def _best(key: str, values: Sequence[float | None]) -> float | None:
 
 def _notes(runs: Sequence[Run]) -> list[Element]:
     return [node("ul", *(node("li", f"{run.name}: {x}") for run in runs for x in run.notes))]
+
+
+def _adaptation(run: Run) -> Iterator[Element]:
+    """Bars and a table of the measures before and after an adaptation."""
+    scores = adaptation_record.sides(run.adaptation)
+    if not scores:
+        return
+    figures = []
+    for measure, label in adaptation_record.LABELS.items():
+        groups: dict[str, dict[int, float]] = {}
+        for side, values in enumerate(scores.values()):
+            for name, value in values.get(measure, {}).items():
+                groups.setdefault(name, {})[side] = value
+        figures.append((label, bars(groups, list(scores))))
+    yield _charts(figures)
+    head, *rows = adaptation_record.table(*scores.values())
+    yield node("details", node("summary", "as a table"), table(head, list(map(list, rows))))
 
 
 def _losses(runs: Sequence[Run]) -> Iterator[tuple[str, Element | None]]:

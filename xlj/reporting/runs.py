@@ -8,6 +8,7 @@ from pathlib import Path
 from xlj.config import ConfigError
 from xlj.config.fields import flat
 from xlj.config.renamed import translate_recorded
+from xlj.evaluation import adaptation_record
 from xlj.io import json_file
 from xlj.io.json_file import Record
 from xlj.training import metrics
@@ -31,6 +32,7 @@ class Run:
       notes: one line for each file that cannot be read.
       machine: when and where the run was last started.
       schedule: values that the config sets at each step (`xlj.training.schedule.lines`).
+      adaptation: measures before and after `xlj.adapt` (`evaluation/text_measures.py`).
     """
 
     name: str
@@ -42,6 +44,7 @@ class Run:
     notes: Sequence[str]
     machine: Record = dataclasses.field(default_factory=dict)
     schedule: Sequence[Line] = ()
+    adaptation: Record = dataclasses.field(default_factory=dict)
 
 
 def find(arguments: Sequence[str]) -> list[Run]:
@@ -115,6 +118,10 @@ def read(workdir: Path, name: str) -> Run:
         notes.append(f"{metrics.SCHEDULE} is damaged: it has no list of lines")
         schedule = []
     schedule = [line for line in schedule if isinstance(line.get("step"), int)]
+    adaptation = _object(workdir / adaptation_record.FILE, notes)
+    if not _is_adaptation(adaptation):
+        notes.append(f"{adaptation_record.FILE} is damaged: its measures are not numbers")
+        adaptation = {}
     return Run(
         name,
         workdir,
@@ -125,13 +132,30 @@ def read(workdir: Path, name: str) -> Run:
         notes,
         machine,
         schedule,
+        adaptation,
     )
 
 
 def files(workdir: Path) -> list[Path]:
     """Returns the files of a workdir that `read` reads if they exist."""
-    fixed = [workdir / name for name in (_CONFIG, _RESULTS, _SWEEP, _MACHINE, metrics.SCHEDULE)]
+    fixed = [
+        workdir / name
+        for name in (_CONFIG, _RESULTS, _SWEEP, _MACHINE, metrics.SCHEDULE, adaptation_record.FILE)
+    ]
     return fixed + sorted(workdir.glob("*.jsonl"))
+
+
+def _is_adaptation(record: Record) -> bool:
+    """Whether the measures of a record are what `adaptation_record.Scores` says."""
+    for scores in adaptation_record.sides(record).values():
+        if not isinstance(scores, dict):
+            return False
+        for values in scores.values():
+            if not isinstance(values, dict):
+                return False
+            if not all(isinstance(value, int | float) for value in values.values()):
+                return False
+    return True
 
 
 def _object(path: Path, notes: list[str]) -> Record:

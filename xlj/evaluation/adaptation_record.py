@@ -1,0 +1,38 @@
+"""The record of an adaptation: measures of the model before and after."""
+
+from collections.abc import Mapping
+
+from xlj.io.json_file import Record
+
+FILE = "adaptation.json"
+"""The file of a workdir that `xlj.adapt` writes."""
+
+LABELS = {
+    "pieces_per_word": "pieces per word",
+    "unknown_percent": "<unk>, % of pieces",
+    "nats_per_character": "held-out loss, nats per character",
+    "accuracy_percent": "translations found (accuracy@1), %",
+}
+"""The measures, in order, and the labels that people read."""
+
+_DIGITS = {"nats_per_character": 3, "pieces_per_word": 2}
+
+Scores = dict[str, dict[str, float]]
+"""By measure, then by language or pair."""
+
+
+def sides(record: Record) -> Mapping[str, Scores]:
+    """The scores before and after; empty if the record is not finished."""
+    names = ("before", "after")
+    return {name: record[name] for name in names} if all(name in record for name in names) else {}
+
+
+def table(before: Scores, after: Scores) -> list[list[str]]:
+    """A header and a row for each measure and language: the values before and after."""
+    rows = [["measure", "of", "before", "after"]]
+    for name, label in LABELS.items():
+        for of in dict.fromkeys((*before.get(name, {}), *after.get(name, {}))):
+            values = [scores.get(name, {}).get(of) for scores in (before, after)]
+            digits = _DIGITS.get(name, 1)
+            rows.append([label, of, *("" if v is None else f"{v:.{digits}f}" for v in values)])
+    return rows
