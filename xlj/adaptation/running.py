@@ -153,7 +153,7 @@ def _record(folders: Folders, request: Request, source: StoredModel) -> Record:
     """
     asked = request.as_json(source)
     if not folders.record.is_file():
-        return {"request": asked}
+        return {"source": str(source.folder), "request": asked}
     record = json_file.read_object(folders.record)
     before = record.get("request", {})
     differing = [name for name in asked if asked[name] != before.get(name)]
@@ -288,7 +288,7 @@ def _write_results(folders: Folders, record: Record, request: Request) -> None:
     title = f"Adapted to {', '.join(request.languages)}"
     atomic.write(folders.report, page(found, title).encode())
     if not folders.model.exists():
-        export(str(folders.run), folders.model, None, "")
+        export(str(folders.run), folders.model, name=folders.output.absolute().name)
     rows = adaptation_record.table(record["before"], record["after"])
     print("", *(line.rstrip() for line in align(rows, left=(0, 1))), sep="\n")
     print(f"\nreport: {folders.report}\nmodel:  {folders.model}")

@@ -18,13 +18,16 @@ from xlj.training import metrics
 from xlj.training.metrics import Line
 
 
-def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> None:
+def export(
+    checkpoint: str, output: Path, layer: int | None = None, pooling: str = "", name: str = ""
+) -> None:
     """Writes the folder and prints what it leaves out.
 
     Args:
       layer: the last layer to export; None for all layers.
       pooling: `mean` or `first` writes a sentence-transformers folder with this pooling. Empty
         keeps the sentence modules that the model was imported with, if all layers are exported.
+      name: the title of the model card; the name of the folder if empty.
 
     Raises:
       ConfigError: if the model or layer does not exist, or transformers has no such architecture.
@@ -54,7 +57,7 @@ def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> No
         if sentence:
             sentence_modules.write(folder, sentence, source.leaves, model.hidden)
         text = model_card.card(
-            output.name, exported, model, vocabulary, sentence, *_training(source)
+            name or output.name, exported, model, vocabulary, sentence, *_training(source)
         )
         (folder / "README.md").write_text(text, "utf-8")
     for name, reason in exported.left_out.items():
@@ -73,14 +76,14 @@ def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> No
     print(f"folder: {output}")
 
 
-_Training = tuple[Record | None, Line | None, Record | None, list[list[str]]]
+_Training = tuple[Record | None, Line | None, Record | None, str]
 
 
 def _training(source: StoredModel) -> _Training:
-    """Returns a checkpoint's description, its last evaluation, its fine-tuning scores, and the
-    table of its adaptation."""
+    """Returns a checkpoint's description, its last evaluation, its fine-tuning scores, and
+    Markdown about its adaptation."""
     if source.checkpoint is None:
-        return None, None, None, []
+        return None, None, None, ""
     workdir, step = source.folder.absolute().parent.parent, source.checkpoint.step
     in_workdir = source.folder.absolute().parent.name == "checkpoints"
     has_metrics = in_workdir and (workdir / metrics.FILE).is_file()
@@ -93,9 +96,7 @@ def _training(source: StoredModel) -> _Training:
         )
         run = None
     trained = source.checkpoint.meta | {"config": source.checkpoint.config()}
-    adapted: list[list[str]] = []
-    if in_workdir and (workdir / adaptation_record.FILE).is_file():
-        record = json_file.read_object(workdir / adaptation_record.FILE)
-        if scores := adaptation_record.sides(record):
-            adapted = adaptation_record.table(*scores.values())
+    record = workdir / adaptation_record.FILE
+    is_adapted = in_workdir and record.is_file()
+    adapted = adaptation_record.markdown(json_file.read_object(record)) if is_adapted else ""
     return trained, evaluated[-1] if evaluated else None, run, adapted

@@ -9,7 +9,7 @@ FILE = "adaptation.json"
 
 LABELS = {
     "pieces_per_word": "pieces per word",
-    "unknown_percent": "<unk>, % of pieces",
+    "unknown_percent": "unknown pieces, %",
     "nats_per_character": "held-out loss, nats per character",
     "accuracy_percent": "translations found (accuracy@1), %",
 }
@@ -25,6 +25,22 @@ def sides(record: Record) -> Mapping[str, Scores]:
     """The scores before and after; empty if the record is not finished."""
     names = ("before", "after")
     return {name: record[name] for name in names} if all(name in record for name in names) else {}
+
+
+def markdown(record: Record) -> str:
+    """What was adapted, and the table, for a model card; empty if the record is not finished."""
+    scores = sides(record)
+    if not scores:
+        return ""
+    request = record["request"]
+    text = f"Adapted from `{record['source']}` to {', '.join(request['languages'])}"
+    if request["replay"]:
+        text += f", with text of {', '.join(request['replay'])}"
+    added = [f"{each['pieces']:,} for {each['language']}" for each in record["pieces"]]
+    rows = table(*scores.values())
+    rows[1:1] = [["---"] * len(rows[0])]
+    lines = [f"| {' | '.join(cells)} |" for cells in rows]
+    return "\n".join([f"{text}. Pieces added to the vocabulary: {', '.join(added)}.", "", *lines])
 
 
 def table(before: Scores, after: Scores) -> list[list[str]]:

@@ -1,7 +1,7 @@
 """Model card of an exported model: its size, its training data and scores, and how to load it."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from xlj.config import Model
 from xlj.config.objectives.supervised import supervised_in
@@ -27,7 +27,7 @@ def card(
     trained: _Meta = None,
     metrics: Mapping[str, float] | None = None,
     run: _Meta = None,
-    adapted: Sequence[Sequence[str]] = (),
+    adapted: str = "",
 ) -> str:
     """Returns the card as Markdown, with the YAML front matter that model hubs read.
 
@@ -38,7 +38,7 @@ def card(
         (`Checkpoint.config`); None if the model is not an xlj checkpoint.
       metrics: the last evaluation on held-out text, by metric name.
       run: the checkpoint's scores (`checkpoints.workdir.finished_run`), if it was fine-tuned.
-      adapted: rows of a table of measures before and after an adaptation, the header first.
+      adapted: Markdown about the adaptation (`evaluation.adaptation_record`), if it was adapted.
     """
     sections = [
         _front_matter(exported, sentence is not None, trained, run),
@@ -54,7 +54,7 @@ def card(
         if trained and trained.get("tasks"):  # older checkpoints do not have this entry
             sections.append(_data(trained))
         if adapted:
-            sections.append(_adaptation(adapted))
+            sections.append(f"## Before and after adaptation\n\n{adapted}")
         if metrics:
             sections.append(_metrics(metrics))
     if exported.left_out:
@@ -152,12 +152,6 @@ def _data(trained: Record) -> str:
         rows.append(f"| {task} | {counts['sentences']:,} | {counts['tokens']:,} |")
     alpha = trained["config"]["data"]["alpha"]
     return "\n".join([*rows, "", f"Languages were sampled with the exponent alpha = {alpha}."])
-
-
-def _adaptation(rows: Sequence[Sequence[str]]) -> str:
-    head, *others = (f"| {' | '.join(cells)} |" for cells in rows)
-    rule = "|---" * len(rows[0]) + "|"
-    return "\n".join(["## Before and after adaptation", "", head, rule, *others])
 
 
 def _metrics(metrics: Mapping[str, float]) -> str:
