@@ -59,13 +59,15 @@ def enough_steps(config: Config, store: RowStore, new: Sequence[str]) -> int:
 
 def with_steps(config: Config, steps: int) -> Config:
     """The config with another number of steps. Warm-up, decay and the starts of phases change in
-    proportion, and the run evaluates at least five times."""
+    proportion, and the run evaluates at
+    least five times."""
     scale = steps / config.train.steps
     rates_of = {name: round(getattr(config.optimizer, name) * scale) for name in _SCALED}
     train = {
         name: max(1, min(getattr(config.train, name), steps // 5))
         for name in ("eval_every", "checkpoint_every")
     }
+    train["log_every"] = max(1, min(config.train.log_every, steps // 20))
     phases = {
         name: {**phase, "start_step": max(1, round(phase["start_step"] * scale))}
         for name, phase in config.phases.items()

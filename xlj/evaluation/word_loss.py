@@ -147,7 +147,7 @@ def _batches(
     rows: Sequence[_Row], sizes: np.ndarray, limit: int, params: encoder.Params, mesh: Mesh, losses
 ) -> Iterator[tuple[np.ndarray, jax.Array]]:
     for members, width, count in buckets(sizes, limit, mesh.size):
-        slots = rounded(max(len(rows[member].labels) for member in members), 8)
+        slots = rounded(max(len(rows[member].labels) for member in members), max(8, width // 4))
         tokens = np.full((count, width), PAD, np.int32)
         positions, labels = np.zeros((2, count, slots), np.int32)
         weights = np.zeros((count, slots), np.float32)

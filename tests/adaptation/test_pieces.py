@@ -1,0 +1,107 @@
+"""How many pieces a new language gets, and why not more."""
+
+import itertools
+import json
+
+import pytest
+
+from xlj import phrasebook
+from xlj.adaptation import pieces
+from xlj.config import ConfigError
+from xlj.data.tokenizer import fertility, vocabulary_training
+from xlj.data.tokenizer.vocabulary import Vocabulary
+
+
+def text(language, count):
+    return list(itertools.islice(phrasebook.text_lines(language), count))
+
+
+@pytest.fixture(scope="module")
+def english():
+    lines = {"en": text("en", 2000)}
+    return Vocabulary(vocabulary_training.train(lines, {"en": 1}, 700, 1.0))
+
+
+@pytest.fixture(scope="module")
+def swahili():
+    return text("sw", 4000)
+
+
+def test_a_language_gets_at_most_a_piece_for_forty_words(english, swahili):
+    old = {"de": text("de", 300), "en": text("en", 300)}
+    vocabulary, (choice,) = pieces.choose(english, {"sw": swahili}, old)
+    best = fertility.measure(english, old["en"]).pieces_per_word
+    assert choice.language == "sw"
+    assert choice.before == fertility.measure(english, swahili[::10]).pieces_per_word > 2
+    assert choice.after == fertility.measure(vocabulary, swahili[::10]).pieces_per_word
+    words = fertility.measure(english, [x for i, x in enumerate(swahili) if i % 10]).words
+    assert (choice.pieces, choice.reason) == (words // 40, "one piece for 40 words of its text")
+    assert choice.after > 1.1 * best
+    assert vocabulary.size == english.size + choice.pieces
+    assert vocabulary.pieces[: english.size - 1] == english.pieces[:-1]
+
+
+def test_pieces_stop_near_the_best_old_language(english, swahili):
+    easy = {"old": ["xqz " * 4] * 3}  # of 4 pieces
+    vocabulary, (choice,) = pieces.choose(english, {"sw": swahili}, easy)
+    best = fertility.measure(english, easy["old"]).pieces_per_word
+    assert best * 1.25 < choice.before
+    assert (choice.pieces, choice.after <= 1.1 * best) == (250, True)
+    assert choice.reason == f"within 1.1 times the {best:.2f} of the best old language"
+
+
+def test_a_language_that_is_served_well_gets_none(english):
+    lines = {"en2": text("en", 500)}
+    vocabulary, (choice,) = pieces.choose(english, lines, {"en": text("en", 300)})
+    assert vocabulary is english
+    assert choice.pieces == 0
+    assert choice.reason.startswith("at most 1.25 times the 1.")
+
+
+def test_unknown_characters_count_as_well_as_many_pieces(english):
+    greek = ["Ω" * 4 + " η"] * 9000  # two words, two pieces
+    assert fertility.measure(english, greek).pieces_per_word <= 2
+    _, (choice,) = pieces.choose(english, {"el": greek}, {"old": ["αβγ αβγ"]})
+    assert "at most" not in choice.reason
+
+
+def test_little_text_gives_no_pieces(english):
+    vocabulary, (choice,) = pieces.choose(english, {"sw": text("sw", 100)}, {})
+    assert vocabulary is english
+    assert choice.reason == "too little text: 250 pieces need 10,000 words"
+
+
+def test_a_number_that_is_asked_for_is_given_to_each(english, swahili):
+    new = {"sw": swahili[:800], "tr": text("tr", 800)}
+    vocabulary, choices = pieces.choose(english, new, {}, 60)
+    assert vocabulary.size == english.size + 120
+    assert sorted(choice.language for choice in choices) == ["sw", "tr"]
+    assert choices[0].before >= choices[1].before
+    assert {(choice.pieces, choice.reason) for choice in choices} == {(60, "as asked for")}
+    same, choices = pieces.choose(english, new, {}, 0)
+    assert same is english
+    assert {choice.pieces for choice in choices} == {0}
+
+
+def test_a_wordpiece_vocabulary_keeps_its_pieces(swahili):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
+    words += [f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
+    vocabulary = Vocabulary(json.dumps(wordpiece(words)).encode())
+    same, (choice,) = pieces.choose(vocabulary, {"sw": swahili}, {})
+    assert same is vocabulary
+    assert choice.reason == (
+        "pieces cannot be added to a tokenizer.json of WordPiece, only to one of Unigram or BPE"
+    )
+    with pytest.raises(ConfigError, match="WordPiece"):
+        pieces.choose(vocabulary, {"sw": swahili}, {}, 10)
+
+
+def wordpiece(words):
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    tokenizer = Tokenizer(models.WordPiece({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.add_special_tokens(words[:5])
+    return json.loads(tokenizer.to_str())

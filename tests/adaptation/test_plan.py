@@ -1,0 +1,108 @@
+"""Shares of languages, numbers of steps and costs of an adaptation."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from xlj.adaptation import plan
+from xlj.config import parse
+from xlj.data.rows import mixture
+from xlj.data.rows.batches import Batches
+from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.draws import BLOCK
+from xlj.data.tokenizer.fertility import Fertility
+from xlj.training import state
+
+
+def with_shares(config, names):
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, sampled=names))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.45])
+def test_replayed_languages_are_the_share_of_the_draws_that_was_asked_for(tiny, store, share):
+    config = parse(tiny)
+    names = plan.sampled(store, config, ["sw"], ["en", "de"], share)
+    config = with_shares(config, names)
+    counts = mixture.counts(store, config.objectives.mmlm, config)
+    assert counts["text.en"] + counts["text.de"] == pytest.approx(share * BLOCK, abs=3)
+    natural = mixture.counts(store, parse(tiny).objectives.mmlm, parse(tiny))
+    ratio = natural["text.en"] / natural["text.de"]
+    assert counts["text.en"] / counts["text.de"] == pytest.approx(ratio, rel=1e-3)
+    pairs = mixture.counts(store, config.objectives.tlm, config)
+    assert set(pairs) == {"pairs.en-de", "pairs.en-sw"}
+
+
+def test_without_old_text_all_text_is_drawn(tiny, store):
+    assert plan.sampled(store, parse(tiny), ["en", "sw"], [], 0.3) == ()
+
+
+def test_passes_are_those_of_the_batches(tiny, store):
+    tiny.train.steps = 40
+    tiny.phases = {"more": {"start_step": 30, "objectives": {"mmlm": {"batch_rows": 32}}}}
+    config = with_shares(parse(tiny), ("sw", "en=0.5"))
+    batches, rows = Batches(store, config), 0
+    for step in range(40):
+        count, _ = batches.shapes(step)["mmlm"]
+        _, languages = batches.read("mmlm", step, np.arange(count))
+        rows += int((languages[:, 0] == store.manifest.languages.index("sw")).sum())
+    there = store.task("text.sw").train.rows
+    assert plan.passes(config, store, ["sw"]) == pytest.approx(rows / there, rel=0.1)
+
+
+def test_a_run_is_no_longer_than_twenty_passes(tiny, store):
+    tiny.train.steps = 5000
+    config = parse(tiny)
+    steps = plan.enough_steps(config, store, ["sw"])
+    assert 100 < steps < 5000
+    of = dataclasses.replace(config, train=dataclasses.replace(config.train, steps=steps))
+    assert 19.5 < plan.passes(of, store, ["sw"]) <= 20
+    tiny.train.steps = steps - 1
+    assert plan.enough_steps(parse(tiny), store, ["sw"]) == steps - 1
+
+
+def test_other_steps_keep_the_proportions(tiny):
+    tiny.train.steps, tiny.train.eval_every, tiny.train.checkpoint_every = 1000, 500, 20
+    tiny.train.log_every = 50
+    tiny.optimizer.schedule = "wsd"
+    tiny.optimizer.warmup_steps, tiny.optimizer.decay_steps = 50, 200
+    tiny.phases = {"more": {"start_step": 500, "objectives": {"mmlm": {"batch_rows": 32}}}}
+    config = plan.with_steps(parse(tiny), 300)
+    assert (config.train.steps, config.train.eval_every, config.train.checkpoint_every) == (
+        300,
+        60,
+        20,
+    )
+    assert config.train.log_every == 15
+    assert (config.optimizer.warmup_steps, config.optimizer.decay_steps) == (15, 60)
+    assert config.phases["more"]["start_step"] == 150
+    assert config.phases["more"]["objectives"] == {"mmlm": {"batch_rows": 32}}
+    longer = plan.with_steps(parse(tiny), 4000)
+    assert (longer.optimizer.warmup_steps, longer.train.eval_every) == (200, 500)
+
+
+def test_memory_is_parameters_gradients_and_moments(tiny, store):
+    config = parse(tiny)
+    cost = plan.cost(config, store)
+    shapes = jax.eval_shape(lambda: state.init(config, Corpus.of(store), 0)).params
+    parameters = sum(4 * leaf.size for leaf in jax.tree.leaves(shapes))
+    assert 4 * parameters <= cost.bytes < 4.01 * parameters + 1000
+    assert cost.seconds > 0
+    assert str(plan.Cost(1e15, 7200, 2**31)) == (
+        "about 2.0 hours for 1e+15 operations, at the speed of a matrix product on this machine; "
+        "memory at least 2.00 GiB, and activations"
+    )
+
+
+def test_advice_is_in_numbers(tiny, store):
+    counts = {"sw": Fertility(2_345, 5_000, 0)}
+    lines = plan.advice(counts, store, parse(tiny), ["sw"])
+    task = store.task("text.sw")
+    assert lines[0].startswith(f"sw has {task.sentences:,} lines (2,345 words), which is little")
+    held = task.held_out.sentences
+    assert lines[1].startswith(f"sw has {held} held-out lines")
+    assert lines[1].endswith("for about 80, add --config.data.held_out_share=0.2")
+    enough = {"sw": Fertility(2_000_000, 1, 0)}
+    tiny.data.held_out_share = 0.2
+    assert plan.advice(enough, store, parse(tiny), ["sw"]) == []

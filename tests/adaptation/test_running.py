@@ -1,0 +1,115 @@
+"""An adaptation from a folder to a folder; what is done is not done again."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import xlj
+from xlj import adapt, convert
+from xlj.adaptation import running
+from xlj.checkpoints import stored_models
+from xlj.config import ConfigError
+from xlj.data.text.cleaning import line_hashes
+from xlj.evaluation.adaptation_record import LABELS
+
+
+@pytest.fixture(scope="module")
+def folder(checkpoint, tmp_path_factory):
+    """`checkpoint` as a Hugging Face folder: random weights, pieces of English and German."""
+    made = tmp_path_factory.mktemp("adapted") / "source"
+    assert convert.main(["export", f"--checkpoint={checkpoint}", f"--output={made}"]) == 0
+    return made
+
+
+@pytest.fixture
+def arguments(folder, corpus, rows_folder):
+    return [
+        f"--from={folder}", "--languages=sw", f"--mono={corpus}/mono/{{language}}.txt",
+        "--pairs=en-sw", f"--parallel={corpus}/pairs/{{pair}}.tsv", "--replay=en,de",
+        "--pieces=40", f"--config.data.cache={rows_folder}", "--config.data.length=32",
+        "--config.data.held_out_share=0.1",
+    ]  # fmt: skip
+
+
+SHORT = [
+    "--steps=10", "--config.objectives.mmlm.batch_rows=8", "--config.objectives.tlm.batch_rows=8",
+    "--config.objectives.retrieval.batch_rows=8", "--config.optimizer.learning_rate=1e-3",
+]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_dry_run_prints_the_plan_and_does_not_train(call, arguments, tmp_path):
+    printed = call(adapt.main, *arguments, f"--output={tmp_path}/out", "--dry_run").out
+    assert "vocabulary: 302 -> 342 ids" in printed
+    assert "sw" in printed and "as asked for" in printed
+    assert "first  0 to 99" in printed  # the fewest steps
+    assert "warning: the run passes" in printed
+    assert "\ncost: about" in printed
+    assert "held-out lines, so its held-out loss is rough" in printed
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"extended", "adaptation.json"}
+    assert not (tmp_path / "out/run").exists()
+    with pytest.raises(ConfigError, match=r"other options \(pieces: 40, now 50\)"):
+        call(adapt.main, *arguments, "--pieces=50", f"--output={tmp_path}/out")
+
+
+@pytest.mark.slow
+def test_an_adaptation_measures_reports_and_exports(call, arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(running, "_HELD_OUT", 12)  # few lengths, so few programs
+    printed = call(adapt.main, *arguments, *SHORT, "--output=out").out
+    record = json.loads((tmp_path / "out/adaptation.json").read_text())
+    assert json.loads((tmp_path / "out/run/adaptation.json").read_text()) == record
+    for side in ("before", "after"):
+        assert list(record[side]) == list(LABELS)
+        for name in list(LABELS)[:3]:
+            assert set(record[side][name]) == {"sw", "en", "de"}
+        assert set(record[side]["accuracy_percent"]) == {"en-sw"}
+    before, after = record["before"], record["after"]
+    assert after["pieces_per_word"]["sw"] < 0.9 * before["pieces_per_word"]["sw"]
+    assert after["nats_per_character"]["sw"] < before["nats_per_character"]["sw"]
+    assert f"{after['nats_per_character']['sw']:.3f}" in printed
+    assert "Before and after" in (tmp_path / "out/report.html").read_text()
+    card = (tmp_path / "out/model/README.md").read_text()
+    assert "# out\n" in card and "to sw, with text of en, de" in card
+    trained = stored_models.find(tmp_path / "out/run")
+    assert trained.vocabulary().size == 342
+    config = trained.checkpoint.config()
+    assert config["train"]["steps"] == 10
+    assert config["optimizer"]["decay_steps"] == 2
+    assert [name.partition("=")[0] for name in config["data"]["sampled"]] == ["sw", "en", "de"]
+    vectors = xlj.load(tmp_path / "out/model").embed(["jina"])
+    assert np.isfinite(vectors).all()
+
+    # Again: nothing is done, but what is missing.
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out/run/checkpoints").iterdir()}
+    shutil.rmtree(tmp_path / "out/model")
+    (tmp_path / "out/report.html").unlink()
+    again = call(adapt.main, *arguments, *SHORT, "--output=out").out
+    assert again.split("\nmeasure")[1] == printed.split("\nmeasure")[1]
+    assert (tmp_path / "out/model/README.md").read_text() == card
+    assert times == {path: path.stat().st_mtime_ns for path in times}
+
+
+def test_held_out_lines_are_measured_and_not_trained_on(arguments, corpus, tmp_path, monkeypatch):
+    """The text that measures read is what no rows hold."""
+    seen = {}
+
+    def stop(request, config, samples, files):
+        seen.update(samples)
+        raise ConfigError("stop")
+
+    monkeypatch.setattr(running, "_test_text", stop)
+    assert adapt.main([*arguments, f"--output={tmp_path}/out"]) == 2
+    for name in ("sw", "en", "de"):
+        train, held_out = (getattr(seen[f"text.{name}"], side)[0] for side in ("train", "held_out"))
+        lines = set((corpus / f"mono/{name}.txt").read_text("utf-8").split("\n")) - {""}
+        assert set(train) | set(held_out) <= lines
+        assert seen[f"text.{name}"].is_whole
+        if name == "de":  # in no pair, so nothing but repeated lines is dropped
+            assert set(train) | set(held_out) == lines
+        assert len(held_out) > 10
+        assert not set(line_hashes(train).tolist()) & set(line_hashes(held_out).tolist())
+    pairs = seen["pairs.en-sw"]
+    assert not set(pairs.train[0]) & set(pairs.held_out[0])

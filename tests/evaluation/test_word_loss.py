@@ -1,0 +1,108 @@
+"""The loss of masked words is that of a plain loop over words, for any vocabulary and batch."""
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+from references.encoder import encode, float64
+from references.heads import prediction
+
+from xlj import phrasebook
+from xlj.config import Model
+from xlj.data.text.words import WORD
+from xlj.data.tokenizer import vocabulary_training
+from xlj.data.tokenizer.layout import BOS, EOS, UNK
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.evaluation import word_loss
+from xlj.inference.pretrained import Pretrained
+from xlj.models import encoder, heads
+from xlj.sharding import meshes, trees
+
+LINES = [
+    *itertools.islice(phrasebook.text_lines("en"), 4),
+    "a b c d e f g h i j k l m n o p q r s t u v w x y z and so on it goes",
+    "one",
+    "Ελληνικά and one",  # Greek letters are no pieces: <unk>
+]
+
+
+@pytest.fixture(scope="module")
+def pretrained():
+    model = Model(layers=2, hidden=16, heads=2, intermediate=32, positions=40, init_std=0.3)
+    lines = {"en": list(itertools.islice(phrasebook.text_lines("en"), 400))}
+    vocabulary = Vocabulary(vocabulary_training.train(lines, {"en": 1}, 300, 1.0))
+    params = encoder.init(jax.random.key(0), model, vocabulary.size, 0)
+    params["prediction_head"] = heads.init_prediction(jax.random.key(1), model, vocabulary.size)
+    params = jax.device_put(params, trees.replicated(meshes.one_device()))
+    return Pretrained(params, model, vocabulary)
+
+
+def by_hand(pretrained, lines):
+    """Nats, characters, words, and words with <unk>: each word masked with every seventh other."""
+    params, model, vocabulary, *_ = pretrained
+    params = float64(params)
+    nats = characters = words = unknown = 0
+    for line in lines:
+        encoded, spans = vocabulary.encode_with_spans([line])
+        ids, begins = encoded.ids.tolist(), spans[:, 0].tolist()
+        found = []  # (pieces, characters) of each word
+        end = 0
+        for match in WORD.finditer(line):  # the mark of a word's start begins at the space
+            inside = [i for i, at in enumerate(begins) if end <= at < match.end()]
+            end = match.end()
+            if inside[-1] >= model.positions - 4:  # rows hold two specials
+                break
+            found.append((inside, len(match[0])))
+        ids = ids[: found[-1][0][-1] + 1]
+        known = [word for word in found if UNK not in [ids[i] for i in word[0]]]
+        words, unknown = words + len(found), unknown + len(found) - len(known)
+        characters += sum(size for _, size in known)
+        for group in range(7):
+            places = [i for pieces, _ in known[group::7] for i in pieces]
+            if places:
+                masked = [vocabulary.mask if i in places else ids[i] for i in range(len(ids))]
+                tokens = [BOS, *masked, EOS]
+                hidden = encode(params, model, [tokens], [[0, 0]])[-1][0]
+                table = params["embeddings"]["word"]
+                logits = prediction(params["prediction_head"], table, model, hidden)
+                total = np.log(np.exp(logits).sum(-1))
+                nats += sum(total[i + 1] - logits[i + 1, ids[i]] for i in places)
+    return nats, characters, words, unknown
+
+
+def test_the_loss_is_that_of_a_loop_over_words(pretrained):
+    nats, characters, words, unknown = by_hand(pretrained, LINES)
+    assert unknown
+    done = []
+    loss = word_loss.measure(pretrained, LINES, done.append)
+    assert (loss.characters, loss.unknown) == (characters, unknown / words)
+    assert loss.nats == pytest.approx(nats, rel=1e-5)
+    assert loss.per_character == pytest.approx(nats / characters, rel=1e-5)
+    assert sum(done) == sum(min(7, len(WORD.findall(line))) for line in LINES[:-1]) + 2
+
+
+def test_one_line_alone_has_the_loss_that_it_has_among_others(pretrained):
+    each = [word_loss.measure(pretrained, [line]).nats for line in LINES]
+    assert word_loss.measure(pretrained, LINES).nats == pytest.approx(sum(each), rel=1e-5)
+
+
+def test_lines_without_a_known_word_have_no_loss(pretrained):
+    for lines in ([], ["Ελληνικά"]):
+        loss = word_loss.measure(pretrained, lines)
+        assert (loss.nats, loss.characters) == (0, 0)
+        assert np.isnan(loss.per_character)
+
+
+def test_scripts_without_spaces_have_words_of_two_characters():
+    assert WORD.findall("我们今天 go ไปโรงเรียน.") == [
+        "我们",
+        "今天",
+        "go",
+        "ไป",
+        "โร",
+        "งเ",
+        "รี",
+        "ยน",
+        ".",
+    ]

@@ -1,0 +1,62 @@
+"""Errors of `xlj.adapt` before any work."""
+
+import json
+
+import pytest
+
+from xlj import adapt
+from xlj.config import ConfigError
+
+GIVEN = {
+    "from": "DIR", "languages": "sw", "mono": "corpus/{language}.txt", "pairs": "en-sw",
+    "parallel": "corpus/{pair}.tsv", "output": "out",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changes, match",
+    [
+        ({"parallel": None}, "--pairs and --parallel belong together"),
+        ({"pairs": None}, "--pairs and --parallel belong together"),
+        ({"replay": "en,sw"}, "--replay=sw: this is one of --languages"),
+        ({"languages": "sw,,yo"}, "a name is empty or appears twice"),
+        ({"languages": "sw,sw"}, "a name is empty or appears twice"),
+        ({"pairs": "english"}, "--pairs=english: a pair must be two languages"),
+        ({"replay_share": "1"}, "1 must be above 0 and below 1"),
+        ({"replay_share": "x"}, "invalid float value: 'x'"),
+        ({"pieces": "-1"}, "-1 is below 0"),
+        ({"from": None}, "required: --from"),
+        ({"from": "nothing_here"}, "--from=nothing_here"),
+        ({"config": "nothing"}, "there is no such file|no such recipe"),
+        ({"config.model.layers": "3"}, "model.layers .*transfer.model=init_from"),
+    ],
+)
+def test_wrong_flags_are_refused(call, tmp_path, monkeypatch, changes, match):
+    monkeypatch.chdir(tmp_path)
+    flags = [f"--{name}={value}" for name, value in (GIVEN | changes).items() if value is not None]
+    with pytest.raises(ConfigError, match=match):
+        call(adapt.main, *flags)
+    assert not (tmp_path / "out/run").exists()
+
+
+def test_flags_set_the_keys_of_the_recipe(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flags = GIVEN | {"pairs": "en-sw,sw-yo", "test": "test/{pair}.tsv", "languages": "sw,yo"}
+    text = call(adapt.main, *(f"--{k}={v}" for k, v in flags.items()), "--check").out
+    config = json.loads(text)
+    assert config["init_from"] == "DIR"
+    assert config["transfer"]["model"] == "init_from"
+    assert config["data"]["languages"] == ["en", "sw", "yo"]
+    assert config["data"]["pairs"] == ["en-sw", "sw-yo"]
+    assert config["data"]["exclude"] == ["test/en-sw.tsv", "test/sw-yo.tsv"]
+    assert config["evaluation"]["retrieval"]["source"] == ["test/{pair}.tsv"]
+
+
+def test_without_pairs_no_objective_reads_pairs(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flags = {k: v for k, v in GIVEN.items() if k not in ("pairs", "parallel")}
+    text = call(adapt.main, *(f"--{k}={v}" for k, v in flags.items()), "--check").out
+    config = json.loads(text)
+    on = [n for n, o in config["objectives"].items() if isinstance(o, dict) and o["batch_rows"]]
+    assert on == ["mmlm"]
+    assert config["data"]["pairs"] == config["data"]["parallel"] == []
