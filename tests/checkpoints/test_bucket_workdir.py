@@ -97,8 +97,8 @@ def test_a_damaged_checkpoint_is_put_aside(short, store, bucket, tmp_path, capsy
     damage.put_aside(workdir)
     assert f"it is now in {workdir}/damaged/{last}" in capsys.readouterr().out
     assert reading.steps(workdir)[-1] < last
-    assert storage.is_there(workdir / f"damaged/{last}/meta")
-    assert not storage.is_there(workdir / f"checkpoints/{last}")
+    assert storage.exists(workdir / f"damaged/{last}/meta")
+    assert not storage.exists(workdir / f"checkpoints/{last}")
     loop.train(start.prepare(parse(short), tmp_path, store))
     loop.train(start.prepare(parse(short), workdir, store))
     assert digests(workdir) == digests(tmp_path)

@@ -1,4 +1,4 @@
-"""Libraries that are imported only where data is read with them."""
+"""Libraries that are imported only when they read data."""
 
 import re
 import sys

@@ -35,7 +35,7 @@ def test_xcopa_is_read(tmp_path):
         ({"choice2": None}, "choices must be a list of texts"),
         ({"choice2": " "}, "the premise or a choice is empty"),
         ({"choices": ["a"]}, "1 choices; there must be 2 to 8"),
-        ({"premise": 3}, "no text premise or context or question"),
+        ({"premise": 3}, "no text under premise or context or question"),
     ],
 )
 def test_what_does_not_fit(tmp_path, change, message):

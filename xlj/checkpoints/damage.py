@@ -48,7 +48,7 @@ def _move(folder: AnyPath, into: AnyPath) -> AnyPath:
     names = itertools.chain([folder.name], (f"{folder.name}.{n}" for n in itertools.count(1)))
     try:
         with as_config_error(into):
-            target = next(into / name for name in names if not storage.is_there(into / name))
+            target = next(into / name for name in names if not storage.exists(into / name))
             into.mkdir(exist_ok=True)
             storage.move_folder(folder, target, reading.COMMITTED)
     except ConfigError as error:

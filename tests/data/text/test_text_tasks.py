@@ -59,7 +59,7 @@ def test_pairs_with_bars_and_of_a_translation_memory(config, write):
     (task,) = text_tasks(config(pairs=("en-de",), parallel=both).data)
     assert read(task) == [("a & b", "c"), ("e", "d"), ("f", "g"), ("h ||| i", "j")]
     write("en-de.tmx", "<tmx><body></tmx>")
-    with pytest.raises(ConfigError, match="en-de.tmx: it is no XML"):
+    with pytest.raises(ConfigError, match="en-de.tmx: not valid XML"):
         read(task)
 
 

@@ -134,10 +134,10 @@ def broken(content):
     ("change", "message"),
     [
         (missing, r"file has no <mask> or \[MASK\] among its 299 pieces"),
-        (gap, "file has 300 pieces, and none or two with id 5; ids must run from 0"),
-        (twice, "file has 300 pieces, and none or two with id 0"),
-        (unknown_markers, "file has a WordPiece model that marks words in no known way"),
-        (broken, "file is not a tokenizer.json that tokenizers [0-9.]+ reads"),
+        (gap, "file has 300 pieces, but none or two with id 5; ids must run from 0"),
+        (twice, "file has 300 pieces, but none or two with id 0"),
+        (unknown_markers, "file has a WordPiece model with an unknown marker of words"),
+        (broken, "file cannot be read as tokenizer.json by tokenizers [0-9.]+"),
     ],
 )
 def test_files_that_cannot_be_brought_into_the_layout_are_refused(change, message, tmp_path):

@@ -326,7 +326,7 @@ class _FindRepeated:
         low, high = ((self.bucket + i) * (BLANK // self.buckets + 1) for i in (0, 1))
         hashes, units, places = [], [], []
         for unit, file in enumerate(self.hashed):
-            unit_hashes = storage.mapped(file, _HASHED)
+            unit_hashes = storage.memory_map(file, _HASHED)
             start = int(np.searchsorted(unit_hashes["hash"], np.uint64(low)))
             stop = len(unit_hashes)
             if high <= BLANK:
