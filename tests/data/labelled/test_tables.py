@@ -124,7 +124,12 @@ def test_json_lines(write):
         ("a.jsonl", '{"a": "b", "c": 1}\n{\n', ("a", "c"), "a.jsonl:2: not valid JSON"),
         ("a.jsonl", "[]\n", NAMED, "a.jsonl:1: not a JSON object"),
         ("a.jsonl", '{"a": 1, "c": 1}\n', ("a", "c"), "a.jsonl:1: a is 1, expected a text"),
-        ("a.jsonl", '{"a": "b", "c": true}\n', ("a", "c"), "a.jsonl:1: c is True, expected a text or a whole number"),
+        (
+            "a.jsonl",
+            '{"a": "b", "c": true}\n',
+            ("a", "c"),
+            "a.jsonl:1: c is True, expected a text or a whole number",
+        ),
         ("a.jsonl", '{"a": "\\ud800", "c": 1}\n', ("a", "c"), "a.jsonl:1: a is .*expected a text"),
     ],
 )
