@@ -77,7 +77,7 @@ def test_two_files_are_pairs_too(run, text, tmp_path):
     found, _ = run(f"--source={tmp_path}/a.en", f"--target={tmp_path}/a.de", output="two")
     assert found == wanted
     (tmp_path / "a.de").write_text("one\n")
-    with pytest.raises(ConfigError, match="have different numbers of lines"):
+    with pytest.raises(ConfigError, match="have not as many lines"):
         run(f"--source={tmp_path}/a.en", f"--target={tmp_path}/a.de")
 
 

@@ -96,9 +96,9 @@ def test_questions_and_answers(write):
     "content, message",
     [
         ('{\n"data": [\n}', "gold:3: not valid JSON"),
-        ({}, "there is no list data"),
+        ({}, "no list data"),
         ({"data": []}, "gold: the file has no questions"),
-        ({"data": [{}]}, r"there is no list data\[0\]\.paragraphs"),
+        ({"data": [{}]}, r"no list data\[0\]\.paragraphs"),
         ({"data": [{"paragraphs": [{"qas": 3}]}]}, r"no list data\[0\]\.paragraphs\[0\]\.qas"),
         (squad(question("1")), r"qas\[0\]: the question has no gold answer"),
         (squad(question("1", "x"), question([], "x")), r"qas\[1\]\.id is \[\], expected a text"),

@@ -24,7 +24,7 @@ def test_shards_make_each_part_once_and_the_last_writes_the_manifest(tmp_path):
     folder, job = tmp_path / "out", {"of": "a"}
     shards = [Parts(folder, job, 7, ".x", (i, 3)) for i in (1, 2, 3)]
     assert [make(each) for each in shards[:2]] == [[0, 3, 6], [1, 4]]
-    assert shards[0].finish() is None and shards[0].missing() == 2
+    assert shards[0].finish() is None and shards[0].count_missing() == 2
     assert make(shards[2], most=1) == [2]
     (folder / "part-00002.x").write_bytes(b"longer")  # truncated, or of another job
     assert make(Parts(folder, job, 7, ".x", (3, 3))) == [2, 5]
@@ -46,7 +46,7 @@ def test_parts_of_another_job_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("size", [1, 7, 100, 10_000])
-def test_stretches_have_every_line_once(tmp_path, size):
+def test_ranges_have_every_line_once(tmp_path, size):
     for name, lines in (("a", LINES[:60]), ("b", LINES[60:])):
         (tmp_path / f"{name}.txt").write_text("".join(f"{x}\n" for x in lines), encoding="utf-8")
     paths = file_ranges.files_of_flag("input", tmp_path / "*.txt")

@@ -96,7 +96,7 @@ def test_two_files(write, tmp_path):
     write("a.en", "the cat\nyes\n"), write("a.de", "die Katze\nja\n")
     assert words(tmp_path / f"a.en|{tmp_path}/a.de") == TWO
     write("a.de", "die Katze\n")
-    with pytest.raises(ConfigError, match="a.en and .*a.de have different numbers of lines"):
+    with pytest.raises(ConfigError, match="a.en and .*a.de have not as many lines"):
         words(tmp_path / f"a.en|{tmp_path}/a.de")
 
 

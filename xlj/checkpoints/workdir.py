@@ -18,7 +18,7 @@ RUN = "run.json"
 
 
 def finished_run(folder: AnyPath) -> Record | None:
-    """Returns the content of a folder's `RUN` (`finetuning.running.Run`), or None.
+    """Returns the content of a folder's `RUN` (`finetuning.running.TaskRun`), or None.
 
     Raises:
       ConfigError: if it is damaged.
