@@ -46,7 +46,7 @@ def digests(workdir):
     return reading.latest(workdir).meta["digests"]
 
 
-def test_a_run_is_as_on_a_disk_and_goes_on(short, store, bucket, tmp_path):
+def test_a_run_equals_a_local_run_and_resumes(short, store, bucket, tmp_path):
     workdir = place(f"{bucket}/run")
     last, short.train.steps = short.train.steps, 3
     short.optimizer.schedule = "constant"  # so that a shorter run has equal steps
@@ -68,7 +68,7 @@ def test_a_run_is_as_on_a_disk_and_goes_on(short, store, bucket, tmp_path):
     assert loop.train(start.prepare(parse(short), workdir, store)) == actual  # finished
 
 
-def test_its_model_is_found_and_started_from(short, store, bucket, tmp_path):
+def test_its_model_can_be_loaded_and_started_from(short, store, bucket, tmp_path):
     workdir = place(f"{bucket}/found")
     loop.train(start.prepare(parse(short), workdir, store))
     model = stored_models.find(str(workdir))
@@ -128,7 +128,7 @@ def test_names_that_mean_something_else_in_a_url_are_refused(name):
         resolve("workdir", f"gs://b/{name}")
 
 
-def test_lines_are_sent_while_a_run_goes_on_and_a_fault_meanwhile_ends_nothing(bucket, monkeypatch):
+def test_lines_are_sent_during_a_run_and_a_temporary_fault_does_not_end_it(bucket, monkeypatch):
     def gone(*_):
         raise OSError("HTTP 503")
 

@@ -40,7 +40,7 @@ def test_restores_onto_another_mesh(tiny, store, trained):
     assert len(spread["params"]["embeddings"]["word"].sharding.device_set) == 8
 
 
-def test_a_flipped_bit_never_changes_what_is_restored(tiny, store, trained, tmp_path):
+def test_a_flipped_bit_never_changes_restored_arrays(tiny, store, trained, tmp_path):
     """Orbax itself restores most flipped bits without an error; some bits on disk are unused."""
     expected = abstract(tiny, store)
     source = reading.find(trained).folder
@@ -130,7 +130,7 @@ def test_a_changed_description_is_noticed(trained, tmp_path):
         reading.find(copy)
 
 
-def test_a_checkpoint_older_than_a_key_was_made_by_its_default(tiny, tmp_path):
+def test_a_missing_key_of_an_old_checkpoint_has_its_default(tiny, tmp_path):
     config = parse(tiny)
     old = json.loads(json.dumps(dataclasses.asdict(config)))
     del old["model"]["position_bias"]
@@ -171,7 +171,7 @@ def test_which_options_of_the_encoder_may_change(name, value, free):
         assert bool(differ) == (at < first), keys
 
 
-def test_find_says_what_is_missing(tmp_path):
+def test_find_names_what_is_missing(tmp_path):
     with pytest.raises(reading.CheckpointError, match="neither a workdir"):
         reading.find(tmp_path)
 

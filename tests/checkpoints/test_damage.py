@@ -61,7 +61,7 @@ def test_the_first_stays_and_older_ones_are_moved_too(trained, capsys):
         reading.verify(reading.find(trained))
 
 
-def test_a_run_goes_on_by_config_only(tiny, store, trained, capsys):
+def test_a_run_resumes_after_damage_only_by_config(tiny, store, trained, capsys):
     expected = reading.find(trained).meta["digests"]
     damaged(trained, 4, "optimizer")
     tiny.train.steps = 5  # so that the state is read

@@ -84,7 +84,7 @@ def test_metrics_on_a_full_disk(tmp_path):
     assert [line["step"] for line in metrics.read(tmp_path)] == [1, 3]
 
 
-def test_tensorboard_reads_what_is_logged(tmp_path):
+def test_tensorboard_reads_the_logged_values(tmp_path):
     from tensorboardX.proto import event_pb2
 
     for begin, steps in ((0, (1, 2)), (1, (2,))):

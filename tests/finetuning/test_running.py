@@ -144,7 +144,7 @@ def test_where_the_encoder_is_and_how_work_is_divided_may_change(done, tmp_path)
     assert done.again(**changes).runs == done.outcome.runs
 
 
-def test_another_encoder_or_config_may_not_go_on(done):
+def test_another_encoder_or_config_may_not_resume(done):
     (run,) = done.outcome.runs
     other = run.folder / "checkpoints" / str(run.step)
     with pytest.raises(ConfigError, match="or from another encoder; use another"):
@@ -371,7 +371,7 @@ def test_languages_of_no_sets_are_an_error_where_they_are_set_by_hand(settings, 
         finetuning.parse(settings, [f"{key}_languages"])
 
 
-def test_a_killed_run_goes_on_to_the_same_end(settings, tmp_path, monkeypatch):
+def test_a_killed_run_resumes_with_the_same_result(settings, tmp_path, monkeypatch):
     config = finetuning.parse(settings)
     whole = running.run(config, tmp_path / "whole").runs[0]
 

@@ -31,7 +31,7 @@ def there(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
-def test_what_is_written_appears_whole(tmp_path):
+def test_a_file_appears_complete(tmp_path):
     (tmp_path / "link").symlink_to("target")
     for name in ("plain", "link", "plain"):
         with atomic.writing(tmp_path / name) as file:

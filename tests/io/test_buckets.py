@@ -29,7 +29,7 @@ def folder(bucket, request):
     return place(f"{bucket[0]}/{request.node.originalname}")
 
 
-def test_what_is_written_is_listed_and_read(folder):
+def test_written_objects_are_listed_and_read(folder):
     lines = [f"line {number}" for number in range(5000)]
     for name in ("b.txt", "a.txt", "c/d.txt"):
         atomic.write(folder / name, "\n".join(lines).encode())
@@ -220,7 +220,7 @@ def test_a_move_that_is_killed_leaves_nothing_that_looks_whole(folder, monkeypat
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff"])
-def test_what_is_no_lock_of_ours_goes_stale(folder, monkeypatch, content):
+def test_another_object_in_place_of_a_lock_becomes_stale(folder, monkeypatch, content):
     monkeypatch.setattr(buckets, "_BEAT", 0.1)
     monkeypatch.setattr(buckets, "_STALE", 0.4)
     atomic.write(folder / ".lock", content)
@@ -246,7 +246,7 @@ def test_the_original_error_is_raised_even_if_the_lock_cannot_be_released(folder
         raise ConfigError("the real reason")
 
 
-def test_files_that_grow_are_sent_and_found_again(folder, monkeypatch):
+def test_growing_files_are_sent_and_continued(folder, monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(growing.time, "monotonic", lambda: clock[0])
     files = GrowingFiles(folder)

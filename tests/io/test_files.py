@@ -46,7 +46,7 @@ def test_a_line_longer_than_a_chunk(tmp_path):
 
 @pytest.mark.parametrize("before", [b"", b"a\n\xff\n", b"a\n" * 300_000])
 @pytest.mark.parametrize("after", [b"", b"\n", b"\nb\nc"])
-def test_a_line_is_bounded_wherever_it_stands(tmp_path, before, after):
+def test_the_length_of_a_line_is_limited_everywhere(tmp_path, before, after):
     path = tmp_path / "a.txt"
     path.write_bytes(before + b"x" * files.LINE_BYTES + after)
     assert "x" * files.LINE_BYTES in lines(path)
@@ -89,7 +89,7 @@ def test_broken_compression_names_the_file(tmp_path, ending, damage):
 
 @pytest.mark.parametrize("ending", [b"", b"\n", b"\n\n"])
 @pytest.mark.parametrize("size", [1, 3, 50, 4000, 1 << 18, 3 << 20])
-def test_stretches_have_every_line_once(tmp_path, ending, size):
+def test_ranges_have_every_line_once(tmp_path, ending, size):
     path = tmp_path / "a.txt"
     many = 40 if size < 50 else 3000
     content = [b"", b"\xff", b"long " * 1000, "žluť".encode(), b"x"] * (many // 5)
@@ -115,7 +115,7 @@ def test_a_line_too_long_is_one_line_in_a_stretch_too(tmp_path, more):
     assert [x for s in files.range_blocks(path, 600_001, path.stat().st_size) for x in s] == ["b"]
 
 
-def test_files_that_a_pattern_stands_for(tmp_path):
+def test_files_that_match_a_pattern(tmp_path):
     for name in ("b.txt", "a.txt", "c/d.txt", "[x].txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()

@@ -37,7 +37,7 @@ def test_values_come_back(tmp_path, ending):
         (b"[NaN]", "a.json: its JSON contains 'NaN', expected a finite number"),
     ],
 )
-def test_what_is_no_json(tmp_path, content, message):
+def test_invalid_json(tmp_path, content, message):
     path = tmp_path / "a.json"
     path.write_bytes(content)
     with pytest.raises(ConfigError) as caught:

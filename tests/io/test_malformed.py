@@ -31,7 +31,7 @@ def test_other_encodings_are_named(tmp_path, text, name):
     "content",
     [LINES.encode(), CHINESE.encode(), b"", b"\0", b"a\0b c\nd e f\n" + LINES.encode(), b"\xff\n"],
 )
-def test_what_is_no_other_encoding_is_not_taken_for_one(content):
+def test_utf8_is_not_mistaken_for_another_encoding(content):
     assert encoding_of(content) == ""
 
 
@@ -96,7 +96,7 @@ def test_skipped_lines_keep_their_place_and_are_counted_once(tmp_path, capsys):
         Skipping().skip(Malformed("columns", " has more columns"), "here")
 
 
-def test_stretches_skip_too(tmp_path):
+def test_ranges_skip_malformed_lines_too(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"one two three\n" * 3 + b"\xff\nend\n")
     actual, skipping = [], Skipping("skip")

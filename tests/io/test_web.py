@@ -36,7 +36,7 @@ def test_lines_are_those_of_the_file(served, name, ranges):
     assert list(files.lines(place(served.url + name))) == LINES
 
 
-def test_stretches_follow_each_other(served):
+def test_ranges_are_consecutive(served):
     path, cuts = place(f"{served.url}/a.txt"), [0, 1_000_000, 1_000_001, len(CONTENT)]
     assert files.can_be_split(path, 1000)
     actual = []

@@ -124,7 +124,7 @@ def test_what_does_not_fit(write, content, columns, message):
         conll.read(write(content), "en", columns)
 
 
-def test_comments_say_nothing_about_columns(write):
+def test_comments_do_not_determine_columns(write):
     multiconer = "# id aa-1\tdomain=en\nmaria _ _ B-PER\nsings _ _ O\n\n"
     multiconer += "# id aa-2\tdomain=en\noslo _ _ B-LOC\n"
     for columns in ((), ("1", "4")):

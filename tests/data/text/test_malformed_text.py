@@ -128,7 +128,7 @@ def test_text_in_another_encoding_or_with_other_line_ends_is_always_refused(conf
         assert "skip" not in str(error.value)
 
 
-def test_what_is_excluded_is_never_skipped(config, write, tmp_path):
+def test_malformed_excluded_lines_are_errors(config, write, tmp_path):
     write("x.tsv", "a\tb\n")
     write("test.txt", b"one\n\xff\n")
     more = {"exclude": (f"{tmp_path}/test.txt",), "malformed": "skip"}

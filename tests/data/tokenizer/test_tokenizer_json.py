@@ -156,7 +156,7 @@ def test_half_a_file_is_refused(tmp_path):
         Vocabulary.load(tmp_path / "file")
 
 
-def test_rows_are_made_with_it(tiny, tmp_path):
+def test_rows_can_be_built_with_it(tiny, tmp_path):
     tokenizer = wordpiece()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     tiny.data.vocabulary = str(tmp_path / "tokenizer.json")

@@ -66,7 +66,7 @@ def texts_of(request: Request) -> list[Text]:
 def find_duplicates(request: Request, texts: Sequence[Text], run: RunJobs) -> list[Text]:
     """Finds repeated lines or pairs of each task, and returns the texts with their positions.
 
-    ReadOptions then skips all but the first occurrence. With `data.duplicates=keep`, nothing is
+    Readers then skip all but the first occurrence. With `data.duplicates=keep`, nothing is
     searched and the texts are returned as they are.
     """
     if request.data.duplicates == "keep":
