@@ -320,7 +320,7 @@ def restore_leaf(checkpoint: Checkpoint, name: str, item: str = PARAMS) -> np.nd
 def _restore_verified(checkpoint: Checkpoint, item: str, abstract: Tree) -> Tree:
     expected, saved = tensor_types(abstract), checkpoint.meta["tensors"].get(item, {})
     unequal = [
-        f"{name}: {saved.get(name, 'none')} in it, {expected.get(name, 'none')} in this run"
+        f"{name}: {saved.get(name, 'none')} saved, {expected.get(name, 'none')} in this run"
         for name in sorted(expected.keys() | saved.keys())
         if expected.get(name) != saved.get(name)
     ]
