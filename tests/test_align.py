@@ -69,8 +69,8 @@ def test_skipped_lines_keep_their_place(run, tmp_path, shard):
     written = next(output.glob("*.links")) if shard else output
     assert written.read_text() == "0-0\n" + "\n" * 5 + "0-0\n"
     for number, reason in ((2, "invalid UTF-8"), (3, "wrong number of columns"), (5, "NUL")):
-        assert f"left out: {reason}: 1 (first: {pairs}:{number})" in told
-    assert f"left out: line too long: 1 (first: {pairs}:6)" in told
+        assert f"skipped: {reason}: 1 (first: {pairs}:{number})" in told
+    assert f"skipped: line too long: 1 (first: {pairs}:6)" in told
     with pytest.raises(ConfigError, match="--malformed=skip: malformed lines always stop --gold"):
         run(f"--input={pairs}", "--gold", "--malformed=skip")
 
@@ -310,14 +310,14 @@ def test_no_output_is_left_after_an_error(run, tmp_path, monkeypatch):
         (["--gold", "--prior=-1"], "argument --prior: -1 is not a finite number from 0 on"),
         (["--gold", "--threshold=nan"], "argument --threshold: nan is not a finite number"),
         (["--gold", "--project=x"], "--project=x: say where the labels go with --output=FILE"),
-        (["--output=x", "--project=/none"], "/none: cannot read it"),
+        (["--output=x", "--project=/none"], "/none: cannot read this file"),
         (["--gold", "--html=/none/x.html"], "--html=/none/x.html: there is no such folder"),
         (["--output=x", "--scores=x"], "--scores=x would overwrite --output=x"),
         (["--gold", "--layer=4"], "--layer=4: this model has layers 0 (embeddings) to 3"),
         (["--output=/none/links.txt"], "--output=/none/links.txt: there is no such folder"),
         (["--gold", "--layers=all", "--plot=/none/x.png"], "--plot=/none/x.png: there is no such"),
         (["--gold", "--plot=x.png"], "--plot=x.png: only --layers=all draws"),
-        (["--gold=/none.txt"], "/none.txt: cannot read it"),
+        (["--gold=/none.txt"], "/none.txt: cannot read this file"),
         (["--gold", "--method=best"], "argument --method: invalid choice: 'best'"),
         (["--gold", "--layer=two"], "argument --layer: invalid int value: 'two'"),
         (["--gold", "--lay=2"], "unrecognized arguments: --lay=2"),

@@ -57,7 +57,7 @@ def test_skipped_lines_are_rows_of_nan(run, tmp_path, shard):
     found = np.load(next(output.glob("*.npy")) if shard else output)
     empty = [False, True, False, False, True, True, False]
     assert np.isnan(found).any(1).tolist() == np.isnan(found).all(1).tolist() == empty
-    assert f"left out: invalid UTF-8: 1 (first: {text}:2)" in told and f"{text}:5" in told
+    assert f"skipped: invalid UTF-8: 1 (first: {text}:2)" in told and f"{text}:5" in told
 
 
 def test_standard_input_is_read_where_no_file_is_named(run, text, tmp_path, monkeypatch):
@@ -126,7 +126,7 @@ def test_an_error_on_the_way_leaves_nothing_behind(run, text, tmp_path, monkeypa
         (["--output=DANGLING"], "there is no such folder"),
         (["--output=CIRCLE"], "these links lead in a circle"),
         (["--output=/dev/null"], "--output=/dev/null: this is a pipe or a device, not a file"),
-        (["--input=/none.txt"], "/none.txt: cannot read it"),
+        (["--input=/none.txt"], "/none.txt: cannot read this file"),
         (["--input=BAD"], "bad.txt:2: the line is not UTF-8"),
         (["--pooling=max"], "argument --pooling: invalid choice: 'max'"),
     ],

@@ -14,7 +14,7 @@ from xlj.api.encoder import load
 from xlj.config import ConfigError, finetuning
 from xlj.finetuning import running, task_data
 from xlj.inference import labeller
-from xlj.io import stretches
+from xlj.io import file_ranges
 
 KINDS = ("classification", "tagging", "question_answering", "regression", "multiple_choice")
 
@@ -289,7 +289,7 @@ def test_lines_out_are_the_lines_in(runs, call, tmp_path, monkeypatch):
 
 
 def test_shards_are_what_one_command_writes_also_after_a_kill(runs, call, tmp_path, monkeypatch):
-    monkeypatch.setattr(stretches, "BYTES", 300)
+    monkeypatch.setattr(file_ranges, "BYTES", 300)
     _, done = runs("classification")
     lines = [f"{side} {n}\tthe other {n}" for n in range(40) for side in ("a a a", "z z z")]
     for name, part in (("one.txt", lines[:50]), ("two.txt", lines[50:])):
@@ -299,7 +299,7 @@ def test_shards_are_what_one_command_writes_also_after_a_kill(runs, call, tmp_pa
     call(predict.main, *flags, f"--input={tmp_path}/all", f"--output={tmp_path}/whole")
     folder = tmp_path / "out"
     shared = [*flags, f"--input={tmp_path}/*.txt", f"--output={folder}"]
-    assert "not there yet" in call(predict.main, *shared, "--shard=2/2").err
+    assert "parts of other shards are missing" in call(predict.main, *shared, "--shard=2/2").err
     call(predict.main, *shared, "--shard=1/2")
     files = json.loads((folder / "manifest.json").read_text())["files"]
     assert sum(each["lines"] for each in files) == 80 and len(files) > 4
@@ -317,24 +317,29 @@ def test_shards_are_what_one_command_writes_also_after_a_kill(runs, call, tmp_pa
 @pytest.mark.parametrize(
     "kind, text, flags, message",
     [
-        ("classification", "a\tb\tc", [], "text:1: 3 columns; expected a text, or two"),
-        ("classification", "a", ["--input_format=jsonl"], "text:1: it is no JSON"),
+        ("classification", "a\tb\tc", [], "text:1: 3 columns; expected one text, or two"),
+        ("classification", "a", ["--input_format=jsonl"], "text:1: not valid JSON"),
         (
             "classification",
             '{"x": 1}',
             ["--input_format=jsonl"],
-            "text:1: there is no text text",
+            "text:1: no text under text",
         ),
         ("classification", "a", ["--output_format=conll"], "classification does not label words"),
-        ("classification", '{"text": "a"}', [], "this is JSON; read objects, one a line, with"),
+        (
+            "classification",
+            '{"text": "a"}',
+            [],
+            "this is JSON; to read one object per line, use --input_format=jsonl",
+        ),
         ("tagging", "Ada\tB-PER", [], "text:1: this line has a tab"),
-        ("classification", "a\tb\n\nc", [], "text:3: texts in this line: 1, but in "),
-        ("tagging", "a", ["--input_format=conll", "--output_format=tsv"], "a line a sentence"),
+        ("classification", "a\tb\n\nc", [], "text:3: this line has 1 texts, but .*:1 has 2;"),
+        ("tagging", "a", ["--input_format=conll", "--output_format=tsv"], "one line per sentence"),
         (
             "tagging",
             '{"tokens": []}',
             ["--input_format=jsonl"],
-            "text:1: there are no words",
+            "text:1: no words to tag",
         ),
         ("tagging", "a", ["--shard=1/1"], "--shard needs the folder that the shards share"),
         ("classification", "a", ["--shard=1/2", "--output_format=conll"], "does not label words"),

@@ -119,7 +119,7 @@ def test_languages_are_averaged(run, tatoeba):
     [
         (["--target=short.txt"], "has 3 lines but short.txt has 1; line i of one must be"),
         (["--target=blank.txt"], "blank.txt:2: the line is blank"),
-        (["--target=none.txt"], "none.txt: cannot read it"),
+        (["--target=none.txt"], "none.txt: cannot read this file"),
         (
             ["--gold=short.txt"],
             "short.txt:1: 'Guten Morgen!' is no line of the source, from 0 to 2",

@@ -8,7 +8,7 @@ import pytest
 from xlj import phrasebook, score
 from xlj.api.encoder import load
 from xlj.config import ConfigError
-from xlj.io import stretches
+from xlj.io import file_ranges
 from xlj.retrieval import margins, pair_scores
 
 
@@ -57,7 +57,7 @@ def plain(checkpoint, lines, by):
 
 @pytest.mark.parametrize("by", ["cosine", "margin"])
 def test_scores_equal_numpy(run, text, tmp_path, checkpoint, by, monkeypatch):
-    monkeypatch.setattr(stretches, "BYTES", 500)  # several parts
+    monkeypatch.setattr(file_ranges, "BYTES", 500)  # several parts
     monkeypatch.setattr(margins, "CHUNK", 7)
     monkeypatch.setattr(pair_scores, "_CHUNK", 5)
     found, printed = run(f"--input={tmp_path}/pairs.tsv", f"--by={by}")
@@ -97,11 +97,11 @@ def test_the_best_are_kept_as_they_came(run, text, tmp_path):
 def test_shards_are_what_one_command_writes_also_after_a_kill(
     run, text, tmp_path, checkpoint, call, by, monkeypatch
 ):
-    monkeypatch.setattr(stretches, "BYTES", 600)
+    monkeypatch.setattr(file_ranges, "BYTES", 600)
     wanted, _ = run(f"--input={tmp_path}/pairs.tsv", f"--by={by}", "--keep=0.5")
     flags = [f"--checkpoint={checkpoint}", "--layer=1", f"--by={by}", "--keep=0.5"]
     flags += [f"--input={tmp_path}/pairs.tsv", f"--output={tmp_path}/shared"]
-    assert "not there yet" in call(score.main, *flags, "--shard=1/2").err
+    assert "parts of other shards are missing" in call(score.main, *flags, "--shard=1/2").err
     call(score.main, *flags, "--shard=2/2")
     assert (tmp_path / "shared" / "kept.tsv").read_text("utf-8").splitlines() == wanted
     files = json.loads((tmp_path / "shared" / "manifest.json").read_text())["files"]
@@ -127,7 +127,7 @@ def test_shards_are_what_one_command_writes_also_after_a_kill(
             "pooling=text is of sentence vectors",
         ),
         (["--layer=9"], "there is no layer 9"),
-        (["--input=/none.tsv"], "there is no file /none.tsv"),
+        (["--input=/none.tsv"], "no such file: /none.tsv"),
         (["--input=BAD"], "bad.tsv:2: expected `source TAB target`"),
     ],
 )

@@ -7,14 +7,14 @@ import pytest
 
 from xlj import align, embed, mine, phrasebook
 from xlj.config import ConfigError
-from xlj.io import stretches
+from xlj.io import file_ranges
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Two text files a side and two of pairs, in stretches of some lines."""
-    monkeypatch.setattr(stretches, "BYTES", 400)
-    monkeypatch.setattr(stretches.of, "__defaults__", (400,))
+    monkeypatch.setattr(file_ranges, "BYTES", 400)
+    monkeypatch.setattr(file_ranges.split_files, "__defaults__", (400,))
     for k in (0, 1):
         drawn = [phrasebook.pair(phrasebook.draw(9, k * 20 + n), "en", "de") for n in range(20)]
         both = [(pair.source.text, pair.target.text) for pair in drawn]
@@ -36,7 +36,7 @@ def whole(folder, name):
 def test_vectors_in_parts_are_those_at_once(folder, checkpoint, call):
     output, flags = folder / "out", [f"--checkpoint={checkpoint}", "--layer=2"]
     shared = [*flags, f"--input={folder}/en*.txt", f"--output={output}"]
-    assert "not there yet" in call(embed.main, *shared, "--shard=1/2").err
+    assert "parts of other shards are missing" in call(embed.main, *shared, "--shard=1/2").err
     assert not (output / "manifest.json").exists()
     call(embed.main, *shared, "--shard=2/2")
     content = json.loads((output / "manifest.json").read_text())

@@ -179,7 +179,7 @@ def test_a_workdir_of_another_config_is_refused(sweep):
     (sweep.runs / "a/sweep.json").unlink()
     (sweep.runs / "a/sweep.json").mkdir()
     code, _, errors = sweep([{"name": "a"}])
-    assert code == 2 and "a/sweep.json: cannot read it to the end (Is a directory)" in errors
+    assert code == 2 and "a/sweep.json: cannot read this file (Is a directory)" in errors
     assert sweep([{"name": "b", "do": "crash"}])[0] == 1
     (sweep.runs / "b/calls").unlink()  # nothing came of it but the log
     assert sweep([{"name": "b", "train.seed": 7}])[0] == 0

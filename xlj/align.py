@@ -96,14 +96,14 @@ def _aligner(
 def _share(flags: Namespace) -> None:
     """Aligns the parts of this shard that are not there yet."""
     from xlj.api.encoder import load
-    from xlj.io import atomic, stretches
+    from xlj.io import atomic, file_ranges
     from xlj.io.parts import Parts
     from xlj.word_alignment import link_formats, sentence_pairs
 
     form = sentence_pairs.Form(flags.columns, flags.words)
     line = link_formats.WRITERS[flags.output_format]
-    paths = stretches.named("input", flags.input)
-    units = stretches.of(paths)
+    paths = file_ranges.files_of_flag("input", flags.input)
+    units = file_ranges.split_files(paths)
     names = (*_OPTIONS, "threshold", "lowercase")
     # Later flags are named where they are set, so that folders that were begun before go on.
     names += ("columns",) * bool(flags.columns) + ("words",) * (flags.words != "spaces")
@@ -111,10 +111,10 @@ def _share(flags: Namespace) -> None:
     job = shards.job(flags, paths, names)
     parts = Parts(Path(flags.output), job, len(units), ".links", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
-    if parts.left():
+    if parts.remaining():
         encoder = load(flags.checkpoint)
         aligner = _aligner(flags, encoder, _options(flags, encoder))
-    for part in parts.left():
+    for part in parts.remaining():
         unit, size = units[part], 0
         lines, place = unit.lines(skipping), unit.place
         pairs = sentence_pairs.parsed(
@@ -127,7 +127,7 @@ def _share(flags: Namespace) -> None:
             )
             for size, ((aligned,), pair) in enumerate(zip(found, again, strict=True), 1):
                 output.write(line(size, pair, aligned).encode())
-        parts.made(part, **unit.described(), pairs=size)
+        parts.mark_complete(part, **unit.as_json(), pairs=size)
     skipping.report()
     shards.end(parts)
 

@@ -72,13 +72,13 @@ def main(flags: Namespace) -> None:
 def _share(flags: Namespace) -> None:
     """Embeds the parts of this shard that are not there yet."""
     outputs.check_folder("output", flags.output)
-    from xlj.io import formats, stretches
+    from xlj.io import file_ranges, formats
     from xlj.io.parts import Parts
 
-    paths = stretches.named("input", flags.input)
+    paths = file_ranges.files_of_flag("input", flags.input)
     for path in paths:
         formats.refuse(path)
-    units = stretches.of(paths)
+    units = file_ranges.split_files(paths)
     job = shards.job(flags, paths, ("layer", "pooling", "prompt", "dtype"))
     parts = Parts(flags.output, job, len(units), ".npy", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")

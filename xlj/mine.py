@@ -32,11 +32,11 @@ def main(flags: Namespace) -> None:
     import numpy as np
 
     from xlj.evaluation.metrics.pairs import best_threshold, pair_scores
-    from xlj.io import stretches
+    from xlj.io import file_ranges
     from xlj.retrieval import mining, sentence_files
     from xlj.retrieval.nearest import centre
 
-    files = [stretches.named(name, getattr(flags, name)) for name in ("source", "target")]
+    files = [file_ranges.files_of_flag(name, getattr(flags, name)) for name in ("source", "target")]
     source, target = (sentence_files.read_with_ids(*paths) for paths in files)
     for path, read in ((flags.source, source), (flags.target, target)):
         sentence_vectors.check_centred(flags, path, read.texts)
@@ -107,10 +107,10 @@ def _shared_vectors(
     shards are done."""
     import numpy as np
 
-    from xlj.io import stretches
+    from xlj.io import file_ranges
     from xlj.io.parts import Parts
 
-    sides = [stretches.of(paths) for paths in files]
+    sides = [file_ranges.split_files(paths) for paths in files]
     units = [*sides[0], *sides[1]]
     job = shards.job(flags, [*files[0], *files[1]], ("layer", "pooling", "prompt"))
     parts = Parts(flags.output, job, len(units), ".npy", flags.shard)

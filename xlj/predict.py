@@ -141,23 +141,23 @@ def _share(flags: Namespace) -> None:
     from xlj.data.labelled import kind
     from xlj.finetuning import new_text
     from xlj.inference.labeller import task_of
-    from xlj.io import atomic, stretches
+    from xlj.io import atomic, file_ranges
     from xlj.io.parts import Parts
 
     source = stored_models.find(flags.checkpoint)
     task = task_of(source.task, source.leaves, flags.checkpoint)
     new_text.check_formats(kind.find(task.effective_kind), flags.input_format, flags.output_format)
-    paths = stretches.named("input", flags.input)
+    paths = file_ranges.files_of_flag("input", flags.input)
     for path in paths:
         new_text.refuse(path, flags.input_format)
     # A sentence of CoNLL has several lines, between which files are not cut.
-    size = sys.maxsize if flags.input_format == "conll" else stretches.BYTES
-    units = stretches.of(paths, size)
+    size = sys.maxsize if flags.input_format == "conll" else file_ranges.BYTES
+    units = file_ranges.split_files(paths, size)
     job = shards.job(flags, paths, ("input_format", "output_format"))
     job["task"] = finetuning.labelling_options(task)
     parts = Parts(Path(flags.output), job, len(units), f".{flags.output_format}", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
-    left = parts.left()
+    left = parts.remaining()
     if left:
         labeller = _labeller(flags)
         with tqdm(desc="labelling", unit=" lines", disable=None) as bar:
@@ -169,7 +169,7 @@ def _share(flags: Namespace) -> None:
                     for line in _labelled(flags, labeller, items, bar.update):
                         output.write(line.encode())
                         count += 1
-                parts.made(part, **unit.described(), lines=count)
+                parts.mark_complete(part, **unit.as_json(), lines=count)
         _report(labeller, skipping)
     shards.end(parts)
 

@@ -67,7 +67,7 @@ def main(flags: Namespace) -> None:
 
 def _make(flags: Namespace, parts: "Parts", units: "Sequence[Unit]", skipping: Skipping) -> None:
     """Scores the parts of this shard that are not there yet; of margins, makes their vectors."""
-    left = parts.left()
+    left = parts.remaining()
     if not left:
         return
     from tqdm import tqdm
@@ -93,7 +93,7 @@ def _make(flags: Namespace, parts: "Parts", units: "Sequence[Unit]", skipping: S
                 for some in made:
                     append(some)
                     rows += len(some)
-            parts.made(part, **units[part].described(), rows=rows)
+            parts.mark_complete(part, **units[part].as_json(), rows=rows)
     scorer.report()
 
 

@@ -106,7 +106,7 @@ def two_runs(job: Job, scratch: Path) -> str:
     codes = sorted(process.returncode for process in both)
     if codes == [0, 0]:  # one came when the other was over
         return "" if any("nothing is left to do" in text for text in said) else "both ran"
-    if codes != [0, 2] or not any("another run is in" in text for text in said):
+    if codes != [0, 2] or not any("another run is using" in text for text in said):
         return f"exit codes {codes}: {said}"
     return ""
 

@@ -1,4 +1,4 @@
-"""A run whose workdir is in a bucket (an emulator's): as on a disk, killed or not."""
+"""A run with its workdir in a bucket (of an emulator) is equal to a local run, also if killed."""
 
 import json
 import os
@@ -46,29 +46,29 @@ def digests(workdir):
     return reading.latest(workdir).meta["digests"]
 
 
-def test_a_run_is_as_on_a_disk_and_goes_on(short, store, bucket, tmp_path):
+def test_a_run_equals_a_local_run_and_resumes(short, store, bucket, tmp_path):
     workdir = place(f"{bucket}/run")
     last, short.train.steps = short.train.steps, 3
-    short.optimizer.schedule = "constant"  # of which a run cut short is a part
+    short.optimizer.schedule = "constant"  # so that a shorter run has equal steps
     part = loop.train(start.prepare(parse(short), workdir, store))
     assert part.step == 3 and reading.steps(workdir) == [2, 3]
     assert part.checkpoint == workdir / "checkpoints/3"
     short.train.steps = last
-    found = loop.train(start.prepare(parse(short), workdir, store))
+    actual = loop.train(start.prepare(parse(short), workdir, store))
     whole = loop.train(start.prepare(parse(short), tmp_path, store))
-    assert found.finished and found.step == whole.step
+    assert actual.finished and actual.step == whole.step
     assert digests(workdir) == digests(tmp_path)
     assert (
         lines(workdir)
         == lines(tmp_path)
         == [{k: v for k, v in line.items() if not k.startswith("time/")} for line in whole.metrics]
     )
-    assert len(storage.below(workdir, "tensorboard/*")) == 2  # a file a start
+    assert len(storage.below(workdir, "tensorboard/*")) == 2  # one file per start
     assert json.loads((workdir / "config.json").read_bytes())["train"]["steps"] == last
-    assert loop.train(start.prepare(parse(short), workdir, store)) == found  # finished
+    assert loop.train(start.prepare(parse(short), workdir, store)) == actual  # finished
 
 
-def test_its_model_is_found_and_started_from(short, store, bucket, tmp_path):
+def test_its_model_can_be_loaded_and_started_from(short, store, bucket, tmp_path):
     workdir = place(f"{bucket}/found")
     loop.train(start.prepare(parse(short), workdir, store))
     model = stored_models.find(str(workdir))
@@ -88,24 +88,24 @@ def test_its_model_is_found_and_started_from(short, store, bucket, tmp_path):
         stored_models.find(f"{bucket}/none", "init_from")
 
 
-def test_a_damaged_checkpoint_is_put_aside(short, store, bucket, tmp_path, capsys):
+def test_a_damaged_checkpoint_is_moved_away(short, store, bucket, tmp_path, capsys):
     workdir = place(f"{bucket}/damaged")
     loop.train(start.prepare(parse(short), workdir, store))
     last = short.train.steps
     (file,) = storage.below(workdir / f"checkpoints/{last}/params", "**/manifest.ocdbt")[:1]
     atomic.write(file, file.read_bytes()[:-7] + b"damaged")
-    damage.put_aside(workdir)
-    assert f"it is now in {workdir}/damaged/{last}" in capsys.readouterr().out
+    damage.move_damaged(workdir)
+    assert f"it was moved to {workdir}/damaged/{last}" in capsys.readouterr().out
     assert reading.steps(workdir)[-1] < last
-    assert storage.is_there(workdir / f"damaged/{last}/meta")
-    assert not storage.is_there(workdir / f"checkpoints/{last}")
+    assert storage.exists(workdir / f"damaged/{last}/meta")
+    assert not storage.exists(workdir / f"checkpoints/{last}")
     loop.train(start.prepare(parse(short), tmp_path, store))
     loop.train(start.prepare(parse(short), workdir, store))
     assert digests(workdir) == digests(tmp_path)
 
 
 def test_a_server_that_does_not_answer_is_no_damage(short, store, bucket, monkeypatch):
-    """Nothing is moved for it, and nobody is told to."""
+    """It is not reported as damage, and nothing is moved."""
 
     def gone(_):
         raise OSError("HTTP 503")
@@ -114,21 +114,21 @@ def test_a_server_that_does_not_answer_is_no_damage(short, store, bucket, monkey
     loop.train(start.prepare(parse(short), workdir, store))
     monkeypatch.setattr(reading, "orbax_path", gone)
     with pytest.raises(ConfigError, match=r"its description \(meta\) \(HTTP 503\)$"):
-        damage.put_aside(workdir)
+        damage.move_damaged(workdir)
     with pytest.raises(ConfigError, match=r"cannot read .*\(HTTP 503\)$"):
         stored_models.find(str(workdir))
     monkeypatch.setattr(storage.Url, "is_file", gone)
-    with pytest.raises(ConfigError, match=r"init_from=gs://.*: it cannot be read \(HTTP 503\)$"):
+    with pytest.raises(ConfigError, match=r"init_from=gs://.* cannot be read \(HTTP 503\)$"):
         stored_models.find(str(workdir), "init_from")
 
 
 @pytest.mark.parametrize("name", ["r[1]", "r*", "r#1", "r?x"])
 def test_names_that_mean_something_else_in_a_url_are_refused(name):
-    with pytest.raises(ConfigError, match=r"workdir=gs://b/r.*: . means something else in a URL"):
+    with pytest.raises(ConfigError, match=r"workdir=gs://b/r.*: . has another meaning in a URL"):
         resolve("workdir", f"gs://b/{name}")
 
 
-def test_lines_are_sent_while_a_run_goes_on_and_a_fault_meanwhile_ends_nothing(bucket, monkeypatch):
+def test_lines_are_sent_during_a_run_and_a_temporary_fault_does_not_end_it(bucket, monkeypatch):
     def gone(*_):
         raise OSError("HTTP 503")
 
@@ -148,7 +148,7 @@ def test_lines_are_sent_while_a_run_goes_on_and_a_fault_meanwhile_ends_nothing(b
     writer._files.close()
 
 
-def test_a_lock_is_let_go_and_a_bucket_that_is_not_there_is_told(bucket):
+def test_a_lock_is_released_and_a_missing_bucket_is_reported(bucket):
     workdir = place(f"{bucket}/locked")
     with pytest.raises(ValueError, match="mine"), only_run(workdir):
         assert (workdir / "lock").is_file()
@@ -175,13 +175,13 @@ def test_killed_at_some_moment_it_ends_with_the_same_bits(short, bucket, tmp_pat
     command = [sys.executable, "-c", CODE, short.to_json()]
     subprocess.run([*command, str(tmp_path / "whole")], check=True, timeout=300)
     process = subprocess.Popen([*command, str(workdir)])
-    while not (found := reading.steps(workdir)) or found[-1] < 6:
+    while not (actual := reading.steps(workdir)) or actual[-1] < 6:
         assert process.poll() is None, "it ended before it was killed"
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert reading.steps(workdir)[-1] < 24
-    (workdir / "lock").unlink()  # a minute is long for a test
+    (workdir / "lock").unlink()  # instead of waiting a minute
     subprocess.run([*command, str(workdir)], check=True, timeout=300)
     assert digests(workdir) == digests(tmp_path / "whole")
     assert lines(workdir) == lines(tmp_path / "whole")

@@ -1,4 +1,4 @@
-"""Checkpoints: atomic, verified, audited; and what stays."""
+"""Checkpoints are atomic, verified and compared; and which ones are kept."""
 
 import dataclasses
 import gc
@@ -30,18 +30,18 @@ def abstract(tiny, store, devices=1):
 
 @pytest.mark.slow
 def test_restores_onto_another_mesh(tiny, store, trained):
-    found = reading.find(trained)
-    assert found.step == 4
-    alone = reading.restore(found, abstract(tiny, store).parts())
+    actual = reading.find(trained)
+    assert actual.step == 4
+    alone = reading.restore(actual, abstract(tiny, store).parts())
     tiny.mesh.fsdp = 4
-    spread = reading.restore(found, abstract(tiny, store, devices=8).parts())
+    spread = reading.restore(actual, abstract(tiny, store, devices=8).parts())
     chex.assert_trees_all_equal(alone, spread)
     assert digests(alone["params"]) == digests(spread["params"])
     assert len(spread["params"]["embeddings"]["word"].sharding.device_set) == 8
 
 
-def test_a_flipped_bit_never_changes_what_is_restored(tiny, store, trained, tmp_path):
-    """Orbax alone restores most flipped bits without a word; some bits on disk mean nothing."""
+def test_a_flipped_bit_never_changes_restored_arrays(tiny, store, trained, tmp_path):
+    """Orbax itself restores most flipped bits without an error; some bits on disk are unused."""
     expected = abstract(tiny, store)
     source = reading.find(trained).folder
     wanted = reading.restore(reading.find(trained), expected.parts())
@@ -72,7 +72,7 @@ def test_a_flipped_bit_never_changes_what_is_restored(tiny, store, trained, tmp_
 def test_every_damaged_file_is_one_clear_error_or_nothing(
     tiny, store, trained, tmp_path, damage, monkeypatch, capsys, caplog
 ):
-    """Orbax raises many kinds of errors, and writes tracebacks of all that it abandons."""
+    """Orbax raises many types of errors, and prints tracebacks of abandoned work."""
     monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
     expected = abstract(tiny, store)
     source = reading.find(trained).folder
@@ -87,16 +87,16 @@ def test_every_damaged_file_is_one_clear_error_or_nothing(
         if damage == "deleted":
             damaged.unlink()
         try:
-            found = reading.find(copy)
-            vocabulary = reading.read_vocabulary(found)
-            restored = reading.restore(found, expected.parts())
+            actual = reading.find(copy)
+            vocabulary = reading.read_vocabulary(actual)
+            restored = reading.restore(actual, expected.parts())
         except reading.CheckpointError as error:
-            line = f"{copy} is damaged: .*; move this folder away to go on from the checkpoint"
+            line = f"{copy} is damaged: .*; move this folder away to resume from the checkpoint"
             assert re.match(line, str(error)) and "\n" not in str(error)
             refused.add(file.relative_to(source).parts[0])
         else:
             chex.assert_trees_all_equal(restored, wanted)
-            assert vocabulary.digest == found.meta["vocabulary"]
+            assert vocabulary.digest == actual.meta["vocabulary"]
         shutil.rmtree(copy)
     assert refused == {"meta", "optimizer", "params", "progress", "vocabulary"}
     gc.collect()
@@ -114,7 +114,7 @@ def test_a_folder_that_is_gone_or_empty_is_named(tiny, store, trained, name):
     where = trained / "checkpoints" / name.partition("/")[0]
     with pytest.raises(reading.CheckpointError, match=f"^{where} is damaged.*move this folder"):
         loop.train(start.prepare(parse(tiny), trained, store))
-    shutil.rmtree(where)  # as the message says
+    shutil.rmtree(where)  # as the message advises
     tiny.train.steps = 5
     assert loop.train(start.prepare(parse(tiny), trained, store)).finished
 
@@ -130,7 +130,7 @@ def test_a_changed_description_is_noticed(trained, tmp_path):
         reading.find(copy)
 
 
-def test_a_checkpoint_older_than_a_key_was_made_by_its_default(tiny, tmp_path):
+def test_a_missing_key_of_an_old_checkpoint_has_its_default(tiny, tmp_path):
     config = parse(tiny)
     old = json.loads(json.dumps(dataclasses.asdict(config)))
     del old["model"]["position_bias"]
@@ -161,8 +161,8 @@ def test_a_checkpoint_older_than_a_key_was_made_by_its_default(tiny, tmp_path):
     ],
 )
 def test_which_options_of_the_encoder_may_change(name, value, free):
-    """Where a run resumes, where its parameters are used, and where another run starts from them:
-    what is free in one of these is free in those that follow."""
+    """A key that may change on resume may also change when parameters are used, and when another
+    run starts from them."""
     old, new = Model(), dataclasses.replace(Model(), **{name: value})
     order = ("_FREE_ON_RESUME", "_FREE", "_FREE_AT_START")
     first = order.index(free) if free else len(order)
@@ -171,7 +171,7 @@ def test_which_options_of_the_encoder_may_change(name, value, free):
         assert bool(differ) == (at < first), keys
 
 
-def test_find_says_what_is_missing(tmp_path):
+def test_find_names_what_is_missing(tmp_path):
     with pytest.raises(reading.CheckpointError, match="neither a workdir"):
         reading.find(tmp_path)
 
@@ -201,7 +201,7 @@ def test_metrics_are_cut_back_to_the_step(tmp_path):
         writer.log(step, {"x": step / 3})
     writer.close()
     with (tmp_path / metrics.FILE).open("a") as file:
-        file.write('{"step": 4, "x"')  # a line that a kill cut short
+        file.write('{"step": 4, "x"')  # a line that was cut by a kill
     writer = metrics.Metrics(GrowingFiles(tmp_path), 2)
     writer.log(3, {"x": 7.0})
     writer.close()
@@ -229,7 +229,7 @@ def test_digests_see_every_element_and_its_place():
 
 
 def plain_digest(array):
-    """The digest as its docstring has it, in Python's integers."""
+    """Computes the digest as documented, with Python's integers."""
     mask = 2**32 - 1
 
     def mix(x):
@@ -259,9 +259,9 @@ def test_a_leaf_is_read_by_itself(trained):
     checkpoint = reading.find(trained)
     params = reading.restore_params(checkpoint, meshes.one_device())
     wanted = trees.named_leaves(params)
-    found = {name: reading.restore_leaf(checkpoint, name) for name in wanted}
-    assert {type(leaf) for leaf in found.values()} == {np.ndarray}
-    chex.assert_trees_all_equal(found, wanted)
+    actual = {name: reading.restore_leaf(checkpoint, name) for name in wanted}
+    assert {type(leaf) for leaf in actual.values()} == {np.ndarray}
+    chex.assert_trees_all_equal(actual, wanted)
     checkpoint.meta["digests"]["params"]["embeddings/word"] = "0" * 16
     with pytest.raises(reading.CheckpointError, match="damaged: params embeddings/word"):
         reading.restore_leaf(checkpoint, "embeddings/word")

@@ -1,4 +1,4 @@
-"""What a run may change of a model that it starts from."""
+"""What a run may change in the model that it starts from."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -42,7 +42,7 @@ def test_the_model_in_a_checkpoint_has_the_rotary_bases_of_its_phase():
     for step, bases in ((5, (160_000, 160_000)), (6, (3, 160_000)), (9, (3, 4))):
         model = Checkpoint("somewhere", step, meta).model()
         assert (model.rotary_base, model.rotary_local_base) == bases
-    # A resume compares the first phase's.
+    # Resuming compares the model of the first phase.
     config = Config(model=MMBERT, phases=phases)
     assert compatibility.config_differences(Checkpoint("somewhere", 9, meta), config) == []
 
@@ -53,13 +53,13 @@ def test_the_model_in_a_checkpoint_has_the_rotary_bases_of_its_phase():
      ("data.sampled", "en")],
 )  # fmt: skip
 def test_what_batches_follow_from_is_refused_by_name(tiny, path, value):
-    """The number of microbatches is of that while batches grow; of a run without, it is free."""
+    """The number of microbatches is compared during a batch warm-up; otherwise it may change."""
     tiny.train.batch_warmup, tiny.train.accumulation = 4, 4
     checkpoint = Checkpoint("somewhere", 5, {"config": record(parse(tiny))})
     section, name = path.split(".")
     tiny[section][name] = value
-    (found,) = compatibility.config_differences(checkpoint, parse(tiny))
-    assert found.key == path == found.allowed_by
+    (actual,) = compatibility.config_differences(checkpoint, parse(tiny))
+    assert actual.key == path == actual.allowed_by
     tiny.train.allow_change = path
     assert compatibility.config_differences(checkpoint, parse(tiny)) == []
 

@@ -1,4 +1,4 @@
-"""Orbax opens files without TensorFlow, in buckets too."""
+"""Orbax opens files without TensorFlow, also in buckets."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A workdir that cannot be used, or a disk that is full, is one line; nothing is lost."""
+"""An unusable workdir or a full disk is a one-line error; nothing is lost."""
 
 import contextlib
 import errno
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("below", ["", "/run", "/a/b"])
 def test_a_file_is_no_workdir(tmp_path, below):
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"--workdir=.*file.*: no run can be kept there \("):
+    with pytest.raises(ConfigError, match=r"--workdir=.*file.* cannot be written \("):
         with only_run(Path(f"{tmp_path}/file{below}")):
             raise AssertionError("the run has begun")
 
@@ -52,7 +52,7 @@ def test_errors_of_the_run_itself_are_its_own(tmp_path):
         ["xlj.finetune", "--config=configs/finetune/xnli.py", "--config.init_from=none"],
     ],
 )
-def test_it_is_said_before_any_work(tmp_path, command):
+def test_the_error_comes_before_any_work(tmp_path, command):
     (tmp_path / "file").touch()
     arguments = [argument.format(tmp_path) for argument in command]
     done = subprocess.run(
@@ -79,12 +79,12 @@ def test_metrics_on_a_full_disk(tmp_path):
     with contextlib.suppress(OSError), open("/dev/full", "wb") as full:
         writer._events._writer._py_recordio_writer._writer = full
         with pytest.raises(ConfigError, match="cannot write .*tensorboard: No space left"):
-            for step in range(3, 99):  # the thread that tensorboardX has would end, and all wait
+            for step in range(3, 99):  # tensorboardX's own thread would end, and writers would wait
                 writer.log(step, {"x": 2.0})
     assert [line["step"] for line in metrics.read(tmp_path)] == [1, 3]
 
 
-def test_tensorboard_reads_what_is_logged(tmp_path):
+def test_tensorboard_reads_the_logged_values(tmp_path):
     from tensorboardX.proto import event_pb2
 
     for begin, steps in ((0, (1, 2)), (1, (2,))):
@@ -119,7 +119,7 @@ def test_a_config_that_cannot_be_written(tiny, store, tmp_path, monkeypatch):
 def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
     tiny, store, tmp_path, capsys, caplog
 ):
-    """The disk takes no file of more than 16 KB from the last evaluation on."""
+    """From the last evaluation on, the disk accepts no file of more than 16 KB."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def probe(state, check):

@@ -37,7 +37,7 @@ def test_labels(write):
         ("a\n\nb\n", "a\na\nb\n", r"gold:2: '' is not"),
         ("a\nb\n", b"a\n\xff\n", "predicted:2: the line is not UTF-8"),
         ("", "", "gold is empty"),
-        ("a\n", None, "predicted: cannot read it"),
+        ("a\n", None, "predicted: cannot read this file"),
     ],
 )
 def test_labels_that_do_not_fit(write, tmp_path, gold, predicted, message):
@@ -95,14 +95,14 @@ def test_questions_and_answers(write):
 @pytest.mark.parametrize(
     "content, message",
     [
-        ('{\n"data": [\n}', "gold:3: it is no JSON"),
-        ({}, "there is no list data"),
+        ('{\n"data": [\n}', "gold:3: not valid JSON"),
+        ({}, "no list data"),
         ({"data": []}, "gold: the file has no questions"),
-        ({"data": [{}]}, r"there is no list data\[0\]\.paragraphs"),
+        ({"data": [{}]}, r"no list data\[0\]\.paragraphs"),
         ({"data": [{"paragraphs": [{"qas": 3}]}]}, r"no list data\[0\]\.paragraphs\[0\]\.qas"),
         (squad(question("1")), r"qas\[0\]: the question has no gold answer"),
-        (squad(question("1", "x"), question([], "x")), r"qas\[1\]\.id is \[\], which is no text"),
-        (squad(question("1", None)), r"answers\[0\]\.text is None, which is no text"),
+        (squad(question("1", "x"), question([], "x")), r"qas\[1\]\.id is \[\], expected a text"),
+        (squad(question("1", None)), r"answers\[0\]\.text is None, expected a text"),
     ],
 )
 def test_questions_that_cannot_be_read(write, content, message):
@@ -113,7 +113,7 @@ def test_questions_that_cannot_be_read(write, content, message):
 @pytest.mark.parametrize(
     "content, message",
     [
-        ("{'a': 1}", "predicted:1: it is no JSON"),
+        ("{'a': 1}", "predicted:1: not valid JSON"),
         (["x"], "predicted: expected a JSON object"),
         ({"1": "x", "2": ["y"]}, "the answer to '2' is .*; expected a string"),
     ],

@@ -1,4 +1,4 @@
-"""The best span against trying all; and from answers to logits and back."""
+"""The best span, compared with a search of all spans; and answers to logits and back."""
 
 import gzip
 import io
@@ -31,11 +31,11 @@ def trained(lines, size: int) -> Vocabulary:
     return Vocabulary(model.getvalue())
 
 
-def perfect(found: Windows) -> tuple[np.ndarray, np.ndarray]:
-    """Logits of a model that is right and sure."""
-    starts, ends = np.zeros((2, *found.rows.shape), np.float32)
+def perfect(actual: Windows) -> tuple[np.ndarray, np.ndarray]:
+    """Logits of a confident model that is right."""
+    starts, ends = np.zeros((2, *actual.rows.shape), np.float32)
     window = np.arange(len(starts))
-    starts[window, found.answers[:, 0]] = ends[window, found.answers[:, 1]] = 10
+    starts[window, actual.answers[:, 0]] = ends[window, actual.answers[:, 1]] = 10
     return starts, ends
 
 
@@ -60,16 +60,16 @@ def drawn(rng: np.random.Generator, length: int) -> Windows:
     )
 
 
-def by_trying_all(found: Windows, starts, ends, answer_length: int):
+def by_trying_all(actual: Windows, starts, ends, answer_length: int):
     """(tokens, score, null) of each question."""
-    for question in range(found.questions[-1] + 1):
+    for question in range(actual.questions[-1] + 1):
         tokens, score, null = [-1, -1], -np.inf, np.inf
-        for w in np.flatnonzero(found.questions == question):
+        for w in np.flatnonzero(actual.questions == question):
             null = min(null, starts[w, 0] + ends[w, 0])
-            shift = found.tokens[w] - found.contexts[w, 0]
-            full = [p for p in range(*found.contexts[w]) if len(range(*found.spans[p + shift]))]
+            shift = actual.tokens[w] - actual.contexts[w, 0]
+            full = [p for p in range(*actual.contexts[w]) if len(range(*actual.spans[p + shift]))]
             for first, last in itertools.product(full, full):
-                if first in range(*found.owned[w]) and 0 <= last - first < answer_length:
+                if first in range(*actual.owned[w]) and 0 <= last - first < answer_length:
                     if starts[w, first] + ends[w, last] > score:
                         score = starts[w, first] + ends[w, last]
                         tokens = [first + shift, last + shift]
@@ -81,16 +81,16 @@ def test_the_best_span_is_that_of_trying_all():
     empty = several = 0
     for case in range(3000):
         length, answer_length = int(rng.integers(2, 14)), int(rng.integers(1, 18))
-        found = drawn(rng, length)
-        logits = rng.normal(size=(2, *found.rows.shape)).astype(np.float32)
-        if case % 2:  # many that are equal
+        actual = drawn(rng, length)
+        logits = rng.normal(size=(2, *actual.rows.shape)).astype(np.float32)
+        if case % 2:  # many equal logits
             logits = rng.integers(-2, 3, logits.shape).astype(np.float32)
         starts, ends = logits
         expected = list(
-            by_trying_all(found, starts.astype(float), ends.astype(float), answer_length)
+            by_trying_all(actual, starts.astype(float), ends.astype(float), answer_length)
         )
         tokens, scores, nulls = zip(*expected, strict=True)
-        got = answer_spans.best(found, starts, ends, answer_length)
+        got = answer_spans.best(actual, starts, ends, answer_length)
         assert got.tokens.tolist() == list(tokens)
         assert got.scores.tolist() == list(scores) and got.nulls.tolist() == list(nulls)
         empty += sum(first < 0 for first, _ in tokens)
@@ -127,12 +127,12 @@ def words_asked(language: str, count: int) -> list[Question]:
 @pytest.mark.parametrize("language", LINES)
 def test_answers_come_back(vocabulary, language):
     questions = words_asked(language, 300)
-    found = windows.make(questions, vocabulary, length=128, stride=60, question_length=20)
-    assert len(found.rows) > 1.3 * len(questions) and not found.lost_answers
-    given = answer_spans.texts(questions, found, *perfect(found), answer_length=30)
+    actual = windows.make(questions, vocabulary, length=128, stride=60, question_length=20)
+    assert len(actual.rows) > 1.3 * len(questions) and not actual.lost_answers
+    given = answer_spans.texts(questions, actual, *perfect(actual), answer_length=30)
     golds = {question.identity: question.answers[0][0] for question in questions}
     assert list(given) == list(golds)
-    if language == "zh":  # where pieces are longer than an answer
+    if language == "zh":  # pieces may be longer than an answer
         assert all(gold.strip() in given[key] for key, gold in golds.items())
         assert np.mean([len(given[key]) - len(gold) for key, gold in golds.items()]) < 2
     else:
@@ -141,18 +141,18 @@ def test_answers_come_back(vocabulary, language):
 
 def test_no_answer_where_it_beats_the_best_span(vocabulary):
     (question,) = words_asked("en", 1)
-    found = windows.make([question], vocabulary, length=128, stride=60, question_length=20)
-    starts, ends = perfect(found)
-    (answer,) = answer_spans.texts([question], found, starts, ends, answer_length=30).values()
+    actual = windows.make([question], vocabulary, length=128, stride=60, question_length=20)
+    starts, ends = perfect(actual)
+    (answer,) = answer_spans.texts([question], actual, starts, ends, answer_length=30).values()
     assert answer == question.answers[0][0]
     starts[:, 0], ends[:, 0] = 12, 9.5  # 1.5 more than the span
 
     def given(**options):
-        texts = answer_spans.texts([question], found, starts, ends, answer_length=30, **options)
+        texts = answer_spans.texts([question], actual, starts, ends, answer_length=30, **options)
         return texts[question.identity]
 
     assert given() == answer == given(no_answer=1.5) and given(no_answer=1.4) == ""
-    starts[0, 0] -= 9  # the least of all windows counts
+    starts[0, 0] -= 9  # the smallest of all windows counts
     assert given(no_answer=0.0) == answer
 
 
@@ -160,30 +160,34 @@ def test_empty_texts_are_answered_with_nothing(vocabulary):
     texts = (("", ""), ("x", " \n"), ("", "x"))
     questions = [Question(f"{i}", *both, (), "") for i, both in enumerate(texts)]
     for some in (questions[:1], questions[1:2], questions, []):
-        found = windows.make(some, vocabulary, length=32, stride=4, question_length=9)
+        actual = windows.make(some, vocabulary, length=32, stride=4, question_length=9)
         for no_answer in (None, 0.0):
             given = answer_spans.texts(
-                some, found, *np.zeros((2, *found.rows.shape)), answer_length=7, no_answer=no_answer
+                some,
+                actual,
+                *np.zeros((2, *actual.rows.shape)),
+                answer_length=7,
+                no_answer=no_answer,
             )
             assert given == {q.identity: q.context.strip() for q in some}
 
 
 def test_what_does_not_fit_is_refused(vocabulary):
     questions = words_asked("en", 3)
-    found = windows.make(questions, vocabulary, length=128, stride=60, question_length=20)
-    starts, ends = perfect(found)
-    with pytest.raises(ValueError, match="do not fit"):
-        answer_spans.best(found, starts[1:], ends[1:], 5)
+    actual = windows.make(questions, vocabulary, length=128, stride=60, question_length=20)
+    starts, ends = perfect(actual)
+    with pytest.raises(ValueError, match="do not match"):
+        answer_spans.best(actual, starts[1:], ends[1:], 5)
     with pytest.raises(ValueError, match="2 questions, but windows of 3"):
-        answer_spans.texts(questions[:2], found, starts, ends, answer_length=5)
+        answer_spans.texts(questions[:2], actual, starts, ends, answer_length=5)
     with pytest.raises(ValueError, match="same identity"):
-        answer_spans.texts([questions[0]] * 3, found, starts, ends, answer_length=5)
-    starts[0, 127] = ends[0, 1] = np.nan  # of padding and of the question: not read
-    starts[0, found.contexts[0, 1] :] = -np.inf
-    answer_spans.best(found, starts, ends, 5)
-    ends[0, found.contexts[0, 0]] = np.nan
+        answer_spans.texts([questions[0]] * 3, actual, starts, ends, answer_length=5)
+    starts[0, 127] = ends[0, 1] = np.nan  # of padding and of the question: not used
+    starts[0, actual.contexts[0, 1] :] = -np.inf
+    answer_spans.best(actual, starts, ends, 5)
+    ends[0, actual.contexts[0, 0]] = np.nan
     with pytest.raises(ValueError, match="not finite"):
-        answer_spans.best(found, starts, ends, 5)
+        answer_spans.best(actual, starts, ends, 5)
 
 
 def real_questions(path: Path) -> list[Question]:
@@ -205,15 +209,15 @@ def real_questions(path: Path) -> list[Question]:
 @pytest.mark.slow
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"there is no real data at {REAL}")
 def test_answers_of_xquad_come_back():
-    """But for what pieces join; Arabic joins the most, an article or a conjunction to its word."""
+    """Except where pieces join words, mostly articles and conjunctions in Arabic."""
     files = {path.name.split(".")[1]: path for path in sorted((REAL / "xquad").glob("*.json.gz"))}
     assert len(files) == 8
     questions = {language: real_questions(path) for language, path in files.items()}
     lines = {q.context for asked in questions.values() for q in asked[:400]}
     vocabulary = trained(sorted(lines), 6000)
     for language, asked in questions.items():
-        found = windows.make(asked, vocabulary, length=384, stride=128, question_length=64)
-        given = answer_spans.texts(asked, found, *perfect(found), answer_length=100)
+        actual = windows.make(asked, vocabulary, length=384, stride=128, question_length=64)
+        given = answer_spans.texts(asked, actual, *perfect(actual), answer_length=100)
         golds = [(q.identity, [q.answers[0][0]]) for q in asked]
-        assert found.lost_answers == 0
+        assert actual.lost_answers == 0
         assert metrics.score(given, golds).exact_match > 0.99, language

@@ -1,4 +1,4 @@
-"""Fine-tuning learns, chooses on dev, scores what it predicts, and goes on where it stopped."""
+"""Fine-tuning learns, chooses on dev, scores its predictions, and resumes."""
 
 import copy
 import json
@@ -18,7 +18,7 @@ from xlj.data.labelled.examples import Question, Sentences, Words
 from xlj.data.labelled.features import Features
 from xlj.evaluation.metrics.tags import chunk_scores
 from xlj.finetuning import running, task_results
-from xlj.finetuning.task_data import Set, TaskData
+from xlj.finetuning.task_data import ExampleSet, TaskData
 from xlj.finetuning.task_scores import SCORE
 from xlj.tasks.question_answering import QuestionAnswering
 from xlj.training import metrics
@@ -26,8 +26,8 @@ from xlj.training import metrics
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Sentences with the label `cat` or `dog`, which their first letters tell; words with tags that
-    say whether they have an "e"; both in two languages."""
+    """Sentences with the label `cat` or `dog`, determined by their first letters; words with tags
+    that depend on whether they have an "e"; both in two languages."""
     folder = tmp_path_factory.mktemp("task")
     rng = random.Random(0)
     for language in ("en", "de"):
@@ -65,14 +65,14 @@ def settings(files, checkpoint, tmp_path):
 
 
 class Done(NamedTuple):
-    """A run that is finished; tests leave its folder as they find it."""
+    """A finished run; tests do not change its folder."""
 
     settings: ml_collections.ConfigDict
     workdir: Path
     outcome: running.Outcome
 
     def again(self, **changes):
-        """The same run again, with other settings."""
+        """Repeats the run with other settings."""
         settings = copy.deepcopy(self.settings)
         settings.update_from_flattened_dict(changes)
         return running.run(finetuning.parse(settings), self.workdir)
@@ -144,13 +144,13 @@ def test_where_the_encoder_is_and_how_work_is_divided_may_change(done, tmp_path)
     assert done.again(**changes).runs == done.outcome.runs
 
 
-def test_another_encoder_or_config_may_not_go_on(done):
+def test_another_encoder_or_config_may_not_resume(done):
     (run,) = done.outcome.runs
     other = run.folder / "checkpoints" / str(run.step)
-    with pytest.raises(ConfigError, match="or from another encoder; take another"):
+    with pytest.raises(ConfigError, match="or from another encoder; use another"):
         done.again(init_from=str(other))
     for key, value in (("optimizer.learning_rate", 2e-2), ("task.select", "last")):
-        with pytest.raises(ConfigError, match="holds a run of another config"):
+        with pytest.raises(ConfigError, match="contains a run of another config"):
             done.again(**{key: value})
 
 
@@ -170,7 +170,7 @@ def test_results_over_seeds_and_files_for_xtreme(done, tmp_path):
 
 
 def test_pairs_read_apart_are_compared(settings, tmp_path):
-    """Whether both sentences begin alike, which neither says by itself."""
+    """The label is whether both sentences begin alike, which needs both sentences."""
     rng = random.Random(1)
     lines = [line for line in phrasebook.text_lines("en") if line and len(line) < 40][:200]
     for split, size in (("train", 384), ("dev", 40), ("test", 100)):
@@ -200,7 +200,9 @@ def test_tags_that_are_no_chunks_are_not_scored_as_such(settings, tmp_path):
     (tmp_path / "en.conll").write_text("Ann\tPER\nleft\tO\n\nIBM\tORG\n")
     settings.task.train = settings.task.dev = settings.task.test = f"{tmp_path}/{{language}}.conll"
     settings.task.test_languages = "en"
-    with pytest.raises(ConfigError, match=r"en.conll:1: 'PER' is no tag of task.metric=chunk_f1"):
+    with pytest.raises(
+        ConfigError, match=r"en.conll:1: 'PER' is not a tag of task.metric=chunk_f1"
+    ):
         running.run(finetuning.parse(settings), tmp_path / "run")
 
 
@@ -209,7 +211,7 @@ def test_an_empty_sentence_is_not_compared(settings, tmp_path):
     settings.task.train = f"{tmp_path}/train-{{language}}.tsv"
     settings.task.dev = settings.task.test = settings.task.train
     settings.task.test_languages, settings.task.pairs = "en", "apart"
-    with pytest.raises(ConfigError, match=r"train-en.tsv:2: task.pairs=apart .* one is empty"):
+    with pytest.raises(ConfigError, match=r"train-en.tsv:2: task.pairs=apart .* but one is empty"):
         running.run(finetuning.parse(settings), tmp_path / "run")
 
 
@@ -227,17 +229,15 @@ def test_seeds_and_a_model_for_each_language(settings, tmp_path):
     seeds = task_results.by_seed(outcome, "test")
     assert len(seeds) == 2 and set(seeds[0]["accuracy"]) == {"en", "de"}
     content = task_results.as_json("x", config, outcome)
-    values = [found["accuracy"]["de"] for found in seeds]
+    values = [actual["accuracy"]["de"] for actual in seeds]
     assert content["languages"]["de"] == pytest.approx(sum(values) / 2, abs=1e-4)
-    assert content["transfer_gap"] is None  # of models that are trained on the language
+    assert content["transfer_gap"] is None  # models are trained on each language
     assert content["deviations"]["de"] == pytest.approx(
         abs(values[0] - values[1]) / 2**0.5, abs=1e-4
     )
 
 
-def test_what_does_not_fit_one_language_is_said_before_another_is_trained(
-    settings, files, tmp_path
-):
+def test_errors_of_one_language_come_before_another_is_trained(settings, files, tmp_path):
     for split in ("train", "dev", "test"):
         for language in ("en", "de"):
             text = (files / f"{split}-{language}.tsv").read_text("utf-8")
@@ -267,8 +267,8 @@ def test_tagging_of_long_sentences(settings, files, tmp_path):
     text = (run.folder / "predictions" / "test-de.tsv").read_text("utf-8")
     gold = sentences((files / "test-de.conll").read_text("utf-8"))
     gold = [[line.split("\t")[1] for line in lines] for lines in gold]
-    found = chunk_scores(sentences(text), gold)  # it counts the words of each
-    assert run.test["chunk_f1"]["de"] == pytest.approx(100 * found.f1)
+    actual = chunk_scores(sentences(text), gold)  # it counts the words of each
+    assert run.test["chunk_f1"]["de"] == pytest.approx(100 * actual.f1)
 
 
 def test_fresh_weights_are_not_frozen(settings):
@@ -296,13 +296,16 @@ def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path, capsy
     outcome = running.run(config, tmp_path / "run")
     printed = capsys.readouterr().out
     assert "examples cut, no labels: predicted, not scored\n" in printed
-    assert "warmup_steps=12500 is more than the 12 steps of train.epochs=1; 10% of them" in printed
+    assert (
+        "warmup_steps=12500 is more than the 12 steps of train.epochs=1; warming up for 10% of them"
+        in printed
+    )
     (run,) = outcome.runs
     assert not run.test and set(run.dev["accuracy"]) == {"en"}
-    found = (run.folder / "predictions" / "test-en.tsv").read_text("utf-8").split()
-    assert len(found) == 50 and set(found) <= {"cat", "dog"}
-    found = task_results.as_json("x", config, outcome)
-    assert found["split"] == "dev" and set(found["baseline"]["accuracy"]) == {"en"}
+    actual = (run.folder / "predictions" / "test-en.tsv").read_text("utf-8").split()
+    assert len(actual) == 50 and set(actual) <= {"cat", "dog"}
+    actual = task_results.as_json("x", config, outcome)
+    assert actual["split"] == "dev" and set(actual["baseline"]["accuracy"]) == {"en"}
 
 
 @pytest.mark.parametrize(
@@ -314,7 +317,7 @@ def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path, capsy
         ("init_from", "nowhere", "init_from=nowhere is neither"),
         ("optimizer.decay_steps", 99, "decay_steps=99 is more than the 48 steps"),
         ("optimizer.decay_steps", 44, "5 steps of warm-up and optimizer.decay_steps=44 are more"),
-        ("task.pairs", "apart", "train-en.tsv:1: this is one sentence, and task.pairs=apart"),
+        ("task.pairs", "apart", "train-en.tsv:1: this is one sentence, but task.pairs=apart"),
         ("train.batch_rows", 12, "train.batch_rows=12 / train.accumulation=1 = 12 rows are not"),
     ],
 )
@@ -363,22 +366,22 @@ def test_configs_that_contradict_themselves(settings, changes, message):
 )
 def test_languages_of_no_sets_are_an_error_where_they_are_set_by_hand(settings, changes, key):
     settings.update_from_flattened_dict(changes)
-    finetuning.parse(settings)  # a recipe may set them for what is overridden
+    finetuning.parse(settings)  # a recipe may set them for a key that is overridden
     with pytest.raises(ConfigError, match=f"{key}_languages is set .* because {key} is empty"):
         finetuning.parse(settings, [f"{key}_languages"])
 
 
-def test_a_killed_run_goes_on_to_the_same_end(settings, tmp_path, monkeypatch):
+def test_a_killed_run_resumes_with_the_same_result(settings, tmp_path, monkeypatch):
     config = finetuning.parse(settings)
     whole = running.run(config, tmp_path / "whole").runs[0]
 
     shutil.copytree(tmp_path / "whole", tmp_path / "killed")
     folder = tmp_path / "killed" / "seed-0"
     (folder / running.RUN).unlink()
-    kept = [s for s in reading.steps(folder) if s != 48]
-    if kept:  # else the last was the best, and there is nothing to go back to
+    remaining = [s for s in reading.steps(folder) if s != 48]
+    if remaining:  # otherwise the last checkpoint was the best
         shutil.rmtree(folder / "checkpoints" / "48")
-    settings.init_from = str(tmp_path / "moved")  # the same encoder, though elsewhere
+    settings.init_from = str(tmp_path / "moved")  # the same encoder in another folder
     (tmp_path / "moved").symlink_to(config.init_from)
     config = finetuning.parse(settings)
     again = running.run(config, tmp_path / "killed").runs[0]
@@ -386,10 +389,10 @@ def test_a_killed_run_goes_on_to_the_same_end(settings, tmp_path, monkeypatch):
 
 
 def _runs(folder, *runs):
-    """An outcome of (languages, dev's scores, test's scores), whose predictions name the run."""
+    """An outcome of (languages, scores of dev, scores of test); predictions name the run."""
     made = []
     for seed, (languages, dev, test) in enumerate(runs):
-        made.append(running.Run(languages, seed, 1, dev, test, folder / f"seed-{seed}"))
+        made.append(running.TaskRun(languages, seed, 1, dev, test, folder / f"seed-{seed}"))
         (made[-1].folder / "predictions").mkdir(parents=True)
         (made[-1].folder / "predictions" / "test-de.json").write_text(f"{seed}", "utf-8")
     return running.Outcome(tuple(made), {}, True)
@@ -397,7 +400,7 @@ def _runs(folder, *runs):
 
 @pytest.mark.parametrize(("select", "best"), [("all", "1"), ("trained", "2")])
 def test_the_seed_that_goes_out_is_chosen_as_checkpoints_are(settings, tmp_path, select, best):
-    """By the first metric, also where the task's metric is a set of rules: squad, mlqa."""
+    """By the first metric, also if the task's metric is a set of rules: squad, mlqa."""
     settings.task.kind, settings.task.select = "question_answering", select
     dev = [{"f1": {"en": en, "de": de}} for en, de in ((50.0, 50.0), (60.0, 70.0), (65.0, 10.0))]
     outcome = _runs(tmp_path, *((("en",), scores, {}) for scores in dev))
@@ -416,10 +419,14 @@ def test_results_of_languages_whose_test_sets_have_labels_in_part(settings, tmp_
 
 
 def test_questions_without_an_answer_are_counted():
-    asked = [Question(f"{i}", "?", "c", found, "") for i, found in enumerate(((("c", 0),), ()))]
+    asked = [Question(f"{i}", "?", "c", actual, "") for i, actual in enumerate(((("c", 0),), ()))]
     made = Features(np.zeros((2, 4)), np.zeros((2, 2)), {})
     data = TaskData(
-        QuestionAnswering(), (), {"en": Set(asked, made)}, {}, {"en": Set(asked[1:], made)}
+        QuestionAnswering(),
+        (),
+        {"en": ExampleSet(asked, made)},
+        {},
+        {"en": ExampleSet(asked[1:], made)},
     )
     first, second = data.counts().splitlines()
     assert first.endswith("2 rows, 1 without an answer (task.no_answer)")
@@ -427,11 +434,11 @@ def test_questions_without_an_answer_are_counted():
 
 
 def test_an_answer_of_which_nothing_is_left_is_none():
-    """As in SQuAD 2.0's script, which compares what its normalisation leaves."""
-    asked = [Question(f"{i}", "?", "c", found, "") for i, found in enumerate(((("c", 0),), ()))]
+    """As in SQuAD 2.0's script, which compares normalized answers."""
+    asked = [Question(f"{i}", "?", "c", actual, "") for i, actual in enumerate(((("c", 0),), ()))]
     for answer, right in (("", 1), ("The.", 1), ("c", 0)):
-        found = QuestionAnswering().scores({"0": "c", "1": answer}, asked, "squad", "en")
-        assert found == {"f1": (1 + right) / 2, "exact_match": (1 + right) / 2}
+        actual = QuestionAnswering().scores({"0": "c", "1": answer}, asked, "squad", "en")
+        assert actual == {"f1": (1 + right) / 2, "exact_match": (1 + right) / 2}
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])
@@ -450,7 +457,7 @@ def test_questions_without_any_answer_are_refused(settings, tmp_path, split):
 
 
 def test_a_run_is_known_by_its_examples_wherever_they_stand():
-    """Also a run that was begun before words had lines of their own."""
+    """Also a run that was started before words had line numbers."""
     words = [Words(("a",), ("X",), place, lines) for place, lines in (("f:1", (1,)), ("g:7", (7,)))]
     assert [running._content(example) for example in words] == [[("a",), ("X",)]] * 2
     assert running._content(Sentences(("a",), "x", "f:1")) == [("a",), "x"]

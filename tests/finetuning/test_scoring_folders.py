@@ -1,4 +1,4 @@
-"""`train.epochs=0` scores the head that a Hugging Face folder has, as transformers computes it."""
+"""`train.epochs=0` scores the head of a Hugging Face folder, with the result of transformers."""
 
 import json
 
@@ -17,7 +17,7 @@ from xlj.interop import tokenizer_files
 
 pytestmark = pytest.mark.parity
 LINES = [phrasebook.pair(phrasebook.draw(4, k), "en", "de").source.text for k in range(120)]
-LABELS = ("neutral", "entailment", "contradiction")  # in no order of the alphabet
+LABELS = ("neutral", "entailment", "contradiction")  # not in alphabetical order
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def vocabulary():
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Pairs with labels, as the commands read them."""
+    """Pairs with labels, in the format of the commands."""
     folder = tmp_path_factory.mktemp("pairs")
     for split, first in (("train", 0), ("test", 60)):
         rows = zip(LINES[first : first + 40], LINES[first + 1 : first + 41], strict=True)
@@ -73,11 +73,11 @@ def test_xnli_with_xlm_rs_pairs(tmp_path, vocabulary, data):
     assert (encoded["input_ids"] == 2).sum() == 3 * 40
     with torch.no_grad():
         logits = model(**encoded).logits.numpy()
-    wanted = [LABELS[k] for k in logits.argmax(1)]
-    assert len(set(wanted)) > 1
-    found = (tmp_path / "run/untrained/predictions/test-en.tsv").read_text().split()
-    assert found == wanted
-    share = np.mean([name == LABELS[k % 3] for k, name in enumerate(wanted)])
+    expected = [LABELS[k] for k in logits.argmax(1)]
+    assert len(set(expected)) > 1
+    actual = (tmp_path / "run/untrained/predictions/test-en.tsv").read_text().split()
+    assert actual == expected
+    share = np.mean([name == LABELS[k % 3] for k, name in enumerate(expected)])
     assert outcome.runs[0].test == {"accuracy": {"en": pytest.approx(100 * share)}}
     assert set(outcome.baseline) == {"accuracy"}
     alone = running.run(
@@ -90,7 +90,7 @@ def test_xnli_with_xlm_rs_pairs(tmp_path, vocabulary, data):
     "ending", ["SequenceClassification", "MultipleChoice", "QuestionAnswering"]
 )
 def test_new_text_with_xlm_rs_pairs(tmp_path, vocabulary, ending):
-    """`xlj.predict` too puts two `</s>` between the parts, of every kind; also of an import."""
+    """`xlj.predict` also puts two `</s>` between parts, for every kind, also after an import."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     model = make("XLMRoberta", tmp_path / "model", vocabulary, ending)
     if ending == "SequenceClassification":
@@ -118,16 +118,16 @@ def test_new_text_with_xlm_rs_pairs(tmp_path, vocabulary, ending):
         with torch.no_grad():
             if ending == "MultipleChoice":
                 batch = {name: values[None] for name, values in batch.items()}
-            found = model(**batch)
+            actual = model(**batch)
         for one in ours:
             (made,) = one.predict([(first, *others)])
             if ending == "SequenceClassification":
-                assert made["score"] == pytest.approx(found.logits.item(), abs=1e-4)
+                assert made["score"] == pytest.approx(actual.logits.item(), abs=1e-4)
             elif ending == "MultipleChoice":
-                wanted = found.logits[0].softmax(0).tolist()
-                np.testing.assert_allclose(made["probabilities"], wanted, atol=1e-5)
+                expected = actual.logits[0].softmax(0).tolist()
+                np.testing.assert_allclose(made["probabilities"], expected, atol=1e-5)
             else:
-                starts, ends = found.start_logits[0].numpy(), found.end_logits[0].numpy()
+                starts, ends = actual.start_logits[0].numpy(), actual.end_logits[0].numpy()
                 begin = len(tokenizer(first)["input_ids"]) + 1
                 sums = np.triu(starts[begin:-1, None] + ends[None, begin:-1])
                 assert np.abs(sums - made["score"]).min() < 1e-4
@@ -135,7 +135,7 @@ def test_new_text_with_xlm_rs_pairs(tmp_path, vocabulary, ending):
 
 def test_a_folder_without_the_head_and_other_labels_are_refused(tmp_path, vocabulary, data):
     make("XLMRoberta", tmp_path / "model", vocabulary)
-    with pytest.raises(ConfigError, match=r"task.labels is a,b; the head of .* has neutral,"):
+    with pytest.raises(ConfigError, match=r"task.labels is a,b, but the head of .* has neutral,"):
         running.run(config_of(tmp_path / "model", data, labels="a,b"), tmp_path / "run")
     file = tmp_path / "model" / "config.json"
     config = json.loads(file.read_text()) | {"architectures": ["XLMRobertaModel"]}
@@ -146,7 +146,7 @@ def test_a_folder_without_the_head_and_other_labels_are_refused(tmp_path, vocabu
 
 def test_ernie_ms_classifier_is_xlm_rs_under_other_names(tmp_path, vocabulary):
     make("XLMRoberta", tmp_path / "model", vocabulary)
-    wanted = stored_models.find(tmp_path / "model")
+    expected = stored_models.find(tmp_path / "model")
     source, tensors = tmp_path / "ernie", {}
     source.mkdir()
     for name, tensor in load_file(tmp_path / "model" / "model.safetensors").items():
@@ -173,8 +173,8 @@ def test_ernie_ms_classifier_is_xlm_rs_under_other_names(tmp_path, vocabulary):
     config |= {"model_type": "ernie_m", "architectures": ["ErnieMForSequenceClassification"]}
     (source / "config.json").write_text(json.dumps(config))
     (source / "sentencepiece.bpe.model").write_bytes(vocabulary.model)
-    found = stored_models.find(source)
-    assert found.labels == LABELS and "classification_head/output/kernel" in found.leaves
-    assert found.leaves.keys() == wanted.leaves.keys() - {"embeddings/token_type"}
-    for name in found.leaves:
-        np.testing.assert_array_equal(found.leaves[name], wanted.leaves[name], name)
+    actual = stored_models.find(source)
+    assert actual.labels == LABELS and "classification_head/output/kernel" in actual.leaves
+    assert actual.leaves.keys() == expected.leaves.keys() - {"embeddings/token_type"}
+    for name in actual.leaves:
+        np.testing.assert_array_equal(actual.leaves[name], expected.leaves[name], name)

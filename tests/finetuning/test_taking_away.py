@@ -1,4 +1,4 @@
-"""A fine-tuned model is exported as transformers knows it, and can be started from."""
+"""A fine-tuned model is exported for transformers, and is a start for other runs."""
 
 import copy
 import json
@@ -17,7 +17,7 @@ def export(checkpoint, output):
 
 
 def pairs(size, seed):
-    """Lines `A B label`; the label is that of A's first letters."""
+    """Lines `A B label`; the first letters of A determine the label."""
     rng = random.Random(seed)
     lines = [line for line in phrasebook.text_lines("en") if line and len(line) < 60][:200]
     for _ in range(size):
@@ -28,7 +28,7 @@ def pairs(size, seed):
 
 @pytest.fixture(scope="module")
 def fine_tuned(checkpoint, tmp_path_factory):
-    """(the config, the workdir) of a classifier of pairs that has learned a little."""
+    """(config, workdir) of a slightly trained classifier of pairs."""
     folder = tmp_path_factory.mktemp("taken")
     config = finetuning.default()
     config.init_from, config.cache = str(checkpoint), str(folder / "rows")
@@ -107,9 +107,9 @@ def test_the_pipeline_gives_the_labels_that_xlj_predicts(fine_tuned, tmp_path):
     export(workdir / "seed-0", tmp_path / "out")
     classify = transformers.pipeline("text-classification", str(tmp_path / "out"))
     texts = [{"text": a, "text_pair": b} for a, b, _ in pairs(40, 2)]
-    found = [answer["label"] for answer in classify(texts)]
+    actual = [answer["label"] for answer in classify(texts)]
     predicted = (workdir / "seed-0" / "predictions" / "test-en.tsv").read_text().splitlines()
-    assert found == predicted and len({*found}) == 2
+    assert actual == predicted and len({*actual}) == 2
 
 
 @pytest.mark.slow

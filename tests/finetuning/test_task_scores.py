@@ -1,4 +1,4 @@
-"""Predictions are the head's on each row by itself, on any devices, whatever the batches."""
+"""Predictions equal the head on each single row, for all devices and batch sizes."""
 
 import jax
 import numpy as np
@@ -33,21 +33,21 @@ def test_predictions_are_those_of_each_row(kind):
         config = Config(mesh=Mesh(fsdp=fsdp))
         mesh = make_mesh(config, jax.devices()[:devices])
         spread = jax.device_put(params, shardings(params, mesh))
-        found = Predictor(kind, MODEL, mesh)(spread, tokens, "")
+        actual = Predictor(kind, MODEL, mesh)(spread, tokens, "")
         if kind == "question_answering":
-            assert (found[tokens == PAD] == -np.inf).all()
-            np.testing.assert_allclose(found[tokens != PAD], plain[tokens != PAD], atol=1e-5)
+            assert (actual[tokens == PAD] == -np.inf).all()
+            np.testing.assert_allclose(actual[tokens != PAD], plain[tokens != PAD], atol=1e-5)
         elif kind == "tagging":
-            assert (found == plain.argmax(-1))[tokens != PAD].all()
+            assert (actual == plain.argmax(-1))[tokens != PAD].all()
         elif kind == "regression":
-            np.testing.assert_allclose(found, plain[:, 0], atol=1e-5)
+            np.testing.assert_allclose(actual, plain[:, 0], atol=1e-5)
         else:
-            np.testing.assert_array_equal(found, plain.argmax(-1))
+            np.testing.assert_array_equal(actual, plain.argmax(-1))
 
 
 @pytest.mark.parametrize("kind", ["classification", "question_answering", "multiple_choice"])
 def test_pairs_with_two_separators(kind):
-    """The second one goes between the sentences of each pair, and is nothing in what comes back."""
+    """The second separator is between the sentences of a pair, and is not in the results."""
     rng = np.random.default_rng(1)
     rows, doubled = [], []
     for _ in range(20):
@@ -58,23 +58,25 @@ def test_pairs_with_two_separators(kind):
             longer += [BOS, *first, EOS, EOS, *second, EOS]
         rows.append(row)
         doubled.append(longer)
-    rows[3] = doubled[3] = [BOS, 7, EOS] * (2 if kind == "multiple_choice" else 1)  # no pairs
+    rows[3] = doubled[3] = [BOS, 7, EOS] * (2 if kind == "multiple_choice" else 1)  # not a pair
     tokens, framed = (np.full((20, 40), PAD, np.int32) for _ in range(2))
     for number in range(20):
         tokens[number, : len(rows[number])] = rows[number]
         framed[number, : len(doubled[number])] = doubled[number]
     params = jax.jit(encoder.init, static_argnums=(1, 2, 3))(jax.random.key(0), MODEL, 50, 1)
     params[supervised.head_of(kind)] = supervised.init_head(kind, MODEL, 5, jax.random.key(1))
-    wanted = np.asarray(supervised.logits(kind, params, MODEL, framed, np.zeros((20, 2), np.int32)))
+    expected = np.asarray(
+        supervised.logits(kind, params, MODEL, framed, np.zeros((20, 2), np.int32))
+    )
     mesh = make_mesh(Config(), jax.devices()[:1])
-    found = Predictor(kind, MODEL, mesh, separators=2, whole=True)(params, tokens, "")
+    actual = Predictor(kind, MODEL, mesh, separators=2, whole=True)(params, tokens, "")
     if kind != "question_answering":
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
         return
-    assert found.shape == (20, 40, 2)
+    assert actual.shape == (20, 40, 2)
     for number, row in enumerate(rows):
-        of_row = wanted[number, : len(doubled[number])]
+        of_row = expected[number, : len(doubled[number])]
         if len(doubled[number]) > len(row):
             of_row = np.delete(of_row, row.index(EOS) + 1, 0)
-        np.testing.assert_allclose(found[number, : len(row)], of_row, atol=1e-5)
-        assert (found[number, len(row) :] == -np.inf).all()
+        np.testing.assert_allclose(actual[number, : len(row)], of_row, atol=1e-5)
+        assert (actual[number, len(row) :] == -np.inf).all()

@@ -82,9 +82,14 @@ def test_other_formats_say_how_to_go_on(tmp_path, monkeypatch):
     cache, expected = unpacked(ROWS[-1], tmp_path / "rows")
     manifest = cache / expected["name"] / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"format": 2', '"format": 1', 1))
-    with pytest.raises(RowStoreError, match=r"rows of format 1, this xlj reads 2; delete .*anew"):
+    with pytest.raises(
+        RowStoreError,
+        match=r"rows have format 1, but .* reads format 2; delete .*xlj\.prepare again",
+    ):
         RowStore(manifest.parent)
     folder, _ = unpacked(CHECKPOINTS[-1], tmp_path / "checkpoint")
     monkeypatch.setattr(reading, "FORMAT", 9)
-    with pytest.raises(CheckpointError, match=r"format 1; .* reads 9.*xlj\.convert export.*init_"):
+    with pytest.raises(
+        CheckpointError, match=r"format 1, .* reads format 9.*xlj\.convert export.*init_"
+    ):
         reading.find(folder)

@@ -117,7 +117,7 @@ def test_another_generator_is_refused(allow, old, tmp_path, capsys):
     said = capsys.readouterr().err
     key = "objectives.{}.generator_layers: 1 -> 2"
     assert f"{key.format('mrtd')}; {key.format('trtd')}" in said
-    assert "To go on with that" not in said and "init_from=" in said
+    assert "To resume with them" not in said and "init_from=" in said
 
 
 @pytest.mark.slow

@@ -206,7 +206,7 @@ def test_what_does_not_fit_is_named(folder_of, change, message):
         ("hidden_size", "32", "model.hidden is '32'"),
         ("hidden_size", 2**63, "hidden_size is 9223372036854775808; too large"),
         ("hidden_size", "3" * 10_000, r"model.hidden is '3{200,300} \.\.\.$"),
-        ("hidden_size", float("inf"), "config.json: its JSON holds 'Infinity'"),
+        ("hidden_size", float("inf"), "config.json: its JSON contains 'Infinity'"),
         ("architectures", 7, "architectures is 7, no list of classes"),
         ("num_attention_heads", 5, "num_attention_heads"),
         ("max_position_embeddings", None, "model.positions|cannot use"),

@@ -1,4 +1,4 @@
-"""A file is whole or absent, and why it cannot be written is one line."""
+"""A file is complete or absent, and an error of writing is one line."""
 
 import errno
 import os
@@ -31,7 +31,7 @@ def there(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
-def test_what_is_written_appears_whole(tmp_path):
+def test_a_file_appears_complete(tmp_path):
     (tmp_path / "link").symlink_to("target")
     for name in ("plain", "link", "plain"):
         with atomic.writing(tmp_path / name) as file:
@@ -45,9 +45,9 @@ def test_what_is_written_appears_whole(tmp_path):
 
 
 def umask() -> int:
-    found = os.umask(0)
-    os.umask(found)
-    return found
+    actual = os.umask(0)
+    os.umask(actual)
+    return actual
 
 
 def test_what_fails_leaves_nothing(tmp_path):
@@ -133,7 +133,7 @@ def test_folders_that_take_no_files(tmp_path):
     with pytest.raises(ConfigError, match="cannot write .*/file/a: Not a directory"):
         with atomic.new_folder(tmp_path / "file" / "a"):
             pass
-    with pytest.raises(ConfigError, match="folder is there already; name a new folder"):
+    with pytest.raises(ConfigError, match="folder already exists; name a new folder"):
         with atomic.new_folder(tmp_path / "folder"):
             pass
     assert there(tmp_path) == ["file", "folder"]
@@ -152,7 +152,7 @@ def test_a_folder_that_is_read_only(tmp_path):
 
 
 def test_writers_with_one_process_id_do_not_meet(tmp_path):
-    """Two containers that share a disk may both be process 7."""
+    """Two containers that share a disk may both have process id 7."""
     failed = []
 
     def write(number: int) -> None:
@@ -174,7 +174,7 @@ def test_writers_with_one_process_id_do_not_meet(tmp_path):
     assert not failed and there(tmp_path) == ["a"]
     assert (tmp_path / "a").read_bytes() in (bytes(1000), bytes([1]) * 1000)
     with atomic.writing(tmp_path / "a"), atomic.new_folder(tmp_path / "b") as folder:
-        assert len(list(tmp_path.glob(f"*{atomic.PART}"))) == 2  # whoever cleans up finds them
+        assert len(list(tmp_path.glob(f"*{atomic.PART}"))) == 2  # a cleanup finds them
         assert folder.name.endswith(atomic.PART)
 
 

@@ -1,4 +1,4 @@
-"""Buckets of emulators: objects are whole or absent, and a lock is one process's."""
+"""Buckets of emulators: objects are complete or absent, and one process holds a lock."""
 
 import multiprocessing
 import os
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.cloud
 
 @pytest.fixture(scope="module", params=["gs", "s3"])
 def bucket(request):
-    with servers.bucket(request.param) as found:
-        yield found
+    with servers.bucket(request.param) as actual:
+        yield actual
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def folder(bucket, request):
     return place(f"{bucket[0]}/{request.node.originalname}")
 
 
-def test_what_is_written_is_listed_and_read(folder):
+def test_written_objects_are_listed_and_read(folder):
     lines = [f"line {number}" for number in range(5000)]
     for name in ("b.txt", "a.txt", "c/d.txt"):
         atomic.write(folder / name, "\n".join(lines).encode())
@@ -39,13 +39,13 @@ def test_what_is_written_is_listed_and_read(folder):
     assert folder.sizes() == {"a.txt": 48889, "b.txt": 48889}
     path = folder / "a.txt"
     assert list(files.lines(path)) == lines
-    found = [*files.stretch(path, 0, 20_001), *files.stretch(path, 20_001, 48889)]
-    assert sum(found, []) == lines
+    actual = [*files.range_blocks(path, 0, 20_001), *files.range_blocks(path, 20_001, 48889)]
+    assert sum(actual, []) == lines
     assert path.read_range(5, 11) == b"0\nline"
-    storage._told.clear()
-    before = storage.identity(path)  # asked of the file
+    storage._listed_stats.clear()
+    before = storage.identity(path)  # from the file itself
     storage.matching(f"{folder}/*.txt")
-    assert before == storage.identity(path) == [str(path), 48889, before[2]]  # told by the listing
+    assert before == storage.identity(path) == [str(path), 48889, before[2]]  # from the listing
     atomic.write(path, b"x" * 48889)
     assert before == storage.identity(path)
     storage.matching(str(path))
@@ -101,7 +101,7 @@ def test_a_lock_is_let_go_at_the_end(folder):
     assert not (folder / ".lock").is_file()
 
 
-def test_a_bucket_that_is_not_there_is_told_before_any_work(bucket):
+def test_a_missing_bucket_is_reported_before_any_work(bucket):
     scheme = bucket[0].partition(":")[0]
     with pytest.raises(ConfigError, match=rf"cannot write {scheme}://not-there/f/\.lock: "):
         with storage.lock(place(f"{scheme}://not-there/f")):
@@ -122,7 +122,7 @@ def test_who_comes_to_a_lock_waits(folder, capsys):
         order.append("first")
     thread.join()
     assert order == ["first", "other"]
-    assert "another process is at work" in capsys.readouterr().err
+    assert "another process holds the lock" in capsys.readouterr().err
 
 
 def test_the_lock_of_one_that_was_killed_is_taken_but_not_that_of_one_at_work(folder, monkeypatch):
@@ -141,13 +141,13 @@ def test_the_lock_of_one_that_was_killed_is_taken_but_not_that_of_one_at_work(fo
         thread = threading.Thread(target=other)
         thread.start()
         time.sleep(2)
-        assert not taken  # beats say that somebody is at work
+        assert not taken  # beats show that the holder is active
     thread.join()
     assert taken
 
 
 def test_buckets_of_google_are_asked_to_make_a_lock_only_once(monkeypatch):
-    """The emulator does not know preconditions, so here a server knows nothing else."""
+    """The emulator does not support preconditions, so this server is simulated."""
     servers.needed("gcsfs")
     asked = []
 
@@ -173,7 +173,7 @@ def test_buckets_of_google_are_asked_to_make_a_lock_only_once(monkeypatch):
     assert ["ifGenerationMatch=0" in path for path in asked] == [True]
 
 
-def test_without_the_extra_it_is_said_what_to_install(monkeypatch):
+def test_without_the_extra_an_error_names_what_to_install(monkeypatch):
     monkeypatch.setitem(buckets._LIBRARIES, "gs", ("no_such_library", "X"))
     buckets._system.cache_clear()
     with pytest.raises(ConfigError, match=r"gs:// URLs need no_such_library .*xlj\[cloud\]"):
@@ -181,7 +181,7 @@ def test_without_the_extra_it_is_said_what_to_install(monkeypatch):
     buckets._system.cache_clear()
 
 
-def test_who_does_not_wait_is_told_of_a_holder_at_work_and_takes_the_lock_of_one_killed(
+def test_without_wait_an_active_holder_is_an_error_and_a_killed_one_loses_the_lock(
     folder, monkeypatch
 ):
     monkeypatch.setattr(buckets, "_BEAT", 0.2)
@@ -200,10 +200,10 @@ def test_a_folder_is_moved(folder):
     for name in ("old/a", "old/b/c", "older/d"):
         atomic.write(folder / name, name.encode())
     storage.move_folder(folder / "old", folder / "new", "a")
-    found = [str(path)[len(str(folder)) + 1 :] for path in storage.below(folder, "**")]
-    assert sorted(found) == ["new/a", "new/b/c", "older/d"]
+    actual = [str(path)[len(str(folder)) + 1 :] for path in storage.below(folder, "**")]
+    assert sorted(actual) == ["new/a", "new/b/c", "older/d"]
     assert (folder / "new/b/c").read_bytes() == b"old/b/c"
-    assert storage.is_there(folder / "new") and not storage.is_there(folder / "old")
+    assert storage.exists(folder / "new") and not storage.exists(folder / "old")
 
 
 def test_a_move_that_is_killed_leaves_nothing_that_looks_whole(folder, monkeypatch):
@@ -220,7 +220,7 @@ def test_a_move_that_is_killed_leaves_nothing_that_looks_whole(folder, monkeypat
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff"])
-def test_what_is_no_lock_of_ours_goes_stale(folder, monkeypatch, content):
+def test_another_object_in_place_of_a_lock_becomes_stale(folder, monkeypatch, content):
     monkeypatch.setattr(buckets, "_BEAT", 0.1)
     monkeypatch.setattr(buckets, "_STALE", 0.4)
     atomic.write(folder / ".lock", content)
@@ -237,7 +237,7 @@ def test_a_lock_that_was_lost_is_left_to_its_new_holder(folder, monkeypatch):
     assert (folder / ".lock").read_bytes() == other
 
 
-def test_what_ended_the_work_is_told_though_the_lock_cannot_be_let_go(folder, monkeypatch):
+def test_the_original_error_is_raised_even_if_the_lock_cannot_be_released(folder, monkeypatch):
     def gone(*_, **__):
         raise OSError("the server is gone")
 
@@ -246,7 +246,7 @@ def test_what_ended_the_work_is_told_though_the_lock_cannot_be_let_go(folder, mo
         raise ConfigError("the real reason")
 
 
-def test_files_that_grow_are_sent_and_found_again(folder, monkeypatch):
+def test_growing_files_are_sent_and_continued(folder, monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(growing.time, "monotonic", lambda: clock[0])
     files = GrowingFiles(folder)

@@ -1,4 +1,4 @@
-"""What XLA compiles is kept for the next call, unless the user says otherwise."""
+"""Compiled programs of XLA are kept for the next call, unless the user turns this off."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ NAMES = (
 @pytest.fixture
 def environment(monkeypatch, tmp_path):
     for name in NAMES:
-        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.setenv(name, "")  # so that it is restored
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     of_tests = {name: getattr(jax.config, name.lower()) for name in NAMES}
@@ -61,7 +61,7 @@ def test_a_folder_that_jax_has_stays(environment):
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 def test_a_second_call_compiles_nothing(environment, tmp_path, after):
-    """Also if JAX has compiled something before."""
+    """Also if JAX has already compiled something."""
     program = (
         f"{'import jax; jax.numpy.ones(4)' if after else 'import sys'}\n"
         "from xlj.io.compiled import keep\n"

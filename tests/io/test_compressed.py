@@ -1,4 +1,4 @@
-"""A small file may stand for a large one: it is read in bounded memory."""
+"""A small file may expand to a large one: it is read in bounded memory."""
 
 import bz2
 import gzip
@@ -48,7 +48,7 @@ print(peak() - before, found)
 
 
 def write(path: Path, content: bytes, times: int = 1) -> None:
-    """One member, stream or frame, of content that is repeated."""
+    """One member, stream or frame, of repeated content."""
     compressor = NEW[path.suffix]()
     with path.open("wb") as file:
         for _ in range(times):
@@ -57,13 +57,13 @@ def write(path: Path, content: bytes, times: int = 1) -> None:
 
 
 def read(folder: Path, path: Path) -> tuple[int, str]:
-    """The MiB that reading a file takes, and the number of its lines or the error."""
+    """Returns the MiB that reading a file needs, and the number of its lines or the error."""
     write(folder / f"tiny{path.suffix}", b"a\nb")
     command = [sys.executable, "-c", READ, str(path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    took, _, found = done.stdout.strip().partition(" ")
-    return int(took), found
+    took, _, actual = done.stdout.strip().partition(" ")
+    return int(took), actual
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_many_lines_of_a_small_file_take_little_memory(tmp_path, ending):
     path = tmp_path / f"a{ending}"
     write(path, b"An ordinary line of an ordinary text, which is a sentence.\n" * 17_772, 96)
     assert path.stat().st_size < MIB
-    took, found = read(tmp_path, path)
-    assert found == str(17_772 * 96) and took < 48
+    took, actual = read(tmp_path, path)
+    assert actual == str(17_772 * 96) and took < 48
 
 
 @pytest.mark.parametrize("ending", compressed.ENDINGS)
@@ -88,8 +88,8 @@ def test_one_endless_line_is_refused_in_little_memory(tmp_path, ending):
     with path.open("ab") as file:
         write(tmp_path / f"b{ending}", bytes(MIB), 192)
         file.write((tmp_path / f"b{ending}").read_bytes())
-    took, found = read(tmp_path, path)
-    assert found.startswith(f"{path}:3: the line has more than 1,048,576 bytes") and took < 48
+    took, actual = read(tmp_path, path)
+    assert actual.startswith(f"{path}:3: the line has more than 1,048,576 bytes") and took < 48
 
 
 @pytest.mark.parametrize("ending", compressed.ENDINGS)
@@ -103,28 +103,28 @@ def test_blocks_and_pieces_are_neither_large_nor_small(tmp_path, ending):
     pieces = list(files.pieces(path))
     assert b"".join(pieces) == content
     assert max(map(len, pieces)) <= compressed.PIECE_BYTES
-    assert len(pieces) <= 2 * len(content) / compressed.PIECE_BYTES + 1  # small ones are joined
+    assert len(pieces) <= 2 * len(content) / compressed.PIECE_BYTES + 1  # small pieces are joined
 
 
 @pytest.mark.parametrize("ending", compressed.ENDINGS)
 def test_a_member_may_end_anywhere(tmp_path, ending):
-    """Wherever a piece of the raw file, or of one for the zst library, ends."""
+    """For every end of a piece of the raw file, or of a piece for the zst library."""
     path = tmp_path / f"a{ending}"
-    one, wanted = tmp_path / f"one{ending}", []
+    one, expected = tmp_path / f"one{ending}", []
     with path.open("wb") as file:
         for i in range(60):
             lines = [f"{i} {'x' * (i * 37 % 101)} {j * j}" for j in range(i * i)]
             write(one, "".join(f"{line}\n" for line in lines).encode())
             file.write(one.read_bytes() + b"\0" * (4 * (i % 3)))
-            wanted += lines
-    assert list(files.lines(path)) == wanted
+            expected += lines
+    assert list(files.lines(path)) == expected
 
 
 def test_xz_that_asks_for_much_memory_is_refused(tmp_path):
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 512 * MIB}]
     path = tmp_path / "a.xz"
     path.write_bytes(lzma.compress(b"a\n", filters=filters))
-    with pytest.raises(ConfigError, match="a.xz: cannot read it to the end .*[Mm]emory"):
+    with pytest.raises(ConfigError, match="a.xz: cannot read this file .*[Mm]emory"):
         list(files.lines(path))
 
 
@@ -133,13 +133,13 @@ def test_damage_in_the_middle_is_an_error_of_the_file(tmp_path):
     raw = bytearray(gzip.compress(b"".join(b"%d\n" % (i * i) for i in range(300_000))))
     raw[len(raw) // 2] ^= 255
     path.write_bytes(raw)
-    with pytest.raises(ConfigError, match=r"a\.gz: cannot read it to the end"):
+    with pytest.raises(ConfigError, match=r"a\.gz: cannot read this file"):
         list(files.lines(path))
 
 
 @pytest.mark.parametrize("ending", compressed.ENDINGS)
 def test_zeros_at_the_start_are_damage(tmp_path, ending):
-    """Behind them may be what reads as another format: a `.lzma` of nothing, for xz."""
+    """The bytes after them may look like another format: an empty `.lzma`, for xz."""
     path = tmp_path / f"a.txt{ending}"
     write(path, b"one\n")
     for content in (bytes(43) + b"\x1c" + bytes(20), bytes(1 << 18) + path.read_bytes()):
@@ -148,7 +148,7 @@ def test_zeros_at_the_start_are_damage(tmp_path, ending):
             list(files.lines(path))
     if ending == ".xz":
         path.write_bytes(lzma.compress(b"one\n", lzma.FORMAT_ALONE))
-        with pytest.raises(ConfigError, match=r"a\.txt\.xz: cannot read it to the end"):
+        with pytest.raises(ConfigError, match=r"a\.txt\.xz: cannot read this file"):
             list(files.lines(path))
 
 
@@ -160,4 +160,4 @@ def test_what_a_crash_left_of_a_file_is_not_an_empty_text(tmp_path, ending, cont
     with pytest.raises(ConfigError, match="ends too early"):
         list(files.lines(path))
     with pytest.raises(ConfigError, match="ends too early"):
-        list(files.stretch(path, 0, len(content)))
+        list(files.range_blocks(path, 0, len(content)))

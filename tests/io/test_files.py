@@ -1,4 +1,4 @@
-"""Files are read whole, and split at line feeds only."""
+"""Files are read completely, and split only at line feeds."""
 
 import gzip
 import lzma
@@ -26,16 +26,16 @@ def lines(path: Path) -> list[Line]:
 
 @pytest.mark.parametrize("ending", COMPRESS)
 def test_lines_come_back_through_every_compression(tmp_path, ending):
-    wanted = (
+    expected = (
         ["first\u2028same line\x0bstill", "", "žluťoučký 🐎\x85kůň"] + ["x" * 99] * 20_000 + ["end"]
     )
-    raw = "\n".join(wanted).encode()
+    raw = "\n".join(expected).encode()
     path = tmp_path / f"a{ending}"
     half = len(raw) // 3
     path.write_bytes(COMPRESS[ending](raw[:half]) + COMPRESS[ending](raw[half:]))  # two members
-    assert lines(path) == wanted
+    assert lines(path) == expected
     path.write_bytes(COMPRESS[ending](b"\xef\xbb\xbf" + raw + b"\n"))  # a mark and a last line feed
-    assert lines(path) == wanted
+    assert lines(path) == expected
 
 
 def test_a_line_longer_than_a_chunk(tmp_path):
@@ -46,15 +46,15 @@ def test_a_line_longer_than_a_chunk(tmp_path):
 
 @pytest.mark.parametrize("before", [b"", b"a\n\xff\n", b"a\n" * 300_000])
 @pytest.mark.parametrize("after", [b"", b"\n", b"\nb\nc"])
-def test_a_line_is_bounded_wherever_it_stands(tmp_path, before, after):
+def test_the_length_of_a_line_is_limited_everywhere(tmp_path, before, after):
     path = tmp_path / "a.txt"
     path.write_bytes(before + b"x" * files.LINE_BYTES + after)
     assert "x" * files.LINE_BYTES in lines(path)
     path.write_bytes(before + b"x" * (files.LINE_BYTES + 1) + after)
     number = before.count(b"\n") + 1
-    found = lines(path)
-    assert found[number - 1] == too_long(files.LINE_BYTES)
-    assert found[number:] == ["", "b", "c"][len(after) and 1 : len(after)]
+    actual = lines(path)
+    assert actual[number - 1] == too_long(files.LINE_BYTES)
+    assert actual[number:] == ["", "b", "c"][len(after) and 1 : len(after)]
     if b"\xff" not in before:
         with pytest.raises(ConfigError, match=rf"a\.txt:{number}: the line has more than 1,048,5"):
             list(files.lines(path))
@@ -64,14 +64,16 @@ def test_blocks_of_aligned_files_are_equally_long(tmp_path):
     short, long = tmp_path / "short.gz", tmp_path / "long.txt"
     short.write_bytes(gzip.compress(b"".join(b"%d\n" % i for i in range(9999)) + b"last"))
     long.write_bytes(b"".join(b"%d %s\n" % (i, b"x" * 99) for i in range(10_000)))
-    found = list(files.aligned_blocks([short, long]))
-    assert len(found) > 3 and all(len(one) == len(other) for one, other in found)
-    one, other = (sum(side, []) for side in zip(*found, strict=True))
+    actual = list(files.aligned_blocks([short, long]))
+    assert len(actual) > 3 and all(len(one) == len(other) for one, other in actual)
+    one, other = (sum(side, []) for side in zip(*actual, strict=True))
     assert one == [str(i) for i in range(9999)] + ["last"]
     assert other == [f"{i} {'x' * 99}" for i in range(10_000)]
     with long.open("ab") as file:
         file.write(b"one more\n")
-    with pytest.raises(ConfigError, match=r"short\.gz and \S*long\.txt have not as many lines"):
+    with pytest.raises(
+        ConfigError, match=r"short\.gz and \S*long\.txt have different numbers of lines"
+    ):
         list(files.aligned_blocks([short, long]))
 
 
@@ -81,13 +83,13 @@ def test_broken_compression_names_the_file(tmp_path, ending, damage):
     raw = os.urandom(300_000).hex().encode()
     path = tmp_path / f"broken{ending}"
     path.write_bytes(COMPRESS[ending](raw)[:-50_000] if damage == "cut" else b"plain text\n" * 99)
-    with pytest.raises(ConfigError, match=f"broken{ending}: cannot read it to the end"):
+    with pytest.raises(ConfigError, match=f"broken{ending}: cannot read this file"):
         lines(path)
 
 
 @pytest.mark.parametrize("ending", [b"", b"\n", b"\n\n"])
 @pytest.mark.parametrize("size", [1, 3, 50, 4000, 1 << 18, 3 << 20])
-def test_stretches_have_every_line_once(tmp_path, ending, size):
+def test_ranges_have_every_line_once(tmp_path, ending, size):
     path = tmp_path / "a.txt"
     many = 40 if size < 50 else 3000
     content = [b"", b"\xff", b"long " * 1000, "žluť".encode(), b"x"] * (many // 5)
@@ -95,29 +97,29 @@ def test_stretches_have_every_line_once(tmp_path, ending, size):
         content += [b"y" * files.LINE_BYTES, b"z"] * 3
     path.write_bytes(b"\xef\xbb\xbf" + b"\n".join(content) + ending)
     total = path.stat().st_size
-    found = []
+    actual = []
     for start in range(0, total, size):
-        for block in files.stretch(path, start, min(total, start + size)):
-            found += block
-    assert found == lines(path)
+        for block in files.range_blocks(path, start, min(total, start + size)):
+            actual += block
+    assert actual == lines(path)
 
 
 @pytest.mark.parametrize("more", [1, 5 << 20])
 def test_a_line_too_long_is_one_line_in_a_stretch_too(tmp_path, more):
     path = tmp_path / "a.txt"
     path.write_bytes(b"a\n" * 300_000 + b"x" * (files.LINE_BYTES + more) + b"\nb\n")
-    wanted = [too_long(files.LINE_BYTES), "b"]
+    expected = [too_long(files.LINE_BYTES), "b"]
     for start in (0, 400_000):
-        found = [x for s in files.stretch(path, start, path.stat().st_size) for x in s]
-        assert found == ["a"] * (300_000 - start // 2) + wanted
-    assert [x for s in files.stretch(path, 600_001, path.stat().st_size) for x in s] == ["b"]
+        actual = [x for s in files.range_blocks(path, start, path.stat().st_size) for x in s]
+        assert actual == ["a"] * (300_000 - start // 2) + expected
+    assert [x for s in files.range_blocks(path, 600_001, path.stat().st_size) for x in s] == ["b"]
 
 
-def test_files_that_a_pattern_stands_for(tmp_path):
+def test_files_that_match_a_pattern(tmp_path):
     for name in ("b.txt", "a.txt", "c/d.txt", "[x].txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    found = [str(f.relative_to(tmp_path)) for f in storage.matching(f"{tmp_path}/**/*.txt")]
-    assert found == ["[x].txt", "a.txt", "b.txt", "c/d.txt"]
+    actual = [str(f.relative_to(tmp_path)) for f in storage.matching(f"{tmp_path}/**/*.txt")]
+    assert actual == ["[x].txt", "a.txt", "b.txt", "c/d.txt"]
     assert storage.matching(f"{tmp_path}/[x].txt") == [tmp_path / "[x].txt"]  # of that name
     assert storage.matching(f"{tmp_path}/c") == storage.matching(f"{tmp_path}/no") == []

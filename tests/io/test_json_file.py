@@ -1,4 +1,4 @@
-"""JSON is read in one place: whatever is wrong with it, the error names file and line."""
+"""Reading JSON: errors name file and line."""
 
 import gzip
 import json
@@ -24,20 +24,20 @@ def test_values_come_back(tmp_path, ending):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "a.json:1: it is no JSON"),
-        (b'{\n"a": ]', "a.json:2: it is no JSON"),
+        (b"", "a.json:1: not valid JSON"),
+        (b'{\n"a": ]', "a.json:2: not valid JSON"),
         (b'[1,\n2,\n"\xff"]', "a.json:3: the line is not UTF-8"),
-        (b"{}{}", "a.json:1: it is no JSON"),
+        (b"{}{}", "a.json:1: not valid JSON"),
         (DEEP.encode(), "a.json: its JSON is nested too deep"),
         (b'{"a":' * 100_000, "a.json: its JSON is nested too deep"),
-        (b"[" + b"9" * 5000 + b"]", "a.json: its JSON holds a number of 5,000 digits"),
-        (b"[-" + b"9" * 400 + b"]", "a.json: its JSON holds a number of 401 digits"),
-        (b"[1e999]", "a.json: its JSON holds '1e999', which is no finite number"),
-        (b"[-Infinity]", "a.json: its JSON holds '-Infinity', which is no finite number"),
-        (b"[NaN]", "a.json: its JSON holds 'NaN', which is no finite number"),
+        (b"[" + b"9" * 5000 + b"]", "a.json: its JSON contains a number of 5,000 digits"),
+        (b"[-" + b"9" * 400 + b"]", "a.json: its JSON contains a number of 401 digits"),
+        (b"[1e999]", "a.json: its JSON contains '1e999', expected a finite number"),
+        (b"[-Infinity]", "a.json: its JSON contains '-Infinity', expected a finite number"),
+        (b"[NaN]", "a.json: its JSON contains 'NaN', expected a finite number"),
     ],
 )
-def test_what_is_no_json(tmp_path, content, message):
+def test_invalid_json(tmp_path, content, message):
     path = tmp_path / "a.json"
     path.write_bytes(content)
     with pytest.raises(ConfigError) as caught:
@@ -47,9 +47,9 @@ def test_what_is_no_json(tmp_path, content, message):
 
 
 def test_python_s_own_numbers_are_read_where_python_wrote_them():
-    found = json_file.parse(json.dumps([float("inf"), float("nan")]), "", not_finite=True)
-    assert found[0] == float("inf") and found[1] != found[1]
-    with pytest.raises(ConfigError, match="x: its JSON holds a number of 5,000 digits"):
+    actual = json_file.parse(json.dumps([float("inf"), float("nan")]), "", not_finite=True)
+    assert actual[0] == float("inf") and actual[1] != actual[1]
+    with pytest.raises(ConfigError, match="x: its JSON contains a number of 5,000 digits"):
         json_file.parse("1" * 5000, "x", not_finite=True)
 
 
@@ -59,16 +59,16 @@ def test_a_file_that_is_too_large(tmp_path, monkeypatch):
     path.write_bytes(gzip.compress(b'"' + b"x" * 299_998 + b'"'))
     assert len(json_file.read(path)) == 299_998
     path.write_bytes(gzip.compress(b'"' + b"x" * 299_999 + b'"'))
-    with pytest.raises(ConfigError, match=r"a\.json\.gz: it holds more than 300,000 bytes of JSON"):
+    with pytest.raises(ConfigError, match=r"a\.json\.gz: more than 300,000 bytes of JSON"):
         json_file.read(path)
 
 
 def test_an_object_is_asked_for(tmp_path):
     (tmp_path / "a.json").write_text("[]")
-    with pytest.raises(ConfigError, match=r"a\.json: it holds no JSON object"):
+    with pytest.raises(ConfigError, match=r"a\.json: expected a JSON object"):
         json_file.read_object(tmp_path / "a.json")
 
 
 def test_a_missing_file(tmp_path):
-    with pytest.raises(ConfigError, match=r"a\.json: cannot read it"):
+    with pytest.raises(ConfigError, match=r"a\.json: cannot read this file"):
         json_file.read(tmp_path / "a.json")

@@ -1,4 +1,4 @@
-"""What is no text is refused by name, or is one malformed line; what only looks so is read."""
+"""Content that is not text is refused or is a malformed line; ambiguous text is read."""
 
 import gzip
 import json
@@ -6,7 +6,7 @@ import json
 import pytest
 
 from xlj.config import ConfigError
-from xlj.io import files, json_file, stretches
+from xlj.io import file_ranges, files, json_file
 from xlj.io.malformed import INVALID_UTF8, NUL, Malformed, Skipping, encoding_of
 
 LINES = "The cat number 5 sleeps.\nIt is late, and 7 dogs bark.\n" * 40
@@ -24,14 +24,14 @@ def test_other_encodings_are_named(tmp_path, text, name):
     with pytest.raises(ConfigError, match=rf"a\.txt\.gz: the text is {name} by .*iconv -f {name} "):
         list(files.lines(path))
     with pytest.raises(ConfigError, match=f"the text is {name}"):
-        list(files.lines(path, Skipping("skip")))  # however malformed lines are dealt with
+        list(files.lines(path, Skipping("skip")))  # also if malformed lines are skipped
 
 
 @pytest.mark.parametrize(
     "content",
     [LINES.encode(), CHINESE.encode(), b"", b"\0", b"a\0b c\nd e f\n" + LINES.encode(), b"\xff\n"],
 )
-def test_what_is_no_other_encoding_is_not_taken_for_one(content):
+def test_utf8_is_not_mistaken_for_another_encoding(content):
     assert encoding_of(content) == ""
 
 
@@ -45,7 +45,7 @@ def test_nul_and_invalid_utf8_are_lines_of_their_own(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"one\nnul\0here\n\xe9t\xe9\nfour\n")
     assert [x for b in files.blocks(path) for x in b] == ["one", NUL, INVALID_UTF8, "four"]
-    with pytest.raises(ConfigError, match=r"a\.txt:2: the line holds NUL, which is no text"):
+    with pytest.raises(ConfigError, match=r"a\.txt:2: the line contains NUL, so it is not text"):
         list(files.lines(path))
 
 
@@ -53,10 +53,10 @@ def test_nul_and_invalid_utf8_are_lines_of_their_own(tmp_path):
 def test_line_ends_that_are_carriage_returns_alone_are_refused(tmp_path, end):
     path = tmp_path / "a.tsv"
     path.write_bytes(LINES.encode().replace(b"\n", b"\r").rstrip(b"\r") + end)
-    with pytest.raises(ConfigError, match=r"a\.tsv: its lines end in carriage returns alone"):
+    with pytest.raises(ConfigError, match=r"a\.tsv: its lines end in carriage returns only"):
         list(files.lines(path))
-    with pytest.raises(ConfigError, match="carriage returns alone"):
-        list(files.stretch(path, 0, 2000))
+    with pytest.raises(ConfigError, match="carriage returns only"):
+        list(files.range_blocks(path, 0, 2000))
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_a_byte_order_mark_at_the_start_of_any_line_is_left_out(tmp_path, capsys
     path, mark = tmp_path / "a.txt", "\ufeff"
     path.write_text(f"{mark}one\ntwo {mark}inside\n{mark}three\n{mark}{mark}four\nfive{mark}\n")
     assert list(files.lines(path)) == ["one", f"two {mark}inside", "three", "four", f"five{mark}"]
-    told = "left out: byte order mark at the start of a line: 2 (first: a.txt:3)\n"
-    assert capsys.readouterr().err.replace(f"{tmp_path}/", "") == told
+    output = "skipped: byte order mark at the start of a line: 2 (first: a.txt:3)\n"
+    assert capsys.readouterr().err.replace(f"{tmp_path}/", "") == output
     path.write_text(f"{mark}one\ntwo\n")
     assert list(files.lines(path)) == ["one", "two"] and not capsys.readouterr().err
 
@@ -88,22 +88,22 @@ def test_skipped_lines_keep_their_place_and_are_counted_once(tmp_path, capsys):
         assert skipping.rows == [1, 4, 5]
     skipping.report()
     first, second = capsys.readouterr().err.splitlines()
-    assert first == f"left out: invalid UTF-8: 2 (first: {path}:2)"
-    assert second == f"left out: line too long: 1 (first: {path}:6)"
-    with pytest.raises(ConfigError, match=":2: the line is not UTF-8; mend it, or set --bad"):
+    assert first == f"skipped: invalid UTF-8: 2 (first: {path}:2)"
+    assert second == f"skipped: line too long: 1 (first: {path}:6)"
+    with pytest.raises(ConfigError, match=":2: the line is not UTF-8; fix it, or set --bad"):
         list(files.lines(path, Skipping("error", "--bad")))
     with pytest.raises(ConfigError, match="^here has more columns$"):
         Skipping().skip(Malformed("columns", " has more columns"), "here")
 
 
-def test_stretches_skip_too(tmp_path):
+def test_ranges_skip_malformed_lines_too(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"one two three\n" * 3 + b"\xff\nend\n")
-    found, skipping = [], Skipping("skip")
-    for unit in stretches.of([path], 20):
-        found += unit.lines(skipping)
-    assert found == ["one two three"] * 3 + ["", "end"]
+    actual, skipping = [], Skipping("skip")
+    for unit in file_ranges.split_files([path], 20):
+        actual += unit.lines(skipping)
+    assert actual == ["one two three"] * 3 + ["", "end"]
     with pytest.raises(
         ConfigError, match=r"a\.txt, from byte \d+ on, line \d: the line is not UTF"
     ):
-        [list(unit.lines()) for unit in stretches.of([path], 20)]
+        [list(unit.lines()) for unit in file_ranges.split_files([path], 20)]

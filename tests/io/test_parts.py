@@ -1,4 +1,4 @@
-"""Folders made in parts: what is missing is made, what is there stays, other jobs are refused."""
+"""Folders written in parts: missing parts are made, others stay, other jobs are refused."""
 
 import hashlib
 import json
@@ -6,17 +6,17 @@ import json
 import pytest
 
 from xlj.config import ConfigError
-from xlj.io import atomic, stretches
+from xlj.io import atomic, file_ranges
 from xlj.io.parts import Parts
 
 LINES = [f"line {k} é" for k in range(100)]
 
 
 def make(parts, most=99):
-    made = parts.left()[:most]
+    made = parts.remaining()[:most]
     for part in made:
         atomic.write(parts.file(part), b"%d" % part)
-        parts.made(part, rows=part)
+        parts.mark_complete(part, rows=part)
     return made
 
 
@@ -24,14 +24,14 @@ def test_shards_make_each_part_once_and_the_last_writes_the_manifest(tmp_path):
     folder, job = tmp_path / "out", {"of": "a"}
     shards = [Parts(folder, job, 7, ".x", (i, 3)) for i in (1, 2, 3)]
     assert [make(each) for each in shards[:2]] == [[0, 3, 6], [1, 4]]
-    assert shards[0].finish() is None and shards[0].missing() == 2
+    assert shards[0].finish() is None and shards[0].count_missing() == 2
     assert make(shards[2], most=1) == [2]
-    (folder / "part-00002.x").write_bytes(b"longer")  # cut off, or another's
+    (folder / "part-00002.x").write_bytes(b"longer")  # truncated, or of another job
     assert make(Parts(folder, job, 7, ".x", (3, 3))) == [2, 5]
-    found = shards[1].finish()
-    assert found == json.loads((folder / "manifest.json").read_text())["files"]
-    assert [each["rows"] for each in found] == list(range(7))
-    assert found[5]["sha256"] == hashlib.sha256(b"5").hexdigest()
+    actual = shards[1].finish()
+    assert actual == json.loads((folder / "manifest.json").read_text())["files"]
+    assert [each["rows"] for each in actual] == list(range(7))
+    assert actual[5]["sha256"] == hashlib.sha256(b"5").hexdigest()
 
 
 def test_parts_of_another_job_are_refused(tmp_path):
@@ -41,17 +41,17 @@ def test_parts_of_another_job_are_refused(tmp_path):
         Parts(folder, {"of": "b"}, 8, ".x", (1, 3))
     (tmp_path / "else").mkdir()
     (tmp_path / "else/file").touch()
-    with pytest.raises(ConfigError, match="holds something else"):
+    with pytest.raises(ConfigError, match="contains other files"):
         Parts(tmp_path / "else", {}, 1, ".x", (1, 1))
 
 
 @pytest.mark.parametrize("size", [1, 7, 100, 10_000])
-def test_stretches_have_every_line_once(tmp_path, size):
+def test_ranges_have_every_line_once(tmp_path, size):
     for name, lines in (("a", LINES[:60]), ("b", LINES[60:])):
         (tmp_path / f"{name}.txt").write_text("".join(f"{x}\n" for x in lines), encoding="utf-8")
-    paths = stretches.named("input", tmp_path / "*.txt")
-    units = stretches.of(paths, size)
+    paths = file_ranges.files_of_flag("input", tmp_path / "*.txt")
+    units = file_ranges.split_files(paths, size)
     assert len(units) >= 2
     assert [line for unit in units for line in unit.lines()] == LINES
-    with pytest.raises(ConfigError, match="--input=.*there is no file"):
-        stretches.named("input", f"{tmp_path}/a.txt,{tmp_path}/c*.txt")
+    with pytest.raises(ConfigError, match="--input=.*no file matches"):
+        file_ranges.files_of_flag("input", f"{tmp_path}/a.txt,{tmp_path}/c*.txt")

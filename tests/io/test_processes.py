@@ -1,4 +1,4 @@
-"""Work in a process of its own: what it returns, refuses, or dies of comes back."""
+"""Functions in a child process: results, refusals and deaths reach the parent."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Libraries that are imported only where data is read with them."""
+"""Libraries that are imported only when they read data."""
 
 import re
 import sys
@@ -11,7 +11,7 @@ from xlj.io import quiet
 from xlj.io.quiet import import_quietly, require
 
 
-def test_what_is_installed_is_not_imported():
+def test_installed_libraries_are_not_imported():
     require("this", "x")
     assert "this" not in sys.modules
 

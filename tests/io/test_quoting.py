@@ -1,4 +1,4 @@
-"""What an error quotes is short."""
+"""Quotations in errors are short."""
 
 from xlj.io.quoting import quoted, shortened
 

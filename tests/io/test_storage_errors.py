@@ -1,4 +1,4 @@
-"""Errors of storage are a line, here and in a process that works for a command; others are not."""
+"""Storage errors are one line, here and in child processes; other errors are not."""
 
 import errno
 import os
@@ -17,7 +17,7 @@ def failing(code, place=None):
 
 
 @pytest.mark.parametrize(
-    "code, place, said",
+    "code, place, message",
     [
         (errno.ESTALE, "a/b", "a/b: Stale file handle"),
         (errno.EIO, None, "storage: Input/output error"),
@@ -26,15 +26,15 @@ def failing(code, place=None):
         (errno.ENOSPC, None, "cannot write the output: No space left on device"),
     ],
 )
-def test_a_command_ends_with_a_line(code, place, said, capsys):
+def test_a_command_ends_with_a_line(code, place, message, capsys):
     assert run(Parser("x", "doc"), lambda flags: failing(code, place), []) == 2
-    assert capsys.readouterr().err == f"error: {said}\n"
+    assert capsys.readouterr().err == f"error: {message}\n"
 
 
 @pytest.mark.parametrize("code, place", [(errno.EACCES, None), (errno.ENOENT, "a"), (None, None)])
 def test_errors_of_our_own_are_raised(code, place):
     error = OSError(code, "x", place) if code else OSError("x")
-    assert storage_errors.line(error) == ""
+    assert storage_errors.describe(error) == ""
     if code:
         with pytest.raises(OSError):
             run(Parser("x", "doc"), lambda flags: failing(code, place), [])

@@ -1,4 +1,4 @@
-"""Files of web servers: read as they are, also over connections that break."""
+"""Files of web servers are read unchanged, also over broken connections."""
 
 import gzip
 
@@ -15,8 +15,8 @@ CONTENT = "\n".join(LINES).encode()
 
 @pytest.fixture(scope="module")
 def served():
-    found = {"/a.txt": CONTENT, "/b.txt.gz": gzip.compress(CONTENT), "/empty.txt": b""}
-    with servers.web(found) as server:
+    actual = {"/a.txt": CONTENT, "/b.txt.gz": gzip.compress(CONTENT), "/empty.txt": b""}
+    with servers.web(actual) as server:
         yield server
 
 
@@ -26,7 +26,7 @@ def fast(served, monkeypatch):
     served.tags.clear()
     monkeypatch.setattr(web, "_PAUSE", 0.01)
     web._remembered.cache_clear()
-    storage._told.clear()
+    storage._listed_stats.clear()
 
 
 @pytest.mark.parametrize("ranges", [True, False])
@@ -36,20 +36,20 @@ def test_lines_are_those_of_the_file(served, name, ranges):
     assert list(files.lines(place(served.url + name))) == LINES
 
 
-def test_stretches_follow_each_other(served):
+def test_ranges_are_consecutive(served):
     path, cuts = place(f"{served.url}/a.txt"), [0, 1_000_000, 1_000_001, len(CONTENT)]
-    assert files.can_be_cut(path, 1000)
-    found = []
+    assert files.can_be_split(path, 1000)
+    actual = []
     for start, stop in zip(cuts, cuts[1:], strict=False):
-        for block in files.stretch(path, start, stop):
-            found += block
-    assert found == LINES
+        for block in files.range_blocks(path, start, stop):
+            actual += block
+    assert actual == LINES
 
 
 def test_without_ranges_files_are_not_cut(served):
     served.ranges = False
     path = place(f"{served.url}/a.txt")
-    assert not files.can_be_cut(path, 1000)
+    assert not files.can_be_split(path, 1000)
     with path.open() as file, pytest.raises(OSError, match="not seekable"):
         file.seek(10)
 
@@ -57,12 +57,12 @@ def test_without_ranges_files_are_not_cut(served):
 def test_a_connection_that_breaks_is_taken_up_where_it_was(served):
     served.cut = 3
     assert place(f"{served.url}/a.txt").read_bytes() == CONTENT
-    assert served.cut == 0 and len(set(served.asked[-3:])) == 3  # from further on each time
+    assert served.cut == 0 and len(set(served.asked[-3:])) == 3  # each request starts further on
 
 
 def test_a_connection_that_breaks_ends_with_an_error_where_there_are_no_ranges(served):
-    served.ranges, served.cut = False, 2  # the first is that of the question how long it is
-    with pytest.raises(ConfigError, match=r"a\.txt: cannot read it to the end \(after [\d,]+ of"):
+    served.ranges, served.cut = False, 2  # the first request only asks for the size
+    with pytest.raises(ConfigError, match=r"a\.txt: cannot read this file \(after [\d,]+ of"):
         list(files.lines(place(f"{served.url}/a.txt")))
 
 
@@ -79,11 +79,13 @@ def test_slow_answers_are_waited_for_but_not_for_ever(served, monkeypatch):
     assert place(f"{served.url}/a.txt").stat().st_size == len(CONTENT)
     monkeypatch.setattr(web, "TIMEOUT", 0.05)
     monkeypatch.setattr(web, "ATTEMPTS", 2)
-    with pytest.raises(ConfigError, match=r"a\.txt: .*its server does not answer: .*timed out"):
+    with pytest.raises(
+        ConfigError, match=r"a\.txt cannot be read \(its server does not respond: .*timed out"
+    ):
         storage.matching(f"{served.url}/a.txt")
 
 
-def test_what_is_told(served):
+def test_sizes_and_versions(served):
     served.tags["/a.txt"] = '"of a"'
     url = f"{served.url}/a.txt"
     assert storage.identity(place(url)) == [url, len(CONTENT), '"of a"']
@@ -95,5 +97,5 @@ def test_what_is_told(served):
 
 
 def test_urls_of_other_kinds_are_refused():
-    with pytest.raises(ConfigError, match=r"ftp://h/a: only https://, .* can be read"):
+    with pytest.raises(ConfigError, match=r"ftp://h/a: only https://, .* are supported"):
         place("ftp://h/a")

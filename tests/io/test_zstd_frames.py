@@ -1,4 +1,4 @@
-"""Frames are found from any byte, and lines of a cut file are each read once."""
+"""Frames are found from any byte, and each line of a split file is read once."""
 
 import random
 import struct
@@ -21,7 +21,7 @@ def skippable(content: bytes) -> bytes:
 
 
 def write(path: Path, parts: list[bytes]) -> list[int]:
-    """Writes frames; returns where each begins, and the end."""
+    """Writes frames; returns the start of each, and the end."""
     starts = [0]
     for part in parts:
         starts.append(starts[-1] + len(part))
@@ -31,7 +31,7 @@ def write(path: Path, parts: list[bytes]) -> list[int]:
 
 def lines(path: Path, cuts: list[int]) -> list[list[str | None]]:
     return [
-        [line for block in files.stretch(path, a, b) for line in block]
+        [line for block in files.range_blocks(path, a, b) for line in block]
         for a, b in zip(cuts[:-1], cuts[1:], strict=True)
     ]
 
@@ -44,25 +44,25 @@ def test_the_first_frame_from_any_byte(tmp_path):
     path = tmp_path / "a.zst"
     options = {"write_checksum": True, "write_content_size": False}
     plain = frame(b"\n".join(b"%d" % i for i in range(99)))
-    # What holds the mark of a frame, or a whole one, in a block that is not compressed.
+    # The mark of a frame, or a whole frame, in an uncompressed block.
     marked = frame(noise(300) + zstandard.FRAME_HEADER + noise(300) + plain + noise(300))
     assert zstandard.FRAME_HEADER in marked[4:] and plain in marked
     large = frame(noise(600_000), **options)  # several blocks
-    same = frame(b"x" * 400_000)  # blocks of one byte that is repeated
+    same = frame(b"x" * 400_000)  # blocks of one repeated byte
     parts = [plain, marked, skippable(b"1234"), large, same, frame(b""), plain]
     starts = write(path, parts)
     real = [start for start, part in zip(starts, parts, strict=False) if part[0] == 0x28]
     every = [1, 17, starts[1] + 1, starts[3] - 1, starts[3] + 1, *real, starts[-1] - 1, starts[-1]]
     every += list(range(5, starts[-1], 7919))
     for offset in every:
-        wanted = min((start for start in real if start >= offset), default=starts[-1])
-        assert zstd_frames.first_from(path, offset) == wanted
+        expected = min((start for start in real if start >= offset), default=starts[-1])
+        assert zstd_frames.first_from(path, offset) == expected
     assert zstd_frames.first_from(path, 0) == 0
 
 
 @pytest.mark.parametrize("size", [1, 9, 60, 1000, 1 << 20])
 def test_a_cut_file_has_every_line_once(tmp_path, size):
-    """Lines that run over the ends of frames, end with them, or fill several."""
+    """Lines that cross the ends of frames, end with them, or fill several."""
     path = tmp_path / "a.zst"
     content = b"\xef\xbb\xbf" + b"".join(
         b"%d %s\n" % (i, b"y" * (i * i % 41)) if i % 7 else b"\n" for i in range(300)
@@ -75,10 +75,10 @@ def test_a_cut_file_has_every_line_once(tmp_path, size):
     parts[4:4] = [skippable(b""), frame(b"")]
     total = write(path, parts)[-1]
     cuts = [*range(0, total, size), total]
-    found = lines(path, cuts)
-    assert sum(found, []) == [line for block in files.blocks(path) for line in block]
-    assert sum(map(bool, found)) > 1 or size > total
-    for start, part in zip(cuts, found, strict=False):
+    actual = lines(path, cuts)
+    assert sum(actual, []) == [line for block in files.blocks(path) for line in block]
+    assert sum(map(bool, actual)) > 1 or size > total
+    for start, part in zip(cuts, actual, strict=False):
         if part:
             whole = content.decode("utf-8-sig").split("\n")
             assert whole[files.first_line(path, start) - 1] == part[0]
@@ -92,25 +92,28 @@ def test_only_files_of_small_frames_can_be_cut(tmp_path):
         ([skippable(b"1234"), small] * 20, True),
         ([large], False),
         ([small, large, small], False),
-        ([small, b"\0\0\0\0", *[small] * 20], False),  # padding is read, but by one process
+        (
+            [small, b"\0\0\0\0", *[small] * 20],
+            False,
+        ),  # padding is supported, but the file is not split
         ([small[:-1]] + [small] * 5, False),
         ([b"no zstd at all " * 2000], False),
     ):
         write(path, parts)
-        assert files.can_be_cut(path, 20_000) == can
+        assert files.can_be_split(path, 20_000) == can
     path.with_suffix(".gz").touch()
     path.with_suffix(".txt").touch()
-    assert files.can_be_cut(path.with_suffix(".txt"), 9)
-    assert not files.can_be_cut(path.with_suffix(".gz"), 9)
+    assert files.can_be_split(path.with_suffix(".txt"), 9)
+    assert not files.can_be_split(path.with_suffix(".gz"), 9)
 
 
-def test_damage_is_told_by_the_part_that_reads_it(tmp_path):
+def test_damage_is_reported_by_the_range_that_reads_it(tmp_path):
     path = tmp_path / "a.zst"
     parts = [frame(b"%d\n%s\n" % (i, noise(30_000).hex().encode())) for i in range(20)]
     starts = write(path, [*parts, frame(noise(3000).hex().encode())[:-40]])
     total = path.stat().st_size
     assert lines(path, [0, starts[5]])[0]
-    with pytest.raises(ConfigError, match=r"a\.zst: cannot read it to the end"):
+    with pytest.raises(ConfigError, match=r"a\.zst: cannot read this file"):
         lines(path, [starts[15], total])
     long = [frame(b"a\nb\n"), frame(b"x" * 600_000), frame(b"x" * 600_000 + b"\nc\n")]
     starts = write(path, [*long, frame(b"d\n")])

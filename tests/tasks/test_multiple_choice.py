@@ -1,4 +1,4 @@
-"""Multiple choice: XCOPA's format in, rows of choices side by side, official accuracy."""
+"""Multiple choice: XCOPA's format, rows with choices side by side, official accuracy."""
 
 import json
 
@@ -20,22 +20,22 @@ def test_xcopa_is_read(tmp_path):
     lines.append({"premise": "P", "choices": ["a", "b", "c"], "label": 2})
     file = tmp_path / "test.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = KIND.read(file, "en", TASK)
-    assert found[0] == Choices("It rained. effect", ("Wet.", "Dry."), 0, f"{file}:1")
-    assert [example.right for example in found] == [0, 1, None, 2]
-    assert [example.labels for example in found[1:3]] == [(), None]
-    assert not KIND.is_labelled(found) and KIND.is_labelled(found[:2])
+    actual = KIND.read(file, "en", TASK)
+    assert actual[0] == Choices("It rained. effect", ("Wet.", "Dry."), 0, f"{file}:1")
+    assert [example.right for example in actual] == [0, 1, None, 2]
+    assert [example.labels for example in actual[1:3]] == [(), None]
+    assert not KIND.is_labelled(actual) and KIND.is_labelled(actual[:2])
 
 
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"label": 2}, "label is '?2'?; it must be a number from 0 to 1"),
+        ({"label": 2}, "label is '?2'?, expected a number from 0 to 1"),
         ({"label": "0"}, "label is '0'"),
         ({"choice2": None}, "choices must be a list of texts"),
         ({"choice2": " "}, "the premise or a choice is empty"),
         ({"choices": ["a"]}, "1 choices; there must be 2 to 8"),
-        ({"premise": 3}, "no text premise or context or question"),
+        ({"premise": 3}, "no text under premise or context or question"),
     ],
 )
 def test_what_does_not_fit(tmp_path, change, message):
@@ -60,13 +60,13 @@ def test_a_row_has_an_example_for_each_choice(vocabulary):
         KIND.rows([Choices("a", ("b",) * 8, 0, "f:1")], vocabulary, (), Task(length=16))
 
 
-def test_predictions_and_what_is_said_of_them():
+def test_predictions_and_their_descriptions():
     logits = np.array([[0.0, 1.0, -np.inf], [3.0, 1.0, 2.0]], np.float32)
     examples = [Choices("p", ("a", "b"), 1, ""), Choices("p", ("a", "b", "c"), 2, "")]
-    found = KIND.describe(logits, None, examples, (), TASK)
-    assert [one["choice"] for one in found] == [1, 0]
-    np.testing.assert_allclose(found[0]["probabilities"], [1 / (1 + np.e), np.e / (1 + np.e)])
-    assert len(found[1]["probabilities"]) == 3 and KIND.to_fields(found[0]) == ["1", "0.731059"]
+    actual = KIND.describe(logits, None, examples, (), TASK)
+    assert [one["choice"] for one in actual] == [1, 0]
+    np.testing.assert_allclose(actual[0]["probabilities"], [1 / (1 + np.e), np.e / (1 + np.e)])
+    assert len(actual[1]["probabilities"]) == 3 and KIND.to_fields(actual[0]) == ["1", "0.731059"]
     assert KIND.scores([1, 0], examples, "accuracy", "en") == {"accuracy": 0.5}
     assert KIND.majority(examples)(examples) == [1, 1]
     assert KIND.from_fields(["p", "a", "b"], "f:2") == Choices("p", ("a", "b"), None, "f:2")

@@ -1,4 +1,4 @@
-"""A kind of task that xlj does not know: that of docs/tasks.md, used like any other."""
+"""A kind of task of a user, from docs/tasks.md, works like any other."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def broken():
 
 @pytest.fixture(scope="module")
 def module(tmp_path_factory):
-    """The file of the kind, importable as `my_task` until the tests end."""
+    """The file of the kind, importable as `my_task` during the tests."""
     folder = tmp_path_factory.mktemp("own")
     (folder / "my_task.py").write_text(CODE + BROKEN, "utf-8")
     sys.path.insert(0, str(folder))
@@ -78,13 +78,13 @@ def test_it_predicts_what_was_scored(done, config, module, call, tmp_path):
     tested = config.task.test.replace("{language}", "en")
     lines = [line.split("\t")[0] for line in open(tested, encoding="utf-8")]
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))
-    tasks.load.cache_clear()  # as in a process of its own: the checkpoint names the kind
+    tasks.load.cache_clear()  # as in a new process: the checkpoint names the kind
     flags = [f"--checkpoint={done.folder}", f"--input={tmp_path}/text", f"--output={tmp_path}/out"]
     call(predict.main, *flags)
-    wanted = (done.folder / "predictions" / "test-en.tsv").read_text()
-    assert (tmp_path / "out").read_text() == wanted
+    expected = (done.folder / "predictions" / "test-en.tsv").read_text()
+    assert (tmp_path / "out").read_text() == expected
     model = load(done.folder)
-    assert [found["count"] for found in model.predict(lines)] == list(map(int, wanted.split()))
+    assert [actual["count"] for actual in model.predict(lines)] == list(map(int, expected.split()))
     as_it_is = config.copy_and_resolve_references()
     as_it_is.init_from, as_it_is.train.epochs = str(done.folder), 0
     (again,) = running.run(finetuning.parse(as_it_is), tmp_path / "again").runs
@@ -113,7 +113,7 @@ def test_a_class_like_another_takes_the_head(done, tmp_path, monkeypatch):
     with torch.no_grad():
         batch = tokenizer(texts, padding=True, return_tensors="pt")
         best = model.eval()(**batch).logits.argmax(-1).tolist()
-    assert [found["count"] for found in load(done.folder).predict(texts)] == best
+    assert [actual["count"] for actual in load(done.folder).predict(texts)] == best
 
 
 @pytest.mark.parametrize(

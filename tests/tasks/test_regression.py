@@ -1,4 +1,4 @@
-"""Regression: scores keep all their bits in rows of small numbers, and are correlated."""
+"""Regression: scores keep all bits in rows of small numbers, and correlations are correct."""
 
 import numpy as np
 import pytest
@@ -14,10 +14,10 @@ KIND = Regression()
 def test_scores_of_tables(tmp_path):
     file = tmp_path / "a.tsv"
     file.write_text("a\tb\t3.25\nc\td\t-\n")
-    found = KIND.read(file, "en", Task(kind="regression"))
-    assert found == [Rated(("a", "b"), 3.25, f"{file}:1"), Rated(("c", "d"), None, f"{file}:2")]
+    actual = KIND.read(file, "en", Task(kind="regression"))
+    assert actual == [Rated(("a", "b"), 3.25, f"{file}:1"), Rated(("c", "d"), None, f"{file}:2")]
     file.write_text("a\tb\t3,25\n")
-    with pytest.raises(ConfigError, match="a.tsv:1: the score is '3,25', which is no number"):
+    with pytest.raises(ConfigError, match="a.tsv:1: the score is '3,25', expected a number"):
         KIND.read(file, "en", Task(kind="regression"))
 
 
@@ -43,10 +43,10 @@ def test_correlations_are_scipys():
         assert ours(first, second) == pytest.approx(theirs(first, second)[0])
         assert ours(first, first) == pytest.approx(1) and ours(first, -first) == pytest.approx(-1)
         assert ours([1.0, 1.0], [1.0, 2.0]) == 0
-    found = KIND.scores(
+    actual = KIND.scores(
         [1.0, 2.0, 4.0], [Rated(("a",), s, "") for s in (0.0, 1.0, 9.0)], "pearson", "en"
     )
-    assert list(found) == ["pearson", "spearman"] and found["spearman"] == 1 > found["pearson"]
+    assert list(actual) == ["pearson", "spearman"] and actual["spearman"] == 1 > actual["pearson"]
 
 
 def test_predictions_and_the_baseline():

@@ -59,7 +59,9 @@ def test_an_average_is_a_model_by_its_path(saved, tiny, tmp_path):
 
 
 def test_a_checkpoint_without_an_average_has_none(checkpoint):
-    with pytest.raises(CheckpointError, match="holds no average of its parameters; leave average"):
+    with pytest.raises(
+        CheckpointError, match="contains no average of its parameters; remove average"
+    ):
         stored_models.find(checkpoint / "average")
 
 

@@ -91,7 +91,9 @@ def test_another_size_is_refused(tiny, trained):
 def test_other_rows_are_refused_by_name(tiny, trained, store):
     tiny.data.pair_length = 40
     other = prepare_rows(parse(tiny))
-    with pytest.raises(CheckpointError, match=r"rows of pairs\.en-de: other; rows of pairs\.en-sw"):
+    with pytest.raises(
+        CheckpointError, match=r"rows of pairs\.en-de: changed; rows of pairs\.en-sw"
+    ):
         loop.train(start.prepare(parse(tiny), trained, other))
 
 

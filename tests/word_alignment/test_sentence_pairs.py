@@ -137,11 +137,11 @@ def test_tmx(write):
     assert swapped == [(target, source) for source, target in TWO]
     assert words(write("a.tmx", TMX), ("en", "fr")) == [(source, []) for source, _ in TWO]
     three = TMX.replace("</tuv></tu>", '</tuv><tuv xml:lang="fr"><seg>x</seg></tuv></tu>', 1)
-    with pytest.raises(ConfigError, match="a.tmx: say which two languages .*'en-GB', 'de', 'fr'"):
+    with pytest.raises(ConfigError, match="a.tmx: set the two languages .*'en-GB', 'de', 'fr'"):
         words(write("a.tmx", three))
     assert words(write("a.tmx", three), ("en", "de")) == TWO
     for damaged in (TMX[:-9], TMX.replace("</hi>", ""), TMX.replace("UTF-8", "no-such")):
-        with pytest.raises(ConfigError, match="a.tmx: it is no XML"):
+        with pytest.raises(ConfigError, match="a.tmx: not valid XML"):
             words(write("a.tmx", damaged))
     with pytest.raises(ConfigError, match="a.tmx has no translation unit"):
         words(write("a.tmx", "<tmx><body/></tmx>"))

@@ -1,6 +1,6 @@
-"""Checkpoints: written, read, verified, compared with a run; and models on disk to start from."""
+"""Checkpoints: writing, reading, verifying and comparing them; stored models to start from."""
 
 import os
 
-# Orbax opens files through epath, which brings TensorFlow into the process unless it is told.
+# Orbax opens files through epath, which imports TensorFlow unless this is set.
 os.environ.setdefault("EPATH_USE_TF", "0")

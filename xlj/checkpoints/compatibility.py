@@ -1,4 +1,4 @@
-"""Refuses checkpoints that another run wrote: other config, rows or model; names what differs."""
+"""Refuses checkpoints of another config, rows or model, and names the differences."""
 
 import dataclasses
 from typing import NamedTuple
@@ -17,17 +17,20 @@ def check_resumable(latest: Checkpoint, config: Config) -> None:
     """Refuses to resume from a checkpoint that another config wrote.
 
     Raises:
-      CheckpointError: it names what differs, and what to do.
+      CheckpointError: with the differences and what to do.
     """
-    if found := config_differences(latest, config):
-        keys = list(dict.fromkeys(difference.allowed_by for difference in found))
-        allow = f"To go on with that, add --config.train.allow_change={','.join(keys)}. "
+    if differences := config_differences(latest, config):
+        keys = list(dict.fromkeys(difference.allowed_by for difference in differences))
+        allow = f"To resume with them, add --config.train.allow_change={','.join(keys)}. "
         raise CheckpointError(
-            f"{latest.folder} was written by another run: {'; '.join(map(str, found))}. "
+            f"{latest.folder} was written by another run: {'; '.join(map(str, differences))}. "
             f"{allow if all(keys) else ''}{_start_from(latest)}"
         )
     if latest.step > config.train.steps:
-        raise CheckpointError(f"{latest.folder} is beyond train.steps={config.train.steps}")
+        raise CheckpointError(
+            f"{latest.folder} is after the last step, train.steps={config.train.steps}; raise "
+            "train.steps to resume"
+        )
     before = decay_start(latest.config())
     planned = latest.config()["train"]["steps"]
     if before is not None and before < latest.step < config.train.steps != planned:
@@ -35,49 +38,52 @@ def check_resumable(latest: Checkpoint, config: Config) -> None:
             f"{latest.folder} is in the decay of a run of {planned} "
             f"steps, which began at step {before}; to train for train.steps="
             f"{config.train.steps}, copy {latest.folder.parent / str(before)} to "
-            "ANOTHER_WORKDIR/checkpoints/ and go on there"
+            "ANOTHER_WORKDIR/checkpoints/ and resume there"
         )
 
 
 def check_rows(latest: Checkpoint, manifest: Manifest) -> None:
-    """Refuses to resume from a checkpoint that was trained on other rows; a `CheckpointError` names
-    them."""
-    if found := row_differences(latest, manifest):
+    """Refuses to resume from a checkpoint that was trained on other rows.
+
+    Raises:
+      CheckpointError: with the differences and what to do.
+    """
+    if differences := row_differences(latest, manifest):
         raise CheckpointError(
-            f"{latest.folder} was written by another run: {'; '.join(found)}. "
+            f"{latest.folder} was written by another run: {'; '.join(differences)}. "
             f"{_start_from(latest)}, and --config.transfer.optimizer=True to keep the "
             "optimizer's moments"
         )
 
 
 def check_model(source: StoredModel, config: Config, key: str = "") -> None:
-    """Refuses to start from a model that computes something else.
+    """Refuses to start from a model with other computations.
 
     Args:
-      key: `KEY=`, where a key of the config other than `init_from` names the model. Such a model
-        (a teacher) is not trained, so that its rotary bases must be the config's, too.
+      key: `KEY=`, if a key of the config other than `init_from` names the model. Such a model (a
+        teacher) is not trained, so its rotary bases must also equal those of the config.
 
     Raises:
-      CheckpointError: it names what differs, and the flags that set the model's own values.
+      CheckpointError: with the differences, and the flags that set the model's own values.
     """
     free = _FREE_TO_ADD if key else _FREE_AT_START
-    if found := model_differences(source.model, config.model, free):
+    if differences := model_differences(source.model, config.model, free):
         own = model_differences(source.model, config.model, _FREE_TO_ADD)
         raise CheckpointError(
-            f"{key}{source.folder} is of another model: {'; '.join(map(str, found))}. To set the "
-            f"config to that model, add {' '.join(difference.flag_of_old for difference in own)}"
+            f"{key}{source.folder} is of another model: {'; '.join(map(str, differences))}. To "
+            f"set the config to that model, add {' '.join(d.flag_of_old for d in own)}"
         )
 
 
 def _start_from(checkpoint: Checkpoint) -> str:
     return (
-        "To start anew from these parameters, take another --workdir with "
+        "To start a new run from these parameters, use another --workdir with "
         f"--config.init_from={checkpoint.folder}"
     )
 
 
 class Difference(NamedTuple):
-    """A key that is no longer what it was; as text `KEY: OLD -> NEW`."""
+    """A key with another value than before; as text `KEY: OLD -> NEW`."""
 
     key: str
     old: ConfigTree | Value | None
@@ -88,14 +94,16 @@ class Difference(NamedTuple):
 
     @property
     def flag_of_old(self) -> str:
-        """The flag that sets the key to what it was."""
+        """The flag that sets the key to its old value."""
         values = ",".join(map(str, self.old)) if isinstance(self.old, tuple) else self.old
         return f"--config.{self.key}={values}"
 
     @property
     def allowed_by(self) -> str:
-        """The key that `train.allow_change` has to name for it; empty where parameters or states
-        would not fit, or mean something else."""
+        """The key that `train.allow_change` must name to allow it.
+
+        Empty if parameters or states would not fit, or would have another meaning.
+        """
         section, _, name = self.key.partition(".")
         if section == "phases":
             return section
@@ -116,24 +124,23 @@ _MUST_STAY = (
     *("init_from", "transfer", "train.seed", "train.batch_warmup", "data.alpha", "data.sampled"),
     *("objectives", "optimizer"),
 )
-"""Keys and sections of which batches, masks and updates follow; `model` and `phases` are compared
-by themselves."""
+"""Keys and sections that determine batches, masks and updates; `model` and `phases` are compared
+separately."""
 
 _OF_WARMUP = ("train.first_microbatches", "train.accumulation")
-"""Keys of which batches follow where they grow."""
+"""Keys that determine batches during a batch warm-up."""
 
 
 def config_differences(checkpoint: Checkpoint, config: Config) -> list[Difference]:
-    """Differences for which a checkpoint is refused under this config, but for those that
-    `train.allow_change` names.
+    """Returns the differences for which a checkpoint is refused, without `train.allow_change`.
 
-    Tensors are audited one by one in `restore`; this compares the model, and what decides batches,
-    masks and updates. A key that the checkpoint is older than had what is now its default; options
-    of an objective that is on in neither are of no account.
+    Compares the model, and what determines batches, masks and updates; `restore` checks the
+    tensors. A key that did not exist when the checkpoint was written had its present default.
+    Options of objectives that are off in both are ignored.
     """
     first = Model(**checkpoint.config()["model"])  # `checkpoint.model()` may be a later phase's
-    found = model_differences(first, config.model, _FREE_ON_RESUME)
-    # A run of fine-tuning has its own objective only: the others are as by default on either side.
+    differences = model_differences(first, config.model, _FREE_ON_RESUME)
+    # Configs of fine-tuning record only their own objective; others have defaults on both sides.
     old, new = (merge(record(Config()), tree, "") for tree in (checkpoint.config(), record(config)))
     on = objectives_in(old) | objectives_in(new)
     grow = config.train.batch_warmup > 0
@@ -144,24 +151,26 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[Differenc
         if path == "objectives":
             off = set(registered()) - on
             before, now = ({n: tree[n] for n in tree if n not in off} for tree in (before, now))
-        if path == "phases":  # phases that begin later may still change
+        if path == "phases":  # phases that have not begun may still change
             before, now = (
                 {n: p for n, p in phases.items() if p["start_step"] < checkpoint.step}
                 for phases in (before, now)
             )
-        found += _unequal(path, before, now)
+        differences += _unequal(path, before, now)
     for module, digest in new.get("objective_digests", {}).items():
         if old.get("objective_digests", {}).get(module) != digest:
-            found.append(Difference("objective_modules", f"{module} as it was", "other code"))
-    # What a later phase needs is made when the run starts, so it cannot be added.
-    found += _unequal(_ON, *(", ".join(sorted(objectives_in(tree))) for tree in (old, new)))
+            differences.append(Difference("objective_modules", f"{module} as it was", "other code"))
+    # The state for later phases is created when the run starts, so objectives cannot be added.
+    differences += _unequal(_ON, *(", ".join(sorted(objectives_in(tree))) for tree in (old, new)))
     allowed = config.train.allow_change
-    return [difference for difference in found if difference.allowed_by not in allowed]
+    return [difference for difference in differences if difference.allowed_by not in allowed]
 
 
 def changes(checkpoint: Checkpoint, config: Config) -> list[str]:
-    """Keys that differ from the config that wrote a checkpoint: `KEY was OLD, is now NEW`. A key
-    that the checkpoint is older than is left out."""
+    """Returns the keys that differ from a checkpoint's config: `KEY was OLD, is now NEW`.
+
+    Keys that did not exist when the checkpoint was written are left out.
+    """
     old, new = flat(checkpoint.config()), flat(record(config))
     return [
         f"{path} was {old[path]!r}, is now {value!r}"
@@ -171,50 +180,49 @@ def changes(checkpoint: Checkpoint, config: Config) -> list[str]:
 
 
 _OF_RESUMING = ("train.allow_change", "train.damaged_checkpoint")
-"""Keys that say how to go on: to change them changes nothing."""
+"""Keys that only determine how to resume."""
 
 
 def row_differences(checkpoint: Checkpoint, manifest: Manifest) -> list[str]:
-    """Which tasks have other rows than those that a checkpoint was trained on."""
+    """Returns the tasks whose rows differ from those that a checkpoint was trained on."""
     before, now = checkpoint.meta["rows"], row_digests(manifest)
-    found = []
+    differences = []
     if checkpoint.meta["vocabulary"] != manifest.vocabulary_digest:
-        found.append("another vocabulary")
+        differences.append("another vocabulary")
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):
-            how = "no longer there" if name not in now else "new" if name not in before else "other"
-            found.append(f"rows of {name}: {how}")
-    return found
+            how = "removed" if name not in now else "new" if name not in before else "changed"
+            differences.append(f"rows of {name}: {how}")
+    return differences
 
 
 _FREE_ON_RESUME = ("family", "attention", "scan_layers", "remat", "init_std")
-"""Keys of `model` that change nothing of what a step computes, but for the order of sums."""
+"""Keys of `model` that do not change what a step computes, except the order of sums."""
 
 _FREE = (*_FREE_ON_RESUME, "dropout", "dropout_parts", "attention_dropout", "dtype")
-"""Those, and what changes nothing of what the same parameters compute when they are used."""
+"""Also keys that do not change what equal parameters compute at inference."""
 
 _FREE_TO_ADD = (*_FREE, "language_embeddings", "middle_norm", "pair_separator")
-"""Those, and what a run may add to other parameters, or to what it takes from them."""
+"""Also keys that a run may add to other parameters, or that change what it takes from them."""
 
 _ROTARY = ("rotary_base", "rotary_local_base", "rotary_factor")
 _ROTARY_KEYS = tuple(f"model.{name}" for name in _ROTARY)
 
 _FREE_AT_START = (*_FREE_TO_ADD, *_ROTARY)
-"""Those, and what a run that starts from other parameters may read them with: longer contexts begin
+"""Also keys that a new run may change when it starts from other parameters: longer contexts begin
 with a larger base (ModernBERT, mmBERT)."""
 
 
 def model_differences(old: Model, new: Model, free: tuple[str, ...] = _FREE) -> list[Difference]:
-    """Differences between two models, but for the keys in `free`."""
+    """Returns the differences between two models, except the keys in `free`."""
     models = (dataclasses.asdict(model) for model in (old, new))
     return _unequal("model", *({k: m[k] for k in m if k not in free} for m in models))
 
 
 def rotary_changes(source: StoredModel, config: Config) -> list[Difference]:
-    """Keys of rotary positions that a run reads the parameters of `init_from` with, and that the
-    source has other values of."""
-    found = model_differences(source.model, config.model, _FREE_TO_ADD)
-    return [difference for difference in found if difference.key in _ROTARY_KEYS]
+    """Returns the keys of rotary positions in which a run differs from its `init_from`."""
+    differences = model_differences(source.model, config.model, _FREE_TO_ADD)
+    return [difference for difference in differences if difference.key in _ROTARY_KEYS]
 
 
 def _unequal(

@@ -1,4 +1,4 @@
-"""Damaged checkpoints: found before a run goes on, and put aside for the one before."""
+"""Moves damaged checkpoints out of the way before a run resumes."""
 
 import itertools
 
@@ -11,46 +11,46 @@ from xlj.io.atomic import as_config_error
 from xlj.io.storage import AnyPath
 
 FOLDER = "damaged"
-"""In a workdir: checkpoints that were put aside."""
+"""Folder of a workdir for damaged checkpoints."""
 
 
-def put_aside(workdir: AnyPath) -> None:
-    """Moves checkpoints that are damaged into `WORKDIR/damaged`, and says so, until the latest is
-    whole. The first of all stays, so that a run never begins anew by itself.
+def move_damaged(workdir: AnyPath) -> None:
+    """Moves damaged checkpoints into `WORKDIR/damaged`, with a message, until the latest is intact.
 
-    All of the latest is read, and of others the description. Every process of a run calls this; the
-    first does it, and the others wait.
+    The first checkpoint is never moved, so that a run does not silently start from the beginning.
+    Reads the latest checkpoint completely, and the descriptions of all others. Every process of a
+    run calls this; the first one does the work and the others wait.
 
     Raises:
       ConfigError: if a folder cannot be moved.
     """
-    hosts.told(lambda: _put_aside(workdir))
+    hosts.told(lambda: _move_damaged(workdir))
 
 
-def _put_aside(workdir: AnyPath) -> None:
-    """As `put_aside`, in one process."""
-    found, whole = reading.steps(workdir), False
-    for before, step in reversed(list(itertools.pairwise(found))):
+def _move_damaged(workdir: AnyPath) -> None:
+    """Does the work of `move_damaged` in one process."""
+    steps, found_intact = reading.steps(workdir), False
+    for before, step in reversed(list(itertools.pairwise(steps))):
         folder = workdir / "checkpoints" / str(step)
         try:
             checkpoint = reading.read_meta(folder)
-            if not whole:
+            if not found_intact:
                 reading.verify(checkpoint)
-            whole = True
+            found_intact = True
         except DamagedError as error:
             target = _move(folder, workdir / FOLDER)
-            goes_on = "" if whole else f"; the run goes on from step {before} or earlier"
-            print(f"{error.what}; it is now in {target}{goes_on}", flush=True)
+            resume = "" if found_intact else f"; the run resumes from step {before} or earlier"
+            print(f"{error.what}; it was moved to {target}{resume}", flush=True)
 
 
 def _move(folder: AnyPath, into: AnyPath) -> AnyPath:
-    """Moves a folder to a name that is free."""
+    """Moves a folder into another, under an unused name."""
     names = itertools.chain([folder.name], (f"{folder.name}.{n}" for n in itertools.count(1)))
     try:
         with as_config_error(into):
-            target = next(into / name for name in names if not storage.is_there(into / name))
+            target = next(into / name for name in names if not storage.exists(into / name))
             into.mkdir(exist_ok=True)
             storage.move_folder(folder, target, reading.COMMITTED)
     except ConfigError as error:
-        raise ConfigError(f"{error}; {folder} is damaged, move it away by hand") from error
+        raise ConfigError(f"{error}; {folder} is damaged, move it to another folder") from error
     return target

@@ -1,4 +1,4 @@
-"""Digests of arrays that do not depend on how they are sharded, to verify what was restored."""
+"""Computes digests of arrays that do not depend on sharding, to verify restored checkpoints."""
 
 import math
 
@@ -11,17 +11,17 @@ from xlj.sharding.trees import named_leaves
 
 _SALTS = (0x9E3779B9, 0x85EBCA6B)
 _MASK = 0xFFFFFFFF
-_PIECE = 1 << 22  # numbers that are summed at a time
+_PIECE = 1 << 22  # numbers that are summed together
 
 
 def digests(tree: PyTree) -> dict[str, str]:
-    """64 bits of digest of each leaf, in hex, by name.
+    """Computes a 64-bit digest of each leaf, in hex, by name.
 
-    Each element's bits are mixed with its index and the results summed in uint32, twice. Integer
-    sums do not depend on their order, so any mesh gives the same digest, and any change of one
-    element changes it (ours).
+    Mixes the bits of each element with its index and sums the results in uint32, twice. Integer
+    sums do not depend on their order, so every mesh gives the same digest, and a change of any
+    single element changes it (ours).
 
-    XLA holds the mixed bits of what it sums, so it is given a piece of a leaf at a time.
+    XLA stores the mixed bits of its input, so a leaf is processed in pieces.
     """
     return {name: _of_leaf(leaf) for name, leaf in named_leaves(tree).items()}
 
@@ -41,7 +41,7 @@ def _of_leaf(leaf: Array) -> str:
 
 
 def _whole_axis(leaf: Array) -> int:
-    """The first axis that is not split over devices, so that no piece crosses them."""
+    """Returns the first axis that is not sharded, so that no piece crosses devices."""
     if not isinstance(leaf, jax.Array):
         return 0
     local = leaf.sharding.shard_shape(leaf.shape)
@@ -50,7 +50,7 @@ def _whole_axis(leaf: Array) -> int:
 
 @jax.jit
 def _sums(array: jax.Array, strides: jax.Array, salts: jax.Array) -> jax.Array:
-    """uint32 [salts] of an array, or of a piece of one with those strides."""
+    """Computes uint32 [salts] of an array, or of a piece of an array with these strides."""
     if array.dtype.itemsize == 4:
         bits = jax.lax.bitcast_convert_type(array, jnp.uint32)
     elif array.dtype == jnp.bfloat16:
@@ -64,7 +64,7 @@ def _sums(array: jax.Array, strides: jax.Array, salts: jax.Array) -> jax.Array:
 
 
 def _mix(x: jax.Array) -> jax.Array:
-    """A bijection of uint32 in which every bit depends on every other (Wellons' lowbias32)."""
+    """A bijection of uint32 in which every bit depends on all others (Wellons' lowbias32)."""
     x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
     x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
     return x ^ (x >> 16)

@@ -1,4 +1,4 @@
-"""Orbax's errors in a line; its own accounts of them are kept off the screen."""
+"""Shortens Orbax's errors to one line, and suppresses its own messages."""
 
 import logging
 import os
@@ -7,7 +7,7 @@ import sys
 
 
 def reason(error: BaseException) -> str:
-    """The first line of what an error came from; of one of the disk, the system's own words."""
+    """Returns the first line of an error's root cause; for disk errors, the system's message."""
     while error.__cause__ is not None:
         error = error.__cause__
     if of_disk := disk_error(error):
@@ -16,7 +16,7 @@ def reason(error: BaseException) -> str:
 
 
 def disk_error(error: BaseException | None) -> str:
-    """The system's words for an error of the disk, such as that it is full; empty for others."""
+    """Returns the system's message for a disk error, such as a full disk; else nothing."""
     while error is not None:
         if isinstance(error, OSError) and error.strerror:
             return error.strerror
@@ -26,8 +26,8 @@ def disk_error(error: BaseException | None) -> str:
     return ""
 
 
-def of_server(error: BaseException | None) -> bool:
-    """Whether a bucket's server could not be asked or refused to answer, which may pass."""
+def is_server_error(error: BaseException | None) -> bool:
+    """Whether a bucket's server was unreachable or denied access, which may be temporary."""
     while error is not None:
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             return True
@@ -40,22 +40,22 @@ def of_server(error: BaseException | None) -> bool:
 
 
 def silence() -> None:
-    """Keeps the tracebacks off the screen that Orbax writes beside the error that it raises.
+    """Suppresses the tracebacks that Orbax prints in addition to the error that it raises.
 
-    When one tensor fails, it logs that in each of its threads and abandons the others, of which
-    Python then says that nobody waits for them.
+    If one tensor fails, Orbax logs the error in each of its threads and abandons the others; Python
+    then warns that they were never awaited.
     """
     logging.getLogger("absl").addFilter(_is_not_of_orbax)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    sys.unraisablehook = _unless_abandoned
+    sys.unraisablehook = _report_unless_abandoned
 
 
 def _is_not_of_orbax(record: logging.LogRecord) -> bool:
     return "orbax" not in record.pathname
 
 
-def _unless_abandoned(found: "sys.UnraisableHookArgs") -> None:
-    code = getattr(found.object, "cr_code", None)
-    if "Event loop is closed" in str(found.exc_value) or code and "orbax" in code.co_filename:
+def _report_unless_abandoned(event: "sys.UnraisableHookArgs") -> None:
+    code = getattr(event.object, "cr_code", None)
+    if "Event loop is closed" in str(event.exc_value) or code and "orbax" in code.co_filename:
         return
-    sys.__unraisablehook__(found)
+    sys.__unraisablehook__(event)

@@ -1,4 +1,4 @@
-"""Steps whose checkpoints stay in a workdir, however many come after them."""
+"""Determines the steps whose checkpoints are never deleted."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,19 +9,24 @@ from xlj.config.schema import RATES_KEYS
 
 
 def decay_start(config: ConfigTree) -> int | None:
-    """The step at which the decay begins that a run ends with, under a config as nested dicts: that
-    of wsd, or of a phase whose learning rate falls from its start. None without one."""
+    """Returns the step at which the final decay of a run begins, or None without one.
+
+    This is the decay of wsd, or of a phase whose learning rate falls from its start.
+
+    Args:
+      config: a config as nested dicts.
+    """
     return dict((end, start) for start, end in _decays(config)).get(config["train"]["steps"])
 
 
 def pre_decay_steps(config: Config, earlier: Iterable[Checkpoint]) -> tuple[int, ...]:
-    """Steps at which a decay begins, in a run and in those that wrote earlier checkpoints."""
+    """Returns the steps at which decays begin, in a run and in those of earlier checkpoints."""
     configs = [*(checkpoint.config() for checkpoint in earlier), as_tree(config)]
     return tuple(sorted({start for each in configs for start, _ in _decays(each)}))
 
 
 def _decays(config: ConfigTree) -> Iterator[tuple[int, int]]:
-    """(first step, step after the last) of each decay under a config, as nested dicts."""
+    """Yields (first step, step after the last) of each decay under a config, as nested dicts."""
     options, begin, spans = config["optimizer"], 0, []
     phases = sorted(config["phases"].values(), key=lambda phase: phase["start_step"])
     for phase in phases:

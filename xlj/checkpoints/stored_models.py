@@ -1,4 +1,4 @@
-"""Models on disk to start from: checkpoints of xlj, and Hugging Face folders."""
+"""Finds models on disk to start from: checkpoints of xlj, and Hugging Face folders."""
 
 import dataclasses
 import re
@@ -32,12 +32,12 @@ from xlj.sharding.rules import STORED
 from xlj.sharding.trees import nested, replicated, shardings
 
 _LENGTH = 512
-"""Tokens in a row of a model that does not say how long the rows of its task are, at most."""
+"""Tokens of a row, at most, if a model does not state the row length of its task."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Leaf:
-    """A parameter on disk. NumPy reads it, anew each time, when it makes an array of it."""
+    """A parameter on disk; read again each time that NumPy makes an array of it."""
 
     shape: tuple[int, ...]
     read: Callable[[], np.ndarray]
@@ -48,26 +48,26 @@ class Leaf:
 
 @dataclasses.dataclass(frozen=True)
 class StoredModel:
-    """A model on disk. Weights and vocabulary are read when they are asked for.
+    """A model on disk. Weights and vocabulary are read when they are used.
 
     Attributes:
-      folder: where it is.
+      folder: its folder.
       model: its sizes, and how it computes.
-      languages: that its language embeddings are of, in order; empty if it does not say.
-      vocabulary: the vocabulary, read once; raises a `ConfigError` if it is damaged.
+      languages: the languages of its language embeddings, in order; empty if unknown.
+      vocabulary: returns the vocabulary, read once; raises a `ConfigError` if it is damaged.
       params: reads all parameters onto a mesh, a nested dict; raises a `ConfigError` if one is
         damaged.
-      leaves: all parameters by name, each read by itself, with the same error.
-      digest: tells its weights from others, wherever it is.
-      checkpoint: the checkpoint, unless it is a Hugging Face folder.
-      report: what became of each tensor of a Hugging Face folder, for people.
-      alignment: how its words are aligned, as its config chose (`evaluation.alignment`).
-      names: the set of names that its tensors had in a Hugging Face folder, if there are several.
-      labels: names of the classes or tags that the head of a fine-tuned task tells apart, in order.
-      task: the task that it was fine-tuned for, if it was.
-      separators: how many `</s>` its head expects between the sentences of a pair.
-      sentence: how a folder of sentence-transformers makes vectors of its hidden states. Weights
-        are leaves (`SENTENCE`).
+      leaves: all parameters by name, each read separately, with the same error.
+      digest: returns a hash that identifies its weights, independent of the folder.
+      checkpoint: the checkpoint; None for a Hugging Face folder.
+      report: printable description of what happened to each tensor of a Hugging Face folder.
+      alignment: how its words are aligned, from its config (`evaluation.alignment`).
+      names: the set of tensor names that it had in a Hugging Face folder, if there are several.
+      labels: names of the classes or tags of its fine-tuned head, in order.
+      task: the task that it was fine-tuned for, if any.
+      separators: number of `</s>` that its head expects between the sentences of a pair.
+      sentence: how a folder of sentence-transformers computes vectors from hidden states. Its
+        weights are leaves (`SENTENCE`).
     """
 
     folder: AnyPath
@@ -88,22 +88,24 @@ class StoredModel:
 
 
 def find(path: str | AnyPath, key: str = "") -> StoredModel:
-    """The model at `path`: a workdir (its latest checkpoint; of a finished fine-tuning run that
-    which was chosen on dev), the folder of one checkpoint, or a Hugging Face folder. `average`
-    behind a workdir or a checkpoint, as in runs/mine/average, names the moving average of its
-    parameters.
+    """Finds the model at `path`.
+
+    This is a workdir (its latest checkpoint; for a finished fine-tuning run, the one that was
+    chosen on dev), the folder of one checkpoint, or a Hugging Face folder. `average` at the end of
+    the path of a workdir or a checkpoint, as in runs/mine/average, selects the moving average of
+    its parameters.
 
     Args:
-      key: what named the path, for the error.
+      key: the key or flag that set the path, for errors.
 
     Raises:
-      ConfigError: if there is none, or it is damaged or of an architecture that xlj does not have.
+      ConfigError: if there is none, it is damaged, or xlj does not have its architecture.
     """
     path = resolve(key or "checkpoint", path)
     if isinstance(path, Path) and hugging_face.is_folder(path):
         return of_folder(path)
     try:
-        if path.name == reading.AVERAGE and not reading.holds_models(path):
+        if path.name == reading.AVERAGE and not reading.contains_models(path):
             return _average_of(find(path.parent, key))
         if run := finished_run(path):
             path = path / "checkpoints" / str(run["step"])
@@ -112,17 +114,19 @@ def find(path: str | AnyPath, key: str = "") -> StoredModel:
         raise CheckpointError(f"{error}{_hub_hint(path)}") from error.__cause__
     except OSError as error:  # a bucket's server
         named = f"{key}={path}" if key else path
-        raise ConfigError(f"{named}: it cannot be read ({error.strerror or error})") from error
+        raise ConfigError(f"{named} cannot be read ({error.strerror or error})") from error
     return of_checkpoint(checkpoint)
 
 
 _HUB = {"xlm-roberta": "FacebookAI", "roberta": "FacebookAI", "bert": "google-bert"}
-"""Who has the models whose names on the hub had no owner once, by the first part of the name."""
+"""Owners of models that once had no owner in their names on the hub, by the name's first part."""
 
 
 def _hub_hint(path: AnyPath) -> str:
-    """The rest of an error: the command that downloads a model, if the path is none that is there,
-    but looks like a name on Hugging Face's hub."""
+    """Returns the end of an error: the command that downloads a model.
+
+    Empty unless the path does not exist and looks like a name on Hugging Face's hub.
+    """
     owner, slash, name = str(path).rpartition("/")
     if not slash:
         owner = next((who for part, who in _HUB.items() if name.startswith(f"{part}-")), "")
@@ -132,24 +136,24 @@ def _hub_hint(path: AnyPath) -> str:
     if path.exists() or Path(owner).exists():
         return ""
     return (
-        f"; a model of Hugging Face's hub is downloaded with `hf download {owner}/{name} "
-        f"--local-dir={name}`, and is then named {name}"
+        f"; to use a model of Hugging Face's hub, run `hf download {owner}/{name} "
+        f"--local-dir={name}` and set the path to {name}"
     )
 
 
 def _average_of(model: StoredModel) -> StoredModel:
-    """The model with the moving average of its parameters in their place."""
+    """Returns the model with the moving average of its parameters."""
     checkpoint = model.checkpoint
     if checkpoint is None or reading.AVERAGE not in checkpoint.meta["tensors"]:
         raise CheckpointError(
-            f"{model.folder} holds no average of its parameters; leave {reading.AVERAGE} out, or "
-            "train with optimizer.average"
+            f"{model.folder} contains no average of its parameters; remove {reading.AVERAGE} from "
+            "the path, or train with optimizer.average"
         )
     return of_checkpoint(checkpoint, reading.AVERAGE)
 
 
 def of_checkpoint(checkpoint: Checkpoint, item: str = reading.PARAMS) -> StoredModel:
-    """The model in a checkpoint, or that of the average of its parameters."""
+    """Returns the model of a checkpoint, or the model with the average of its parameters."""
     is_average = item == reading.AVERAGE
     return StoredModel(
         checkpoint.folder / item if is_average else checkpoint.folder,
@@ -173,8 +177,10 @@ def of_checkpoint(checkpoint: Checkpoint, item: str = reading.PARAMS) -> StoredM
 
 
 def _task(checkpoint: Checkpoint) -> Task | None:
-    """The task of a checkpoint of fine-tuning; its run says how it is used (`TASK`), or it does
-    itself if it was converted."""
+    """Returns the task of a fine-tuned checkpoint.
+
+    How it is used is recorded by its run (`TASK`), or in the checkpoint if it was converted.
+    """
     record = checkpoint.config()
     kind, options = recorded_kind(record), supervised_in(record)
     if not kind:
@@ -188,14 +194,14 @@ def _task(checkpoint: Checkpoint) -> Task | None:
 
 
 def _alignment(config: Mapping[str, Any]) -> AlignmentOptions:
-    """What the config of a run chose; one of fine-tuning chooses nothing."""
+    """Returns the alignment options of a run's config; configs of fine-tuning have none."""
     chosen = config.get("evaluation", {}).get("alignment", {})
     names = (field.name for field in dataclasses.fields(AlignmentOptions))
     return AlignmentOptions(**{name: chosen[name] for name in names if name in chosen})
 
 
 def of_folder(path: Path) -> StoredModel:
-    """The model in a Hugging Face folder; raises a `ConfigError` as `importing.inspect` does."""
+    """Returns the model in a Hugging Face folder; raises a `ConfigError` as `importing.inspect`."""
     imported = importing.inspect(sentence_modules.transformer(path))
     sentence, dense = sentence_modules.read(path, imported.folder, imported.model.hidden)
     task, separators, file = None, 1, path / TASK
@@ -206,12 +212,12 @@ def of_folder(path: Path) -> StoredModel:
         task = task_of_model(TASKS[imported.head], min(most, _LENGTH), imported.labels, saved)
     report, digest = imported.report(), imported.folder.digest
     if sentence:
-        report += f"\n  sentence vectors: {sentence.report()}; training leaves these modules out"
+        report += f"\n  sentence vectors: {sentence.report()}; training does not use these modules"
         digest = partial(sentence_modules.digest, imported.folder, sentence, dense)
 
     def params(mesh: Mesh) -> Params:
-        made = importing.load(imported, lambda tree: shardings(tree, mesh, STORED))
-        return made | jax.device_put(nested(dense), replicated(mesh))
+        loaded = importing.load(imported, lambda tree: shardings(tree, mesh, STORED))
+        return loaded | jax.device_put(nested(dense), replicated(mesh))
 
     leaves = {
         name: Leaf(imported.shapes[name], partial(importing.read, imported, name))

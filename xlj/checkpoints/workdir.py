@@ -1,4 +1,4 @@
-"""A workdir belongs to one run at a time; a finished fine-tuning run leaves its scores there."""
+"""Locks a workdir for one run at a time, and reads the scores of a finished fine-tuning run."""
 
 import contextlib
 import re
@@ -12,32 +12,35 @@ from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath, Url, place
 
 LOCK = "lock"
-"""The file that keeps other runs out."""
+"""The file that locks a workdir."""
 RUN = "run.json"
-"""A finished fine-tuning run's scores, and the step that was chosen, in its folder."""
+"""The file with a finished fine-tuning run's scores and its chosen step."""
 
 
 def finished_run(folder: AnyPath) -> Record | None:
-    """The content of a folder's `RUN` (`finetuning.running.Run`), if it has one; raises a
-    `ConfigError` if it is damaged."""
+    """Returns the content of a folder's `RUN` (`finetuning.running.TaskRun`), or None.
+
+    Raises:
+      ConfigError: if it is damaged.
+    """
     file = folder / RUN
     if not file.is_file():
         return None
     try:
         content = json_file.read(file, not_finite=True)
-        found = {key: content[key] for key in ("languages", "seed", "dev", "test")}
-        return found | {"step": int(content["step"])}
+        scores = {key: content[key] for key in ("languages", "seed", "dev", "test")}
+        return scores | {"step": int(content["step"])}
     except (ValueError, KeyError, TypeError, OverflowError):
         raise ConfigError(
-            f"{file} is damaged; without it the same command as before makes it again"
+            f"{file} is damaged; delete it and run the same command again to rebuild it"
         ) from None
 
 
 def resolve(named: str, path: str | AnyPath) -> AnyPath:
-    """The place of a workdir or a checkpoint: a path of this machine, or gs://BUCKET/FOLDER.
+    """Returns the path of a workdir or a checkpoint: a local path, or gs://BUCKET/FOLDER.
 
     Args:
-      named: the flag or key that names it, for the error.
+      named: the flag or key that names it, for errors.
 
     Raises:
       ConfigError: if it is another URL.
@@ -47,14 +50,14 @@ def resolve(named: str, path: str | AnyPath) -> AnyPath:
     scheme = scheme_of(path)
     if scheme == "s3":
         raise ConfigError(
-            f"{named}={path}: no checkpoint can be kept in an s3:// bucket, since Orbax takes such "
-            "a path for a relative one; name a gs:// bucket or a path of this machine"
+            f"{named}={path}: s3:// buckets cannot store checkpoints, because Orbax treats the URL "
+            "as a relative path; use a gs:// bucket or a local path"
         )
     if scheme == "gs":
         check_storable(named, str(path))
-        if found := re.search(r"[][*?#]", str(path)):
+        if special := re.search(r"[][*?#]", str(path)):
             raise ConfigError(
-                f"{named}={path}: {found[0]} means something else in a URL; leave it out"
+                f"{named}={path}: {special[0]} has another meaning in a URL; remove it"
             )
         return place(str(path).rstrip("/"))
     return local_path(named, path)
@@ -62,11 +65,12 @@ def resolve(named: str, path: str | AnyPath) -> AnyPath:
 
 @contextlib.contextmanager
 def only_run(workdir: AnyPath) -> Iterator[None]:
-    """Keeps other runs out of a workdir, which is made if need be; the lock ends with the process,
-    in a bucket a minute after one that was killed.
+    """Locks a workdir during the block, and creates it if it does not exist.
+
+    The lock ends with the process; in a bucket up to a minute later, if the process was killed.
 
     Raises:
-      ConfigError: if it cannot be made or written to, or another run is in it.
+      ConfigError: if the workdir cannot be created or written, or another run is using it.
     """
     lock = storage.lock(workdir, LOCK, wait=False)
     try:
@@ -75,20 +79,19 @@ def only_run(workdir: AnyPath) -> Iterator[None]:
         lock.__enter__()
     except BlockingIOError:
         raise ConfigError(
-            f"another run is in --workdir={workdir}; wait for it, stop it, or take another"
+            f"another run is using --workdir={workdir}; wait for it, stop it, or use another folder"
         ) from None
     except OSError as error:
         reason = error.strerror or error
         raise ConfigError(
-            f"--workdir={workdir}: no run can be kept there ({reason}); name a folder that can be "
-            "written to"
+            f"--workdir={workdir} cannot be written ({reason}); name a writable folder"
         ) from error
     with contextlib.ExitStack() as stack:
         stack.push(lock)
         try:
             yield
         except ConfigError:
-            # A run that is refused before any work leaves nothing.
+            # A run that is refused before any work leaves no files.
             if is_first and isinstance(workdir, Path):
                 (workdir / LOCK).unlink()
                 with contextlib.suppress(OSError):

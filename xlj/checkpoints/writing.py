@@ -1,4 +1,4 @@
-"""Writes checkpoints, asynchronously: a checkpoint appears whole, or not at all."""
+"""Writes checkpoints asynchronously; each appears complete, or not at all."""
 
 import contextlib
 import operator
@@ -13,7 +13,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from xlj.checkpoints import orbax_errors
 from xlj.checkpoints.digests import digests
-from xlj.checkpoints.reading import FORMAT, CheckpointError, described, orbax_path, seal
+from xlj.checkpoints.reading import FORMAT, CheckpointError, orbax_path, seal, tensor_types
 from xlj.config import Config, ConfigError, record
 from xlj.contracts.arrays import PyTree
 from xlj.data.rows.store import Manifest
@@ -26,16 +26,16 @@ _PIECE = 64 << 20
 
 
 class Checkpointer:
-    """Writes the checkpoints of one run, and knows the latest.
+    """Writes the checkpoints of one run.
 
     Args:
-      workdir: where `checkpoints/` is or will be.
-      config: of the run, which each checkpoint records.
-      manifest: of the run's rows, whose digests each checkpoint records.
-      vocabulary: of the rows, which each checkpoint holds.
-      keep: how many of the latest stay.
-      keep_steps: steps whose checkpoints always stay.
-      keep_best: the one that was saved with the highest score stays, of equal ones the latest.
+      workdir: the folder of `checkpoints/`.
+      config: config of the run, recorded in each checkpoint.
+      manifest: manifest of the run's rows; each checkpoint records their digests.
+      vocabulary: vocabulary of the rows, stored in each checkpoint.
+      keep: how many of the latest checkpoints are kept.
+      keep_steps: steps whose checkpoints are always kept.
+      keep_best: whether to keep the checkpoint with the highest score, or the latest of equals.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Checkpointer:
             preservation_policy=preservation_policy.AnyPreservationPolicy(policies),
             best_fn=score if keep_best else None,
             enable_async_checkpointing=True,
-            single_host_load_and_broadcast=True,  # one listing for all, however stale the others'
+            single_host_load_and_broadcast=True,  # other hosts may see an outdated listing
             cleanup_tmp_directories=True,
         )
         with self._writing():
@@ -79,16 +79,16 @@ class Checkpointer:
         measured: bool = True,
         tokens: int = 0,
     ) -> None:
-        """Starts to write the checkpoint of a step; it appears whole, or not at all.
+        """Starts writing the checkpoint of a step; it appears complete, or not at all.
 
         Args:
-          parts: of the run's state, by name; one without arrays is left out.
-          score: what the best checkpoint is chosen by; None if it was not evaluated.
-          measured: whether what is to be said of this step is in the run's metrics.
-          tokens: of text, without padding, that the run has read.
+          parts: parts of the run's state, by name; those without arrays are left out.
+          score: the score for choosing the best checkpoint; None if it was not evaluated.
+          measured: whether the metrics of this step are already in the run's files.
+          tokens: number of tokens of text, without padding, that the run has read.
 
         Raises:
-          ConfigError: if this one or the one before could not be written: the disk is full, say.
+          ConfigError: if this one or the previous one could not be written, such as on a full disk.
         """
         if step in self._manager.all_steps():
             return
@@ -115,7 +115,7 @@ class Checkpointer:
             self._manager.save(step, args=_composite(meta, vocabulary, **saved), metrics=metrics)
 
     def close(self) -> None:
-        """Waits for what is being written; raises a `ConfigError` if it could not be written."""
+        """Waits until all is written; raises a `ConfigError` if that failed."""
         with self._writing():
             self._manager.wait_until_finished()
             self._manager.check_for_errors()
@@ -140,16 +140,21 @@ def write_params(
     config: Config,
     vocabulary: Vocabulary,
     languages: list[str],
-    of_folder: Mapping[str, Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes a checkpoint of parameters alone, at step 0, from which a run can start; raises a
-    `CheckpointError` if there is something at `folder` already. `of_folder` are further entries of
-    its description, which `StoredModel` reads."""
+    """Writes a checkpoint of parameters only, at step 0, from which a run can start.
+
+    Args:
+      extra: further entries of its description, which `StoredModel` reads.
+
+    Raises:
+      CheckpointError: if `folder` exists.
+    """
     if folder.exists():
-        raise CheckpointError(f"{folder} is there already; name a new folder")
-    meta = _description({"params": params}, config, vocabulary, languages, **of_folder or {})
-    # Uncompressed, Orbax writes from the arrays' own memory; else it holds all that it has
-    # compressed, which saves 8 % of weights.
+        raise CheckpointError(f"{folder} already exists; name a new folder")
+    meta = _description({"params": params}, config, vocabulary, languages, **extra or {})
+    # Without compression, Orbax writes from the memory of the arrays. With it, Orbax holds all
+    # compressed data in memory, to save 8 % of the size of weights.
     handler = ocp.CompositeCheckpointHandler(
         meta=ocp.JsonCheckpointHandler(),
         vocabulary=ocp.StandardCheckpointHandler(),
@@ -161,20 +166,22 @@ def write_params(
 
 
 def _pieces(leaf: jax.Array) -> ocp.SaveArgs:
-    """How a leaf is cut on disk, where each piece is read by itself: an embedding into rows of up
-    to 64 MiB, others not. A piece is copied before it is written, unless it is one stretch of
-    memory and of several rows or layers."""
+    """Chooses how a leaf is divided on disk: an embedding into pieces of rows, up to 64 MiB each.
+
+    Each piece is read separately. Other leaves are one piece. A piece is copied before it is
+    written, unless it is contiguous in memory and has several rows or layers.
+    """
     size = leaf.size * leaf.dtype.itemsize
     if leaf.ndim != 2 or size <= _PIECE:
         return ocp.SaveArgs()
     rows, row = leaf.shape[0], size // leaf.shape[0]
     most = max(n for n in range(1, 1 + max(1, _PIECE // row)) if rows % n == 0)
-    # Orbax's pieces are equal, so those of a prime number of rows would be one row each.
+    # Orbax needs pieces of equal size; a prime number of rows would give pieces of one row.
     return ocp.SaveArgs(chunk_byte_size=most * row if most * row > 1 << 20 else None)
 
 
 def row_digests(manifest: Manifest) -> dict[str, str]:
-    """Digests of the rows of each task, by its name."""
+    """Returns the digests of the rows of each task, by name."""
     return {
         task.name: f"{task.length}:{task.train.sha256}:{task.held_out.sha256}"
         for task in manifest.tasks
@@ -188,7 +195,7 @@ def _description(
     languages: list[str],
     **of_run: int | bool | str | Mapping[str, str | dict[str, int]],
 ) -> Record:
-    """The sealed description of a checkpoint; without a run, nothing was trained."""
+    """Returns the sealed description of a checkpoint; by default, of untrained parameters."""
     meta: Record = {
         "format": FORMAT,
         "step": 0,
@@ -198,7 +205,7 @@ def _description(
         "languages": languages,
         "vocabulary": vocabulary.digest,
         "config": record(config),
-        "tensors": {name: described(tree) for name, tree in parts.items()},
+        "tensors": {name: tensor_types(tree) for name, tree in parts.items()},
         "digests": {name: digests(tree) for name, tree in parts.items()},
     } | of_run
     return meta | {"seal": seal(meta)}

@@ -84,7 +84,7 @@ def run(
             raise  # it is another pipe that broke
         return 141
     except OSError as error:
-        if not (said := storage_errors.line(error)):
+        if not (said := storage_errors.describe(error)):
             raise
         _drop_full_output()
         print(f"error: {said}", file=sys.stderr)

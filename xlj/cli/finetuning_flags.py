@@ -45,5 +45,5 @@ def check(flags: Namespace, name: str) -> None:
     if flags.submission:
         folder = Path(flags.submission).expanduser() / name
         outputs.check_folder("submission", folder)
-        for file in task_results.submitted(folder, task):
+        for file in task_results.submission_files(folder, task):
             outputs.check_other("submission", file, inputs)

@@ -13,9 +13,9 @@ from xlj.config.choices import POOLINGS
 if TYPE_CHECKING:  # types only: commands parse their flags without JAX
     import numpy as np
 
+    from xlj.io.file_ranges import FileRange
     from xlj.io.malformed import Skipping
     from xlj.io.parts import Parts
-    from xlj.io.stretches import Stretch
     from xlj.retrieval.embedder import Embedder
 
 
@@ -86,7 +86,7 @@ def embedder(flags: Namespace, all_layers: bool = False) -> "Embedder":
 def embed_parts(
     flags: Namespace,
     parts: "Parts",
-    units: "Sequence[Stretch]",
+    units: "Sequence[FileRange]",
     dtype: str,
     skipping: "Skipping | None" = None,
     has_ids: bool = False,
@@ -99,7 +99,7 @@ def embed_parts(
       has_ids: whether lines may be `id TAB sentence`, of which the sentence is embedded; blank
         lines are then passed over.
     """
-    left = parts.left()
+    left = parts.remaining()
     if not left:
         return
     from tqdm import tqdm
@@ -120,7 +120,7 @@ def embed_parts(
                 for vectors in made.stream(map(text, lines), bar.update):
                     append(vectors[0])
                     rows += vectors.shape[1]
-            parts.made(part, **units[part].described(), rows=rows)
+            parts.mark_complete(part, **units[part].as_json(), rows=rows)
     report_cut(made)
 
 

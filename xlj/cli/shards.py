@@ -51,7 +51,7 @@ def end(parts: "Parts") -> bool:
     if parts.finish() is not None:
         return True
     print(
-        f"{parts.missing()} parts of other shards are not there yet; the last shard that is done "
+        f"{parts.count_missing()} parts of other shards are missing; the shard that finishes last "
         "writes the manifest",
         file=sys.stderr,
     )

@@ -1,4 +1,4 @@
-"""New text to be labelled, line by line, and the lines that labels are written as."""
+"""Reads new text to label, and formats the labelled lines."""
 
 import json
 import re
@@ -16,12 +16,12 @@ from xlj.io.quoting import quoted
 
 
 class Item(NamedTuple):
-    """A line of text, or, of CoNLL, a sentence and the blank line behind it.
+    """A line of text, or a sentence of CoNLL with the blank line after it.
 
     Attributes:
-      example: None of a blank line.
-      lines: as they came in, of CoNLL only.
-      words: which of the lines are words.
+      example: None for a blank line.
+      lines: the original lines, for CoNLL only.
+      words: indices of the lines that are words.
       identity: the `id` of a JSON object, if it has one.
     """
 
@@ -32,15 +32,15 @@ class Item(NamedTuple):
 
 
 def read(form: str, lines: Iterable[str], place: str, kind: TaskKind) -> Iterator[Item]:
-    """The items of lines.
+    """Reads items from lines.
 
     Args:
       form: one of `choices.TEXT_FORMATS`.
-      place: what names a line, before its number.
+      place: the text before a line number in errors.
 
     Raises:
-      ConfigError: if a line does not fit the kind of task, or has another number of texts than
-        those before; with its place.
+      ConfigError: with the place of a line that does not fit the kind of task, or whose number of
+        texts differs from earlier lines.
     """
     first: Example | None = None
     if form == "conll":
@@ -60,19 +60,25 @@ def read(form: str, lines: Iterable[str], place: str, kind: TaskKind) -> Iterato
         first = first or item.example
         if first and item.example and first.parts != item.example.parts:
             raise ConfigError(
-                f"{where}: texts in this line: {item.example.parts}, but in {first.where}: "
-                f"{first.parts}; each line must have as many"
+                f"{where}: this line has {item.example.parts} texts, but {first.where} has "
+                f"{first.parts}; all lines must have the same number of texts"
             )
         yield item
 
 
 def refuse(path: Path, form: str) -> None:
-    """Refuses a file whose name or beginning is of another format than `form`, one of
-    `choices.TEXT_FORMATS`; raises as `formats.refuse`."""
+    """Refuses a file whose name or beginning shows another format than `form`.
+
+    Args:
+      form: one of `choices.TEXT_FORMATS`.
+
+    Raises:
+      ConfigError: as `formats.refuse`.
+    """
     head = files.head(path)
-    found = formats.of(path, head)
-    if found and found.name == "JSON" and form != "jsonl":
-        raise ConfigError(f"{path}: this is JSON; read objects, one a line, with "
+    detected = formats.of(path, head)
+    if detected and detected.name == "JSON" and form != "jsonl":
+        raise ConfigError(f"{path}: this is JSON; to read one object per line, use "
                           "--input_format=jsonl")  # fmt: skip
     formats.refuse(path, head, ("JSON", "|||"))
 
@@ -81,9 +87,9 @@ def _record(line: str, place: str) -> Record:
     try:
         record = json.loads(line)
     except ValueError as error:
-        raise ConfigError(f"{place}: it is no JSON ({error})") from None
+        raise ConfigError(f"{place}: not valid JSON ({error})") from None
     if not isinstance(record, dict):
-        raise ConfigError(f"{place}: {quoted(line)} is no JSON object, in braces")
+        raise ConfigError(f"{place}: {quoted(line)} is not a JSON object (in braces)")
     return record
 
 
@@ -100,8 +106,10 @@ def _sentences(lines: Iterable[str], place: str) -> Iterator[Item]:
 
 
 def _sentence(lines: list[str], place: str) -> Item:
-    """A sentence of CoNLL: the word is the first column, or the second of CoNLL-U's ten, of which
-    multiword tokens and empty nodes are no words."""
+    """Reads a sentence of CoNLL, with words in the first column.
+
+    In CoNLL-U's ten columns they are in the second; multiword tokens and empty nodes are skipped.
+    """
     words: list[str] = []
     where: list[int] = []
     for index, line in enumerate(lines):
@@ -109,10 +117,10 @@ def _sentence(lines: list[str], place: str) -> Item:
         is_comment = not words and COMMENT.match(line) is not None
         if not line.strip() or is_comment or line.startswith("-DOCSTART-"):
             continue
-        of_ids = len(fields) == 10 and re.fullmatch(r"\d+([-.]\d+)?", fields[0]) is not None
-        if of_ids and not fields[0].isdecimal():
+        has_ids = len(fields) == 10 and re.fullmatch(r"\d+([-.]\d+)?", fields[0]) is not None
+        if has_ids and not fields[0].isdecimal():
             continue
-        word = fields[int(of_ids)].strip()
+        word = fields[int(has_ids)].strip()
         if not word:
             raise ConfigError(f"{place}: line {index + 1} of the sentence has no word")
         words.append(word)
@@ -121,24 +129,25 @@ def _sentence(lines: list[str], place: str) -> Item:
     return Item(example, tuple(lines), tuple(where))
 
 
-def _to_tsv(kind: TaskKind, item: Item, described: Record | None) -> str:
-    return "\t".join(kind.to_fields(described) if described else [""]) + "\n"
+def _to_tsv(kind: TaskKind, item: Item, description: Record | None) -> str:
+    return "\t".join(kind.to_fields(description) if description else [""]) + "\n"
 
 
-def _to_jsonl(kind: TaskKind, item: Item, described: Record | None) -> str:
-    named = {} if item.identity is None or described is None else {"id": item.identity}
-    return json.dumps(named | described if described else None, ensure_ascii=False) + "\n"
+def _to_jsonl(kind: TaskKind, item: Item, description: Record | None) -> str:
+    named = {} if item.identity is None or description is None else {"id": item.identity}
+    return json.dumps(named | description if description else None, ensure_ascii=False) + "\n"
 
 
-def _to_conll(kind: TaskKind, item: Item, described: Record | None) -> str:
-    tags = described["tags"] if described else []
+def _to_conll(kind: TaskKind, item: Item, description: Record | None) -> str:
+    tags = description["tags"] if description else []
     if item.lines:
         tag_of = dict(zip(item.words, tags, strict=True))
         lines = list(item.lines)
-        for index, word in zip(item.words, described["words"] if described else [], strict=True):
+        words = description["words"] if description else []
+        for index, word in zip(item.words, words, strict=True):
             lines[index] = f"{word}\t{tag_of[index]}"
         return "".join(f"{line}\n" for line in lines)
-    words = described["words"] if described else []
+    words = description["words"] if description else []
     return "".join(f"{w}\t{t}\n" for w, t in zip(words, tags, strict=True)) + "\n"
 
 
@@ -147,14 +156,14 @@ WRITERS: dict[str, Callable[[TaskKind, Item, Record | None], str]] = {
     "jsonl": _to_jsonl,
     "conll": _to_conll,
 }
-"""What writes an item with what the model says of it, by format: one of `choices.LABEL_FORMATS`."""
+"""Functions that format an item and its description, by format (`choices.LABEL_FORMATS`)."""
 
 
 def check_formats(kind: TaskKind, read_as: str, written_as: str) -> None:
-    """Refuses CoNLL where no words are labelled, and a line a sentence of lines that are words."""
+    """Refuses CoNLL for tasks without words, and one line per sentence for input in CoNLL."""
     if "conll" in (read_as, written_as) and kind.example is not Words:
-        raise ConfigError(f"CoNLL has a word a line, and {kind.name} does not label words")
+        raise ConfigError(f"CoNLL has one word per line, but {kind.name} does not label words")
     if read_as == "conll" and written_as == "tsv":
         raise ConfigError(
-            "--output_format=tsv has a line a sentence; of CoNLL choose conll or jsonl"
+            "--output_format=tsv has one line per sentence; for CoNLL input use conll or jsonl"
         )

@@ -1,6 +1,6 @@
-"""Fine-tuning: an encoder is trained on a task, chosen on dev, scored on test, over seeds.
+"""Fine-tunes an encoder on a task over several seeds: training, choice on dev, scores on test.
 
-The training is the loop of pretraining, with one supervised objective.
+Uses the loop of pretraining, with one supervised objective.
 """
 
 import dataclasses
@@ -39,13 +39,17 @@ from xlj.training.start import Start, prepare
 from xlj.training.state import State
 
 IDENTITY = "identity"
-"""A file in a run's folder: the hash of what tells the run from others."""
+"""A file in a run's folder with a hash that identifies the run."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
-    """One model, trained on some languages from one seed: the step of the checkpoint that was
-    chosen, and its scores, empty where there is nothing to score."""
+class TaskRun:
+    """One model, trained on some languages from one seed.
+
+    Attributes:
+      step: the step of the chosen checkpoint.
+      dev, test: scores; empty if there is nothing to score.
+    """
 
     languages: tuple[str, ...]
     seed: int
@@ -57,18 +61,23 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The runs that are finished, the baseline (`task_scores.baseline`), and whether all are; not
-    if it was asked to stop."""
+    """The results of fine-tuning.
 
-    runs: tuple[Run, ...]
+    Attributes:
+      runs: the finished runs.
+      baseline: as in `task_scores.baseline`.
+      finished: whether all runs are finished; False if the process was asked to stop.
+    """
+
+    runs: tuple[TaskRun, ...]
     baseline: Scores
     finished: bool
 
 
 def run(config: FinetuningConfig, workdir: Path) -> Outcome:
-    """Fine-tunes, one seed after the other; what is finished already is taken from its folder.
+    """Fine-tunes one seed after the other; reads finished runs from their folders.
 
-    The workdir has a folder a run, `seed-0` and so on.
+    The workdir has one folder per run: `seed-0` and so on.
 
     Raises:
       ConfigError: before any training, if data, labels, model or mesh do not fit the config; later,
@@ -80,7 +89,7 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
     if task.length > limit:
         raise ConfigError(
             f"task.length={task.length} is beyond the model's positions: {source.folder} allows "
-            f"{limit} tokens a row"
+            f"{limit} tokens per row"
         )
     if not config.train.epochs:
         config = _with_labels(config, source)
@@ -89,8 +98,8 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
     if jax.process_index() == 0:
         print(data.counts(), flush=True)
     if not config.train.epochs:
-        return _scored(config, data, source, workdir)
-    runs: list[Run] = []
+        return _score_untrained(config, data, source, workdir)
+    runs: list[TaskRun] = []
     for plan in _plans(config, data, source, workdir):
         run = _train(plan, task)
         if run is None:
@@ -100,26 +109,29 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
 
 
 def _with_labels(config: FinetuningConfig, source: StoredModel) -> FinetuningConfig:
-    """The config with the labels of the head that `init_from` has; a `ConfigError` if it has none
-    for the task, or the config names other labels."""
+    """Returns the config with the labels of the head in `init_from`.
+
+    Raises:
+      ConfigError: if it has no head for the task, or the config names other labels.
+    """
     task, head = config.task, head_of(config.task.effective_kind)
     if not any(name.startswith(f"{head}/") for name in source.leaves):
         raise ConfigError(
-            f"train.epochs=0 scores the head that init_from has, but {source.folder} has no "
-            f"{head}; `python -m xlj.convert import` lists the tensors that are not read, and why"
+            f"train.epochs=0 scores the head of init_from, but {source.folder} has no {head}; "
+            "`python -m xlj.convert import` lists the unused tensors and the reasons"
         )
     if task.labels and {*task.labels} != {*source.labels}:
         raise ConfigError(
-            f"task.labels is {','.join(task.labels)}; the head of {source.folder} has "
+            f"task.labels is {','.join(task.labels)}, but the head of {source.folder} has "
             f"{','.join(source.labels)}"
         )
     return dataclasses.replace(config, task=dataclasses.replace(task, labels=source.labels))
 
 
-def _scored(
+def _score_untrained(
     config: FinetuningConfig, data: TaskData, source: StoredModel, workdir: Path
 ) -> Outcome:
-    """The scores of the model as it is, on one device; predictions go where a run's do."""
+    """Scores the model without training it, on one device, and saves predictions as runs do."""
     task = config.task
     options = dataclasses.asdict(config.model)
     model = dataclasses.replace(source.model, language_embeddings="none", **options)
@@ -133,13 +145,13 @@ def _scored(
     for split, sets in (("dev", data.dev), ("test", data.test)):
         predicted, scores[split] = evaluator.scores(params, sets, split)
         task_scores.save(task, predicted, folder / "predictions", split)
-    run = Run(task.languages, config.train.seed, 0, scores["dev"], scores["test"], folder)
+    run = TaskRun(task.languages, config.train.seed, 0, scores["dev"], scores["test"], folder)
     return Outcome((run,), task_scores.baseline(data, task), True)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-    """A run that is to be done, or is done already."""
+    """A run to do, or a finished one."""
 
     languages: tuple[str, ...]
     start: Start
@@ -151,13 +163,13 @@ class _Plan:
 def _plans(
     config: FinetuningConfig, data: TaskData, source: StoredModel, workdir: Path
 ) -> list[_Plan]:
-    """Prepares all runs, in order: what does not fit one is refused before any is trained."""
+    """Prepares all runs, in order; anything that does not fit is refused before training."""
     task, plans = config.task, list[_Plan]()
     encoder_digest = "" if config.fresh else source.digest()
     groups = [(language,) for language in task.languages] if task.per_language else [task.languages]
     for group in groups:
         of_group = data.of(group) if task.per_language else data
-        rows = {language: found.made for language, found in of_group.train.items()}
+        rows = {language: examples.rows for language, examples in of_group.train.items()}
         cache = Path(config.cache).expanduser()
         store = row_store.write(cache, task.objective, rows, source.vocabulary())
         of_first = _training_config(config, data.labels, store, source)
@@ -173,15 +185,15 @@ def _plans(
     return plans
 
 
-def _train(plan: _Plan, task: Task) -> Run | None:
-    """Trains and scores one run, unless it is finished already; None if it was asked to stop."""
+def _train(plan: _Plan, task: Task) -> TaskRun | None:
+    """Trains and scores a run, unless it is finished already; None if it was asked to stop."""
     start, folder, data = plan.start, plan.folder, plan.data
     seed = start.config.train.seed
-    if jax.process_index() == 0:  # also beside a run that an older xlj finished
+    if jax.process_index() == 0:  # also for a run that an older version finished
         folder.mkdir(parents=True, exist_ok=True)
         json_file.write(folder / TASK, labelling_options(task))
     if content := hosts.told(lambda: finished_run(folder)):
-        return Run(**{**content, "languages": tuple(content["languages"])}, folder=folder)
+        return TaskRun(**{**content, "languages": tuple(content["languages"])}, folder=folder)
     if jax.process_index() == 0:
         atomic.write(folder / IDENTITY, plan.identity.encode())
     evaluator = Evaluator(task, start.config.model, data.labels, start.mesh)
@@ -205,11 +217,11 @@ def _train(plan: _Plan, task: Task) -> Run | None:
     content = {"languages": plan.languages, "seed": seed, "step": step, **scores}
     if jax.process_index() == 0:
         json_file.write(folder / RUN, content)
-    return Run(plan.languages, seed, step, scores["dev"], scores["test"], folder)
+    return TaskRun(plan.languages, seed, step, scores["dev"], scores["test"], folder)
 
 
 def _best_step(folder: Path) -> int:
-    """The step of the highest score on dev, of equal ones the latest."""
+    """Returns the step with the highest score on dev, the latest of equal ones."""
     lines = [line for line in metrics.read(folder) if line["step"] and SCORE in line]
     return int(max(lines, key=lambda line: (line[SCORE], line["step"]))["step"])
 
@@ -217,42 +229,42 @@ def _best_step(folder: Path) -> int:
 def _training_config(
     config: FinetuningConfig, labels: tuple[str, ...], store: RowStore, source: StoredModel
 ) -> Config:
-    """The config of the first seed's run of the loop."""
-    task, given, options = config.task, config.train, dataclasses.asdict(config.optimizer)
+    """Returns the config of the loop for the first seed."""
+    task, train, options = config.task, config.train, dataclasses.asdict(config.optimizer)
     rows = sum(task.train.rows for task in store.manifest.tasks)
-    steps = max(1, math.ceil(given.epochs * rows / given.batch_rows))
-    whole = f"the {steps} steps of train.epochs={given.epochs:g}"
+    steps = max(1, math.ceil(train.epochs * rows / train.batch_rows))
+    whole = f"the {steps} steps of train.epochs={train.epochs:g}"
     if steps > MOST_STEPS:
         raise ConfigError(
-            f"train.epochs={given.epochs:g} are {steps} steps; there can be {MOST_STEPS}"
+            f"train.epochs={train.epochs:g} are {steps} steps; at most {MOST_STEPS} are possible"
         )
     warmup, decay, share = (options.pop(k) for k in ("warmup_steps", "decay_steps", "warmup_share"))
     if decay > steps:
-        raise ConfigError(f"optimizer.decay_steps={decay} is more than {whole}")
+        raise ConfigError(f"optimizer.decay_steps={decay} is more than {whole}; lower it")
     if warmup > steps:
         if jax.process_index() == 0:
             print(
-                f"optimizer.warmup_steps={warmup} is more than {whole}; {share:.0%} of them warm "
-                "up (optimizer.warmup_share)",
+                f"optimizer.warmup_steps={warmup} is more than {whole}; warming up for "
+                f"{share:.0%} of them instead (optimizer.warmup_share)",
                 flush=True,
             )
         warmup = 0
     warmup = warmup or round(share * steps)
     if options["schedule"] == "wsd" and warmup + decay > steps:
         raise ConfigError(
-            f"{warmup} steps of warm-up and optimizer.decay_steps={decay} are more than {whole}: "
-            "the learning rate would never be reached"
+            f"{warmup} steps of warm-up and optimizer.decay_steps={decay} are more than {whole}, "
+            "so the learning rate would never be reached; lower one of them"
         )
-    every = math.ceil(steps / given.evaluations)
+    every = math.ceil(steps / train.evaluations)
     model = dataclasses.replace(
         source.model, language_embeddings="none", **dataclasses.asdict(config.model)
     )
     own: dict[str, Any] = {"kind": task.kind} if is_own(task.kind) else {}
     options_of_task = supervised(task.effective_kind)(
-        batch_rows=given.batch_rows, length=task.length, labels=labels, **own
+        batch_rows=train.batch_rows, length=task.length, labels=labels, **own
     )
     return Config(
-        # The checkpoint: a workdir's latest may be another when the next seed begins.
+        # The folder of the checkpoint: the workdir's latest may change before the next seed.
         init_from="" if config.fresh else str(source.folder),
         data=schema.Data(alpha=task.alpha),
         model=model,
@@ -260,28 +272,28 @@ def _training_config(
         optimizer=schema.Optimizer(**options, warmup_steps=warmup, decay_steps=decay),
         train=schema.Train(
             steps=steps,
-            seed=given.seed,
-            log_every=given.log_every,
+            seed=train.seed,
+            log_every=train.log_every,
             eval_every=every,
             checkpoint_every=every,
             keep_checkpoints=1,
-            accumulation=given.accumulation,
-            max_skipped_steps=given.max_skipped_steps,
-            metrics_hook=given.metrics_hook,
+            accumulation=train.accumulation,
+            max_skipped_steps=train.max_skipped_steps,
+            metrics_hook=train.metrics_hook,
         ),
         mesh=config.mesh,
     )
 
 
 def _check_claim(folder: Path, identity: str) -> bool:
-    """Refuses to go on with another's run; returns whether there is one."""
+    """Refuses to resume a run of another config; returns whether the folder has a run."""
     file = folder / IDENTITY
     if not file.is_file():
         return False
     if file.read_text("utf-8") != identity:
         raise ConfigError(
-            f"{folder} holds a run of another config, of other data, or from another encoder; take "
-            "another --workdir, or delete it"
+            f"{folder} contains a run of another config, of other data, or from another encoder; "
+            "use another --workdir, or delete it"
         )
     return True
 
@@ -289,23 +301,26 @@ def _check_claim(folder: Path, identity: str) -> bool:
 def _identity(
     inner: Config, task: Task, store: RowStore, data: TaskData, encoder_digest: str
 ) -> str:
-    """The hash of all that tells a run from others: its config, but for where the encoder is and
-    how the work is divided; the encoder; its rows, what it is scored on, and how."""
+    """Returns a hash that identifies a run.
+
+    It covers the config (without the encoder's path and how the work is divided), the encoder, the
+    rows, and the data and options of scoring.
+    """
     train = dataclasses.replace(inner.train, log_every=1, accumulation=1)
-    told = dataclasses.replace(inner, init_from="", train=train, mesh=schema.Mesh())
+    identifying = dataclasses.replace(inner, init_from="", train=train, mesh=schema.Mesh())
     scoring = (task.select, task.scored_by, task.answer_length, task.no_answer)
-    content = [schema.as_tree(told), scoring, encoder_digest]
+    content = [schema.as_tree(identifying), scoring, encoder_digest]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
     digest.update(store.manifest.content_hash.encode())
     for split, sets in (("dev", data.dev), ("test", data.test)):
         for language, entry in sets.items():
             examples = [_content(example) for example in entry.examples]
             digest.update(json.dumps([split, language, examples]).encode())
-            digest.update(entry.made.tokens.tobytes())  # windows depend on task.stride
+            digest.update(entry.rows.tokens.tobytes())  # windows depend on task.stride
     return digest.hexdigest()
 
 
 def _content(example: Example) -> list[Any]:
-    """The values of an example, but for where it stands."""
+    """Returns the values of an example, without its place."""
     names = (field.name for field in dataclasses.fields(example))
     return [getattr(example, name) for name in names if name not in ("place", "lines")]

@@ -1,4 +1,4 @@
-"""The data of a task: its examples by split and language, as rows."""
+"""Loads the data of a task: its examples by split and language, converted to rows."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -20,44 +20,44 @@ Examples = dict[str, list[Example]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Set:
-    """Examples of one language, ready to be predicted."""
+class ExampleSet:
+    """Examples of one language, and their rows."""
 
     examples: Sequence[Example]
-    made: Features
+    rows: Features
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskData:
-    """Everything that a task is learned from and scored on, by language."""
+    """All data that a task is trained and scored on, by language."""
 
     kind: TaskKind
     labels: tuple[str, ...]
-    """Of classes or tags, in the order of the head's outputs; none of questions."""
-    train: Mapping[str, Set]
-    dev: Mapping[str, Set]
-    test: Mapping[str, Set]
+    """Classes or tags, in the order of the head's outputs; empty for questions."""
+    train: Mapping[str, ExampleSet]
+    dev: Mapping[str, ExampleSet]
+    test: Mapping[str, ExampleSet]
 
     def of(self, languages: Sequence[str]) -> "TaskData":
-        """That of some languages alone."""
+        """Returns the data of some languages only."""
 
-        def chosen(sets: Mapping[str, Set]) -> dict[str, Set]:
-            return {name: found for name, found in sets.items() if name in languages}
+        def chosen(sets: Mapping[str, ExampleSet]) -> dict[str, ExampleSet]:
+            return {name: examples for name, examples in sets.items() if name in languages}
 
         return TaskData(self.kind, self.labels, *map(chosen, (self.train, self.dev, self.test)))
 
     def counts(self) -> str:
-        """A line a split and language: examples, rows, what was cut, and what is not there."""
+        """Describes each split and language in a line: examples, rows, cut texts and remarks."""
         lines = []
         for split in SPLITS:
-            for language, found in getattr(self, split).items():
-                rows = f"{len(found.examples):,} examples, {len(found.made.tokens):,} rows"
-                cut = [f", {n} {what} cut" for what, n in found.made.cut.items() if n]
-                cut.append(self._lack(found.examples))
-                lines.append(f"{split:5} {language:8} {rows}{''.join(cut)}")
+            for language, entry in getattr(self, split).items():
+                size = f"{len(entry.examples):,} examples, {len(entry.rows.tokens):,} rows"
+                notes = [f", {n} {what} cut" for what, n in entry.rows.cut.items() if n]
+                notes.append(self._note(entry.examples))
+                lines.append(f"{split:5} {language:8} {size}{''.join(notes)}")
         return "\n".join(lines)
 
-    def _lack(self, examples: Sequence[Example]) -> str:
+    def _note(self, examples: Sequence[Example]) -> str:
         if examples[0].labels is None or not self.kind.is_labelled(examples):
             return ", no labels: predicted, not scored"
         remark = self.kind.remark(examples)
@@ -65,17 +65,18 @@ class TaskData:
 
 
 def load(task: Task, vocabulary: Vocabulary) -> TaskData:
-    """Reads all sources of a task, and makes rows of them.
+    """Reads all sources of a task, and converts them to rows.
 
-    Raises ConfigError, with file and line, if a source is missing or damaged, or labels do not fit.
+    Raises:
+      ConfigError: with file and line, if a source is missing or damaged, or labels do not fit.
     """
     examples = _read(task)
     of_task = kind.find(task.effective_kind)
     labels = _labels(task, of_task, examples)
     sets = {
         split: {
-            language: Set(found, of_task.rows(found, vocabulary, labels, task))
-            for language, found in by_language.items()
+            language: ExampleSet(of_language, of_task.rows(of_language, vocabulary, labels, task))
+            for language, of_language in by_language.items()
         }
         for split, by_language in examples.items()
     }
@@ -83,38 +84,41 @@ def load(task: Task, vocabulary: Vocabulary) -> TaskData:
 
 
 def sources(task: Task) -> list[tuple[str, str, str]]:
-    """(split, language, source) of all that a task is read from: files, and sets of libraries.
-    Raises ConfigError if one is missing."""
+    """Returns (split, language, source) of all sources of a task: files, and library data sets.
+
+    Raises:
+      ConfigError: if a source is missing.
+    """
     return [
         (split, language, source)
         for split, names in languages_of(task).items()
-        for language, found in reading.resolve(task, split, names).items()
-        for source in found
+        for language, of_language in reading.resolve(task, split, names).items()
+        for source in of_language
     ]
 
 
 def _read(task: Task) -> dict[str, Examples]:
     of_task = kind.find(task.effective_kind)
-    found: dict[str, Examples] = {split: {} for split in SPLITS}
+    data: dict[str, Examples] = {split: {} for split in SPLITS}
     with tqdm(sources(task), desc="reading", unit="source", disable=None, leave=False) as bar:
         for split, language, source in bar:
             examples = reading.read(source, language, task)
-            found[split].setdefault(language, []).extend(examples)
-    for by_language in found.values():
+            data[split].setdefault(language, []).extend(examples)
+    for by_language in data.values():
         for language, of_language in by_language.items():
             check_all_or_none(of_language)
             by_language[language] = of_task.distinct(of_language)  # sources may share ids
-    return found
+    return data
 
 
 def _labels(task: Task, of_task: TaskKind, data: Mapping[str, Examples]) -> tuple[str, ...]:
-    """The labels of the task; those of dev and test are among them."""
+    """Returns the labels of the task; the labels of dev and test must be among them."""
     training, dev, test = (
         [example for examples in data[split].values() for example in examples] for split in SPLITS
     )
     require(training)
     known: tuple[str, ...] = ()
-    if of_task.has_labels:  # a head that is scored as it is has its own
+    if of_task.has_labels:  # without training data, the labels are those of the existing head
         known = label_set(training, task.labels) if training else task.labels
     require(dev)
     for split in ("train", "dev"):
@@ -129,7 +133,7 @@ def _labels(task: Task, of_task: TaskKind, data: Mapping[str, Examples]) -> tupl
     of_task.check_examples([*training, *dev, *test], known, task)
     if training and task.select == "trained" and not set(data["dev"]) & set(task.languages):
         raise ConfigError(
-            f"task.select=trained chooses on dev of {', '.join(task.languages)}, but task.dev is "
-            f"of {', '.join(data['dev'])}"
+            f"task.select=trained needs dev data of {', '.join(task.languages)}, but task.dev has "
+            f"{', '.join(data['dev'])}"
         )
     return known

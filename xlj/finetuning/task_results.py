@@ -1,4 +1,4 @@
-"""Results of fine-tuning over seeds and languages: JSON, a table, a plot, XTREME's files."""
+"""Summarizes fine-tuning over seeds and languages: JSON, a table, a plot, XTREME's files."""
 
 import dataclasses
 import json
@@ -11,7 +11,7 @@ from xlj.config.finetuning import FinetuningConfig, Task, languages_of
 from xlj.data.labelled import kind
 from xlj.evaluation import language_report
 from xlj.evaluation.language_report import average, transfer_gap
-from xlj.finetuning.running import Outcome, Run
+from xlj.finetuning.running import Outcome, TaskRun
 from xlj.finetuning.task_scores import Scores, on_dev
 from xlj.io import atomic
 from xlj.io.json_file import Record
@@ -21,16 +21,16 @@ TABLE = "results.md"
 
 
 def split_of(outcome: Outcome) -> str:
-    """The split that results are of: test, or dev where no test set has labels."""
+    """Returns the split of the results: test, or dev if no test set has labels."""
     return "test" if any(run.test for run in outcome.runs) else "dev"
 
 
 def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> Record:
-    """Everything as one JSON object, in percent to four decimals.
+    """Returns all results as one JSON object, in percent to four decimals.
 
-    `languages`, `average` and `transfer_gap` are those of the task's metric, means over seeds
-    (there is no gap unless English alone was trained on); `deviations` are over seeds (of a sample;
-    of one seed there are none).
+    `languages`, `average` and `transfer_gap` are means over seeds of the task's metric. There is a
+    gap only if the training data is English only. `deviations` are sample deviations over seeds,
+    absent with one seed.
     """
     split = split_of(outcome)
     seeds = by_seed(outcome, split)
@@ -50,15 +50,15 @@ def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> Record:
         "seeds": sorted({run.seed for run in outcome.runs}),
         **metrics.get(metric, {}),
         "metrics": metrics,
-        "baseline": _rounded(outcome.baseline),
+        "baseline": _round(outcome.baseline),
         "runs": [
             {
                 "folder": run.folder.name,
                 "languages": list(run.languages),
                 "seed": run.seed,
                 "step": run.step,
-                "dev": _rounded(run.dev),
-                "test": _rounded(run.test),
+                "dev": _round(run.dev),
+                "test": _round(run.test),
             }
             for run in outcome.runs
         ],
@@ -66,28 +66,28 @@ def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> Record:
 
 
 def as_markdown(name: str, config: FinetuningConfig, outcome: Outcome) -> str:
-    """A table like the papers' appendices: a column a language, the average, the transfer gap."""
+    """Formats a table as in papers: one column per language, the average, the transfer gap."""
     split = split_of(outcome)
     seeds = by_seed(outcome, split)
     if not seeds:
-        return f"# {name}\n\nNo labels are known: there are predictions, but no scores.\n"
+        return f"# {name}\n\nThe data has no labels: there are predictions, but no scores.\n"
     first = next(iter(seeds[0].values()))
     languages, gap = language_report.in_order(first), _gap(first, config) is not None
     cells = [["", *languages, "average", *["gap"] * gap]]
     for metric in seeds[0]:
         values = [scores[metric] for scores in seeds]
-        row = [_cell([found[language] for found in values]) for language in languages]
-        gaps = [_cell([transfer_gap(found) or 0.0 for found in values])] * gap
-        cells.append([metric, *row, _cell([average(found) for found in values]), *gaps])
-    for metric, found in outcome.baseline.items():
-        summary = [average(found), *[transfer_gap(found)] * gap]
-        row = [language_report.cell(x) for x in (*map(found.get, languages), *summary)]
+        row = [_cell([by_language[language] for by_language in values]) for language in languages]
+        gaps = [_cell([transfer_gap(by_language) or 0.0 for by_language in values])] * gap
+        cells.append([metric, *row, _cell([average(by_language) for by_language in values]), *gaps])
+    for metric, by_language in outcome.baseline.items():
+        summary = [average(by_language), *[transfer_gap(by_language)] * gap]
+        row = [language_report.cell(x) for x in (*map(by_language.get, languages), *summary)]
         cells.append([f"most frequent: {metric}", *row])
     return f"# {name}\n\n{_how(config, split, len(seeds))}\n\n{language_report.markdown(cells)}\n"
 
 
 def _how(config: FinetuningConfig, split: str, seeds: int) -> str:
-    """A sentence on what the scores are of."""
+    """Describes in a sentence what the scores measure."""
     trained = "each language" if config.task.per_language else ", ".join(config.task.languages)
     chosen = {
         "all": "checkpoints chosen by the average of dev",
@@ -96,7 +96,7 @@ def _how(config: FinetuningConfig, split: str, seeds: int) -> str:
     }
     parts = [
         f"From {config.init_from}{' (fresh weights)' if config.fresh else ''}",
-        *["pairs read apart"] * (config.task.pairs == "apart"),
+        *["pairs encoded separately"] * (config.task.pairs == "apart"),
         f"trained on {trained}; {split} scores in percent",
         *[f"mean and deviation of {seeds} seeds"] * (seeds > 1),
         chosen[config.task.select],
@@ -105,7 +105,7 @@ def _how(config: FinetuningConfig, split: str, seeds: int) -> str:
 
 
 def by_seed(outcome: Outcome, split: str) -> list[Scores]:
-    """The scores of each seed in all languages; each language may have a model of its own."""
+    """Returns the scores of each seed in all languages; each language may have its own model."""
     merged: dict[int, Scores] = {}
     for run in outcome.runs:
         for metric, scores in getattr(run, split).items():
@@ -116,15 +116,15 @@ def by_seed(outcome: Outcome, split: str) -> list[Scores]:
 def write(
     workdir: Path, name: str, config: FinetuningConfig, outcome: Outcome
 ) -> tuple[Path, Path]:
-    """Writes both files into the workdir; returns where."""
+    """Writes both files into the workdir, and returns their paths."""
     content = json.dumps(as_json(name, config, outcome), indent=1, ensure_ascii=False) + "\n"
     atomic.write(workdir / TABLE, as_markdown(name, config, outcome).encode())
-    atomic.write(workdir / FILE, content.encode())  # last: a sweep takes it for the end
+    atomic.write(workdir / FILE, content.encode())  # last: it tells a sweep that the run is done
     return workdir / FILE, workdir / TABLE
 
 
 def panels(outcome: Outcome) -> dict[str, dict[str, float]]:
-    """The bars of a plot: means over seeds, by metric; nothing where no labels are known."""
+    """Returns the bars of a plot: means over seeds, by metric; empty without labels."""
     seeds = by_seed(outcome, split_of(outcome))
     return {
         metric: {
@@ -135,8 +135,8 @@ def panels(outcome: Outcome) -> dict[str, dict[str, float]]:
     }
 
 
-def submitted(folder: Path, task: Task) -> list[Path]:
-    """The files that `submit` may write into the folder of a task."""
+def submission_files(folder: Path, task: Task) -> list[Path]:
+    """Returns the files that `submit` may write into the folder of a task."""
     ending, languages = kind.find(task.effective_kind).ending, languages_of(task)["test"]
     return [folder / f"test-{language}.{ending}" for language in languages]
 
@@ -144,11 +144,15 @@ def submitted(folder: Path, task: Task) -> list[Path]:
 def submit(
     folder: Path, name: str, config: FinetuningConfig, outcome: Outcome
 ) -> tuple[Path, list[Path]]:
-    """Copies predictions of the test sets to `folder/NAME/test-LANGUAGE.ENDING`, XTREME's layout:
-    those of the seed that is best on dev, as checkpoints are. Returns that folder, and what else
-    it has of test sets."""
-    best: dict[tuple[str, ...], Run] = {}
-    for run in outcome.runs:  # of equals the first
+    """Copies predictions of the test sets to `folder/NAME/test-LANGUAGE.ENDING`, XTREME's layout.
+
+    They are those of the best seed on dev.
+
+    Returns:
+      That folder, and its other files of test sets.
+    """
+    best: dict[tuple[str, ...], TaskRun] = {}
+    for run in outcome.runs:  # the first of equal ones
         both = best.get(run.languages, run), run
         best[run.languages] = max(both, key=lambda run: _on_dev(run, config.task))
     ending = kind.find(config.task.effective_kind).ending
@@ -162,12 +166,12 @@ def submit(
     return folder / name, sorted(others)
 
 
-def _on_dev(run: Run, task: Task) -> float:
+def _on_dev(run: TaskRun, task: Task) -> float:
     return on_dev(run.dev, task, run.languages) if run.dev else 0.0
 
 
 def _gap(scores: Mapping[str, float], config: FinetuningConfig) -> float | None:
-    """The transfer gap, where there is one: English is what was trained on."""
+    """Returns the transfer gap if only English was trained on, else None."""
     transfers = config.task.languages == (language_report.SOURCE,)
     return transfer_gap(scores) if transfers else None
 
@@ -176,16 +180,16 @@ def _summary(seeds: Sequence[Mapping[str, float]], config: FinetuningConfig) -> 
     languages = language_report.in_order(seeds[0])
     summary: Record = {
         "languages": {
-            name: round(statistics.fmean(found[name] for found in seeds), 4) for name in languages
+            name: round(statistics.fmean(seed[name] for seed in seeds), 4) for name in languages
         }
     }
-    averages = [average(found) for found in seeds]
-    gaps = [gap for found in seeds if (gap := _gap(found, config)) is not None]
+    averages = [average(seed) for seed in seeds]
+    gaps = [gap for seed in seeds if (gap := _gap(seed, config)) is not None]
     summary["average"] = round(statistics.fmean(averages), 4)
     summary["transfer_gap"] = round(statistics.fmean(gaps), 4) if gaps else None
     if len(seeds) > 1:
         summary["deviations"] = {
-            name: round(statistics.stdev(found[name] for found in seeds), 4) for name in languages
+            name: round(statistics.stdev(seed[name] for seed in seeds), 4) for name in languages
         }
         summary["deviation_of_average"] = round(statistics.stdev(averages), 4)
         if gaps:
@@ -198,5 +202,5 @@ def _cell(values: Sequence[float]) -> str:
     return f"{shown} ± {statistics.stdev(values):.1f}" if len(values) > 1 else shown
 
 
-def _rounded(scores: Scores) -> Scores:
-    return {metric: {k: round(v, 4) for k, v in found.items()} for metric, found in scores.items()}
+def _round(scores: Scores) -> Scores:
+    return {name: {k: round(v, 4) for k, v in values.items()} for name, values in scores.items()}

@@ -1,4 +1,4 @@
-"""Predictions and scores of a fine-tuned model, and of no model at all."""
+"""Predicts with a fine-tuned model and scores it, and scores a baseline without a model."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -13,25 +13,25 @@ from xlj.data.labelled import kind
 from xlj.data.labelled.examples import Example
 from xlj.data.labelled.kind import Predictions
 from xlj.evaluation.language_report import average
-from xlj.finetuning.task_data import Set, TaskData
+from xlj.finetuning.task_data import ExampleSet, TaskData
 from xlj.inference.predictor import Predictor
 from xlj.inference.row_batches import Advance
 from xlj.io import atomic
 from xlj.models.encoder import Params
 
 SCORE = "eval/dev/score"
-"""The metric that a checkpoint is chosen by."""
+"""The metric that chooses a checkpoint."""
 
 Scores = dict[str, dict[str, float]]
-"""Percent by metric and language; the first metric is the task's."""
+"""Percentages by metric and language; the first metric is the task's."""
 
 
 class Evaluator:
     """Predicts and scores sets of examples.
 
     Args:
-      labels: in the order of the head's outputs.
-      separators: as of `Predictor`.
+      labels: labels in the order of the head's outputs.
+      separators: as in `Predictor`.
     """
 
     def __init__(
@@ -43,25 +43,25 @@ class Evaluator:
     def scores(
         self,
         params: Params,
-        sets: Mapping[str, Set],
+        sets: Mapping[str, ExampleSet],
         split: str,
         progress: Advance = bool,
     ) -> tuple[dict[str, Predictions], Scores]:
-        """Predictions by language, and their scores where labels are known."""
+        """Returns predictions by language, and scores for languages with labels."""
         predictions: dict[str, Predictions] = {}
-        found: Scores = {}
+        scores: Scores = {}
         for language, entry in sets.items():
-            made, examples = entry.made, entry.examples
-            outputs = self._predict(params, made.tokens, f"{split} {language}", progress)
-            predicted = self._kind.decode(outputs, made, examples, self._labels, self._task)
+            rows, examples = entry.rows, entry.examples
+            outputs = self._predict(params, rows.tokens, f"{split} {language}", progress)
+            predicted = self._kind.decode(outputs, rows, examples, self._labels, self._task)
             predictions[language] = predicted
             if self._kind.is_labelled(examples):
-                _add(found, self._task, predicted, examples, language)
-        return predictions, found
+                _add(scores, self._task, predicted, examples, language)
+        return predictions, scores
 
 
 def line_of(scores: Scores, task: Task, trained: Iterable[str]) -> dict[str, float]:
-    """A line of metrics: of each language, their means, and what a checkpoint is chosen by."""
+    """Returns a line of metrics: each language, their means, and `SCORE`."""
     line: dict[str, float] = {}
     for name, by_language in scores.items():
         line |= {f"eval/dev/{language}/{name}": value for language, value in by_language.items()}
@@ -70,22 +70,28 @@ def line_of(scores: Scores, task: Task, trained: Iterable[str]) -> dict[str, flo
 
 
 def on_dev(scores: Scores, task: Task, trained: Iterable[str]) -> float:
-    """The score that a checkpoint is chosen by, and a seed: the task's metric, averaged
-    over all languages of dev, or over those trained on (`task.select`)."""
+    """Returns the score that chooses checkpoints and seeds.
+
+    It is the task's metric, averaged over all languages of dev, or over the trained languages
+    (`task.select`).
+    """
     first = next(iter(scores.values()))
     chosen = set(first if task.select != "trained" else trained)
     return average({language: value for language, value in first.items() if language in chosen})
 
 
 def baseline(data: TaskData, task: Task) -> Scores:
-    """Test scores (dev's where no test set has labels) of the most frequent labels of the training
-    data, each language's own with `task.per_language`; of questions, or without such data, none."""
-    found = Scores()
+    """Scores the most frequent labels of the training data.
+
+    They are scored on test, or on dev if no test set has labels. With `task.per_language`, each
+    language uses its own training data. Empty for questions, or without training data.
+    """
+    scores = Scores()
     if not data.train:
-        return found
+        return scores
 
     @cache
-    def learned(
+    def fit_majority(
         languages: tuple[str, ...],
     ) -> Callable[[Sequence[Example]], Predictions] | None:
         return data.kind.majority([e for name in languages for e in data.train[name].examples])
@@ -93,14 +99,14 @@ def baseline(data: TaskData, task: Task) -> Scores:
     tested = any(data.kind.is_labelled(entry.examples) for entry in data.test.values())
     for language, entry in (data.test if tested else data.dev).items():
         if data.kind.is_labelled(entry.examples):
-            predict = learned((language,) if task.per_language else task.languages)
+            predict = fit_majority((language,) if task.per_language else task.languages)
             if predict is not None:
-                _add(found, task, predict(entry.examples), entry.examples, language)
-    return found
+                _add(scores, task, predict(entry.examples), entry.examples, language)
+    return scores
 
 
 def save(task: Task, predictions: Mapping[str, Predictions], folder: Path, split: str) -> None:
-    """Writes a file of predictions a language, `SPLIT-LANGUAGE`, in XTREME's form."""
+    """Writes the predictions of each language to `SPLIT-LANGUAGE.ENDING`, in XTREME's format."""
     if jax.process_index() or not predictions:
         return
     folder.mkdir(exist_ok=True)
@@ -111,8 +117,8 @@ def save(task: Task, predictions: Mapping[str, Predictions], folder: Path, split
 
 
 def _add(
-    found: Scores, task: Task, predicted: Predictions, examples: Sequence[Example], language: str
+    totals: Scores, task: Task, predicted: Predictions, examples: Sequence[Example], language: str
 ) -> None:
     shares = kind.find(task.effective_kind).scores(predicted, examples, task.scored_by, language)
     for name, share in shares.items():
-        found.setdefault(name, {})[language] = 100 * share
+        totals.setdefault(name, {})[language] = 100 * share

@@ -1,1 +1,1 @@
-"""Files and processes: atomic writes, hashes, JSON, compressed text, child processes."""
+"""Files and processes: atomic writes, hashes, JSON, compressed text, storage, child processes."""

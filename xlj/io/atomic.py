@@ -1,4 +1,4 @@
-"""Files and folders that are either whole or absent, whenever the machine stops."""
+"""Writes files and folders atomically: they are complete or absent, even after a crash."""
 
 import io
 import os
@@ -15,23 +15,25 @@ from xlj.io import compressed, storage
 from xlj.io.storage import AnyPath, Url
 
 PART = ".part"
-"""Ending of what is still being written; a run that was killed may leave some."""
+"""Ending of unfinished files; a killed run may leave some."""
 
 
 @contextmanager
 def writing(path: AnyPath) -> Iterator[BinaryIO]:
-    """A binary file that appears under `path`, complete and on disk, when the block ends well. A
-    link stays one. A file of a bucket is sent when it is complete. Where the name ends in one of
-    `compressed.ENDINGS`, what is written is compressed so; such a file cannot seek.
+    """Opens a binary file that appears under `path` only when the block ends without an error.
+
+    The file is then complete and on disk. A symbolic link stays a link. A file of a bucket is sent
+    when it is complete. If the name ends in one of `compressed.ENDINGS`, the content is compressed;
+    such a file cannot seek.
 
     Raises:
-      ConfigError: if the file cannot be written: the disk is full, the folder is not there.
+      ConfigError: if the file cannot be written: the disk is full, or the folder does not exist.
     """
     if isinstance(path, Url):
         with tempfile.TemporaryDirectory(prefix="xlj-") as scratch:
             part = Path(scratch, "file")
-            with io.BufferedWriter(_Raw(part, path)) as file, _compressing(file, path) as shown:
-                yield shown
+            with io.BufferedWriter(_Raw(part, path)) as file, _compressing(file, path) as out:
+                yield out
             with as_config_error(path):
                 storage.send(part, path)
         return
@@ -41,8 +43,8 @@ def writing(path: AnyPath) -> Iterator[BinaryIO]:
         with as_config_error(path):
             raw = _Raw(part, path)
         with io.BufferedWriter(raw) as file:
-            with _compressing(file, path) as shown:
-                yield shown
+            with _compressing(file, path) as out:
+                yield out
             file.flush()
             with as_config_error(path):
                 os.fsync(file.fileno())
@@ -54,29 +56,32 @@ def writing(path: AnyPath) -> Iterator[BinaryIO]:
             finally:
                 os.close(folder)
     finally:
-        with suppress(OSError):  # there is no such folder, or it takes no changes
+        with suppress(OSError):  # the folder does not exist or is read-only
             part.unlink(missing_ok=True)
 
 
 def _compressing(file: BinaryIO, path: AnyPath) -> AbstractContextManager[BinaryIO]:
-    """The file, or what compresses into it."""
+    """Returns the file, or a compressor that writes to it."""
     if path.suffix not in compressed.ENDINGS:
         return nullcontext(file)
     return closing(compressed.compressor(file, path.suffix))
 
 
 def write(path: AnyPath, content: bytes) -> None:
-    """Writes `content` to `path`, all of it or nothing; raises as `writing`."""
+    """Writes `content` to `path` atomically; raises as `writing`."""
     with writing(path) as file:
         file.write(content)
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, which appears under `path` when the block ends well, and else not at all; a
-    `ConfigError` if there is something already, or it cannot be made."""
+    """Creates a folder that appears under `path` only when the block ends without an error.
+
+    Raises:
+      ConfigError: if `path` exists or cannot be created.
+    """
     if path.exists():
-        raise ConfigError(f"{path} is there already; name a new folder")
+        raise ConfigError(f"{path} already exists; name a new folder")
     part = _part_of(path)
     try:
         with as_config_error(path):
@@ -90,7 +95,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def as_config_error(path: AnyPath) -> Iterator[None]:
-    """Turns each `OSError` in the block into a `ConfigError`: `path` cannot be written, and why."""
+    """Converts each `OSError` in the block to a `ConfigError`: why `path` cannot be written."""
     try:
         yield
     except OSError as error:
@@ -98,13 +103,12 @@ def as_config_error(path: AnyPath) -> Iterator[None]:
 
 
 def _part_of(path: Path) -> Path:
-    """A name beside `path` that nobody else takes: containers that share a disk may share process
-    ids too."""
+    """Returns a unique name beside `path`; process ids could repeat in containers that share it."""
     return path.with_name(f"{path.name}.{uuid.uuid4().hex}{PART}")
 
 
 class _Raw(io.FileIO):
-    """A new file whose errors name the file that it will be."""
+    """A new file whose errors contain its final name."""
 
     def __init__(self, part: Path, path: AnyPath):
         super().__init__(part, "xb")

@@ -1,7 +1,7 @@
-"""Objects of buckets, gs:// and s3://, through fsspec; what its libraries raise are `OSError`s.
+"""Reads and writes objects of buckets, gs:// and s3://, through fsspec; all errors are `OSError`s.
 
-An object appears whole, when the last of its bytes was sent, so writing it is atomic. There are no
-folders: only names that begin alike."""
+An object appears when its last byte is sent, so writing it is atomic. There are no folders, only
+names with a common beginning."""
 
 import contextlib
 import functools
@@ -23,61 +23,67 @@ from xlj.config import ConfigError
 from xlj.io.quoting import shortened
 
 BLOCK_BYTES = 8 << 20
-"""What is asked for at a time."""
+"""Bytes of one request."""
 _LIBRARIES = {
     "gs": ("gcsfs", "GCSFileSystem"),
     "s3": ("s3fs", "S3FileSystem"),
 }
-_BEAT = 10  # seconds after which the holder of a lock writes it again
-_STALE = 6 * _BEAT  # after so many without a beat whoever waits takes it: the holder was killed
+_BEAT = 10  # seconds between two writes of a lock by its holder
+_STALE = 6 * _BEAT  # a lock that was not written for so long is taken over: its holder was killed
 
 
 def stat(url: str) -> tuple[int, str]:
-    """The size of an object, and a tag that changes with it.
+    """Returns the size of an object, and a tag that changes with its content.
 
     Raises:
-      FileNotFoundError: if there is none.
-      OSError: if its server cannot be asked.
+      FileNotFoundError: if it does not exist.
+      OSError: if its server does not respond.
     """
-    found = _ask(url, "info", url)
-    if found.get("type") != "file":
+    info = _ask(url, "info", url)
+    if info.get("type") != "file":
         raise FileNotFoundError(url)
-    return _told(found)
+    return _stat_of(info)
 
 
-def changed(url: str) -> float:
-    """When an object was last written, in seconds since 1970."""
+def last_modified(url: str) -> float:
+    """Returns when an object was last written, in seconds since 1970."""
     return _ask(url, "modified", url).timestamp()
 
 
 def can_seek(url: str) -> bool:
-    """True: objects are read from anywhere."""
+    """Returns True: all objects can be read from any position."""
     return True
 
 
 def matching(pattern: str) -> dict[str, tuple[int, str]]:
-    """The URLs of all objects that match, in order, and of each what `stat` returns."""
+    """Returns the URLs of all matching objects, in order, with the result of `stat` for each."""
     scheme = pattern.partition("://")[0]
-    found = sorted(_ask(pattern, "glob", pattern, detail=True).items())
-    return {f"{scheme}://{name}": _told(of) for name, of in found if of["type"] == "file"}
+    objects = sorted(_ask(pattern, "glob", pattern, detail=True).items())
+    return {
+        f"{scheme}://{name}": _stat_of(info) for name, info in objects if info["type"] == "file"
+    }
 
 
-def _told(found: dict[str, Any]) -> tuple[int, str]:
-    tag = found.get("etag") or found.get("ETag") or found.get("generation") or ""
-    return int(found["size"]), str(tag).strip('"')
+def _stat_of(info: dict[str, Any]) -> tuple[int, str]:
+    tag = info.get("etag") or info.get("ETag") or info.get("generation") or ""
+    return int(info["size"]), str(tag).strip('"')
 
 
 def sizes(folder: str) -> dict[str, int]:
-    """Bytes of each object in a folder, by name."""
+    """Returns the bytes of each object in a folder, by name."""
     try:
-        found = _ask(folder, "ls", folder, detail=True)
+        objects = _ask(folder, "ls", folder, detail=True)
     except FileNotFoundError:
         return {}
-    return {of["name"].rpartition("/")[2]: int(of["size"]) for of in found if of["type"] == "file"}
+    return {
+        info["name"].rpartition("/")[2]: int(info["size"])
+        for info in objects
+        if info["type"] == "file"
+    }
 
 
 def read_range(url: str, start: int, stop: int) -> bytes:
-    """The bytes [start, stop) of an object, fewer if it ends before."""
+    """Returns the bytes [start, stop) of an object, or fewer if it is shorter."""
     return _ask(url, "cat_file", url, start=start, end=stop) if stop > start else b""
 
 
@@ -90,20 +96,20 @@ def delete(url: str, missing_ok: bool) -> None:
             raise
 
 
-def listed(url: str) -> list[str]:
-    """Names of all objects that go on from a folder's, with the bucket's."""
+def list_below(url: str) -> list[str]:
+    """Returns the names, with the bucket, of all objects below a folder."""
     return list(_ask(url, "find", url.rstrip("/") + "/"))
 
 
 def delete_below(url: str) -> None:
-    """Deletes all objects whose names go on from a folder's."""
-    if names := listed(url):
-        with contextlib.suppress(FileNotFoundError):  # somebody else was faster
+    """Deletes all objects below a folder."""
+    if names := list_below(url):
+        with contextlib.suppress(FileNotFoundError):  # another process was faster
             _ask(url, "rm", names)
 
 
 class Reader(io.RawIOBase):
-    """An object that is being read, a range at a time."""
+    """Reads an object, one range at a time."""
 
     def __init__(self, url: str):
         super().__init__()
@@ -126,29 +132,34 @@ class Reader(io.RawIOBase):
         stop = min(self._place + len(buffer), self._size)
         if stop <= self._place:
             return 0
-        found = read_range(self._url, self._place, stop)
-        if len(found) != stop - self._place:
-            raise OSError(f"it ended after {self._place + len(found):,} of {self._size:,} bytes")
-        buffer[: len(found)] = found
+        content = read_range(self._url, self._place, stop)
+        if len(content) != stop - self._place:
+            raise OSError(f"it ended after {self._place + len(content):,} of {self._size:,} bytes")
+        buffer[: len(content)] = content
         self._place = stop
-        return len(found)
+        return len(content)
 
 
 def make(url: str, content: bytes) -> None:
-    """Makes an object; a `FileExistsError` if there is one: of several who try one does."""
+    """Creates an object; raises `FileExistsError` if it exists.
+
+    Only one of several callers succeeds.
+    """
     _ask(url, "pipe_file", url, content, mode="create")
 
 
 def send(file: Path, url: str) -> None:
-    """Makes an object of a file."""
+    """Uploads a file as an object."""
     _ask(url, "put_file", str(file), url)
 
 
 def move_below(url: str, target: str, first: str) -> None:
-    """Moves all objects of a folder into another, on the server. Of the old ones that with the name
-    `first` is deleted before others, and after all were copied."""
+    """Moves all objects of a folder to another folder, on the server.
+
+    The old objects are deleted after all are copied, the object named `first` before the others.
+    """
     source = url.partition("://")[2].rstrip("/")
-    for name in listed(url):
+    for name in list_below(url):
         _ask(url, "cp_file", name, target.rstrip("/") + name.removeprefix(source))
     delete(f"{url}/{first}", missing_ok=True)
     delete_below(url)
@@ -156,13 +167,16 @@ def move_below(url: str, target: str, first: str) -> None:
 
 @contextlib.contextmanager
 def lock(url: str, wait: bool = True) -> Iterator[None]:
-    """Nobody else is in such a block meanwhile; who comes waits. Without `wait` it is a
-    `BlockingIOError` as soon as the holder shows that it is at work.
+    """Holds a lock during the block; waits while another process holds it.
 
-    The lock is an object that a server lets only one make. Its holder writes it again every
-    `_BEAT` seconds, and who waits takes it once it has not changed for `_STALE` seconds by the own
-    clock. So who stands still for longer loses it, and goes on beside the other; and so do two that
-    take it at the same moment: what they write appears whole, by one or the other."""
+    With `wait=False`, raises `BlockingIOError` as soon as the other holder proves to be active.
+
+    The lock is an object that a server lets only one process create. Its holder writes it again
+    every `_BEAT` seconds. A waiting process takes it over if it has not changed for `_STALE`
+    seconds of its own clock. A holder that pauses for longer loses the lock and continues beside
+    the new holder. Two processes may also take over a lock at the same moment. In both cases each
+    object is still written completely by one of them.
+    """
     own = f"{socket.gethostname()} {os.getpid()} {uuid.uuid4().hex}"
     try:
         _acquire(url, own, wait)
@@ -176,7 +190,7 @@ def lock(url: str, wait: bool = True) -> Iterator[None]:
         number = 0
         while not ended.wait(_BEAT):
             number += 1
-            with contextlib.suppress(OSError):  # the next one may get through
+            with contextlib.suppress(OSError):  # the next write may succeed
                 if _holder(url) != own:
                     return
                 _ask(url, "pipe_file", url, _content(own, number))
@@ -188,13 +202,13 @@ def lock(url: str, wait: bool = True) -> Iterator[None]:
     finally:
         ended.set()
         beating.join(_BEAT)
-        with contextlib.suppress(OSError):  # it goes stale by itself; what ended the block is told
+        with contextlib.suppress(OSError):  # the lock then becomes stale; keep the block's error
             if _holder(url) == own:
                 delete(url, missing_ok=True)
 
 
 def _holder(url: str) -> str:
-    """Who holds a lock; empty if nobody does, or what is there is no lock of xlj's."""
+    """Returns the holder of a lock; empty if there is none, or the object is not a lock of xlj."""
     try:
         return str(json.loads(_ask(url, "cat_file", url))["holder"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
@@ -202,7 +216,7 @@ def _holder(url: str) -> str:
 
 
 def _acquire(url: str, own: str, wait: bool) -> None:
-    seen, since, told = None, time.monotonic(), False
+    seen, since, announced = None, time.monotonic(), False
     while True:
         try:
             return make(url, _content(own, 0))
@@ -219,11 +233,11 @@ def _acquire(url: str, own: str, wait: bool) -> None:
         elif time.monotonic() - since > _STALE:
             delete(url, missing_ok=True)
             continue
-        if not told:
-            holder = _holder(url).rpartition(" ")[0] or "somebody"
-            doing = "waiting for it" if wait else f"waiting {_STALE} s at most for a sign of it"
-            print(f"another process is at work ({holder}: {url}); {doing}", file=sys.stderr)
-            told = True
+        if not announced:
+            holder = _holder(url).rpartition(" ")[0] or "unknown"
+            doing = "waiting for it" if wait else f"waiting up to {_STALE} s to see if it is active"
+            print(f"another process holds the lock ({holder}: {url}); {doing}", file=sys.stderr)
+            announced = True
         time.sleep(_BEAT / 10)
 
 
@@ -232,7 +246,7 @@ def _content(own: str, number: int) -> bytes:
 
 
 def _ask(url: str, what: str, *arguments: Any, **named: Any) -> Any:
-    """What a method of the bucket's file system returns."""
+    """Calls a method of the bucket's file system, and converts its errors to `OSError`."""
     system = _system(url.partition(":")[0])
     try:
         return getattr(system, what)(*arguments, **named)
@@ -240,13 +254,16 @@ def _ask(url: str, what: str, *arguments: Any, **named: Any) -> Any:
         if "PreconditionFailed" in str(error) or "pre-conditions" in str(error):
             raise FileExistsError(url) from None
         raise
-    except Exception as error:  # each library has its own kinds, none of which is an OSError
+    except Exception as error:  # each library raises its own types, none of them an OSError
         raise OSError(shortened(f"{type(error).__name__}: {error}")) from error
 
 
 @functools.lru_cache(maxsize=8)
 def _system(scheme: str) -> Any:
-    """The file system of a kind of buckets; credentials are found as the provider's tools do."""
+    """Returns the file system of a kind of bucket.
+
+    It finds credentials as the provider's tools do.
+    """
     library, name = _LIBRARIES[scheme]
     try:
         module = importlib.import_module(library)
@@ -254,5 +271,5 @@ def _system(scheme: str) -> Any:
         raise ConfigError(
             f"{scheme}:// URLs need {library} ({error}): pip install 'xlj[cloud]'"
         ) from None
-    logging.getLogger(library).setLevel(logging.CRITICAL)  # what is wrong is told as an error
+    logging.getLogger(library).setLevel(logging.CRITICAL)  # problems are raised as errors
     return getattr(module, name)(use_listings_cache=False, skip_instance_cache=True)

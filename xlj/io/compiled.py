@@ -1,4 +1,4 @@
-"""Where what XLA compiles is kept."""
+"""Configures the cache of XLA's compiled programs."""
 
 import contextlib
 import hashlib
@@ -11,10 +11,11 @@ _LEAST_SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 
 
 def keep() -> None:
-    """Keeps what XLA compiles, for the next time, under `$XDG_CACHE_HOME/xlj/compiled` (~/.cache),
-    in a folder for this kind of processor, since programs for CPUs run on no other. Nothing is done
-    where JAX_COMPILATION_CACHE_DIR or JAX_ENABLE_COMPILATION_CACHE is set, or JAX has been given a
-    folder.
+    """Keeps programs that XLA compiles for later runs, in `~/.cache/xlj/compiled`.
+
+    `$XDG_CACHE_HOME` replaces `~/.cache`. The folder is specific to the kind of processor, since
+    programs for CPUs run on no other kind. Does nothing if JAX_COMPILATION_CACHE_DIR or
+    JAX_ENABLE_COMPILATION_CACHE is set, or JAX already has a folder.
     """
     if not {_FOLDER, "JAX_ENABLE_COMPILATION_CACHE"}.isdisjoint(os.environ):
         return
@@ -23,7 +24,7 @@ def keep() -> None:
         return
     root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     folder = os.path.join(root, "xlj", "compiled", _processor())
-    # For JAX when it is imported, here or in children.
+    # JAX reads these variables when it is imported, in this process or in children.
     os.environ[_FOLDER] = folder
     os.environ.setdefault(_LEAST_SECONDS, "0")
     if jax:
@@ -32,8 +33,8 @@ def keep() -> None:
 
 
 def _processor() -> str:
-    """A name that processors of the same instructions share."""
-    told = platform.machine() + platform.processor()
+    """Returns a name that processors with equal instruction sets share."""
+    description = platform.machine() + platform.processor()
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:
-        told += next((line for line in lines if line.startswith(("flags", "Features"))), "")
-    return f"{platform.machine()}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
+        description += next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return f"{platform.machine()}-{hashlib.sha256(description.encode()).hexdigest()[:12]}"

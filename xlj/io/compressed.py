@@ -1,4 +1,4 @@
-"""Compressed data: read in pieces of bounded size, however much a few bytes stand for; written."""
+"""Reads and writes compressed data, in pieces of bounded size even for extreme compression."""
 
 import bz2
 import gzip
@@ -10,27 +10,27 @@ from typing import Any, BinaryIO
 import zstandard
 
 ENDINGS = (".gz", ".bz2", ".xz", ".zst")
-"""Of the files that can be read; each may hold several members, streams or frames."""
+"""Endings of supported files; each may contain several members, streams or frames."""
 
 PIECE_BYTES = 1 << 18
 
-_ZSTD_BYTES = 1 << 10  # its library has no bound: a byte may stand for 32 KiB (a block of 4 bytes)
-_XZ_MEMORY = 1 << 28  # a file says how much it needs; xz -9 takes 65 MiB
+_ZSTD_BYTES = 1 << 10  # zstandard has no limit: a byte may expand to 32 KiB (a block of 4 bytes)
+_XZ_MEMORY = 1 << 28  # a file states how much it needs; xz -9 needs 65 MiB
 
 _Rest = Generator[bytes, None, bytes]
 
 
-def decompressed(raw: Iterable[bytes], ending: str, may_be_empty: bool = False) -> Iterator[bytes]:
-    """The content in order, in pieces of at most `PIECE_BYTES`.
+def decompress(raw: Iterable[bytes], ending: str, may_be_empty: bool = False) -> Iterator[bytes]:
+    """Yields the decompressed content in order, in pieces of at most `PIECE_BYTES`.
 
     Args:
-      raw: the compressed data, piece by piece.
+      raw: the compressed data, in pieces.
       ending: one of `ENDINGS`.
-      may_be_empty: no bytes, or zeros alone, are a stretch between members. They are no file: one
-        was cut to nothing then, or a crash left it so.
+      may_be_empty: whether empty data, or only zeros, is allowed, as between members. As a whole
+        file it is an error: the file was truncated to nothing, or a crash left it so.
 
     Raises:
-      OSError: if it is damaged, or needs more memory than any ordinary file.
+      OSError: if the data is damaged, or needs more memory than any ordinary file.
       EOFError: if it ends too early.
     """
     parts: list[bytes] = []
@@ -74,7 +74,7 @@ def _parts(raw: Iterable[bytes], ending: str, may_be_empty: bool) -> Iterator[by
 
 
 def _gunzip(member: Any, data: bytes) -> _Rest:
-    """Yields what the data stands for, and returns what follows the member."""
+    """Yields the decompressed data, and returns the data after the member."""
     while data and not member.eof:
         yield member.decompress(data, PIECE_BYTES)
         data = member.unconsumed_tail
@@ -105,8 +105,10 @@ _FORMATS = {
 
 
 def compressor(file: BinaryIO, ending: str) -> Any:
-    """A binary file that writes what it is given into `file`, compressed as the ending asks for;
-    equal content gives equal bytes. It must be closed, which leaves `file` open."""
+    """Returns a binary file that compresses its content into `file`, in the format of the ending.
+
+    Equal content gives equal bytes. Closing it is required, and leaves `file` open.
+    """
     return _WRITERS[ending](file)
 
 

@@ -1,4 +1,4 @@
-"""Text files, plain or compressed: their lines."""
+"""Reads the lines of text files, plain or compressed."""
 
 import itertools
 import sys
@@ -8,59 +8,66 @@ from typing import BinaryIO
 
 from xlj.config import ConfigError
 from xlj.io import compressed, formats, malformed, storage, zstd_frames
-from xlj.io.malformed import INVALID_UTF8, NUL, Line, Skipping, too_long, unmarked
+from xlj.io.malformed import INVALID_UTF8, NUL, Line, Skipping, strip_mark, too_long
 from xlj.io.storage import AnyPath
 
 STDIN = Path("-")
-"""Standard input, where a file is asked for."""
+"""Standard input, where a file name is expected."""
 LINE_BYTES = 1 << 20
-"""The longest line that is read; of a sentence or a paragraph it is a thousand times too much."""
+"""The longest line that is read; a thousand times longer than a sentence or a paragraph."""
 _FRAMED = ".zst"
 
 
 def is_stream(path: AnyPath) -> bool:
-    """Whether it is standard input, a pipe or a device, which may be read only once."""
+    """Whether it is standard input, a pipe or a device, which can be read only once."""
     return path == STDIN or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def pieces(path: AnyPath) -> Iterator[bytes]:
-    """The content of a file in pieces of at most `compressed.PIECE_BYTES`.
+    """Yields the content of a file in pieces of at most `compressed.PIECE_BYTES`.
 
     Files that end in one of `compressed.ENDINGS` are decompressed; standard input is not.
 
     Raises:
-      ConfigError: if the file cannot be read or decompressed to its end, or is no text.
+      ConfigError: if the file cannot be read or decompressed completely, or is not text.
     """
     try:
         with open(0, "rb", closefd=False) if path == STDIN else path.open("rb") as file:
-            found = _raw(file)
+            content = _read_pieces(file)
             if path.suffix in compressed.ENDINGS:
-                found = compressed.decompressed(found, path.suffix)
-            first = next(found, b"")
+                content = compressed.decompress(content, path.suffix)
+            first = next(content, b"")
             formats.refuse_binary(path, first[: formats.HEAD_BYTES])
             yield first
-            yield from found
+            yield from content
     except (OSError, EOFError) as error:
         raise _unreadable(path, error) from error
 
 
 def head(path: AnyPath) -> bytes:
-    """The first `formats.HEAD_BYTES` of a file's content, or what there is; none of a stream, which
-    can be read only once. It raises as `pieces`."""
+    """Returns the first `formats.HEAD_BYTES` of a file's content; raises as `pieces`.
+
+    Returns nothing for a stream, which can be read only once.
+    """
     return b"" if is_stream(path) else next(pieces(path), b"")[: formats.HEAD_BYTES]
 
 
-def _raw(file: BinaryIO, left: int = sys.maxsize) -> Iterator[bytes]:
-    """What comes next in a file, at most so many bytes, piece by piece."""
-    while found := file.read(min(compressed.PIECE_BYTES, left)):
-        left -= len(found)
-        yield found
+def _read_pieces(file: BinaryIO, left: int = sys.maxsize) -> Iterator[bytes]:
+    """Yields the next bytes of a file, at most `left`, in pieces."""
+    while piece := file.read(min(compressed.PIECE_BYTES, left)):
+        left -= len(piece)
+        yield piece
 
 
-def can_be_cut(path: AnyPath, size: int) -> bool:
-    """Whether `stretch` reads parts of about `size` bytes of a file that is longer: it is plain, or
-    a .zst file of many frames, as far as the first ones tell, and its server, if it is a URL, knows
-    ranges; a `ConfigError` if it cannot be read."""
+def can_be_split(path: AnyPath, size: int) -> bool:
+    """Whether `range_blocks` can read parts of about `size` bytes of a longer file.
+
+    The file must be plain, or a .zst file with many frames, judged by the first frames. If it is a
+    URL, its server must support range requests.
+
+    Raises:
+      ConfigError: if it cannot be read.
+    """
     try:
         if not storage.can_seek(path):
             return False
@@ -71,15 +78,16 @@ def can_be_cut(path: AnyPath, size: int) -> bool:
     return path.suffix not in compressed.ENDINGS
 
 
-def stretch(
+def range_blocks(
     path: AnyPath, start: int, stop: int, longest: int = LINE_BYTES
 ) -> Iterator[list[Line]]:
-    """The lines of a file that begin in its bytes [start, stop), in blocks as those of `blocks`,
-    which it raises like. Stretches that follow each other have every line once.
+    """Yields the lines that begin in the bytes [start, stop) of a file, in blocks as `blocks`.
 
-    Of a .zst file it is those that begin in the frames that begin there, but for one that begins
-    with the first of them: whether it does is known only of what stands before, so it belongs
-    there. Other compressed files have one stretch.
+    Consecutive ranges contain every line once. Raises as `blocks`.
+
+    In a .zst file, these are the lines that begin in the frames that begin in the range, except a
+    line that begins with the first frame. Such a line belongs to the range before, because only the
+    bytes before the frame show whether a line begins there. Other compressed files are one range.
     """
     if path.suffix == _FRAMED:
         yield from _blocks(_frames(path, start, stop), path, start, longest)
@@ -91,7 +99,7 @@ def stretch(
         with path.open("rb") as file:
             if start:
                 file.seek(start - 1)
-                _pass_line(file, stop)
+                _skip_line(file, stop)
             while (begin := file.tell()) < stop:
                 block = file.read(min(compressed.PIECE_BYTES, stop - begin))
                 if not block:
@@ -107,7 +115,7 @@ def stretch(
                             yield _decode(head)
                         yield [too_long(longest)]
                         if not last.endswith(b"\n"):
-                            _pass_line(file, stop)
+                            _skip_line(file, stop)
                         continue
                     block = head + feed + last
                 yield _decode(block.removesuffix(b"\n"))
@@ -116,20 +124,20 @@ def stretch(
 
 
 def _frames(path: AnyPath, start: int, stop: int) -> Iterator[bytes]:
-    """The content of a stretch of a .zst file, in pieces."""
+    """Yields the content of a range of a .zst file, in pieces."""
     try:
         begin, end = (zstd_frames.first_from(path, offset) for offset in (start, stop))
-        found = _decompressed(path, begin, end)
+        content = _decompress(path, begin, end)
         if start:
-            for piece in found:
+            for piece in content:
                 _, feed, rest = piece.partition(b"\n")
                 if feed:
                     yield rest
                     break
             else:
                 return
-        yield from found
-        for piece in _decompressed(path, end):
+        yield from content
+        for piece in _decompress(path, end):
             line, feed, _ = piece.partition(b"\n")
             yield line + feed
             if feed:
@@ -138,28 +146,27 @@ def _frames(path: AnyPath, start: int, stop: int) -> Iterator[bytes]:
         raise _unreadable(path, error) from error
 
 
-def _decompressed(path: AnyPath, begin: int, end: int = sys.maxsize) -> Iterator[bytes]:
-    """The content of frames, piece by piece."""
+def _decompress(path: AnyPath, begin: int, end: int = sys.maxsize) -> Iterator[bytes]:
+    """Yields the content of frames, in pieces."""
     with path.open("rb") as file:
         file.seek(begin)
-        raw = _raw(file, end - begin)
-        yield from compressed.decompressed(raw, path.suffix, may_be_empty=begin > 0)
+        raw = _read_pieces(file, end - begin)
+        yield from compressed.decompress(raw, path.suffix, may_be_empty=begin > 0)
 
 
 def first_line(path: AnyPath, start: int) -> int:
-    """The number, from 1, of the first line of the stretch of a file from `start` on."""
+    """Returns the number, from 1, of the first line of the range that begins at `start`."""
     if not start:
         return 1
     if path.suffix == _FRAMED:
-        found = _decompressed(path, 0, zstd_frames.first_from(path, start))
-        return sum(piece.count(b"\n") for piece in found) + 2
+        content = _decompress(path, 0, zstd_frames.first_from(path, start))
+        return sum(piece.count(b"\n") for piece in content) + 2
     with path.open("rb") as file:
-        return sum(piece.count(b"\n") for piece in _raw(file, start - 1)) + 2
+        return sum(piece.count(b"\n") for piece in _read_pieces(file, start - 1)) + 2
 
 
-def _pass_line(file: BinaryIO, stop: int) -> None:
-    """Passes over what is left of a line, with its line feed, however much it is; it may end
-    anywhere behind `stop`."""
+def _skip_line(file: BinaryIO, stop: int) -> None:
+    """Skips the rest of a line, however long, and its line feed; may stop early after `stop`."""
     while rest := file.readline(compressed.PIECE_BYTES):
         if rest.endswith(b"\n") or file.tell() > stop:
             return
@@ -167,29 +174,29 @@ def _pass_line(file: BinaryIO, stop: int) -> None:
 
 def _unreadable(path: AnyPath, error: Exception) -> ConfigError:
     reason = getattr(error, "strerror", "") or error
-    return ConfigError(f"{path}: cannot read it to the end ({reason})")
+    return ConfigError(f"{path}: cannot read this file ({reason})")
 
 
 def blocks(path: AnyPath, longest: int = LINE_BYTES) -> Iterator[list[Line]]:
-    """The lines of a file (see `pieces`) in blocks, split at line feeds only; a line that is not
-    UTF-8, holds NUL, or has more than `longest` bytes is a `Malformed`. Byte order marks at the
-    starts of lines are left out (`Marked`).
+    """Yields the lines of a file (see `pieces`) in blocks, split only at line feeds.
 
-    A block is less than `compressed.PIECE_BYTES` and `longest` together.
+    A line that is not UTF-8, contains NUL, or has more than `longest` bytes is a `Malformed`. Byte
+    order marks at the starts of lines are removed (`Marked`). A block has fewer bytes than
+    `compressed.PIECE_BYTES` and `longest` together.
 
     Raises:
-      ConfigError: as `pieces` and `malformed.check_start` do.
+      ConfigError: as `pieces` and `malformed.check_start`.
     """
     yield from _blocks(pieces(path), path, 0, longest)
 
 
 def _blocks(
-    found: Iterator[bytes], path: AnyPath, start: int, longest: int
+    content: Iterator[bytes], path: AnyPath, start: int, longest: int
 ) -> Iterator[list[Line]]:
-    """The lines of the content of a stretch, which comes in pieces."""
+    """Yields the lines of the content of a range, which comes in pieces."""
     unfinished: list[bytes] = []
     size, is_first = 0, not start  # bytes of the unfinished line
-    for piece in found:
+    for piece in content:
         if is_first:
             malformed.check_start(path, piece)
             is_first = False
@@ -214,42 +221,49 @@ def _blocks(
 
 
 def aligned_blocks(paths: Sequence[AnyPath]) -> Iterator[tuple[list[Line], ...]]:
-    """The lines of files of which line n belongs to line n, in blocks of equal length of each; it
-    raises as `blocks`, and a `ConfigError` if they have not as many lines."""
+    """Yields the lines of files whose lines n belong together, in blocks of equal length.
+
+    Raises:
+      ConfigError: as `blocks`, or if the numbers of lines differ.
+    """
     sides = [blocks(path) for path in paths]
-    held = [next(side, []) for side in sides]
-    while all(held):
-        length = min(map(len, held))
-        yield tuple(block[:length] for block in held)
-        held = [block[length:] or next(side, []) for block, side in zip(held, sides, strict=True)]
-    if any(held):
-        raise ConfigError(f"{' and '.join(map(str, paths))} have not as many lines")
+    heads = [next(side, []) for side in sides]
+    while all(heads):
+        length = min(map(len, heads))
+        yield tuple(block[:length] for block in heads)
+        heads = [block[length:] or next(side, []) for block, side in zip(heads, sides, strict=True)]
+    if any(heads):
+        raise ConfigError(f"{' and '.join(map(str, paths))} have different numbers of lines")
 
 
 def lines(
     path: AnyPath, skipping: Skipping | None = None, longest: int = LINE_BYTES
 ) -> Iterator[str]:
-    """The lines of a file (or `STDIN`) in order, blank ones too; it raises as `blocks`, and a
-    `ConfigError` that names file and line if one is malformed, unless `skipping` says otherwise."""
-    passed = skipping or Skipping()
-    yield from passed.lines(itertools.chain.from_iterable(blocks(path, longest)), f"{path}:")
+    """Yields the lines of a file (or `STDIN`) in order, including blank lines.
+
+    Raises:
+      ConfigError: as `blocks`, and on a malformed line, with file and line, unless `skipping` skips
+        it.
+    """
+    policy = skipping or Skipping()
+    yield from policy.lines(itertools.chain.from_iterable(blocks(path, longest)), f"{path}:")
     if not skipping:
-        passed.report()
+        policy.report()
 
 
 def _decode(block: bytes) -> list[Line]:
-    text, found = decoded(block), list[Line]()
+    text, result = decode(block), list[Line]()
     if isinstance(text, str):
-        found += text.split("\n")
+        result += text.split("\n")
         if malformed.MARK not in text:
-            return found
+            return result
     else:
-        found += map(decoded, block.split(b"\n"))
-    return [unmarked(line) if isinstance(line, str) else line for line in found]
+        result += map(decode, block.split(b"\n"))
+    return [strip_mark(line) if isinstance(line, str) else line for line in result]
 
 
-def decoded(line: bytes) -> Line:
-    """The text of bytes, or what stands for it if they are not UTF-8, or hold NUL."""
+def decode(line: bytes) -> Line:
+    """Decodes bytes; returns a `Malformed` if they are not UTF-8 or contain NUL."""
     try:
         return NUL if b"\0" in line else line.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""The formats of files by name and by content: one list, for all commands that read."""
+"""Detects the formats of files by name and by content, for all commands that read."""
 
 import re
 from collections.abc import Collection
@@ -8,22 +8,28 @@ from xlj.config import ConfigError
 from xlj.io.storage import AnyPath
 
 HEAD_BYTES = 1 << 12
-"""As much of a file's beginning as `of` looks at."""
+"""How many bytes of a file's beginning `of` uses."""
 
 
 class Format(NamedTuple):
-    """A format: its name, the endings of its files, a regular expression that the content begins
-    with, whether it is text, and what a user can do where a command does not read it."""
+    """A file format.
+
+    Attributes:
+      endings: endings of its files.
+      content: a regular expression that matches the beginning of its content.
+      is_text: whether it is text.
+      hint: what a user can do if a command does not read it.
+    """
 
     name: str
     endings: tuple[str, ...]
     content: bytes
     is_text: bool
-    way_on: str
+    hint: str
 
 
-_NAMED = "add {} to its name, and it is read"
-_TEXT = "write it as plain text, a sentence a line"
+_NAMED = "add {} to its name"
+_TEXT = "convert it to plain text with one sentence per line"
 
 FORMATS = (
     Format("tar", (".tar", ".tgz"), rb".{257}ustar", False, "unpack it and name the files in it"),
@@ -32,7 +38,7 @@ FORMATS = (
         (".xlsx", ".xls", ".docx", ".ods"),
         rb"PK\x03\x04.{26}\[Content_Types\]|\xd0\xcf\x11\xe0",
         False,
-        "save it as text in UTF-8, tab-separated",
+        "save it as tab-separated text in UTF-8",
     ),
     Format("zip", (".zip",), rb"PK\x03\x04", False, "unpack it and name the files in it"),
     Format("7z", (".7z",), rb"7z\xbc\xaf\x27\x1c", False, "unpack it and name the files in it"),
@@ -48,7 +54,9 @@ FORMATS = (
         False,
         f"{_TEXT}; data.mono, data.parallel and fine-tuning read Parquet",
     ),
-    Format("Arrow", (".arrow", ".feather"), rb"ARROW1", False, "write it as Parquet or JSON lines"),
+    Format(
+        "Arrow", (".arrow", ".feather"), rb"ARROW1", False, "convert it to Parquet or JSON lines"
+    ),
     Format(
         "TMX",
         (".tmx",),
@@ -69,11 +77,11 @@ FORMATS = (
         "|||", (), rb"[^\t\n]*\S \|\|\| \S", True, f"{_TEXT}, in two files; xlj.align reads `|||`"
     ),
 )
-"""The first one that fits is a file's. Text that fits none is lines, or lines of columns."""
+"""The first match is the format of a file. Text without a match is lines, or lines of columns."""
 
 
 def of(path: AnyPath, head: bytes = b"") -> Format | None:
-    """The format of a file by its name, but for compression, and by how its content begins."""
+    """Returns the format of a file, by its name (without compression) and its first bytes."""
     name = re.sub(r"\.(gz|bz2|xz|zst)$", "", path.name.lower())
     for form in FORMATS:
         if name.endswith(form.endings) or re.match(form.content, head, re.DOTALL):
@@ -88,19 +96,21 @@ def refuse(path: AnyPath, head: bytes = b"", readable: Collection[str] = ()) -> 
       readable: names of formats that the caller reads.
 
     Raises:
-      ConfigError: which names the format, and what to do.
+      ConfigError: with the name of the format, and what to do.
     """
     form = of(path, head)
     if form and form.name not in readable:
-        raise ConfigError(f"{path}: this is {form.name}, which is not read here; {form.way_on}")
+        raise ConfigError(f"{path}: this is {form.name}, which is not supported here; {form.hint}")
 
 
 def refuse_binary(path: AnyPath, head: bytes) -> None:
-    """Refuses content that is no text; it raises as `refuse`."""
+    """Refuses content that is not text; raises as `refuse`."""
     refuse(path, head, [form.name for form in FORMATS if form.is_text])
 
 
 def split_columns(line: str) -> list[str]:
-    """The columns of a line: what tabs divide, or, in a line without any, `|||`, as fast_align and
-    awesome-align write pairs."""
+    """Splits a line into columns at tabs, or, if it has none, at `|||`.
+
+    fast_align and awesome-align write pairs with `|||`.
+    """
     return line.split("\t") if "\t" in line else re.split(r"(?:^| +)\|\|\|(?: +|$)", line)

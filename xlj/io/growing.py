@@ -1,4 +1,4 @@
-"""Files that grow a line at a time, in a folder of this machine or in a bucket."""
+"""Files that grow line by line, in a local folder or in a bucket."""
 
 import contextlib
 import shutil
@@ -11,19 +11,20 @@ from xlj.io import storage
 from xlj.io.atomic import as_config_error
 from xlj.io.storage import AnyPath, Url
 
-_BETWEEN = 60.0  # seconds between sendings: objects do not grow, so each sends all of a file again
+_BETWEEN = 60.0  # seconds between uploads: objects cannot grow, so each upload sends a whole file
 
 
 class GrowingFiles:
-    """The files of a folder that somebody appends to. Those of a bucket grow in a folder of this
-    machine, from which they are sent.
+    """The files of a folder that a process appends to.
+
+    Files of a bucket grow in a local folder, from which they are uploaded.
 
     Args:
-      folder: where they are or will be.
+      folder: the folder of the files; it may not exist yet.
 
     Attributes:
-      folder: as it was given.
-      here: the folder of this machine in which they grow.
+      folder: the same.
+      here: the local folder in which the files grow.
     """
 
     def __init__(self, folder: AnyPath):
@@ -32,17 +33,20 @@ class GrowingFiles:
         self.here = Path(tempfile.mkdtemp(prefix="xlj-")) if is_url else Path(str(folder))
 
     def path(self, name: str) -> Path:
-        """Where a file grows; an `OSError` if its server cannot be asked for what is there."""
+        """Returns the local path of a file; raises `OSError` if its server does not respond."""
         path = self.here / name
         if isinstance(self.folder, Url) and not path.exists():
-            there = self.folder / name
-            if there.is_file():
-                path.write_bytes(there.read_bytes())
+            remote = self.folder / name
+            if remote.is_file():
+                path.write_bytes(remote.read_bytes())
         return path
 
     def send(self, now: bool = False) -> None:
-        """Sends files of a bucket that have grown: `now`, with a `ConfigError` if one cannot be
-        sent, or if the last sending was some time ago; then what fails is sent the next time."""
+        """Uploads files of a bucket that have grown.
+
+        With `now`, uploads them at once, and raises a `ConfigError` if that fails. Otherwise,
+        uploads them only if the last upload was some time ago; failures are retried the next time.
+        """
         if not isinstance(self.folder, Url):
             return
         if not now:
@@ -60,7 +64,7 @@ class GrowingFiles:
         self._last = time.monotonic()
 
     def close(self) -> None:
-        """Sends what is left; raises as `send`."""
+        """Uploads the remaining files; raises as `send`."""
         try:
             self.send(now=True)
         finally:

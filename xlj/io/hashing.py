@@ -1,4 +1,4 @@
-"""A hash of our own, and permutations by it, so that no library's version changes batches."""
+"""Hashes and permutations of xlj's own, so that library versions cannot change batches."""
 
 import hashlib
 
@@ -10,12 +10,12 @@ _ROUNDS = 6
 
 
 def name_hash(name: str) -> int:
-    """A stable 64-bit hash of a name (BLAKE2b)."""
+    """Computes a stable 64-bit hash of a name (BLAKE2b)."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
 def combine(*parts: int) -> int:
-    """One 64-bit key out of several integers, in order."""
+    """Combines several integers into one 64-bit key; their order matters."""
     key = np.zeros(1, np.uint64)
     for part in parts:
         key = hash64(key, part & _MASK)
@@ -23,9 +23,9 @@ def combine(*parts: int) -> int:
 
 
 def hash64(values: np.ndarray, key: int | np.ndarray) -> np.ndarray:
-    """Keyed hash of each value: uint64 [n], one key or uint64 [n] -> uint64 [n].
+    """Computes a keyed hash of each value: uint64 [n], one key or uint64 [n] -> uint64 [n].
 
-    SplitMix64's finaliser (Steele et al., 2014), applied before and after the key is mixed in.
+    Applies SplitMix64's finalizer (Steele et al., 2014) before and after mixing in the key.
     """
     with np.errstate(over="ignore"):
         return _mix(_mix(values + np.uint64(_STEP)) ^ np.asarray(key, np.uint64))
@@ -38,13 +38,13 @@ def _mix(x: np.ndarray) -> np.ndarray:
 
 
 def permute(indices: np.ndarray, sizes: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """The image of each index under a permutation of its own [0, size), which its key chooses.
+    """Permutes each index within its own range [0, size), by the permutation that its key chooses.
 
-    A Feistel network on the smallest even number of bits that holds the size, walked on until the
-    image falls into the range again (Black and Rogaway, 2002). Indices, each in [0, its size),
-    sizes and images are int64 [n], keys uint64 [n].
+    Uses a Feistel network on the smallest even number of bits that can hold the size, repeated
+    until the image is in the range (Black and Rogaway, 2002). Indices, each in [0, size), sizes and
+    images are int64 [n], keys uint64 [n].
     """
-    # Bits of size - 1: float64's exponent is exact below 2**53.
+    # Bits of size - 1; float64's exponent is exact below 2**53.
     bits = np.frexp((sizes - 1).astype(np.float64))[1]
     half = np.maximum(1, (bits + 1) // 2).astype(np.uint64)
     mask = (np.uint64(1) << half) - np.uint64(1)
@@ -61,7 +61,9 @@ def permute(indices: np.ndarray, sizes: np.ndarray, keys: np.ndarray) -> np.ndar
 
 
 def sample(count: int, size: int) -> np.ndarray:
-    """The same `count` of the numbers below `size` each time, in no order; all, if there are not
-    more: int64 [at most count]."""
+    """Draws `count` of the numbers below `size`, always the same ones, unordered: int64 [n].
+
+    Returns all numbers if there are not more.
+    """
     like = np.ones(min(count, size), np.int64)
     return permute(np.arange(len(like)), size * like, like.astype(np.uint64))

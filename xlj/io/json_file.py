@@ -1,4 +1,4 @@
-"""JSON, and values in it that must be there: what is wrong is said with its place."""
+"""Reads and writes JSON, and checks required values; errors contain the place in the file."""
 
 import codecs
 import json
@@ -13,38 +13,44 @@ from xlj.io.quoting import quoted
 from xlj.io.storage import AnyPath
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
-"""A value that may be anything JSON holds, until it was looked at."""
+"""Any value of JSON, before its type is checked."""
 Record = dict[str, Any]
-"""An object whose reader knows its entries: most are of files that xlj wrote itself."""
+"""An object with known entries, mostly from files that xlj wrote."""
 
 MOST_BYTES = 1 << 29
-"""The most that a file may hold, decompressed: its values take many times as much memory."""
+"""The largest file, decompressed; its values need several times more memory."""
 RECORD_BYTES = 1 << 26
-"""The longest line of JSON lines: a document."""
-_SAMPLE = 1 << 18  # bytes whose encoding is looked at
-_DIGITS = 300  # what floats can hold; transformers writes 10^30
+"""The longest line of JSON lines, a document."""
+_SAMPLE = 1 << 18  # bytes used to detect the encoding
+_DIGITS = 300  # the range of floats; transformers writes 10^30
 
 
 def read(path: AnyPath, not_finite: bool = False) -> Any:
-    """The value of a whole file, plain or compressed; raises a `ConfigError` with file and line if
-    it cannot be read, holds more than `MOST_BYTES`, or as `parse`."""
+    """Reads the value of a whole file, plain or compressed.
+
+    Raises:
+      ConfigError: with file and line, if it cannot be read, has more than `MOST_BYTES`, or as
+        `parse`.
+    """
     parts, size = [], 0
     for piece in files.pieces(path):
         size += len(piece)
         if size > MOST_BYTES:
-            raise ConfigError(f"{path}: it holds more than {MOST_BYTES:,} bytes of JSON")
+            raise ConfigError(f"{path}: more than {MOST_BYTES:,} bytes of JSON")
         parts.append(piece)
     return parse(b"".join(parts), f"{path}", not_finite)
 
 
 def write(path: AnyPath, content: Record, indent: int | None = 1) -> None:
-    """Writes an object as a file, all of it or nothing; raises as `atomic.writing`."""
+    """Writes an object to a file atomically; raises as `atomic.writing`."""
     atomic.write(path, (json.dumps(content, indent=indent) + "\n").encode())
 
 
 def values(path: AnyPath) -> Iterator[tuple[Any, str]]:
-    """The values of a file, each with its place: the lines of JSON lines, or one value, of which a
-    list counts as its entries. What a file holds is seen by its name and its first line.
+    """Yields the values of a file, each with its place.
+
+    These are the lines of JSON lines, the entries of a list, or a single value. The name and the
+    first line determine the kind of file.
 
     Raises:
       ConfigError: as `read` and `files.lines`.
@@ -56,11 +62,11 @@ def values(path: AnyPath) -> Iterator[tuple[Any, str]]:
             if text.strip():
                 yield parse(text, f"{path}:{number}"), f"{path}:{number}"
         return
-    found = read(path)
-    if not isinstance(found, list):
-        yield found, f"{path}"
+    content = read(path)
+    if not isinstance(content, list):
+        yield content, f"{path}"
         return
-    for index, value in enumerate(found):
+    for index, value in enumerate(content):
         yield value, f"{path}: [{index}]"
 
 
@@ -73,24 +79,24 @@ def _is_json(line: bytes) -> bool:
 
 
 def read_object(path: AnyPath, not_finite: bool = False) -> Record:
-    """The object of a whole file; it raises as `read`, or a `ConfigError` on another value."""
-    found = read(path, not_finite)
-    if not isinstance(found, dict):
-        raise ConfigError(f"{path}: it holds no JSON object")
-    return found
+    """Reads the object of a whole file; raises as `read`, or a `ConfigError` on another value."""
+    content = read(path, not_finite)
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: expected a JSON object")
+    return content
 
 
 def parse(content: bytes | str, place: str, not_finite: bool = False) -> Any:
-    """The value that JSON stands for.
+    """Parses JSON.
 
     Args:
-      content: of a file, bytes, of which errors tell the line; or a text.
-      place: of the content, which errors begin with.
-      not_finite: whether NaN and Infinity are read, which are no JSON, but which Python writes.
+      content: bytes of a file, for which errors contain the line, or a text.
+      place: place of the content, at the beginning of errors.
+      not_finite: whether NaN and Infinity are accepted; they are not JSON, but Python writes them.
 
     Raises:
-      ConfigError: if it is not UTF-8 or no JSON, is nested too deep, or holds a number that no
-        float can.
+      ConfigError: if it is not UTF-8 or not JSON, is nested too deeply, or contains a number that
+        no float can represent.
     """
     is_file = isinstance(content, bytes)
     try:
@@ -105,11 +111,11 @@ def parse(content: bytes | str, place: str, not_finite: bool = False) -> Any:
         raise ConfigError(f"{place}:{line}: the line is not UTF-8") from None
     except json.JSONDecodeError as error:
         at = f"{place}:{error.lineno}" if is_file else place
-        raise ConfigError(f"{at}: it is no JSON ({error.msg})") from None
+        raise ConfigError(f"{at}: not valid JSON ({error.msg})") from None
     except RecursionError:
-        raise ConfigError(f"{place}: its JSON is nested too deep") from None
+        raise ConfigError(f"{place}: its JSON is nested too deeply") from None
     except ValueError as error:
-        raise ConfigError(f"{place}: its JSON holds {error}") from None
+        raise ConfigError(f"{place}: its JSON contains {error}") from None
 
 
 def _whole(digits: str) -> int:
@@ -119,33 +125,42 @@ def _whole(digits: str) -> int:
 
 
 def _finite(number: str) -> float:
-    found = float(number)
-    if not math.isfinite(found):
-        raise ValueError(f"{quoted(number)}, which is no finite number")
-    return found
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(f"{quoted(number)}, expected a finite number")
+    return value
 
 
 def items(path: AnyPath | str, parent: Json, key: str, at: str) -> list[tuple[Any, str]]:
-    """The entries of a list within an object, each with its place; a `ConfigError` if there is no
-    such list. `at` is the place of `parent`, `data[0].paragraphs[3]`; empty for the whole file."""
+    """Returns the entries of a list within an object, each with its place.
+
+    Args:
+      at: the place of `parent`, such as `data[0].paragraphs[3]`; empty for the whole file.
+
+    Raises:
+      ConfigError: if there is no such list.
+    """
     entries = parent.get(key) if isinstance(parent, dict) else None
     where = f"{at}.{key}".lstrip(".")
     if not isinstance(entries, list):
-        raise ConfigError(f"{path}: there is no list {where}, as SQuAD's JSON has it")
+        raise ConfigError(f"{path}: no list {where}, which SQuAD's JSON needs")
     return [(entry, f"{where}[{index}]") for index, entry in enumerate(entries)]
 
 
 def text(path: AnyPath | str, parent: Json, key: str, at: str) -> str:
-    """A string within an object; a `ConfigError` if it is not there, or holds half a surrogate
-    pair, which no UTF-8 can."""
-    found = parent.get(key) if isinstance(parent, dict) else None
-    if not isinstance(found, str):
-        raise ConfigError(f"{path}: {at}.{key} is {quoted(found)}, which is no text")
-    if not is_text(found):
-        raise ConfigError(f"{path}: {at}.{key} holds half a surrogate pair, which is no character")
-    return found
+    """Returns a string within an object.
+
+    Raises:
+      ConfigError: if it is missing, or contains half a surrogate pair, which UTF-8 cannot encode.
+    """
+    value = parent.get(key) if isinstance(parent, dict) else None
+    if not isinstance(value, str):
+        raise ConfigError(f"{path}: {at}.{key} is {quoted(value)}, expected a text")
+    if not is_text(value):
+        raise ConfigError(f"{path}: {at}.{key} contains half a surrogate pair, not a character")
+    return value
 
 
-def is_text(found: str) -> bool:
-    """Whether UTF-8 can hold a string: JSON's escapes may make one that it cannot."""
-    return not re.search(r"[\ud800-\udfff]", found)
+def is_text(string: str) -> bool:
+    """Whether UTF-8 can encode a string; escapes of JSON may produce one that it cannot."""
+    return not re.search(r"[\ud800-\udfff]", string)

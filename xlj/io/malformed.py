@@ -1,4 +1,4 @@
-"""Malformed records of text: the value in their place, and whether they are errors or skipped."""
+"""Represents malformed records of text, and skips them or raises errors."""
 
 import codecs
 import dataclasses
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from xlj.config import ConfigError
 
 MARK = "\ufeff"
-"""A byte order mark; inside a line it is text."""
-_MARKS = (  # the longest first: one begins like another
+"""A byte order mark; within a line it is text."""
+_MARKS = (  # the longest first, since the short ones are prefixes of others
     (codecs.BOM_UTF32_LE, "UTF-32LE"),
     (codecs.BOM_UTF32_BE, "UTF-32BE"),
     (codecs.BOM_UTF16_LE, "UTF-16LE"),
@@ -20,13 +20,13 @@ _BLANKS = " \t\r\n"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Malformed:
-    """Stands for a record that cannot be read.
+    """Replaces a record that cannot be read.
 
     Attributes:
-      reason: what such records are counted under.
-      problem: what an error says right after the place of the record.
-      before: how many lines or rows stand before it in its part, where its place among the lines
-        that are read does not tell; else -1.
+      reason: the name under which such records are counted.
+      problem: the part of an error message after the place of the record.
+      before: number of lines or rows before it in its part, if its index among the lines read is
+        different; else -1.
     """
 
     reason: str
@@ -35,41 +35,47 @@ class Malformed:
 
 
 class Marked(str):
-    """A line that began with a byte order mark, without it."""
+    """A line whose byte order mark was removed."""
 
 
 Line = str | Malformed
 
 INVALID_UTF8 = Malformed("invalid UTF-8", " is not UTF-8")
-NUL = Malformed("NUL", " holds NUL, which is no text (text in UTF-16 does)")
+NUL = Malformed("NUL", " contains NUL, so it is not text (or is UTF-16)")
 
 
 def too_long(longest: int) -> Malformed:
-    """Stands for a line of more than `longest` bytes."""
-    problem = f" has more than {longest:,} bytes; each line should be a paragraph of text at most"
+    """Returns the replacement of a line of more than `longest` bytes."""
+    problem = f" has more than {longest:,} bytes; a line should be at most a paragraph of text"
     return Malformed("line too long", problem)
 
 
-def unmarked(line: str) -> str:
-    """The line without byte order marks at its start."""
+def strip_mark(line: str) -> str:
+    """Removes byte order marks at the start of a line."""
     return Marked(line.lstrip(MARK)) if line.startswith(MARK) else line
 
 
 def check_start(path: object, content: bytes) -> None:
-    """Refuses lines of text by their first bytes: a `ConfigError` as of `check_encoding`, or if
-    they end in carriage returns alone."""
+    """Checks the first bytes of lines of text.
+
+    Raises:
+      ConfigError: as `check_encoding`, or if lines end in carriage returns only.
+    """
     check_encoding(path, content)
     returns = content.count(b"\r") - content.count(b"\r\n") - content.endswith(b"\r")
     if returns > content.count(b"\n"):
         raise ConfigError(
-            f"{path}: its lines end in carriage returns alone; convert them to line feeds: "
+            f"{path}: its lines end in carriage returns only; convert them to line feeds: "
             "tr '\\r' '\\n'"
         )
 
 
 def check_encoding(path: object, content: bytes) -> None:
-    """Refuses text by its first bytes, some hundred thousand of them: a `ConfigError` if it is in
-    another encoding than UTF-8, with the name of that."""
+    """Checks the encoding of text by its first bytes, some hundred thousand of them.
+
+    Raises:
+      ConfigError: if it is not UTF-8, with the name of the encoding.
+    """
     if encoding := encoding_of(content):
         name = encoding.partition(" ")[0]
         raise ConfigError(
@@ -78,8 +84,10 @@ def check_encoding(path: object, content: bytes) -> None:
 
 
 def encoding_of(content: bytes) -> str:
-    """The encoding of text that is not UTF-8, by its byte order mark, or guessed if it holds NUL;
-    empty if it is UTF-8, or nothing tells."""
+    """Returns the encoding of text that is not UTF-8, by its byte order mark or NUL bytes.
+
+    Empty if it is UTF-8 or unknown.
+    """
     for mark, name in _MARKS:
         if content.startswith(mark):
             return f"{name} by its byte order mark"
@@ -89,24 +97,26 @@ def encoding_of(content: bytes) -> str:
 
 
 def _is_likely(content: bytes, encoding: str) -> bool:
-    """Whether the blanks among the bytes are mostly blanks in this encoding too; where there are
-    none, whether most of the characters are ASCII."""
-    there = sum(content.count(blank.encode()) for blank in _BLANKS)
+    """Whether most blank bytes are also blanks in this encoding.
+
+    If there are none, whether most characters are ASCII.
+    """
+    blanks = sum(content.count(blank.encode()) for blank in _BLANKS)
     text = content.decode(encoding, "replace")
-    if there:
-        return 2 * sum(map(text.count, _BLANKS)) > there
+    if blanks:
+        return 2 * sum(map(text.count, _BLANKS)) > blanks
     return 2 * sum("\0" < letter < "\x80" for letter in text) > len(text)
 
 
 class Skipping:
-    """What a command does with malformed lines.
+    """The policy of a command for malformed lines, and the lines skipped so far.
 
     Args:
-      policy: `skip`: nothing is read in the place of such a line; `error`: it is a `ConfigError`.
-      flag: which sets the policy, for that error; empty if none does.
+      policy: `skip` replaces such a line by an empty line; `error` raises a `ConfigError`.
+      flag: the flag that sets the policy, for that error; empty for none.
 
     Attributes:
-      rows: of the lines that were read last, those that were malformed, from 0.
+      rows: indices, from 0, of the malformed lines in the last reading.
     """
 
     def __init__(self, policy: str = "error", flag: str = ""):
@@ -114,11 +124,13 @@ class Skipping:
         self._policy, self._flag = policy, flag
         self._places: dict[str, dict[str, None]] = {}
 
-    def lines(self, found: Iterable[Line], place: str) -> Iterator[str]:
-        """The lines; `place` and the number of a line name it. A second reading of the same lines
-        counts none of them again."""
+    def lines(self, source: Iterable[Line], place: str) -> Iterator[str]:
+        """Yields the lines; errors contain `place` and the number of a line.
+
+        Reading the same lines again does not count them again.
+        """
         self.rows = []
-        for row, line in enumerate(found):
+        for row, line in enumerate(source):
             if isinstance(line, Malformed):
                 self.skip(line, f"{place}{row + 1}: the line")
                 self.rows.append(row)
@@ -129,17 +141,17 @@ class Skipping:
             yield line
 
     def skip(self, record: Malformed, place: str) -> None:
-        """Notes a malformed record; a `ConfigError` if the policy is `error`."""
+        """Counts a malformed record; raises a `ConfigError` if the policy is `error`."""
         if self._policy == "error":
-            hint = f"; mend it, or set {self._flag}=skip" if self._flag else ""
+            hint = f"; fix it, or set {self._flag}=skip" if self._flag else ""
             raise ConfigError(f"{place}{record.problem}{hint}")
         self._note(record.reason, place.removesuffix(": the line"))
 
     def report(self) -> None:
-        """Prints how many records were malformed, by reason, and the first of each."""
+        """Prints the number of malformed records by reason, and the first of each."""
         for reason, places in self._places.items():
             count, first = f"{len(places):,}", next(iter(places))
-            print(f"left out: {reason}: {count} (first: {first})", file=sys.stderr)
+            print(f"skipped: {reason}: {count} (first: {first})", file=sys.stderr)
 
     def _note(self, reason: str, place: str) -> None:
         self._places.setdefault(reason, {})[place] = None

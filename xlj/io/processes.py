@@ -1,4 +1,4 @@
-"""Processes that stop when the one that started them does, however it ends."""
+"""Runs functions in processes that stop when their parent stops, for any reason."""
 
 import ctypes
 import multiprocessing
@@ -20,8 +20,10 @@ from xlj.io import storage_errors
 
 
 class _Process(SpawnProcess):
-    """Leaves the main module alone, which a spawned process would import: a script that does not
-    guard its work would start everything again there."""
+    """A spawned process that does not import the main module.
+
+    A script without a main guard would otherwise run again in the child.
+    """
 
     @staticmethod
     def _Popen(process_obj: BaseProcess) -> Any:
@@ -39,40 +41,44 @@ class _Context(SpawnContext):
 
 
 SPAWN = _Context()
-"""Never fork: threads of TensorFlow, JAX and SentencePiece do not survive it."""
+"""Never fork: threads of TensorFlow, JAX and SentencePiece do not survive a fork."""
 
 
 def stop_with_parent() -> None:
-    """Called first in a spawned process: it ends when its parent does, and leaves Ctrl-C to it."""
+    """Makes a spawned process end with its parent and ignore Ctrl-C; call it first."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     be_killed_with_parent()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def be_killed_with_parent() -> None:
-    """Lets Linux kill this process when its parent is gone, which works while a library holds the
-    interpreter for minutes."""
+    """Makes Linux kill this process when its parent dies, even while a library holds the GIL."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
-Given = ParamSpec("Given")
+Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
 def in_child(
-    doing: str, function: Callable[Given, Result], *arguments: Given.args, **named: Given.kwargs
+    doing: str,
+    function: Callable[Parameters, Result],
+    *arguments: Parameters.args,
+    **named: Parameters.kwargs,
 ) -> Result:
-    """The result of a function that runs in a spawned process of its own, so that TensorFlow never
-    shares this one's memory or accelerator. It stops when this process does.
+    """Runs a function in a spawned process and returns its result.
+
+    TensorFlow then never shares the memory or accelerator of this process. The child stops when
+    this process does.
 
     Args:
-      doing: what it does, for errors: `building rows`.
-      function, arguments, named: whatever multiprocessing can send; so must be the result.
+      doing: what the function does, for errors: `building rows`.
+      function, arguments, named: all of them and the result must be picklable.
 
     Raises:
-      ConfigError: as the function does, or of an error of storage.
-      RuntimeError: if it fails otherwise, or the process dies.
+      ConfigError: if the function raises one, or on a storage error.
+      RuntimeError: if it fails in another way, or the process dies.
     """
     receiver, sender = SPAWN.Pipe(duplex=False)
     process = SPAWN.Process(target=_child, args=(sender, function, arguments, named))
@@ -83,13 +89,13 @@ def in_child(
             connection.wait([receiver, process.sentinel])
             ended: tuple[str, Any] = "died", None
             outcome, result = receiver.recv() if receiver.poll() else ended
-            process.join(timeout=3)  # TensorFlow may hang as it ends after an error
+            process.join(timeout=3)  # TensorFlow may hang at exit after an error
         except EOFError:
             process.join()
             outcome, result = "died", None
         finally:  # an interrupt, or SIGTERM
             process.terminate()
-            process.join(timeout=3)  # it ends its workers; training a vocabulary does not let it
+            process.join(timeout=3)  # enough to end its workers, but not to stop SentencePiece
             process.kill()
             process.join()
     if outcome == "returned":
@@ -99,27 +105,28 @@ def in_child(
     if outcome == "failed":
         raise RuntimeError(f"{doing} failed:\n{result}")
     raise RuntimeError(
-        f"{doing}: the process ended with exit code {process.exitcode}; start again to go on"
+        f"{doing}: the process ended with exit code {process.exitcode}; run the command again to "
+        "resume"
     )
 
 
 def _child(
     sender: connection.Connection,
-    function: Callable[Given, Result],
+    function: Callable[Parameters, Result],
     arguments: tuple,
     named: dict,
 ) -> None:
     stop_with_parent()
     signal.signal(signal.SIGTERM, _leave)
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # accelerators are the trainer's
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there is a process a core already
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # accelerators belong to the training process
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # each core already has a process
     try:
         sender.send(("returned", function(*arguments, **named)))
     except ConfigError as error:
         sender.send(("refused", str(error)))
     except OSError as error:
-        said = storage_errors.line(error)
-        sender.send(("refused", said) if said else ("failed", traceback.format_exc()))
+        message = storage_errors.describe(error)
+        sender.send(("refused", message) if message else ("failed", traceback.format_exc()))
     except Exception:
         sender.send(("failed", traceback.format_exc()))
 
@@ -130,7 +137,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def _sigterm_as_exit() -> Iterator[None]:
-    """SIGTERM unwinds the main thread, so that what it started is stopped."""
+    """Makes SIGTERM raise SystemExit in the main thread, so that children are stopped."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

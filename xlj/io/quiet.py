@@ -1,4 +1,4 @@
-"""Libraries that write to stderr whatever is set, kept quiet; TensorFlow is imported that way."""
+"""Silences libraries that write to stderr; imports TensorFlow and its dependents that way."""
 
 import importlib
 import importlib.util
@@ -11,14 +11,14 @@ from typing import Any
 from xlj.config import ConfigError
 
 FIRST_WITHOUT_SEQIO = (3, 14)
-"""The first Python that xlj is installed on without seqio, TensorFlow and TFDS."""
+"""The first Python version on which xlj is installed without seqio, TensorFlow and TFDS."""
 
 
 def require(name: str, data: str) -> None:
     """Checks that a library is installed, without importing it.
 
     Raises:
-      ConfigError: if it is not; the message names the `data` that is read with it, and a remedy.
+      ConfigError: if it is missing; the message names the `data` that needs it, and a remedy.
     """
     if importlib.util.find_spec(name) is not None:
         return
@@ -33,10 +33,10 @@ def require(name: str, data: str) -> None:
 
 
 def import_quietly(name: str, data: str = "this data") -> Any:
-    """Imports a library that imports TensorFlow, which writes to stderr whatever is set.
+    """Imports a library that imports TensorFlow, without its messages on stderr.
 
     Raises:
-      ConfigError: if it cannot be imported; the message names the `data` and the reason.
+      ConfigError: if the import fails; the message names the `data` and the reason.
     """
     require(name, data)
     if name in sys.modules:
@@ -45,17 +45,17 @@ def import_quietly(name: str, data: str = "this data") -> Any:
     try:
         with quiet():
             return importlib.import_module(name)
-    except Exception as error:  # protobuf raises its own kind on versions that do not go together
-        mend = "; pip install 'sentencepiece<0.2.3'" if "sentencepiece_model" in str(error) else ""
+    except Exception as error:  # protobuf raises its own type if versions are incompatible
+        hint = "; pip install 'sentencepiece<0.2.3'" if "sentencepiece_model" in str(error) else ""
         raise ConfigError(
             f"reading {data} needs {name}, which cannot be imported here "
-            f"({type(error).__name__}: {error}){mend}"
+            f"({type(error).__name__}: {error}){hint}"
         ) from error
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Drops what the block's libraries write to stderr past Python."""
+    """Discards what libraries write to stderr in the block, bypassing Python."""
     stderr = os.dup(2)
     try:
         with open(os.devnull, "w") as nowhere:

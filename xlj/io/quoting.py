@@ -1,4 +1,4 @@
-"""Quotations in error messages, short however long the text is."""
+"""Quotes values in error messages, with bounded length."""
 
 import itertools
 import reprlib
@@ -12,17 +12,17 @@ _MOST = 300
 
 
 def quoted(value: Any) -> str:
-    """The `repr` of a text or of a value of JSON; of a long one its start and end."""
+    """Returns the `repr` of a text or JSON value, shortened in the middle if it is long."""
     return _REPR.repr(value)
 
 
 def shortened(text: str) -> str:
-    """The text on one line, a long one without its end."""
+    """Puts a text on one line, and truncates it if it is long."""
     line = " ".join(text.split())
     return line if len(line) <= _MOST else f"{line[:_MOST]} ..."
 
 
 def examples(values: Iterable[str]) -> str:
-    """The first three texts that differ, each quoted."""
-    found = dict.fromkeys(itertools.islice(values, 100))
-    return ", ".join(quoted(value) for value in itertools.islice(found, 3))
+    """Returns the first three different texts, quoted."""
+    distinct = dict.fromkeys(itertools.islice(values, 100))
+    return ", ".join(quoted(value) for value in itertools.islice(distinct, 3))

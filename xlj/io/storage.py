@@ -1,10 +1,10 @@
-"""The one way to storage: paths of this machine and URLs, in the same words.
+"""A common interface for local paths and URLs.
 
-`place` gives a `Path` or a `Url`, which has those methods of a `Path` that xlj uses. What a URL
-cannot do is replaced here: a file is mapped by being read, a folder is there without being made, a
-lock is an object that only one can make. Text is read from https, http, gs and s3; rows are read
-from buckets (gs, s3) and written there, and workdirs may be in gs. Buckets need
-`pip install 'xlj[cloud]'`.
+`place` returns a `Path` or a `Url`; the latter has those methods of a `Path` that xlj uses. Other
+functions replace what URLs cannot do: a file is read instead of memory-mapped, a folder exists
+without being created, a lock is an object that only one process can create. Text is read from
+https, http, gs and s3. Rows are read from and written to buckets (gs, s3), and workdirs may be in
+gs. Buckets need `pip install 'xlj[cloud]'`.
 """
 
 import contextlib
@@ -27,12 +27,16 @@ from xlj.config.paths import scheme_of
 from xlj.io import buckets, web
 
 _SCHEMES: dict[str, ModuleType] = {"https": web, "http": web, "gs": buckets, "s3": buckets}
-_told: "dict[Url, Stat]" = {}  # of files, when they were matched last
+_listed_stats: "dict[Url, Stat]" = {}  # of files, from the last time they were matched
 
 
 class Stat(NamedTuple):
-    """The size of a file in bytes, and what changes whenever its content does: the server's tag of
-    it, or a time."""
+    """Facts about a file.
+
+    Attributes:
+      st_size: bytes.
+      version: changes whenever the content does: the server's ETag, or a time.
+    """
 
     st_size: int
     version: str
@@ -40,7 +44,7 @@ class Stat(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Url:
-    """A file or folder at a URL, in the words of `pathlib.Path`; errors are `OSError`s."""
+    """A file or folder at a URL, with the interface of `pathlib.Path`; errors are `OSError`s."""
 
     url: str
 
@@ -55,13 +59,13 @@ class Url:
 
     @property
     def name(self) -> str:
-        """What follows the last slash; of a web page without what follows `?`."""
+        """The part after the last slash; for a web page, without the part from `?` on."""
         path = self.url.partition("?")[0] if self._home is web else self.url
         return path.rpartition("/")[2]
 
     @property
     def suffix(self) -> str:
-        """The name's last ending, with its dot."""
+        """The last ending of the name, with its dot."""
         return posixpath.splitext(self.name)[1]
 
     @property
@@ -71,23 +75,23 @@ class Url:
 
     @property
     def parent(self) -> "Url":
-        """The folder that it lies in."""
+        """The folder that contains it."""
         return Url(self.url.rpartition("/")[0])
 
     def with_suffix(self, suffix: str) -> "Url":
-        """The same with another last ending."""
+        """Returns the URL with another last ending."""
         return self.parent / f"{self.stem}{suffix}"
 
     def absolute(self) -> "Url":
-        """Itself."""
+        """Returns itself."""
         return self
 
     def stat(self) -> Stat:
-        """What is told of the file; a `FileNotFoundError` if there is none."""
+        """Returns size and version of the file; raises `FileNotFoundError` if it does not exist."""
         return Stat(*self._home.stat(self.url))
 
     def is_file(self) -> bool:
-        """Whether there is such a file."""
+        """Whether the file exists."""
         try:
             self.stat()
         except FileNotFoundError:
@@ -95,37 +99,40 @@ class Url:
         return True
 
     def exists(self) -> bool:
-        """Whether there is such a file: buckets have no folders."""
+        """Whether the file exists; buckets have no folders."""
         return self.is_file()
 
     def is_dir(self) -> bool:
-        """False: buckets have no folders."""
+        """Returns False: buckets have no folders."""
         return False
 
     def open(self, mode: str = "rb", buffering: int = -1) -> BinaryIO:
-        """The file, to be read; bytes come in large pieces whatever `buffering` says."""
+        """Opens the file for reading; bytes come in large pieces, whatever `buffering` is."""
         assert mode == "rb", f"files at URLs are read, or written whole, but not opened for {mode}"
         return io.BufferedReader(self._home.Reader(self.url), self._home.BLOCK_BYTES)
 
     def read_bytes(self) -> bytes:
-        """All of the file."""
+        """Returns the whole content."""
         with self.open() as file:
             return file.read()
 
     def read_range(self, start: int, stop: int) -> bytes:
-        """Its bytes [start, stop)."""
-        found = buckets.read_range(self.url, start, stop)
-        if len(found) != stop - start:
+        """Returns the bytes [start, stop)."""
+        content = buckets.read_range(self.url, start, stop)
+        if len(content) != stop - start:
             raise OSError(f"{self.url} ends before its byte {stop:,}")
-        return found
+        return content
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of the files in this folder, by name; of many as fast as of one."""
+        """Returns the bytes of the files in this folder, by name, with one request."""
         return buckets.sizes(self.url)
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
-        """Nothing, since a folder of a bucket is there with its first file; but an `OSError` if
-        the bucket cannot be asked."""
+        """Does nothing, since a folder of a bucket exists with its first file.
+
+        Raises:
+          OSError: if the bucket does not respond.
+        """
         self.is_file()
 
     def unlink(self, missing_ok: bool = False) -> None:
@@ -138,12 +145,15 @@ class Url:
 
 
 AnyPath = Path | Url
-"""Where something is: here, or at a URL."""
+"""A local path or a URL."""
 
 
 def place(named: str | AnyPath) -> AnyPath:
-    """The place of a path, with `~` for the home folder, or of a URL; a `ConfigError` if URLs of
-    its kind are not read."""
+    """Converts a path, with `~` for the home folder, or a URL.
+
+    Raises:
+      ConfigError: if URLs of its kind are not supported.
+    """
     if isinstance(named, Url):
         return named
     scheme = scheme_of(named)
@@ -151,43 +161,44 @@ def place(named: str | AnyPath) -> AnyPath:
         return Path(named).expanduser()
     if scheme not in _SCHEMES:
         known = ", ".join(f"{scheme}://" for scheme in _SCHEMES)
-        raise ConfigError(f"{named}: only {known} and paths of this machine can be read")
+        raise ConfigError(f"{named}: only {known} and local paths are supported")
     return Url(str(named))
 
 
 def matching(pattern: str) -> list[AnyPath]:
-    """The files that a path or URL stands for, in order; `*`, `?`, `[...]` and `**` match as in a
-    shell, but not on web servers, which list nothing.
+    """Returns the files that match a path or URL, sorted.
+
+    `*`, `?`, `[...]` and `**` match as in a shell, except on web servers, which cannot list files.
 
     Raises:
-      ConfigError: if a server cannot be asked.
+      ConfigError: if a server does not respond.
     """
     path = place(pattern)
     if isinstance(path, Url):
         try:
-            found = _matching(path.url)
-            _told.update(found)
-            return [*found]
+            stats = _matching(path.url)
+            _listed_stats.update(stats)
+            return [*stats]
         except OSError as error:
-            raise ConfigError(f"{path}: it cannot be read ({error})") from error
-    return [*matching_here(path)]
+            raise ConfigError(f"{path} cannot be read ({error})") from error
+    return [*matching_local(path)]
 
 
-def matching_here(path: Path) -> list[Path]:
-    """As `matching`, of files of this machine."""
+def matching_local(path: Path) -> list[Path]:
+    """Returns the local files that match, as `matching`."""
     if path.is_file() or not glob.has_magic(str(path)):
         return [path] if path.is_file() else []
-    found = map(Path, glob.glob(str(path), recursive=True))
-    return sorted(match for match in found if match.is_file())
+    matches = map(Path, glob.glob(str(path), recursive=True))
+    return sorted(match for match in matches if match.is_file())
 
 
 def _matching(url: str) -> dict[Url, Stat]:
-    """The files in order, and what is told of each, without asking once more."""
+    """Returns the files, sorted, with size and version of each, without further requests."""
     if _SCHEMES[url.partition(":")[0]] is web:
         if "*" in url:
-            raise ConfigError(f"{url}: a web server does not list its files; name each of them")
+            raise ConfigError(f"{url}: a web server does not list its files; name each file")
     elif glob.has_magic(url):
-        return {Url(found): Stat(*told) for found, told in buckets.matching(url).items()}
+        return {Url(match): Stat(*stat) for match, stat in buckets.matching(url).items()}
     try:
         return {Url(url): Url(url).stat()}
     except FileNotFoundError:
@@ -195,39 +206,42 @@ def _matching(url: str) -> dict[Url, Stat]:
 
 
 def below(folder: AnyPath, pattern: str) -> list[AnyPath]:
-    """The files below a folder that match, in order."""
+    """Returns the files below a folder that match, sorted."""
     if isinstance(folder, Url):
         return [*_matching(f"{folder}/{pattern}")]
     return [*sorted(folder.glob(pattern))]
 
 
 def identity(path: AnyPath) -> list[str | int]:
-    """What tells a file of text from another without reading it: its absolute path, size in bytes,
-    and the time of its last change in ns, or what its server says instead of a time. Of a URL it is
-    what was told when `matching` found it: text is listed once, however often that is read."""
+    """Returns facts that identify a text file without reading it.
+
+    These are its absolute path, its size in bytes, and its modification time in ns, or its version
+    on the server. For a URL they date from the last call of `matching`, since text is listed once,
+    however often it is read.
+    """
     if isinstance(path, Url):
-        return [str(path), *(_told.get(path) or path.stat())]
-    found = path.stat()
-    return [f"{path.absolute()}", found.st_size, found.st_mtime_ns]
+        return [str(path), *(_listed_stats.get(path) or path.stat())]
+    stat = path.stat()
+    return [f"{path.absolute()}", stat.st_size, stat.st_mtime_ns]
 
 
 def size(path: AnyPath) -> int:
-    """The size in bytes of a file of text, as `identity` says it."""
+    """Returns the size in bytes of a text file, as in `identity`."""
     return path.stat().st_size if isinstance(path, Path) else int(identity(path)[1])
 
 
-def changed(path: AnyPath) -> float:
-    """When a file was last written, so that the latest of several is known."""
-    return path.stat().st_mtime if isinstance(path, Path) else buckets.changed(path.url)
+def last_modified(path: AnyPath) -> float:
+    """Returns when a file was last written, in seconds, to find the latest of several files."""
+    return path.stat().st_mtime if isinstance(path, Path) else buckets.last_modified(path.url)
 
 
 def can_seek(path: AnyPath) -> bool:
-    """Whether a file is read from anywhere: not from web servers that know no ranges."""
+    """Whether a file can be read from any position; some web servers do not support this."""
     return isinstance(path, Path) or path._home.can_seek(path.url)
 
 
-def mapped(path: AnyPath, dtype: np.dtype | str) -> np.ndarray:
-    """The records of a file, [records]: mapped into memory, or of a URL all read."""
+def memory_map(path: AnyPath, dtype: np.dtype | str) -> np.ndarray:
+    """Returns the records of a file, [records]: memory-mapped, or read from a URL."""
     if isinstance(path, Url):
         return np.frombuffer(path.read_bytes(), dtype)
     if not path.stat().st_size:
@@ -235,15 +249,17 @@ def mapped(path: AnyPath, dtype: np.dtype | str) -> np.ndarray:
     return np.asarray(np.memmap(path, dtype, "r"))
 
 
-def is_there(path: AnyPath) -> bool:
-    """Whether there is a file or a folder of that name; a folder of a bucket is there if something
-    is in it."""
-    return path.exists() or (isinstance(path, Url) and bool(buckets.listed(path.url)))
+def exists(path: AnyPath) -> bool:
+    """Whether a file or folder exists; a folder of a bucket exists if it contains a file."""
+    return path.exists() or (isinstance(path, Url) and bool(buckets.list_below(path.url)))
 
 
 def move_folder(path: AnyPath, target: AnyPath, first: str) -> None:
-    """Moves a folder within its disk or bucket. In a bucket, where that takes a while, what is at
-    the old place has no file `first` as soon as something is missing of it."""
+    """Moves a folder within its disk or bucket.
+
+    Moving takes time in a bucket. The file `first` is therefore removed from the old folder before
+    any other file, so that a partial folder can be recognized.
+    """
     if isinstance(path, Url):
         buckets.move_below(path.url, str(target), first)
     else:
@@ -251,7 +267,7 @@ def move_folder(path: AnyPath, target: AnyPath, first: str) -> None:
 
 
 def remove_folder(path: AnyPath) -> None:
-    """Deletes a folder and all below, if it is there."""
+    """Deletes a folder and its content, if it exists."""
     if isinstance(path, Url):
         buckets.delete_below(path.url)
     else:
@@ -259,16 +275,18 @@ def remove_folder(path: AnyPath) -> None:
 
 
 def send(file: Path, url: Url) -> None:
-    """Sends a file of this machine: it appears under `url` whole, or not at all if this process is
-    killed before."""
+    """Uploads a local file; it appears under `url` complete, or not at all."""
     buckets.send(file, url.url)
 
 
 @contextlib.contextmanager
 def lock(folder: AnyPath, name: str = ".lock", wait: bool = True) -> Iterator[None]:
-    """Nobody else holds the lock of this folder meanwhile; who comes waits, and says so, or without
-    `wait` gets a `BlockingIOError`. It ends with the process; in a bucket a minute after it, if it
-    was killed."""
+    """Holds the lock of a folder during the block.
+
+    If another process holds it, prints a message and waits; with `wait=False`, raises
+    `BlockingIOError`. The lock ends with the process; in a bucket up to a minute later, if the
+    process was killed.
+    """
     if isinstance(folder, Url):
         with buckets.lock(f"{folder}/{name}", wait):
             yield
@@ -279,6 +297,6 @@ def lock(folder: AnyPath, name: str = ".lock", wait: bool = True) -> Iterator[No
         except BlockingIOError:
             if not wait:
                 raise
-            print(f"another process is at work in {folder}; waiting for it", file=sys.stderr)
+            print(f"another process is using {folder}; waiting for it", file=sys.stderr)
             fcntl.flock(file, fcntl.LOCK_EX)
         yield

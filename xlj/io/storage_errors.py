@@ -1,16 +1,15 @@
-"""Errors of storage in a line: what its owner has to mend, wherever a file is touched."""
+"""Describes storage errors in one line with the file, for errors that the user can fix."""
 
 import errno
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _BROKEN = (errno.EIO, errno.ESTALE, errno.EROFS, errno.EREMOTEIO)
 _OF_A_FILE = (errno.EACCES, errno.EPERM, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENOTCONN)
-"""Which other things than files have as well, such as sockets."""
+"""Errors that may also concern things other than files, such as sockets."""
 
 
-def line(error: OSError) -> str:
-    """What to say of an error of storage that nobody has looked at; empty for any other error,
-    which is one of xlj's own."""
+def describe(error: OSError) -> str:
+    """Describes an unhandled storage error; empty for other errors, which are bugs of xlj."""
     if error.errno in _FULL:
         return f"cannot write {error.filename or 'the output'}: {error.strerror}"
     if error.errno in _BROKEN or (error.errno in _OF_A_FILE and error.filename):

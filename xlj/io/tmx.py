@@ -1,4 +1,4 @@
-"""TMX, translation memories in XML: pairs of segments in two languages."""
+"""Reads TMX files, translation memories in XML: pairs of segments in two languages."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,12 +10,12 @@ from xlj.io import files
 from xlj.io.quoting import examples
 from xlj.io.storage import AnyPath
 
-_CODES = ("bpt", "ept", "it", "ph", "ut")  # their text is markup of another format
+_CODES = ("bpt", "ept", "it", "ph", "ut")  # their content is markup of another format
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
 class Unit(NamedTuple):
-    """A translation unit: its place, and its text in two languages, empty where it has none."""
+    """A translation unit: its place, and its text in two languages, empty if it has none."""
 
     place: str
     source: str
@@ -23,15 +23,16 @@ class Unit(NamedTuple):
 
 
 def read(path: AnyPath, languages: Sequence[str] = ()) -> Iterator[Unit]:
-    """The units of a file in order, in two languages. Line feeds and tabs in a segment are spaces.
+    """Yields the units of a file in order, in two languages.
+
+    Line feeds and tabs in a segment become spaces.
 
     Args:
-      languages: source and target, as the file names them, or without region (`en` is `en-US`).
-        Empty: the source language of the header, and the other one of the first unit.
+      languages: source and target, as named in the file, or without region (`en` matches `en-US`).
+        Empty: the source language of the header, and the other language of the first unit.
 
     Raises:
-      ConfigError: if the file cannot be read, is no XML, or it is not clear which languages are
-        meant.
+      ConfigError: if the file cannot be read, is not XML, or the languages are ambiguous.
     """
     number, main, chosen = 0, "", tuple(languages)
     for element in _elements(path):
@@ -48,7 +49,7 @@ def read(path: AnyPath, languages: Sequence[str] = ()) -> Iterator[Unit]:
 
 
 def _elements(path: AnyPath) -> Iterator[ElementTree.Element]:
-    """The elements of a file as they end; those of units are dropped once they were looked at."""
+    """Yields the elements of a file as they end; units are removed from memory after use."""
     parser: Any = ElementTree.XMLPullParser(("start", "end"))
     body: ElementTree.Element | None = None
     try:
@@ -64,11 +65,11 @@ def _elements(path: AnyPath) -> Iterator[ElementTree.Element]:
                         body.clear()
         parser.close()
     except (ElementTree.ParseError, RecursionError, ValueError, LookupError) as error:
-        raise ConfigError(f"{path}: it is no XML ({error})") from None
+        raise ConfigError(f"{path}: not valid XML ({error})") from None
 
 
 def _name(element: ElementTree.Element) -> str:
-    """The name of an element without its namespace."""
+    """Returns the name of an element without its namespace."""
     return str(element.tag).rpartition("}")[2]
 
 
@@ -77,12 +78,12 @@ def _language(part: ElementTree.Element) -> str:
 
 
 def _segment(part: ElementTree.Element) -> str:
-    found = next((child for child in part if _name(child) == "seg"), None)
-    return "" if found is None else re.sub(r"[\t\r\n]+", " ", _content(found)).strip(" ")
+    segment = next((child for child in part if _name(child) == "seg"), None)
+    return "" if segment is None else re.sub(r"[\t\r\n]+", " ", _content(segment)).strip(" ")
 
 
 def _content(segment: ElementTree.Element) -> str:
-    """The text of a segment, at any depth of elements, without that of codes."""
+    """Returns the text of a segment and its elements, without the content of codes."""
     parts: list[str] = []
     ahead: list[ElementTree.Element | str | None] = [segment]
     while ahead:
@@ -96,13 +97,13 @@ def _content(segment: ElementTree.Element) -> str:
     return "".join(parts)
 
 
-def _both(path: AnyPath, found: Sequence[str], main: str) -> tuple[str, str]:
-    """The two languages of a file by its first unit and the source language of its header."""
-    first = [name for name in found if _is(name, main)] or list(found[:1])
-    others = [name for name in found if name not in first]
+def _both(path: AnyPath, names: Sequence[str], main: str) -> tuple[str, str]:
+    """Returns the two languages of a file, from its first unit and the header's source language."""
+    first = [name for name in names if _is(name, main)] or list(names[:1])
+    others = [name for name in names if name not in first]
     if len(first) != 1 or len(others) != 1:
         raise ConfigError(
-            f"{path}: say which two languages to read; the first unit has {examples(found)}"
+            f"{path}: set the two languages to read; the first unit has {examples(names)}"
         )
     return first[0], others[0]
 

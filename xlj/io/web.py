@@ -1,7 +1,7 @@
-"""Files of web servers, read as they come, and on from where a connection broke.
+"""Reads files of web servers, and resumes after a broken connection.
 
-A server that knows ranges is read from anywhere; from others a file is read from its start to its
-end, or not at all."""
+If a server supports range requests, a file can be read from any position; otherwise only from start
+to end."""
 
 import email.message
 import functools
@@ -16,16 +16,21 @@ from xlj.io.quoting import shortened
 
 BLOCK_BYTES = 1 << 20
 TIMEOUT = 60
-"""Seconds for which a server may say nothing."""
+"""Seconds to wait for a server."""
 ATTEMPTS = 5
-"""How often it is asked, without a byte in between."""
-_PAUSE = 0.5  # seconds before it is asked again, twice as many each time
+"""Number of requests without receiving a byte before giving up."""
+_PAUSE = 0.5  # seconds before the second request; doubled each time
 _REMEMBERED = 10  # seconds
 
 
-class _Told(NamedTuple):
-    """What a server tells of a file: its size in bytes, a tag that changes with it, whether it is
-    read from anywhere."""
+class _FileFacts(NamedTuple):
+    """Facts about a file from its server.
+
+    Attributes:
+      size: bytes.
+      version: a tag that changes with the content.
+      ranges: whether the server supports range requests.
+    """
 
     size: int
     version: str
@@ -33,28 +38,31 @@ class _Told(NamedTuple):
 
 
 def stat(url: str) -> tuple[int, str]:
-    """The size of a file and its server's tag of it, or the time of its last change, or nothing.
+    """Returns the size of a file, and its ETag, its time of last change, or an empty text.
 
     Raises:
-      FileNotFoundError: if the server has none.
-      OSError: if it does not answer, or does not say how long the file is.
+      FileNotFoundError: if it does not exist.
+      OSError: if the server does not respond or does not report the size.
     """
-    told = _ask(url)
-    return told.size, told.version
+    facts = _ask(url)
+    return facts.size, facts.version
 
 
 def can_seek(url: str) -> bool:
-    """Whether the file is read from anywhere; raises as `stat`."""
+    """Whether the file can be read from any position; raises as `stat`."""
     return _remembered(url, int(time.monotonic()) // _REMEMBERED).ranges
 
 
 class Reader(io.RawIOBase):
-    """A file that is being read. `read` raises an `OSError` where its server does not answer, says
-    less than the file is long, or has another file by now."""
+    """Reads a file.
+
+    `read` raises an `OSError` if the server does not respond, sends fewer bytes than it reported,
+    or has another version of the file by now.
+    """
 
     def __init__(self, url: str):
         super().__init__()
-        self._url, self._told = url, _ask(url)
+        self._url, self._facts = url, _ask(url)
         self._place = 0
         self._answer: Any = None
 
@@ -62,22 +70,22 @@ class Reader(io.RawIOBase):
         return True
 
     def seekable(self) -> bool:
-        return self._told.ranges
+        return self._facts.ranges
 
     def tell(self) -> int:
         return self._place
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        place = offset + (0, self._place, self._told.size)[whence]
+        place = offset + (0, self._place, self._facts.size)[whence]
         if place != self._place:
-            if not self._told.ranges:
-                raise io.UnsupportedOperation(f"{self._url}: its server knows no ranges")
-            self._hang_up()
+            if not self._facts.ranges:
+                raise io.UnsupportedOperation(f"{self._url}: its server does not support ranges")
+            self._disconnect()
             self._place = place
         return place
 
     def readinto(self, buffer: Any) -> int:
-        if self._place >= self._told.size:
+        if self._place >= self._facts.size:
             return 0
         reason: Exception | str = ""
         for attempt in range(ATTEMPTS):
@@ -85,7 +93,7 @@ class Reader(io.RawIOBase):
                 time.sleep(_PAUSE * 2 ** (attempt - 1))
             try:
                 if self._answer is None:
-                    self._answer = self._ask_on()
+                    self._answer = self._request_rest()
                 count = self._answer.readinto(buffer)
             except (OSError, http.client.HTTPException) as error:
                 count, reason = 0, error
@@ -94,39 +102,39 @@ class Reader(io.RawIOBase):
             if count:
                 self._place += count
                 return count
-            self._hang_up()
-            if self._place and not self._told.ranges:
-                break  # from the start again is of no use
-        said = reason or "the connection ended"
-        raise OSError(f"after {self._place:,} of {self._told.size:,} bytes: {said}")
+            self._disconnect()
+            if self._place and not self._facts.ranges:
+                break  # it could only be read from the start again
+        cause = reason or "the connection ended"
+        raise OSError(f"after {self._place:,} of {self._facts.size:,} bytes: {cause}")
 
     def close(self) -> None:
-        self._hang_up()
+        self._disconnect()
         super().close()
 
-    def _ask_on(self) -> Any:
-        """What the server answers from the place on."""
+    def _request_rest(self) -> Any:
+        """Requests the file from the current position on."""
         headers = {}
-        if self._told.ranges:
+        if self._facts.ranges:
             headers["Range"] = f"bytes={self._place}-"
         answer = _request(self._url, headers)
-        if self._place and answer.status != 206 or _version(answer.headers) != self._told.version:
+        if self._place and answer.status != 206 or _version(answer.headers) != self._facts.version:
             answer.close()
             raise _Changed("it changed while it was read")
         return answer
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         answer, self._answer = self._answer, None
         if answer is not None:
             answer.close()
 
 
 class _Changed(OSError):
-    """The file is another one by now."""
+    """The file changed while it was read."""
 
 
-def _ask(url: str) -> _Told:
-    """Asks for the first byte: unlike HEAD, that shows whether ranges are known."""
+def _ask(url: str) -> _FileFacts:
+    """Requests the first byte: unlike HEAD, this shows whether ranges are supported."""
     for attempt in range(ATTEMPTS):
         try:
             with _request(url, {"Range": "bytes=0-0"}) as answer:
@@ -134,20 +142,20 @@ def _ask(url: str) -> _Told:
         except urllib.error.HTTPError as error:
             with error:
                 if error.code == 416:  # an empty file has no first byte
-                    return _Told(0, _version(error.headers), False)
+                    return _FileFacts(0, _version(error.headers), False)
                 if error.code in (404, 410):
-                    raise FileNotFoundError(f"{url}: there is no such file") from None
+                    raise FileNotFoundError(f"{url}: no such file") from None
                 if error.code < 500 and error.code != 429 or attempt == ATTEMPTS - 1:
-                    raise OSError(f"its server answers {error.code} {error.reason}") from None
+                    raise OSError(f"its server responds {error.code} {error.reason}") from None
         except (OSError, http.client.HTTPException) as error:
             if attempt == ATTEMPTS - 1:
-                raise OSError(shortened(f"its server does not answer: {error}")) from None
+                raise OSError(shortened(f"its server does not respond: {error}")) from None
         time.sleep(_PAUSE * 2**attempt)
     raise AssertionError("the last attempt returns or raises")
 
 
 @functools.lru_cache(maxsize=4096)
-def _remembered(url: str, now: int) -> _Told:
+def _remembered(url: str, now: int) -> _FileFacts:
     return _ask(url)
 
 
@@ -156,12 +164,12 @@ def _request(url: str, headers: dict[str, str]) -> Any:
     return urllib.request.urlopen(request, timeout=TIMEOUT)
 
 
-def _read_headers(status: int, headers: email.message.Message) -> _Told:
-    found = headers.get("Content-Range", "") if status == 206 else headers.get("Content-Length", "")
-    total = found.rpartition("/")[2]
+def _read_headers(status: int, headers: email.message.Message) -> _FileFacts:
+    length = headers.get("Content-Range" if status == 206 else "Content-Length", "")
+    total = length.rpartition("/")[2]
     if not total.isdigit():
-        raise OSError("its server does not say how long it is")
-    return _Told(int(total), _version(headers), status == 206)
+        raise OSError("its server does not report the size of the file")
+    return _FileFacts(int(total), _version(headers), status == 206)
 
 
 def _version(headers: email.message.Message) -> str:

@@ -1,7 +1,7 @@
-"""Frames of a .zst file: where they begin is known without decompressing, so a file of many is cut.
+"""Finds frames of a .zst file without decompressing it, so that large files can be split.
 
-A frame says only how long each of its blocks is (RFC 8878, 3.1.1), so its end is found by going
-from block to block, at most 128 KiB each."""
+A frame contains only the length of each of its blocks (RFC 8878, 3.1.1), so its end is found by
+following the blocks, of at most 128 KiB each."""
 
 import os
 from typing import BinaryIO
@@ -11,13 +11,13 @@ import zstandard
 from xlj.io.storage import AnyPath
 
 _FRAME = zstandard.FRAME_HEADER
-_SKIPPABLE = b"\x2a\x4d\x18"  # behind a byte from 0x50 to 0x5f
+_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte from 0x50 to 0x5f
 _HEADER_BYTES, _BLOCK_BYTES, _READ_BYTES = 18, 1 << 17, 1 << 18
 _RLE, _RESERVED = 1, 3
 
 
 def are_small(path: AnyPath, size: int) -> bool:
-    """Whether the frames in the first `size` bytes of a file, which is longer, have no more each.
+    """Whether the frames in the first `size` bytes of a longer file have at most `size` bytes each.
 
     Raises:
       OSError: if it cannot be read.
@@ -33,9 +33,10 @@ def are_small(path: AnyPath, size: int) -> bool:
 
 
 def first_from(path: AnyPath, offset: int) -> int:
-    """Where the first frame begins that does so at or behind an offset; the file's end if none
-    does, and 0 for 0. It is a function of the file alone; what seems to be a frame counts as one
-    only where another follows it, or nothing.
+    """Returns the start of the first frame at or after an offset.
+
+    Returns the file's end if there is none, and 0 for offset 0. The result depends only on the
+    file. Bytes that look like a frame count only if another frame or the end of the file follows.
 
     Raises:
       OSError: if the file cannot be read.
@@ -44,10 +45,10 @@ def first_from(path: AnyPath, offset: int) -> int:
         size = file.seek(0, os.SEEK_END)
         while 0 < offset < size:
             file.seek(offset)
-            found = file.read(_READ_BYTES)
-            place = found.find(_FRAME)
+            content = file.read(_READ_BYTES)
+            place = content.find(_FRAME)
             if place < 0:
-                offset += max(1, len(found) - len(_FRAME) + 1)
+                offset += max(1, len(content) - len(_FRAME) + 1)
                 continue
             offset += place
             end = _end(file, offset, size)
@@ -58,7 +59,7 @@ def first_from(path: AnyPath, offset: int) -> int:
 
 
 def _end(file: BinaryIO, start: int, most: int) -> int | None:
-    """Where the frame ends that begins at `start`; None if there is none, or it ends beyond
+    """Returns the end of the frame that begins at `start`; None if there is none, or it ends after
     `most`."""
     header = _at(file, start, _HEADER_BYTES)
     if not _is_frame(header):
@@ -73,9 +74,9 @@ def _end(file: BinaryIO, start: int, most: int) -> int | None:
         return None
     last = False
     while not last:
-        block = int.from_bytes(found := _at(file, place, 3), "little")
+        block = int.from_bytes(header := _at(file, place, 3), "little")
         last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
-        if len(found) < 3 or kind == _RESERVED or size > _BLOCK_BYTES or place > most:
+        if len(header) < 3 or kind == _RESERVED or size > _BLOCK_BYTES or place > most:
             return None
         place += 3 + (1 if kind == _RLE else size)
     return place + checksum if place + checksum <= most else None

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Protocol
 
 from xlj.config import ConfigError
-from xlj.io import files, formats, stretches
+from xlj.io import file_ranges, files, formats
+from xlj.io.file_ranges import FileRange
 from xlj.io.malformed import Malformed, Skipping
-from xlj.io.stretches import Stretch
 from xlj.retrieval.pair_scores import TextPair
 
 _COLUMNS = Malformed("wrong number of columns", ": expected `source TAB target`")
@@ -22,21 +22,21 @@ class Unit(Protocol):
     def pairs(self, skipping: Skipping) -> Iterator[TextPair]:
         """The pairs, in order; a malformed one is a pair of empty sentences if it is skipped."""
 
-    def described(self) -> dict[str, str | int]:
+    def as_json(self) -> dict[str, str | int]:
         """Where they are, as JSON."""
 
 
 class LinesUnit:
     """Pairs a line, in a stretch of a file."""
 
-    def __init__(self, stretch: Stretch):
-        self._stretch = stretch
+    def __init__(self, file_range: FileRange):
+        self._range = file_range
 
     def pairs(self, skipping: Skipping) -> Iterator[TextPair]:
         """`source TAB target`, or `source ||| target`; further columns stay in the line. A blank
         line is a pair of empty sentences."""
-        place = self._stretch.place
-        for number, line in enumerate(self._stretch.lines(skipping), 1):
+        place = self._range.place
+        for number, line in enumerate(self._range.lines(skipping), 1):
             line = line.removesuffix("\r")
             columns = formats.split_columns(line) if line.strip() else ["", ""]
             if len(columns) < 2:
@@ -44,9 +44,9 @@ class LinesUnit:
                 columns = ["", ""]
             yield TextPair(columns[0].strip(), columns[1].strip(), line)
 
-    def described(self) -> dict[str, str | int]:
+    def as_json(self) -> dict[str, str | int]:
         """The stretch."""
-        return self._stretch.described()
+        return self._range.as_json()
 
 
 class TwoFilesUnit:
@@ -66,7 +66,7 @@ class TwoFilesUnit:
             source, target = (" ".join(side.split()) for side in lines)  # a tab divides sides
             yield TextPair(source, target, f"{source}\t{target}")
 
-    def described(self) -> dict[str, str | int]:
+    def as_json(self) -> dict[str, str | int]:
         """Both files."""
         return {"source": str(self._files[0]), "target": str(self._files[1])}
 
@@ -84,7 +84,10 @@ def paths(
       ConfigError: if a file is not there, or there are not as many of both sides.
     """
     if source and target:
-        sides = [stretches.named("source", source), stretches.named("target", target)]
+        sides = [
+            file_ranges.files_of_flag("source", source),
+            file_ranges.files_of_flag("target", target),
+        ]
         if len(sides[0]) != len(sides[1]):
             raise ConfigError(
                 f"--source={source} names {len(sides[0])} files, --target={target} {len(sides[1])}"
@@ -102,7 +105,7 @@ def paths(
                     shutil.copyfileobj(stream, file)
         found = [(spooled,)]
     else:
-        found = [(path,) for path in stretches.named("input", pairs)]
+        found = [(path,) for path in file_ranges.files_of_flag("input", pairs)]
     for path in itertools.chain(*found):
         if not path.is_file():
             raise ConfigError(f"there is no file {path}")
@@ -117,5 +120,7 @@ def units(found: Sequence[tuple[Path, ...]]) -> list[Unit]:
         if len(each) == 2:
             made.append(TwoFilesUnit(*each))
         else:
-            made += [LinesUnit(stretch) for stretch in stretches.of([each[0]], stretches.BYTES)]
+            made += [
+                LinesUnit(part) for part in file_ranges.split_files([each[0]], file_ranges.BYTES)
+            ]
     return made

@@ -1,1 +1,1 @@
-"""Kinds of fine-tuning tasks, a file each: reading, rows, head, predictions, metrics."""
+"""Kinds of fine-tuning tasks, one per file: reading, rows, head, predictions and metrics."""

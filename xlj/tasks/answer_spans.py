@@ -1,4 +1,4 @@
-"""Answers to questions, from the logits of their first and last tokens."""
+"""Computes answers to questions from the logits of their first and last tokens."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,13 +10,13 @@ from xlj.data.labelled.windows import Windows
 
 
 class Best(NamedTuple):
-    """The best span of each question, over all of its windows.
+    """The best span of each question, over all its windows.
 
     Attributes:
       tokens: its first and last token, as indices in `Windows.spans`, int64 [questions, 2]; (-1,
-        -1) where the context has no token.
-      scores: the sum of its two logits, float64 [questions]; -inf where there is none.
-      nulls: that of `<s>`, in the window where it is least, float64 [questions].
+        -1) if the context has no token.
+      scores: the sum of its two logits, float64 [questions]; -inf if there is no span.
+      nulls: the same sum for `<s>`, in the window where it is smallest, float64 [questions].
     """
 
     tokens: np.ndarray
@@ -25,21 +25,21 @@ class Best(NamedTuple):
 
 
 def best(windows: Windows, starts: np.ndarray, ends: np.ndarray, answer_length: int) -> Best:
-    """Spans with the highest sum of two logits (Devlin et al., 2019, section 4.2 and 4.3).
+    """Finds spans with the highest sum of two logits (Devlin et al., 2019, section 4.2 and 4.3).
 
-    A span begins at a token that its window owns, does not leave the window's context, and has at
-    most `answer_length` tokens; its first and last token stand for a character at least. Of equals
-    the first to begin, then the shortest is taken.
+    A span begins at a token that its window owns, stays within the window's context, and has at
+    most `answer_length` tokens. Its first and last token represent at least one character. Of equal
+    spans, the first to begin is chosen, then the shortest.
 
     Args:
       starts, ends: logits of first and last tokens, float [windows, length].
 
     Raises:
-      ValueError: if they do not fit the windows, or one that is read is not finite.
+      ValueError: if shapes do not match the windows, or a logit that is used is not finite.
     """
     if not starts.shape == ends.shape == windows.rows.shape:
         raise ValueError(
-            f"logits {starts.shape} and {ends.shape} of windows {windows.rows.shape} do not fit"
+            f"logits {starts.shape} and {ends.shape} do not match windows {windows.rows.shape}"
         )
     place = np.arange(starts.shape[1])
     inside, owned = (
@@ -52,9 +52,10 @@ def best(windows: Windows, starts: np.ndarray, ends: np.ndarray, answer_length: 
     solid = np.zeros_like(inside)
     solid[inside] = (windows.spans[:, 0] < windows.spans[:, 1])[token[inside]]
 
-    # In float64 sums of two float32 are exact, or nearly so: equals stay equals.
+    # In float64, sums of two float32 are exact, or nearly so; equal sums stay equal.
     last = np.where(solid, ends, -np.inf)
-    sums = np.where(solid & owned, starts, -np.inf).astype(np.float64) + _ahead(last, answer_length)
+    tops = _maximum_ahead(last, answer_length)
+    sums = np.where(solid & owned, starts, -np.inf).astype(np.float64) + tops
     first = sums.argmax(1)
     highest = np.take_along_axis(sums, first[:, None], 1)[:, 0]
 
@@ -62,9 +63,9 @@ def best(windows: Windows, starts: np.ndarray, ends: np.ndarray, answer_length: 
     scores, nulls = np.full(count, -np.inf), np.full(count, np.inf)
     np.maximum.at(scores, windows.questions, highest)
     np.minimum.at(nulls, windows.questions, starts[:, 0].astype(np.float64) + ends[:, 0])
-    # The first window of those that have it; what it owns comes before what the next one does.
-    having = np.flatnonzero(highest == scores[windows.questions])
-    chosen = having[np.flatnonzero(np.diff(windows.questions[having], prepend=-1))]
+    # The first window with the best score; its owned tokens come before those of later windows.
+    is_best = np.flatnonzero(highest == scores[windows.questions])
+    chosen = is_best[np.flatnonzero(np.diff(windows.questions[is_best], prepend=-1))]
     first = first[chosen]
     reach = np.minimum(first[:, None] + np.arange(answer_length), starts.shape[1] - 1)
     more = last[chosen[:, None], reach].argmax(1)
@@ -81,34 +82,34 @@ def texts(
     answer_length: int,
     no_answer: float | None = None,
 ) -> dict[str, str]:
-    """The answer to each question, by its identity: the context's own characters.
+    """Returns the answer to each question, by its identity, as characters of the context.
 
     Args:
-      questions: those that the windows were made of; all else is as in `best`.
-      no_answer: "" is the answer where that of `<s>` beats the best span by more than this
-        (SQuAD 2.0; a threshold found on dev). None means that there is always an answer, unless the
-        context has no token.
+      questions: the questions of the windows; the other arguments are as in `best`.
+      no_answer: the answer is "" if the score of `<s>` exceeds that of the best span by more than
+        this (SQuAD 2.0; a threshold found on dev). None means that there is always an answer,
+        unless the context has no token.
 
     Raises:
-      ValueError: as `best`, if these are not the questions, or if two have the same identity.
+      ValueError: as `best`, if the questions do not match, or if two have the same identity.
     """
-    found = best(windows, starts, ends, answer_length)
-    if len(questions) != len(found.scores):
-        raise ValueError(f"{len(questions)} questions, but windows of {len(found.scores)}")
+    spans = best(windows, starts, ends, answer_length)
+    if len(questions) != len(spans.scores):
+        raise ValueError(f"{len(questions)} questions, but windows of {len(spans.scores)}")
     if len({question.identity for question in questions}) < len(questions):
         raise ValueError("two questions have the same identity")
-    given = found.tokens[:, 0] >= 0
+    has_answer = spans.tokens[:, 0] >= 0
     if no_answer is not None:
-        given &= found.nulls <= found.scores + no_answer
+        has_answer &= spans.nulls <= spans.scores + no_answer
     answers = {}
-    for question, has, (first, last) in zip(questions, given, found.tokens, strict=True):
+    for question, has, (first, last) in zip(questions, has_answer, spans.tokens, strict=True):
         text = question.context[windows.spans[first, 0] : windows.spans[last, 1]] if has else ""
         answers[question.identity] = text
     return answers
 
 
-def _ahead(values: np.ndarray, width: int) -> np.ndarray:
-    """`values[:, i : i + width].max(1)` of every i; what has been seen doubles with each pass."""
+def _maximum_ahead(values: np.ndarray, width: int) -> np.ndarray:
+    """Computes `values[:, i : i + width].max(1)` for every i; each pass doubles the width."""
     seen, reached = 1, values.copy()
     while seen < width:
         step = min(seen, width - seen)

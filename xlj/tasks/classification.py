@@ -1,6 +1,6 @@
-"""Classification of a sentence, or of two: read together, or apart.
+"""Classification of a sentence or of two sentences, which are encoded together or separately.
 
-Rows: the label is 1 + the class, one number; 0 where there is none.
+Rows: the label is one number, 1 + the class; 0 without a label.
 """
 
 from collections import Counter
@@ -20,12 +20,12 @@ from xlj.evaluation.metrics.shares import accuracy
 from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath
 
-PAIRS = "The tokenizer frames a pair as in training: one separator between its two texts."
-"""The remark of model cards of kinds that read pairs."""
+PAIRS = "The tokenizer encodes a pair as in training, with one separator between the two texts."
+"""The remark on model cards of kinds that read pairs."""
 
 
 class Classification(TaskKind):
-    """A class of a sentence, or of two that are read together."""
+    """Classifies a sentence, or two sentences that are encoded together."""
 
     name = "classification"
     metrics = ("accuracy",)
@@ -39,7 +39,7 @@ class Classification(TaskKind):
     )
 
     def read(self, path: AnyPath, language: str, task: Task) -> Sequence[Sentences]:
-        """The examples of a table or of records."""
+        """Reads the examples of a table or of records."""
         return tables.read(path, task.columns, task.labels, task.names)
 
     def rows(
@@ -49,11 +49,11 @@ class Classification(TaskKind):
         labels: Sequence[str],
         task: Task,
     ) -> Features:
-        """An example a row, of one text or two."""
+        """Converts one or two texts per row."""
         return features.of_sentences(examples, vocabulary, _numbers(labels), task.length)
 
     def head(self) -> Any:
-        """RoBERTa's head of classification, on the vector of `<s>`."""
+        """Returns RoBERTa's classification head, on the vector of `<s>`."""
         from xlj.models import heads
         from xlj.objectives.task_heads import TaskHead, cross_entropy
 
@@ -62,74 +62,76 @@ class Classification(TaskKind):
             logits=lambda head, model, hidden, _, rngs: heads.classify(
                 head, model, hidden[:, 0], rngs
             ),
-            losses=cross_entropy(lambda found: found[:, None]),
+            losses=cross_entropy(lambda logits: logits[:, None]),
         )
 
     def decode(
         self,
         outputs: np.ndarray,
-        made: Features,
+        rows: Features,
         examples: Sequence[Sentences],
         labels: Sequence[str],
         task: Task,
     ) -> list[str]:
-        """The label of each example, from the class of each row."""
+        """Returns the label of each example, from the class of each row."""
         return [labels[number] for number in outputs]
 
     def majority(self, training: Sequence[Sentences]) -> Callable[[Sequence[Sentences]], list[str]]:
-        """Predicts the most frequent label of the training data, for every example."""
+        """Predicts the most frequent label of the training data for every example."""
         label = Counter(e.label for e in training if e.label).most_common(1)[0][0]
         return lambda examples: [label] * len(examples)
 
     def scores(
         self, predicted: Sequence[str], examples: Sequence[Sentences], metric: str, language: str
     ) -> dict[str, float]:
-        """Accuracy."""
+        """Computes the accuracy."""
         return {"accuracy": accuracy(predicted, [example.label for example in examples])}
 
     def from_fields(self, fields: Sequence[str], place: str) -> Sentences:
-        """A text, or two with a tab between."""
+        """Reads one text, or two with a tab between."""
         return Sentences(kind.one_or_two(fields, place), None, place)
 
     def from_record(self, record: Mapping[str, Any], place: str) -> Sentences:
-        """`text` and perhaps `text_pair`, or other usual names of both."""
+        """Reads `text` and optionally `text_pair`, or other usual names of both."""
         return Sentences(kind.texts_of(record, place), None, place)
 
     def describe(
         self,
         logits: np.ndarray,
-        made: Features,
+        rows: Features,
         examples: Sequence[Sentences],
         labels: Sequence[str],
         task: Task,
     ) -> list[Record]:
-        """`label`, its `probability`, and the `probabilities` of all."""
-        best = self.decode(logits.argmax(-1), made, examples, labels, task)
-        chances = kind.probabilities(logits).tolist()
+        """Returns `label`, its `probability`, and the `probabilities` of all labels."""
+        best = self.decode(logits.argmax(-1), rows, examples, labels, task)
+        probabilities = kind.probabilities(logits).tolist()
         return [
             {
                 "label": label,
-                "probability": max(of),
-                "probabilities": dict(zip(labels, of, strict=True)),
+                "probability": max(values),
+                "probabilities": dict(zip(labels, values, strict=True)),
             }
-            for label, of in zip(best, chances, strict=True)
+            for label, values in zip(best, probabilities, strict=True)
         ]
 
-    def to_fields(self, described: Record) -> list[str]:
-        """The label and its probability."""
-        return [described["label"], f"{described['probability']:.6f}"]
+    def to_fields(self, description: Record) -> list[str]:
+        """Returns the label and its probability."""
+        return [description["label"], f"{description['probability']:.6f}"]
 
 
 class PairClassification(Classification):
-    """A class of two sentences that are read apart: their mean vectors are compared. A row is
-    `<s> A </s> <s> B </s>`, two examples of an encoder."""
+    """Classifies two sentences that are encoded separately, by comparing their mean vectors.
+
+    A row is `<s> A </s> <s> B </s>`, two examples of the encoder.
+    """
 
     name = "pair_classification"
     hugging_face = None
 
     @property
     def chosen_by(self) -> Mapping[str, str]:
-        """Classification with `task.pairs=apart`."""
+        """It is selected by classification with `task.pairs=apart`."""
         return {"kind": "classification", "pairs": "apart"}
 
     def rows(
@@ -139,24 +141,24 @@ class PairClassification(Classification):
         labels: Sequence[str],
         task: Task,
     ) -> Features:
-        """A pair a row. Refuses an example of one sentence, or of two of which one is empty."""
+        """Converts one pair per row; refuses examples with one sentence or an empty one."""
         _require_pairs(examples)
         return features.of_sentences(examples, vocabulary, _numbers(labels), task.length, True)
 
     def from_fields(self, fields: Sequence[str], place: str) -> Sentences:
-        """Two texts with a tab between."""
+        """Reads two texts with a tab between."""
         example = super().from_fields(fields, place)
         _require_pairs([example])
         return example
 
     def from_record(self, record: Mapping[str, Any], place: str) -> Sentences:
-        """`text` and `text_pair`, or other usual names of both."""
+        """Reads `text` and `text_pair`, or other usual names of both."""
         example = super().from_record(record, place)
         _require_pairs([example])
         return example
 
     def head(self) -> Any:
-        """A head of classification, on InferSent's features of both mean vectors."""
+        """Returns a classification head on InferSent's features of both mean vectors."""
         from functools import partial
 
         from xlj.models import heads
@@ -175,13 +177,13 @@ def _numbers(labels: Sequence[str]) -> dict[str, int]:
 
 
 def _require_pairs(examples: Sequence[Sentences]) -> None:
-    """Refuses what pairs read apart cannot be."""
+    """Refuses examples that are not two non-empty sentences."""
     alone = [example.place for example in examples if len(example.texts) == 1]
     if alone:
         raise ConfigError(
-            f"{alone[0]}: this is one sentence, and task.pairs=apart compares two; set "
+            f"{alone[0]}: this is one sentence, but task.pairs=apart compares two; set "
             "task.pairs=together"
         )
     empty = [example.place for example in examples if not all(map(str.strip, example.texts))]
     if empty:
-        raise ConfigError(f"{empty[0]}: task.pairs=apart compares two sentences, and one is empty")
+        raise ConfigError(f"{empty[0]}: task.pairs=apart compares two sentences, but one is empty")

@@ -1,8 +1,8 @@
-"""Multiple choice: which of some texts goes with a premise, as in XCOPA (Ponti et al., 2020) and
-COPA, and with answers to a question.
+"""Multiple choice: choosing the text that fits a premise, or the answer to a question.
 
-A row has an encoder's example for each choice, `<s> premise </s> choice </s>`, that see nothing of
-each other; its label is 1 + the choice, one number, 0 where there is none.
+For example XCOPA (Ponti et al., 2020) and COPA. A row contains an example of the encoder for each
+choice, `<s> premise </s> choice </s>`, which do not attend to each other. Its label is one number,
+1 + the choice; 0 without a label.
 """
 
 import dataclasses
@@ -28,13 +28,19 @@ from xlj.io.quoting import quoted
 from xlj.io.storage import AnyPath
 
 MOST = 8
-"""Choices that an example may have."""
+"""The most choices of an example."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Choices(Example):
-    """A premise, with its question if it has one; two choices or more; the number of the right one
-    from 0, None where the source has none; and the place."""
+    """An example of multiple choice.
+
+    Attributes:
+      premise: the premise, followed by its question if it has one.
+      choices: two or more texts.
+      right: the index of the right choice; None if the source has none.
+      place: `FILE:LINE` or similar.
+    """
 
     premise: str
     choices: tuple[str, ...]
@@ -43,12 +49,12 @@ class Choices(Example):
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """None where the right choice is not known, else empty: choices have no names."""
+        """None if the right choice is unknown, else empty: choices are not labels."""
         return None if self.right is None else ()
 
 
 class MultipleChoice(TaskKind):
-    """The choice that goes with a premise best."""
+    """Chooses the text that fits a premise best."""
 
     name = "multiple_choice"
     metrics = ("accuracy",)
@@ -62,13 +68,16 @@ class MultipleChoice(TaskKind):
 premise, choices = "The man dropped the glass.", ["It broke.", "It sang."]
 batch = tokenizer([premise] * len(choices), choices, padding=True, return_tensors="pt")
 with torch.no_grad():
-    found = model(**{name: values[None] for name, values in batch.items()})
-print(choices[found.logits[0].argmax()])""",
+    outputs = model(**{name: values[None] for name, values in batch.items()})
+print(choices[outputs.logits[0].argmax()])""",
     )
 
     def read(self, path: AnyPath, language: str, task: Task) -> Sequence[Choices]:
-        """The examples of JSON lines, JSON or Parquet, as XCOPA has them: `premise`, perhaps
-        `question`, `choice1`, `choice2` and so on or a list `choices`, and `label`, from 0."""
+        """Reads the examples of JSON lines, JSON or Parquet, in XCOPA's format.
+
+        Keys are `premise`, optionally `question`, `choice1`, `choice2` and so on or a list
+        `choices`, and `label`, from 0.
+        """
         return [_example(record, place) for record, place in records.read(path)]
 
     def rows(
@@ -78,8 +87,10 @@ print(choices[found.logits[0].argmax()])""",
         labels: Sequence[str],
         task: Task,
     ) -> Features:
-        """An example a row; each choice has an equal share of it, and what is too long for its
-        share loses its end, of premise and choice the longer one first."""
+        """Converts one example per row; each choice gets an equal share of the row.
+
+        If premise and choice are too long for it, the longer one is truncated first.
+        """
         texts = [(e.premise, *e.choices) for e in examples]
         encoded = iter(vocabulary.encode_batch(list(itertools.chain.from_iterable(texts))))
         tokens = np.full((len(examples), task.length), PAD, np.int32)
@@ -103,8 +114,8 @@ print(choices[found.logits[0].argmax()])""",
         return Features(tokens, np.array(numbers, np.int32).reshape(-1, 1), {"examples": cut})
 
     def head(self) -> Any:
-        """BERT's head: a dense layer and one output for each choice, from the vector of its `<s>`;
-        minus infinity for the choices that a row does not have."""
+        """Returns BERT's head: a dense layer and one output per choice, from the vector of its
+        `<s>`; minus infinity for choices that a row does not have."""
         import jax.numpy as jnp
 
         from xlj.models import heads
@@ -114,65 +125,65 @@ print(choices[found.logits[0].argmax()])""",
         def logits(head: Any, model: Any, hidden: Any, tokens: Any, rngs: Any) -> Any:
             places = bitext.starts(tokens, MOST)
             vectors = jnp.take_along_axis(hidden, places[..., None], 1)
-            found = heads.classify(head, model, vectors, rngs)[..., 0]
-            return jnp.where(bitext.is_there(tokens, MOST), found, -jnp.inf)
+            outputs = heads.classify(head, model, vectors, rngs)[..., 0]
+            return jnp.where(bitext.is_there(tokens, MOST), outputs, -jnp.inf)
 
         return TaskHead(
             init=lambda rng, model, labels: heads.init_classification(rng, model, 1),
             logits=logits,
-            losses=cross_entropy(lambda found: found[:, None]),
+            losses=cross_entropy(lambda logits: logits[:, None]),
         )
 
     def decode(
         self,
         outputs: np.ndarray,
-        made: Features,
+        rows: Features,
         examples: Sequence[Choices],
         labels: Sequence[str],
         task: Task,
     ) -> list[int]:
-        """The number of the choice, from 0."""
+        """Returns the index of each choice."""
         return [int(choice) for choice in outputs]
 
     def majority(self, training: Sequence[Choices]) -> Callable[[Sequence[Choices]], list[int]]:
-        """Predicts the number that is right most often in the training data."""
+        """Predicts the index that is right most often in the training data."""
         usual = Counter(e.right for e in training if e.right is not None).most_common(1)[0][0]
         return lambda examples: [usual] * len(examples)
 
     def scores(
         self, predicted: Sequence[int], examples: Sequence[Choices], metric: str, language: str
     ) -> dict[str, float]:
-        """Accuracy."""
+        """Computes the accuracy."""
         return {"accuracy": accuracy(predicted, [example.right for example in examples])}
 
     def from_fields(self, fields: Sequence[str], place: str) -> Choices:
-        """A premise and its choices, with tabs between."""
+        """Reads a premise and its choices, with tabs between."""
         return _checked(Choices(fields[0], tuple(fields[1:]), None, place))
 
     def from_record(self, record: Mapping[str, Any], place: str) -> Choices:
-        """As of files that are trained on; a label is not read."""
+        """Reads the same keys as `read`, but no label."""
         return _example({k: v for k, v in record.items() if k != "label"}, place)
 
     def describe(
         self,
         logits: np.ndarray,
-        made: Features,
+        rows: Features,
         examples: Sequence[Choices],
         labels: Sequence[str],
         task: Task,
     ) -> list[Record]:
-        """The number of the `choice`, from 0, and the `probabilities` of all."""
-        best = self.decode(logits.argmax(-1), made, examples, labels, task)
-        chances = kind.probabilities(logits).tolist()
+        """Returns the index of the `choice`, and the `probabilities` of all choices."""
+        best = self.decode(logits.argmax(-1), rows, examples, labels, task)
+        probabilities = kind.probabilities(logits).tolist()
         return [
-            {"choice": choice, "probabilities": of[: len(example.choices)]}
-            for example, choice, of in zip(examples, best, chances, strict=True)
+            {"choice": choice, "probabilities": values[: len(example.choices)]}
+            for example, choice, values in zip(examples, best, probabilities, strict=True)
         ]
 
-    def to_fields(self, described: Record) -> list[str]:
-        """The number of the choice and its probability."""
-        choice = described["choice"]
-        return [str(choice), f"{described['probabilities'][choice]:.6f}"]
+    def to_fields(self, description: Record) -> list[str]:
+        """Returns the index of the choice and its probability."""
+        choice = description["choice"]
+        return [str(choice), f"{description['probabilities'][choice]:.6f}"]
 
 
 def _example(record: Mapping[str, Any], place: str) -> Choices:
@@ -190,16 +201,14 @@ def _example(record: Mapping[str, Any], place: str) -> Choices:
     right = None if right == -1 else right
     if right is not None and (not isinstance(right, int) or not 0 <= right < len(choices)):
         raise ConfigError(
-            f"{place}: label is {quoted(right)}; it must be a number from 0 to {len(choices) - 1}"
+            f"{place}: label is {quoted(right)}, expected a number from 0 to {len(choices) - 1}"
         )
     return _checked(Choices(premise, tuple(choices), right, place))
 
 
 def _checked(example: Choices) -> Choices:
     if not 2 <= len(example.choices) <= MOST:
-        raise ConfigError(
-            f"{example.place}: {len(example.choices)} choices; there must be 2 to {MOST}"
-        )
+        raise ConfigError(f"{example.place}: {len(example.choices)} choices, expected 2 to {MOST}")
     if not all(map(str.strip, (example.premise, *example.choices))):
         raise ConfigError(f"{example.place}: the premise or a choice is empty")
     return example

@@ -1,8 +1,8 @@
-"""Regression: a score of a sentence, or of two that are read together, as semantic textual
-similarity (STS; Cer et al., 2017).
+"""Regression: scoring a sentence, or two sentences that are encoded together.
 
-Rows: 1, then the four bytes of the score as a little-endian float32, the first byte last; zeros
-where there is none. Rows are numbers of 16 bits at least, so a score keeps all its bits.
+For example semantic textual similarity (STS; Cer et al., 2017). Rows: 1, then the four bytes of the
+score as a little-endian float32, first byte last; zeros without a score. Numbers of rows have at
+least 16 bits, so a score keeps all its bits.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ from xlj.tasks.classification import PAIRS
 
 @dataclasses.dataclass(frozen=True)
 class Rated(Example):
-    """A sentence, or two; the score, None where the source has none; and the place."""
+    """One or two sentences; the score, None if the source has none; and the place."""
 
     what = "score"
 
@@ -39,17 +39,17 @@ class Rated(Example):
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """None without a score, else empty: scores have no names."""
+        """None without a score, else empty: scores are not labels."""
         return None if self.score is None else ()
 
     @property
     def parts(self) -> int:
-        """One or two."""
+        """Number of sentences: one or two."""
         return len(self.texts)
 
 
 class Regression(TaskKind):
-    """A score of a sentence, or of two that are read together; the loss is the squared error."""
+    """Scores a sentence, or two sentences encoded together; the loss is the squared error."""
 
     name = "regression"
     metrics = ("spearman", "pearson")
@@ -69,10 +69,10 @@ with torch.no_grad():
     )
 
     def read(self, path: AnyPath, language: str, task: Task) -> Sequence[Rated]:
-        """The examples of a table or of records, whose label is a number."""
+        """Reads the examples of a table or of records, whose labels are numbers."""
         return [
-            Rated(found.texts, _number(found.label, found.place), found.place)
-            for found in tables.read(path, task.columns)
+            Rated(example.texts, _number(example.label, example.place), example.place)
+            for example in tables.read(path, task.columns)
         ]
 
     def rows(
@@ -82,7 +82,7 @@ with torch.no_grad():
         labels: Sequence[str],
         task: Task,
     ) -> Features:
-        """An example a row."""
+        """Converts one example per row."""
         tokens, cut = features.of_texts([e.texts for e in examples], vocabulary, task.length)
         scores = np.array([e.score or 0.0 for e in examples], "<f4")
         numbers = np.zeros((len(examples), 5), np.int32)
@@ -91,18 +91,20 @@ with torch.no_grad():
         return Features(tokens, numbers, {"examples": cut})
 
     def head(self) -> Any:
-        """RoBERTa's head of classification with one output. A prediction counts as right within
-        half a point."""
+        """Returns RoBERTa's classification head with one output.
+
+        A prediction counts as right if it is within half a point.
+        """
         import jax
         import jax.numpy as jnp
 
         from xlj.models import heads
         from xlj.objectives.task_heads import TaskHead
 
-        def losses(found: Any, labels: Any) -> tuple[Any, Any]:
+        def losses(scores: Any, labels: Any) -> tuple[Any, Any]:
             parts = labels[:, 1:].astype(jnp.uint32) << (8 * jnp.arange(4, dtype=jnp.uint32))
             bits = parts.sum(1, dtype=jnp.uint32)
-            error = found - jax.lax.bitcast_convert_type(bits, jnp.float32)[:, None]
+            error = scores - jax.lax.bitcast_convert_type(bits, jnp.float32)[:, None]
             return error**2, jnp.abs(error) <= 0.5
 
         return TaskHead(
@@ -111,61 +113,61 @@ with torch.no_grad():
                 head, model, hidden[:, 0], rngs
             ),
             losses=losses,
-            predict=lambda found: found[:, 0],
+            predict=lambda scores: scores[:, 0],
             weights=lambda labels: labels[:, :1].astype(jnp.float32),
         )
 
     def decode(
         self,
         outputs: np.ndarray,
-        made: Features,
+        rows: Features,
         examples: Sequence[Rated],
         labels: Sequence[str],
         task: Task,
     ) -> list[float]:
-        """The score of each example."""
+        """Returns the score of each example."""
         return [float(score) for score in outputs]
 
     def majority(self, training: Sequence[Rated]) -> Callable[[Sequence[Rated]], list[float]]:
-        """Predicts the mean of the training data."""
+        """Predicts the mean score of the training data."""
         mean = statistics.fmean(e.score for e in training if e.score is not None)
         return lambda examples: [mean] * len(examples)
 
     def scores(
         self, predicted: Sequence[float], examples: Sequence[Rated], metric: str, language: str
     ) -> dict[str, float]:
-        """Both correlations, the task's own first."""
+        """Computes both correlations, the task's metric first."""
         right = [e.score for e in examples if e.score is not None]
         both = {"spearman": spearman(predicted, right), "pearson": pearson(predicted, right)}
         return {metric: both[metric], **both}
 
     def to_text(self, predicted: Sequence[float]) -> str:
-        """A score a line."""
+        """Formats one score per line."""
         return "".join(f"{score:.6f}\n" for score in predicted)
 
     def from_fields(self, fields: Sequence[str], place: str) -> Rated:
-        """A text, or two with a tab between."""
+        """Reads one text, or two with a tab between."""
         return Rated(kind.one_or_two(fields, place), None, place)
 
     def from_record(self, record: Mapping[str, Any], place: str) -> Rated:
-        """`text` and perhaps `text_pair`, or other usual names of both."""
+        """Reads `text` and optionally `text_pair`, or other usual names of both."""
         return Rated(kind.texts_of(record, place), None, place)
 
     def describe(
         self,
         logits: np.ndarray,
-        made: Features,
+        rows: Features,
         examples: Sequence[Rated],
         labels: Sequence[str],
         task: Task,
     ) -> list[Record]:
-        """The `score`."""
-        scores = self.decode(logits[:, 0], made, examples, labels, task)
+        """Returns the `score`."""
+        scores = self.decode(logits[:, 0], rows, examples, labels, task)
         return [{"score": score} for score in scores]
 
-    def to_fields(self, described: Record) -> list[str]:
-        """The score."""
-        return [f"{described['score']:.6f}"]
+    def to_fields(self, description: Record) -> list[str]:
+        """Returns the score."""
+        return [f"{description['score']:.6f}"]
 
 
 def _number(label: str | None, place: str) -> float | None:
@@ -176,5 +178,5 @@ def _number(label: str | None, place: str) -> float | None:
     except ValueError:
         score = math.nan
     if not math.isfinite(score) or abs(score) > 1e30:
-        raise ConfigError(f"{place}: the score is {quoted(label)}, which is no number")
+        raise ConfigError(f"{place}: the score is {quoted(label)}, expected a number")
     return score

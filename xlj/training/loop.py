@@ -109,7 +109,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
             return outcome(finished=True)
     amounts = Amounts(config, Reading(store))
     _print_costs(config, mesh, flops, amounts)
-    earlier = reading.every(workdir)
+    earlier = reading.list_all(workdir)
     pre_decay = preservation.pre_decay_steps(config, earlier)
     # Steps whose checkpoints were saved before the metrics that were due there.
     unmeasured = [found.step for found in earlier if best and not found.meta["measured"]]

@@ -81,7 +81,7 @@ def prepare(
     mesh = meshes.make_mesh(config)
     meshes.check_batches(config, mesh)
     if config.train.damaged_checkpoint == "before":
-        damage.put_aside(workdir)
+        damage.move_damaged(workdir)
     latest = reading.latest(workdir)
     config = _with_dtype(config, latest, mesh)
     models = find_models(config) if latest is None else {}

@@ -31,7 +31,9 @@ def test_an_error_of_a_word_names_its_line(write):
     with pytest.raises(ConfigError, match=r"a\.conll:5: 'NO' of 'y' is not a label of the task"):
         labels.check(conll.read(file, "en", ()), ("DET",))
     file = write("a\tO\nb\tB-PER\n\nc\tO\nd\tNOUN\n")
-    with pytest.raises(ConfigError, match=r"a\.conll:5: 'NOUN' is no tag of task\.metric=chunk_f1"):
+    with pytest.raises(
+        ConfigError, match=r"a\.conll:5: 'NOUN' is not a tag of task\.metric=chunk_f1"
+    ):
         Tagging().check_examples(
             conll.read(file, "en", ()), ("O", "B-PER", "NOUN"), Task(kind="tagging")
         )
@@ -122,7 +124,7 @@ def test_what_does_not_fit(write, content, columns, message):
         conll.read(write(content), "en", columns)
 
 
-def test_comments_say_nothing_about_columns(write):
+def test_comments_do_not_determine_columns(write):
     multiconer = "# id aa-1\tdomain=en\nmaria _ _ B-PER\nsings _ _ O\n\n"
     multiconer += "# id aa-2\tdomain=en\noslo _ _ B-LOC\n"
     for columns in ((), ("1", "4")):

@@ -127,7 +127,7 @@ def test_the_row_store_has_tokens_and_labels_and_is_reused(vocabulary, tmp_path)
     assert fewer.path != store.path
 
 
-def test_a_label_stands_at_a_piece_with_characters(vocabulary):
+def test_a_label_is_at_a_piece_with_characters(vocabulary):
     word = "\u732b"  # Han, unknown to a German vocabulary: a mark alone, then <unk>
     ids = vocabulary.encode_batch([word])[0].tolist()
     assert [vocabulary.pieces[i] for i in ids] == ["\u2581", "<unk>"]

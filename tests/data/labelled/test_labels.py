@@ -32,7 +32,7 @@ def test_examples_without_labels_cannot_train():
     for bare, what in (
         (Sentences(("a",), None, "f:3"), "label"),
         (Words(("a",), None, "f:3"), "tags"),
-        (Question("1", "?", "c", None, "f:3"), "answers; .* say is_impossible"),
+        (Question("1", "?", "c", None, "f:3"), "answers; mark .* with is_impossible"),
     ):
         with pytest.raises(ConfigError, match=f"f:3: this example has no {what}"):
             labels.label_set([bare], ())

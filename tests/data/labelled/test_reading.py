@@ -114,8 +114,8 @@ def test_each_kind_has_its_reader(folder):
         ("empty.tsv", Task(), "empty.tsv contains no examples"),
         ("blank.conll", Task(kind="tagging"), "blank.conll contains no examples"),
         ("en.tsv", Task(labels=("yes", "non")), "en.tsv:2: 'no' is not a label .*did you mean non"),
-        ("en.tsv", Task(kind="question_answering"), "en.tsv:1: it is no JSON"),
-        ("nowhere.tsv", Task(), "nowhere.tsv: cannot read it"),
+        ("en.tsv", Task(kind="question_answering"), "en.tsv:1: not valid JSON"),
+        ("nowhere.tsv", Task(), "nowhere.tsv: cannot read this file"),
     ],
 )
 def test_sources_that_do_not_fit(folder, name, task, message):

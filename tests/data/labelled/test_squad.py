@@ -91,7 +91,7 @@ def test_repeated_ids(write):
             entry("x", ("One", "0x")),
             r"qas\[0\].answers\[0\].answer_start is '0x', expected a whole number",
         ),
-        (entry("x", (None, 0)), r"answers\[0\].text is None, which is no text"),
+        (entry("x", (None, 0)), r"answers\[0\].text is None, expected a text"),
         (
             entry("x", ("One", 0), is_impossible=True),
             "is_impossible is set, but the question has answers",
@@ -154,7 +154,7 @@ def test_json_lines_of_hugging_face(tmp_path, name):
     actual = read(tmp_path, lines, name=name)
     assert [q.answers for q in actual] == [(("One", 0), ("one", 10)), (), (("Apfel", 24),)]
     assert actual[1].place == f"{tmp_path / name}:2" and actual[2].context == CONTEXT
-    with pytest.raises(ConfigError, match=r"a.jsonl?:2: it is no JSON"):
+    with pytest.raises(ConfigError, match=r"a.jsonl?:2: not valid JSON"):
         read(tmp_path, lines.replace('"id": 1', '"id": '), name=name)
     with pytest.raises(ConfigError, match=r"a.jsonl?:1: record.context is None"):
         read(tmp_path, lines.replace(json.dumps(CONTEXT), "null", 1), name=name)

@@ -121,11 +121,16 @@ def test_json_lines(write):
         ("a.tsv", b"a\tb\t1\n\xff\tb\t1\n", (), "a.tsv:2: the line is not UTF-8"),
         ("a.jsonl", '{"premise": "a"}\n', (), "set task.columns .*the keys are premise"),
         ("a.jsonl", "{}\n{\n", NAMED, "a.jsonl:1: no key 'premise'"),
-        ("a.jsonl", '{"a": "b", "c": 1}\n{\n', ("a", "c"), "a.jsonl:2: it is no JSON"),
+        ("a.jsonl", '{"a": "b", "c": 1}\n{\n', ("a", "c"), "a.jsonl:2: not valid JSON"),
         ("a.jsonl", "[]\n", NAMED, "a.jsonl:1: not a JSON object"),
-        ("a.jsonl", '{"a": 1, "c": 1}\n', ("a", "c"), "a.jsonl:1: a is 1, which is no text"),
-        ("a.jsonl", '{"a": "b", "c": true}\n', ("a", "c"), "a.jsonl:1: c is True, neither"),
-        ("a.jsonl", '{"a": "\\ud800", "c": 1}\n', ("a", "c"), "a.jsonl:1: a is .*no text"),
+        ("a.jsonl", '{"a": 1, "c": 1}\n', ("a", "c"), "a.jsonl:1: a is 1, expected a text"),
+        (
+            "a.jsonl",
+            '{"a": "b", "c": true}\n',
+            ("a", "c"),
+            "a.jsonl:1: c is True, expected a text or a whole number",
+        ),
+        ("a.jsonl", '{"a": "\\ud800", "c": 1}\n', ("a", "c"), "a.jsonl:1: a is .*expected a text"),
     ],
 )
 def test_what_does_not_fit(write, name, content, columns, message):

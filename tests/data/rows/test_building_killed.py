@@ -60,7 +60,7 @@ def test_a_killed_run_loses_what_was_in_flight_only(built, config, tmp_path, mon
     assert files(RowStore(tmp_path / built.path.name)) == files(built)
 
 
-def test_a_damaged_unit_is_made_again(built, config, tmp_path):
+def test_a_damaged_unit_is_rebuilt(built, config, tmp_path):
     asked = config(tmp_path)
     prepare_rows(asked)
     (shard,) = {f for f in tmp_path.glob("text.yy/*/00001.rows")}
@@ -78,7 +78,7 @@ def test_a_damaged_unit_is_made_again(built, config, tmp_path):
     assert files(prepare_rows(asked)) == files(built)
 
 
-def test_a_shard_that_was_deleted_is_made_again(built, config, tmp_path):
+def test_a_deleted_shard_is_rebuilt(built, config, tmp_path):
     asked = config(tmp_path)
     store = prepare_rows(asked)
     before = files(store)

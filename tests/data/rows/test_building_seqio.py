@@ -98,7 +98,7 @@ for task in request_of(config).tasks:
 
 
 @pytest.mark.slow
-def test_each_seqio_task_is_the_text_that_rows_are_made_of(config, tmp_path):
+def test_each_seqio_task_is_the_text_of_rows(config, tmp_path):
     assert start(tmp_path, TASKS, config(tmp_path, unit_bytes=100_000)).wait() == 0
 
 

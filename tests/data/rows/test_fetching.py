@@ -109,7 +109,7 @@ def test_a_lane_reads_the_rows_that_ahead_announces():
                 assert here.issuperset(range(row, row + count))
 
 
-def test_what_is_fetched_twice_is_bounded():
+def test_the_number_of_repeated_reads_is_bounded():
     small = Fetcher(Counted(), 10 * RECORD.itemsize)
     for row in (0, 50, 1, 51, 2, 52):
         (actual,) = small.read("l0", np.array([row]), np.array([8]))["crc"]

@@ -18,7 +18,7 @@ def random_sides(count, seed):
     return Ragged(random.integers(4, 300, lengths.sum()).astype(np.int32), lengths)
 
 
-def test_a_sentence_that_stands_twice_is_left_out_with_both_its_pairs(tiny, store):
+def test_both_pairs_of_a_repeated_sentence_are_left_out(tiny, store):
     first, second = map(lists, held_out_pairs.read(store, "en-sw", 10_000))
     examples = []
     rows = store.read("pairs.en-sw", "held_out", np.arange(store.task("pairs.en-sw").held_out.rows))

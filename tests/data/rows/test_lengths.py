@@ -93,6 +93,11 @@ def test_the_alarm_names_the_length_that_95_percent_fit(of_pairs, pairs, tmp_pat
 
 def test_the_fitting_length_is_the_smallest():
     counts = {"16": 3, "8": 5, "104": 2}
-    assert packing.shortest_length(counts, 0.5) == 8 and packing.fitting(counts, 0.51) == 16
-    assert packing.shortest_length(counts, 0.81) == 104 and packing.fitting(counts, 1.0) == 104
-    assert packing.shortest_length(counts, 0.94, shorter=30) == 16 and packing.fitting({}, 0.9) == 0
+    assert packing.shortest_length(counts, 0.5) == 8 and packing.shortest_length(counts, 0.51) == 16
+    assert (
+        packing.shortest_length(counts, 0.81) == 104 and packing.shortest_length(counts, 1.0) == 104
+    )
+    assert (
+        packing.shortest_length(counts, 0.94, shorter=30) == 16
+        and packing.shortest_length({}, 0.9) == 0
+    )

@@ -64,7 +64,7 @@ def test_a_manifest_without_malformed_records_is_as_it_was(built):
 
 
 def test_too_many_are_an_error_in_one_process_and_in_several(malformed, monkeypatch):
-    monkeypatch.setattr(building, "_JUDGED", GOOD)
+    monkeypatch.setattr(building, "_MIN_RECORDS", GOOD)
     from xlj.data.rows import preparing
 
     monkeypatch.setattr(preparing, "in_child", lambda doing, build, *args: build(*args))
@@ -76,5 +76,5 @@ def test_too_many_are_an_error_in_one_process_and_in_several(malformed, monkeypa
     # All rows were built: only the manifest was missing.
     share = {"malformed": "skip", "malformed_share": 4 / 3004}
     assert prepare_rows(malformed("cache", **share)).task("pairs.xx-yy").sentences == GOOD + 4
-    monkeypatch.setattr(building, "_JUDGED", GOOD + 5)
+    monkeypatch.setattr(building, "_MIN_RECORDS", GOOD + 5)
     prepare_rows(malformed("few", malformed="skip"))

@@ -49,7 +49,7 @@ def examples(rows: np.ndarray) -> list[tuple[int, ...]]:
 
 @given(st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=6), max_size=20), LENGTHS)
 @example([[6], [7], [0], [3, 0, 3], [3, 4], [12], [13]], 8)
-def test_text_is_kept_in_order(sizes, length):
+def test_text_stays_in_order(sizes, length):
     lines = ragged([size for document in sizes for size in document])
     documents = np.repeat(np.arange(len(sizes)), [len(document) for document in sizes])
     packed = packing.text(lines, documents, length, DTYPE)

@@ -62,7 +62,7 @@ def request_(tmp_path):
     return make
 
 
-def test_a_vocabulary_is_trained_on_a_uniform_sample_of_what_is_not_held_out(request_, monkeypatch):
+def test_a_vocabulary_is_trained_on_a_uniform_sample_without_held_out_lines(request_, monkeypatch):
     seen = []
     train = vocabulary_training.train
     monkeypatch.setattr(

@@ -177,7 +177,7 @@ def test_text_of_a_web_server(small, corpus, tmp_path, ranges):
         else:  # each file is one unit, so other lines are neighbours
             totals = [sum(t.sentences for t in s.manifest.tasks) for s in (actual, expected)]
             assert totals[0] == totals[1]
-        storage._told.clear()
+        storage._listed_stats.clear()
         server.tags = dict.fromkeys(files, '"2"')
         assert request_of(config).folder != actual.path  # the server reports another ETag
         missing = dataclasses.replace(config.data, mono=(f"{server.url}/no/{{language}}.txt",))

@@ -99,7 +99,7 @@ def test_rows_that_are_not_there_are_an_error(path):
         opened.read("text.en", "test", np.array([0]))
 
 
-def test_every_flipped_byte_is_found(path, rows):
+def test_every_flipped_byte_is_detected(path, rows):
     file = path / "text.en" / "00002.rows"
     good = file.read_bytes()
     size = len(good) // 200
@@ -124,7 +124,7 @@ def test_a_damaged_row_is_reported_with_its_place_and_remedy(path):
         RowStore(path).read("text.en", "held_out", np.arange(7))
 
 
-def test_files_of_the_wrong_size_are_found_at_once(path):
+def test_files_of_the_wrong_size_are_detected_on_opening(path):
     file = path / "text.en" / "00002.rows"
     file.write_bytes(file.read_bytes()[:-2])
     with pytest.raises(RowStoreError, match="text.en/00002.rows has .* bytes instead of"):
@@ -155,7 +155,7 @@ def test_a_file_that_fails_or_shrinks_while_rows_are_read_is_named(path, rows, m
         opened.fetch("text.en", 90, 30)
 
 
-def test_damaged_manifests_and_vocabularies_are_found(path):
+def test_damaged_manifests_and_vocabularies_are_detected(path):
     good = (path / "manifest.json").read_text()
     for bad, message in (
         (good[:-30], "damaged"),

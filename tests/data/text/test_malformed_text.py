@@ -92,7 +92,7 @@ def test_records_of_json(config, write):
         "invalid UTF-8": (1, "x.jsonl: line 9"),
     }
     assert {**actual, MARKS: expected[MARKS]} == expected and actual[MARKS][0] == 1
-    stops(task, r"x\.jsonl: line 4: this record: it is no JSON .*; fix it, or set data\.malformed")
+    stops(task, r"x\.jsonl: line 4: this record: not valid JSON .*; fix it, or set data\.malformed")
     write("y.jsonl", '\n{"a": "x", "b": null}\n{"a": "x", "b": " y"}\n')
     (task,) = text_tasks(config(pairs=("en-de",), parallel=("@y.jsonl#a|b",)).data)
     assert skipped(task) == ([("x", "y")], {"blank side": (1, "y.jsonl: line 2")})
@@ -128,7 +128,7 @@ def test_text_in_another_encoding_or_with_other_line_ends_is_always_refused(conf
         assert "skip" not in str(error.value)
 
 
-def test_what_is_excluded_is_never_skipped(config, write, tmp_path):
+def test_malformed_excluded_lines_are_errors(config, write, tmp_path):
     write("x.tsv", "a\tb\n")
     write("test.txt", b"one\n\xff\n")
     more = {"exclude": (f"{tmp_path}/test.txt",), "malformed": "skip"}

@@ -59,7 +59,7 @@ def test_pairs_with_bars_and_of_a_translation_memory(config, write):
     (task,) = text_tasks(config(pairs=("en-de",), parallel=both).data)
     assert read(task) == [("a & b", "c"), ("e", "d"), ("f", "g"), ("h ||| i", "j")]
     write("en-de.tmx", "<tmx><body></tmx>")
-    with pytest.raises(ConfigError, match="en-de.tmx: it is no XML"):
+    with pytest.raises(ConfigError, match="en-de.tmx: not valid XML"):
         read(task)
 
 
@@ -264,7 +264,10 @@ def test_files_of_languages_that_are_not_requested_are_reported(config, write):
         write(name, "a")
     data = config(languages=("en",), mono=("@{language}.txt", "phrasebook:{language}")).data
     (note,) = unused(data, text_tasks(data))
-    assert "data.mono=" in note and "2 files of none of data.languages: de.txt, fr.txt" in note
+    assert (
+        "data.mono=" in note
+        and "2 files of no language or pair in data.languages: de.txt, fr.txt" in note
+    )
     data = config(languages=("en", "de", "fr"), mono=("@{language}.txt",)).data
     assert not unused(data, text_tasks(data))
 

@@ -134,10 +134,10 @@ def broken(content):
     ("change", "message"),
     [
         (missing, r"file has no <mask> or \[MASK\] among its 299 pieces"),
-        (gap, "file has 300 pieces, and none or two with id 5; ids must run from 0"),
-        (twice, "file has 300 pieces, and none or two with id 0"),
-        (unknown_markers, "file has a WordPiece model that marks words in no known way"),
-        (broken, "file is not a tokenizer.json that tokenizers [0-9.]+ reads"),
+        (gap, "file has 300 pieces, but none or two with id 5; ids must run from 0"),
+        (twice, "file has 300 pieces, but none or two with id 0"),
+        (unknown_markers, "file has a WordPiece model with an unknown marker of words"),
+        (broken, "file cannot be read as tokenizer.json by tokenizers [0-9.]+"),
     ],
 )
 def test_files_that_cannot_be_brought_into_the_layout_are_refused(change, message, tmp_path):
@@ -156,7 +156,7 @@ def test_half_a_file_is_refused(tmp_path):
         Vocabulary.load(tmp_path / "file")
 
 
-def test_rows_are_made_with_it(tiny, tmp_path):
+def test_rows_can_be_built_with_it(tiny, tmp_path):
     tokenizer = wordpiece()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     tiny.data.vocabulary = str(tmp_path / "tokenizer.json")

@@ -125,7 +125,7 @@ def test_too_small_a_size_names_the_least(kind):
     assert vocabulary.size == least
 
 
-def test_bpe_joins_what_is_most_often_together():
+def test_bpe_joins_the_most_frequent_pairs():
     text = ["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3
     vocabulary = Vocabulary(vocabulary_training.train({"en": text}, {"en": 1}, 20, 1.0, "bpe"))
     # e+s and s+t occur 9 times, then es+t: the paper's example (Sennrich et al., 2016)

@@ -1,1 +1,1 @@
-"""Labelled examples of downstream tasks: read from the files that exist, and made into rows."""
+"""Labelled examples of downstream tasks: reading them, and converting them to rows."""

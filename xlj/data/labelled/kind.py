@@ -103,7 +103,7 @@ class TaskKind(abc.ABC):
     def decode(
         self,
         outputs: np.ndarray,
-        features: Any,
+        rows: Any,
         examples: Sequence[Any],
         labels: Sequence[str],
         task: Task,
@@ -149,7 +149,7 @@ class TaskKind(abc.ABC):
     def describe(
         self,
         logits: np.ndarray,
-        features: Any,
+        rows: Any,
         examples: Sequence[Any],
         labels: Sequence[str],
         task: Task,

@@ -1,1 +1,1 @@
-"""Token rows: packed, stored, and drawn into the batch of each step."""
+"""Rows of tokens: packing, storing, and drawing the batch of each step."""

@@ -68,8 +68,11 @@ def measure_pairs(request: Request, runner: str = "", arguments: Sequence[str] =
 
 
 def sample_text(request: Request, characters: int, most_held_out: int) -> dict[str, TextSample]:
-    """A sample of each language and pair of a request whose vocabulary is known, by the name of its
-    task (`text_samples.sample`). Errors are those of `build_rows`."""
+    """Samples the text of each language and pair of a request, by the name of its task.
+
+    The vocabulary of the request must be known. Samples and errors are those of
+    `text_samples.sample` and `build_rows`.
+    """
     with _only_builder(request), _job_runner(request, "", ()) as run:
         texts, rules, _ = _run_prepasses(request, run)
     return {

@@ -245,6 +245,6 @@ class Stream:
             np.repeat(starts, lengths) + piece * short + np.minimum(piece, longer) + done
         ]
         ahead = short + (piece < longer) - done
-        unsorted = np.empty((2, len(tasks)), np.int64)
-        unsorted[0, by_task[order]], unsorted[1, by_task[order]] = ordinals, ahead
-        return tasks, unsorted[0], unsorted[1]
+        in_draw_order = np.empty((2, len(tasks)), np.int64)
+        in_draw_order[0, by_task[order]], in_draw_order[1, by_task[order]] = ordinals, ahead
+        return tasks, in_draw_order[0], in_draw_order[1]

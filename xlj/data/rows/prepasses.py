@@ -66,7 +66,7 @@ def texts_of(request: Request) -> list[Text]:
 def find_duplicates(request: Request, texts: Sequence[Text], run: RunJobs) -> list[Text]:
     """Finds repeated lines or pairs of each task, and returns the texts with their positions.
 
-    ReadOptions then skips all but the first occurrence. With `data.duplicates=keep`, nothing is
+    Readers then skip all but the first occurrence. With `data.duplicates=keep`, nothing is
     searched and the texts are returned as they are.
     """
     if request.data.duplicates == "keep":
@@ -326,7 +326,7 @@ class _FindRepeated:
         low, high = ((self.bucket + i) * (BLANK // self.buckets + 1) for i in (0, 1))
         hashes, units, places = [], [], []
         for unit, file in enumerate(self.hashed):
-            unit_hashes = storage.mapped(file, _HASHED)
+            unit_hashes = storage.memory_map(file, _HASHED)
             start = int(np.searchsorted(unit_hashes["hash"], np.uint64(low)))
             stop = len(unit_hashes)
             if high <= BLANK:

@@ -14,10 +14,17 @@ _ALARM = 0.05  # of the lines or pairs of a source
 _NEAR_ALL = 0.95
 _ADVICE = {
     "data.filter": "data.filter drops them",
-    "stands in data.exclude": "they are in the files of data.exclude",
-    "stands before": "data.duplicates=keep keeps them",
+    "in data.exclude": "they are in the files of data.exclude",
+    "repeated": "data.duplicates=keep keeps them",
 }
-"""What to do about dropped lines or pairs, by reason. Row stores contain these reasons."""
+"""What to do about dropped lines or pairs, by reason."""
+_PRINTED = {
+    "stands in data.exclude": "in data.exclude",
+    "stands before": "repeated",
+    "no JSON": "invalid JSON",
+    "field that is no text": "field is not a string",
+}
+"""Reasons as they are printed, if row stores contain them in other words."""
 
 
 def report(store: RowStore, alpha: float) -> str:
@@ -67,7 +74,7 @@ def _lengths(store: RowStore, kind: str) -> list[int]:
 
 def _row(task: TaskRows, drawn: float) -> list[str]:
     dropped, rows = sum(task.dropped.values()), task.train.rows
-    reasons = [f"{count:,} {reason}" for reason, count in task.dropped.items()]
+    reasons = [f"{count:,} {_PRINTED.get(why, why)}" for why, count in task.dropped.items()]
     counts = task.sentences, task.train.sentences, task.held_out.sentences, dropped
     return [
         task.name,
@@ -84,7 +91,8 @@ def _warnings(task: TaskRows, recipe: Record) -> list[str]:
     """Describes losses of a source above `_ALARM`, with the key to change."""
     warnings, name = [], task.name.partition(".")[2]
     if sum(task.dropped.values()) > _ALARM * task.sentences:
-        reason, count = max(task.dropped.items(), key=lambda item: item[1])
+        why, count = max(task.dropped.items(), key=lambda item: item[1])
+        reason = _PRINTED.get(why, why)
         advice = _ADVICE.get(reason, "check these lines of the text")
         if reason == "too long":
             shorter = task.train.sentences + task.held_out.sentences
@@ -125,8 +133,11 @@ def malformed_records(tasks: Sequence[TaskRows]) -> str:
         for why, (count, first) in task.malformed.items():
             before, earlier = totals.get(why, (0, first))
             totals[why] = (before + count, earlier)
-    reasons = [f"{why}: {count:,} (first: {first})" for why, (count, first) in totals.items()]
-    return f"malformed, left out: {'; '.join(reasons)}" if reasons else ""
+    reasons = [
+        f"{_PRINTED.get(why, why)}: {count:,} (first: {first})"
+        for why, (count, first) in totals.items()
+    ]
+    return f"malformed, dropped: {'; '.join(reasons)}" if reasons else ""
 
 
 def align(table: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:

@@ -161,7 +161,9 @@ def request_of(config: Config, vocabulary: Vocabulary | None = None) -> Request:
     try:
         tasks = tuple(text_tasks(data))
     except ConfigError as error:
-        stores = sorted(storage.below(cache, f"*/{MANIFEST}"), key=storage.changed, reverse=True)
+        stores = sorted(
+            storage.below(cache, f"*/{MANIFEST}"), key=storage.last_modified, reverse=True
+        )
         if not stores:
             raise
         names = ", ".join(file.parent.name for file in stores[:3])

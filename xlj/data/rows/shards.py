@@ -239,7 +239,7 @@ class Shards:
             sizes = written["pieces"]
             is_held_out = np.repeat(np.arange(len(sizes)) % 2 == 1, sizes)
             if file.stat().st_size == len(is_held_out) * self._record.itemsize:
-                content = storage.mapped(file, self._record)
+                content = storage.memory_map(file, self._record)
                 if hashlib.sha256(content.data).hexdigest() == written["sha256"]:
                     return counts, content, is_held_out
         file.with_suffix(".json").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Samples of the text of a language or pair, apart by whether it is held out of training."""
+"""Samples training and held-out text of a language or pair."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -17,23 +17,23 @@ Columns = tuple[list[str], ...]
 
 
 class TextSample(NamedTuple):
-    """Lines, or pairs, of a language or pair of languages."""
+    """Sampled lines of a language, or pairs of two languages."""
 
     train: Columns
     held_out: Columns
     is_whole: bool
-    """Whether this is all the text."""
+    """Whether the sample is the whole text."""
 
 
 def sample(
     text: Text, rules: Mapping[str, Rule], characters: int, most_held_out: int
 ) -> TextSample:
-    """Lines of a task: those of whole units, in the order of a hash, until there are enough.
+    """Samples lines of a task: reads whole units, in the order of a hash, until it has enough.
 
     Args:
-      rules: of each language, what is held out.
-      characters: as many of lines to train on are enough.
-      most_held_out: the most held-out lines or pairs.
+      rules: the held-out rule of each language.
+      characters: the number of characters of training lines that is enough.
+      most_held_out: the most held-out lines or pairs to return.
     """
     languages = text.task.languages
     ours = [rules[language] for language in languages]

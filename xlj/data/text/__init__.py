@@ -1,1 +1,1 @@
-"""Text as it comes: sources, templates, cleaning, what is held out."""
+"""Raw text: sources, templates, cleaning, and held-out lines."""

@@ -24,7 +24,7 @@ def write(folder: AnyPath, parts: Iterable[np.ndarray]) -> AnyPath:
 @lru_cache(maxsize=16)
 def open_set(file: AnyPath | None) -> np.ndarray:
     """Memory-maps the hashes of a file, uint64; None gives an empty set."""
-    return np.empty(0, np.uint64) if file is None else storage.mapped(file, "<u8")
+    return np.empty(0, np.uint64) if file is None else storage.memory_map(file, "<u8")
 
 
 def has(known: np.ndarray, hashes: np.ndarray) -> np.ndarray:

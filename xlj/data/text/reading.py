@@ -223,6 +223,6 @@ def excluded_sources(data: Data) -> list[TextSource]:
 
 def _places(file: AnyPath, unit: int) -> np.ndarray:
     """Returns the positions of a unit's lines in a file of `REPEATED`, uint32."""
-    every = storage.mapped(file, REPEATED)
+    every = storage.memory_map(file, REPEATED)
     start, stop = np.searchsorted(every["unit"], np.array([unit, unit + 1], np.uint32))
     return np.array(every["place"][start:stop])

@@ -114,14 +114,14 @@ class FileSource(TextSource):
 
     def unsplittable(self, size: int) -> int:
         total = self._size()
-        return total if total > size and not files.can_be_cut(self.paths[0], size) else 0
+        return total if total > size and not files.can_be_split(self.paths[0], size) else 0
 
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
         for lines in self._lines(start, stop, files.LINE_BYTES):
             yield (lines,) if self.columns == 1 else _block(map(_sides, lines))
 
     def _lines(self, start: int, stop: int, longest: int) -> Iterator[list[Line]]:
-        return files.stretch(self.paths[0], start, stop, longest)
+        return files.range_blocks(self.paths[0], start, stop, longest)
 
     def place(self, start: int, before: int) -> str:
         return f"{self.paths[0]}: line {files.first_line(self.paths[0], start) + before}"
@@ -541,7 +541,7 @@ def _strings(batch: Any, field: str) -> list[Line]:
         return [text or "" for text in array.to_pylist()]
     except UnicodeDecodeError:
         plain = array.dictionary_decode() if hasattr(array, "dictionary_decode") else array
-        return [files.decoded(value or b"") for value in plain.cast("large_binary").to_pylist()]
+        return [files.decode(value or b"") for value in plain.cast("large_binary").to_pylist()]
 
 
 def _dataset_blocks(text: str, dataset: Any, fields: tuple[str, ...]) -> Iterator[RawBlock]:
@@ -562,5 +562,5 @@ def _dataset_blocks(text: str, dataset: Any, fields: tuple[str, ...]) -> Iterato
             raise ConfigError(f"{text}: field {field} must be a string, not {feature}")
     batches = dataset.map(lambda example: tuple(pick(example, f) for f in fields)).batch(1024)
     for batch in batches.as_numpy_iterator():
-        columns = [[files.decoded(value) for value in column] for column in batch]
+        columns = [[files.decode(value) for value in column] for column in batch]
         yield from _records([_whole(row) for row in zip(*columns, strict=True)], len(columns))

@@ -1,1 +1,1 @@
-"""Vocabularies: text to ids, in one layout of ids."""
+"""Vocabularies, which convert text to ids in one layout."""
