@@ -24,7 +24,7 @@ from xlj.planning import topologies  # noqa: E402
 RECIPES = (
     *("xlm", "xlm_r_base", "xlm_r_large", "xlm_r_tlm", "infoxlm", "xlm_align", "meta_xlm"),
     *("meta_xlm_minilm", "xlm_e", "ernie_m_small", "ernie_m_base", "ernie_m_15", "ernie_m_large"),
-    *("ernie_m_retrieval", "continue_pretraining", "modernbert_base", "mmbert_small"),
+    *("ernie_m_retrieval", "modernbert_base", "mmbert_small"),
     *("mmbert_base", "eurobert_210m", "modern_xlm_e", "modern_xlm_align"),
 )
 """All but those that need no paper (quickstart, xlm_tiny, comparison, aligner), and

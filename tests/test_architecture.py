@@ -40,6 +40,7 @@ FLOORS = (
     "planning",
     "benchmarking",
     "api",
+    "adaptation",
     "cli",
     "commands",
     "remote_code",
@@ -74,6 +75,7 @@ HOMES = {
         "benchmarking",
         "planning",
         "api",
+        "adaptation",
         "commands",
     ),
     "matplotlib": ("evaluation",),
@@ -118,6 +120,7 @@ HEAVY = (
     "xlj.benchmarking",
     "xlj.planning",
     "xlj.api",
+    "xlj.adaptation",
 )
 """Rooms that take their time to import."""
 

@@ -21,6 +21,7 @@ SHORTER = {  # appended to commands that begin so, or dropped
     "pip install": None,  # was run before this test could be
     "python -m xlj.train": "--config.train.steps=6 --config.optimizer.warmup_steps=2"
     " --config.train.checkpoint_every=6 --config.train.eval_every=6 --config.train.eval_rows=32",
+    "python -m xlj.adapt": "--steps=6 --config.train.eval_rows=32",
     "python -m xlj.finetune": "--config.train.epochs=0.05 --config.train.evaluations=1",
     "tensorboard": "--inspect",  # reads the events, and ends
 }

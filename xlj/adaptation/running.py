@@ -58,9 +58,15 @@ class Request(NamedTuple):
     steps: int | None
 
     def as_json(self, source: StoredModel) -> Record:
-        """The request and the model that it starts from, to compare with another."""
-        lists = {"languages": list(self.languages), "replay": list(self.replay)}
-        return {"from": source.digest(), **self._asdict(), **lists}
+        """The request and the model that it starts from, to compare with another. The number of
+        steps may change: the training run checks it."""
+        return {
+            "from": source.digest(),
+            "languages": list(self.languages),
+            "replay": list(self.replay),
+            "replay_share": self.replay_share,
+            "pieces": self.pieces,
+        }
 
 
 class Folders(NamedTuple):
