@@ -29,6 +29,19 @@ from xlj import config as schema
 from xlj.config import variants
 
 
+def ernie_m(config):
+    """ERNIE-M's objectives."""
+    variants.without("retrieval")(config)
+    config.model.language_embeddings = "predicted"
+    config.objectives.camlm.batch_rows = 32
+    config.phases = {
+        "back_translation": {"start_step": 5_000, "objectives": {"btmlm": {"batch_rows": 32}}}
+    }
+
+
+VARIANTS = {"text": variants.text_only, "tlm": variants.without("retrieval"), "ernie_m": ernie_m}
+
+
 def get_config(variant=""):
     config = schema.default()
     config.init_from = "checkpoints/xlm-roberta-base"
@@ -59,17 +72,4 @@ def get_config(variant=""):
     config.train.steps = 10_000
     config.train.log_every = 50
     config.train.eval_every = config.train.checkpoint_every = 500
-    return variants.apply(
-        config,
-        variant,
-        {"text": variants.text_only, "tlm": variants.without("retrieval"), "ernie_m": _ernie_m},
-    )
-
-
-def _ernie_m(config):
-    variants.without("retrieval")(config)
-    config.model.language_embeddings = "predicted"
-    config.objectives.camlm.batch_rows = 32
-    config.phases = {
-        "back_translation": {"start_step": 5_000, "objectives": {"btmlm": {"batch_rows": 32}}}
-    }
+    return variants.apply(config, variant, VARIANTS)

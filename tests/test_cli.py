@@ -105,7 +105,7 @@ def test_damaged_rows_are_one_clear_line(tmp_path, tiny, store):
         last = errors.strip().split("\n")[-1]
         assert code == 2 and not output
         assert last.startswith("error: data.rows=") and f"{damaged} has " in last
-        assert f"delete {damaged} and start python -m xlj.prepare" in last
+        assert f"delete {damaged} and run python -m xlj.prepare again" in last
         assert "Traceback" not in errors
 
 

@@ -64,8 +64,7 @@ def prepare(
       config: as `xlj.config.checks.parse` returned it.
       workdir: of the run; its latest checkpoint is where the run resumes.
       store: finished rows, and the config is theirs (`open_rows`); None to open or build them.
-      source: the model that `init_from` names, if the caller has found it, and the rows have its
-        vocabulary.
+      source: the model that `init_from` names, if the caller has it; the rows have its vocabulary.
       is_claimed: the caller has checked that the workdir's run began with `source`, which may have
         been elsewhere then.
 

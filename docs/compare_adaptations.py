@@ -1,0 +1,173 @@
+"""Adapts a small encoder to Yoruba and Swahili in several ways, and prints a table.
+
+    python docs/compare_adaptations.py --data=../shared/data [--folder=runs/adapting] [--seeds=0,1,2]
+
+It trains the base, an encoder of eight languages, and then runs `xlj adapt` for each way and seed.
+What is finished is not run again, so the same command continues. docs/experiments/adapting.md has
+the table and describes the data. `--table` only prints the table of the runs that are finished.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+OLD = ("en", "de", "fr", "es", "ru", "ar", "tr", "vi")
+NEW = ("yo", "sw")
+ARMS = {
+    "no new pieces": ("--pieces=0",),
+    "new pieces": (),
+    "new pieces, from nothing": (),
+    "new pieces, without ranking": ("--config=configs/adapt.py:tlm",),
+    "new pieces, text only": (),
+}
+STEPS = 600
+SIZES = {
+    "objectives.mmlm.batch_rows": 32,
+    "objectives.tlm.batch_rows": 8,
+    "objectives.retrieval.batch_rows": 16,
+    "optimizer.learning_rate": 5e-4,
+    "model.dtype": "bfloat16",
+}
+"""Keys of the recipe that differ for so small a model."""
+COLUMNS = {
+    "pieces per word, yo": ("pieces_per_word", ["yo"]),
+    "sw": ("pieces_per_word", ["sw"]),
+    "nats per character, yo": ("nats_per_character", ["yo"]),
+    "nats, sw": ("nats_per_character", ["sw"]),
+    "nats, old languages": ("nats_per_character", list(OLD)),
+    "found, en-yo (%)": ("accuracy_percent", ["en-yo"]),
+    "found, en-sw (%)": ("accuracy_percent", ["en-sw"]),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--folder", type=Path, default=Path("runs/adapting"))
+    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--arms", help=f"some of {', '.join(ARMS)} [all]")
+    parser.add_argument("--table", action="store_true")
+    flags = parser.parse_args()
+    arms = flags.arms.split(";") if flags.arms else list(ARMS)
+    seeds = [int(seed) for seed in flags.seeds.split(",")]
+    if not flags.table:
+        run_all(flags.data, flags.folder, arms, seeds)
+    print(table(flags.folder, arms, seeds))
+
+
+def run_all(data: Path, folder: Path, arms: list[str], seeds: list[int]) -> None:
+    """Trains the base and runs all ways, seed by seed."""
+    run(base(data, folder / "base", seed=0))
+    if not (folder / "encoder").exists():
+        run(["convert", "export", f"--checkpoint={folder}/base", f"--output={folder}/encoder"])
+    for seed in seeds:
+        for arm in arms:
+            source = folder / "encoder"
+            if "from nothing" in arm:
+                source = folder / f"nothing-{seed}"
+                run([*base(data, source, seed), "--config.train.steps=1",
+                     "--config.optimizer.learning_rate=0", "--config.optimizer.decay_steps=1",
+                     "--config.optimizer.warmup_steps=0"])  # fmt: skip
+            run(adaptation(data, folder, source, arm, seed))
+
+
+def base(data: Path, workdir: Path, seed: int) -> list[str]:
+    """The command that trains an encoder of the old languages."""
+    return [
+        "train", "--config=configs/xlm_tiny.py:modern", f"--workdir={workdir}",
+        f"--config.data.mono={data}/mono/{{language}}.txt.gz",
+        f"--config.data.languages={','.join(OLD)}", "--config.data.pairs=", "--config.data.parallel=",
+        f"--config.data.exclude={data}/parallel/ntrex/test/*.tsv.gz",
+        "--config.data.vocabulary_type=bpe", "--config.data.vocabulary_size=12000",
+        "--config.objectives.tlm.batch_rows=0", "--config.objectives.mmlm.batch_rows=32",
+        "--config.objectives.mmlm.mask_rate=0.3", "--config.model.dtype=bfloat16",
+        "--config.optimizer.learning_rate=1e-3", "--config.optimizer.warmup_steps=300",
+        "--config.optimizer.schedule=wsd", "--config.optimizer.decay=sqrt",
+        "--config.optimizer.decay_steps=1000", "--config.train.steps=5000",
+        f"--config.train.seed={seed}",
+    ]  # fmt: skip
+
+
+def adaptation(data: Path, folder: Path, source: Path, arm: str, seed: int) -> list[str]:
+    """The command of one way and seed."""
+    command = [
+        "adapt", f"--from={source}", f"--languages={','.join(NEW)}",
+        f"--mono={data}/mono/{{language}}.txt.gz", f"--replay={','.join(OLD)}",
+        f"--steps={STEPS}", f"--output={output(folder, arm, seed)}", *ARMS[arm],
+        *(f"--config.{key}={value}" for key, value in SIZES.items()
+          if not (key.startswith("objectives.retrieval") and "without ranking" in arm)
+          and not (key.startswith(("objectives.tlm", "objectives.retrieval")) and "text" in arm)),
+        f"--config.train.seed={seed}",
+    ]  # fmt: skip
+    pairs = [
+        "--pairs=en-yo,en-sw",
+        f"--parallel={data}/parallel/mafand/train/{{pair}}.tsv.gz,"
+        f"{data}/parallel/bible/train/{{pair}}.tsv.gz",
+        f"--test={data}/parallel/ntrex/test/{{pair}}.tsv.gz",
+        "--config.evaluation.retrieval.sentences=1997",
+    ]
+    if "text only" not in arm:
+        return [*command, *pairs]
+    tested = f"{data}/parallel/ntrex/test/{{pair}}.tsv.gz"
+    return [
+        *command,
+        f"--config.evaluation.retrieval.source={tested}",
+        "--config.evaluation.retrieval.pairs=en-yo,en-sw",
+        "--config.evaluation.retrieval.sentences=1997",
+        f"--config.data.exclude={tested.replace('{pair}', 'en-*')}",
+    ]
+
+
+def output(folder: Path, arm: str, seed: int) -> Path:
+    """The folder of one way and seed."""
+    return folder / f"{arm.replace(',', '').replace(' ', '_')}-{seed}"
+
+
+def run(arguments: list[str]) -> None:
+    """Runs a command of xlj; ends with its exit code if it fails."""
+    name, *others = arguments
+    print("$", shlex.join(["python", "-m", f"xlj.{name}", *others]), flush=True)
+    done = subprocess.run([sys.executable, "-m", f"xlj.{name}", *others])
+    if done.returncode:
+        raise SystemExit(done.returncode)
+
+
+def table(folder: Path, arms: list[str], seeds: list[int]) -> str:
+    """Mean and standard deviation over the seeds that are finished."""
+    lines = [f"| | {' | '.join(COLUMNS)} | seeds |", "|---" * (len(COLUMNS) + 2) + "|"]
+    records = {arm: finished(folder, arm, seeds) for arm in arms}
+    whole = next((found[0] for found in records.values() if found), None)
+    if whole:
+        lines.append(row("unadapted", [whole["before"]]))
+    lines += [row(arm, [r["after"] for r in found]) for arm, found in records.items() if found]
+    return "\n".join(lines)
+
+
+def finished(folder: Path, arm: str, seeds: list[int]) -> list[dict]:
+    """The records of the seeds that are finished."""
+    files = [output(folder, arm, seed) / "adaptation.json" for seed in seeds]
+    records = [json.loads(file.read_text()) for file in files if file.is_file()]
+    return [record for record in records if "after" in record]
+
+
+def row(name: str, scores: list[dict]) -> str:
+    """A line of the table."""
+    cells = []
+    for measure, of in COLUMNS.values():
+        values = [statistics.mean(score[measure][each] for each in of) for score in scores]
+        digits = 3 if measure == "nats_per_character" else 2 if "pieces" in measure else 1
+        spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+        cells.append(f"{statistics.mean(values):.{digits}f}{spread}")
+    return f"| {name} | {' | '.join(cells)} | {len(scores)} |"
+
+
+if __name__ == "__main__":
+    main()
