@@ -1,6 +1,6 @@
-"""Adapts a small encoder to Yoruba and Swahili in several ways, and prints a table.
+"""Adapts a small encoder to Yoruba and Swahili in several ways and prints a table.
 
-    python docs/compare_adaptations.py --data=../shared/data [--folder=runs/adapting] [--seeds=0,1,2]
+    python docs/compare_adaptations.py --data=../shared/data [--folder=runs/adapting]
 
 It trains the base, an encoder of eight languages, and then runs `xlj adapt` for each way and seed.
 What is finished is not run again, so the same command continues. docs/experiments/adapting.md has
@@ -84,7 +84,8 @@ def base(data: Path, workdir: Path, seed: int) -> list[str]:
     return [
         "train", "--config=configs/xlm_tiny.py:modern", f"--workdir={workdir}",
         f"--config.data.mono={data}/mono/{{language}}.txt.gz",
-        f"--config.data.languages={','.join(OLD)}", "--config.data.pairs=", "--config.data.parallel=",
+        f"--config.data.languages={','.join(OLD)}",
+        "--config.data.pairs=", "--config.data.parallel=",
         f"--config.data.exclude={data}/parallel/ntrex/test/*.tsv.gz",
         "--config.data.vocabulary_type=bpe", "--config.data.vocabulary_size=12000",
         "--config.objectives.tlm.batch_rows=0", "--config.objectives.mmlm.batch_rows=32",

@@ -2,6 +2,8 @@
 
 import collections
 import contextlib
+import dataclasses
+import shutil
 import types
 from pathlib import Path
 
@@ -215,3 +217,55 @@ def test_a_models_vocabulary_is_written_into_a_bucket(tiny, trained, tmp_path, m
         assert path == f"gs://bucket/cache/vocabularies/{vocabulary.digest[:16]}.model"
         assert Vocabulary.load(path).digest == vocabulary.digest
     assert not Path("gs:").exists()
+
+
+def of_init_from(tiny, source):
+    """`tiny` with the model of a source, and other sizes in its own section."""
+    tiny.init_from, tiny.transfer.model = str(source), "init_from"
+    tiny.model.layers, tiny.model.hidden, tiny.model.intermediate = 5, 48, 96
+    tiny.model.dropout, tiny.model.scan_layers = 0.25, False
+    return tiny
+
+
+def test_the_model_of_init_from_is_taken_but_for_the_keys_of_a_run(tiny, trained):
+    theirs = parse(tiny).model
+    config = start.adopt_model(parse(of_init_from(tiny, trained)))
+    assert config.model == dataclasses.replace(theirs, dropout=0.25, scan_layers=False)
+    assert start.adopt_model(config) == config
+    tiny.transfer.model = "config"
+    config = parse(tiny)
+    assert start.adopt_model(config) is config
+
+
+def test_the_config_is_checked_against_the_model_that_it_takes(tiny, trained, no_rows, tmp_path):
+    of_init_from(tiny, trained)
+    tiny.data.length = tiny.model.positions = 60  # the model has 50
+    with pytest.raises(ConfigError, match=r"data\.length=60 .*model\.positions=50"):
+        xlj.pretrain(tiny, tmp_path / "next")
+    tiny.data.length, tiny.data.pairs = 32, ""
+    with pytest.raises(ConfigError, match=r"data\.parallel"):
+        xlj.pretrain(tiny, tmp_path / "next")
+    tiny.init_from = ""
+    with pytest.raises(ConfigError, match=r"transfer\.model=init_from: set init_from"):
+        parse(tiny)
+
+
+def test_a_key_that_the_model_decides_is_refused_if_set_by_hand(tiny, trained):
+    of_init_from(tiny, trained)
+    with pytest.raises(ConfigError, match=r"model\.hidden .*transfer\.model=init_from"):
+        parse(tiny, ["model.hidden"])
+    parse(tiny, ["model.dropout", "model.scan_layers"])
+
+
+@pytest.mark.slow
+def test_a_run_resumes_with_the_model_that_it_took(tiny, trained, tmp_path):
+    source = tmp_path / "source"
+    shutil.copytree(trained, source)
+    tiny.train.steps = 2
+    first = xlj.pretrain(of_init_from(tiny, source), tmp_path / "mine")
+    shutil.rmtree(source)
+    tiny.train.steps = 3
+    second = xlj.pretrain(tiny, tmp_path / "mine")
+    assert (first.step, second.step) == (2, 3)
+    model = stored_models.find(tmp_path / "mine").model
+    assert (model.layers, model.hidden, model.dropout) == (2, 32, 0.25)
