@@ -1,4 +1,4 @@
-"""A slice of the campaign (`python tests/campaign`), and that it notices what it looks for."""
+"""A part of the campaign (`python tests/campaign`), and tests that it detects faults."""
 
 import errno
 import random

@@ -1,4 +1,4 @@
-"""Alignment error rate: cases worked by hand, and odd gold lines."""
+"""Alignment error rate: hand-computed cases, and unusual gold lines."""
 
 import pytest
 

@@ -16,7 +16,7 @@ def ones(*shape):
 
 
 def square(size, seed=0):
-    """Products of hidden vectors as they are: mostly positive, of unequal size."""
+    """Returns products like those of hidden vectors: mostly positive, of different sizes."""
     vectors = np.random.default_rng(seed).normal(0.3, 1, (2, size, 24)).astype(np.float32)
     return vectors[0] @ vectors[1].T
 
@@ -52,7 +52,7 @@ def test_square_plans_become_doubly_stochastic():
 
 
 def test_against_pot(monkeypatch):
-    # It imports every library of arrays that it finds; other tests want no TensorFlow here.
+    # POT imports all array libraries that it finds; other tests need TensorFlow to be absent.
     for name in ("TENSORFLOW", "PYTORCH", "JAX"):
         monkeypatch.setenv(f"POT_BACKEND_DISABLE_{name}", "1")
     ot = pytest.importorskip("ot", reason="POT is not installed (pip install -e '.[test]')")
@@ -118,5 +118,5 @@ def test_a_small_mu_stays_within_float32():
     expected = plain.sinkhorn_log(similarity, 2, mu=0.1)
     for part, reference in zip(run(similarity, ones(6), ones(6), mu=0.1), expected, strict=True):
         np.testing.assert_allclose(part, reference, atol=1e-5)
-    with pytest.raises(ValueError, match="mu=0.0; it must be above 0"):
+    with pytest.raises(ValueError, match="mu=0.0 of sinkhorn: expected a number above 0"):
         run(similarity, ones(6), ones(6), mu=0.0)

@@ -1,4 +1,4 @@
-"""An optimizer registered outside xlj: plain optax, chosen by name, trained, saved, resumed."""
+"""An optimizer registered outside xlj: plain optax, selected by name, trained, saved, resumed."""
 
 import chex
 import jax

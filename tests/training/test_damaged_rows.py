@@ -1,4 +1,4 @@
-"""A run whose rows are damaged goes on without them, whatever its objective."""
+"""A run with damaged rows continues without them, with any objective."""
 
 import shutil
 

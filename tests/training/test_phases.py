@@ -1,4 +1,4 @@
-"""A compiled step takes its state's place, and holds no second copy of the parameters."""
+"""A compiled step reuses the buffers of its state, and has no second copy of the parameters."""
 
 import itertools
 from types import SimpleNamespace
@@ -43,9 +43,9 @@ def compiled(layers=6, rows=2, hidden=512):
 
 
 def test_a_step_updates_its_state_in_place():
-    """Its buffers are donated: all of them become the next state's. Beside them it needs 1.2 arrays
-    for each parameter on a CPU: 1.4 in XLA's own order of operations, two where the norm's squares
-    are written, and more than three with a guard that chose between old and new states after the
+    """The buffers of the state are donated and reused for the next state. In addition a step needs
+    1.2 arrays per parameter on a CPU: 1.4 in XLA's own order of operations, 2 if the squares of the
+    norm are written, and more than 3 if a guard selects between old and new states after the
     update, as it once did."""
     memory, parameters, state = compiled()
     assert memory.alias_size_in_bytes >= state > 3 * parameters
@@ -55,9 +55,9 @@ def test_a_step_updates_its_state_in_place():
 
 
 def test_what_a_layer_keeps_for_its_gradient():
-    """Of a vector, in a loop on a CPU: of width h the input and output of two norms, query, key,
-    value and what attention mixed, once for the product and once for the softmax; of 4 h the GELU's
-    input and output, and no erf; the weights of two heads."""
+    """For each vector, in a loop on a CPU: the inputs and outputs of two norms, query, key, value
+    and the result of attention for the product and for the softmax, all of width h. The input and
+    output of the GELU, of width 4 h, without erf. The attention weights of two heads."""
     rows, hidden = 64, 32
     few, many = (compiled(layers, rows, hidden) for layers in (4, 12))
     parameters = many[1] - few[1]
@@ -70,7 +70,7 @@ def test_what_a_layer_keeps_for_its_gradient():
     not meshes.has_memory_order(), reason="this XLA has one order of operations only"
 )
 def test_a_state_is_made_with_nothing_beside_it(tiny):
-    """XLA's own order would draw the random bits of all parameters at once."""
+    """Without a fixed order, XLA would draw the random bits of all parameters at once."""
     config = parse(tiny)
     corpus, mesh = expected(config).corpus, meshes.one_device()
     where = states.sharding(config, corpus, mesh)
@@ -80,7 +80,7 @@ def test_a_state_is_made_with_nothing_beside_it(tiny):
 
 
 def test_the_step_of_each_phase_has_its_objectives_weights_and_model(tiny, monkeypatch):
-    """A phase that changes rates or shares alone has the step of the one before."""
+    """A phase that changes only rates or shares uses the step of the phase before it."""
     tiny.train.steps, tiny.model.absolute_positions, tiny.model.rotary_base = 9, False, 10.0
     tiny.phases = {
         "alpha": {"start_step": 2, "data": {"alpha": 0.1, "sampled": "en"}},
@@ -91,14 +91,14 @@ def test_the_step_of_each_phase_has_its_objectives_weights_and_model(tiny, monke
         "parts": {"start_step": 7, "train": {"accumulation": 2}},
         "alone": {"start_step": 8, "objectives": {"mmlm": {"batch_rows": 0}}},
     }
-    made, bases = [], []
+    result, bases = [], []
 
     def build(options, model, corpus):
         bases.append(model.rotary_base)
         return objectives.build(options, model, corpus)
 
     def make(config, objectives, mesh, begins):
-        made.append({name: each.losses[name].weight for name, each in objectives.items()})
+        result.append({name: each.losses[name].weight for name, each in objectives.items()})
         return lambda state, *_: state
 
     monkeypatch.setattr(phases, "build", build)
@@ -106,7 +106,7 @@ def test_the_step_of_each_phase_has_its_objectives_weights_and_model(tiny, monke
     config = parse(tiny)
     steps = phases.jitted_steps(config, expected(config).corpus, meshes.one_device(), None)
     heavy = {"mmlm": 1, "tlm": 4}
-    assert made == [{"mmlm": 1, "tlm": 1}, heavy, heavy, heavy, heavy, {"tlm": 4}]
+    assert result == [{"mmlm": 1, "tlm": 1}, heavy, heavy, heavy, heavy, {"tlm": 4}]
     assert bases == [10, 10, 10, 20, 20, 20]
     assert list(steps) == [0, 2, 3, 4, 5, 6, 7, 8]
     shared = [step for step, before in itertools.pairwise(steps) if steps[step] is steps[before]]

@@ -15,7 +15,7 @@ from xlj.checkpoints import reading
 from xlj.config import parse
 from xlj.data.rows.preparing import prepare_rows
 from xlj.io.exit_codes import CONTINUE
-from xlj.training.amounts import Amounts, Reading
+from xlj.training.amounts import Amounts, StepAmounts
 
 ROOT = Path(__file__).parents[2]
 STEPS = 45
@@ -23,8 +23,8 @@ STEPS = 45
 
 @pytest.fixture(scope="module")
 def config_file(make_tiny, tmp_path_factory):
-    """`tiny` as a config file on disk, with dropout, long enough to be killed; a late phase changes
-    alpha and switches on objectives that keep a queue, sample and label."""
+    """`tiny` as a config file on disk, with dropout and enough steps to be killed. A late phase
+    changes alpha and switches on objectives with a queue, samples and labels."""
     tiny = make_tiny()
     prepare_rows(parse(tiny))
     tiny.train.steps, tiny.model.layers = STEPS, 1
@@ -57,7 +57,7 @@ def config_file(make_tiny, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(config_file):
-    """The workdir of a run that nothing disturbed."""
+    """The workdir of an uninterrupted run."""
     workdir = config_file.parent / "whole"
     finish(start(config_file, workdir))
     return workdir
@@ -84,7 +84,7 @@ def finish(process, code=0):
 
 
 def lines(workdir):
-    """Metrics without what depends on the clock."""
+    """Reads metrics without those that depend on the clock."""
     text = (workdir / "metrics.jsonl").read_text(encoding="utf-8")
     parsed = [json.loads(line) for line in text.splitlines()]
     return [{k: v for k, v in line.items() if not k.startswith("time/")} for line in parsed]
@@ -95,7 +95,7 @@ def digests(workdir):
 
 
 def kill_when(process, workdir, after_step, delay):
-    """SIGKILL a moment after a checkpoint of `after_step` or later has appeared."""
+    """Sends SIGKILL shortly after a checkpoint of `after_step` or later has appeared."""
     deadline = time.monotonic() + 300
     while max(reading.steps(workdir), default=-1) < after_step:
         assert process.poll() is None, process.communicate()[0].decode()
@@ -134,7 +134,9 @@ def test_a_finished_run_is_left_as_it_is(tiny, store, tmp_path, capsys):
     assert loop.train(start.prepare(parse(tiny), tmp_path, store)) == outcome
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")} == before
     said = capsys.readouterr().out.splitlines()
-    done = f"{tmp_path}/checkpoints/6 is the last of a finished run: nothing is left to do"
+    done = (
+        f"{tmp_path}/checkpoints/6: this run is finished (step 6); raise train.steps to continue it"
+    )
     changed = "no effect: optimizer.learning_rate was 0.001, is now 0.5"
     assert said == [done, done, changed]
 
@@ -154,7 +156,7 @@ def test_a_resumed_run_tells_what_of_its_config_has_changed(
     monkeypatch.setattr(meshes, "_group", lambda device: device.id // 4)  # two hosts
     outcome = loop.train(start.prepare(parse(tiny), trained, store))
     assert outcome.operations == operations(parse(tiny), store)
-    tokens = Amounts(parse(tiny), Reading(store)).tokens(0, 5)
+    tokens = Amounts(parse(tiny), StepAmounts(store)).tokens(0, 5)
     assert capsys.readouterr().out.splitlines() == [
         "resuming: optimizer.schedule was 'linear', is now 'constant'",
         "resuming: optimizer.warmup_steps was 0, is now 2",
@@ -162,8 +164,8 @@ def test_a_resumed_run_tells_what_of_its_config_has_changed(
         "resuming: optimizer.frozen was [], is now ['embeddings']",
         "resuming: train.steps was 4, is now 5",
         "resuming: mesh.fsdp was 1, is now 8",
-        "slow: mesh.fsdp=8 gathers the parameters of every layer from several hosts or TPU slices; "
-        "one that divides the devices of each would not",
+        "slow: mesh.fsdp=8 gathers the parameters of every layer across hosts or TPU slices; "
+        "choose a value that divides the number of devices of each",
         f"steps of the run: 5, about {tokens:,.0f} tokens",
         "passes over the rows: text 0.02, pairs 0.11",
         f"operations of the run: {outcome.operations}",
@@ -172,7 +174,7 @@ def test_a_resumed_run_tells_what_of_its_config_has_changed(
 
 
 def operations(config, store, steps=None):
-    """Of the first steps of a run, or of all."""
+    """The metrics are those of the first steps of a run, or of all."""
     from xlj.data.rows.batches import Batches
     from xlj.training.run_flops import RunFlops
 
@@ -182,7 +184,7 @@ def operations(config, store, steps=None):
 
 
 def probe(asked_at=-1, signals=(signal.SIGTERM,)):
-    """A measure that takes two batches; in its call `asked_at`, signals come before the second."""
+    """A probe of two batches; its call number `asked_at` receives signals before the second one."""
     calls = iter(range(9))
 
     def measure(state, check):
@@ -240,10 +242,10 @@ def test_ctrl_c_saves_and_twice_says_where_the_run_goes_on(tiny, store, tmp_path
     def train(*signals):
         return loop.train(start.prepare(config, tmp_path, store), [probe(1, signals)], "")
 
-    with pytest.raises(KeyboardInterrupt, match="without saving; .* goes on from step 2"):
+    with pytest.raises(KeyboardInterrupt, match="without saving; .* resumes from step 2"):
         train(signal.SIGINT, signal.SIGINT)
     assert reading.steps(tmp_path) == [2] and "Ctrl-C again stops without" in capfd.readouterr().err
-    with pytest.raises(KeyboardInterrupt, match="step 6 is saved, and the run goes on from there"):
+    with pytest.raises(KeyboardInterrupt, match="saved step 6; the same command resumes from it"):
         train(signal.SIGINT)  # it measures step 3, then step 6
     assert reading.steps(tmp_path) == [6] and lines(tmp_path)[-1]["step"] == 3
     assert signal.getsignal(signal.SIGINT) is before
@@ -251,7 +253,7 @@ def test_ctrl_c_saves_and_twice_says_where_the_run_goes_on(tiny, store, tmp_path
 
 
 def test_a_run_of_some_passes_ends_where_they_are_made(tiny, store, trained):
-    """It is then finished, and its checkpoint has steps."""
+    """The run is then finished, and its checkpoint's config has steps."""
     from xlj.training import loop, start
 
     tiny.train.steps = "0.02ep"
@@ -282,7 +284,7 @@ def test_sigterm_saves_and_exits_with_0_and_the_run_goes_on(config_file, whole, 
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
     output = finish(process, CONTINUE)
-    assert "the same command goes on from there" in output
+    assert "the same command resumes from it" in output
     assert 0 < reading.find(stopped).step < STEPS
     finish(start(config_file, stopped))
     assert digests(stopped) == digests(whole)
