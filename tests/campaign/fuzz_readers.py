@@ -22,7 +22,7 @@ from xlj.cli import configs
 from xlj.config import ConfigError, Data, record
 from xlj.data.labelled import conll, records, squad, tables
 from xlj.data.rows.store import RowStore, RowStoreError
-from xlj.data.text.reading import Reading, UnitReader
+from xlj.data.text.reading import ReadOptions, UnitReader
 from xlj.data.text.sources import open_sources
 from xlj.data.text.text_tasks import TextTask
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -128,7 +128,7 @@ def _units(path: str, columns: int, malformed: str) -> tuple[int, int, int]:
     lines = kept = dropped = 0
     size = sum(part.size for unit in task.units(1 << 40) for part in unit)
     for index, unit in enumerate(task.units(max(48, size // 200))):
-        reader = UnitReader(unit, index, Reading(malformed, ""))
+        reader = UnitReader(unit, index, ReadOptions(malformed, ""))
         kept += sum(len(chunk.columns[0]) for chunk in reader.chunks())
         if columns == 1:
             kept -= len(unit)  # a line that ends the document of each part

@@ -15,7 +15,7 @@ from xlj.planning import programs
 from xlj.sharding import meshes, trees
 from xlj.training import phases
 from xlj.training import state as states
-from xlj.training.memory import expected
+from xlj.training.memory import expected_sizes
 
 
 def compiled(layers=6, rows=2, hidden=512):
@@ -29,7 +29,7 @@ def compiled(layers=6, rows=2, hidden=512):
     model.positions, model.dropout, model.attention_dropout = 34, 0.0, 0.0
     config.objectives.mmlm.batch_rows = rows
     config = parse(config)
-    sizes, mesh = expected(config), meshes.one_device()
+    sizes, mesh = expected_sizes(config), meshes.one_device()
     state = states.abstract(config, sizes.corpus, mesh)
     where = jax.tree.map(lambda leaf: leaf.sharding, state)
     (step,) = phases.jitted_steps(config, sizes.corpus, mesh, where).values()
@@ -72,7 +72,7 @@ def test_what_a_layer_keeps_for_its_gradient():
 def test_a_state_is_made_with_nothing_beside_it(tiny):
     """Without a fixed order, XLA would draw the random bits of all parameters at once."""
     config = parse(tiny)
-    corpus, mesh = expected(config).corpus, meshes.one_device()
+    corpus, mesh = expected_sizes(config).corpus, meshes.one_device()
     where = states.sharding(config, corpus, mesh)
     init = states.jitted_init(config, corpus, mesh, where)
     memory = init.lower(np.uint32(0)).compile().memory_analysis()
@@ -104,7 +104,7 @@ def test_the_step_of_each_phase_has_its_objectives_weights_and_model(tiny, monke
     monkeypatch.setattr(phases, "build", build)
     monkeypatch.setattr(phases, "make_train_step", make)
     config = parse(tiny)
-    steps = phases.jitted_steps(config, expected(config).corpus, meshes.one_device(), None)
+    steps = phases.jitted_steps(config, expected_sizes(config).corpus, meshes.one_device(), None)
     heavy = {"mmlm": 1, "tlm": 4}
     assert result == [{"mmlm": 1, "tlm": 1}, heavy, heavy, heavy, heavy, {"tlm": 4}]
     assert bases == [10, 10, 10, 20, 20, 20]
