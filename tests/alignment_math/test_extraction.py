@@ -45,7 +45,7 @@ def test_released_and_optimal_transport_on_plans():
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_what_is_below_zero_gives_no_link(rule):
+def test_negative_similarities_give_no_link(rule):
     ours, reference = RULES[rule]
     matrices = [matrix - np.float32(0.3) for matrix in MATRICES[:500]]
     for links, matrix in zip(np.asarray(ours(*padded(matrices, 0.0))), matrices, strict=True):
@@ -126,7 +126,7 @@ def test_no_link_without_similarity():
         assert not np.asarray(rule(zeros - 1, *ids)).any()
 
 
-def test_a_side_of_one_token_links_to_the_first_whatever_the_padding():
+def test_a_side_of_one_token_links_to_the_first_with_any_padding():
     wide = np.random.default_rng(3).random((64, 1, 7)).astype(np.float32)
     released, itermax = jax.jit(extraction.released), jax.jit(extraction.itermax)
     for similarity in (wide, wide.transpose(0, 2, 1)):

@@ -35,7 +35,7 @@ def test_against_float64_in_the_log_domain(iterations, mu, columns_first):
             assert not part[m:].any() and not part[:, n:].any()
 
 
-def test_two_iterations_and_columns_first_unless_told_otherwise():
+def test_defaults_are_two_iterations_and_columns_first():
     """XLM-Align, Table 11, and its released code."""
     similarity = square(5)
     expected = plain.sinkhorn_log(similarity, 2, True)
@@ -75,7 +75,7 @@ def test_each_matrix_is_normalised_as_it_says():
         np.testing.assert_array_equal(found.plan, last)
 
 
-def test_padding_is_inert_whatever_it_holds():
+def test_padding_has_no_effect_with_any_values():
     matrices = random_matrices(50, 9)
     first = run(*padded(matrices, 0.0))
     for filler in (1e30, -5.0, np.nan, np.inf):

@@ -47,7 +47,7 @@ def test_the_edges_of_the_window_of_kernels(platform):
     attention_checks._check_edges(attention, (q, k, v), weights, sees)
 
 
-def test_packed_examples_are_whole_and_one_after_the_other():
+def test_packed_examples_are_contiguous_and_in_order():
     """Segment ids are in order, as attention functions may assume that search for their ends."""
     seen = []
 
@@ -149,7 +149,7 @@ def test_another_window_in_the_gradient_is_noticed(forward, backward):
         check_window(attention)
 
 
-def test_the_key_one_place_too_far_is_noticed_even_if_it_moves_little():
+def test_a_key_one_place_too_far_is_detected_despite_a_small_effect():
     """The outputs then differ from those of the formula by less than the tolerance."""
     right, wrong = masked(by_window(12, 12)), masked(by_window(13, 13))
 
@@ -177,7 +177,7 @@ def test_a_leak_in_the_gradient_alone_is_noticed(differences):
         check_attention(lambda q, k, v, *ids: dense_attention(q, k, leaky(v), *ids))
 
 
-def test_what_is_not_zero_without_a_key_is_noticed():
+def test_non_zero_outputs_without_a_key_are_detected():
     def uniform(q, k, v, query_ids, key_ids):
         mask = by_ids(query_ids, key_ids)[:, None]
         scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[-1] ** -0.5

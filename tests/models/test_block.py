@@ -108,7 +108,7 @@ def test_the_kernel_is_for_bfloat16_on_gpus(monkeypatch):
     assert not fused("gpu", length=60)
 
 
-def test_sub_layers_read_what_is_narrow():
+def test_sub_layers_read_the_narrow_stream():
     wide, narrow = jnp.zeros((1, 1, 2)), jnp.zeros((1, 1, 2), jnp.bfloat16)
     assert block.Stream(wide, narrow).read is narrow and block.Stream(wide, None).read is wide
 
@@ -141,7 +141,7 @@ class Scaled(nn.Module):
 
 
 @pytest.mark.parametrize("order", block.RESIDUALS)
-def test_a_block_is_made_of_what_it_is_given(order):
+def test_a_block_uses_the_sub_layers_passed_to_it(order):
     """Norms come before or after sub-layers; parameters have the names of the fields."""
     model = dataclasses.replace(MODEL, hidden=6, norm=order, layer_norm_epsilon=1e-3)
     rng = np.random.default_rng(0)

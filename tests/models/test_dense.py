@@ -46,7 +46,7 @@ def test_a_gelu_is_computed_again_but_on_cpus(platform, dtype, tolerance, monkey
 
 
 @pytest.mark.parametrize("activation, width", [(gelu, 24), (geglu, 12), (swiglu, 12)])
-def test_cpus_keep_what_a_gelu_alone_makes(activation, width):
+def test_cpus_save_the_output_of_a_plain_gelu(activation, width):
     """A gated activation is computed again on CPUs too: only its input [2, 5, 24] is saved."""
     x, kernel = jnp.ones((2, 5, 24)), jnp.ones((width, 8))
     _, backward = jax.vjp(lambda x, k: matmul(x, k, jnp.dtype("float32"), activation), x, kernel)
@@ -84,7 +84,7 @@ def test_on_gpus_a_bias_has_its_gradient_from_a_product(activation, dtype, monke
 
 
 @pytest.mark.parametrize("activation", [gelu, None])
-def test_what_is_computed_again_stands_behind_a_barrier(activation, monkeypatch):
+def test_recomputed_values_are_behind_a_barrier(activation, monkeypatch):
     """Without a barrier, XLA finds equal values and saves those of the forward pass. (XLA for CPUs
     removes barriers early, so its programs cannot be tested.)"""
     monkeypatch.setattr(devices, "platform", lambda: "tpu")

@@ -148,7 +148,7 @@ def test_a_loop_over_layers_equals_unrolled_and_rematerialised_layers():
         chex.assert_trees_all_close(outputs(**options), expected, rtol=2e-4, atol=1e-6)
 
 
-def test_which_products_are_computed_again():
+def test_products_that_are_recomputed():
     """`products` saves the outputs of linear layers, but not the scores of dense attention."""
     params = init(jax.random.key(0), TINY, SIZE, 1)
     ids = jnp.ones((2, 16), jnp.int32)

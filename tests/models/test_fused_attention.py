@@ -384,7 +384,7 @@ def test_blocks_lie_within_their_arrays(platform, monkeypatch):
     "platform, sizes", [("gpu", {8: 16, 24: 32, 64: 64, 200: 256}),
                         ("tpu", {8: 8, 24: 32, 64: 64, 128: 128, 129: 256, 200: 256, 320: 384})]
 )  # fmt: skip
-def test_what_size_heads_are_filled_up_to(platform, sizes):
+def test_the_size_that_heads_are_padded_to(platform, sizes):
     assert {size: KERNELS[platform].head_size(size) for size in sizes} == sizes
 
 

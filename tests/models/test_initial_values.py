@@ -90,7 +90,7 @@ def drawn():
     return {"/".join(key.key for key in path): np.asarray(leaf) for path, leaf in leaves}
 
 
-def test_initial_values_stay_what_they_are():
+def test_initial_values_never_change():
     """Biases are 0 and scales 1; other parameters have a standard deviation of `init_std`."""
     found = drawn()
     assert {name: values.shape for name, values in found.items()} == {

@@ -272,7 +272,7 @@ def test_every_combination_of_options_builds():
         assert output.shape == (1, 32, 32) and output.dtype == jnp.float32
 
 
-def test_the_option_does_not_change_what_else_is_drawn():
+def test_the_option_does_not_change_other_initial_values():
     models = (dataclasses.replace(TINY, position_bias="none"), TINY)
     drawn = (encoder.init(jax.random.key(0), model, SIZE, 2) for model in models)
     plain, biased = map(trees.named_leaves, drawn)

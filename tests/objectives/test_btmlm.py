@@ -205,7 +205,7 @@ def test_target_languages_follow_the_configured_distribution(keys_of):
     np.testing.assert_allclose(btmlm.target_probabilities(alone, 0.0), expected)
 
 
-def test_the_target_language_changes_what_is_generated(model, params_of, keys_of):
+def test_the_target_language_changes_pseudo_tokens(model, params_of, keys_of):
     _, before, after, objective, params, _ = labelled(model, OPTIONS, params_of, keys_of)
     other = before._replace(targets=(before.targets + 1) % 3)
     changed = objective.targets(params, {}, other, whole)

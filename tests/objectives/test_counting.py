@@ -58,9 +58,7 @@ def test_a_task_is_counted_too():
 @pytest.mark.parametrize(
     "changes", [{"attention": "fused"}, {"remat": "all"}, {"remat": "products"}]
 )
-def test_what_a_program_computes_again_and_its_kernels_do_not_change_the_count(
-    changes, monkeypatch
-):
+def test_recomputation_and_kernels_do_not_change_the_count(changes, monkeypatch):
     of_formula = dataclasses.replace
     monkeypatch.setattr(
         counting, "build", lambda *given: {"mmlm": of_formula(build(*given)["mmlm"], flops=None)}

@@ -67,5 +67,5 @@ def checksum(name):
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_draws_stay_what_they_are(name):
+def test_draws_never_change(name):
     assert checksum(name) == CHECKSUMS[name]

@@ -193,7 +193,7 @@ def test_pairs_that_are_all_the_same_teach_nothing(options, model, params_of, ke
     )
 
 
-def test_sentences_are_told_apart_by_the_order_of_their_words():
+def test_hashes_of_sentences_depend_on_the_order_of_words():
     rows = jnp.array([[0, 5, 6, 2, 0, 6, 5, 2], [0, 5, 6, 2, 1, 1, 1, 1]], jnp.int32)
     (one, turned, none), (again, *_) = retrieval._digests(rows, 3).tolist()
     assert one == again != turned != none == 0

@@ -112,7 +112,7 @@ def test_whole_losses_and_gradients(result, full_model, agreement):
     assert all(np.asarray(leaf).any() for leaf in jax.tree.leaves(found[word_hmm.HEAD]))
 
 
-def test_rows_are_counted_and_stand_by_themselves(result):
+def test_losses_of_rows_are_independent(result):
     built, params, inputs = result
     every = built.loss(params, {}, inputs, None)
     counts = built.count(inputs)

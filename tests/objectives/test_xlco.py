@@ -43,7 +43,7 @@ def text(row):
     return tuple(int(t) for t in row if t not in (PAD, BOS, EOS))
 
 
-def test_each_pair_is_joined_with_another_in_an_order_of_its_own(keys_of):
+def test_each_pair_is_joined_with_another_in_its_own_order(keys_of):
     rows = rows_of("bitext", count=200, shortest=4)  # all different
     first, second = halves(rows)
     index = {text(row): i for i, row in enumerate(np.asarray(first.tokens))}

@@ -47,7 +47,7 @@ def test_the_state_is_laid_out_as_in_all_checkpoints(drawn):
 
 
 @pytest.mark.parametrize("steps", [0, 2])
-def test_what_is_not_finite_leaves_the_moments_and_gives_finite_updates(drawn, steps):
+def test_non_finite_gradients_keep_the_moments_and_give_finite_updates(drawn, steps):
     optimizer, params = adamw(), drawn(0)
     state = optimizer.init(params)
     for seed in range(steps):

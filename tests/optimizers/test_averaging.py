@@ -25,5 +25,5 @@ def test_values_weigh_the_decay_to_the_power_of_their_age(beta):
         assert (average["same"] == np.float32(0.1)).all()  # to the bit
 
 
-def test_there_is_none_without_a_decay():
+def test_there_is_no_average_without_a_decay():
     assert update_average({}, {"w": jnp.zeros(3)}, 0.0, jnp.int32(0), jnp.array(True)) == {}

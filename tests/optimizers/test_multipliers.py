@@ -109,7 +109,7 @@ def test_decay_is_times_its_factor_and_the_rate(params):
     np.testing.assert_allclose(word, -0.5 * 0.25 * params["embeddings"]["word"], rtol=1e-6)
 
 
-def test_no_gradient_is_computed_of_what_the_factor_0_freezes(params):
+def test_frozen_parameters_have_no_gradient_computation(params):
     options = Optimizer(rate_multipliers=(".*/query/.*=0", "final.*=2"), frozen=("embeddings",))
 
     def loss(params):
@@ -139,7 +139,7 @@ def test_a_decay_of_0_by_layer_stops_no_gradient(params):
         ("rate_multipliers", "=2", "'=2' must be REGEX=FACTOR"),
     ],
 )
-def test_rules_that_are_none_are_refused(tiny, key, value, message):
+def test_invalid_rules_are_refused(tiny, key, value, message):
     tiny.optimizer[key] = value
     with pytest.raises(ConfigError, match=re.escape(f"optimizer.{key}: {message}")):
         parse(tiny)

@@ -91,7 +91,7 @@ def test_updates_are_those_of_numpy_and_of_optax(updated):
             np.testing.assert_allclose(found[name], of_adam[name] - decay, rtol=1e-5, atol=1e-6)
 
 
-def test_what_is_not_finite_changes_no_state(updated):
+def test_non_finite_gradients_change_no_state(updated):
     params = trees.nested(drawn(0))
     _, before = updated(trees.nested(drawn(1)), first_state(params), params, True)
     broken = jax.tree.map(lambda x: x.at[0].set(jnp.nan), jax.tree.map(jnp.asarray, params))

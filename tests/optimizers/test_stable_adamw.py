@@ -102,7 +102,7 @@ def test_sharded_updates_are_the_formula():
     assert not kernel.sharding.is_fully_replicated
 
 
-def test_what_is_frozen_stays_as_it_is():
+def test_frozen_parameters_never_change():
     options = Optimizer(**OPTIONS, rate_multipliers=(".*/kernel=0", ".*=0.5"))
     optimizer, rng = optimizers.make(Config(optimizer=options)), np.random.default_rng(0)
     params, gradients = on_devices(drawn(rng)), on_devices(drawn(rng))

@@ -95,7 +95,7 @@ def test_every_event_of_an_example_is_of_its_split(split, drawn):
         assert split_of(asked.question.clauses[0]) == split
 
 
-def test_what_can_be_left_out_does_not_change_the_split():
+def test_details_do_not_change_the_split():
     clauses = [clause for index in range(300) for clause in draw(5, index).clauses]
     for clause in clauses:
         variant = replace(clause, time=None, negative=not clause.negative, very=False)
@@ -183,7 +183,7 @@ def test_the_labels_follow_from_the_meanings(drawn):
     assert len(kinds) == 12 and min(kinds.values()) > 20
 
 
-def test_a_hypothesis_alone_tells_little(drawn):
+def test_a_hypothesis_alone_has_little_information(drawn):
     """Labels are balanced, half of each are negated, and all have the same amount of detail."""
     made = [made for split in SPLITS for made in drawn[split]]
     assert set(Counter(one.label for one in made).values()) == {len(made) // len(LABELS)}
@@ -288,6 +288,6 @@ def test_a_question_has_one_answer_or_none():
      ("nli", "xx", "dev", "'xx'.*en, de, fr, es, sw, tr, hi, zh"),
      ("nli", "en", "validation", "'validation'.*train, dev, test")],
 )  # fmt: skip
-def test_what_there_is_not_is_refused_at_once(task, language, split, known):
+def test_unknown_names_are_refused_immediately(task, language, split, known):
     with pytest.raises(ValueError, match=known):
         examples(task, language, split)

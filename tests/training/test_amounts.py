@@ -11,7 +11,7 @@ from xlj.data.rows.preparing import prepare_rows
 from xlj.training.amounts import Amounts, StepAmounts, warnings
 
 
-def test_what_steps_read_is_what_their_batches_have(tiny):
+def test_amounts_of_steps_equal_those_of_their_batches(tiny):
     """Two objectives read rows of one kind, one of them only in a later phase. Passes are exact;
     tokens are means."""
     tiny.train.steps = 40

@@ -24,7 +24,7 @@ def params(workdir):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("before, after", [((4, 2), (3, 1)), ((8, 8), (2, 1))])
-def test_another_mesh_goes_on_with_the_same_batches(tiny, store, tmp_path, devices, before, after):
+def test_another_mesh_resumes_with_the_same_batches(tiny, store, tmp_path, devices, before, after):
     """Parameters are (devices, mesh.fsdp) before and after. One case has an objective with a queue
     and a momentum encoder as its state."""
     tiny.objectives.mmlm.batch_rows, tiny.objectives.tlm.batch_rows = 24, 0

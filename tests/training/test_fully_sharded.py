@@ -45,7 +45,7 @@ def test_copies_of_the_parameters_only_sum_gradients(names):
 
 
 @pytest.mark.slow
-def test_copies_sum_gradients_once_whatever_the_objectives_and_microbatches():
+def test_copies_sum_gradients_once_for_any_objectives_and_microbatches():
     """Copies of the parameters are on one device each, or on four, which sum the gradient of each
     head's bias in each microbatch."""
     for fsdp, more in ((1, 1.02), (4, 1.5)):
@@ -57,7 +57,7 @@ def test_copies_sum_gradients_once_whatever_the_objectives_and_microbatches():
 
 
 @pytest.mark.slow
-def test_gathered_once_a_step_little_is_sent_whatever_the_objectives_and_microbatches():
+def test_gathering_once_per_step_limits_traffic_for_any_objectives_and_microbatches():
     """All parameters and gradients are sent once; copies exchange slices of them."""
     for names, parts in (("mmlm", 1), ("mmlm,tlm", 4)):
         found = measured(8, 4, names, parts, "step")
@@ -72,7 +72,7 @@ def test_gathered_once_a_step_little_is_sent_whatever_the_objectives_and_microba
 
 
 @pytest.mark.slow
-def test_what_is_sent_is_what_must_be_from_8_to_512_devices():
+def test_traffic_equals_theory_from_8_to_512_devices():
     first, *others = (measured(devices, 8, "mmlm,tlm") for devices in (8, 16, 512))
     for found in (first, *others):
         for kind, expected in found["theory"].items():

@@ -31,7 +31,9 @@ def check_resumable(config, workdir):
 
 
 @pytest.mark.slow
-def test_another_recipe_takes_the_encoder_and_says_what_is_new(tiny, trained, tmp_path, capsys):
+def test_another_recipe_transfers_the_encoder_and_prints_new_parameters(
+    tiny, trained, tmp_path, capsys
+):
     tiny.objectives.mmlm.batch_rows = tiny.objectives.tlm.batch_rows = 0
     for name in ("dwa", "xlco", "camlm"):
         tiny.objectives[name].batch_rows = 8
@@ -109,7 +111,7 @@ def decaying(tiny, steps):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_from_before_its_decay_only(tiny, store, tmp_path):
+def test_a_run_resumes_only_from_before_its_decay(tiny, store, tmp_path):
     run = tmp_path / "run"
     loop.train(start.prepare(decaying(tiny, 5), run, store))
     assert reading.steps(run) == [3, 5]
@@ -140,7 +142,7 @@ def moments(state_of_optimizer):
     return {n: np.asarray(x) for n, x in named_leaves(state_of_optimizer).items()}
 
 
-def test_moments_are_taken_to_other_rows_by_choice(tiny, trained, tmp_path):
+def test_moments_are_transferred_to_other_rows_on_request(tiny, trained, tmp_path):
     tiny.data.pair_length, tiny.init_from = 40, str(trained)
     fresh = moments(first_state(parse(tiny), tmp_path / "next").optimizer)
     assert not any(leaf.any() for leaf in fresh.values())
@@ -180,7 +182,7 @@ def test_moments_of_other_parameters_are_refused(tiny, trained, store, tmp_path)
         parse(tiny)
 
 
-def test_what_must_stay_is_refused_unless_it_is_named(tiny, trained):
+def test_changes_of_fixed_keys_are_refused_unless_allowed(tiny, trained):
     tiny.train.steps = 5
     tiny.optimizer.learning_rate, tiny.model.dropout, tiny.data.alpha = 0.2, 0.3, 0.5
     output = (

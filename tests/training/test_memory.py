@@ -13,7 +13,7 @@ def check(config):
     memory.check_fits(config, memory.expected_sizes(config), meshes.make_mesh(config))
 
 
-def test_what_fits_passes_and_rows_are_expected_as_they_are_made(tiny, store):
+def test_runs_that_fit_pass_and_expected_sizes_equal_those_of_rows(tiny, store):
     check(tiny)
     (result, lengths), (expected, expected_lengths) = (
         memory.sizes_of_rows(store, parse(tiny)),
@@ -44,7 +44,7 @@ def test_what_fits_passes_and_rows_are_expected_as_they_are_made(tiny, store):
         ),
     ],
 )
-def test_what_cannot_fit_is_refused(tiny, key, value, message):
+def test_runs_that_cannot_fit_are_refused(tiny, key, value, message):
     tiny.update_from_flattened_dict({key: value})
     with pytest.raises(ConfigError, match=message):
         check(tiny)

@@ -54,7 +54,7 @@ def test_a_step_updates_its_state_in_place():
     assert memory.temp_size_in_bytes < most * parameters, memory.temp_size_in_bytes / parameters
 
 
-def test_what_a_layer_keeps_for_its_gradient():
+def test_arrays_that_a_layer_saves_for_the_backward_pass():
     """For each vector, in a loop on a CPU: the inputs and outputs of two norms, query, key, value
     and the result of attention for the product and for the softmax, all of width h. The input and
     output of the GELU, of width 4 h, without erf. The attention weights of two heads."""
@@ -118,7 +118,7 @@ def test_cpus_have_options_only_alone(tiny):
     assert several.size == 2 and meshes.compiler_options(several) == {}
 
 
-def test_on_gpus_products_stay_apart():
+def test_products_are_not_merged_on_gpus():
     device = SimpleNamespace(platform="gpu")
     mesh = SimpleNamespace(size=2, devices=np.array([device, device]))
     assert meshes.compiler_options(mesh) == {"xla_gpu_dot_merger_threshold_mb": 0}

@@ -29,7 +29,7 @@ class Endless:
         return 0
 
 
-def test_closing_stops_it_whatever_is_left():
+def test_closing_stops_prefetching_with_any_number_of_steps_left():
     batches = Endless()
     prefetch = Prefetch(batches, meshes.one_device(), 0, 3_000_000)
     next(iter(prefetch))

@@ -141,9 +141,7 @@ def test_a_finished_run_is_left_as_it_is(tiny, store, tmp_path, capsys):
     assert said == [done, done, changed]
 
 
-def test_a_resumed_run_tells_what_of_its_config_has_changed(
-    tiny, store, trained, capsys, monkeypatch
-):
+def test_a_resumed_run_prints_changed_config_keys(tiny, store, trained, capsys, monkeypatch):
     from xlj.sharding import meshes
     from xlj.training import loop, start
 
@@ -201,9 +199,7 @@ def probe(asked_at=-1, signals=(signal.SIGTERM,)):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asked_at, step", [(0, 0), (1, 3), (2, 6)])
-def test_an_evaluation_that_is_interrupted_is_done_when_the_run_goes_on(
-    tiny, store, tmp_path, asked_at, step
-):
+def test_an_interrupted_evaluation_is_repeated_on_resume(tiny, store, tmp_path, asked_at, step):
     from xlj.training import loop, start
 
     tiny.train.log_every, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 3, 2, 1
@@ -233,7 +229,7 @@ def test_an_evaluation_that_is_interrupted_is_done_when_the_run_goes_on(
     assert (stopped / "metrics.jsonl").stat().st_mtime_ns == before
 
 
-def test_ctrl_c_saves_and_twice_says_where_the_run_goes_on(tiny, store, tmp_path, capfd):
+def test_ctrl_c_saves_and_twice_names_the_step_to_resume_from(tiny, store, tmp_path, capfd):
     from xlj.training import loop, start
 
     tiny.train.log_every, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 3, 2, 1
@@ -252,7 +248,7 @@ def test_ctrl_c_saves_and_twice_says_where_the_run_goes_on(tiny, store, tmp_path
     assert train().finished
 
 
-def test_a_run_of_some_passes_ends_where_they_are_made(tiny, store, trained):
+def test_a_run_with_a_duration_in_passes_ends_after_them(tiny, store, trained):
     """The run is then finished, and its checkpoint's config has steps."""
     from xlj.training import loop, start
 
@@ -266,7 +262,7 @@ def test_a_run_of_some_passes_ends_where_they_are_made(tiny, store, trained):
     assert loop.train(start.prepare(config, trained, store)) == outcome
 
 
-def test_a_run_killed_before_its_first_checkpoint_starts_anew(tiny, store, tmp_path):
+def test_a_run_killed_before_its_first_checkpoint_starts_over(tiny, store, tmp_path):
     from xlj.training import loop, start
 
     (tmp_path / "metrics.jsonl").write_text('{"step": 0, "x": 1}\n{"step": 4, "x": 2}\n')
@@ -275,7 +271,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_anew(tiny, store, tmp_p
 
 
 @pytest.mark.slow
-def test_sigterm_saves_and_exits_with_0_and_the_run_goes_on(config_file, whole, tmp_path):
+def test_sigterm_saves_and_the_run_resumes(config_file, whole, tmp_path):
     stopped = tmp_path / "stopped"
     process = start(config_file, stopped)
     deadline = time.monotonic() + 300

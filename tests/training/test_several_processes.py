@@ -125,7 +125,7 @@ def children(pid):
 
 
 @pytest.mark.slow
-def test_of_four_processes_one_is_killed_and_two_go_on(store, config_file, tmp_path):
+def test_one_of_four_processes_is_killed_and_two_resume(store, config_file, tmp_path):
     """Each survivor names the lost process and ends within a minute; the next run has two
     processes."""
     workdir = tmp_path / "four"
@@ -173,7 +173,7 @@ def kill_all_when(processes, workdir, after_step):
 
 
 @pytest.mark.slow
-def test_killed_on_three_processes_it_goes_on_with_one(tiny, tmp_path, recipe):
+def test_a_run_killed_on_three_processes_resumes_on_one(tiny, tmp_path, recipe):
     """The latest checkpoint is damaged before the run resumes."""
     tiny.objectives.mmlm.batch_rows, tiny.objectives.tlm.batch_rows = 24, 0
     tiny.train.steps, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 40, 2, 3

@@ -183,7 +183,7 @@ def no_rows(monkeypatch):
         ({"data.rows": "/nowhere"}, "data.rows=/nowhere"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_refused_before_rows_are_made(
+def test_mismatches_are_refused_before_rows_are_built(
     tiny, trained, no_rows, tmp_path, changes, message
 ):
     if "objectives.distillation.teacher" in changes:

@@ -368,7 +368,7 @@ def test_accumulation_takes_a_part_of_the_rows_at_a_time(tiny, store, accumulati
 
 
 @pytest.mark.parametrize("evolves, kept", [(False, 7), (True, 0)])
-def test_what_an_objective_keeps_and_never_changes_is_not_begun_anew(tiny, store, evolves, kept):
+def test_states_that_never_change_are_not_reinitialised(tiny, store, evolves, kept):
     """A teacher stays that of the run's start; a momentum encoder starts from new parameters."""
     config = parse(tiny)
     mesh, objectives, batch = prepared(config, store)
@@ -427,7 +427,7 @@ def test_microbatches_stay_where_their_rows_are():
 
 
 @pytest.mark.slow
-def test_16_rows_are_learnt_by_heart(tiny, store):
+def test_16_rows_are_memorised(tiny, store):
     tiny.objectives.tlm.batch_rows = 0
     tiny.objectives.mmlm.batch_rows = 16
     tiny.model.hidden, tiny.model.intermediate = 64, 128
@@ -462,7 +462,7 @@ def test_every_partitioning_rule_names_something(every):
 
 
 @pytest.mark.slow
-def test_what_an_objective_keeps_starts_from_the_parameters_of_its_phase(every):
+def test_states_of_objectives_start_from_the_parameters_of_their_phase(every):
     """XLCO is switched on at step 1: its momentum encoder starts from that step's parameters, not
     from the initial ones."""
     for name in set(registered()) - {"xlco"}:

@@ -59,7 +59,7 @@ def test_memory_is_kept_between_steps_and_given_back_at_the_end():
     assert held - held_after > 60
 
 
-def test_a_run_keeps_memory_from_step_to_step_and_gives_it_back_before_what_is_between(
+def test_a_run_retains_memory_between_steps_and_releases_it_before_other_work(
     tiny, store, tmp_path, monkeypatch
 ):
     output = []

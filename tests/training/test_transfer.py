@@ -162,7 +162,7 @@ def test_a_dictionary_that_is_not_there_is_missed_before_rows_are_made(tiny, tmp
 
 
 @pytest.mark.slow
-def test_a_run_with_a_vocabulary_of_its_own_starts_from_another(tiny, store, tmp_path, capsys):
+def test_a_run_with_its_own_vocabulary_starts_from_another_model(tiny, store, tmp_path, capsys):
     tiny.train.steps, tiny.optimizer.learning_rate = 1, 0.0
     loop.train(start.prepare(parse(tiny), tmp_path / "first", store))
     tiny.init_from = str(tmp_path / "first")

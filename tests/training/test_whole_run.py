@@ -139,9 +139,7 @@ def test_a_state_is_measured_with_the_model_of_the_phase_that_it_is_from(config)
     assert [base(step) for step in (0, 7, 8, 11)] == [1e4, 1e4, 16e4, 16e4]
 
 
-def test_what_a_run_will_do_is_printed_and_drawn_before_it(
-    config, store, tmp_path, capsys, devices
-):
+def test_the_schedule_is_printed_and_plotted_before_a_run(config, store, tmp_path, capsys, devices):
     devices(1)
     runs.dry_run(config, tmp_path / "run")
     printed = capsys.readouterr().out
