@@ -186,8 +186,8 @@ def test_its_checkpoint_needs_no_module(tiny, module, tmp_path, call):
     (tmp_path / "pairs").write_text("a b\tc d\n", encoding="utf-8")
     found = call(align.main, f"--checkpoint={run}", f"--input={tmp_path}/pairs", "--output=-")
     assert "-" in found.out
-    told = call(convert.main, "export", f"--checkpoint={run}", f"--output={tmp_path}/hf").out
-    assert "not exported: mine_head/kernel" in told
+    output = call(convert.main, "export", f"--checkpoint={run}", f"--output={tmp_path}/hf").out
+    assert "not exported: mine_head/kernel" in output
     tiny.init_from, tiny.data.parallel, tiny.data.pairs = str(run), "", ""
     tiny.objectives.tlm.batch_rows = 0
     assert loop.train(start.prepare(parse(tiny), tmp_path / "next")).finished

@@ -64,7 +64,7 @@ def wanted_losses(first, second, allowed, kind):
 def test_loss_has_negatives_from_all_rows(options, model, params_of, keys_of):
     objective = compiled(retrieval.objective("retrieval", options, model, CORPUS))
     params, rows = params_of(model, objective), rows_of("bitext", count=20)
-    rows = jax.tree.map(lambda x: x.at[7].set(x[3]), rows)  # a pair that stands twice
+    rows = jax.tree.map(lambda x: x.at[7].set(x[3]), rows)  # a pair that occurs twice
     rows = rows._replace(tokens=rows.tokens.at[9].set(1))  # and a row of padding
     inputs = objective.corrupt(rows, keys_of(rows))
     result = objective.targets(params, {}, inputs, whole)

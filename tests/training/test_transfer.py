@@ -186,7 +186,7 @@ def test_a_run_with_its_own_vocabulary_starts_from_another_model(tiny, store, tm
     old, new = named_leaves(old), named_leaves(new)
     for name in set(old) - set(transfer._BY_WORD):
         np.testing.assert_array_equal(old[name], new[name], err_msg=name)
-    # It goes on by itself, without what it started from.
+    # The run resumes without the model that it started from.
     (tmp_path / "first").rename(tmp_path / "gone")
     tiny.train.steps = 2
     loop.train(start.prepare(parse(tiny), tmp_path / "next"))

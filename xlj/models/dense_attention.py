@@ -86,7 +86,7 @@ class _Options(NamedTuple):
     """Static arguments of the function."""
 
     rate: float
-    """Of dropout."""
+    """Rate of dropout."""
     window: int | None
     """As in `dense_attention`; None if it hides no key of a row."""
     block: int | None

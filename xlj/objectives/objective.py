@@ -117,7 +117,7 @@ class Objective(Generic[Inputs, ObjectiveState]):
     """(rows, length of a row) -> floating-point operations of a step, by the convention of `flops`;
     None to count them in the traced program (`counting`)."""
     parts: Mapping[str, Callable[[jax.Array], Params]] = dataclasses.field(default_factory=dict)
-    """The parameters that it needs beside the encoder's, by name: (rng) -> initial values."""
+    """The parameters that it adds to the encoder's, by name: (rng) -> initial values."""
     rules: tuple[tuple[str, PartitionSpec], ...] = ()
     """Sharding of its own parameters and state: (regular expression over a name, axes), applied
     after the rules in `sharding/rules.py`. Heads, `NAME_head/...`, need no rules."""

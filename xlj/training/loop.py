@@ -87,8 +87,8 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
     Raises:
       ConfigError: before the first step, if a checkpoint or model is damaged or its tensors do not
         fit; later, if more than `train.max_skipped_steps` steps in a row were not finite.
-      KeyboardInterrupt: after Ctrl-C. The first one finishes the step and saves it, the second one
-        stops at once. The message names the step from which the run will resume.
+      KeyboardInterrupt: after Ctrl-C. The first one finishes the step and saves it; a second one
+        stops without saving. The message names the step from which the run will resume.
     """
     config, workdir, mesh, latest = start.config, start.workdir, start.mesh, start.latest
     store = start.store
@@ -185,7 +185,8 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
             bar.set_description_str(f"{done:,}/{total:,}", refresh=False)
             bar.update(round(amounts.tokens(0, done)) - bar.n)
             if first is not None:
-                # Step 0 is evaluated now, so that the first step did not wait for a compilation.
+                # Step 0 is evaluated after the first step, which so need not wait until the
+                # evaluation is compiled.
                 step_memory.release()
                 if not writer.write(first(), 0)[2]:
                     done = 0  # nothing is saved: the next run starts from the beginning

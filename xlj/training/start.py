@@ -117,14 +117,16 @@ def prepare(
 
 
 def adopt_model(config: Config, workdir: AnyPath | None = None) -> Config:
-    """The config with the model of `init_from` in its section `model`, but for `KEYS_OF_RUN`, if
-    `transfer.model` says so; a run that resumes has the model of its own checkpoint.
+    """Replaces the section `model` by that of the model in `init_from`, unless `transfer.model` is
+    `config`. The keys `KEYS_OF_RUN` stay those of the config.
+
+    A resumed run gets the model of its own checkpoint.
 
     Args:
-      workdir: of a run, which may resume.
+      workdir: of the run, to find its checkpoint; None for a new run.
 
     Raises:
-      ConfigError: if there is no such model, or the config does not fit it.
+      ConfigError: if the model does not exist or does not fit the config.
     """
     if config.transfer.model == "config":
         return config

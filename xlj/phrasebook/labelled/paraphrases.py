@@ -70,7 +70,7 @@ def _early(stream: Stream, parts: _Parts) -> _Parts:
 
 
 def _stands_alone(clause: Clause) -> bool:
-    """Whether a clause means the same wherever it stands: no pronoun refers to another clause."""
+    """Returns whether a clause has the same meaning at any place: no pronoun refers to another."""
     subject = clause.subject
     if subject is None or subject.kind == "pronoun" or clause.predicate == "exist":
         return False
