@@ -81,13 +81,13 @@ def parsed(name: str, changes: dict[str, object]):
     from xlj import config as schema
     from xlj.cli import configs
     from xlj.training import durations
-    from xlj.training.amounts import Reading
-    from xlj.training.memory import expected
+    from xlj.training.amounts import StepAmounts
+    from xlj.training.memory import expected_sizes
 
     overrides = [f"--config.{key}={value}" for key, value in changes.items()]
     config = configs.load(str(ROOT / "configs" / f"{name}.py"), overrides, schema)
-    config, _ = durations.resolve(config, Reading(None))
-    return config, expected(config)
+    config, _ = durations.resolve(config, StepAmounts(None))
+    return config, expected_sizes(config)
 
 
 def chosen(path: Path):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command, and again as long as it was cut (exit code 75), at most RESTARTS times; not once this was
-# asked to stop itself. For hosts without a scheduler that does it.
+# Runs a command, and repeats it while it ends with exit code 75 (interrupted), at most RESTARTS times. After
+# SIGTERM it does not repeat the command. Use it on hosts without a scheduler that restarts jobs.
 #
 #   launch/again.sh python -m xlj.train --distributed ...
 set -uo pipefail
@@ -10,15 +10,15 @@ trap 'stopping=1; [[ -z $child ]] || kill -TERM "$child"' TERM
 for ((restart = 0; ; restart++)); do
     "$@" &
     child=$!
-    [[ -z $stopping ]] || kill -TERM "$child" # the signal came before its number was known
+    [[ -z $stopping ]] || kill -TERM "$child" # the signal came before the child's number was known
     wait "$child"
     code=$?
-    while kill -0 "$child" 2> /dev/null; do # the wait was cut short by a signal
+    while kill -0 "$child" 2> /dev/null; do # a signal interrupted the wait
         wait "$child"
         code=$?
     done
     if ((code != 75)) || [[ -n $stopping ]] || ((restart >= ${RESTARTS:-100})); then
         exit "$code"
     fi
-    echo "exit code 75: again" >&2
+    echo "exit code 75: restarting" >&2
 done

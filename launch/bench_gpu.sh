@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What one GPU does, in about ten minutes (nobody has run it on one yet): train steps of 512 tokens in base and large models beside transformers
-# (SDPA, torch.compile), MMLM, TLM, CAMLM and XLM-E's, attention, alignment and sentence vectors. Tables and JSON go to OUT:
+# Benchmarks of one GPU, in about ten minutes (not yet run on a GPU): train steps of 512 tokens of base and large models, compared with
+# transformers (SDPA, torch.compile); objectives of ERNIE-M and XLM-E; attention, alignment and sentence vectors. Writes tables and JSON to OUT:
 #
 #   OUT=bench launch/bench_gpu.sh            # after pip install -e '.[cuda,peers]'
 #
-# The model operations of a step (GFLOP/s in the last column) over the chip's peak, which the first lines
-# measure, are its MFU; python -m xlj.plan says what it could be at most (docs/scaling.md).
+# The MFU is the model operations per second of a step (GFLOP/s in the last column), divided by the chip's peak,
+# which the first lines measure. python -m xlj.plan estimates its upper bound (docs/scaling.md).
 set -euo pipefail
 : "${OUT:?a folder for the tables}"
 mkdir -p "$OUT"

@@ -3,8 +3,8 @@
 #
 #   launch/check_gpu.sh --out=FOLDER [--seconds=480] [--parts=kernels,profile,...] [--rows=FOLDER]
 #
-# The most important parts come first. Each has a time limit, and all have --seconds together; the report lists the parts that were not
-# reached. --rows names finished rows of configs/quickstart.py; without it they are built. PYTHON is an interpreter with JAX for CUDA,
+# The most important parts come first. Each part has a time limit, and --seconds limits all parts together; the report lists the parts that
+# were not reached. --rows names finished rows of configs/quickstart.py; without it they are built. PYTHON is an interpreter with JAX for CUDA,
 # pytest, pytest-xdist, hypothesis and xlj's other requirements; network, TensorFlow and seqio are not needed.
 set -uo pipefail
 python=${PYTHON:-python3}
@@ -29,7 +29,7 @@ cd "$(dirname "$0")/.." || exit
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 TF_CPP_MIN_LOG_LEVEL=2
 export JAX_PLATFORMS=${JAX_PLATFORMS:-cuda,cpu} JAX_DISABLE_MOST_OPTIMIZATIONS=0 XLA_PYTHON_CLIENT_PREALLOCATE=false
 
-run_tests() { # processes, then pytest's arguments; XLA would time variants of each product for longer than the tests take
+run_tests() { # processes, then pytest's arguments; XLA's autotuning would take longer than the tests
     XLA_FLAGS="${XLA_FLAGS:-} --xla_gpu_autotune_level=0" limited "$python" -m pytest -q --tb=short -p no:cacheprovider -n "$@"
 }
 
@@ -38,7 +38,7 @@ bench() { # what, recipe, then flags
         "${@:3}" --json="$out/$part.json" --table="$out/$part.md"
 }
 
-limited() { # an interrupt: what was measured is written
+limited() { # SIGINT, so that a benchmark writes its results so far
     timeout --signal=INT --kill-after=10 "$limit" "$@"
 }
 

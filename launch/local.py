@@ -1,9 +1,10 @@
-"""Starts a command of xlj as several processes of this machine, which are one run.
+"""Starts a command of xlj as several processes of one run, on this machine.
 
     python launch/local.py -n 4 -- python -m xlj.train --config=configs/quickstart.py
 
-Each gets --distributed, --coordinator, --processes and --process; where there are GPUs, each takes
-one. Lines of process 2 begin with `2: `. The exit code is that of the first that failed, 0 if none.
+Each process gets --distributed, --coordinator, --processes and --process, and one GPU if there are
+GPUs. Output lines of process 2 begin with `2: `. The exit code is that of the first process that
+failed, or 0.
 """
 
 import argparse
@@ -19,9 +20,9 @@ from typing import Any, BinaryIO
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Starts the processes, and waits for all of them."""
+    """Starts the processes and waits for all of them."""
     parser = argparse.ArgumentParser(usage=__doc__, allow_abbrev=False)
-    parser.add_argument("-n", type=int, required=True, metavar="N", help="how many processes")
+    parser.add_argument("-n", type=int, required=True, metavar="N", help="number of processes")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     flags = parser.parse_args(argv)
     command = flags.command[1:] if flags.command[:1] == ["--"] else flags.command
@@ -68,7 +69,7 @@ _WRITING = threading.Lock()
 
 
 def _show(process: int, output: BinaryIO) -> None:
-    """Prints what a process prints, line by line."""
+    """Prints the output of a process line by line."""
     for line in output:
         with _WRITING:
             sys.stdout.buffer.write(f"{process}: ".encode() + line)

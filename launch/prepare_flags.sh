@@ -1,4 +1,4 @@
-# Sourced with the flags of a run: `prepare` holds those that xlj.prepare takes, which knows no --workdir.
+# Sourced with the flags of a run; sets `prepare` to the flags for xlj.prepare, which has no --workdir.
 prepare=()
 while (($#)); do
     case $1 in

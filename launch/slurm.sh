@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Submits a run to Slurm: a job on CPUs that makes the rows, and one on GPUs that trains once they are
-# there. Start it in the clone, with xlj's flags:
+# Submits a run to Slurm: a CPU job that builds the rows, and a GPU job that trains when they are
+# complete. Start it in the clone, with xlj's flags:
 #
 #   launch/slurm.sh --config=configs/xlm_r_base.py --workdir=/shared/runs/base \
 #       --config.data.cache=/shared/rows --config.data.mono='/shared/cc100/{language}.txt.xz'
 #
-# NAME=... names the jobs; of one name one trains at a time. The same line again goes on from the latest
-# checkpoint. It prints the numbers of both jobs.
+# NAME=... names the jobs; among jobs with the same name, one trains at a time. Repeat the command to resume
+# from the latest checkpoint. It prints the numbers of both jobs.
 set -euo pipefail
 here=$(dirname "$0") name=${NAME:-xlj}
 
@@ -14,7 +14,7 @@ source "$here/prepare_flags.sh" "$@"
 
 rows=$(sbatch --parsable --job-name="$name-rows" "$here/slurm_rows.sh" "${prepare[@]}")
 rows=${rows%%;*} # the name of a cluster may follow
-# If no rows come, the second job is taken out of the queue.
+# If building the rows fails, the second job is removed from the queue.
 training=$(sbatch --parsable --job-name="$name" --dependency="afterok:$rows,singleton" \
     --kill-on-invalid-dep=yes "$here/slurm_train.sh" "$@")
 echo "rows: job $rows; training: job ${training%%;*}"

@@ -5,9 +5,9 @@
 #       --config=configs/xlm_r_base.py --workdir=/shared/runs/base --config.data.cache=/shared/rows ...
 #
 # DIR is a clone of the repository with a virtual environment (.venv, pip install -e '.[tpu]') on a
-# file system that every host mounts, such as Filestore. Rows are made first, on the CPUs of the machine
-# that this is started on, which must see data.cache too; only then, if ACCELERATOR and VERSION are set
-# (v5litepod-16, v2-alpha-tpuv5-lite), the slice is made. The same line again goes on from the latest checkpoint.
+# file system that every host mounts, such as Filestore. Rows are built first, on the CPUs of the machine
+# that runs this script, which must see data.cache too. Then the slice is created, if ACCELERATOR and VERSION
+# are set (v5litepod-16, v2-alpha-tpuv5-lite). Repeat the command to resume from the latest checkpoint.
 set -euo pipefail
 : "${TPU:?name of the TPU}" "${ZONE:?its zone}" "${DIR:?the clone on a shared file system}"
 

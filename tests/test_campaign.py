@@ -1,4 +1,4 @@
-"""A slice of the campaign (`python tests/campaign`), and that it notices what it looks for."""
+"""A part of the campaign (`python tests/campaign`), and tests that it detects faults."""
 
 import errno
 import random
@@ -31,7 +31,7 @@ def readers():
         return fuzz_readers.every(fuzz_inputs.make())
 
 
-def test_every_reader_takes_what_is_good(fuzz, readers, tmp_path):
+def test_every_reader_reads_good_inputs(fuzz, readers, tmp_path):
     for number, reader in enumerate(readers):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -53,7 +53,7 @@ def test_malformed_configs_and_checkpoints(fuzz, readers):
     assert found.faults == [] and found.refused.total() > 4
 
 
-def test_what_it_looks_for_is_noticed(fuzz, monkeypatch):
+def test_the_campaign_detects_faults(fuzz, monkeypatch):
     from fuzz_readers import Lost, Reader, same
 
     monkeypatch.setattr(fuzz, "SECONDS", 0.05)
@@ -109,7 +109,7 @@ def test_damage_to_rows_is_noticed_or_without_a_meaning(fuzz, tiny, store, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cc") is None, reason="storage.c takes a C compiler (cc)")
-def test_bad_and_slow_storage_are_told_or_waited_for(fuzz, tmp_path):
+def test_bad_storage_is_reported_and_slow_storage_is_tolerated(fuzz, tmp_path):
     import faults
     import jobs
     import kills

@@ -94,7 +94,7 @@ def test_slurm_submits_no_training_without_rows_to_come(call):
     [(0, 0, False), (2, 0, False), (1, 0, False), (CONTINUE, 3, True), (137, 0, True)]
     + [(CONTINUE, 100, False)],
 )
-def test_slurm_queues_again_what_was_cut(call, clone, code, restarts, again):
+def test_slurm_requeues_interrupted_runs(call, clone, code, restarts, again):
     done, calls = call(
         "slurm_train.sh",
         *FLAGS,
@@ -157,7 +157,7 @@ def test_the_check_of_a_gpu_ends_in_time(call, tmp_path):
     assert len(outcomes) == 7 and all(line.endswith(": not reached") for line in outcomes)
 
 
-def test_rows_are_made_by_prepare(call):
+def test_prepare_builds_rows(call):
     done, calls = call("slurm_rows.sh", "--config=c.py", programs={"python": "echo $JAX_PLATFORMS"})
     assert done.stdout == "cpu\n" and calls == [["python", "-m", "xlj.prepare", "--config=c.py"]]
 
@@ -196,7 +196,7 @@ def test_tpu_hosts_are_not_asked_for_if_rows_fail(call, clone):
 
 
 @pytest.mark.parametrize(("codes", "starts"), [("0", 1), ("2", 1), ("75 75 0", 3), ("75 1", 2)])
-def test_again_goes_on_as_long_as_it_is_cut(tmp_path, codes, starts):
+def test_again_restarts_interrupted_commands(tmp_path, codes, starts):
     script = f'echo >> n; codes=({codes}); exit "${{codes[$(($(wc -l < n) - 1))]}}"'
     done = subprocess.run([LAUNCH / "again.sh", "bash", "-c", script], cwd=tmp_path, timeout=60)
     assert done.returncode == int(codes.split()[-1])

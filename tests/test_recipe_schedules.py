@@ -12,7 +12,7 @@ import pytest
 from xlj.config import parse
 from xlj.optimizers.schedules import rates
 from xlj.training import durations, schedule
-from xlj.training.amounts import Amounts, Reading
+from xlj.training.amounts import Amounts, StepAmounts
 
 B, T = 1e9, 1e12
 FALL = 1 - sqrt(0.5)  # of 1 - sqrt, halfway
@@ -58,7 +58,7 @@ WARMUPS = {  # tokens, and the units of 48 rows that it begins with
 
 def resolved(name, variant=""):
     config = parse(importlib.import_module(name).get_config(variant))
-    return durations.resolve(config, Reading(None))[0]
+    return durations.resolve(config, StepAmounts(None))[0]
 
 
 def step_after(amounts, tokens):
@@ -73,7 +73,7 @@ def step_after(amounts, tokens):
 @pytest.mark.parametrize("name", TABLES)
 def test_after_so_many_tokens_a_run_does_what_the_paper_says(name):
     config = resolved(name)
-    amounts = Amounts(config, Reading(None))
+    amounts = Amounts(config, StepAmounts(None))
     for tokens, rate, rows, length, masks, alpha, bases in TABLES[name]:
         step = step_after(amounts, tokens)
         phase = config.phase_at(step)
@@ -90,7 +90,7 @@ def test_after_so_many_tokens_a_run_does_what_the_paper_says(name):
 def test_batches_grow_by_48_rows_in_proportion_to_tokens(name):
     """Each size takes a share of the warm-up's tokens in proportion to it: as many steps as any."""
     config, (tokens, first) = resolved(name), WARMUPS[name]
-    amounts = Amounts(config, Reading(None))
+    amounts = Amounts(config, StepAmounts(None))
     units, reached = range(first, 96), 0.0
     for unit in units:
         middle = reached + tokens * unit / sum(units) / 2
@@ -105,7 +105,7 @@ def test_batches_grow_by_48_rows_in_proportion_to_tokens(name):
 def test_weight_decay_of_mmbert_is_that_of_a_step_at_the_peak(name, factor):
     """Fully decoupled: 8e-5 of a parameter at the peak, of small 4e-5 after pretraining."""
     config = resolved(name)
-    amounts = Amounts(config, Reading(None))
+    amounts = Amounts(config, StepAmounts(None))
     for tokens, wanted in ((1 * T, 8e-5), (2.5 * T, 8e-5 * factor)):
         learning_rate, decay = rates(config, step_after(amounts, tokens))
         assert learning_rate * decay == pytest.approx(wanted, rel=1e-5)

@@ -48,12 +48,12 @@ def main(flags: Namespace) -> int:
     from xlj.data.rows.preparing import open_rows
     from xlj.planning import figures, programs, search, table
     from xlj.training import durations, start
-    from xlj.training.amounts import Reading
+    from xlj.training.amounts import StepAmounts
 
     config = start.adopt_model(flags.config)
     config, store = open_rows(config.for_platform(topology.devices()[0].platform))
     sizes = _sizes(config, store)
-    config, notes = durations.resolve(config, Reading(store))
+    config, notes = durations.resolve(config, StepAmounts(store))
     record: dict[str, object] = {"config": flags.config_file, "topology": topology.name}
     known: dict[int, figures.Figures] = {}
     advice = ""
@@ -90,12 +90,12 @@ def main(flags: Namespace) -> int:
 
 
 def _sizes(config: schema.Config, store: "RowStore | None") -> "Sizes":
-    """`training.memory.expected`, whose module uses JAX."""
+    """`training.memory.expected_sizes`, whose module uses JAX."""
     from xlj.training import memory, start
 
     try:
         _, vocabulary = start.adopt_vocabulary(config, None, store)
-        return memory.expected(config, store, vocabulary)
+        return memory.expected_sizes(config, store, vocabulary)
     except schema.ConfigError as error:
         if not config.data.vocabulary:
             raise

@@ -50,7 +50,7 @@ def main(flags: Namespace) -> None:
     store = store or prepare_rows(config, flags.runner, flags.pipeline)
     from xlj.training import amounts, durations
 
-    config, notes = durations.resolve(config, amounts.Reading(store))
+    config, notes = durations.resolve(config, amounts.StepAmounts(store))
     alarms = amounts.warnings(config, store)
     print(report(store, config.data.alpha), *notes, *alarms, sep="\n")
     of_text = [f"config.{key}" for key, _ in schema.keys() if key.startswith("data.")]

@@ -179,7 +179,7 @@ def back_translation() -> str:
     filled = Example([*sentence.tokens, *pseudo], sentence.predicted)
     masked = filled.masked()
     position = jnp.array([places], jnp.int32)
-    corrupted = btmlm.Corrupted(
+    corrupted = btmlm.BTMLMInputs(
         masked=masked,
         source=filled.ids(source),
         positions=position,

@@ -1,10 +1,10 @@
-"""Random matrices of many sizes, one by one and padded into one array."""
+"""Random matrices of many sizes, separate and padded into one array."""
 
 import numpy as np
 
 
 def random_matrices(count, largest, seed=0):
-    """Matrices of 1 to `largest` rows and columns; half have ties and zeros."""
+    """Returns matrices of 1 to `largest` rows and columns; half have ties and zeros."""
     random = np.random.default_rng(seed)
     matrices = []
     for k in range(count):
@@ -15,7 +15,7 @@ def random_matrices(count, largest, seed=0):
 
 
 def padded(matrices, filler):
-    """One array [count, m, n] with `filler` outside, and the ids of its tokens."""
+    """Pads matrices to one array [count, m, n] with `filler`, and returns the ids of its tokens."""
     m, n = (max(matrix.shape[axis] for matrix in matrices) for axis in (0, 1))
     similarity = np.full((len(matrices), m, n), filler, np.float32)
     source_ids = np.zeros((len(matrices), m), np.int32)
@@ -28,9 +28,9 @@ def padded(matrices, filler):
 
 
 def packed(matrices, filler):
-    """All examples in one matrix [sum m, sum n], block by block, and the ids of its tokens.
+    """Packs all examples into one block matrix [sum m, sum n], and returns the ids of its tokens.
 
-    Between the examples stands a token that is none's, as `</s>` does in a row.
+    Between examples there is a token of no example, like `</s>` in a row.
     """
     source_ids = np.concatenate([[k] * len(x) + [0] for k, x in enumerate(matrices, 1)])
     target_ids = np.concatenate([[0] + [k] * x.shape[1] for k, x in enumerate(matrices, 1)])

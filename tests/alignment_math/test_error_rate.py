@@ -1,4 +1,4 @@
-"""Alignment error rate: cases worked by hand, and odd gold lines."""
+"""Alignment error rate: hand-computed cases, and unusual gold lines."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_odd_gold_links_stay_in_the_count():
     assert found.recall == pytest.approx(1 / 3) and found.aer == pytest.approx(1 - 2 / 4)
 
 
-def test_nothing_by_nothing():
+def test_zero_divided_by_zero():
     assert score([], [], []) == (0, 0, 0, 0)
     assert score([set()], [{(0, 0)}], [set()]) == (1, 0, 0, 0)
     assert score([{(0, 0)}], [set()], [{(0, 0)}]) == (0, 1, 0, 0)

@@ -1,4 +1,4 @@
-"""Every rule of extraction against its plain transcription, padded and packed."""
+"""Every function of extraction against a plain implementation, padded and packed."""
 
 import itertools
 from functools import partial
@@ -45,7 +45,7 @@ def test_released_and_optimal_transport_on_plans():
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_what_is_below_zero_gives_no_link(rule):
+def test_negative_similarities_give_no_link(rule):
     ours, reference = RULES[rule]
     matrices = [matrix - np.float32(0.3) for matrix in MATRICES[:500]]
     for links, matrix in zip(np.asarray(ours(*padded(matrices, 0.0))), matrices, strict=True):
@@ -65,15 +65,15 @@ def test_other_factors_and_rounds(alpha, iterations):
     ours = jax.jit(partial(extraction.itermax, alpha=alpha, iterations=iterations))
     found = np.asarray(ours(*padded(MATRICES[:1000], 5.0)))
     for links, matrix in zip(found, MATRICES, strict=False):
-        wanted = plain.itermax(list(matrix), alpha, iterations)
-        assert links_of(links) == wanted and len(wanted) <= sum(matrix.shape)
+        expected = plain.itermax(list(matrix), alpha, iterations)
+        assert links_of(links) == expected and len(expected) <= sum(matrix.shape)
 
 
 def test_the_second_round_is_the_released_one_not_equation_9():
     matrix = np.array([[1.0, 0.9, 0.25], [0.1, 1.0, 0.1], [0.3, 0.1, 0.2]], np.float32)
     ids = np.ones(3, np.int32)
     assert links_of(extraction.argmax(matrix, ids, ids)) == {(0, 0), (1, 1)}
-    # Eq. 9 leaves 0.9 * 0.9 at (0, 1), whose row and column are both linked, and would link it.
+    # With Eq. 9, (0, 1) would keep 0.9 * 0.9 and be linked, though its row and column have links.
     assert links_of(extraction.itermax(matrix, ids, ids)) == {(0, 0), (1, 1), (2, 0), (0, 2)}
 
 
@@ -126,7 +126,7 @@ def test_no_link_without_similarity():
         assert not np.asarray(rule(zeros - 1, *ids)).any()
 
 
-def test_a_side_of_one_token_links_to_the_first_whatever_the_padding():
+def test_a_side_of_one_token_links_to_the_first_with_any_padding():
     wide = np.random.default_rng(3).random((64, 1, 7)).astype(np.float32)
     released, itermax = jax.jit(extraction.released), jax.jit(extraction.itermax)
     for similarity in (wide, wide.transpose(0, 2, 1)):

@@ -13,8 +13,8 @@ posteriors = jax.jit(hmm.posteriors)
 
 
 def by_enumeration(source, null, jumps):
-    """log p of one pair, and the posteriors of its links, in float64: each of the (m + 1)^n
-    alignments by itself. The place before the first word is -1; a null word leaves it."""
+    """Computes log p of one pair, and posteriors of its links, by a sum over all (m + 1)^n
+    alignments, in float64. The place before the first word is -1; the null word keeps the place."""
     m, n = source.shape
     longest = len(jumps) // 2
 
@@ -54,10 +54,10 @@ def given(source, null, jumps):
 @pytest.mark.parametrize("m, n", [(1, 1), (1, 4), (4, 1), (3, 4), (4, 3)])
 def test_a_pair(m, n):
     source, null, jumps = random(m + 10 * n, m, n)
-    wanted, links = by_enumeration(source, null, jumps)
+    expected, links = by_enumeration(source, null, jumps)
     ids = np.ones(m, np.int32), np.ones(n, np.int32)
     found = posteriors(*given(source, null, jumps), *ids)
-    np.testing.assert_allclose(found.log_likelihood, wanted, rtol=1e-5)
+    np.testing.assert_allclose(found.log_likelihood, expected, rtol=1e-5)
     np.testing.assert_allclose(found.emission.source, links, atol=1e-6)
     np.testing.assert_allclose(found.emission.null, 1 - links.sum(0), atol=1e-6)
 

@@ -1,4 +1,4 @@
-"""Similarities against plain NumPy, and the prior on the diagonal against its transcription."""
+"""Similarities, and the prior on the diagonal, against plain NumPy."""
 
 import jax
 import numpy as np

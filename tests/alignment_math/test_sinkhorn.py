@@ -16,7 +16,7 @@ def ones(*shape):
 
 
 def square(size, seed=0):
-    """Products of hidden vectors as they are: mostly positive, of unequal size."""
+    """Returns products like those of hidden vectors: mostly positive, of different sizes."""
     vectors = np.random.default_rng(seed).normal(0.3, 1, (2, size, 24)).astype(np.float32)
     return vectors[0] @ vectors[1].T
 
@@ -35,7 +35,7 @@ def test_against_float64_in_the_log_domain(iterations, mu, columns_first):
             assert not part[m:].any() and not part[:, n:].any()
 
 
-def test_two_iterations_and_columns_first_unless_told_otherwise():
+def test_defaults_are_two_iterations_and_columns_first():
     """XLM-Align, Table 11, and its released code."""
     similarity = square(5)
     expected = plain.sinkhorn_log(similarity, 2, True)
@@ -52,7 +52,7 @@ def test_square_plans_become_doubly_stochastic():
 
 
 def test_against_pot(monkeypatch):
-    # It imports every library of arrays that it finds; other tests want no TensorFlow here.
+    # POT imports all array libraries that it finds; other tests need TensorFlow to be absent.
     for name in ("TENSORFLOW", "PYTORCH", "JAX"):
         monkeypatch.setenv(f"POT_BACKEND_DISABLE_{name}", "1")
     ot = pytest.importorskip("ot", reason="POT is not installed (pip install -e '.[test]')")
@@ -75,7 +75,7 @@ def test_each_matrix_is_normalised_as_it_says():
         np.testing.assert_array_equal(found.plan, last)
 
 
-def test_padding_is_inert_whatever_it_holds():
+def test_padding_has_no_effect_with_any_values():
     matrices = random_matrices(50, 9)
     first = run(*padded(matrices, 0.0))
     for filler in (1e30, -5.0, np.nan, np.inf):
@@ -118,5 +118,5 @@ def test_a_small_mu_stays_within_float32():
     expected = plain.sinkhorn_log(similarity, 2, mu=0.1)
     for part, reference in zip(run(similarity, ones(6), ones(6), mu=0.1), expected, strict=True):
         np.testing.assert_allclose(part, reference, atol=1e-5)
-    with pytest.raises(ValueError, match="mu=0.0; it must be above 0"):
+    with pytest.raises(ValueError, match="mu=0.0 of sinkhorn: expected a number above 0"):
         run(similarity, ones(6), ones(6), mu=0.0)

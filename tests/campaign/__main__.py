@@ -1,13 +1,13 @@
-"""Hurts xlj on purpose, for as long as one likes, and tells what it did not stand.
+"""Injects faults into xlj for a given time and reports those that it does not handle.
 
     python tests/campaign fuzz --minutes=10 --seed=0
     python tests/campaign kills --minutes=30 --seed=0
     python tests/campaign disk --minutes=10 --seed=0
 
-fuzz: malformed inputs to every reader. kills: SIGKILL to commands at random moments. disk: files
-that cannot grow, changed bytes in every file of a row store and a checkpoint, two runs at once. The
-same seed is the same campaign, as far as it gets. The exit code is 1 if there was a fault.
-docs/experiments/faults.md has the figures.
+fuzz: malformed inputs to every reader. kills: SIGKILL to commands at random moments. disk: full
+disks, failing and slow storage, damaged files of a row store and a checkpoint, two runs at once.
+The same seed gives the same sequence of faults. The exit code is 1 if a fault was not handled.
+docs/experiments/faults.md has results.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 BLOCK = 4000
-"""Inputs that a process reads; then a new one begins."""
+"""Number of inputs that a process reads before a new process starts."""
 STALLED = 90.0
-"""Seconds after which a process that begins no further input is taken for one that hangs."""
+"""Seconds without a new input after which a process counts as hanging."""
 
 
 def main() -> int:
@@ -39,10 +39,12 @@ def main() -> int:
     parser.add_argument("part", choices=("fuzz", "kills", "disk", "block"))
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=10**9, help="most inputs, kills or faults")
-    parser.add_argument("--only", default="", help="readers or commands with this in their name")
-    parser.add_argument("--first", type=int, default=0, help="the first input of fuzz")
-    parser.add_argument("--scratch", type=Path, help="a folder to work in, which is kept")
+    parser.add_argument(
+        "--count", type=int, default=10**9, help="largest number of inputs, kills or faults"
+    )
+    parser.add_argument("--only", default="", help="only readers or commands with this in the name")
+    parser.add_argument("--first", type=int, default=0, help="number of the first input of fuzz")
+    parser.add_argument("--scratch", type=Path, help="folder to work in, which is not deleted")
     parser.add_argument("--report", type=Path, help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if flags.part == "block":
@@ -56,7 +58,7 @@ def main() -> int:
 
 
 def _block(flags: argparse.Namespace) -> int:
-    """Reads some inputs in this process, and writes down what became of them."""
+    """Reads some inputs in this process, and writes the outcomes to a file."""
     import fuzz
     import fuzz_inputs
     import fuzz_readers
@@ -69,10 +71,10 @@ def _block(flags: argparse.Namespace) -> int:
         def began(number: int) -> None:
             os.pwrite(at.fileno(), f"{number:020d}".encode(), 0)
 
-        found = fuzz.run(readers, flags.seed, flags.first, flags.count, began)
-    faults = [[f.reader, f.number, f.what, f.file, f.content.hex()] for f in found.faults]
-    told = {"refused": found.refused, "read": found.read, "faults": faults}
-    (flags.report / "told.json").write_text(json.dumps(told))
+        outcome = fuzz.run(readers, flags.seed, flags.first, flags.count, began)
+    faults = [[f.reader, f.number, f.what, f.file, f.content.hex()] for f in outcome.faults]
+    report = {"refused": outcome.refused, "read": outcome.read, "faults": faults}
+    (flags.report / "report.json").write_text(json.dumps(report))
     return 0
 
 
@@ -83,19 +85,19 @@ def _fuzz(flags: argparse.Namespace) -> int:
     while number < last and time.monotonic() < end:
         count = min(BLOCK, last - number)
         with tempfile.TemporaryDirectory() as folder:
-            code, at = _of_block(flags, number, count, Path(folder))
+            code, at = _run_block(flags, number, count, Path(folder))
             if code == 0:
-                told = json.loads((Path(folder) / "told.json").read_text())
-                refused.update(told["refused"])
-                read.update(told["read"])
-                faults += told["faults"]
+                report = json.loads((Path(folder) / "report.json").read_text())
+                refused.update(report["refused"])
+                read.update(report["read"])
+                faults += report["faults"]
                 number += count
             elif at is None:
                 return 1
-            else:  # what came before in this block is read again
+            else:  # the earlier inputs of this block are read again
                 faults.append(["", at, f"the process ended with {code}", "", ""])
                 if at > number:
-                    _of_block(flags, number, at - number, Path(folder))
+                    _run_block(flags, number, at - number, Path(folder))
                 number = at + 1
         for fault in faults[-5:] if faults else ():
             print("fault:", *fault[:4], fault[4][:400])
@@ -107,14 +109,14 @@ def _fuzz(flags: argparse.Namespace) -> int:
     return bool(faults)
 
 
-def _of_block(
+def _run_block(
     flags: argparse.Namespace, first: int, count: int, folder: Path
 ) -> tuple[int, int | None]:
-    """The exit code of a process that reads a block, and the input that it was at."""
+    """Returns the exit code of a process that reads a block, and the number of its last input."""
     command = [sys.executable, str(HERE), "block", f"--first={first}", f"--count={count}"]
     command += [f"--seed={flags.seed}", f"--only={flags.only}", f"--report={folder}"]
-    with (folder / "said").open("w") as said:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said)
+    with (folder / "output").open("w") as output:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
         at, since = -1, time.monotonic()
         while process.poll() is None:
             time.sleep(0.2)
@@ -125,7 +127,7 @@ def _of_block(
                 process.kill()
                 process.wait()
     if process.returncode:
-        print((folder / "said").read_text()[-2000:])
+        print((folder / "output").read_text()[-2000:])
     return process.returncode, at if at >= 0 else None
 
 
@@ -133,11 +135,11 @@ def _kills(flags: argparse.Namespace) -> int:
     import jobs
     import kills
 
-    found = [job for job in jobs.make(flags.scratch) if flags.only in job.name]
-    counts: dict[str, Counter[str]] = {job.name: Counter() for job in found}
+    chosen = [job for job in jobs.make(flags.scratch) if flags.only in job.name]
+    counts: dict[str, Counter[str]] = {job.name: Counter() for job in chosen}
     faults = 0
     seconds = 60 * flags.minutes
-    for name, more, fault in kills.run(found, flags.scratch, flags.seed, seconds, flags.count):
+    for name, more, fault in kills.run(chosen, flags.scratch, flags.seed, seconds, flags.count):
         counts[name] += more
         faults += bool(fault)
         print(f"{name}: {dict(more)} {fault}", flush=True)
@@ -159,23 +161,23 @@ def _disk(flags: argparse.Namespace) -> int:
         kills.whole(job, flags.scratch)
     train = next(job for job in every if job.name == "train")
     (checkpoint,) = list(model.glob("run/checkpoints/24"))
-    end, told, number = time.monotonic() + 60 * flags.minutes, list[str](), 0
+    end, results, number = time.monotonic() + 60 * flags.minutes, list[str](), 0
     counts: Counter[str] = Counter()
-    told.append(faults.two_runs(train, flags.scratch))
+    results.append(faults.two_runs(train, flags.scratch))
     counts["two runs"] += 1
     while time.monotonic() < end and number < flags.count:
         seed = f"{flags.seed}-{number}"
         number += 1
         for kind, folder in (("rows", rows), ("checkpoint", checkpoint)):
             for fault, noticed in faults.damaged_files(folder, kind, seed, 100):
-                told.append(fault)
-                counts[f"{kind}, {'refused' if noticed else 'without a meaning'}"] += 1
+                results.append(fault)
+                counts[f"{kind}, {'refused' if noticed else 'no effect'}"] += 1
         for hurt in (faults.full_disk, faults.bad_storage, faults.slow_storage):
             for came, fault in hurt(every, flags.scratch, seed):
-                told.append(fault)
+                results.append(fault)
                 counts[f"{hurt.__name__.replace('_', ' ')}, {came}"] += 1
-        print(dict(counts), [fault for fault in told if fault], flush=True)
-    return any(told)
+        print(dict(counts), [fault for fault in results if fault], flush=True)
+    return any(results)
 
 
 if __name__ == "__main__":

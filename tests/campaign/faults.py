@@ -1,5 +1,7 @@
-"""Disks that fill up, storage that fails or is slow, files that change, two runs at once: an error
-in a line, and nothing lost."""
+"""Full disks, failing or slow storage, damaged files, two runs at once.
+
+Each must end in an error of one line, without loss of data.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +25,22 @@ from xlj.checkpoints.reading import CheckpointError
 from xlj.data.rows.store import RowStore, RowStoreError
 
 ERRORS = (errno.EIO, errno.ESTALE, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.ETIMEDOUT)
-"""What calls of a failing storage tell: broken, gone from a server, without answer, not allowed."""
+"""Errors of failing storage: broken, removed on the server, no answer, not allowed."""
 
 
 def full_disk(found: Sequence[Job], scratch: Path, seed: str) -> Iterator[tuple[str, str]]:
-    """(what came of it, a fault or nothing) of each command, when it may write no more than so many
-    bytes into a file: it ends with 2 and one line, and without that limit the same command ends as
-    if it had not been."""
+    """Yields (outcome, fault or "") of each command with a limit on the size of files.
+
+    The command must end with exit code 2 and one line. Without the limit, the same command must
+    then end as if it had not been interrupted.
+    """
     for job in found:
         draw = random.Random(f"{seed}-{job.name}")
         yield hurt(job, scratch, f"full-{seed}", 1 << draw.randint(10, 18))
 
 
 def bad_storage(found: Sequence[Job], scratch: Path, seed: str) -> Iterator[tuple[str, str]]:
-    """As `full_disk`, where from some call on, for good or a few times, storage gives an error."""
+    """Same as `full_disk`, with storage errors from some call on, permanently or a few times."""
     for job in found:
         draw = random.Random(f"{seed}-{job.name}-storage")
         how = {
@@ -48,7 +52,7 @@ def bad_storage(found: Sequence[Job], scratch: Path, seed: str) -> Iterator[tupl
 
 
 def slow_storage(found: Sequence[Job], scratch: Path, seed: str) -> Iterator[tuple[str, str]]:
-    """As `full_disk`, where every call to storage waits: the command ends as ever, but later."""
+    """Same as `full_disk`, with delays of all storage calls: the command must end normally."""
     for job in found:
         most = random.Random(f"{seed}-{job.name}-slow").choice((1_000, 5_000, 20_000))
         how = stored_badly(scratch, {"STORAGE_WAIT": most})
@@ -57,7 +61,7 @@ def slow_storage(found: Sequence[Job], scratch: Path, seed: str) -> Iterator[tup
 
 
 def stored_badly(scratch: Path, how: dict[str, int]) -> dict[str, str]:
-    """The environment in which calls that concern `scratch` are hurt, as storage.c says."""
+    """Returns environment variables for faults of calls on files of `scratch` (see storage.c)."""
     library = scratch / "storage.so"
     if not library.exists():
         source = Path(__file__).with_name("storage.c")
@@ -69,28 +73,31 @@ def stored_badly(scratch: Path, how: dict[str, int]) -> dict[str, str]:
 
 
 def hurt(job: Job, scratch: Path, name: str, limit: int = 0, **environment: str) -> tuple[str, str]:
-    """How a command ends that is hurt, and a fault: an exit code other than 0 and 2, no line that
-    tells an error, or other bits when the same command is run again unhurt."""
+    """Runs a command with faults, then without, and returns (outcome, fault or "").
+
+    It is a fault if the exit code is not 0 or 2, if no line reports the error, or if the same
+    command without faults ends with other bits.
+    """
     folder = scratch / f"{job.name}-{name}"
     folder.mkdir()
     process = jobs.start(job, folder, limit, **environment)
     try:
-        said = process.communicate(timeout=900)[0].decode()
+        output = process.communicate(timeout=900)[0].decode()
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         return "hung", f"{job.name} {environment}: it did not end"
-    told = said.rpartition("\nerror: ")[2] if "\nerror: " in f"\n{said}" else ""
+    message = output.rpartition("\nerror: ")[2] if "\nerror: " in f"\n{output}" else ""
     came, fault = {0: "no error", 2: "refused"}.get(process.returncode, "crashed"), ""
-    if "Traceback" in said or process.returncode not in (0, 2):
-        fault = f"{job.name} {environment}: exit code {process.returncode}: {said[-1500:]}"
-    elif process.returncode == 2 and not told:
-        fault = f"{job.name} {environment}: no error in {said[-300:]}"
+    if "Traceback" in output or process.returncode not in (0, 2):
+        fault = f"{job.name} {environment}: exit code {process.returncode}: {output[-1500:]}"
+    elif process.returncode == 2 and not message:
+        fault = f"{job.name} {environment}: no error in {output[-300:]}"
     whole = scratch / ("model.whole" if job.name == "train" else f"{job.name}.whole")
     if not fault and whole.exists():
         try:
             if jobs.finish(job, folder) != job.digest(whole):
-                fault = f"{job.name} {environment}: it ended with other bits, after {told}"
-        except Exception as error:  # whatever goes wrong then is a fault
+                fault = f"{job.name} {environment}: it ended with other bits, after {message}"
+        except Exception as error:  # any error of the second run is a fault
             fault = f"{job.name} {environment}: then {type(error).__name__}: {error}"
     if not fault:
         shutil.rmtree(folder)
@@ -98,21 +105,21 @@ def hurt(job: Job, scratch: Path, name: str, limit: int = 0, **environment: str)
 
 
 def two_runs(job: Job, scratch: Path) -> str:
-    """Two commands in one workdir: one is refused, the other ends well."""
+    """Runs two commands in one workdir: one must be refused, the other must finish."""
     folder = scratch / f"two-{job.name}-{time.time_ns()}"
     folder.mkdir()
     both = [jobs.start(job, folder) for _ in range(2)]
-    said = [process.communicate(timeout=900)[0].decode() for process in both]
+    outputs = [process.communicate(timeout=900)[0].decode() for process in both]
     codes = sorted(process.returncode for process in both)
-    if codes == [0, 0]:  # one came when the other was over
-        return "" if any("nothing is left to do" in text for text in said) else "both ran"
-    if codes != [0, 2] or not any("another run is using" in text for text in said):
-        return f"exit codes {codes}: {said}"
+    if codes == [0, 0]:  # one started after the other had finished
+        return "" if any("this run is finished" in text for text in outputs) else "both ran"
+    if codes != [0, 2] or not any("another run is using" in text for text in outputs):
+        return f"exit codes {codes}: {outputs}"
     return ""
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:
-    """The content with a bit flipped, bytes overwritten, or cut short."""
+    """Flips a bit, overwrites or appends bytes, or truncates the content."""
     if not content:
         return b"\0"
     place, how = draw.randrange(len(content)), draw.randrange(4)
@@ -128,7 +135,7 @@ def damaged(content: bytes, draw: random.Random) -> bytes:
 
 
 def rows(store: RowStore) -> list[np.ndarray]:
-    """All rows of a store."""
+    """Reads all rows of a store."""
     return [
         store.read(task.name, split, np.arange(task.split(split).rows))
         for task in store.manifest.tasks
@@ -137,22 +144,24 @@ def rows(store: RowStore) -> list[np.ndarray]:
 
 
 def damaged_files(folder: Path, kind: str, seed: int, count: int) -> Iterator[tuple[str, bool]]:
-    """(fault or nothing, whether it was noticed), of so many damages, which go round the files of a
-    row store (`kind` rows: with the folders of its tasks around it) or of a checkpoint."""
+    """Damages the files of a row store or a checkpoint in turn, and yields (fault or "", noticed).
+
+    Args:
+      kind: "rows" for a folder of a row store and its tasks, or "checkpoint".
+    """
     files = sorted(file for file in folder.rglob("*") if file.is_file())
-    if kind == "rows":  # beside them are notes of how they were made
+    if kind == "rows":  # other files are notes about how the rows were built
         stores = {manifest.parent for manifest in folder.rglob("manifest.json")}
         files = [f for f in files if f.suffix == ".rows" or f.parent in stores]
-    wanted = _read(folder, kind)
+    expected = _read(folder, kind)
     for number in range(count):
         file, draw = files[number % len(files)], random.Random(f"{seed}-{number}")
         content = file.read_bytes()
         file.write_bytes(damaged(content, draw))
         fault, noticed = "", False
         try:
-            found = _read(folder, kind)
-            if not _equal(found, wanted):
-                fault = "other content was read, and nothing said"
+            if not _equal(_read(folder, kind), expected):
+                fault = "other content was read without an error"
         except (RowStoreError, CheckpointError) as error:
             noticed = True
             if str(folder) not in str(error) or "\n" in str(error):
@@ -168,9 +177,9 @@ def _read(folder: Path, kind: str) -> Any:
     if kind == "rows":
         stores = [RowStore(m.parent) for m in sorted(folder.rglob("manifest.json"))]
         return [x for s in stores for x in (s.vocabulary_file.read_bytes(), *rows(s))]
-    found = reading.find(folder)
-    reading.verify(found)
-    return [reading.read_vocabulary(found).digest, found.digest()]
+    checkpoint = reading.find(folder)
+    reading.verify(checkpoint)
+    return [reading.read_vocabulary(checkpoint).digest, checkpoint.digest()]
 
 
 def _equal(a: Sequence[Any], b: Sequence[Any]) -> bool:

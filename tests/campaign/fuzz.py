@@ -1,4 +1,4 @@
-"""Readers, given malformed inputs: each ends in a clear error, or takes all that it is given."""
+"""Malformed inputs for readers: each must end in a clear error or be read completely."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mutations import mutated
 from xlj.config import ConfigError
 
 SECONDS = 20.0
-"""That a reader may take for an input of some kilobytes."""
+"""Seconds that a reader may take for an input of some kilobytes."""
 MEMORY = 3 << 30
 """Bytes of address space that reading may add."""
 _LONGEST = 3000  # characters of an error
@@ -31,8 +31,7 @@ _LONGEST = 3000  # characters of an error
 
 @dataclass(frozen=True)
 class Fault:
-    """An input that a reader does not stand: which, what happened, and the file that was changed
-    with its content."""
+    """An input that a reader does not handle: its number, what happened, and the changed file."""
 
     reader: str
     number: int
@@ -43,7 +42,7 @@ class Fault:
 
 @dataclass
 class Outcome:
-    """What became of the inputs."""
+    """The outcomes of inputs."""
 
     refused: Counter[str] = field(default_factory=Counter)
     read: Counter[str] = field(default_factory=Counter)
@@ -59,7 +58,7 @@ class _TooLong(BaseException):
 
 
 def run(readers: Sequence[Reader], seed: int, first: int, count: int, began: Any = None) -> Outcome:
-    """The outcome of some inputs of a seed: input n is the same, wherever it is among others.
+    """Reads some inputs of a seed; input n does not depend on the other inputs.
 
     Args:
       began: called with the number of each input before it is read.
@@ -85,7 +84,7 @@ def run(readers: Sequence[Reader], seed: int, first: int, count: int, began: Any
 
 
 def _read(reader: Reader, folder: Path, outcome: Outcome) -> str:
-    """What is wrong with how the input was read; empty if nothing is."""
+    """Returns what is wrong with how the input was read, or an empty string."""
     before = sorted(os.listdir(folder))
     try:
         with _limit():
@@ -114,7 +113,7 @@ def _read(reader: Reader, folder: Path, outcome: Outcome) -> str:
 
 @contextlib.contextmanager
 def _limit() -> Iterator[None]:
-    """Raises in the block if it takes too long."""
+    """Raises an error in the block if it takes too long."""
 
     def late(*_: Any) -> None:
         raise _TooLong
@@ -129,7 +128,7 @@ def _limit() -> Iterator[None]:
 
 
 def limit_memory() -> None:
-    """From now on this process may take no more than `MEMORY` beside what it has."""
+    """Limits the memory that this process may allocate from now on to `MEMORY`."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * os.sysconf("SC_PAGE_SIZE") + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
@@ -138,7 +137,7 @@ def limit_memory() -> None:
 def of_seed(
     readers: Sequence[Reader], seed: int, seconds: float, most: int, block: int = 500
 ) -> Iterator[Outcome]:
-    """Outcomes of inputs in order, for so long or so many."""
+    """Reads inputs in order, up to a time or a number."""
     end = time.monotonic() + seconds
     for first in range(0, most, block):
         if time.monotonic() > end:

@@ -1,4 +1,4 @@
-"""Good inputs of the readers whose files take some work to make: small, and all of our own text."""
+"""Good inputs for readers whose files need some work to create: small, with text of our own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 
 
 def make() -> dict[str, dict[str, bytes]]:
-    """Files by name, of each kind that `fuzz_readers.every` asks for."""
+    """Creates files by name, of each kind that `fuzz_readers.every` needs."""
     model = _sentencepiece()
     found = {
         "sentencepiece": {"a.model": model},
@@ -119,7 +119,7 @@ def _weights() -> dict[str, dict[str, bytes]]:
 
 
 def _rows(model: bytes) -> dict[str, bytes]:
-    """A row store of one task whose folder is inside its own."""
+    """Creates a row store of one task whose folder is inside the store."""
     tokens = np.random.default_rng(0).integers(4, 40, (5, 8))
     rows = {"en": Features(tokens, np.zeros((5, 1), int), {})}
     with tempfile.TemporaryDirectory() as cache:
@@ -128,7 +128,7 @@ def _rows(model: bytes) -> dict[str, bytes]:
 
 
 def _checkpoint(vocabulary: Vocabulary) -> dict[str, bytes]:
-    """A checkpoint of parameters alone, of one small layer."""
+    """Creates a checkpoint of the parameters of one small layer."""
     import jax
 
     from xlj import config as schema

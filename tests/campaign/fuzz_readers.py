@@ -1,4 +1,4 @@
-"""Every reader of the fuzz campaign: good files, how they are read, and what a reader may lose."""
+"""Every reader of the fuzz campaign: good files, the function that reads them, and its checks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from xlj.cli import configs
 from xlj.config import ConfigError, Data, record
 from xlj.data.labelled import conll, records, squad, tables
 from xlj.data.rows.store import RowStore, RowStoreError
-from xlj.data.text.reading import Reading, UnitReader
+from xlj.data.text.reading import ReadOptions, UnitReader
 from xlj.data.text.sources import open_sources
 from xlj.data.text.text_tasks import TextTask
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -45,7 +45,7 @@ MALFORMED = (
     b"\xef\xbb\xbfThe cat sleeps.\tDie Katze schl\xc3\xa4ft.\r\n\n \t \nno tab\na\tb\tc\na\t\n"
     b"\xe9t\xe9\tb\nx\0y\tz\n\xef\xbb\xbfGood \xef\xbb\xbfmorning!\tGuten\rMorgen!\n"
 )
-"""A line of each kind that is malformed, marked, or only looks so."""
+"""A line of each malformed or marked kind, and of kinds that only look like them."""
 
 UNER = (
     "# sent_id = 1\n1\tAda\tB-PER\t-\tann1\n2\tLee\tI-PER\t-\tann1\n3-4\tzum\tO\t-\tann1\n"
@@ -64,7 +64,7 @@ TMX = (
 
 
 class Lost(Exception):
-    """A reader took an input, and left out or made up some of it without a word."""
+    """A reader accepted an input, but lost or invented parts of it without an error."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class Reader:
 
     Attributes:
       files: good content by name; one of them is changed at a time.
-      read: reads them in a folder; raises `Lost` if it did not take all that it was given.
-      errors: documented beside `ConfigError`.
+      read: reads them in a folder; raises `Lost` if it did not read everything.
+      errors: documented errors other than `ConfigError`.
       weight: how often it is drawn.
       named: whether errors must name the file.
     """
@@ -94,12 +94,12 @@ def same(what: str, found: int, wanted: int) -> None:
 
 
 def lines_in(content: bytes) -> list[bytes]:
-    """The lines of a file, by line feeds alone; the last may lack its end."""
+    """Splits a file into lines at line feeds only; the last line may lack one."""
     return content.removesuffix(b"\n").split(b"\n") if content else []
 
 
 def _decompressed(path: Path) -> bytes:
-    """The content of a file, by the libraries' own functions for whole files."""
+    """Reads the content of a file with the libraries' functions for whole files."""
     content = path.read_bytes()
     if path.suffix == ".gz":
         return gzip.decompress(content)
@@ -112,7 +112,7 @@ def _decompressed(path: Path) -> bytes:
 
 
 def _unzst(content: bytes) -> bytes:
-    """The content of all frames; zeros before, between and behind them are padding."""
+    """Reads the content of all frames; zeros before, between and after them are padding."""
     parts = []
     while content := content.lstrip(b"\0"):
         frame = zstandard.ZstdDecompressor().decompressobj()
@@ -122,13 +122,13 @@ def _unzst(content: bytes) -> bytes:
 
 
 def _units(path: str, columns: int, malformed: str) -> tuple[int, int, int]:
-    """(lines, kept lines, dropped ones) of a source read in small units."""
+    """Returns (lines, kept lines, dropped lines) of a source that is read in small units."""
     sources = tuple(open_sources(path, columns, Data(), "data.mono"))
     task = TextTask("text.en", "text", ("en",) * columns, sources)
     lines = kept = dropped = 0
     size = sum(part.size for unit in task.units(1 << 40) for part in unit)
     for index, unit in enumerate(task.units(max(48, size // 200))):
-        reader = UnitReader(unit, index, Reading(malformed, ""))
+        reader = UnitReader(unit, index, ReadOptions(malformed, ""))
         kept += sum(len(chunk.columns[0]) for chunk in reader.chunks())
         if columns == 1:
             kept -= len(unit)  # a line that ends the document of each part
@@ -140,7 +140,7 @@ def _units(path: str, columns: int, malformed: str) -> tuple[int, int, int]:
 
 
 def _read_text(name: str, columns: int, is_good: bool = True) -> Callable[[Path], None]:
-    """Reads a file of lines; `is_good` says that its good content has no malformed line."""
+    """Reads a file of lines; `is_good` if its good content has no malformed line."""
 
     def read(folder: Path) -> None:
         lines, kept, dropped = _units(f"{folder}/{name}", columns, "skip")
@@ -184,7 +184,7 @@ def _read_aligned(folder: Path) -> None:
 
 
 def _read_skipping(folder: Path) -> None:
-    """Each line has its place, whatever is malformed."""
+    """Checks that each line keeps its place, also with malformed lines."""
     wanted = lines_in((folder / "a.tsv").read_bytes())
     skipping = Skipping("skip")
     found = list(files.lines(folder / "a.tsv", skipping))
@@ -212,7 +212,7 @@ def _read_json_text(fields: str, columns: int) -> Callable[[Path], None]:
 
 
 def _json_text(line: bytes, field: str) -> str | None:
-    """The text of a record; None if it is malformed."""
+    """Returns the text of a record, or None if it is malformed."""
     try:
         text = json_file.parse(line.decode().lstrip("\ufeff"), "")
         for name in field.split("."):
@@ -460,7 +460,7 @@ def _read_checkpoint(folder: Path) -> None:
 
 
 def every(kinds: Mapping[str, Mapping[str, bytes]]) -> list[Reader]:
-    """All readers; `kinds` are the files that are made with some work (`fuzz_inputs.make`)."""
+    """Returns all readers; `kinds` are the files of `fuzz_inputs.make`."""
     text, pairs = TEXT.encode(), PAIRS.encode()
     records = "".join(
         json.dumps({"text": line, "m": {"t": line + "\nx"}, "u": None}) + "\n"
@@ -632,7 +632,7 @@ def fill(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """The files of a folder, by path."""
+    """Reads the files of a folder, by path."""
     return {
         os.path.relpath(path, folder): path.read_bytes()
         for path in sorted(folder.rglob("*"))

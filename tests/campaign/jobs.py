@@ -1,4 +1,4 @@
-"""Commands that the campaign hurts, and what they leave when nobody does."""
+"""The commands of the campaign, and digests of their results."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Job:
     """A command that writes into a folder.
 
     Attributes:
-      command: of a folder of its own, after `python -m`.
-      digest: of all that it leaves there, but for what depends on the clock.
-      saving: a pattern of what is there while it writes; empty if that is not told.
+      command: (folder) -> the arguments after `python -m`.
+      digest: (folder) -> a digest of its results, without values that depend on the clock.
+      saving: a pattern of files that exist while it writes; empty if there are none.
     """
 
     name: str
@@ -32,11 +32,11 @@ class Job:
 
 
 def start(job: Job, folder: Path, limit: int = 0, **more: str) -> subprocess.Popen:
-    """Starts the command, as a group of processes of its own.
+    """Starts the command in a new process group.
 
     Args:
-      limit: bytes that a file may have, as on a disk that becomes full; 0 for none.
-      more: of its environment.
+      limit: largest size of a file in bytes, to simulate a full disk; 0 for no limit.
+      more: further environment variables.
     """
     environment = dict(
         os.environ,
@@ -62,16 +62,16 @@ def start(job: Job, folder: Path, limit: int = 0, **more: str) -> subprocess.Pop
 
 
 def finish(job: Job, folder: Path) -> str:
-    """Runs the command to its end; what it leaves. Raises a `RuntimeError` if it fails."""
+    """Runs the command to its end and returns its digest; raises a `RuntimeError` if it fails."""
     process = start(job, folder)
-    said = process.communicate(timeout=900)[0].decode()
+    output = process.communicate(timeout=900)[0].decode()
     if process.returncode:
-        raise RuntimeError(f"{job.name} ended with {process.returncode}:\n{said[-2000:]}")
+        raise RuntimeError(f"{job.name} ended with {process.returncode}:\n{output[-2000:]}")
     return job.digest(folder)
 
 
 def make(scratch: Path) -> list[Job]:
-    """The jobs, in the order in which they need each other; text and rows are in `scratch`."""
+    """Returns the jobs in the order of their dependencies; text and rows are in `scratch`."""
     text, rows, model = scratch / "text", scratch / "rows", scratch / "model"
     _write_text(text)
     data = [
@@ -136,7 +136,7 @@ def _digest(file: Path) -> str:
 
 
 def _digest_of_rows(folder: Path) -> str:
-    """Of the rows, and of the manifest but for the paths and times that name its text."""
+    """Returns a digest of the rows and the manifest, without paths and times of the text."""
     from xlj.data.rows.store import RowStore
 
     (manifest,) = folder.glob("rows/*/manifest.json")
@@ -146,13 +146,13 @@ def _digest_of_rows(folder: Path) -> str:
 
 
 def _digest_of_run(workdir: Path) -> str:
-    """Of the last checkpoint, the metrics, and a fine-tuning run's scores."""
+    """Returns a digest of the last checkpoint, the metrics, and the scores of fine-tuning."""
     from xlj.checkpoints import reading
     from xlj.training import metrics
 
-    told = [reading.find(workdir).meta["digests"]]
+    results = [reading.find(workdir).meta["digests"]]
     for line in metrics.read(workdir):
-        told.append({key: value for key, value in line.items() if not key.startswith("time/")})
+        results.append({key: value for key, value in line.items() if not key.startswith("time/")})
     run = workdir / "run.json"
-    told.append(json.loads(run.read_bytes()) if run.exists() else None)
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    results.append(json.loads(run.read_bytes()) if run.exists() else None)
+    return hashlib.sha256(json.dumps(results, sort_keys=True).encode()).hexdigest()

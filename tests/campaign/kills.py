@@ -1,4 +1,4 @@
-"""SIGKILL at random moments: whatever was killed, the same command ends with the same bits."""
+"""SIGKILL at random moments: the same command must then end with the same bits."""
 
 from __future__ import annotations
 
@@ -16,14 +16,21 @@ import jobs
 from jobs import Job
 
 MOST = 6
-"""Kills of one run; then it is let go on to its end."""
+"""Largest number of kills of one run, before it runs to its end."""
 
 
 def run(
     found: Sequence[Job], scratch: Path, seed: int, seconds: float, most: int
 ) -> Iterator[tuple[str, Counter[str], str]]:
-    """(name of the job, counts of what happened, a fault or nothing) of one run after another, each
-    killed up to `MOST` times, for so long (without what comes first) or until so many kills."""
+    """Yields (name of the job, counts of events, fault or "") of runs that are killed repeatedly.
+
+    Each run is killed up to `MOST` times.
+
+    Args:
+      found: the jobs.
+      seconds: time limit, without the undisturbed runs at the start.
+      most: limit of kills.
+    """
     wanted = {job.name: _timed(job, scratch) for job in found}
     end, killed = time.monotonic() + seconds, 0
     for number in range(10**9):
@@ -41,7 +48,7 @@ def run(
         try:
             same = jobs.finish(job, folder) == digest
             fault = "" if same else "it ended with other bits"
-        except Exception as error:  # whatever goes wrong then is a fault
+        except Exception as error:  # any error of the last run is a fault
             fault = f"{type(error).__name__}: {error}"
         counts["runs"] += 1
         yield job.name, counts, fault
@@ -50,7 +57,10 @@ def run(
 
 
 def whole(job: Job, scratch: Path) -> str:
-    """What an undisturbed run leaves, in a folder that is kept. `train` leaves others' model."""
+    """Returns the digest of an undisturbed run, whose folder is kept.
+
+    The folder of `train` is the model of other jobs.
+    """
     folder = scratch / ("model.whole" if job.name == "train" else f"{job.name}.whole")
     if folder.exists():
         return job.digest(folder)
@@ -62,7 +72,7 @@ def whole(job: Job, scratch: Path) -> str:
 
 
 def _timed(job: Job, scratch: Path) -> tuple[str, float]:
-    """What an undisturbed run leaves, and the seconds that it takes when XLA has compiled it."""
+    """Returns the digest of an undisturbed run, and its seconds without compilation."""
     digest, again = whole(job, scratch), scratch / f"{job.name}.timed"
     shutil.rmtree(again, ignore_errors=True)
     again.mkdir()
@@ -73,7 +83,11 @@ def _timed(job: Job, scratch: Path) -> tuple[str, float]:
 
 
 def _kill(job: Job, folder: Path, draw: random.Random, took: float) -> str:
-    """Kills the command at a random moment, or while it saves; how, or nothing if it was over."""
+    """Kills the command at a random moment, or while it saves.
+
+    Returns:
+      How it was killed, or "" if it had ended before.
+    """
     process = jobs.start(job, folder)
     if job.saving and draw.random() < 0.5:
         how, until = "while saving", time.monotonic() + took * draw.uniform(0.2, 1)
@@ -90,8 +104,11 @@ def _kill(job: Job, folder: Path, draw: random.Random, took: float) -> str:
 
 
 def _end(process: subprocess.Popen, draw: random.Random) -> bool:
-    """SIGKILL to the command, alone or with its processes, as when memory or power is short; False
-    if it had ended by itself."""
+    """Sends SIGKILL to the command, with or without its child processes.
+
+    Returns:
+      False if it had ended before.
+    """
     alive = process.poll() is None
     if alive:
         draw.choice((os.kill, os.killpg))(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Malformed inputs: good ones with changes, the same ones for the same random state."""
+"""Malformed inputs: good inputs with random changes, the same for the same random state."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ TOKENS = (
     b"\xfd7zXZ\0",
     b"PAR1",
 )
-"""What readers trip over: ends of lines of all kinds, what is no UTF-8, JSON's own, large numbers,
-digits that are not ASCII, special tokens, the first bytes of compressed files."""
+"""Byte strings that are difficult for readers: line ends of all kinds, invalid UTF-8, parts of
+JSON, large numbers, digits that are not ASCII, special tokens, headers of compressed files."""
 
 NUMBERS = (
     0,
@@ -126,7 +126,7 @@ Change = Callable[[bytes, random.Random], bytes]
 
 
 def mutated(content: bytes, draw: random.Random) -> bytes:
-    """The content with one to four changes."""
+    """Changes the content one to four times."""
     for _ in range(draw.choice((1, 1, 1, 2, 3, 4))):
         content = draw.choice(_CHANGES)(content, draw)
     return content
@@ -200,7 +200,7 @@ def _line(content: bytes, draw: random.Random) -> bytes:
 
 
 def _encoded(content: bytes, draw: random.Random) -> bytes:
-    """All of the text, or what follows some line, in another encoding, with or without a mark."""
+    """Encodes the text, or the text after some line, differently, with or without a BOM."""
     text = content.decode("utf-8", "replace")
     at = draw.choice((0, 0, 0, text.find("\n") + 1))
     names = ("utf-16-le", "utf-16-be", "utf-16", "utf-32-le", "utf-32-be", "utf-32", "latin-1")
@@ -208,13 +208,13 @@ def _encoded(content: bytes, draw: random.Random) -> bytes:
 
 
 def _ends(content: bytes, draw: random.Random) -> bytes:
-    """Lines that end otherwise, or begin with a byte order mark, or have blank ones between."""
+    """Changes line ends, or adds byte order marks or blank lines."""
     ends = (b"\r", b"\r\n", b"\n\n", b"\n\xef\xbb\xbf", b"\t\n", b"\n" + b"x" * (1 << 20) + b"y\n")
     return content.replace(b"\n", draw.choice(ends), draw.choice((-1, -1, 1, 3)))
 
 
 def _number(content: bytes, draw: random.Random) -> bytes:
-    """A number in digits is another."""
+    """Changes a number in digits."""
     found = list(re.finditer(rb"\d+", content[:100_000]))
     if not found:
         return _integer(content, draw)
@@ -224,7 +224,7 @@ def _number(content: bytes, draw: random.Random) -> bytes:
 
 
 def _integer(content: bytes, draw: random.Random) -> bytes:
-    """Bytes that may be a binary number are another."""
+    """Changes bytes that may be a binary number."""
     size, start = draw.choice((1, 2, 4, 8)), _place(content, draw)
     number = draw.choice(NUMBERS) % 256**size
     new = number.to_bytes(size, draw.choice(("little", "big")))
@@ -232,7 +232,7 @@ def _integer(content: bytes, draw: random.Random) -> bytes:
 
 
 def _json(content: bytes, draw: random.Random) -> bytes:
-    """A value of JSON is another, or gone: of a whole file, a line, or a header of safetensors."""
+    """Changes or removes a JSON value, in a file, a line, or a safetensors header."""
     if content[8:9] == b"{" and (size := int.from_bytes(content[:8], "little")) < len(content):
         header = _json(content[8 : 8 + size], draw)
         return len(header).to_bytes(8, "little") + header + content[8 + size :]

@@ -1,11 +1,12 @@
-/* Storage that is slow or fails: calls of the C library that concern files of one folder wait, or
- * fail from some call on. Python, Orbax and TensorStore make these calls; what stdio does inside
- * the C library is not seen. Preloaded by faults.py, and told by environment variables:
+/* Simulates slow or failing storage: calls of the C library on files of one folder wait, or fail from
+ * some call on. Python, Orbax and TensorStore make these calls; calls of stdio inside the C library
+ * are not intercepted. faults.py preloads this library and configures it by environment variables:
  *
  *   STORAGE_FOLDER  the folder, as an absolute path
- *   STORAGE_WAIT    most microseconds that a call waits
- *   STORAGE_ERROR   errno of the calls that fail, STORAGE_FIRST the number of the first of them in
- *                   a process, and STORAGE_TIMES how many they are
+ *   STORAGE_WAIT    largest delay of a call, in microseconds
+ *   STORAGE_ERROR   errno of failing calls
+ *   STORAGE_FIRST   number of the first failing call in a process
+ *   STORAGE_TIMES   number of failing calls
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -37,7 +38,7 @@ __attribute__((constructor)) static void begin(void) {
     folder = getenv("STORAGE_FOLDER");
 }
 
-/* Whether a call that concerns this path fails. */
+/* Returns whether a call on this path fails. */
 static int fails(const char *path) {
     if (!folder || !path || strncmp(path, folder, strlen(folder))) return 0;
     long call = ++calls;
@@ -58,7 +59,7 @@ static int fails_of(int file) {
     return fails(path);
 }
 
-/* result name(parameters), which is called as `call` says unless `failing`. */
+/* Defines result name(parameters), which evaluates `call` unless `failing`. */
 #define HURT(result, name, parameters, failing, call)                                              \
     result name parameters {                                                                       \
         static result(*real) parameters;                                                           \

@@ -41,7 +41,7 @@ from xlj.models import (
     pattern,
     position_bias,
     rotary,
-    translation,
+    word_hmm_head,
 )
 from xlj.models.fused_attention import attend
 from xlj.objectives import (
@@ -124,7 +124,7 @@ def trees():
             "tagging_head": heads.init_token_classification(key, MODEL, 3),
             "pointer_head": heads.init_pointer(key, MODEL),
             "contrast_head": heads.init_projection(key, MODEL),
-            "word_hmm_head": translation.init(key, MODEL, 3),
+            "word_hmm_head": word_hmm_head.init(key, MODEL, 3),
         }
 
     return jax.eval_shape(made, KEY)
@@ -155,17 +155,17 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     ),
     hmm.log_likelihood: ({}, CHAIN),
     hmm.posteriors: ({}, CHAIN),
-    translation.init: ({"model": MODEL, "longest_jump": 3}, {"rng": KEY}),
-    translation.keys: (
+    word_hmm_head.init: ({"model": MODEL, "longest_jump": 3}, {"rng": KEY}),
+    word_hmm_head.keys: (
         {"head": PARAMS["word_hmm_head"], "model": MODEL},
         {"table": f32(V, H), "tokens": TOKENS},
     ),
-    translation.queries: (
+    word_hmm_head.queries: (
         {"head": PARAMS["word_hmm_head"], "model": MODEL},
         {"hidden": HIDDEN},
     ),
-    translation.products: ({"dtype": "float32"}, {"queries": f32(R, 5, H), "keys": f32(R, 4, H)}),
-    translation.log_ratio: ({"normaliser": 0.0}, {"score": f32(R, 5, 4)}),
+    word_hmm_head.products: ({"dtype": "float32"}, {"queries": f32(R, 5, H), "keys": f32(R, 4, H)}),
+    word_hmm_head.log_ratio: ({"normaliser": 0.0}, {"score": f32(R, 5, 4)}),
     word_hmm.words_of: ({}, {"tokens": TOKENS}),
     attention.shared_bias: (
         {"model": MODEL, "length": N},
@@ -188,12 +188,12 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     dense.geglu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
     dense.swiglu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
     norms.norm: ({"model": MODEL}, {"x": f32(H), "scale": f32(H), "bias": f32(H)}),
-    rotary.turns: ({"size": 4, "base": 10.0, "factor": 1.0}, {"positions": TOKENS}),
+    rotary.rotations: ({"size": 4, "base": 10.0, "factor": 1.0}, {"positions": TOKENS}),
     rotary.of_layers: (
         {"model": dataclasses.replace(MODEL, rotary_base=10.0)},
         {"positions": TOKENS},
     ),
-    rotary.rotate: ({}, {"x": HEADS, "turns": rotary.Turns(*[f32(R, N, 1, 2)] * 2)}),
+    rotary.rotate: ({}, {"x": HEADS, "rotations": rotary.Rotations(*[f32(R, N, 1, 2)] * 2)}),
     pattern.layer_count: ({}, {"layers": {"a": f32(2, 3), "b": f32(2)}}),
     pattern.part: ({"start": 0, "stop": 1}, {"layers": {"a": f32(2, 3), "b": f32(2)}}),
     dense_attention.dense_attention: (
@@ -201,13 +201,13 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
         ATTENTION | {"bias": f32(2, N, N), "gates": f32(R, 2, N)},
     ),
     dropout.row_seeds: ({"layer": 1, "site": 2}, {"rngs": keys(R)}),
-    dropout.hashed: ({}, {"seed": i32(R), "number": i32(R)}),
+    dropout.fold_in: ({}, {"seed": i32(R), "number": i32(R)}),
     dropout.is_kept: ({"rate": 0.1}, {"hashes": i32(R)}),
-    dropout.kept: ({"shape": (2, 3), "rate": 0.1}, {"seeds": i32(R)}),
+    dropout.keep_mask: ({"shape": (2, 3), "rate": 0.1}, {"seeds": i32(R)}),
     dropout.dropout: ({"layer": 1, "site": 2, "rate": 0.1}, {"x": f32(R), "rngs": keys(R)}),
     dropout.drop: ({"rate": 0.1}, {"x": f32(R), "seeds": i32(R)}),
-    embeddings.restarted: ({}, {"positions": TOKENS, "sides": TOKENS}),
-    embeddings.separated: ({}, {"tokens": TOKENS, "sides": TOKENS}),
+    embeddings.restart_positions: ({}, {"positions": TOKENS, "sides": TOKENS}),
+    embeddings.insert_separators: ({}, {"tokens": TOKENS, "sides": TOKENS}),
     encoder.init: ({"model": MODEL, "vocabulary_size": V, "languages": 2}, {"rng": KEY}),
     encoder.apply: ({"params": PARAMS, "model": MODEL}, {"inputs": INPUTS, "rngs": keys(R)}),
     encoder.first_layers: (
@@ -257,7 +257,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     block.stream_of: ({"model": MODEL}, {"x": HIDDEN}),
     bitext.halves: ({}, {"rows": ROWS}),
     bitext.count: ({}, {"tokens": TOKENS}),
-    bitext.is_there: ({"most": 2}, {"tokens": TOKENS}),
+    bitext.is_example: ({"most": 2}, {"tokens": TOKENS}),
     bitext.starts: ({"most": 2}, {"tokens": TOKENS}),
     bitext.averages: ({"most": 2}, {"hidden": HIDDEN, "tokens": TOKENS}),
     bitext.average: ({}, {"hidden": HIDDEN, "tokens": TOKENS}),
@@ -267,7 +267,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     ),
     btmlm.fill: (
         {"params": PARAMS, "model": MODEL, "options": BackTranslation()},
-        {"inputs": btmlm.Corrupted(MASKED, TOKENS, i32(R, 4), booleans(R, 4), TOKENS, keys(R))},
+        {"inputs": btmlm.BTMLMInputs(MASKED, TOKENS, i32(R, 4), booleans(R, 4), TOKENS, keys(R))},
     ),
     camlm.inputs_of: ({"model": MODEL}, {"masked": MASKED}),
     camlm.pattern: ({}, {"layout": SEGMENTS, "selected": booleans(R, N)}),
@@ -282,11 +282,11 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     dwa.sides: ({}, {"tokens": TOKENS}),
     dwa.self_label: (
         {"params": PARAMS, "model": MODEL, "options": DWA, "layer": 1},
-        {"inputs": dwa.Corrupted(MASKED, keys(R), i32(R, 4), i32(R, 4))},
+        {"inputs": dwa.DWAInputs(MASKED, keys(R), i32(R, 4), i32(R, 4))},
     ),
-    dwa.pointed: (
+    dwa.pointer_loss: (
         {"head": PARAMS["pointer_head"], "model": MODEL},
-        {"hidden": HIDDEN, "inputs": dwa.Corrupted(MASKED, keys(R), i32(R, 4), i32(R, 4))},
+        {"hidden": HIDDEN, "inputs": dwa.DWAInputs(MASKED, keys(R), i32(R, 4), i32(R, 4))},
     ),
     kept_logits.cross_entropy: ({"dtype": DTYPE}, TABLE | {"labels": i32(6)}),
     logits.block_starts: ({"block": 16}, {"table": f32(V, H)}),
@@ -298,27 +298,27 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     logits.products: ({}, {"vectors": f32(6, H), "weights": f32(V, H)}),
     logits.statistics: ({}, BLOCK | {"labels": i32(6)}),
     logits.gradient: ({}, BLOCK | OF_LABELS),
-    mlm.blind: (
+    mlm.blind_share: (
         {"model": MODEL},
         {"inputs": INPUTS, "positions": i32(R, 5), "weights": f32(R, 5)},
     ),
     mlm.whole: ({"model": MODEL}, {"masked": MASKED}),
     mlm.gather: ({}, {"hidden": HIDDEN, "positions": i32(R, SLOTS)}),
-    mlm.predicted: (
+    mlm.prediction_loss: (
         {"params": PARAMS, "head": HEAD, "model": MODEL},
         {"hidden": HIDDEN, "masked": MASKED},
     ),
-    retrieval.against_hardest: ({"scale": 2.0}, VECTORS),
-    retrieval.against_all: ({"scale": 2.0}, VECTORS),
+    retrieval.hardest_negative_loss: ({"scale": 2.0}, VECTORS),
+    retrieval.all_negatives_loss: ({"scale": 2.0}, VECTORS),
     rtd.init_generator: (
         {"options": ReplacedTokenDetection(), "model": MODEL, "corpus": CORPUS},
         {"rng": KEY},
     ),
     rtd.replace: (
         {"generator": PARAMS, "head": HEAD, "model": MODEL, "options": ReplacedTokenDetection()},
-        {"hidden": HIDDEN, "inputs": rtd.Corrupted(MASKED, keys(R))},
+        {"hidden": HIDDEN, "inputs": rtd.RTDInputs(MASKED, keys(R))},
     ),
-    rtd.detected: ({}, {"logits": f32(R, N), "replaced": TOKENS, "original": TOKENS}),
+    rtd.detection_loss: ({}, {"logits": f32(R, N), "replaced": TOKENS, "original": TOKENS}),
     segments.segments: ({}, {"tokens": TOKENS}),
     segments.languages_of: ({}, {"layout": SEGMENTS, "languages": i32(R, 2)}),
     segments.sees_nothing: ({"window": 2}, {"inputs": INPUTS}),
@@ -364,19 +364,19 @@ ANY_RANK = {
     "swap_axes_copied.x",
     "log_ratio.score",
     "keys.tokens",
-    "hashed.seed",
-    "hashed.number",
+    "fold_in.seed",
+    "fold_in.number",
     "is_kept.hashes",
     "buckets.differences",
 }
 ANY_SIZE = ANY_RANK | {
     # Arrays that share no axis with another one, and whose sizes no option says.
-    "labels.links", "row_seeds.rngs", "kept.seeds", "look_up.table", "look_up.ids",
-    "look_up_small.table", "look_up_small.ids", "stream_of.x", "count.tokens", "is_there.tokens",
+    "labels.links", "row_seeds.rngs", "keep_mask.seeds", "look_up.table", "look_up.ids",
+    "look_up_small.table", "look_up_small.ids", "stream_of.x", "count.tokens", "is_example.tokens",
     "starts.tokens", "split.rngs", "sides.tokens", "sum_over_rows.x", "block_starts.table",
     "segments.tokens", "words_of.tokens", "same_example.source_ids",
     "same_example.target_ids",
-    "diagonal.source_ids", "diagonal.target_ids", "turns.positions", "of_layers.positions",
+    "diagonal.source_ids", "diagonal.target_ids", "rotations.positions", "of_layers.positions",
 }  # fmt: skip
 ANYTHING = {"dtype": ANY_DTYPE, "rank": ANY_RANK, "size": ANY_SIZE}
 """What a function takes of any dtype, rank or size."""

@@ -123,6 +123,6 @@ def test_the_exported_folder_is_started_from_with_its_head(fine_tuned, tmp_path,
         capsys.readouterr()
         outcome = running.run(finetuning.parse(config), tmp_path / labels)
         said = capsys.readouterr().out
-        assert ("initialised anew: classification_head" in said) == anew
+        assert ("newly initialised: classification_head" in said) == anew
         assert ("not used: classification_head" in said) == anew
         assert outcome.finished

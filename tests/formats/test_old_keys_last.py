@@ -125,7 +125,7 @@ def test_a_run_starts_from_it_with_and_without_a_generator(old, tmp_path, capsys
     start = [f"--config.init_from={old / 'run'}", "--config.train.steps=1"]
     argv = flags_of(old, tmp_path / "other", *start, "--config.model.generator_layers=2")
     assert train.main(argv) == 0
-    assert "init_from: initialised anew: generator/layers/" in capsys.readouterr().out
+    assert "init_from: newly initialised: generator/layers/" in capsys.readouterr().out
     off = ["--config.objectives.mrtd.batch_rows=0", "--config.objectives.trtd.batch_rows=0"]
     on = ["--config.objectives.mmlm.batch_rows=8", "--config.model.generator_layers=4"]
     argv = flags_of(old, tmp_path / "none", *start, *off, *on, old_keys=False)

@@ -1,4 +1,4 @@
-"""Fused attention compiled for a chip that is not here, of heads of each size:
+"""Compiles fused attention for an absent chip, with heads of each size:
 `compiled_attention.py TOPOLOGY LENGTH SIZE...`"""
 
 import itertools
@@ -59,7 +59,7 @@ def compiled(devices, length, size, dtype, gated, window):
 
 
 def pairs(text, length):
-    """Shapes of results in memory with two axes of the row's length."""
+    """Returns the shapes of results in memory that have two axes of the row's length."""
     bodies = re.findall(r"^(?:ENTRY )?%\S+ \(.*?^}", text, re.MULTILINE | re.DOTALL)
     outside = [body for body in bodies if not re.match(r"%(fused|\S*computation)", body)]
     shapes = {

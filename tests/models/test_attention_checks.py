@@ -1,4 +1,4 @@
-"""The public checks pass for our attention, and notice each way in which examples have leaked."""
+"""The public checks pass for xlj's attention, and detect each way in which examples have leaked."""
 
 from functools import partial
 
@@ -38,7 +38,7 @@ def test_kernels_pass(platform, window):
 
 @pytest.mark.parametrize("platform", KERNELS)
 def test_the_edges_of_the_window_of_kernels(platform):
-    """What `check_attention` does last, which alone is fast enough here: three blocks of keys."""
+    """Runs the last part of `check_attention`, which is fast enough here: three blocks of keys."""
     block, window = KERNELS[platform].block(16, jnp.float32), 9
     attention = jax.jit(partial(attend, platform=platform, window=window))
     rng = np.random.default_rng(0)
@@ -47,8 +47,8 @@ def test_the_edges_of_the_window_of_kernels(platform):
     attention_checks._check_edges(attention, (q, k, v), weights, sees)
 
 
-def test_packed_examples_are_whole_and_one_after_the_other():
-    """As an attention function may take for granted that finds their ends."""
+def test_packed_examples_are_contiguous_and_in_order():
+    """Segment ids are in order, as attention functions may assume that search for their ends."""
     seen = []
 
     def attention(q, k, v, query_ids, key_ids):
@@ -62,7 +62,7 @@ def test_packed_examples_are_whole_and_one_after_the_other():
 
 
 def masked(sees):
-    """Attention by a mask that `sees` makes of both vectors."""
+    """Returns attention with a mask that `sees` computes from both vectors of ids."""
 
     def attention(q, k, v, query_ids, key_ids):
         mask = sees(query_ids, key_ids)[:, None]
@@ -78,7 +78,7 @@ def by_ids(query_ids, key_ids):
 
 
 def by_span(query_ids, key_ids):
-    """From the first key that a query sees to the last, whatever lies between."""
+    """Returns a mask from the first key that a query sees to the last, including all between."""
     sees, place = by_ids(query_ids, key_ids), np.arange(query_ids.shape[1])
     first = jnp.where(sees, place, len(place)).min(2, keepdims=True)
     last = jnp.where(sees, place, -1).max(2, keepdims=True)
@@ -107,7 +107,7 @@ def test_a_wrong_mask_is_noticed(name):
 
 
 def by_window(before, behind):
-    """Keys from so many places before the query to so many behind it."""
+    """Returns a mask of keys from `before` places before the query to `behind` places after it."""
 
     def sees(query_ids, key_ids):
         places = jnp.arange(query_ids.shape[1])
@@ -149,8 +149,8 @@ def test_another_window_in_the_gradient_is_noticed(forward, backward):
         check_window(attention)
 
 
-def test_the_key_one_place_too_far_is_noticed_even_if_it_moves_little():
-    """Outputs then differ from the formula's by less than the tolerance."""
+def test_a_key_one_place_too_far_is_detected_despite_a_small_effect():
+    """The outputs then differ from those of the formula by less than the tolerance."""
     right, wrong = masked(by_window(12, 12)), masked(by_window(13, 13))
 
     def attention(*arrays):
@@ -162,7 +162,7 @@ def test_the_key_one_place_too_far_is_noticed_even_if_it_moves_little():
 
 @pytest.mark.parametrize("differences", [False, True])
 def test_a_leak_in_the_gradient_alone_is_noticed(differences):
-    """Of what all dimensions get, or of how they differ."""
+    """The loss is in the common part of all dimensions, or in their differences."""
 
     @jax.custom_vjp
     def leaky(v):
@@ -177,7 +177,7 @@ def test_a_leak_in_the_gradient_alone_is_noticed(differences):
         check_attention(lambda q, k, v, *ids: dense_attention(q, k, leaky(v), *ids))
 
 
-def test_what_is_not_zero_without_a_key_is_noticed():
+def test_non_zero_outputs_without_a_key_are_detected():
     def uniform(q, k, v, query_ids, key_ids):
         mask = by_ids(query_ids, key_ids)[:, None]
         scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[-1] ** -0.5

@@ -1,4 +1,4 @@
-"""The residual sum and its norm: the kernel against plain JAX, and where it is used."""
+"""The residual sum and its norm: the kernel against plain JAX, and the cases that use it."""
 
 import dataclasses
 import functools
@@ -24,8 +24,8 @@ MODEL = Model(layers=2, hidden=48, heads=2, intermediate=64, positions=66, dtype
     "dtype, rate, count", [("float32", 0.3, 1), ("bfloat16", 0.3, 4), ("bfloat16", 0.0, 1)]
 )
 def test_the_kernel_equals_plain_jax(dtype, rate, count):
-    """A width that is no power of 2; gradients that come by both outputs. Of one GPU the mesh of
-    four is on CPUs."""
+    """The width is no power of 2, and gradients arrive at both outputs. With one GPU, the mesh of
+    four devices is on CPUs."""
     rng = np.random.default_rng(0)
     enough = jax.devices() if len(jax.devices()) >= count else jax.devices("cpu")
     some = np.array(enough[:count]).reshape(-1, min(2, count))
@@ -71,7 +71,7 @@ def test_the_kernel_equals_plain_jax(dtype, rate, count):
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"remat": "products"}, {"scan_layers": False}])
 def test_an_encoder_with_kernels_is_the_plain_one(options, monkeypatch):
-    """In bfloat16, with dropout, kernels interpreted: they differ by what rounding does."""
+    """In bfloat16, with dropout and interpreted kernels: results differ by rounding only."""
     model = dataclasses.replace(MODEL, attention="dense", **options)
     tokens = np.random.default_rng(0).integers(4, 50, (2, 64))
     tokens[:, [0, 30]] = 0
@@ -108,7 +108,7 @@ def test_the_kernel_is_for_bfloat16_on_gpus(monkeypatch):
     assert not fused("gpu", length=60)
 
 
-def test_sub_layers_read_what_is_narrow():
+def test_sub_layers_read_the_narrow_stream():
     wide, narrow = jnp.zeros((1, 1, 2)), jnp.zeros((1, 1, 2), jnp.bfloat16)
     assert block.Stream(wide, narrow).read is narrow and block.Stream(wide, None).read is wide
 
@@ -123,14 +123,14 @@ def test_evaluation_has_no_dropout():
         params = {"params": {"scale": jnp.ones(48), "bias": jnp.zeros(48)}}
         return module.apply(params, stream, lambda x, _: update, context)
 
-    wanted = added(block.Stream(x, None))
+    expected = added(block.Stream(x, None))
     found = added(block.Stream(x, x.astype(jnp.bfloat16)))
-    np.testing.assert_allclose(found.wide, wanted.wide, atol=1e-5)
+    np.testing.assert_allclose(found.wide, expected.wide, atol=1e-5)
     np.testing.assert_array_equal(found.narrow, found.wide.astype(jnp.bfloat16))
 
 
 class Scaled(nn.Module):
-    """A sub-layer as another one could be."""
+    """A sub-layer that is not part of xlj."""
 
     factor: float
 
@@ -141,15 +141,15 @@ class Scaled(nn.Module):
 
 
 @pytest.mark.parametrize("order", block.RESIDUALS)
-def test_a_block_is_made_of_what_it_is_given(order):
-    """Norms stand before or after; the names of the parameters are those of the fields."""
+def test_a_block_uses_the_sub_layers_passed_to_it(order):
+    """Norms come before or after sub-layers; parameters have the names of the fields."""
     model = dataclasses.replace(MODEL, hidden=6, norm=order, layer_norm_epsilon=1e-3)
     rng = np.random.default_rng(0)
     residual = functools.partial(block.RESIDUALS[order], model)
-    made = block.Block(Scaled(0.5), residual(2, 0.0), Scaled(-2.0), residual(3, 0.0))
+    result = block.Block(Scaled(0.5), residual(2, 0.0), Scaled(-2.0), residual(3, 0.0))
     stream = block.Stream(jnp.asarray(rng.normal(size=(2, 3, 6)), jnp.float32), None)
     context = block.Context(None, None, None, 3)
-    params = made.init(jax.random.key(0), stream, context)["params"]
+    params = result.init(jax.random.key(0), stream, context)["params"]
     norms = {"scale", "bias"}
     assert {name: set(part) for name, part in params.items()} == {
         "attention": {"kernel"}, "attention_norm": norms,
@@ -167,6 +167,6 @@ def test_a_block_is_made_of_what_it_is_given(order):
     for name, factor in (("attention", 0.5), ("feed_forward", -2.0)):
         kernel = 3 * factor * params[name]["kernel"]
         x = x + normed(x, name) * kernel if order != "post" else normed(x + x * kernel, name)
-    found = made.apply({"params": params}, stream, context)
+    found = result.apply({"params": params}, stream, context)
     assert found.narrow is None
     np.testing.assert_allclose(found.wide, x, rtol=1e-4, atol=1e-4)

@@ -1,4 +1,4 @@
-"""Fused attention compiles for chips that are not here, and holds no matrix of all pairs there."""
+"""Fused attention compiles for absent chips, without a matrix of all pairs in memory."""
 
 import json
 import os
@@ -13,7 +13,7 @@ LENGTH = 1536  # no other axis of the program is as long
 
 
 def programs(topology, length, *sizes):
-    """What compiled programs are like, by head size, type, bias and window."""
+    """Properties of compiled programs, by head size, type, bias and window."""
     done = subprocess.run(
         [sys.executable, str(SCRIPT), topology, *map(str, (length, *sizes))],
         cwd=ROOT,
@@ -35,14 +35,14 @@ def programs(topology, length, *sizes):
     "topology", ["h100:1x1", "h100:1x2", "a100:1x1", "b200:1x1", "v5e:2x2", "v6e:2x2"]
 )
 def test_fused_attention_compiles(topology):
-    """Forward and backward, with dropout, in both types: plain, with the gated bias, and with that
-    bias in a window."""
+    """Forward and backward, with dropout, in both types: without bias, with the gated bias, and
+    with the gated bias and a window."""
     gpu = topology[0] in "ahb"
     for name, program in programs(topology, LENGTH, 64).items():
         assert program["pairs"] == [], name
         gated = name.endswith("gated")
         assert program["kernels"] == (3 + gated if gpu else 2), name
-        # One matrix of float32 scores of the rows' heads is 75 MB.
+        # One matrix of float32 scores, for all rows and heads, has 75 MB.
         assert program["memory"] < (40e6 if gated else 20e6), (name, program["memory"])
 
 
@@ -51,6 +51,6 @@ def test_fused_attention_compiles(topology):
 @pytest.mark.parametrize("topology", ["h100:1x1", "a100:1x1", "b200:1x1"])
 @pytest.mark.parametrize("size", [16, 32, 128, 256])
 def test_every_head_size_fits_into_shared_memory(size, topology):
-    """The compiler refuses a kernel that asks for more than its chip has."""
+    """The compiler refuses a kernel that needs more memory than its chip has."""
     for name, program in programs(topology, 128, size).items():
         assert program["kernels"] == 3 + name.endswith("gated"), name

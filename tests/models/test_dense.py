@@ -1,4 +1,4 @@
-"""Linear layers: what they keep for the backward pass, in which types, on which platform."""
+"""Linear layers: the arrays that they save for the backward pass, by type and platform."""
 
 import dataclasses
 
@@ -17,7 +17,7 @@ MODEL = Model(layers=1, hidden=8, heads=2, intermediate=24, positions=10)
 
 
 def feed_forward(platform, dtype, monkeypatch):
-    """Output, gradients, and sizes of what is kept between the passes."""
+    """Returns output, gradients, and sizes of the arrays saved between the passes."""
     monkeypatch.setattr(devices, "platform", lambda: platform)
     layer = FeedForward(dataclasses.replace(MODEL, dtype=dtype))
     x = 2 * jax.random.normal(jax.random.key(0), (3, 5, 8))
@@ -33,22 +33,21 @@ def feed_forward(platform, dtype, monkeypatch):
 @pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-5), ("bfloat16", 0.03)])
 def test_a_gelu_is_computed_again_but_on_cpus(platform, dtype, tolerance, monkeypatch):
     found, gradients, kept = feed_forward(platform, dtype, monkeypatch)
-    wanted, of_wanted, kept_on_cpu = feed_forward("cpu", "float32", monkeypatch)
+    expected, of_wanted, kept_on_cpu = feed_forward("cpu", "float32", monkeypatch)
     assert found.dtype == jnp.dtype(dtype)
     assert [shape[-1] for shape in kept] == [8, 24] and len(kept_on_cpu) > 2
-    made, wanted = ((found, gradients), (wanted, of_wanted))
-    largest = jax.tree.map(lambda x: jnp.abs(x).max(), wanted)
+    result, expected = ((found, gradients), (expected, of_wanted))
+    largest = jax.tree.map(lambda x: jnp.abs(x).max(), expected)
     scaled = (
         jax.tree.map(lambda x, most: x.astype(jnp.float32) / most, tree, largest)
-        for tree in (made, wanted)
+        for tree in (result, expected)
     )
     chex.assert_trees_all_close(*scaled, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("activation, width", [(gelu, 24), (geglu, 12), (swiglu, 12)])
-def test_cpus_keep_what_a_gelu_alone_makes(activation, width):
-    """A gated activation is computed again there too: x of [2, 5, 24] is kept, and nothing that is
-    made of it."""
+def test_cpus_save_the_output_of_a_plain_gelu(activation, width):
+    """A gated activation is computed again on CPUs too: only its input [2, 5, 24] is saved."""
     x, kernel = jnp.ones((2, 5, 24)), jnp.ones((width, 8))
     _, backward = jax.vjp(lambda x, k: matmul(x, k, jnp.dtype("float32"), activation), x, kernel)
     kept = sorted(leaf.shape for leaf in jax.tree.leaves(backward) if leaf.ndim == 3)
@@ -58,8 +57,7 @@ def test_cpus_keep_what_a_gelu_alone_makes(activation, width):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("activation", [gelu, None])
 def test_on_gpus_a_bias_has_its_gradient_from_a_product(activation, dtype, monkeypatch):
-    """The same gradients as elsewhere, of the layer's own bias and of its input's, without a sum
-    over vectors."""
+    """The gradients of both biases equal those on other platforms, without a sum over vectors."""
     dtype = jnp.dtype(dtype)
     rng = np.random.default_rng(0)
     x, kernel, bias, shift, weights = (
@@ -78,17 +76,17 @@ def test_on_gpus_a_bias_has_its_gradient_from_a_product(activation, dtype, monke
         sums = str(jax.make_jaxpr(gradient)(x, kernel, bias, shift)).count("reduce_sum")
         return gradient(x, kernel, bias, shift), sums
 
-    (found, sums), (wanted, sums_elsewhere) = gradients("gpu"), gradients("tpu")
+    (found, sums), (expected, sums_elsewhere) = gradients("gpu"), gradients("tpu")
     assert sums == 1 < sums_elsewhere  # that of the total
-    for one, other in zip(found, wanted, strict=True):
+    for one, other in zip(found, expected, strict=True):
         most = np.abs(other).max() or 1
         np.testing.assert_allclose(one, other, atol=(1e-6 if dtype.itemsize == 4 else 0.02) * most)
 
 
 @pytest.mark.parametrize("activation", [gelu, None])
-def test_what_is_computed_again_stands_behind_a_barrier(activation, monkeypatch):
-    """Without one XLA finds equal values, and keeps the forward pass' for the backward pass. (That
-    for CPUs drops barriers early, so its programs do not tell.)"""
+def test_recomputed_values_are_behind_a_barrier(activation, monkeypatch):
+    """Without a barrier, XLA finds equal values and saves those of the forward pass. (XLA for CPUs
+    removes barriers early, so its programs cannot be tested.)"""
     monkeypatch.setattr(devices, "platform", lambda: "tpu")
     x, kernel, float32 = jnp.zeros((1, 5, 8)), jnp.zeros((8, 8)), jnp.dtype("float32")
 
@@ -101,20 +99,20 @@ def test_what_is_computed_again_stands_behind_a_barrier(activation, monkeypatch)
 
 def test_the_gelu_is_exact():
     x = jnp.linspace(-6, 6, 101)
-    wanted = jax.nn.gelu(x, approximate=False)
-    np.testing.assert_allclose(gelu(x, x.dtype), wanted, rtol=1e-5, atol=1e-6)
+    expected = jax.nn.gelu(x, approximate=False)
+    np.testing.assert_allclose(gelu(x, x.dtype), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-6), ("bfloat16", 2**-8)])
 def test_the_gradient_of_the_gelu_comes_from_its_output(dtype, tolerance):
-    """Also where there is nothing to divide by."""
+    """Also at x = 0, where the gradient cannot divide by x."""
     x = jnp.array([*np.linspace(-9, 9, 181), 0.0, -0.0, 1e-38, -1e-20, 1e-20, 60.0, -60.0])
     y, backward = jax.vjp(lambda x: gelu(x, jnp.dtype(dtype)), x)
     assert y.dtype == jnp.dtype(dtype)
     assert sum(leaf.ndim for leaf in jax.tree.leaves(backward)) == 2
     (found,) = backward(jnp.ones_like(y))
-    wanted = jax.vmap(jax.grad(lambda x: jax.nn.gelu(x, approximate=False)))(x)
-    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+    expected = jax.vmap(jax.grad(lambda x: jax.nn.gelu(x, approximate=False)))(x)
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
 def test_a_result_is_rounded_after_the_bias():
@@ -128,7 +126,7 @@ def test_a_result_is_rounded_after_the_bias():
 
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
 def test_the_inner_bias_is_added_beside_the_activation(platform, monkeypatch):
-    """The inner product is rounded without its bias, and the sum of the two is rounded nowhere."""
+    """The inner product is rounded before its bias is added; the sum is never rounded."""
     monkeypatch.setattr(devices, "platform", lambda: platform)
     bfloat16 = jnp.dtype("bfloat16")
     layer = FeedForward(dataclasses.replace(MODEL, dtype="bfloat16", init_std=0.5))

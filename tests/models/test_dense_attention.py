@@ -1,4 +1,4 @@
-"""Dense attention and its gradient by hand against the softmax as it is written."""
+"""Dense attention and its hand-written gradient against the plain softmax formula."""
 
 import itertools
 
@@ -17,7 +17,7 @@ HEADS_OF = ("query", "key", "value")
 
 
 def drawn(dtype="float32", bias=None):
-    """Random arrays, and ids: two segments, keys that none sees, a row of which nothing is seen."""
+    """Returns random arrays, and ids: two segments, hidden keys, and a row without visible keys."""
     keys = itertools.chain(jax.random.split(jax.random.key(3), 9))
     shapes = dict.fromkeys(HEADS_OF, (ROWS, LENGTH, HEADS, SIZE))
     arrays = {n: jax.random.normal(next(keys), s).astype(dtype) for n, s in shapes.items()}
@@ -36,15 +36,15 @@ def seeds(rate):
 
 
 def kept(rate):
-    """What each weight is multiplied by."""
+    """Returns the factor of each weight."""
     shape = (HEADS, LENGTH, LENGTH)
     if not rate:
         return np.ones((ROWS, *shape))
-    return np.asarray(dropout.kept(seeds(rate), shape, rate)) * dropout.scale(rate)
+    return np.asarray(dropout.keep_mask(seeds(rate), shape, rate)) * dropout.scale(rate)
 
 
 def as_written(query, key, value, query_ids, key_ids, bias=None, gates=None, *, kept, window):
-    """One query after the other; jax.grad does the rest."""
+    """Computes attention for one query after the other; jax.grad differentiates it."""
     found = []
     for row, place, head in np.ndindex(ROWS, LENGTH, HEADS):
         seen = np.flatnonzero(key_ids[row] == query_ids[row, place])
@@ -64,7 +64,7 @@ def as_written(query, key, value, query_ids, key_ids, bias=None, gates=None, *, 
 
 
 def passes(attend, arrays, weights):
-    """What comes out, and the gradient of each array."""
+    """Returns the output, and the gradient of each array."""
 
     def total(arrays):
         output = attend(**arrays)
@@ -83,7 +83,7 @@ def both(bias, rate, dtype="float32", window=None):
         weights,
     )
     wide = {name: array.astype(jnp.float32) for name, array in arrays.items()}
-    wanted = passes(
+    expected = passes(
         lambda **a: as_written(
             **a,
             query_ids=np.asarray(queries),
@@ -94,16 +94,18 @@ def both(bias, rate, dtype="float32", window=None):
         wide,
         weights,
     )
-    return arrays, found, wanted
+    return arrays, found, expected
 
 
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
 @pytest.mark.parametrize("bias, rate", [(None, 0.0), ("shared", RATE), ("gated", RATE)])
 def test_values_and_gradients_are_those_of_the_softmax(bias, rate, platform, monkeypatch):
     monkeypatch.setattr(devices, "platform", lambda: platform)
-    _, found, wanted = both(bias, rate)
-    assert set(found) == set(wanted) and len(found) == 4 + {None: 0, "shared": 1, "gated": 2}[bias]
-    for name, array in wanted.items():
+    _, found, expected = both(bias, rate)
+    assert (
+        set(found) == set(expected) and len(found) == 4 + {None: 0, "shared": 1, "gated": 2}[bias]
+    )
+    for name, array in expected.items():
         np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
     assert not np.any(found["output"][2]) and not np.any(found["query"][2])
 
@@ -111,16 +113,16 @@ def test_values_and_gradients_are_those_of_the_softmax(bias, rate, platform, mon
 @pytest.mark.parametrize("window", [0, 3, 8, 50])
 @pytest.mark.parametrize("bias, rate", [(None, RATE), ("gated", RATE)])
 def test_in_a_window_values_and_gradients_are_those_of_the_softmax(bias, rate, window):
-    _, found, wanted = both(bias, rate, window=window)
-    for name, array in wanted.items():
+    _, found, expected = both(bias, rate, window=window)
+    for name, array in expected.items():
         np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("bias, rate", [(None, 0.0), ("gated", RATE)])
 def test_in_bfloat16(bias, rate):
-    """8 bits: of the largest value 2 % of error; heads' gradients are of their type."""
-    arrays, found, wanted = both(bias, rate, "bfloat16")
-    for name, array in wanted.items():
+    """bfloat16 has 8 bits: errors are up to 2 % of the largest value; gradients have its type."""
+    arrays, found, expected = both(bias, rate, "bfloat16")
+    for name, array in expected.items():
         assert found[name].dtype == arrays.get(name, arrays["query"]).dtype, name
         error = np.abs(np.asarray(found[name], np.float32) - array).max()
         assert error < 0.02 * np.abs(array).max(), name
@@ -128,7 +130,7 @@ def test_in_bfloat16(bias, rate):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_weights_are_kept_once_in_the_type_of_the_products(dtype):
-    """Beside query, key, value and the output nothing of a size that grows with the length."""
+    """Other than query, key, value and output, no saved array grows with the length."""
     arrays, queries, keys, _ = drawn(dtype)
 
     def attend(query, key, value):

@@ -8,24 +8,26 @@ import numpy as np
 import pytest
 from references import dropout as reference
 
-from xlj.models.dropout import dropout, kept, row_seeds
+from xlj.models.dropout import dropout, keep_mask, row_seeds
 
 
 @functools.cache
 def eight_keys():
-    """Of 8 rows, [8]. Made when a test asks, since a process that has used JAX cannot fork."""
+    """Random keys of 8 rows, created lazily: a process that has used JAX cannot fork."""
     return jax.random.split(jax.random.key(0), 8)
 
 
 def masks(keys, shape, rate=0.1, layer=1, site=1):
-    return np.asarray(kept(row_seeds(keys, layer, site), shape, rate))
+    return np.asarray(keep_mask(row_seeds(keys, layer, site), shape, rate))
 
 
 def test_dropout_equals_numpy():
     x = np.random.default_rng(0).normal(size=(8, 7, 3, 9)).astype(np.float32)
     words = np.asarray(jax.random.key_data(eight_keys()))
-    wanted = x * reference.kept(words, 4, 3, x.shape[1:], 0.3) / (1 - round(0.3 * 2**24) / 2**24)
-    np.testing.assert_allclose(dropout(jnp.asarray(x), eight_keys(), 4, 3, 0.3), wanted, rtol=1e-6)
+    expected = x * reference.kept(words, 4, 3, x.shape[1:], 0.3) / (1 - round(0.3 * 2**24) / 2**24)
+    np.testing.assert_allclose(
+        dropout(jnp.asarray(x), eight_keys(), 4, 3, 0.3), expected, rtol=1e-6
+    )
 
 
 def test_the_gradient_has_the_same_mask():
@@ -53,7 +55,7 @@ def test_no_mask_is_kept_for_the_backward_pass():
 
 @pytest.mark.parametrize("rate", [0.05, 0.1, 0.5, 0.9])
 def test_the_rate(rate):
-    """Within four standard deviations, of all, and of each row, head, query and key."""
+    """The shares are within four standard deviations, in total and by row, head, query and key."""
     dropped = ~masks(eight_keys(), (4, 64, 128), rate)
     for axes in ((), (0,), (0, 1), (2,), (3,)):
         others = tuple(axis for axis in range(4) if axis not in axes)
@@ -66,14 +68,14 @@ def test_the_rate(rate):
 
 
 def correlation(a, b):
-    """In standard deviations of what independent masks have."""
+    """Returns a correlation in standard deviations of that of independent masks."""
     a, b = a - a.mean(), b - b.mean()
     return (a * b).mean() / (a.std() * b.std()) * np.sqrt(a.size)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5])
 def test_masks_are_independent(rate):
-    """Of neighbours along each axis and along diagonals, of rows, layers, sites and steps."""
+    """Tests neighbours along axes and diagonals, and rows, layers, sites and steps."""
     here = 1.0 * masks(eight_keys(), (4, 64, 128), rate)
     for axis in range(4):
         for distance in (1, 2, 3):
@@ -81,7 +83,7 @@ def test_masks_are_independent(rate):
             assert abs(correlation(a, b)) < 4.5, (axis, distance)
     assert abs(correlation(here[:, :, 1:, 1:], here[:, :, :-1, :-1])) < 4.5
     assert abs(correlation(here[:, :, 1:, :-1], here[:, :, :-1, 1:])) < 4.5
-    # Four corners of rectangles: what a sum of a query's and a key's numbers would tie together.
+    # Four corners of rectangles: they would depend on each other if hashes were sums over axes.
     signs = here - here.mean()
     corners = signs[:, :, 1:, 1:] * signs[:, :, :-1, 1:]
     assert abs(correlation(corners, signs[:, :, 1:, :-1] * signs[:, :, :-1, :-1])) < 4.5

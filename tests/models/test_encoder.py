@@ -45,7 +45,7 @@ GOLDEN = {
 
 def params(model=TINY):
     drawn = init(jax.random.key(0), model, SIZE, 2)
-    # Biases and norms start at 0 and 1, where a swapped pair would not be seen.
+    # Biases and norms start at 0 and 1, where a swap of two would have no effect.
     rng = np.random.default_rng(1)
     return jax.tree.map(lambda x: x + 0.05 * rng.standard_normal(x.shape, np.float32), drawn)
 
@@ -69,8 +69,8 @@ def padded(examples, length=32):
 
 
 def test_parameter_names_and_shapes_are_the_schema():
-    made = jax.eval_shape(lambda: encoder.init(jax.random.key(0), TINY, SIZE, 2))
-    leaves, _ = jax.tree_util.tree_flatten_with_path(made)
+    result = jax.eval_shape(lambda: encoder.init(jax.random.key(0), TINY, SIZE, 2))
+    leaves, _ = jax.tree_util.tree_flatten_with_path(result)
     found = {"/".join(str(k.key) for k in path): leaf.shape for path, leaf in leaves}
     assert found == GOLDEN
 
@@ -104,7 +104,7 @@ def test_nothing_crosses_between_examples(dtype):
     @jax.jit
     def first_example(words):
         looked_up = dict(weights, embeddings=dict(weights["embeddings"], word=words))
-        # Every position reads a row of its own, so that the gradient tells positions apart.
+        # Each position has its own row of the table, so that gradients are separate.
         own = batch._replace(tokens=jnp.arange(32)[None])
         return encoder.apply(looked_up, model, own)[0, :8].sum()
 
@@ -148,8 +148,8 @@ def test_a_loop_over_layers_equals_unrolled_and_rematerialised_layers():
         chex.assert_trees_all_close(outputs(**options), expected, rtol=2e-4, atol=1e-6)
 
 
-def test_which_products_are_computed_again():
-    """Those of linear layers are kept by `products`, the scores of dense attention are not."""
+def test_products_that_are_recomputed():
+    """`products` saves the outputs of linear layers, but not the scores of dense attention."""
     params = init(jax.random.key(0), TINY, SIZE, 1)
     ids = jnp.ones((2, 16), jnp.int32)
 
@@ -234,8 +234,8 @@ def test_positions_may_restart_at_the_second_sentence_of_a_pair():
     tokens = jnp.asarray([[0, 7, 8, 2, 9, 6, 2, 0, 7, 2, 0, 5, 2, 4, 2, 1]])
     wanted = [0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 0]
     layout = segments(tokens)
-    assert embeddings.restarted(layout.position, layout.side).tolist() == [wanted]
-    at_once = embeddings.restarted(jnp.asarray([[0, 1, 2]]), jnp.asarray([[1, 1, 1]]))
+    assert embeddings.restart_positions(layout.position, layout.side).tolist() == [wanted]
+    at_once = embeddings.restart_positions(jnp.asarray([[0, 1, 2]]), jnp.asarray([[1, 1, 1]]))
     assert at_once.tolist() == [[0, 1, 2]]
     runs = dataclasses.replace(TINY, layers=1)
     restarts = dataclasses.replace(runs, pair_positions="restart")
@@ -254,23 +254,23 @@ def test_positions_may_restart_at_the_second_sentence_of_a_pair():
 
 
 def test_the_separator_of_parallel_sentences_is_read_in_the_place_of_the_first_end():
-    """EuroBERT's rows, `bos A sep B eos`. Those on disk hold `</s>`, from which both sides, the
-    positions and all that objectives leave out are derived as ever."""
+    """EuroBERT reads `bos A sep B eos`. Rows on disk contain `</s>`, from which sides, positions
+    and the tokens that objectives ignore are derived."""
     tokens = jnp.asarray([[0, 7, 8, 2, 9, 6, 2, 0, 7, 2, 0, 5, 2, 9, 2, 1]])
     layout = segments(tokens)
     read = jnp.asarray([[0, 7, 8, 4, 9, 6, 2, 0, 7, 2, 0, 5, 4, 9, 2, 1]])
-    assert embeddings.separated(tokens, layout.side).tolist() == read.tolist()
+    assert embeddings.insert_separators(tokens, layout.side).tolist() == read.tolist()
     first, second = sides_of("pairs", np.asarray([[0, 7, 8, 2, 9, 6, 2, 0, 5, 2, 9, 2, 1, 1]]))
     assert (first.ids.tolist(), second.ids.tolist()) == ([7, 8, 5], [9, 6, 9])
     plain = dataclasses.replace(TINY, layers=1)
-    separated = dataclasses.replace(plain, pair_separator="parallel")
+    insert_separators = dataclasses.replace(plain, pair_separator="parallel")
     pairs = encoder.Inputs(
         tokens, layout.position, layout.segment, layout.segment, None, layout.side
     )
     drawn = params(plain)
-    found = apply(drawn, separated, pairs)
+    found = apply(drawn, insert_separators, pairs)
     np.testing.assert_array_equal(found, apply(drawn, plain, pairs._replace(tokens=read)))
-    no_sides = apply(drawn, separated, pairs._replace(sides=None))
+    no_sides = apply(drawn, insert_separators, pairs._replace(sides=None))
     np.testing.assert_array_equal(no_sides, apply(drawn, plain, pairs))
 
 

@@ -1,4 +1,4 @@
-"""The kernels against dense attention: values and gradients. Here they are interpreted."""
+"""Values and gradients of the kernels, which are interpreted here, against dense attention."""
 
 import dataclasses
 import math
@@ -21,7 +21,7 @@ PLATFORMS = tuple(KERNELS)
 
 
 def problem(rows, length, heads, size, bias="none", dtype=jnp.float32, seed=0):
-    """Random arrays; segments in order, with queries that ask for others, keys that no query sees,
+    """Returns random arrays, and segments in order, with queries of other segments, hidden keys,
     and queries without keys."""
     rng = np.random.default_rng(seed)
 
@@ -42,7 +42,7 @@ def problem(rows, length, heads, size, bias="none", dtype=jnp.float32, seed=0):
 
 
 def middle(line, length):
-    """The differences that rows of this length have."""
+    """Returns all differences of places in rows of this length."""
     start = line.shape[1] // 2 - length
     return line[:, start : start + 2 * length]
 
@@ -90,9 +90,9 @@ def with_gradients(attention, arrays, weights):
     return {"output": output} | gradients
 
 
-def largest_error(found, wanted):
-    wanted = np.asarray(wanted, np.float64)
-    return np.abs(np.asarray(found, np.float64) - wanted).max() / np.abs(wanted).max()
+def largest_error(found, expected):
+    expected = np.asarray(expected, np.float64)
+    return np.abs(np.asarray(found, np.float64) - expected).max() / np.abs(expected).max()
 
 
 CASES = [
@@ -121,7 +121,7 @@ CASES = [
 @pytest.mark.parametrize("size", [16, 64, 128, 200])
 @pytest.mark.parametrize("window", [None, 40])
 def test_compiled_kernels_equal_dense_attention(window, size, bias):
-    """Heads of each size, in float32 and bfloat16, with dropout, in rows of several blocks."""
+    """Heads of several sizes, in float32 and bfloat16, with dropout, in rows of several blocks."""
     test_kernels_equal_dense_attention(3, 250, 2, size, bias, 0.3, window, "gpu")
     test_in_bfloat16_kernels_are_as_near_to_float32_as_dense_attention_is("gpu", window, size, bias)
 
@@ -131,11 +131,11 @@ def test_compiled_kernels_equal_dense_attention(window, size, bias):
 def test_kernels_equal_dense_attention(rows, length, heads, size, bias, rate, window, platform):
     arrays, ids, weights = problem(rows, length, heads, size, bias)
     found = with_gradients(lambda a: fused(a, ids, rate, platform, window), arrays, weights)
-    wanted = with_gradients(lambda a: dense(a, ids, rate, window), arrays, weights)
-    assert set(found) == set(wanted)
-    for name, array in wanted.items():
+    expected = with_gradients(lambda a: dense(a, ids, rate, window), arrays, weights)
+    assert set(found) == set(expected)
+    for name, array in expected.items():
         assert found[name].shape == array.shape
-        # Where each query sees one key, its gradient is what rounding leaves of 0.
+        # If each query sees one key, its gradient is 0 up to rounding.
         assert largest_error(found[name], array) < 1e-5 or np.abs(array).max() < 1e-5, name
 
 
@@ -144,7 +144,8 @@ def test_kernels_equal_dense_attention(rows, length, heads, size, bias, rate, wi
 def test_in_bfloat16_kernels_are_as_near_to_float32_as_dense_attention_is(
     platform, window, size=16, bias="gated"
 ):
-    """bfloat16 has 8 bits: of the largest value 1 % of error, and twice what dense has."""
+    """bfloat16 has 8 bits: errors are up to 1 % of the largest value, and twice those of dense
+    attention."""
     arrays, ids, weights = problem(2, 150, 2, size, bias, jnp.bfloat16)
     wide = {name: array.astype(jnp.float32) for name, array in arrays.items()}
     exact = with_gradients(lambda a: dense(a, ids, 0.3, window), wide, weights)
@@ -166,8 +167,8 @@ def test_a_query_without_keys_gives_zeros_and_moves_nothing(platform):
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_blocks_that_no_query_sees_are_never_read(platform):
-    """Each block of the row is a segment; with one of them not a number, all others are as ever,
-    forward and backward. Masking alone would multiply it by 0, and spread it."""
+    """Each block of the row is a segment. If one is NaN, the results of all others are unchanged,
+    forward and backward. Masking alone would multiply NaN by 0 and propagate it."""
     block = KERNELS[platform].block(16, jnp.float32)
     arrays, _, weights = problem(1, 3 * block, 1, 16, "gated")
     ids = (jnp.repeat(jnp.arange(3, dtype=jnp.int32), block)[None],) * 2
@@ -188,8 +189,8 @@ def test_blocks_that_no_query_sees_are_never_read(platform):
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_blocks_beyond_the_window_are_never_read(platform):
-    """The first block is not a number, and the window as long as a block: the blocks from the third
-    on are as ever, forward and backward."""
+    """The first block is NaN, and the window has the length of a block: the results from the third
+    block on are unchanged, forward and backward."""
     block = KERNELS[platform].block(16, jnp.float32)
     arrays, _, weights = problem(1, 4 * block, 1, 16, "gated")
     ids = (jnp.zeros((1, 4 * block), jnp.int32),) * 2
@@ -201,7 +202,7 @@ def test_blocks_beyond_the_window_are_never_read(platform):
     np.testing.assert_array_equal(found["output"][:, far], whole["output"][:, far])
     for name in of_heads:
         assert not np.isfinite(found[name][:, :block]).any(), name
-        # The second block is broken: it sees the first one.
+        # The second block sees the first one, so its results are NaN.
         np.testing.assert_array_equal(
             found[name][:, 3 * block :], whole[name][:, 3 * block :], err_msg=name
         )
@@ -211,8 +212,8 @@ def test_blocks_beyond_the_window_are_never_read(platform):
 
 @pytest.mark.parametrize("attention", ["square", "blocks", *PLATFORMS])
 def test_padding_beyond_the_window_gives_zeros_and_moves_nothing(attention):
-    """Ten tokens, then padding that sees no key, with values so large that their products with the
-    gradient are infinite. What is computed of the tokens does not depend on them."""
+    """A row has ten tokens, then padding that sees no key, with values whose products with the
+    gradient overflow. The results of the tokens do not depend on them."""
     length = 40 if attention == "square" else 256
     arrays, _, weights = problem(1, length, 1, 16, "none" if attention == "blocks" else "gated")
     queries = jnp.ones((1, length), jnp.int32)
@@ -238,7 +239,7 @@ def test_padding_beyond_the_window_gives_zeros_and_moves_nothing(attention):
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_large_scores_stay_finite_in_any_order_of_blocks(platform):
-    """300 in one block, 0 in the other: exp of neither the first nor the difference is finite."""
+    """Scores are 300 in one block and 0 in the other: exp(300) and exp(300 - 0) overflow."""
     block = KERNELS[platform].block(16, jnp.float32)
     ids = (jnp.zeros((1, 2 * block), jnp.int32),) * 2
     value = jnp.asarray(np.random.default_rng(0).normal(size=(1, 2 * block, 1, 16)), jnp.float32)
@@ -246,8 +247,8 @@ def test_large_scores_stay_finite_in_any_order_of_blocks(platform):
     for large in (slice(None, block), slice(block, None)):
         key = jnp.zeros(value.shape).at[:, large].set(15.0)
         found = attend(query, key, value, *ids, platform=platform)
-        wanted = jnp.broadcast_to(value[:, large].mean(1, keepdims=True), found.shape)
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+        expected = jnp.broadcast_to(value[:, large].mean(1, keepdims=True), found.shape)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_query_without_keys_has_a_log_sum_of_0():
@@ -263,7 +264,7 @@ def test_products_of_float32_are_exact_on_every_chip(dtype, exact):
 
 
 def test_rows_are_filled_up_to_blocks():
-    """On a CPU those of GPUs."""
+    """CPUs use the kernels of GPUs."""
     found = [padded_length(length, 64, "bfloat16") for length in (1, 64, 70, 128)]
     assert found == [(64, 64), (64, 64), (128, 64), (128, 64)]
 
@@ -277,7 +278,7 @@ def test_blocks_are_smaller_where_vectors_are_long(size, dtype, blocks):
 
 
 def test_the_bias_of_a_model_has_the_blocks_of_its_heads():
-    """Of a row of 40 tokens: two blocks of 32 in float32, one of 64 in bfloat16."""
+    """A row of 40 tokens has two blocks of 32 in float32, or one of 64 in bfloat16."""
     model = Model(hidden=200, heads=2, position_bias="t5", attention="fused")
     table = jnp.zeros((model.position_buckets, 2))
     assert shared_bias({"table": table}, model, 40).shape == (2, 3, 32, 32)
@@ -294,8 +295,8 @@ def test_bounds_are_the_first_and_last_blocks_seen():
     for first, end, by_block in ((*found[:2], seen), (*found[2:], seen.swapaxes(1, 2))):
         for row, block in np.ndindex(4, 6):
             places = np.flatnonzero(by_block[row, block])
-            wanted = (places[0], places[-1] + 1) if len(places) else (0, 0)
-            assert (int(first[row, block]), int(end[row, block])) == wanted
+            expected = (places[0], places[-1] + 1) if len(places) else (0, 0)
+            assert (int(first[row, block]), int(end[row, block])) == expected
 
 
 @pytest.mark.parametrize("window", [0, 1, 2, 4, 5, 11, 23, 50])
@@ -309,8 +310,8 @@ def test_bounds_of_a_window_are_the_first_and_last_blocks_within_it(window):
     for first, end, by_block in ((*found[:2], seen), (*found[2:], seen.swapaxes(1, 2))):
         for row, block in np.ndindex(4, 6):
             visited = np.flatnonzero(by_block[row, block])
-            wanted = (visited[0], visited[-1] + 1) if len(visited) else (0, 0)
-            assert (int(first[row, block]), int(end[row, block])) == wanted
+            expected = (visited[0], visited[-1] + 1) if len(visited) else (0, 0)
+            assert (int(first[row, block]), int(end[row, block])) == expected
 
 
 @pytest.mark.parametrize(
@@ -319,7 +320,7 @@ def test_bounds_of_a_window_are_the_first_and_last_blocks_within_it(window):
      (32, 64, 5, 154), (128, 0, 1, 8), (128, 1, 3, 22), (128, None, 8, 64), (128, 5000, 8, 64)],
 )  # fmt: skip
 def test_how_many_tiles_a_window_visits(block, window, most, tiles_of_row):
-    """Of a row of 1,024 tokens of one example."""
+    """The row has one example of 1,024 tokens."""
     ids = jnp.zeros((1, 1024), jnp.int32)
     found = tiles.bounds(ids, ids, block, window)
     for first, end in (found[:2], found[2:]):
@@ -327,7 +328,7 @@ def test_how_many_tiles_a_window_visits(block, window, most, tiles_of_row):
 
 
 def test_comparing_ids_within_a_window_takes_time_linear_in_the_length():
-    """No array of the comparison has as many elements as there are pairs."""
+    """No array of the comparison has as many elements as pairs of tokens."""
     ids = jax.ShapeDtypeStruct((1, 8192), jnp.int32)
     program = jax.make_jaxpr(lambda a, b: tiles.bounds(a, b, 64, 64))(ids, ids)
     sizes = [math.prod(v.aval.shape) for e in program.jaxpr.eqns for v in e.outvars]
@@ -351,7 +352,7 @@ def test_a_negative_window_is_refused():
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_blocks_lie_within_their_arrays(platform, monkeypatch):
-    """A chip reads what lies beside an array; interpreted, the nearest block is taken instead."""
+    """A chip would read memory outside an array; interpreted kernels clamp to the nearest block."""
     called, pallas_call = [], KERNELS[platform].pl.pallas_call
 
     def checked(kernel, **options):
@@ -383,7 +384,7 @@ def test_blocks_lie_within_their_arrays(platform, monkeypatch):
     "platform, sizes", [("gpu", {8: 16, 24: 32, 64: 64, 200: 256}),
                         ("tpu", {8: 8, 24: 32, 64: 64, 128: 128, 129: 256, 200: 256, 320: 384})]
 )  # fmt: skip
-def test_what_size_heads_are_filled_up_to(platform, sizes):
+def test_the_size_that_heads_are_padded_to(platform, sizes):
     assert {size: KERNELS[platform].head_size(size) for size in sizes} == sizes
 
 
@@ -405,7 +406,7 @@ def test_groups_of_heads_on_tpus():
      (128, 64, "attention_near384"), (32, 65, "attention_near224")],
 )  # fmt: skip
 def test_a_kernel_is_named_after_the_keys_that_its_tiles_have(block, window, name):
-    assert tiles.Sizes(block, 0.0, True, window).named("attention") == name
+    assert tiles.Sizes(block, 0.0, True, window).kernel_name("attention") == name
     if window is not None:  # of a row in whose middle all of them are there
         ids = jnp.ones((1, 12 * block), jnp.int32)
         found = tiles.bounds(ids, ids, block, window)

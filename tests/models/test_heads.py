@@ -1,4 +1,4 @@
-"""Every head against NumPy, with the dropout of its own sites, and in bfloat16."""
+"""Every head against NumPy, with dropout, and in bfloat16."""
 
 import dataclasses
 
@@ -30,7 +30,7 @@ def dropped(x, site, rate=MODEL.dropout):
 
 
 def vectors(*shape, seed=0):
-    """Large ones, so that a GELU that is an approximation differs."""
+    """Values are large, so that an approximate GELU differs."""
     return 2 * np.random.default_rng(seed).normal(size=shape)
 
 
@@ -46,8 +46,8 @@ TABLE = vectors(20, 8, seed=3)
 
 
 def logits(params, model, hidden):
-    made, table, bias = heads.predict(params, jnp.asarray(TABLE, jnp.float32), model, hidden)
-    return made @ table.T + bias
+    result, table, bias = heads.predict(params, jnp.asarray(TABLE, jnp.float32), model, hidden)
+    return result @ table.T + bias
 
 
 MADE = {
@@ -99,10 +99,10 @@ MADE = {
 
 @pytest.mark.parametrize("name", MADE)
 def test_heads_equal_numpy(name):
-    init, apply, wanted = MADE[name]
+    init, apply, expected = MADE[name]
     params = moved(init(jax.random.key(0), MODEL))
     found = apply(params, MODEL)
-    np.testing.assert_allclose(found, wanted(plain.float64(params)), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found, expected(plain.float64(params)), rtol=1e-4, atol=1e-4)
     half = apply(params, dataclasses.replace(MODEL, dtype="bfloat16"))
     assert half.dtype == jnp.float32 and 0 < jnp.abs(half - found).max() < 2
 
@@ -111,8 +111,8 @@ def test_the_feed_forward_layer_equals_numpy():
     layer = FeedForward(MODEL)
     params = moved(layer.init(jax.random.key(0), jnp.asarray(ALL), None)["params"])
     found = layer.apply({"params": params}, jnp.asarray(ALL), None)
-    wanted = plain.feed_forward(plain.float64(params), ALL)
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    expected = plain.feed_forward(plain.float64(params), ALL)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_products_of_float32_are_of_float32_on_every_device():

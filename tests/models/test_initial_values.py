@@ -1,4 +1,4 @@
-"""Initial parameters: names, shapes, and values that stay what they are for a seed."""
+"""Initial parameters: names, shapes, and values that never change for a seed."""
 
 from functools import partial
 
@@ -79,19 +79,19 @@ LAST = {  # of each leaf, its shape and its last value; all of it, where that is
 
 
 def drawn():
-    """{name: values} of an encoder and of every head."""
+    """Returns {name: values} of an encoder and of every head."""
 
-    def made():
+    def result():
         rng = jax.random.key(0)
         params = {"encoder": encoder.init(rng, MODEL, 20, 3)}
         return params | {name: make(rng) for name, make in HEADS.items()}
 
-    leaves, _ = jax.tree_util.tree_flatten_with_path(jax.jit(made)())
+    leaves, _ = jax.tree_util.tree_flatten_with_path(jax.jit(result)())
     return {"/".join(key.key for key in path): np.asarray(leaf) for path, leaf in leaves}
 
 
-def test_initial_values_stay_what_they_are():
-    """Biases are 0, scales 1, all else is drawn, with a deviation of `init_std`."""
+def test_initial_values_never_change():
+    """Biases are 0 and scales 1; other parameters have a standard deviation of `init_std`."""
     found = drawn()
     assert {name: values.shape for name, values in found.items()} == {
         name: shape for name, (shape, _) in LAST.items()

@@ -1,4 +1,4 @@
-"""Rows in blocks: the parts by themselves, and dense attention made of them against the square."""
+"""Rows in blocks: the parts, and dense attention in blocks against dense attention of all pairs."""
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +16,8 @@ def normal(*shape, seed=0, dtype="float32"):
 
 
 def problem(length, dtype="float32", asking=True):
-    """Heads, packed examples with queries that ask for others, hidden keys, and factors of the
-    outputs."""
+    """Returns heads, packed examples with queries of other examples and hidden keys, and factors of
+    the outputs."""
     rng = np.random.default_rng(length)
     heads = {
         name: normal(ROWS, length, HEADS, SIZE, seed=seed, dtype=dtype)
@@ -47,7 +47,7 @@ def passes(heads, weights, **options):
 
 
 def both(length, window, rate=0.0, dtype="float32", asking=True):
-    """Of rows in blocks, and of the square, which a bias asks for."""
+    """Computes attention of rows in blocks, and of all pairs, which a bias requires."""
     heads, ids, weights = problem(length, dtype, asking)
     options = {**ids, "seeds": seeds_of(rate), "rate": rate, "window": window}
     bias = jnp.zeros((HEADS, length, length))
@@ -67,15 +67,15 @@ def both(length, window, rate=0.0, dtype="float32", asking=True):
 )
 def test_blocks_equal_the_square(length, window, rate, asking):
     assert local_blocks.block_of(length, window) is not None
-    found, wanted = both(length, window, rate, asking=asking)
-    for name, array in wanted.items():
+    found, expected = both(length, window, rate, asking=asking)
+    for name, array in expected.items():
         np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=2e-6, err_msg=name)
     assert not np.array_equal(found["output"], both(length, window + 1, rate)[0]["output"])
 
 
 def test_in_bfloat16_blocks_equal_the_square_to_rounding():
-    found, wanted = both(256, 64, 0.2, "bfloat16")
-    for name, array in wanted.items():
+    found, expected = both(256, 64, 0.2, "bfloat16")
+    for name, array in expected.items():
         assert found[name].dtype == jnp.bfloat16, name
         error = np.abs(np.asarray(found[name], "f4") - np.asarray(array, "f4")).max()
         assert error < 0.01 * np.abs(np.asarray(array, "f4")).max(), name
@@ -120,8 +120,12 @@ def test_blocks_are_as_long_as_the_window_and_a_row_has_four_or_more(length, win
 
 def test_spans_are_blocks_between_their_neighbours():
     x = jnp.arange(1, 8)[None, :, None]
-    wanted = [[0, 0, 0, 1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6, 7, 0, 0], [4, 5, 6, 7, 0, 0, 0, 0, 0]]
-    np.testing.assert_array_equal(local_blocks.spans(x, 3)[0, :, :, 0], wanted)
+    expected = [
+        [0, 0, 0, 1, 2, 3, 4, 5, 6],
+        [1, 2, 3, 4, 5, 6, 7, 0, 0],
+        [4, 5, 6, 7, 0, 0, 0, 0, 0],
+    ]
+    np.testing.assert_array_equal(local_blocks.spans(x, 3)[0, :, :, 0], expected)
     np.testing.assert_array_equal(local_blocks.blocks(x, 3)[0, 2, :, 0], [7, 0, 0])
     np.testing.assert_array_equal(local_blocks.rows_of(local_blocks.blocks(x, 3), 7), x)
 

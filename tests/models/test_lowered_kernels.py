@@ -1,5 +1,7 @@
-"""The encoder's gradient as it is handed to the compilers of GPUs and TPUs, of which none is needed
-here: attention and norms are kernels there, and no array of all pairs is among the program's."""
+"""The lowered program of the encoder's gradient for GPUs and TPUs; no such device is needed.
+
+Attention and norms are kernels in it, and no array has an element for each pair of tokens.
+"""
 
 import re
 
@@ -69,14 +71,14 @@ def test_attention_and_norms_are_kernels(target):
 @pytest.mark.parametrize("target", KERNELS)
 @pytest.mark.parametrize("shape", [(2, 1), (1, 2), (2, 2)])
 def test_on_a_mesh_they_are_kernels_too(target, shape):
-    """Of TPUs, none may be inside an axis that XLA is left to partition."""
+    """On TPUs, no kernel may be inside an axis that XLA partitions automatically."""
     text = lowered(target, shape)
     assert all(name in text for name in KERNELS[target])
 
 
 @pytest.mark.parametrize("target", KERNELS)
 def test_attention_in_a_window_is_the_same_kernels(target):
-    """The chips' compilers have every operation of its mask."""
+    """The chips' compilers support all operations of the window's mask."""
     types = (AxisType.Auto,) * 2
     mesh = AbstractMesh((1, 1), rules.AXES, types, abstract_device=DEVICES[target])
     heads = jax.ShapeDtypeStruct((4, LENGTH, 2, 64), jnp.bfloat16)
@@ -107,7 +109,7 @@ def test_dense_attention_has_all_pairs():
     [(128, "bfloat16", 3), (512, "bfloat16", 3), (130, "float32", 3), (512, "float32", 2)],
 )
 def test_how_many_tiles_of_keys_are_loaded_at_a_time(hidden, dtype, stages):
-    """Of two heads: as many as shared memory holds."""
+    """Three tiles are loaded at a time if they fit into shared memory, else two."""
     text = lowered("cuda", hidden=hidden, dtype=dtype)
     found = re.findall(r'name = "(attention\w*)".*?num_stages = (\d)', text)
     attention = {name for name in KERNELS["cuda"] if name.startswith("attention")}

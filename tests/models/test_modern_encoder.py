@@ -27,7 +27,7 @@ def as_float32(tree):
 
 
 def places_of(rows=PACKED):
-    """Examples, sides and positions; a side begins in the middle of each example of a row."""
+    """Returns examples, sides and positions; the second side begins in the middle of an example."""
     example, side, position = of_lengths(rows, LENGTH)
     return example, np.where(example, position % 50 > 25, 0), position
 
@@ -40,13 +40,13 @@ def inputs_of(tokens, places, languages=None):
 
 
 def both(model, width=1.0, seed=0, layers=None):
-    """Hidden vectors of every layer and logits: ours and the reference's."""
+    """Returns hidden vectors of every layer and logits, of xlj and of the reference."""
     params, head = drawn(model, seed, width)
     rng, places = np.random.default_rng(1), places_of()
     tokens = np.where(places[0], rng.integers(4, VOCABULARY, places[0].shape), 0)
-    wanted = reference.encode(params, model, tokens, places=places)
+    expected = reference.encode(params, model, tokens, places=places)
     word = params["embeddings"]["word"]
-    logits = reference_heads.prediction(head, word, model, wanted[-1])
+    logits = reference_heads.prediction(head, word, model, expected[-1])
 
     @jax.jit
     def ours(params, head, inputs):
@@ -55,12 +55,12 @@ def both(model, width=1.0, seed=0, layers=None):
         return every, jnp.matmul(vectors, table.T, precision="highest") + bias
 
     found = ours(as_float32(params), as_float32(head), inputs_of(tokens, places))
-    return found, (wanted, logits), places[0] > 0
+    return found, (expected, logits), places[0] > 0
 
 
-def assert_close(found, wanted, real, tolerance=1e-5):
-    """At real tokens, relative to the largest value."""
-    for one, other in zip([*found[0], found[1]], [*wanted[0], wanted[1]], strict=True):
+def assert_close(found, expected, real, tolerance=1e-5):
+    """Returns the largest error at real tokens, relative to the largest value."""
+    for one, other in zip([*found[0], found[1]], [*expected[0], expected[1]], strict=True):
         assert np.isfinite(np.asarray(one)).all(), "padding is finite too"
         one, other = np.asarray(one, np.float64)[real], other[real]
         assert np.abs(one - other).max() < tolerance * np.abs(other).max()
@@ -68,8 +68,8 @@ def assert_close(found, wanted, real, tolerance=1e-5):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_layer_and_the_logits_are_the_reference_s(name):
-    found, wanted, real = both(model_of(name))
-    assert_close(found, wanted, real)
+    found, expected, real = both(model_of(name))
+    assert_close(found, expected, real)
 
 
 COMBINED = {
@@ -102,17 +102,17 @@ COMBINED = {
 @pytest.mark.parametrize("case", COMBINED)
 def test_options_combine(case):
     name, changes = COMBINED[case]
-    found, wanted, real = both(model_of(name, **changes))
-    assert_close(found, wanted, real)
+    found, expected, real = both(model_of(name, **changes))
+    assert_close(found, expected, real)
 
 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_no_parameter_is_empty(layers):
-    """The first layer has no norm before attention, and checkpoints take no array without rows."""
-    made = jax.eval_shape(
+    """The first layer has no norm before attention, and checkpoints cannot have empty arrays."""
+    result = jax.eval_shape(
         lambda: encoder.init(jax.random.key(0), model_of("ModernBert-small", layers=layers), 50, 1)
     )
-    assert all(leaf.size for leaf in jax.tree.leaves(made))
-    assert ("attention_norm" in made["layers"]) == (layers > 1)
-    cut = jax.eval_shape(lambda p: encoder.first_layers(p, model_of("ModernBert-small"), 1), made)
+    assert all(leaf.size for leaf in jax.tree.leaves(result))
+    assert ("attention_norm" in result["layers"]) == (layers > 1)
+    cut = jax.eval_shape(lambda p: encoder.first_layers(p, model_of("ModernBert-small"), 1), result)
     assert all(leaf.size for leaf in jax.tree.leaves(cut))

@@ -1,4 +1,4 @@
-"""The NumPy encoder's options of ModernBERT, mmBERT, EuroBERT and gte: what each of them moves."""
+"""The effect of each option of ModernBERT, mmBERT, EuroBERT and gte on the NumPy encoder."""
 
 import jax
 import numpy as np
@@ -28,7 +28,7 @@ def logits(params, head, model, **inputs):
 
 
 def replaced(tree, path, function):
-    """A nested dict whose entry at a path is function(entry)."""
+    """Replaces the entry at a path of a nested dict by function(entry)."""
     name, _, rest = path.partition("/")
     part = replaced(tree[name], rest, function) if rest else function(tree[name])
     return tree | {name: part}
@@ -80,7 +80,7 @@ def normed_first_layer(params, head, model, patch):
 
 
 def without(path):
-    """A norm at a path of the parameters that is left out."""
+    """Removes the norm at a path of the parameters."""
 
     def change(params, head, model, patch):
         def norm(part, model, x):
@@ -161,16 +161,16 @@ TRAPS = {
     "epsilon 1e-5 for 1e-12": (GTE, set_option(layer_norm_epsilon=1e-5)),
     "no scaling": (GTE_SCALED, set_option(rotary_factor=1.0)),
 }
-"""Misreadings of released models: the model, and what changes it into a misread one."""
+"""Misreadings of released models: the model, and the function that changes it accordingly."""
 
 SMALL = {"epsilon 1e-5 for 1e-12": 5e-4}
-"""Misreadings that move the logits by less than 1e-3, with a lower bound. Variances are about 0.1
-here, which hides a small epsilon."""
+"""Misreadings that change the logits by less than 1e-3, with a lower bound. Variances are about 0.1
+here, which hides a wrong epsilon."""
 
 
-def distance(found, wanted):
-    """The norm of the difference by the norm of the wanted."""
-    return np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
+def distance(found, expected):
+    """Returns the norm of the difference, relative to the norm of the expected value."""
+    return np.linalg.norm(found - expected) / np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize("trap", TRAPS)
@@ -178,32 +178,32 @@ def test_each_misreading_moves_the_logits(trap, monkeypatch):
     name, change = TRAPS[trap]
     model = options(name)
     params, head = drawn(model)
-    wanted = logits(params, head, model)
+    expected = logits(params, head, model)
     found = logits(*change(params, head, model, monkeypatch))
-    assert distance(found, wanted) > SMALL.get(trap, 1e-3)
+    assert distance(found, expected) > SMALL.get(trap, 1e-3)
 
 
 @pytest.mark.parametrize("name", [MMBERT, EUROBERT, GTE_SCALED])
 def test_rotary_attention_reads_differences_of_positions_alone(name):
-    """So XLM-R's offset of 2, or positions that run on through a packed row, cannot be seen in
-    float64. In float32 and bfloat16 they cost digits."""
+    """So XLM-R's offset of 2, or positions that do not restart in a packed row, have no effect in
+    float64. In float32 and bfloat16 they lose digits."""
     model, rows = options(name), [[70, 100]]
     params, head = drawn(model)
     example, side, position = of_lengths(rows, LENGTH)
-    wanted = logits(params, head, model, places=(example, side, position))
+    expected = logits(params, head, model, places=(example, side, position))
     for positions in (position + 2, np.arange(LENGTH)[None]):
         found = logits(params, head, model, places=(example, side, positions))
-        assert distance(found[:, :170], wanted[:, :170]) < 1e-9
+        assert distance(found[:, :170], expected[:, :170]) < 1e-9
 
 
 def test_positions_that_restart_in_a_pair_move_rotary_attention():
     model, places = options(EUROBERT), of_lengths([[LENGTH]], LENGTH)
     params, head = drawn(model)
     places[1][0, 120:] = 1
-    wanted = logits(params, head, model, places=places)
-    restarted = options(EUROBERT, pair_positions="restart")
-    found = logits(params, head, restarted, places=places)
-    assert distance(found, wanted) > 0.1
+    expected = logits(params, head, model, places=places)
+    restart_positions = options(EUROBERT, pair_positions="restart")
+    found = logits(params, head, restart_positions, places=places)
+    assert distance(found, expected) > 0.1
     by_hand = places[0], places[1], np.r_[np.arange(120), np.arange(80)][None]
     np.testing.assert_array_equal(found, logits(params, head, model, places=by_hand))
     assert places[2].tolist() == [list(range(LENGTH))], "places are not written to"
@@ -238,15 +238,15 @@ def test_a_local_layer_sees_64_places_to_each_side():
 
 
 def test_queries_without_keys_get_zeros():
-    """Padding farther than the window from the last token, if keys of padding are not seen."""
+    """Padding farther than the window from the last token, if padding keys are hidden."""
     model, real = options(MMBERT), 60
     params, _ = drawn(model)
     places = of_lengths([[real]], LENGTH)
     sees = agree(np.ones((1, LENGTH)), places[0])
     found = encoder.encode(params, model, tokens_of(), places=places, sees=sees)
     assert np.isfinite(found).all()
-    wanted = encoder.encode(params, model, tokens_of(), places=places)
-    assert distance(found[:, :, :real], wanted[:, :, :real]) < 1e-12
+    expected = encoder.encode(params, model, tokens_of(), places=places)
+    assert distance(found[:, :, :real], expected[:, :, :real]) < 1e-12
     part = encoder.layer(params["layers"], model, 1)["attention"]
     near = sees & encoder.window(model, LENGTH)
     update = encoder.attention(part, model, found[1], near, None)
@@ -287,5 +287,5 @@ def test_frequencies_of_rotary_positions():
 )
 def test_shapes_are_those_of_the_jax_encoder(changes):
     model = Model(layers=3, hidden=32, heads=4, intermediate=48, positions=42, **changes)
-    made = jax.eval_shape(lambda: jax_encoder.init(jax.random.key(0), model, 50, 2))
-    assert jax.tree.map(lambda leaf: leaf.shape, made) == shapes(model, 50, 2)
+    result = jax.eval_shape(lambda: jax_encoder.init(jax.random.key(0), model, 50, 2))
+    assert jax.tree.map(lambda leaf: leaf.shape, result) == shapes(model, 50, 2)

@@ -1,4 +1,4 @@
-"""Norms against their formulas, forward and backward, and what they keep for the gradient."""
+"""Norms against their formulas, forward and backward, and the arrays that they save."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ WITH_BIAS = {"layer": True, "unbiased": False, "rms": False}
 
 
 def plain(x, scale, bias, kind):
-    """As the papers write it."""
+    """Computes the formula of the papers."""
     if kind == "rms":
         return x / jnp.sqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-3) * scale
     centred = x - x.mean(-1, keepdims=True)
@@ -32,7 +32,7 @@ def arrays(kind):
 
 @pytest.mark.parametrize("kind", WITH_BIAS)
 def test_a_norm_and_its_gradient(kind):
-    """It keeps its input and two numbers a vector, RMSNorm one."""
+    """LayerNorm saves its input and two numbers per vector, RMSNorm one number."""
     model = dataclasses.replace(MODEL, norm_type=kind)
     given, weights = arrays(kind)
 
@@ -43,9 +43,9 @@ def test_a_norm_and_its_gradient(kind):
         return function(*given), *jax.tree.leaves(jax.grad(total, (0, 1, 2))(*given))
 
     ours = gradients(lambda *given: norm(*given, model))
-    wanted = gradients(lambda *given: plain(*given, kind))
-    assert len(ours) == len(wanted) == 3 + WITH_BIAS[kind]
-    for a, b in zip(ours, wanted, strict=True):
+    expected = gradients(lambda *given: plain(*given, kind))
+    assert len(ours) == len(expected) == 3 + WITH_BIAS[kind]
+    for a, b in zip(ours, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
     x, *parameters = given
     _, backward = jax.vjp(lambda x: norm(x, *parameters, model), x)
@@ -62,12 +62,12 @@ def test_a_module_has_the_parameters_that_its_type_reads(kind):
     assert Norm(model).init(jax.random.key(0), x)["params"].keys() == layer.keys()
     found = Norm(model).apply({"params": layer}, x.astype(jnp.bfloat16))
     assert found.dtype == jnp.float32
-    wanted = norm(x.astype(jnp.bfloat16).astype(jnp.float32), scale, bias, model)
-    np.testing.assert_array_equal(found, wanted)
+    expected = norm(x.astype(jnp.bfloat16).astype(jnp.float32), scale, bias, model)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_rms_norm_is_rounded_before_its_scale():
-    """As in EuroBERT's released code: the scale multiplies what the type of products holds."""
+    """As in EuroBERT's released code, the scale multiplies values of the type of products."""
     model = dataclasses.replace(MODEL, norm_type="rms", dtype="bfloat16")
     (x, scale, _), _ = arrays("rms")
     rounded = plain(x, 1.0, None, "rms").astype(jnp.bfloat16).astype(jnp.float32)

@@ -41,7 +41,7 @@ def test_full_layers(options, full):
     ],
 )
 def test_the_loop_runs_most_layers(options, layers, loop):
-    """And of two that run as many, that of the shorter period."""
+    """Of two loops over equally many layers, the one with the shorter period is chosen."""
     kinds = pattern.kinds(dataclasses.replace(MODEL, **options), layers)
     found = pattern.loop_of(kinds)
     assert found == loop and found.end <= layers
@@ -50,7 +50,7 @@ def test_the_loop_runs_most_layers(options, layers, loop):
 
 
 def test_parts_of_stacked_parameters():
-    """A leaf with a row less has none of the first layer."""
+    """A leaf with one row less has no row for the first layer."""
     layers = {
         "attention": {"kernel": np.arange(5.0) * 10},
         "attention_norm": {"scale": np.arange(1.0, 5)},

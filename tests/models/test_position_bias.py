@@ -35,7 +35,7 @@ apply = jax.jit(encoder.apply, static_argnames="model")
 
 
 def params(model=TINY):
-    """Initial parameters with noise of a size that lets every one of them matter."""
+    """Returns initial parameters with enough noise that each of them matters."""
     drawn = init(jax.random.key(0), model, SIZE, 2)
     rng = np.random.default_rng(1)
     return jax.tree.map(lambda x: x + 0.3 * rng.standard_normal(x.shape, np.float32), drawn)
@@ -88,7 +88,7 @@ def test_the_bias_of_two_places_is_that_of_their_bucket():
 
 
 def test_tiles_are_the_blocks_of_the_whole():
-    """Values and gradients, also of blocks that are far apart."""
+    """Values and gradients, also for blocks that are far apart."""
     line = jax.random.normal(jax.random.key(0), (3, 2 * 24))
     whole, tiles = bias_tiles(line, 24)[:, 0], bias_tiles(line, 6)
     weights = jax.random.normal(jax.random.key(1), whole.shape)
@@ -105,7 +105,7 @@ def test_tiles_are_the_blocks_of_the_whole():
 
 
 def test_gates_read_the_query_with_its_bias():
-    """Equation 6 has no bias; where the layer's input is 0 it is all that the gates see."""
+    """Equation 6 has no bias; if the layer's input is 0, the gates depend on the bias only."""
     heads, length = 4, 5
     rng = np.random.default_rng(3)
     attention = Attention(TINY)
@@ -127,9 +127,9 @@ def test_gates_read_the_query_with_its_bias():
 
 @pytest.mark.parity
 def test_attention_equals_wavlms():
-    """WavLM's attention is the paper's but for what its gates read: not the query, but the layer's
-    input split in heads. With one matrix B that makes each head's query of its part of the input,
-    q = B x + b, reading u . q is reading (B^T u) . x + u . b."""
+    """WavLM's attention is the paper's, except that its gates read the layer's input, divided into
+    heads, instead of the query. If one matrix B maps each head's part of the input to its query,
+    q = B x + b, then u . q equals (B^T u) . x + u . b."""
     torch = pytest.importorskip("torch", reason="the peer is PyTorch's (pip install '.[parity]')")
     wavlm = pytest.importorskip("transformers.models.wavlm.modeling_wavlm")
     rows, length, heads, size, hidden = 3, 50, 4, 8, 32
@@ -272,7 +272,7 @@ def test_every_combination_of_options_builds():
         assert output.shape == (1, 32, 32) and output.dtype == jnp.float32
 
 
-def test_the_option_does_not_change_what_else_is_drawn():
+def test_the_option_does_not_change_other_initial_values():
     models = (dataclasses.replace(TINY, position_bias="none"), TINY)
     drawn = (encoder.init(jax.random.key(0), model, SIZE, 2) for model in models)
     plain, biased = map(trees.named_leaves, drawn)

@@ -1,4 +1,4 @@
-"""Rotary positions against complex numbers, and what they must not depend on."""
+"""Rotary positions against complex numbers, and properties that must not change them."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ MODEL = Model(hidden=48, heads=4, rotary_base=100.0, rotary_factor=1.5, absolute
 
 
 def turned(x, positions, base, factor):
-    """Dimension j and j + size / 2 as a complex number, times e^(i angle)."""
+    """Multiplies dimensions j and j + size / 2, as a complex number, with e^(i angle)."""
     half = x.shape[-1] // 2
     frequencies = [base ** (-2 * j / x.shape[-1]) / factor for j in range(half)]
     numbers = x[..., :half] + 1j * x[..., half:]
@@ -25,10 +25,10 @@ def turned(x, positions, base, factor):
 def test_pairs_of_halves_are_turned():
     rng = np.random.default_rng(0)
     x, positions = rng.normal(size=(2, 5, 4, 12)), rng.integers(0, 9000, (2, 5))
-    turns = rotary.turns(jnp.asarray(positions, jnp.int32), 12, 100.0, 1.5)
-    found = rotary.rotate(jnp.asarray(x, jnp.float32), turns)
+    rotations = rotary.rotations(jnp.asarray(positions, jnp.int32), 12, 100.0, 1.5)
+    found = rotary.rotate(jnp.asarray(x, jnp.float32), rotations)
     np.testing.assert_allclose(found, turned(x, positions, 100.0, 1.5), atol=2e-3)  # float32 angles
-    near = rotary.turns(jnp.asarray(positions % 50, jnp.int32), 12, 100.0, 1.5)
+    near = rotary.rotations(jnp.asarray(positions % 50, jnp.int32), 12, 100.0, 1.5)
     found = rotary.rotate(jnp.asarray(x, jnp.float32), near)
     np.testing.assert_allclose(found, turned(x, positions % 50, 100.0, 1.5), atol=1e-5)
 
@@ -38,7 +38,7 @@ def test_scores_depend_on_distances_alone():
     query, key = jnp.asarray(rng.normal(size=(2, 1, 1, 1, 12)), jnp.float32)
 
     def score(i, j):
-        at = [rotary.turns(jnp.full((1, 1), n, jnp.int32), 12, 100.0, 1.0) for n in (i, j)]
+        at = [rotary.rotations(jnp.full((1, 1), n, jnp.int32), 12, 100.0, 1.0) for n in (i, j)]
         return float((rotary.rotate(query, at[0]) * rotary.rotate(key, at[1])).sum())
 
     assert score(3, 8) == pytest.approx(score(103, 108), abs=1e-4)
@@ -46,10 +46,10 @@ def test_scores_depend_on_distances_alone():
 
 
 def test_angles_are_exact_in_bfloat16():
-    """Products may be rounded; angles are not: position 257 is no bfloat16."""
+    """Products may be rounded, angles not: bfloat16 cannot represent position 257."""
     x = jnp.ones((1, 1, 1, 4), jnp.bfloat16)
     ends = [
-        rotary.rotate(x, rotary.turns(jnp.full((1, 1), n, jnp.int32), 4, 10.0, 1.0))
+        rotary.rotate(x, rotary.rotations(jnp.full((1, 1), n, jnp.int32), 4, 10.0, 1.0))
         for n in (256, 257)
     ]
     assert all(end.dtype == jnp.bfloat16 for end in ends)
@@ -60,8 +60,8 @@ def test_local_layers_have_a_base_of_their_own():
     positions = jnp.asarray([[0, 1, 2, 7]], jnp.int32)
     both = rotary.of_layers(dataclasses.replace(MODEL, rotary_local_base=10.0), positions)
     for is_local, base in ((False, 100.0), (True, 10.0)):
-        wanted = rotary.turns(positions, 12, base, 1.5)
-        jax.tree.map(np.testing.assert_array_equal, both[is_local], wanted)
+        expected = rotary.rotations(positions, 12, base, 1.5)
+        jax.tree.map(np.testing.assert_array_equal, both[is_local], expected)
     same = rotary.of_layers(MODEL, positions)
     assert same[True] is same[False]
     assert rotary.of_layers(dataclasses.replace(MODEL, rotary_base=0.0), positions) == {}

@@ -1,11 +1,11 @@
-"""Breaks the code in every way that an implementer might, and tells what no test notices.
+"""Mutation testing: makes likely mistakes in the code and reports those that no test notices.
 
     python tests/mutants --seed=0
 
-Fixed operators (`operators.py`) change one function at a time; the seed draws which of their
-changes are made; those of `named.toml` are made too. Changes that leave the compiled
-code as it is are none. `equivalent.toml` lists the few that change no result, with the reason. The
-exit code is 1 if another one is alive.
+Operators (`operators.py`) change one function at a time. The seed selects which of their mutants
+run; those of `named.toml` always run. Changes without an effect on the compiled code are skipped.
+`equivalent.toml` lists mutants that do not change any result, with the reason. The exit code is 1
+if another mutant survives.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 FEWEST = 5
 
-# Programs that a change leaves alone are read, even the smallest.
+# Programs that a mutant does not change are read from the cache, even the smallest.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / "build" / "cache" / "mutants"))
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
@@ -75,7 +75,7 @@ TESTS = {
     "xlj/models/pattern.py": "models/test_pattern models/test_modern_encoder models/test_encoder",
     "xlj/models/position_bias.py": "models/test_position_bias objectives/test_mlm",
     "xlj/models/rotary.py": "models/test_rotary models/test_modern_encoder",
-    "xlj/models/translation.py": "objectives/test_word_hmm",
+    "xlj/models/word_hmm_head.py": "objectives/test_word_hmm",
     "xlj/objectives/__init__.py": "training/test_step",
     "xlj/objectives/bitext.py": "objectives/test_xlco objectives/test_retrieval_loss",
     "xlj/objectives/btmlm.py": "objectives/test_btmlm objectives/test_draws_stay "
@@ -131,22 +131,24 @@ TESTS = {
     "xlj/training/step.py": "training/test_step_numpy training/test_step",
     "configs/xlm_e.py": "test_recipe_values",
 }
-"""Files, and the tests that are held against their mutants."""
+"""Files, and the tests that run on their mutants."""
 
 
 def draw(of_operators: Mapping[str, list[Mutant]], seed: str) -> list[Mutant]:
-    """`FEWEST` mutants of a function, or one for twenty that it has, of as many operators as
-    can be."""
+    """Draws mutants of a function: `FEWEST`, or one in twenty if that is more.
+
+    They come from as many operators as possible.
+    """
     rng = random.Random(seed)
     left = [mutants.copy() for _, mutants in sorted(of_operators.items())]
     for mutants in left:
         rng.shuffle(mutants)
     rng.shuffle(left)
-    wanted = max(FEWEST, math.ceil(sum(map(len, left)) / 20))
+    count = max(FEWEST, math.ceil(sum(map(len, left)) / 20))
     drawn: list[Mutant] = []
-    while len(drawn) < wanted and any(left):
+    while len(drawn) < count and any(left):
         for mutants in left:
-            while mutants and len(drawn) < wanted:
+            while mutants and len(drawn) < count:
                 mutant = mutants.pop()
                 if mutant.source.differs(mutant.function, mutant.changes):
                     drawn.append(mutant)
@@ -155,33 +157,36 @@ def draw(of_operators: Mapping[str, list[Mutant]], seed: str) -> list[Mutant]:
 
 
 def named(sources: dict[str, Source]) -> list[Mutant]:
-    """The mutants of `named.toml`; an error if its statements are no longer there."""
-    made = []
+    """Returns the mutants of `named.toml`; exits with an error if a statement no longer exists."""
+    mutants = []
     for entry in tomllib.loads((HERE / "named.toml").read_text("utf-8"))["named"]:
         source = sources[entry["file"]]
         function = next((f for f in source.functions if f.name == entry["function"]), None)
         places = list(function.places()) if function else []
         changes = []
         for before, after in entry["changes"]:
-            found = [p for p in places if p.node is p.statement and p.line() == before]
-            if len(found) != 1:
+            matches = [p for p in places if p.node is p.statement and p.line() == before]
+            if len(matches) != 1:
                 where = f"{entry['file']} {entry['function']}"
-                sys.exit(f"named.toml: {entry['name']}: {where} has no one statement {before!r}")
-            changes.append((found[0], ast.parse(after).body[0]))
+                sys.exit(
+                    f"named.toml: {entry['name']}: expected one statement {before!r} in {where}, "
+                    f"found {len(matches)}"
+                )
+            changes.append((matches[0], ast.parse(after).body[0]))
         lines = ["; ".join(texts) for texts in zip(*entry["changes"], strict=True)]
-        made.append(Mutant(source, function, entry["name"], *lines, changes))
-    return made
+        mutants.append(Mutant(source, function, entry["name"], *lines, changes))
+    return mutants
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python tests/mutants", description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, help="how many mutants, half of them named ones")
-    parser.add_argument("--named", action="store_true", help="those of named.toml only")
-    parser.add_argument("--only", default="", help="a part of FILE:FUNCTION")
-    parser.add_argument("--list", action="store_true", help="list the mutants, run nothing")
-    parser.add_argument("--limit", type=float, default=300, help="seconds for a test of a mutant")
-    parser.add_argument("--log", type=Path, help="what is found, to go on from, or to share")
+    parser.add_argument("--count", type=int, help="number of mutants, up to half of them named")
+    parser.add_argument("--named", action="store_true", help="only the mutants of named.toml")
+    parser.add_argument("--only", default="", help="only mutants with this in FILE:FUNCTION")
+    parser.add_argument("--list", action="store_true", help="list the mutants and run nothing")
+    parser.add_argument("--limit", type=float, default=300, help="time limit of a test, in seconds")
+    parser.add_argument("--log", type=Path, help="file of results, to resume from or to share")
     flags = parser.parse_args()
 
     tests = {
@@ -193,12 +198,12 @@ def main() -> int:
         ]
         for file, names in TESTS.items()
     }
-    rooms = ("alignment_math", "models", "objectives", "optimizers")
-    there = {str(p.relative_to(ROOT)) for room in rooms for p in ROOT.glob(f"xlj/{room}/*.py")}
-    if new := [file for file in there - set(TESTS) if Source(ROOT, file).functions]:
-        sys.exit(f"tests/mutants: name the tests of {', '.join(sorted(new))} in TESTS")
+    packages = ("alignment_math", "models", "objectives", "optimizers")
+    files = {str(p.relative_to(ROOT)) for name in packages for p in ROOT.glob(f"xlj/{name}/*.py")}
+    if new := [file for file in files - set(TESTS) if Source(ROOT, file).functions]:
+        sys.exit(f"tests/mutants: add the tests of {', '.join(sorted(new))} to TESTS")
     sources = {file: Source(ROOT, file) for file in tests}
-    warnings.simplefilter("ignore", SyntaxWarning)  # of mutants such as True[0]
+    warnings.simplefilter("ignore", SyntaxWarning)  # from mutants such as True[0]
     known = tomllib.loads((HERE / "equivalent.toml").read_text("utf-8")).get("equivalent", [])
     equivalent = {(e["file"], e["function"], e["before"], e["after"]) for e in known}
 
@@ -206,17 +211,20 @@ def main() -> int:
     for file, source in sources.items():
         if file.startswith("xlj"):
             for function in source.functions:
-                made = mutants_of(source, function)
-                every |= {mutant.key for mutants in made.values() for mutant in mutants}
-                drawn += draw(made, f"{flags.seed} {file} {function.name}")
+                by_operator = mutants_of(source, function)
+                every |= {mutant.key for mutants in by_operator.values() for mutant in mutants}
+                drawn += draw(by_operator, f"{flags.seed} {file} {function.name}")
     if gone := equivalent - every:
-        sys.exit("\n".join(f"equivalent.toml: no mutant is {' | '.join(g)}" for g in sorted(gone)))
+        sys.exit(
+            "\n".join(f"equivalent.toml: no such mutant: {' | '.join(g)}" for g in sorted(gone))
+        )
     chosen = first if flags.named else [*first, *drawn]
     mutants = [m for m in chosen if flags.only in f"{m.source.file}:{m.function.name}"]
     skipped = sum(mutant.key in equivalent for mutant in mutants)
     mutants = [mutant for mutant in mutants if mutant.key not in equivalent]
     if flags.count is not None:
-        # By a number of its own: a change of the code leaves the others that are taken as they are.
+        # By a hash of each mutant, so that a change of the code does not change the choice of
+        # others.
         mutants.sort(key=lambda mutant: random.Random(f"{flags.seed} {mutant.key}").random())
         by_name = [mutant for mutant in mutants if mutant in first][: flags.count // 2]
         others = [mutant for mutant in mutants if mutant not in first]
@@ -226,12 +234,12 @@ def main() -> int:
         print(f"{len(mutants)} mutants, {skipped} equivalent")
         return 0
 
-    sys.path.insert(0, str(ROOT))  # this tree's xlj, whichever is installed
+    sys.path.insert(0, str(ROOT))  # xlj of this tree, also if another one is installed
     began = time.monotonic()
     log = Log(flags.log)
-    left = [mutant for mutant in mutants if mutant.key not in log.found]
+    left = [mutant for mutant in mutants if mutant.key not in log.results]
     if flags.log:
-        random.shuffle(left)  # runs that share a log seldom come to the same one at once
+        random.shuffle(left)  # so that runs which share a log seldom run the same mutant at once
     used = {mutant.source.file for mutant in left}
     paths = sorted({path for file in used for path in tests[file]})
     session = Session(left, tests, flags.limit, log)
@@ -239,12 +247,12 @@ def main() -> int:
     if left and ((code := pytest.main([*options, *paths], [session])) or session.error):
         sys.exit(session.error or f"pytest ended with {code!r}")
     minutes = (time.monotonic() - began) / 60
-    alive = [mutant for mutant in mutants if not log.found[mutant.key]]
+    alive = [mutant for mutant in mutants if not log.results[mutant.key]]
     for mutant in alive:
         print(f"alive: {describe(mutant)}")
     print(
         f"seed {flags.seed}: {len(mutants)} mutants, {len(alive)} alive "
-        f"({len(alive) / max(1, len(mutants)):.1%}), {skipped} equivalent ones left out, "
+        f"({len(alive) / max(1, len(mutants)):.1%}), {skipped} equivalent mutants skipped, "
         f"{minutes:.0f} minutes"
     )
     return 1 if alive else 0

@@ -1,4 +1,4 @@
-"""What was found of mutants, in a file that a later run goes on from and several runs share."""
+"""A log of tested mutants, from which later runs resume and which parallel runs share."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ Key = tuple[str, str, str, str]
 
 
 class Log:
-    """A line of JSON a mutant: its key, and the test that noticed it ("" if none did).
+    """One JSON line per mutant: its key, and the test that killed it ("" if it survived).
 
     Args:
-      path: None for one that is kept in memory.
+      path: of the file; None to keep the log in memory only.
     """
 
     def __init__(self, path: Path | None):
         self._path = path
-        self.found: dict[Key, str] = {}
+        self.results: dict[Key, str] = {}
         self.read()
 
     def read(self) -> None:
-        """Takes in what other runs have found meanwhile."""
+        """Reads the results of other runs."""
         if self._path and self._path.exists():
             for line in self._path.read_text("utf-8").rpartition("\n")[0].splitlines():
                 *key, test = json.loads(line)
-                self.found[tuple(key)] = test
+                self.results[tuple(key)] = test
 
     def add(self, mutant: Mutant, test: str) -> None:
-        """Notes a mutant."""
-        self.found[mutant.key] = test
+        """Adds the result of a mutant."""
+        self.results[mutant.key] = test
         if self._path:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps([*mutant.key, test]) + "\n")

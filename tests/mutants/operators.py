@@ -1,5 +1,4 @@
-"""Changes that an implementer might make by mistake: each operator yields what may stand in the
-place of a node, as source text."""
+"""Mutation operators: each yields likely mistakes for a node, as source text."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ ONE_SIDED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.RShift, ast.L
 
 @dataclasses.dataclass(frozen=True)
 class Mutant:
-    """A change of one function; `before` and `after` are its statement, which name it for good."""
+    """A change of one function, identified by the statement `before` and `after` it."""
 
     source: Source
     function: Function
@@ -66,7 +65,7 @@ class Mutant:
 
 
 class Names:
-    """What the names in a function mean, as far as the source tells."""
+    """The meaning of names in a function, as far as the source shows it."""
 
     def __init__(self, source: Source, function: Function):
         self.kinds: dict[str, str] = {}
@@ -91,7 +90,7 @@ class Names:
                 self.attributes.setdefault(node.value.id, set()).add(node.attr)
 
     def like(self, name: str) -> list[str]:
-        """Other names that may hold the same kind of thing."""
+        """Returns other names that may have values of the same kind."""
         kind = self.kinds.get(name)
         found = [n for n, k in self.kinds.items() if k == kind and kind not in (None, "None")]
         for group in self.unpacked:
@@ -99,14 +98,14 @@ class Names:
         return [other for other in dict.fromkeys(found) if other != name]
 
     def is_value(self, node: ast.AST) -> bool:
-        """Whether it is no module or part of one, such as `jnp` or `jax.lax`."""
+        """Returns whether it is a value, and not a module such as `jnp` or `jax.lax`."""
         while isinstance(node, ast.Attribute):
             node = node.value
         return not (isinstance(node, ast.Name) and node.id in self.imported)
 
 
 def swapped(place: Place, names: Names) -> Iterator[str]:
-    """Swapped arguments and sides."""
+    """Swaps arguments, and the sides of operators."""
     node = place.node
     if isinstance(node, ast.Call) and _name(node) not in SYMMETRIC:
         for held, what in ((node.args, "args"), (node.keywords, "keywords")):
@@ -132,7 +131,7 @@ def swapped(place: Place, names: Names) -> Iterator[str]:
 
 
 def off_by_one(place: Place, names: Names) -> Iterator[str]:
-    """Whole numbers, ends of slices and of ranges, one more and one less."""
+    """Changes integers, ends of slices and of ranges by one."""
     node, number = place.node, _number(place.node)
     if number is not None and not _is_axis(place) and abs(number) < 100_000:
         if place.field != "operand":
@@ -145,13 +144,13 @@ def off_by_one(place: Place, names: Names) -> Iterator[str]:
 
 
 def wrong_axis(place: Place, names: Names) -> Iterator[str]:
-    """Another axis."""
+    """Changes an axis."""
     if _is_axis(place) and (number := _number(place.node)) in OTHER_AXIS:
         yield str(OTHER_AXIS[number])
 
 
 def dropped(place: Place, names: Names) -> Iterator[str]:
-    """A mask, a factor, a term, a function or a condition left out."""
+    """Removes a mask, a factor, a term, a function or a condition."""
     node = place.node
     if isinstance(node, ast.BinOp):
         yield ast.unparse(node.left)
@@ -180,8 +179,8 @@ def dropped(place: Place, names: Names) -> Iterator[str]:
 
 
 def other_parameter(place: Place, names: Names) -> Iterator[str]:
-    """Another parameter of the same type, another of the names that were unpacked together, another
-    attribute of the same thing."""
+    """Uses another parameter of the same type, another name that was unpacked together, or another
+    attribute of the same object."""
     node = place.node
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         if not (isinstance(place.parent, ast.Call) and place.field == "func"):
@@ -193,7 +192,7 @@ def other_parameter(place: Place, names: Names) -> Iterator[str]:
 
 
 def reversed_order(place: Place, names: Names) -> Iterator[str]:
-    """Members of a tuple or a list, rows of an array, turns of a loop: the last one first."""
+    """Reverses elements of a tuple or a list, rows of an array, or iterations of a loop."""
     node = place.node
     if isinstance(node, (ast.Tuple, ast.List)) and isinstance(node.ctx, ast.Load):
         if len(node.elts) > 1:
@@ -206,7 +205,7 @@ def reversed_order(place: Place, names: Names) -> Iterator[str]:
 
 
 def constant_for_option(place: Place, names: Names) -> Iterator[str]:
-    """An option at its default, a condition that always or never holds."""
+    """Sets an option to its default, or a condition to always or never true."""
     node = place.node
     if isinstance(node, ast.Attribute) and _is_option(node.value):
         yield f"type({ast.unparse(node.value)}).{node.attr}"
@@ -216,7 +215,7 @@ def constant_for_option(place: Place, names: Names) -> Iterator[str]:
 
 
 def other_operation(place: Place, names: Names) -> Iterator[str]:
-    """Another comparison, another sign, another function."""
+    """Changes a comparison, a sign or a function."""
     node = place.node
     if isinstance(node, ast.Compare) and type(node.ops[0]) in OTHER_COMPARISON:
         if len(node.ops) == 1:
@@ -246,7 +245,7 @@ OPERATORS: tuple[Callable[[Place, Names], Iterator[str]], ...] = (
 
 
 def mutants_of(source: Source, function: Function) -> dict[str, list[Mutant]]:
-    """All mutants of a function by operator, without two of the same text."""
+    """Returns all mutants of a function by operator, without duplicates."""
     names, found, seen = Names(source, function), {}, set()
     for place in function.places():
         if isinstance(place.node, ast.Slice) or isinstance(_context(place.node), ast.Store):

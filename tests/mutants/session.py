@@ -1,7 +1,7 @@
-"""Tests run on mutants: one process collects them, and each mutant has a fork of it.
+"""Runs tests on mutants: one process collects the tests, and each mutant runs in a fork of it.
 
-A mutant is code that is put into the living functions, so that nothing is written or imported
-again.
+The code of a mutant replaces that of function objects in the fork, so that no file is written and
+no module is imported again.
 """
 
 from __future__ import annotations
@@ -28,17 +28,16 @@ MEMORY = 20 * 2**30
 LATE = "it took too long"
 PASSED = "."
 USUAL = 2.0
-"""Seconds that a test takes until it is known."""
+"""Assumed seconds of a test that has not run yet."""
 
 
 class Session:
-    """A plugin of pytest that runs the tests of mutants in the place of all tests.
+    """A pytest plugin that runs the tests of mutants instead of all tests.
 
     Args:
-      tests: the tests that may be run for a file, those first that are likely to notice:
-        {file: folders and files of tests}.
-      limit: seconds after which a test is taken for an endless loop, and its mutant for killed.
-      log: takes what is found; what is in it is not run.
+      tests: {file: folders and files of its tests}, with the most relevant tests first.
+      limit: seconds after which a test counts as an endless loop, and its mutant as killed.
+      log: records results; mutants that are in it do not run again.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class Session:
         self._runs: Counter[tuple[str, str]] = Counter()  # of (place or file, test)
         self._kills: Counter[tuple[str, str]] = Counter()
         self._seconds: dict[str, float] = {}  # that a test took when it was last run
-        for (file, function, *_), test in log.found.items():
+        for (file, function, *_), test in log.results.items():
             self._learn((file, f"{file} {function}"), [test] if test else [], test)
         self.error = ""
 
@@ -78,11 +77,11 @@ class Session:
             for mutant in bar:
                 bar.set_postfix_str(f"{alive} alive; {mutant.place}")
                 self._log.read()
-                if mutant.key in self._log.found:
+                if mutant.key in self._log.results:
                     continue
-                found = self._first_failure(self._chosen(mutant, items), mutant, living)
-                self._log.add(mutant, found)
-                if not found:
+                failure = self._first_failure(self._select(mutant, items), mutant, living)
+                self._log.add(mutant, failure)
+                if not failure:
                     alive += 1
                     bar.write(f"alive: {describe(mutant)}", file=sys.stderr)
         used = {test for _, test in self._kills}
@@ -93,12 +92,14 @@ class Session:
             self.error = f"fails without a mutant: {', '.join(sorted(wrong))}"
         return True
 
-    def _chosen(self, mutant: Mutant, items: Sequence[pytest.Item]) -> list[pytest.Item]:
-        """The tests for a mutant, those first that are likeliest to notice in little time: by what
-        they noticed of the function's other mutants, and of its file's; until that is known, by
-        name and folder."""
+    def _select(self, mutant: Mutant, items: Sequence[pytest.Item]) -> list[pytest.Item]:
+        """Returns the tests of a mutant; those that probably kill it in little time are first.
+
+        Probabilities come from other mutants of the function and of the file; initially, from the
+        names of tests and their folders.
+        """
         file, name = mutant.source.file, mutant.function.name.rpartition(".")[2]
-        found = []
+        ranked = []
         for item in items:
             test = item.nodeid
             folders = [n for n, p in enumerate(self._tests[file]) if test.startswith(p)]
@@ -106,8 +107,8 @@ class Session:
                 share = 0.5 if name in test else 0.3 if "numpy" in test else 0.2 / (1 + folders[0])
                 for key in ((file, test), (mutant.place, test)):
                     share = (self._kills[key] + share) / (self._runs[key] + 1)
-                found.append((-share / self._seconds.get(test, USUAL), len(found), item))
-        return [item for *_, item in sorted(found, key=lambda entry: entry[:2])]
+                ranked.append((-share / self._seconds.get(test, USUAL), len(ranked), item))
+        return [item for *_, item in sorted(ranked, key=lambda entry: entry[:2])]
 
     def _first_failure(
         self,
@@ -115,7 +116,7 @@ class Session:
         mutant: Mutant | None = None,
         living: Living | None = None,
     ) -> str:
-        """The first test that fails, or how else the fork ended; nothing if all pass."""
+        """Returns the first test that fails, or how the fork ended; an empty string if all pass."""
         read, write = os.pipe()
         process = os.fork()
         if not process:
@@ -133,43 +134,45 @@ class Session:
                 self._write(traceback.format_exc())
             os._exit(0)
         os.close(write)
-        said, passed, began = b"", 0, time.monotonic()
+        output, passed, began = b"", 0, time.monotonic()
         while select.select([read], [], [], max(0, began + self._limit - time.monotonic()))[0]:
             part = os.read(read, 65_536)
             if not part:
                 break
-            said += part
-            for item in items[passed : len(said) - len(said.lstrip(PASSED.encode()))]:
+            output += part
+            for item in items[passed : len(output) - len(output.lstrip(PASSED.encode()))]:
                 self._seconds[item.nodeid] = time.monotonic() - began
                 passed, began = passed + 1, time.monotonic()
         else:
             os.kill(process, signal.SIGKILL)
-            said += LATE.encode()
+            output += LATE.encode()
         os.close(read)
         _, status = os.waitpid(process, 0)
-        found = said[passed:].decode(errors="replace") or (f"status {status}" if status else "")
+        failure = output[passed:].decode(errors="replace") or (f"status {status}" if status else "")
         if mutant:
-            tests = [item.nodeid for item in items[: passed + bool(found)]]
-            self._learn((mutant.source.file, mutant.place), tests, tests[-1] if found else "")
-        return found
+            tests = [item.nodeid for item in items[: passed + bool(failure)]]
+            self._learn((mutant.source.file, mutant.place), tests, tests[-1] if failure else "")
+        return failure
 
-    def _learn(self, places: tuple[str, str], tests: Sequence[str], noticed: str) -> None:
+    def _learn(self, places: tuple[str, str], tests: Sequence[str], killer: str) -> None:
         self._runs.update((place, test) for place in places for test in tests)
-        self._kills.update((place, noticed) for place in places if noticed)
+        self._kills.update((place, killer) for place in places if killer)
 
 
 def _make_rows(session: pytest.Session) -> None:
-    """Makes the text and the rows of the tests once, for all forks: the fixtures of a test that
-    reads them, which is not run."""
+    """Builds the text and the rows of the tests once for all forks.
+
+    It sets up the fixtures of a test that needs them, without running the test.
+    """
     item = next((item for item in session.items if "store" in item.fixturenames), None)
     if item:
         item.runtest = lambda: None
-        runtestprotocol(item, log=False, nextitem=session)  # those of the session stay
+        runtestprotocol(item, log=False, nextitem=session)  # fixtures of the session stay
         del item.runtest
 
 
 def describe(mutant: Mutant) -> str:
-    """File, function, operator and the changed line."""
+    """Returns file, function, operator and the changed line."""
     head = f"{mutant.place}, {mutant.operator}"
     return f"{head}\n  - {mutant.before}\n  + {mutant.after}"
 

@@ -1,4 +1,4 @@
-"""Functions of a source file, the places in them that can be changed, and their changed code."""
+"""Functions of a source file, the nodes in them that can be changed, and their changed code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNREAD = {"annotation", "returns", "decorator_list", "ctx", "op", "ops", "type_p
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A node, where it hangs, and the statement that it is in."""
+    """A node, its place in its parent, and the statement that contains it."""
 
     node: ast.AST
     parent: ast.AST
@@ -28,18 +28,18 @@ class Place:
     statement: ast.stmt
 
     def put(self, node: ast.AST) -> None:
-        """Hangs another node there."""
+        """Replaces the node by another one."""
         if self.index is None:
             setattr(self.parent, self.field, node)
         else:
             getattr(self.parent, self.field)[self.index] = node
 
     def line(self) -> str:
-        """The statement as it is now, or its first line, however it was formatted."""
+        """Returns the current statement (of a compound statement the first line), normalised."""
         statement = self.statement
         if self.node is statement:
-            held = getattr(self.parent, self.field)
-            statement = held if self.index is None else held[self.index]
+            value = getattr(self.parent, self.field)
+            statement = value if self.index is None else value[self.index]
         if isinstance(statement, ast.FunctionDef):
             return f"def {statement.name}({ast.unparse(statement.args)}):"
         lines = ast.unparse(statement).split("\n")
@@ -48,17 +48,17 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """A function of a file; those inside it are functions of their own."""
+    """A function of a file; inner functions are separate instances."""
 
     name: str
-    """With those around it: `objective.loss`."""
+    """Its name with those of enclosing functions and classes: `objective.loss`."""
     outer: str
-    """The outermost one's qualified name, whose code holds this one's."""
+    """Qualified name of the outermost function, whose code contains that of this function."""
     defs: tuple[ast.FunctionDef, ...]
-    """From the outermost one to this."""
+    """The definitions from the outermost function to this one."""
 
     def places(self) -> Iterator[Place]:
-        """All nodes that may be changed, and the statements."""
+        """Yields all nodes that may be changed, including statements."""
         function = self.defs[-1]
         yield from _places(function.args, function, "args", None, function)
         for index, statement in enumerate(function.body):
@@ -66,7 +66,7 @@ class Function:
 
 
 class Source:
-    """A file, parsed once; changes are made in its tree and taken back."""
+    """A file that is parsed once; its tree is changed and restored for each mutant."""
 
     def __init__(self, root: Path, file: str):
         self.file, self.path = file, root / file
@@ -76,7 +76,7 @@ class Source:
 
     @contextmanager
     def changed(self, changes: Sequence[tuple[Place, ast.AST]]) -> Iterator[None]:
-        """The tree with other nodes at some places."""
+        """Replaces nodes of the tree inside the block."""
         for place, node in changes:
             place.put(ast.copy_location(node, place.node))
         try:
@@ -86,26 +86,27 @@ class Source:
                 place.put(place.node)
 
     def differs(self, function: Function, changes: Sequence[tuple[Place, ast.AST]]) -> bool:
-        """Whether the compiled code, or a default, is another."""
+        """Returns whether the changes have an effect on the compiled code or a default."""
         with self.changed(changes):
             defaults = ast.dump(function.defs[0].args)
-            found = _without_lines(self._code()[function.outer])
-        same = found == _without_lines(self._plain[function.outer])
+            code = _without_lines(self._code()[function.outer])
+        same = code == _without_lines(self._plain[function.outer])
         return not (same and defaults == ast.dump(function.defs[0].args))
 
     def install(
         self, function: Function, changes: Sequence[tuple[Place, ast.AST]], living: Living
     ) -> None:
-        """Gives the functions of this process the changed code."""
+        """Replaces the code of the function objects in this process."""
         with self.changed(changes):
             code, arguments = self._code()[function.outer], function.defs[0].args
-            for found in living.find(self.path, function.outer):
-                found.__code__ = code
-                found.__defaults__ = _values(arguments.defaults, found) or None
+            for target in living.find(self.path, function.outer):
+                target.__code__ = code
+                target.__defaults__ = _values(arguments.defaults, target) or None
                 names = [argument.arg for argument in arguments.kwonlyargs]
-                given = [(n, d) for n, d in zip(names, arguments.kw_defaults, strict=True) if d]
-                values = _values([default for _, default in given], found)
-                found.__kwdefaults__ = dict(zip([n for n, _ in given], values, strict=True)) or None
+                pairs = [(n, d) for n, d in zip(names, arguments.kw_defaults, strict=True) if d]
+                values = _values([default for _, default in pairs], target)
+                defaults = dict(zip([n for n, _ in pairs], values, strict=True))
+                target.__kwdefaults__ = defaults or None
 
     def _code(self) -> dict[str, types.CodeType]:
         tree = ast.fix_missing_locations(self.tree)
@@ -113,18 +114,18 @@ class Source:
 
 
 class Living:
-    """The function objects of this process, whatever decorates them."""
+    """The function objects of this process, also those inside decorators."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str], list[types.FunctionType]] = {}
+        self._functions: dict[tuple[str, str], list[types.FunctionType]] = {}
         for thing in gc.get_objects():
             if type(thing) is types.FunctionType:
                 key = thing.__code__.co_filename, thing.__code__.co_qualname
-                self._found.setdefault(key, []).append(thing)
+                self._functions.setdefault(key, []).append(thing)
 
     def find(self, path: Path, name: str) -> list[types.FunctionType]:
-        """Those of a file with a qualified name."""
-        return self._found.get((str(path), name), [])
+        """Returns the functions of a file with a qualified name."""
+        return self._functions.get((str(path), name), [])
 
 
 def _functions(
@@ -158,7 +159,7 @@ def _places(
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         called = ast.unparse(node.value.func)
         if called.startswith("chex.") or called.split(".")[-1].strip("_") in CHECKS:
-            return  # arrays that are refused: tests/contracts walk through all of these
+            return  # checks of arrays, which tests/contracts tests systematically
     if isinstance(node, ast.stmt):
         statement = node
     yield Place(node, parent, field, index, statement)
@@ -174,7 +175,7 @@ def _places(
 
 
 def _codes(code: types.CodeType) -> Iterator[tuple[str, types.CodeType]]:
-    """Code of the functions of a module and of its classes, by qualified name."""
+    """Yields the code of all functions of a module and of its classes, by qualified name."""
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType) and "<" not in constant.co_name:
             yield constant.co_qualname, constant

@@ -1,5 +1,4 @@
-"""An objective whose functions are compiled: called as they are, each operation of them would be
-compiled for itself."""
+"""Objectives with compiled functions; without this, each of their operations is compiled alone."""
 
 import dataclasses
 
@@ -9,7 +8,7 @@ from xlj.objectives.objective import Objective
 
 
 def compiled(objective: Objective) -> Objective:
-    """The same objective, each function of it one program."""
+    """Compiles each function of an objective to one program."""
     changes = {"targets": jax.jit(objective.targets, static_argnums=3)}
     if objective.evolves:
         changes["update"] = jax.jit(objective.update)

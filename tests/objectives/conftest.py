@@ -1,4 +1,4 @@
-"""Small models, parameters that are not symmetric, and what an objective makes of rows."""
+"""Fixtures: small models, asymmetric parameters, and the results of an objective for rows."""
 
 import dataclasses
 
@@ -17,7 +17,7 @@ def model():
 
 
 MODERN = ("test_all_of_it_equals_numpy", "test_a_loss_and_its_gradient_are_the_same_with_fused")
-"""The tests of `full_model` that are run on a modern encoder too."""
+"""The tests of `full_model` that run on a modern encoder too."""
 
 
 def pytest_generate_tests(metafunc):
@@ -30,7 +30,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture
 def full_model(request, model):
-    """Every option away from its default, or on."""
+    """A model with all options on, or away from their defaults."""
     common = dataclasses.replace(
         model, layer_norm_epsilon=1e-3, token_types=2, pair_token_types=True,
         position_bias="gated", position_buckets=8, position_distance=12,
@@ -50,9 +50,9 @@ def full_model(request, model):
 
 @pytest.fixture
 def params_of():
-    """(model, objective) -> parameters, moved away from their initial zeros and ones."""
+    """A function (model, objective) -> parameters, changed from their initial zeros and ones."""
 
-    def made(model, objective, seed=0):
+    def result(model, objective, seed=0):
         def moved():
             key = jax.random.key(seed)
             params = encoder.init(key, model, SIZE, len(CORPUS.languages))
@@ -65,7 +65,7 @@ def params_of():
 
         return jax.jit(moved)()
 
-    return made
+    return result
 
 
 @pytest.fixture
@@ -75,8 +75,8 @@ def keys_of():
 
 @pytest.fixture
 def step_of():
-    """(objective, params, rows, keys) -> inputs before and after `targets`, losses, counts and next
-    state, compiled as one program; `moved` are the parameters after the step."""
+    """A function (objective, params, rows, keys) -> inputs before and after `targets`, losses,
+    counts and next state, compiled to one program; `moved` are the parameters after the step."""
 
     def step_of(objective, params, rows, keys, state=None, moved=None):
         @jax.jit
@@ -96,21 +96,21 @@ def step_of():
 
 @pytest.fixture
 def assert_sums():
-    """Holds losses by row against (sums, counts, correct) of a reference, and counts too."""
+    """A function that compares losses by row, and counts, with (sums, counts, correct)."""
 
-    def assert_sums(found, counted, wanted):
-        np.testing.assert_allclose(found.sum, wanted[0], rtol=2e-4, atol=2e-4)
-        np.testing.assert_array_equal(found.count, wanted[1])
-        np.testing.assert_array_equal(counted, wanted[1])
-        np.testing.assert_array_equal(found.correct, wanted[2])
-        assert np.sum(wanted[1]) > 20
+    def assert_sums(found, counted, expected):
+        np.testing.assert_allclose(found.sum, expected[0], rtol=2e-4, atol=2e-4)
+        np.testing.assert_array_equal(found.count, expected[1])
+        np.testing.assert_array_equal(counted, expected[1])
+        np.testing.assert_array_equal(found.correct, expected[2])
+        assert np.sum(expected[1]) > 20
 
     return assert_sums
 
 
 @pytest.fixture
 def assert_masked():
-    """Holds corrupted rows against those before, and the shares of `options`."""
+    """A function that compares masked rows with the original rows and the shares of `options`."""
 
     def assert_masked(tokens, masked, options):
         tokens, first, mask = np.asarray(tokens), 4, SIZE - 1
@@ -118,8 +118,8 @@ def assert_masked():
         for row, ids in enumerate(tokens):
             positions = np.asarray(masked.positions[row])
             chosen = positions[np.asarray(masked.weights[row]) > 0]
-            wanted = options.mask_rate * ((ids >= first) & (ids < mask)).sum()
-            assert len(chosen) - wanted < 1 and wanted - len(chosen) < 1
+            expected = options.mask_rate * ((ids >= first) & (ids < mask)).sum()
+            assert len(chosen) - expected < 1 and expected - len(chosen) < 1
             assert len(set(positions)) == len(positions)
             np.testing.assert_array_equal(masked.labels[row], ids[positions])
             assert ((ids[chosen] >= first) & (ids[chosen] < mask)).all()
@@ -135,8 +135,8 @@ def assert_masked():
 
 @pytest.fixture
 def gumbel():
-    """(key of each row, positions [rows, slots]) -> the noise of each token's sample, in the order
-    that xlj draws it, [rows, length, vocabulary]."""
+    """A function (key of each row, positions [rows, slots]) -> the noise of each token's sample, as
+    xlj draws it, [rows, length, vocabulary]."""
 
     def gumbel(rngs, positions, length):
         def of_row(rng):

@@ -1,4 +1,4 @@
-"""Each objective by name, with the rows that it reads: for what holds for all of them."""
+"""Each objective by name, with its kind of rows, for tests of all objectives."""
 
 from random_rows import CORPUS, rows_of
 

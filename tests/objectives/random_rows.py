@@ -1,4 +1,4 @@
-"""Rows of every kind, with random tokens."""
+"""Random rows of every kind."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +18,7 @@ def ragged(rng, count, low, high):
 
 
 def rows_of(kind, seed=0, count=24, length=48, shortest=1):
-    """Rows [n, length] of a kind, with every side in a language of its own, of sentences of at
+    """Draws rows [n, length] of a kind, with a random language for each side, of sentences of at
     least `shortest` tokens."""
     rng, dtype = np.random.default_rng(seed), np.dtype(np.uint16)
     first, second = ragged(rng, count, shortest, 9), ragged(rng, count, shortest, 9)

@@ -1,4 +1,4 @@
-"""BTMLM: which placeholders are filled, in which language, from what, and what is restored."""
+"""BTMLM: placeholders, their languages, the generation of pseudo-tokens, and predictions."""
 
 import dataclasses
 
@@ -36,16 +36,16 @@ def labelled(model, options, params_of, keys_of, seed=0):
 def test_placeholders_whose_sentence_is_outside_the_window_are_counted(model, params_of, keys_of):
     model = dataclasses.replace(model, local_attention=3, full_attention_every=2)
     options = BackTranslation(mask_rate=0.2, pseudo_ratio=0.2)
-    rows, _, made, objective, params, model = labelled(model, options, params_of, keys_of)
-    tokens, used = np.asarray(made.source), np.asarray(made.used)
+    rows, _, result, objective, params, model = labelled(model, options, params_of, keys_of)
+    tokens, used = np.asarray(result.source), np.asarray(result.used)
     alone = 0
-    for row, positions in zip(tokens, np.where(used, made.positions, -1), strict=True):
+    for row, positions in zip(tokens, np.where(used, result.positions, -1), strict=True):
         for place in positions[positions >= 0]:
             near = row[max(place - 1, 0) : place]  # the window has one place to each side
             alone += not np.isin(near, EOS).all()
-    found = objective.loss(params, {}, made, None)["btmlm_blind"]
+    found = objective.loss(params, {}, result, None)["btmlm_blind"]
     assert found.sum.sum() == alone > 5 and found.count.sum() == used.sum()
-    assert objective.count(made)["btmlm_blind"].sum() == used.sum()
+    assert objective.count(result)["btmlm_blind"].sum() == used.sum()
 
 
 @pytest.mark.parametrize("generation, embeddings", [("argmax", "predicted"), ("sample", "all")])
@@ -70,8 +70,8 @@ def test_all_of_it_equals_numpy(
     before, after, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
     plain = float64(params)
     source, placed = reference.placeholders(rows.tokens, 0.17, MASK)
-    wanted = btmlm.target_probabilities(CORPUS, 0.5)
-    np.testing.assert_array_equal(objective.corrupt.keywords["probabilities"], wanted)
+    expected = btmlm.target_probabilities(CORPUS, 0.5)
+    np.testing.assert_array_equal(objective.corrupt.keywords["probabilities"], expected)
     np.testing.assert_array_equal(before.source, source)
     assert_masked(source, before.masked, options)
     targets = np.asarray(before.targets)
@@ -88,8 +88,8 @@ def test_all_of_it_equals_numpy(
     of_stage_2 = np.where(placed, filled, before.masked.tokens)
     np.testing.assert_array_equal(after.masked.tokens, of_stage_2)
     masked = before.masked._replace(tokens=of_stage_2)
-    wanted = reference.loss(plain, model, masked, placed, targets)
-    assert_sums(losses["btmlm"], counts["btmlm"], wanted)
+    expected = reference.loss(plain, model, masked, placed, targets)
+    assert_sums(losses["btmlm"], counts["btmlm"], expected)
     assert objective.losses["btmlm"].weight == 3 and objective.losses["btmlm"].over_vocabulary
 
 
@@ -120,7 +120,7 @@ def test_masks_lie_in_the_source_and_pseudo_tokens_are_seen(model, params_of, ke
     np.testing.assert_array_equal(
         np.where(side == 1, after.source, 0), np.where(side == 1, after.masked.tokens, 0)
     )
-    # Other pseudo-tokens, another loss: they are read in stage 2.
+    # The loss of stage 2 depends on the pseudo-tokens.
     other = after.masked.tokens
     other = jnp.where(jnp.asarray(side == 1) & (other != PAD), 5, other)
     changed = after._replace(masked=after.masked._replace(tokens=other))
@@ -129,7 +129,7 @@ def test_masks_lie_in_the_source_and_pseudo_tokens_are_seen(model, params_of, ke
 
 
 def test_placeholders_see_their_sentence_and_not_each_other(model, params_of, keys_of):
-    """By gradient: the vectors that pseudo-tokens are chosen from."""
+    """Tested by the gradient of the vectors from which pseudo-tokens are chosen."""
     _, before, _, objective, params, model = labelled(model, OPTIONS, params_of, keys_of)
     row = int(np.argmax(np.asarray(before.used).sum(1)))
     one = jax.tree.map(lambda x: x[row : row + 1], before)
@@ -185,27 +185,27 @@ def test_target_languages_follow_the_configured_distribution(keys_of):
     for alpha in (0.0, 1.0):
         options = dataclasses.replace(OPTIONS, target_alpha=alpha)
         table = btmlm.target_probabilities(CORPUS, alpha)
-        made = btmlm.corrupt(
+        result = btmlm.corrupt(
             rows, keys_of(rows), options=options, vocabulary_size=SIZE, probabilities=table
         )
-        source = np.broadcast_to(np.asarray(rows.languages[:, :1]), made.targets.shape)
+        source = np.broadcast_to(np.asarray(rows.languages[:, :1]), result.targets.shape)
         first = np.asarray(rows.tokens) == BOS  # one draw an example
         for language in range(3):
-            drawn = np.asarray(made.targets)[first & (source == language)]
+            drawn = np.asarray(result.targets)[first & (source == language)]
             shares = np.bincount(drawn, minlength=3) / len(drawn)
             np.testing.assert_allclose(shares, table[language], atol=0.05)
             assert shares[language] == 0
     np.testing.assert_allclose(btmlm.target_probabilities(CORPUS, 1.0)[0], [0, 5 / 7, 2 / 7])
     np.testing.assert_allclose(btmlm.target_probabilities(CORPUS, 0.0)[2], [0.5, 0.5, 0])
     paired = dataclasses.replace(CORPUS, paired=("en", "sw"))
-    wanted = [[0, 0, 1], [0.5, 0, 0.5], [1, 0, 0]]
-    np.testing.assert_allclose(btmlm.target_probabilities(paired, 0.0), wanted)
+    expected = [[0, 0, 1], [0.5, 0, 0.5], [1, 0, 0]]
+    np.testing.assert_allclose(btmlm.target_probabilities(paired, 0.0), expected)
     alone = dataclasses.replace(CORPUS, paired=("en",))  # its own sentences need another target
-    wanted = [[0, 0.5, 0.5], [0.5, 0, 0.5], [0.5, 0.5, 0]]
-    np.testing.assert_allclose(btmlm.target_probabilities(alone, 0.0), wanted)
+    expected = [[0, 0.5, 0.5], [0.5, 0, 0.5], [0.5, 0.5, 0]]
+    np.testing.assert_allclose(btmlm.target_probabilities(alone, 0.0), expected)
 
 
-def test_the_target_language_changes_what_is_generated(model, params_of, keys_of):
+def test_the_target_language_changes_pseudo_tokens(model, params_of, keys_of):
     _, before, after, objective, params, _ = labelled(model, OPTIONS, params_of, keys_of)
     other = before._replace(targets=(before.targets + 1) % 3)
     changed = objective.targets(params, {}, other, whole)

@@ -1,4 +1,4 @@
-"""CAMLM leaks nothing: a prediction depends on the other side, its position and its language."""
+"""CAMLM has no leaks: a prediction depends on the other side, its position and language only."""
 
 import dataclasses
 
@@ -49,12 +49,12 @@ def test_tokens_whose_other_side_is_outside_the_window_are_counted(
     place = np.arange(queries.shape[1])
     near = np.abs(place[:, None] - place) <= width // 2
     alone = ~(near & (queries[:, :, None] == keys[:, None])).any(2)
-    wanted = (alone & np.asarray(masked.selected())).sum(1)
-    np.testing.assert_array_equal(losses["camlm_blind"].sum, wanted)
+    expected = (alone & np.asarray(masked.selected())).sum(1)
+    np.testing.assert_array_equal(losses["camlm_blind"].sum, expected)
     np.testing.assert_array_equal(counts["camlm_blind"], masked.selected().sum(1))
     np.testing.assert_array_equal(losses["camlm_blind"].count, counts["camlm_blind"])
     assert objective.losses["camlm_blind"].weight == 0
-    assert (wanted.sum() > 5) == (width < 200)
+    assert (expected.sum() > 5) == (width < 200)
 
 
 def jacobian(model, params, masked):
@@ -68,13 +68,13 @@ def jacobian(model, params, masked):
 
     def of_row(row, positions):
         def summed(vectors):
-            """Weighted logits of each position, as a function of the looked-up word vectors."""
+            """Returns weighted logits of each position, as a function of the word vectors."""
             looked_up = dict(params, embeddings=dict(params["embeddings"], word=vectors))
             own = jax.tree.map(lambda x: x[None], row)
             own = own._replace(tokens=jnp.arange(len(vectors))[None])
             hidden = gather(encoder.apply(looked_up, model, own), positions[None])
-            made, _, bias = heads.predict(params["prediction_head"], table, model, hidden)
-            return ((made[0] @ table.T + bias) * weights).sum(1)
+            result, _, bias = heads.predict(params["prediction_head"], table, model, hidden)
+            return ((result[0] @ table.T + bias) * weights).sum(1)
 
         return jnp.abs(jax.jacrev(summed)(table[row.tokens])).sum(-1)
 

@@ -1,4 +1,4 @@
-"""Masking: how many, which, with what; and that a row's masks are its own."""
+"""Masking: number, choice and replacement of tokens; masks of a row depend on that row only."""
 
 import jax
 import jax.numpy as jnp
@@ -96,7 +96,7 @@ def test_the_most_predictions():
 
 
 def test_a_share_of_nothing_corrupts_nothing(monkeypatch):
-    """At a draw of exactly 0 too."""
+    """Also if the uniform draw is exactly 0."""
     monkeypatch.setattr(jax.random, "uniform", lambda rng, shape=(): jnp.zeros(shape))
     tokens, keys = rows(8), jax.random.split(jax.random.key(1), 8)
     batch = Rows(tokens, jnp.zeros((8, 2), jnp.int32))
@@ -130,11 +130,11 @@ def test_values_are_put_at_positions_as_they_are():
 
 @pytest.mark.parametrize("seed, number, other", [(59, 10_189, 2), (114, 13_443, 0)])
 def test_the_order_is_that_of_31_bits(seed, number, other):
-    """With these keys two tokens change places if 30 or 32 bits are compared."""
+    """With these keys, two tokens would swap places if 30 or 32 bits were compared."""
     keys = jax.random.split(jax.random.key(seed), 16_384)[number][None]
     bits = jax.random.bits(jax.random.split(keys[0], 4)[1], (64,), jnp.uint32)
-    wanted, changed = (np.argsort(np.asarray(bits >> n), kind="stable") for n in (1, other))
+    expected, changed = (np.argsort(np.asarray(bits >> n), kind="stable") for n in (1, other))
     tokens = jnp.full((1, 64), 7, jnp.int32)
     found = np.asarray(masked(tokens, keys, rate=0.9).positions[0])
-    np.testing.assert_array_equal(found, wanted[: len(found)])
-    assert (wanted != changed)[: len(found)].any(), "another key is needed"
+    np.testing.assert_array_equal(found, expected[: len(found)])
+    assert (expected != changed)[: len(found)].any(), "another key is needed"

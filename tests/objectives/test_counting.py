@@ -1,4 +1,4 @@
-"""Operations that are counted from a traced program, beside the formulas that objectives have."""
+"""Operations counted in a traced program, compared with the formulas of objectives."""
 
 import dataclasses
 import math
@@ -22,8 +22,8 @@ DISTANCES = {
     "mmlm": 0.08, "tlm": 0.08, "camlm": 0.08, "btmlm": 0.06, "mrtd": 0.06, "trtd": 0.06,
     "dwa": 0.07, "xlco": -1.18, "retrieval": 0.02, "distillation": 0.0, "word_hmm": 3.49,
 }  # fmt: skip
-"""How far the count is from the formula, in percent. The bias of the vocabulary has its gradient
-from a product that formulas leave out; xlco's counts a row's pairs, the program the row's most."""
+"""Difference of count and formula, in percent. The gradient of the vocabulary's bias is a product
+that formulas ignore. XLCO's formula has the mean pairs of a row, its program the largest number."""
 
 
 def built(name, model, corpus=LARGE_CORPUS, **values):
@@ -40,10 +40,10 @@ def test_each_objective_with_a_formula_is_counted_here():
 
 @pytest.mark.parametrize("name", DISTANCES)
 def test_the_count_is_as_far_from_the_formula_as_is_known(name):
-    """At the sizes of a base model: 32 rows of 512."""
+    """With the sizes of a base model: 32 rows of 512."""
     model = dataclasses.replace(BASE, attention="dense")
     objective = built(name, model)[1]
-    count = counting.counted(objective, model, LARGE_CORPUS, 32, 512).total
+    count = counting.count_operations(objective, model, LARGE_CORPUS, 32, 512).total
     distance = 100 * (count / objective.flops(32, 512).total - 1)
     assert distance == pytest.approx(DISTANCES[name], abs=0.02)
 
@@ -51,16 +51,14 @@ def test_the_count_is_as_far_from_the_formula_as_is_known(name):
 def test_a_task_is_counted_too():
     options = SUPERVISED["tagging"](batch_rows=8, length=62, labels=("a", "b", "c"))
     objective = build({"tagging": options}, BASE, LARGE_CORPUS)["tagging"]
-    count = counting.counted(objective, BASE, LARGE_CORPUS, 8, 2 * 62).total
+    count = counting.count_operations(objective, BASE, LARGE_CORPUS, 8, 2 * 62).total
     assert count == pytest.approx(objective.flops(8, 2 * 62).total, rel=1e-3)
 
 
 @pytest.mark.parametrize(
     "changes", [{"attention": "fused"}, {"remat": "all"}, {"remat": "products"}]
 )
-def test_what_a_program_computes_again_and_its_kernels_do_not_change_the_count(
-    changes, monkeypatch
-):
+def test_recomputation_and_kernels_do_not_change_the_count(changes, monkeypatch):
     of_formula = dataclasses.replace
     monkeypatch.setattr(
         counting, "build", lambda *given: {"mmlm": of_formula(build(*given)["mmlm"], flops=None)}
@@ -80,7 +78,7 @@ def test_a_formula_is_used_where_there_is_one():
 
 
 def test_loops_branches_and_the_next_state_count():
-    """An objective made of single products, each counted by hand."""
+    """The objective has single products, whose operations are computed by hand."""
     model = Model(layers=2, hidden=8, heads=2, intermediate=16, positions=34)
     square = jnp.ones((8, 8))
 
@@ -102,10 +100,10 @@ def test_loops_branches_and_the_next_state_count():
         init_state=lambda params: {"square": square},
         update=lambda state, params, rows: {"square": state["square"] @ state["square"]},
     )
-    found = counting.counted(objective, model, CORPUS, 6, 16)
+    found = counting.count_operations(objective, model, CORPUS, 6, 16)
     turns = 5 * 2 * 4 * 8 * 8
-    # The first of the loop's turns has no gradient of what comes in that anybody asks for, but it
-    # is the same program.
+    # The first iteration of the loop needs no gradient of its input, but all iterations are the
+    # same program.
     assert found == Operations(other=TRAINED * turns + 2 * 4 * 3 * 8 + 2 * 8 * 8 * 8)
 
 
@@ -128,5 +126,5 @@ def test_an_encoder_that_is_not_trained_counts_once():
         loss=loss,
         parts={"own_head": lambda rng: {"bias": jnp.zeros(8)}},
     )
-    found = counting.counted(objective, model, CORPUS, 6, 16).total
+    found = counting.count_operations(objective, model, CORPUS, 6, 16).total
     assert found == of_layers(model, 2, 6, 16).total and math.isfinite(found)

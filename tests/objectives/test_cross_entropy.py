@@ -1,4 +1,4 @@
-"""The blockwise cross-entropy against the plain one, in float64 where it matters."""
+"""Cross-entropy in blocks against plain cross-entropy, in float64 where it matters."""
 
 import re
 from functools import partial
@@ -30,7 +30,7 @@ def problem(vocabulary):
 
 @pytest.fixture(params=["cpu", "gpu"])
 def platform(request, monkeypatch):
-    """As traced for a CPU, and for a GPU."""
+    """Traces a function for a CPU, and for a GPU."""
     monkeypatch.setattr(devices, "platform", lambda: request.param)
 
 
@@ -93,8 +93,8 @@ def bfloat16(x):
 
 @pytest.mark.parametrize("block", [30, None])
 def test_on_gpus_products_are_rounded_before_the_bias_is_added(block, monkeypatch):
-    """Losses, what they mark as correct, and gradients by hand in float64; small biases would be
-    lost if they were rounded with the products, and logits of padding would count in the sums."""
+    """Compares losses, correct predictions and gradients with float64. Small biases would be lost
+    if they were rounded with the products, and logits of padding would change the sums."""
     monkeypatch.setattr(devices, "platform", lambda: "gpu")
     vectors, table, bias, labels = problem(100)
     bias = bias / 64
@@ -114,8 +114,8 @@ def test_on_gpus_products_are_rounded_before_the_bias_is_added(block, monkeypatc
     of_logits = np.exp(logits) / sums[:, None]
     of_logits[at] -= 1
     of_logits *= weights[:, None]
-    wanted = of_logits @ rounded, of_logits.T @ x, of_logits.sum(0)
-    for one, other in zip(gradients, wanted, strict=True):
+    expected = of_logits @ rounded, of_logits.T @ x, of_logits.sum(0)
+    for one, other in zip(gradients, expected, strict=True):
         error = np.linalg.norm(one - other) / np.linalg.norm(other)
         assert error < 4e-3, error  # the gradient of logits is rounded to bfloat16
 
@@ -150,7 +150,7 @@ def test_the_logits_of_few_vectors_are_kept(vectors, dtype, backend, kept, monke
 
 @pytest.mark.parametrize("replica, fsdp, kept", [(2, 1, True), (1, 2, False)])
 def test_logits_are_not_kept_where_devices_share_the_table(replica, fsdp, kept):
-    """Each would gather all of it."""
+    """Each device would have to gather all of the table."""
     some = np.array(jax.devices()[:2]).reshape(replica, fsdp)
     mesh = jax.sharding.Mesh(some, rules.AXES, axis_types=(jax.sharding.AxisType.Auto,) * 2)
     assert devices.on_mesh(mesh, kept_logits.is_used)(1, 1, jnp.dtype("float32")) == kept
@@ -178,7 +178,7 @@ def test_kept_logits_of_copies_add_up(replica):
 @pytest.mark.parametrize("block", [16, None])
 @pytest.mark.parametrize("dtype, moved", [("float32", set()), ("bfloat16", {"bf16"})])
 def test_the_gradient_of_the_table_is_not_made_transposed(dtype, moved, block):
-    """Moving it took a CPU a third of a step; the logits' gradient, rounded, is small."""
+    """Transposing the table took a third of a CPU step; the rounded gradient of logits is small."""
     vectors, table, bias, labels = problem(64)
 
     def total(*arrays):

@@ -1,4 +1,4 @@
-"""Distillation against NumPy; the teacher is as it was stored, and sees no dropout."""
+"""Distillation against NumPy; the teacher never changes and has no dropout."""
 
 import dataclasses
 
@@ -22,16 +22,16 @@ def test_all_of_it_equals_numpy(full_model, params_of, keys_of, step_of):
     state = objective.init_state(teacher | {"prediction_head": teacher["layers"]})
     parts = {"embeddings", "layers", "position_bias"}
     assert set(state["teacher"]) == parts | ({"final_norm"} if full_model.norm != "post" else set())
-    made = step_of(objective, params, rows, keys_of(rows), state)
-    _, _, losses, counts, following = made
+    result = step_of(objective, params, rows, keys_of(rows), state)
+    _, _, losses, counts, following = result
     found = losses["distillation"]
-    sums, wanted = distilled(
+    sums, expected = distilled(
         float64(params), float64(teacher), full_model, rows.tokens, rows.languages, language=1
     )
     np.testing.assert_allclose(found.sum, sums, rtol=1e-4, atol=1e-4)
-    np.testing.assert_array_equal(found.count, wanted)
-    np.testing.assert_array_equal(counts["distillation"], wanted)
-    assert (wanted == 0).any() and (wanted > 0).any() and not np.asarray(found.correct).any()
+    np.testing.assert_array_equal(found.count, expected)
+    np.testing.assert_array_equal(counts["distillation"], expected)
+    assert (expected == 0).any() and (expected > 0).any() and not np.asarray(found.correct).any()
     chex.assert_trees_all_equal(following, state)
     assert objective.losses["distillation"].weight == 3
 

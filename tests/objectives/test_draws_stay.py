@@ -1,4 +1,4 @@
-"""What is drawn for a row stays what it is for its key, to the bit, in every objective."""
+"""Random draws of a row are always the same for its key, to the bit, in every objective."""
 
 import zlib
 
@@ -38,7 +38,7 @@ CHECKSUMS = {
 
 
 def sentences(count, factor):
-    """Without a random stream, whose numbers another release of NumPy may change."""
+    """Without random numbers of NumPy, which another release may change."""
     lengths = 2 + np.arange(count) * factor % 7
     ids = 4 + np.arange(lengths.sum()) * factor * 13 % (SIZE - 5)
     return Ragged(ids.astype(np.int32), lengths)
@@ -57,9 +57,9 @@ def rows(kind):
 def checksum(name):
     module, kind, options = MADE[name]
     objective, batch = module.objective(name, options, MODEL, CORPUS), rows(kind)
-    made = jax.jit(objective.corrupt)(batch, jax.random.split(jax.random.key(3), len(batch[0])))
+    result = jax.jit(objective.corrupt)(batch, jax.random.split(jax.random.key(3), len(batch[0])))
     found = 0
-    for leaf in jax.tree.leaves(made):
+    for leaf in jax.tree.leaves(result):
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf = jax.random.key_data(leaf)
         found = zlib.crc32(np.ascontiguousarray(leaf).tobytes(), found)
@@ -67,5 +67,5 @@ def checksum(name):
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_draws_stay_what_they_are(name):
+def test_draws_never_change(name):
     assert checksum(name) == CHECKSUMS[name]

@@ -1,5 +1,5 @@
-"""Every pass that a loss has a gradient through has dropout, from keys of its own; targets have
-none. Read from the traced programs."""
+"""Dropout in traced programs: all passes with a gradient have it, with their own keys; targets have
+none."""
 
 import dataclasses
 
@@ -17,11 +17,11 @@ LAYERS = {
     **dict.fromkeys(("mlm", "camlm", "btmlm", "dwa", "distillation"), [3]),
     **{"rtd": [2, 3], "xlco": [1], "retrieval": [2, 2], "word_hmm": [1, 1]},
 }
-"""Of each objective: the layers that its passes have."""
+"""The numbers of layers of the passes of each objective."""
 
 
 def is_mask(equation):
-    """Whether an equation makes 24 bits of hashes, the last step to a mask of dropout."""
+    """Returns whether an equation takes 24 bits of hashes, the last step of a dropout mask."""
     if equation.primitive.name != "shift_right_logical":
         return False
     bits, by = equation.invars
@@ -29,7 +29,7 @@ def is_mask(equation):
 
 
 def draws(jaxpr):
-    """How often a program makes masks, in all turns of its loops."""
+    """Counts the masks that a program computes, in all iterations of its loops."""
     total = 0
     for equation in jaxpr.eqns:
         repeats = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
@@ -49,7 +49,7 @@ def test_each_pass_of_a_loss_has_dropout(name, full_model, keys_of):
     keys = keys_of(rows)
 
     @jax.eval_shape
-    def made():
+    def result():
         params = encoder.init(jax.random.key(0), model, SIZE, len(CORPUS.languages))
         params |= {part: make(jax.random.key(1)) for part, make in objective.parts.items()}
         return params, objective.init_state(params), objective.corrupt(rows, keys)
@@ -60,12 +60,12 @@ def test_each_pass_of_a_loss_has_dropout(name, full_model, keys_of):
     def loss(rngs):
         return lambda params, state, inputs: objective.loss(params, state, inputs, rngs)
 
-    params, state, inputs = made
+    params, state, inputs = result
     inputs = jax.eval_shape(targets, params, state, inputs)
     read = whole_examples(model, rows.tokens, rows.languages)
-    wanted = sum(
+    expected = sum(
         draws_of(lambda p, n=n: encoder.apply(p, model, read, keys, layers=n), params)
         for n in LAYERS[name]
     )
     assert draws_of(loss(None), params, state, inputs) == 0
-    assert draws_of(loss(keys), params, state, inputs) == wanted > 0
+    assert draws_of(loss(keys), params, state, inputs) == expected > 0

@@ -1,4 +1,4 @@
-"""XLM-Align: labels of packed rows equal those of pairs one by one; the loss equals NumPy's."""
+"""XLM-Align: labels of packed rows equal those of separate pairs; the loss equals NumPy's."""
 
 import dataclasses
 from functools import partial
@@ -67,9 +67,9 @@ def test_all_of_it_equals_numpy(
     if queries == "unmasked":
         order = jax.vmap(lambda rng: jax.random.uniform(rng, tokens.shape[1:]))(after.query_rngs)
         may_ask = reference.some_of(~may_ask & reference.is_word(tokens), 0.4, np.asarray(order))
-    wanted = {at: int(label) for at, label in labels.items() if may_ask[at]}
-    assert asked(after) == wanted
-    of_tlm, of_pointer = reference.losses(plain, full_model, tokens, after.masked, wanted, 2)
+    expected = {at: int(label) for at, label in labels.items() if may_ask[at]}
+    assert asked(after) == expected
+    of_tlm, of_pointer = reference.losses(plain, full_model, tokens, after.masked, expected, 2)
     assert_sums(losses["dwa_tlm"], counts["dwa_tlm"], of_tlm)
     assert_sums(losses["dwa_align"], counts["dwa_align"], of_pointer)
     weights = {name: loss.weight for name, loss in objective.losses.items()}
@@ -83,7 +83,7 @@ def links_of(similarity, *ids, filtering):
 
 
 def every_link(model, params, rows, filtering=True):
-    """(row, position in the first sentence, position in the second) of all links, pair by pair."""
+    """Returns (row, position in first sentence, position in second) of all links, pair by pair."""
     read = whole_examples(model, rows.tokens, rows.languages)
     layer = encoder.middle_layer(model.layers)
     hidden = np.asarray(jax.jit(lambda p: encoder.apply(p, model, read, layers=layer))(params))
@@ -101,7 +101,7 @@ def every_link(model, params, rows, filtering=True):
 
 
 def links_one_by_one(model, params, rows, filtering=True):
-    """{(row, position): position its label is at} of every labelled token; the last one wins."""
+    """Returns {(row, position): position of its label} of labelled tokens; the last label wins."""
     found = {}
     for row, i, j in every_link(model, params, rows, filtering):
         found[row, i] = max(j, found.get((row, i), 0))
@@ -110,7 +110,7 @@ def links_one_by_one(model, params, rows, filtering=True):
 
 
 def queries(inputs):
-    """((row, position), label) of each query."""
+    """Returns ((row, position), label) of each query."""
     return [
         ((row, int(at)), int(label))
         for row in range(len(inputs.labels))
@@ -120,7 +120,7 @@ def queries(inputs):
 
 
 def asked(inputs):
-    """{(row, position): label} of queries that have a position each."""
+    """Returns {(row, position): label} of queries with distinct positions."""
     found = dict(queries(inputs))
     assert len(found) == len(queries(inputs))
     return found
@@ -147,7 +147,7 @@ def test_other_queries(model, params_of, keys_of):
 
 @pytest.mark.parametrize("filtering", [True, False])
 def test_every_link_is_one_query(filtering, model, params_of, keys_of):
-    """Table 7's all-aligned: a token drawn for two links is asked for each."""
+    """Table 7's all-aligned: a token that is drawn for two links has two queries."""
     options = dict(queries="aligned", filtering=filtering)
     _, params, rows, _, after = prepared(model, params_of, keys_of, **options)
     links, found = list(every_link(model, params, rows, filtering)), queries(after)
@@ -190,7 +190,7 @@ def test_the_pointers_loss_equals_numpy(query_layer, which, model, params_of, ke
     for name, count in objective.count(after).items():
         np.testing.assert_array_equal(losses[name].count, count)
     assert len(queries(after)) > 20
-    # TLM shares the forward pass and is what it is without alignment.
+    # TLM shares the forward pass, and equals TLM without alignment.
     tlm = losses["dwa_tlm"]
     assert float(tlm.count.sum()) == float(masked.weights.sum())
 

@@ -1,4 +1,4 @@
-"""The count of operations is that of the matrix products that the encoder really does."""
+"""The formulas of operations equal the matrix products in the encoder's programs."""
 
 import dataclasses
 import math
@@ -36,7 +36,7 @@ TINY = Model(layers=3, hidden=32, heads=4, intermediate=48, positions=66)
 
 
 def products(jaxpr):
-    """Operations of all matrix products in a program, those in its loops included."""
+    """Counts the operations of all matrix products in a program, including loops."""
     total = 0
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
@@ -77,9 +77,9 @@ def test_steps_count_what_each_pass_does(full_model):
 
     masked = {"mask_rate": rate}
     of_tokens = (full_model, SIZE, rows, length, rate)
-    wanted = reference.mlm(*of_tokens)
-    assert found(mlm, Masking(**masked)) == wanted
-    assert found(camlm, Masking(**masked)) == wanted
+    expected = reference.mlm(*of_tokens)
+    assert found(mlm, Masking(**masked)) == expected
+    assert found(camlm, Masking(**masked)) == expected
     options = BackTranslation(**masked)
     assert found(btmlm, options) == reference.btmlm(*of_tokens)
     options = ReplacedTokenDetection(generator_layers=2, **masked)

@@ -1,4 +1,4 @@
-"""Every objective's whole loss and gradient, with attention as kernels and as the reference."""
+"""Losses and gradients of every objective, with fused and with dense attention."""
 
 import dataclasses
 
@@ -11,11 +11,11 @@ WHERE = pytest.mark.parametrize(
     "where",
     [pytest.param("here", marks=pytest.mark.slow), pytest.param("gpu", marks=pytest.mark.gpu)],
 )
-"""Kernels run interpreted on a CPU, and compiled on a GPU."""
+"""Kernels are interpreted on a CPU, and compiled on a GPU."""
 
 
 def prepared(objective, params, rows, keys):
-    """What the objective keeps, and its inputs with targets."""
+    """Returns the objective's state, and its inputs with targets."""
 
     @jax.jit
     def prepare(params):
@@ -31,7 +31,7 @@ def prepared(objective, params, rows, keys):
 
 
 def differentiated(objective, params, state, inputs, keys):
-    """Losses, and their gradient."""
+    """Returns losses, and their gradient."""
 
     def total(params):
         losses = objective.loss(params, state, inputs, keys)
@@ -42,7 +42,7 @@ def differentiated(objective, params, state, inputs, keys):
 
 
 def outcome(name, model, params_of, keys_of):
-    """What an objective makes of its rows: inputs with targets, losses, gradients."""
+    """Returns an objective's inputs with targets, losses and gradients."""
     objective, rows = objective_and_rows(name, model)
     params, keys = params_of(model, objective), keys_of(rows)
     state, inputs = prepared(objective, params, rows, keys)
@@ -62,37 +62,37 @@ def leaves(tree):
 def test_a_loss_and_its_gradient_are_the_same_with_fused_attention(
     name, full_model, params_of, keys_of, where
 ):
-    """With the gated bias, dropout, packed rows, pairs and pseudo-tokens, in float32. Of a modern
-    encoder for the objectives whose tokens see other keys than their example's; kernels give the
-    rest the same attention as MLM."""
+    """With the gated bias, dropout, packed rows, pairs and pseudo-tokens, in float32. A modern
+    encoder is tested for objectives whose tokens see keys outside their example; for others,
+    kernels compute the same attention as for MLM."""
     if full_model.local_attention and name not in ("mlm", "camlm", "btmlm", "rtd"):
         pytest.skip("the attention is MLM's")
     full_model = dataclasses.replace(full_model, dropout=0.2, attention_dropout=0.1)
-    found, wanted = (
+    found, expected = (
         outcome(name, dataclasses.replace(full_model, attention=attention), params_of, keys_of)
         for attention in ("fused", "dense")
     )
-    assert_hits(found[1], wanted[1])
-    found, wanted = ((made[0], sums(made[1]), made[2]) for made in (found, wanted))
-    for one, other, allowed in zip(found, wanted, (1e-4, 1e-5, 5e-5), strict=True):
+    assert_hits(found[1], expected[1])
+    found, expected = ((result[0], sums(result[1]), result[2]) for result in (found, expected))
+    for one, other, allowed in zip(found, expected, (1e-4, 1e-5, 5e-5), strict=True):
         one, other = leaves(one), leaves(other)
         assert one.keys() == other.keys()
         largest = {leaf: np.abs(array).max(initial=0) for leaf, array in other.items()}
         for leaf, array in other.items():
-            # A key's bias moves no weights: its gradient is what rounding leaves of a sum.
+            # A key's bias has no effect on attention weights: its gradient is 0 up to rounding.
             scale = largest[leaf] + 0.02 * max(largest.values())
             assert np.abs(one[leaf] - array).max(initial=0) <= allowed * scale, leaf
-    assert np.abs(leaves(wanted[2])["['position_bias']['table']"]).max() > 1e-3
+    assert np.abs(leaves(expected[2])["['position_bias']['table']"]).max() > 1e-3
 
 
 def sums(losses):
     return {name: each.sum for name, each in losses.items()}
 
 
-def assert_hits(found, wanted):
-    """Hits are whole numbers, which jump where a logit is at its threshold: one of them is 0.6 % of
-    RTD's losses and hits together. One may differ, or 2 % of the predictions."""
-    for name, loss in wanted.items():
+def assert_hits(found, expected):
+    """Counts of correct predictions jump if a logit is at its threshold: one is 0.6 % of the norm
+    of RTD's losses and counts. One may differ, or 2 % of the predictions."""
+    for name, loss in expected.items():
         np.testing.assert_array_equal(found[name].count, loss.count)
         assert loss.count.sum() > 5
         off = abs(found[name].correct.sum() - loss.correct.sum())
@@ -108,20 +108,21 @@ def norm(tree):
 def test_in_bfloat16_a_loss_is_as_near_to_float32_as_with_dense_attention(
     name, full_model, params_of, keys_of, where
 ):
-    """Of the same inputs and targets, chosen in float32: a loss within 1 %, the gradient of these
-    large weights within 10 %, and both within one and a half of what dense attention is off."""
+    """Inputs and targets are the same, computed in float32. The loss is within 1 %, the gradient of
+    these large weights within 10 %, and both errors are within 1.5 times those of dense
+    attention."""
     exact = dataclasses.replace(full_model, dropout=0.2, attention_dropout=0.1, attention="dense")
     objective, rows = objective_and_rows(name, exact)
     params, keys = params_of(exact, objective), keys_of(rows)
     prepared_once = prepared(objective, params, rows, keys)
-    wanted = differentiated(objective, params, *prepared_once, keys)
+    expected = differentiated(objective, params, *prepared_once, keys)
 
     def errors(attention):
         model = dataclasses.replace(exact, dtype="bfloat16", attention=attention)
         narrow, _ = objective_and_rows(name, model)
         found = differentiated(narrow, params, *prepared_once, keys)
-        assert_hits(found[0], wanted[0])
-        found, right = ((sums(losses), gradients) for losses, gradients in (found, wanted))
+        assert_hits(found[0], expected[0])
+        found, right = ((sums(losses), gradients) for losses, gradients in (found, expected))
         off = jax.tree.map(np.subtract, found, right)
         return [norm(one) / norm(other) for one, other in zip(off, right, strict=True)]
 

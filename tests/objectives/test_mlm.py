@@ -35,7 +35,7 @@ def test_all_of_it_equals_numpy(
 
 
 def test_logits_are_products_in_the_models_type(full_model, params_of, keys_of):
-    """Of factors that are rounded once; their sums, and the softmax, are not."""
+    """Factors are rounded once; sums and the softmax are in float32."""
     model = dataclasses.replace(full_model, dtype="bfloat16")
     objective = mlm.objective("mmlm", OPTIONS, model, CORPUS)
     params, rows = params_of(model, objective), rows_of("text")
@@ -54,6 +54,6 @@ def test_logits_are_products_in_the_models_type(full_model, params_of, keys_of):
         picked = np.take_along_axis(logits, np.asarray(masked.labels)[..., None], -1)[..., 0]
         return ((np.log(np.exp(logits).sum(-1)) - picked) * masked.weights).sum(1)
 
-    found = mlm.predicted(params, head, model, hidden, masked).sum
+    found = mlm.prediction_loss(params, head, model, hidden, masked).sum
     np.testing.assert_allclose(found, losses("bfloat16", "bfloat16", "float32"), rtol=1e-5)
     assert np.abs(losses(*["float32"] * 3) / np.asarray(found) - 1).max() > 1e-4

@@ -1,4 +1,4 @@
-"""An objective that xlj does not know: written here, chosen by a config, used like any other."""
+"""An objective outside xlj: written here, selected by a config, used like any other."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ from xlj.training import loop, start, state
 
 ROOT = Path(__file__).parents[2]
 
-# Its state moves, and has a rule of its own; its head is sharded by the general rule.
+# Its state evolves, and has its own sharding rule; its head is sharded by the general rule.
 MINE = """
 import dataclasses
 import jax
@@ -106,7 +106,7 @@ def forget(name, module):
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """The file of the objective, importable as `my_objective` until the test ends."""
+    """The objective's file, importable as `my_objective` during the test."""
     file = tmp_path / "my_objective.py"
     file.write_text(MINE, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -115,7 +115,7 @@ def module(tmp_path, monkeypatch):
 
 
 def chosen(tiny, modules="my_objective", name="mine"):
-    """`tiny` with MMLM and an objective of one's own."""
+    """`tiny` with MMLM and the user's objective."""
     config = schema.default(objective_modules=modules)
     for path in ("data", "model", "optimizer", "train"):
         config[path].update(tiny[path])
@@ -144,7 +144,7 @@ def test_it_trains_evaluates_and_resumes_to_the_bit(tiny, module, tmp_path):
     trained = [line["train/mine/loss"] for line in lines if "train/mine/loss" in line]
     assert len(trained) == 2 and all(np.isfinite(trained))
     assert "eval/mine/perplexity" not in lines[-1]
-    # from its checkpoint of step 2, after the module was forgotten
+    # from its checkpoint of step 2, after the module was removed from sys.modules
     resumed = tmp_path / "resumed"
     (resumed / "checkpoints").mkdir(parents=True)
     shutil.copytree(tmp_path / "whole/checkpoints/2", resumed / "checkpoints/2")
@@ -174,7 +174,7 @@ def test_it_is_sharded_by_its_rules(tiny, module):
 
 @pytest.mark.slow
 def test_its_checkpoint_needs_no_module(tiny, module, tmp_path, call):
-    """Where nobody has the module, its encoder embeds, aligns, is exported, and begins runs."""
+    """Without the module, the encoder still embeds, aligns, is exported and initialises runs."""
     run, vectors = tmp_path / "run", tmp_path / "a.npy"
     train(chosen(tiny), run, 2)
     module.unlink()
@@ -186,8 +186,8 @@ def test_its_checkpoint_needs_no_module(tiny, module, tmp_path, call):
     (tmp_path / "pairs").write_text("a b\tc d\n", encoding="utf-8")
     found = call(align.main, f"--checkpoint={run}", f"--input={tmp_path}/pairs", "--output=-")
     assert "-" in found.out
-    told = call(convert.main, "export", f"--checkpoint={run}", f"--output={tmp_path}/hf").out
-    assert "not exported: mine_head/kernel" in told
+    output = call(convert.main, "export", f"--checkpoint={run}", f"--output={tmp_path}/hf").out
+    assert "not exported: mine_head/kernel" in output
     tiny.init_from, tiny.data.parallel, tiny.data.pairs = str(run), "", ""
     tiny.objectives.tlm.batch_rows = 0
     assert loop.train(start.prepare(parse(tiny), tmp_path / "next")).finished

@@ -1,4 +1,4 @@
-"""Products of float32 keep all its bits on GPUs and TPUs, whose default is fewer."""
+"""Products of float32 have full precision on GPUs and TPUs, where this is not the default."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ from jax.extend.core import jaxprs_in_params
 
 
 def products(jaxpr):
-    """The types and the precision of each matrix product, those of loops and kernels included."""
+    """Yields types and precision of each matrix product, including those in loops and kernels."""
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
             types = {each.aval.dtype for each in equation.invars}
@@ -24,7 +24,7 @@ def products(jaxpr):
 def test_every_product_of_float32_has_the_highest_precision(
     name, attention, full_model, params_of, keys_of
 ):
-    """In corruption, targets, loss, gradient and the next state."""
+    """Tests corruption, targets, loss, gradient and the next state."""
     model = dataclasses.replace(full_model, attention=attention)
     objective, rows = objective_and_rows(name, model)
     keys = keys_of(rows)

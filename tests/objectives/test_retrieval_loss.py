@@ -1,4 +1,4 @@
-"""Retrieval: negatives of the whole batch, and never a copy of the pair itself."""
+"""Retrieval: negatives are from the whole batch, and never copies of the pair itself."""
 
 import chex
 import jax
@@ -25,14 +25,15 @@ def whole(function, inputs):
 
 
 def halves_at_a_time(function, inputs):
-    """Microbatches, as the step makes them."""
+    """Divides rows into microbatches as the step does."""
     parts = [jax.tree.map(lambda x, i=i: x[i::2], inputs) for i in range(2)]
-    made = [function(part) for part in parts]
-    return jax.tree.map(lambda a, b: jnp.stack([a, b], 1).reshape(-1, *a.shape[1:]), *made)
+    result = [function(part) for part in parts]
+    return jax.tree.map(lambda a, b: jnp.stack([a, b], 1).reshape(-1, *a.shape[1:]), *result)
 
 
 def vectors(params, model, side, padding):
-    """Unit vectors of the middle layer's averages, of one example a row; 1 for rows of padding."""
+    """Returns unit vectors of mean vectors at the middle layer, for one example per row; ones for
+    padding."""
     read = whole_examples(model, side.tokens, side.languages)
     hidden = encoder.apply(params, model, read, layers=encoder.middle_layer(model.layers))
     mean = averages(hidden, side.tokens, 1)[:, 0].at[padding].set(1.0)
@@ -40,7 +41,7 @@ def vectors(params, model, side, padding):
 
 
 def wanted_losses(first, second, allowed, kind):
-    """The definitions, pair by pair, in jax or float64 numpy: of unit vectors at a scale of 5."""
+    """Computes the losses by their definitions, pair by pair, in JAX or NumPy, at a scale of 5."""
     losses = []
     for i in range(len(first)):
         negatives = np.flatnonzero(allowed[i])
@@ -63,22 +64,22 @@ def wanted_losses(first, second, allowed, kind):
 def test_loss_has_negatives_from_all_rows(options, model, params_of, keys_of):
     objective = compiled(retrieval.objective("retrieval", options, model, CORPUS))
     params, rows = params_of(model, objective), rows_of("bitext", count=20)
-    rows = jax.tree.map(lambda x: x.at[7].set(x[3]), rows)  # a pair that stands twice
+    rows = jax.tree.map(lambda x: x.at[7].set(x[3]), rows)  # a pair that occurs twice
     rows = rows._replace(tokens=rows.tokens.at[9].set(1))  # and a row of padding
     inputs = objective.corrupt(rows, keys_of(rows))
-    made = objective.targets(params, {}, inputs, whole)
+    result = objective.targets(params, {}, inputs, whole)
     read = jax.jit(lambda side: vectors(params, model, side, 9))
     first, second = (np.asarray(read(side)) for side in (inputs.first, inputs.second))
     allowed = ~np.eye(20, dtype=bool)
     allowed[9] = allowed[:, 9] = allowed[3, 7] = allowed[7, 3] = False
     real = np.arange(20) != 9
     kept, kind = allowed[real][:, real], options.negatives
-    wanted = jax.jit(lambda *sides: wanted_losses(*sides, kept, kind))(first[real], second[real])
-    found = objective.loss(params, {}, made, None)["retrieval"]
-    np.testing.assert_allclose(found.sum[real], wanted, rtol=1e-4)
+    expected = jax.jit(lambda *sides: wanted_losses(*sides, kept, kind))(first[real], second[real])
+    found = objective.loss(params, {}, result, None)["retrieval"]
+    np.testing.assert_allclose(found.sum[real], expected, rtol=1e-4)
     assert float(found.sum[9]) == float(found.count[9]) == 0 and found.count.sum() == 19
     parts = objective.targets(params, {}, inputs, halves_at_a_time)
-    chex.assert_trees_all_close(parts, made, rtol=1e-7, atol=1e-5)
+    chex.assert_trees_all_close(parts, result, rtol=1e-7, atol=1e-5)
 
 
 @pytest.mark.parametrize("length, count, most, layer", [(48, 10, 1, 1), (128, 30, 4, 0)])
@@ -86,7 +87,7 @@ def test_loss_has_negatives_from_all_rows(options, model, params_of, keys_of):
 def test_all_of_it_equals_numpy(
     options, length, count, most, layer, full_model, params_of, keys_of, step_of
 ):
-    """Of rows of one pair, and of several."""
+    """Rows have one pair, or several."""
     kind = options.negatives
     options = Retrieval(scale=7.0, negatives=kind, layer=layer, weight=3.0)
     objective = retrieval.objective("retrieval", options, full_model, CORPUS)
@@ -99,13 +100,13 @@ def test_all_of_it_equals_numpy(
         assert len(rows.tokens) >= 7
         rows = rows._replace(tokens=rows.tokens.at[5, half:].set(tokens[2, half:]))
     number = len(rows.tokens)
-    before, made, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
+    before, result, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
     shape = (number, most)
-    for part, wanted in zip(before[2:], [(*shape, 32)] * 2 + [shape] * 3, strict=True):
-        assert part.shape == wanted and not np.asarray(part).any()
+    for part, expected in zip(before[2:], [(*shape, 32)] * 2 + [shape] * 3, strict=True):
+        assert part.shape == expected and not np.asarray(part).any()
     first, second = (
         reference.averaged(float64(params), full_model, side, layer, most)
-        for side in (made.first, made.second)
+        for side in (result.first, result.second)
     )
     sides = np.asarray(rows.tokens[:, :half]), np.asarray(rows.tokens[:, half:])
     for number, (side, tokens) in enumerate(zip(before[:2], sides, strict=True)):
@@ -129,14 +130,14 @@ def test_all_of_it_equals_numpy(
         reference.slopes(lambda x: total(x, second), first),
         reference.slopes(lambda x: total(first, x), second),
     )
-    for pull, wanted in zip((made.pull_first, made.pull_second), pulls, strict=True):
-        np.testing.assert_allclose(pull.reshape(wanted.shape), wanted, rtol=2e-3, atol=2e-3)
+    for pull, expected in zip((result.gradient_first, result.gradient_second), pulls, strict=True):
+        np.testing.assert_allclose(pull.reshape(expected.shape), expected, rtol=2e-3, atol=2e-3)
     assert objective.losses["retrieval"].weight == 3
 
 
 @OF_BOTH
 def test_gradient_is_of_one_loss_over_all_rows(options, model, params_of, keys_of):
-    """A sentence learns as its pair's and as the negative of others, in whichever microbatch."""
+    """A sentence has gradients from its pair and as a negative of others, in any microbatch."""
     objective = compiled(retrieval.objective("retrieval", options, model, CORPUS))
     params, rows = params_of(model, objective), rows_of("bitext", count=12)
     tokens = rows.tokens.at[7].set(rows.tokens[3]).at[9].set(1)  # a pair twice, a row of padding
@@ -145,7 +146,7 @@ def test_gradient_is_of_one_loss_over_all_rows(options, model, params_of, keys_o
     tokens = tokens.at[6, half:].set(tokens[8, :half])  # and one on both sides
     rows = rows._replace(tokens=tokens)
     inputs = objective.corrupt(rows, keys_of(rows))
-    made = objective.targets(params, {}, inputs, whole)
+    result = objective.targets(params, {}, inputs, whole)
     allowed = ~np.eye(12, dtype=bool)
     allowed[9] = allowed[:, 9] = allowed[3, 7] = allowed[7, 3] = False
     allowed[2, 5] = allowed[5, 2] = allowed[6, 8] = allowed[8, 6] = False
@@ -161,21 +162,21 @@ def test_gradient_is_of_one_loss_over_all_rows(options, model, params_of, keys_o
         kept = allowed[real][:, real]
         return wanted_losses(first[real], second[real], kept, options.negatives).sum()
 
-    wanted = jax.jit(jax.grad(at_once))(params)
-    made = jax.device_get(made)
-    parts = [ours(params, jax.tree.map(lambda x, i=i: x[i::3], made)) for i in range(3)]
+    expected = jax.jit(jax.grad(at_once))(params)
+    result = jax.device_get(result)
+    parts = [ours(params, jax.tree.map(lambda x, i=i: x[i::3], result)) for i in range(3)]
     found = jax.tree.map(lambda *leaves: sum(leaves), *jax.device_get(parts))
-    chex.assert_trees_all_close(found, wanted, rtol=1e-7, atol=2e-4)
-    assert max(np.abs(leaf).max() for leaf in jax.tree.leaves(jax.device_get(wanted))) > 0.1
+    chex.assert_trees_all_close(found, expected, rtol=1e-7, atol=2e-4)
+    assert max(np.abs(leaf).max() for leaf in jax.tree.leaves(jax.device_get(expected))) > 0.1
 
 
 @OF_BOTH
 def test_correct_pairs_are_nearer_than_every_negative(options):
-    """The second pair's sides are nearer to each other than to the other side of any pair, but its
-    first sentence is nearer still to another of its own side."""
+    """The sides of the second pair are more similar to each other than to the other side of any
+    pair, but its first sentence is even more similar to a sentence of its own side."""
     angles = jnp.array([[0.0, 0.02], [1.0, 1.2], [0.9, 2.0]])
     first, second = (jnp.stack([jnp.cos(side), jnp.sin(side)], 1) for side in angles.T)
-    against = {"hardest": retrieval.against_hardest, "all": retrieval.against_all}
+    against = {"hardest": retrieval.hardest_negative_loss, "all": retrieval.all_negatives_loss}
     _, correct = against[options.negatives](first, second, ~jnp.eye(3, dtype=bool), 5.0)
     assert correct.tolist() == [True, options.negatives == "hardest", False]
 
@@ -185,19 +186,21 @@ def test_pairs_that_are_all_the_same_teach_nothing(options, model, params_of, ke
     objective = compiled(retrieval.objective("retrieval", options, model, CORPUS))
     params, rows = params_of(model, objective), rows_of("bitext", count=4)
     rows = jax.tree.map(lambda x: jnp.repeat(x[:1], 4, axis=0), rows)
-    made = objective.targets(params, {}, objective.corrupt(rows, keys_of(rows)), whole)
-    assert not np.asarray(made.found).any() and not np.asarray(made.losses).any()
-    assert not np.asarray(made.pull_first).any() and not np.asarray(made.pull_second).any()
+    result = objective.targets(params, {}, objective.corrupt(rows, keys_of(rows)), whole)
+    assert not np.asarray(result.has_negative).any() and not np.asarray(result.losses).any()
+    assert (
+        not np.asarray(result.gradient_first).any() and not np.asarray(result.gradient_second).any()
+    )
 
 
-def test_sentences_are_told_apart_by_the_order_of_their_words():
+def test_hashes_of_sentences_depend_on_the_order_of_words():
     rows = jnp.array([[0, 5, 6, 2, 0, 6, 5, 2], [0, 5, 6, 2, 1, 1, 1, 1]], jnp.int32)
     (one, turned, none), (again, *_) = retrieval._digests(rows, 3).tolist()
     assert one == again != turned != none == 0
 
 
 def test_digests_equal_a_transcription():
-    """Of MurmurHash3's end, whose value for 1 is known: no hash that seldom tells rows apart."""
+    """The hash is MurmurHash3's finaliser, whose value for 1 is known."""
     bits = 2**32 - 1
 
     def mixed(x):
@@ -208,13 +211,13 @@ def test_digests_equal_a_transcription():
     assert mixed(1) == 0x514E28B7
     tokens = np.random.default_rng(0).integers(4, 60_000, (5, 40))
     tokens[:, 0] = 0
-    wanted = [
+    expected = [
         sum(mixed(id * 0x9E3779B1 + place * 0x85EBCA77 & bits) for place, id in enumerate(row))
         & bits
         for row in tokens.tolist()
     ]
-    assert retrieval._digests(jnp.asarray(tokens, jnp.int32), 1)[:, 0].tolist() == wanted
-    # 1,000 sentences, many with the same sum of ids, or of ids times places.
+    assert retrieval._digests(jnp.asarray(tokens, jnp.int32), 1)[:, 0].tolist() == expected
+    # 1,000 sentences, many with the same sum of ids, or the same sum of ids times places.
     all_of_three = np.stack(np.meshgrid(*[np.arange(4, 14)] * 3), -1).reshape(-1, 3)
     all_of_three = np.insert(all_of_three, 0, 0, axis=1)
     digests = retrieval._digests(jnp.asarray(all_of_three, jnp.int32), 1)[:, 0].tolist()

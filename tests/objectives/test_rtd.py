@@ -1,4 +1,4 @@
-"""Replaced token detection against a plain transcription, and how embeddings are shared."""
+"""Replaced token detection against a plain implementation, and the sharing of embeddings."""
 
 import dataclasses
 
@@ -98,9 +98,9 @@ def test_samples_follow_the_softmax_at_any_temperature():
             block=4,  # the last block overlaps the one before
         )
         scores = (table @ vector + bias) / temperature
-        wanted = np.exp(scores - scores.max())
+        expected = np.exp(scores - scores.max())
         found = np.bincount(np.asarray(chosen), minlength=11) / count
-        np.testing.assert_allclose(found, wanted / wanted.sum(), atol=0.01)
+        np.testing.assert_allclose(found, expected / expected.sum(), atol=0.01)
     best = choose(
         jnp.asarray(vector[None]), jnp.asarray(table, jnp.float32), jnp.asarray(bias),
         jnp.dtype("float32"), block=4,
@@ -121,9 +121,9 @@ def test_all_of_it_equals_numpy(
     assert_masked(rows.tokens, inputs.masked, options)
     noise = gumbel(inputs.sample_rngs, inputs.masked.positions, rows.tokens.shape[1])
     original = np.asarray(rows.tokens)
-    wanted = reference(float64(params), full_model, original, inputs.masked, noise, 0.5)
+    expected = reference(float64(params), full_model, original, inputs.masked, noise, 0.5)
     names = "trtd_generator", "trtd_discriminator"
-    for name, sums, weight in zip(names, wanted, (3, 7), strict=True):
+    for name, sums, weight in zip(names, expected, (3, 7), strict=True):
         assert_sums(losses[name], counts[name], sums)
         assert objective.losses[name].weight == weight
 
@@ -143,7 +143,7 @@ def size_of(tree):
 
 
 def test_initial_values_are_drawn_from_a_key_for_each_part(model):
-    made = jax.jit(lambda rng: rtd.init_generator(rng, OPTIONS, model, CORPUS))(jax.random.key(7))
+    result = jax.jit(lambda rng: rtd.init_generator(rng, OPTIONS, model, CORPUS))(jax.random.key(7))
     small = dataclasses.replace(model, layers=1)
 
     @jax.jit
@@ -152,8 +152,8 @@ def test_initial_values_are_drawn_from_a_key_for_each_part(model):
         layers = encoder.init(of_layers, small, SIZE, len(CORPUS.languages))["layers"]
         return {"layers": layers, "head": heads.init_prediction(of_head, model, SIZE)}
 
-    wanted = apart(jax.random.key(7))
-    chex.assert_trees_all_close(made, wanted, rtol=1e-6)
+    expected = apart(jax.random.key(7))
+    chex.assert_trees_all_close(result, expected, rtol=1e-6)
 
 
 def test_no_gradient_passes_through_the_samples(model, params_of, keys_of):
@@ -186,7 +186,7 @@ def test_who_trains_the_embeddings(
 def test_a_right_sample_counts_as_original():
     original = jnp.array([[0, 5, 6, 2, 1]])
     logits = jnp.array([[-9.0, -9.0, 9.0, -9.0, 9.0]])
-    sums = rtd.detected(logits, jnp.array([[0, 5, 7, 2, 1]]), original)
+    sums = rtd.detection_loss(logits, jnp.array([[0, 5, 7, 2, 1]]), original)
     assert float(sums.sum[0]) < 1e-3 and float(sums.count[0]) == 4 == float(sums.correct[0])
-    same = rtd.detected(logits, original, original)
+    same = rtd.detection_loss(logits, original, original)
     assert float(same.correct[0]) == 3

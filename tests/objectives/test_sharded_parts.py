@@ -1,4 +1,4 @@
-"""What objectives add to the parameters, and keep between steps, is named by rules of sharding."""
+"""All parameters and states of objectives match a sharding rule."""
 
 import jax
 import numpy as np
@@ -14,17 +14,17 @@ from xlj.sharding.trees import shardings
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_every_kernel_and_table_is_split(name, full_model):
-    """But those of gates, which are tiny: a rule of their own says so."""
+    """Except those of gates, which are tiny and have their own rule."""
     objective, _ = objective_and_rows(name, full_model)
     mesh = Mesh(np.array(jax.devices()[:4]).reshape(1, 4), AXES, axis_types=(AxisType.Auto,) * 2)
 
-    def made():
+    def result():
         params = encoder.init(jax.random.key(0), full_model, SIZE, len(CORPUS.languages))
         params |= {part: make(jax.random.key(1)) for part, make in objective.parts.items()}
         return {"params": params, "objective": objective.init_state(params)}
 
     found = jax.tree_util.tree_leaves_with_path(
-        shardings(jax.eval_shape(made), mesh, RULES + objective.rules)
+        shardings(jax.eval_shape(result), mesh, RULES + objective.rules)
     )
     split = {jax.tree_util.keystr(path) for path, place in found if "fsdp" in place.spec}
     names = [jax.tree_util.keystr(path) for path, _ in found]

@@ -1,4 +1,4 @@
-"""Losses of labelled rows equal a NumPy transcription; heads read what they should."""
+"""Losses of labelled rows against NumPy, and the vectors that heads read."""
 
 import functools
 
@@ -23,8 +23,8 @@ OF_ROWS = (*CLASSIFIED, "multiple_choice", "regression")
 UNNAMED = ("question_answering", "multiple_choice", "regression")
 
 
-def made(kind, rows=5, seed=0):
-    """Labelled rows, and the objective with parameters that are not its initial ones."""
+def result(kind, rows=5, seed=0):
+    """Returns labelled rows, and the objective with parameters away from their initial values."""
     rng = np.random.default_rng(seed)
     tokens = rng.integers(5, 50, (rows, LENGTH))
     sizes = rng.integers(6, LENGTH + 1, rows)
@@ -64,13 +64,13 @@ def encoder_params():
 
 
 def moved(params):
-    """Parameters away from their initial values."""
+    """Returns parameters away from their initial values."""
     rng = np.random.default_rng(2)
     return jax.tree.map(lambda x: x + 0.3 * rng.normal(size=x.shape).astype(np.float32), params)
 
 
 def logits(kind, params, tokens):
-    """The head in NumPy, on the encoder's vectors."""
+    """Computes the head in NumPy, from the encoder's vectors."""
     head = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params[f"{kind}_head"])
     if kind == "pair_classification":
         sides = [[], []]
@@ -106,7 +106,7 @@ def log_softmax(x):
 
 @pytest.mark.parametrize("kind", SUPERVISED)
 def test_losses_equal_numpy(kind):
-    objective, params, batch, tokens, labels = made(kind)
+    objective, params, batch, tokens, labels = result(kind)
     examples = objective.corrupt(batch, None)
     sums = jax.device_get(objective.loss(params, {}, examples, None)[kind])
     found = logits(kind, params, tokens)
@@ -139,7 +139,7 @@ def test_losses_equal_numpy(kind):
 
 @pytest.mark.parametrize("kind", SUPERVISED)
 def test_gradients_are_finite_and_reach_head_and_encoder(kind):
-    objective, params, batch, _, _ = made(kind)
+    objective, params, batch, _, _ = result(kind)
     keys = jax.random.split(jax.random.key(1), 5)
 
     def loss(params):
@@ -154,7 +154,7 @@ def test_gradients_are_finite_and_reach_head_and_encoder(kind):
 
 @pytest.mark.parametrize("kind", SUPERVISED)
 def test_padding_changes_nothing(kind):
-    _, params, _, tokens, _ = made(kind)
+    _, params, _, tokens, _ = result(kind)
     longer = np.pad(tokens, ((0, 0), (0, 9)), constant_values=PAD)
     short, long = (
         np.asarray(supervised.logits(kind, params, MODEL, jnp.asarray(x), jnp.zeros((5, 2), int)))
@@ -168,9 +168,9 @@ def test_padding_changes_nothing(kind):
 
 @pytest.mark.parametrize("kind", [*CLASSIFIED, "tagging"])
 def test_heads_have_dropout_of_their_own(kind):
-    """Where the encoder has none, keys still change what the head says."""
+    """Without dropout in the encoder, random keys still change the output of the head."""
     still = Model(**{**MODEL.__dict__, "attention_dropout": 0.0})
-    _, params, _, tokens, _ = made(kind)
+    _, params, _, tokens, _ = result(kind)
     hidden = jnp.ones((5, LENGTH, MODEL.hidden))
     keys = jax.random.split(jax.random.key(1), 5)
     head = params[f"{kind}_head"]

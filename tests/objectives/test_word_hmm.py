@@ -1,4 +1,4 @@
-"""Word alignment by likelihood: whole losses against a plain one, and what they depend on."""
+"""The word HMM: losses against a plain implementation, and the arrays that they depend on."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ from random_rows import CORPUS, rows_of
 from xlj.alignment_math import hmm
 from xlj.config.objectives.word_hmm import WordHMM
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
-from xlj.models import encoder, translation
+from xlj.models import encoder, word_hmm_head
 from xlj.objectives import word_hmm
 from xlj.objectives.flops import of_layers
 from xlj.objectives.segments import whole_examples
@@ -23,7 +23,7 @@ OPTIONS = WordHMM(layer=1, weight=2.0, normaliser_weight=0.3, agreement=0.0)
 
 
 @pytest.fixture
-def made(full_model):
+def result(full_model):
     built = compiled(word_hmm.objective("word_hmm", OPTIONS, full_model, CORPUS))
     rows = rows_of("bitext")
     rngs = jax.random.split(jax.random.key(5), len(rows.tokens))
@@ -37,9 +37,8 @@ def made(full_model):
 
 
 def plain(params, model, inputs, row, agreement=0.0):
-    """Of a row: the likelihood of both directions, straight by the forward algorithm; what its
-    gradient is taken of, where some of it is what both directions expect; and the sum of squared
-    normalisers."""
+    """Returns for a row: the likelihood of both directions by the forward algorithm; the function
+    whose gradient is used, with the share of agreement; and the sum of squared normalisers."""
     head, table = params[word_hmm.HEAD], params["embeddings"]["word"]
     sides = inputs.first, inputs.second
     hidden = [
@@ -58,8 +57,8 @@ def plain(params, model, inputs, row, agreement=0.0):
             powers = jnp.where(real, jnp.exp(queries @ others.T), 0)
             mean = jnp.log(powers.sum(-1, keepdims=True) / real.sum())
             scores = jnp.exp(queries @ keys.T)
-            share = scores / (scores + translation.NOISE * jnp.exp(mean))
-            return jnp.log((translation.NOISE + 1) * share), mean[:, 0]
+            share = scores / (scores + word_hmm_head.NOISE * jnp.exp(mean))
+            return jnp.log((word_hmm_head.NOISE + 1) * share), mean[:, 0]
 
         ratios, means = emitted(hidden[source] @ head["query"]["kernel"])
         (null,), (mean,) = emitted(head["null_bias"][None])
@@ -83,8 +82,8 @@ def plain(params, model, inputs, row, agreement=0.0):
 
 
 @pytest.mark.parametrize("agreement", [pytest.param(0.0, marks=pytest.mark.slow), 0.4])
-def test_whole_losses_and_gradients(made, full_model, agreement):
-    _, params, inputs = made
+def test_whole_losses_and_gradients(result, full_model, agreement):
+    _, params, inputs = result
     options = dataclasses.replace(OPTIONS, agreement=agreement)
     built = compiled(word_hmm.objective("word_hmm", options, full_model, CORPUS))
     found = built.loss(params, {}, inputs, None)
@@ -113,8 +112,8 @@ def test_whole_losses_and_gradients(made, full_model, agreement):
     assert all(np.asarray(leaf).any() for leaf in jax.tree.leaves(found[word_hmm.HEAD]))
 
 
-def test_rows_are_counted_and_stand_by_themselves(made):
-    built, params, inputs = made
+def test_losses_of_rows_are_independent(result):
+    built, params, inputs = result
     every = built.loss(params, {}, inputs, None)
     counts = built.count(inputs)
     tokens = np.concatenate([inputs.first.tokens, inputs.second.tokens], axis=1)
@@ -126,8 +125,8 @@ def test_rows_are_counted_and_stand_by_themselves(made):
         np.testing.assert_allclose(sums.sum, every[name].sum[1:3], rtol=2e-5)
 
 
-def test_noise_is_of_the_whole_batch_and_of_its_side(made):
-    _, _, inputs = made
+def test_noise_is_of_the_whole_batch_and_of_its_side(result):
+    _, _, inputs = result
     assert (np.asarray(inputs.noise) == np.asarray(inputs.noise[:1])).all()
     for side, tokens in enumerate((inputs.first.tokens, inputs.second.tokens)):
         there = np.sort(np.asarray(tokens)[np.asarray(word_hmm.words_of(tokens)) > 0])
@@ -136,7 +135,7 @@ def test_noise_is_of_the_whole_batch_and_of_its_side(made):
 
 
 def test_more_tokens_than_noise_are_drawn_at_random(monkeypatch, full_model):
-    monkeypatch.setattr(translation, "NOISE", 8)
+    monkeypatch.setattr(word_hmm_head, "NOISE", 8)
     built = word_hmm.objective("word_hmm", OPTIONS, full_model, CORPUS)
     rows = rows_of("bitext")
     drawn = [
@@ -147,9 +146,9 @@ def test_more_tokens_than_noise_are_drawn_at_random(monkeypatch, full_model):
     assert len({tuple(np.asarray(noise).ravel()) for noise in drawn}) == 3
 
 
-def test_accuracy_is_agreement(made, full_model):
-    """Of links that are the likeliest of their source and of their target, both tokens count."""
-    built, params, inputs = made
+def test_accuracy_is_agreement(result, full_model):
+    """Both tokens count of links that are most likely for their source and their target."""
+    built, params, inputs = result
     head = jax.tree.map(jnp.zeros_like, params[word_hmm.HEAD])
     head["query"] = head["key"] = {"kernel": 9.0 * jnp.eye(full_model.hidden)}
     table = params["embeddings"]["word"]
@@ -163,7 +162,7 @@ def test_accuracy_is_agreement(made, full_model):
 
 
 def test_links_agree_that_are_the_likeliest_of_both_their_tokens():
-    """Of posteriors some of which are the same, against a loop; a token without a link has none."""
+    """Posteriors have ties; compared with a loop. Tokens without links do not count."""
     rng = np.random.default_rng(0)
     forth, back = rng.integers(0, 4, (2, 3, 5, 6)) / 4
     both = forth * back
@@ -178,15 +177,15 @@ def test_links_agree_that_are_the_likeliest_of_both_their_tokens():
         for row in range(3)
     ]
     directions = (
-        SimpleNamespace(found=SimpleNamespace(emission=SimpleNamespace(source=source)))
+        SimpleNamespace(posteriors=SimpleNamespace(emission=SimpleNamespace(source=source)))
         for source in (forth, back.transpose(0, 2, 1))
     )
-    assert word_hmm._agreed(jnp.asarray(both), *directions).tolist() == wanted
+    assert word_hmm._count_agreed(jnp.asarray(both), *directions).tolist() == wanted
     assert 0 < min(wanted) and max(wanted) < (both > 0).sum((1, 2)).min()
 
 
-def test_operations_are_of_two_sides_their_products_and_their_moves(made, full_model):
-    products = 2 * 4 * 24 * full_model.hidden * (24 + translation.NOISE + 2 * full_model.hidden)
+def test_operations_are_of_two_sides_their_products_and_their_moves(result, full_model):
+    products = 2 * 4 * 24 * full_model.hidden * (24 + word_hmm_head.NOISE + 2 * full_model.hidden)
     wanted = 6 * of_layers(full_model, OPTIONS.layer, 4, 24).total
     wanted += 2 * (3 * products + 3 * 2 * 4 * 24**3)
-    assert made[0].flops(4, 48).total == wanted
+    assert result[0].flops(4, 48).total == wanted

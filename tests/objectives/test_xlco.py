@@ -30,7 +30,7 @@ def whole(function, inputs):
 
 
 def examples(row):
-    """The sentences of a joined row, as tuples of tokens."""
+    """Returns the sentences of a joined row, as tuples of tokens."""
     row = [int(t) for t in row if t != PAD]
     assert row[0] == BOS and row[-1] == EOS
     body = row[1:-1]
@@ -43,7 +43,7 @@ def text(row):
     return tuple(int(t) for t in row if t not in (PAD, BOS, EOS))
 
 
-def test_each_pair_is_joined_with_another_in_an_order_of_its_own(keys_of):
+def test_each_pair_is_joined_with_another_in_its_own_order(keys_of):
     rows = rows_of("bitext", count=200, shortest=4)  # all different
     first, second = halves(rows)
     index = {text(row): i for i, row in enumerate(np.asarray(first.tokens))}
@@ -58,8 +58,8 @@ def test_each_pair_is_joined_with_another_in_an_order_of_its_own(keys_of):
             right = [index2[part] for part in examples(np.asarray(b))]
             assert set(left) == set(right) and i in left
             for side, mixed, parts in ((first, one, left), (second, other, right)):
-                wanted = [side.languages[part, 0] for part in parts]
-                np.testing.assert_array_equal(mixed.languages[i], wanted)
+                expected = [side.languages[part, 0] for part in parts]
+                np.testing.assert_array_equal(mixed.languages[i], expected)
             found.append(left[1] if left[0] == i else left[0])
             turned.append((left[0] == i, right[0] == i))
         assert all(partner != i for i, partner in enumerate(found))
@@ -71,8 +71,8 @@ def test_each_pair_is_joined_with_another_in_an_order_of_its_own(keys_of):
 
 @pytest.fixture
 def joined(keys_of):
-    """Rows of as many pairs with each other, mostly: their two sides, the examples of each row and
-    side, the sides as mixed, and the examples of these."""
+    """Mixes rows, of which most have the same number of pairs, and returns both sides, the examples
+    of each row and side, the mixed sides, and their examples."""
     rng = np.random.default_rng(0)
     packed = [  # of long sentences, and of short ones, as many as a row may have
         packing.bitext(*(ragged(rng, *sizes) for _ in range(2)), 160, np.dtype(np.uint16)).rows
@@ -82,18 +82,18 @@ def joined(keys_of):
     rows = Rows(tokens, jnp.asarray(rng.integers(0, 3, (len(tokens), 2)), jnp.int32))
     sides = halves(rows)
     mixed = mix(*sides, 5, keys_of(rows))
-    split, made = ([reference.examples(s.tokens) for s in both] for both in (sides, mixed))
+    split, result = ([reference.examples(s.tokens) for s in both] for both in (sides, mixed))
     assert {len(row) for row in split[0]} >= {0, 1, 2, 3, 5}
-    return sides, split, mixed, made
+    return sides, split, mixed, result
 
 
 def owners_of(joined):
-    """(row, place, the rows and places that its sentences of the first side come from) of each
-    example of the mixed rows."""
-    _, split, _, made = joined
+    """Yields (row, place, rows and places from which its first-side sentences come) of each example
+    of the mixed rows."""
+    _, split, _, result = joined
     index = {str(example): (row, n) for row, found in enumerate(split[0])
              for n, example in enumerate(found)}  # fmt: skip
-    for row, found in enumerate(made[0]):
+    for row, found in enumerate(result[0]):
         for n, example in enumerate(found):
             cut = example.index(EOS) + 1
             parts = [example[:cut]] + ([[BOS, *example[cut:]]] if example[cut:] else [])
@@ -101,52 +101,52 @@ def owners_of(joined):
 
 
 def test_a_row_keeps_its_number_of_pairs_and_is_filled_with_padding(joined):
-    _, split, mixed, made = joined
-    for side, found in zip(mixed, made, strict=True):
+    _, split, mixed, result = joined
+    for side, found in zip(mixed, result, strict=True):
         assert [len(row) for row in found] == [len(row) for row in split[0]]
         for tokens, examples_of_row in zip(side.tokens, found, strict=True):
             assert (np.asarray(tokens)[sum(map(len, examples_of_row)) :] == PAD).all()
 
 
 def test_pairs_of_a_row_are_joined_with_those_at_their_places_of_one_other_row(joined):
-    """Against joining lists; each side in an order of its own."""
-    _, split, _, made = joined
+    """Compared with joined lists; each side has its own order."""
+    _, split, _, result = joined
     partners, alone, turned = {}, 0, set()
     for row, n, owners in owners_of(joined):
         assert (row, n) in owners
         if len(owners) == 1:
             alone += 1
-            assert made[1][row][n] == split[1][row][n]
+            assert result[1][row][n] == split[1][row][n]
             continue
         (partner,) = {r for r, _ in owners} - {row}
         assert partners.setdefault(row, partner) == partner
         assert [m for _, m in owners] == [n, n]
         second = [split[1][r][n] for r in (row, partner)]
         orders = [a + b[1:] for a, b in (second, second[::-1])]
-        assert made[1][row][n] in orders
-        turned.add((owners[0][0] == row, made[1][row][n] == orders[0]))
+        assert result[1][row][n] in orders
+        turned.add((owners[0][0] == row, result[1][row][n] == orders[0]))
     pairs = [len(found) for found in split[0]]
     assert sorted(partners.values()) == sorted(partners) == [r for r, n in enumerate(pairs) if n]
     assert alone <= 2 * max(pairs) and len(turned) == 4
 
 
 def test_languages_of_joined_pairs_stand_in_the_order_of_their_sentences(joined):
-    sides, split, mixed, made = joined
+    sides, split, mixed, result = joined
     several = 0
     for row, n, owners in owners_of(joined):
         if len(owners) == 1:
             continue
         (partner,) = {r for r, _ in owners} - {row}
-        second = made[1][row][n][: len(split[1][row][n])] == split[1][row][n]
+        second = result[1][row][n][: len(split[1][row][n])] == split[1][row][n]
         for side, found, first in zip(sides, mixed, (owners[0][0] == row, second), strict=True):
-            wanted = [side.languages[r, 0] for r in ((row, partner), (partner, row))[not first]]
-            np.testing.assert_array_equal(found.languages[row], wanted)
+            expected = [side.languages[r, 0] for r in ((row, partner), (partner, row))[not first]]
+            np.testing.assert_array_equal(found.languages[row], expected)
         several += 1
     assert several > 50
 
 
 def prepared(model, params_of, keys_of, options=OPTIONS):
-    """Of rows of one pair each."""
+    """Rows have one pair each."""
     objective = compiled(xlco.objective("xlco", options, model, CORPUS))
     params = params_of(model, objective)
     rows = rows_of("bitext", count=24)
@@ -159,16 +159,16 @@ def test_loss_equals_numpy(model, params_of, keys_of):
     queue = np.random.default_rng(0).normal(size=state["queue"].shape).astype(np.float32)
     state |= {"queue": jnp.asarray(queue), "filled": jnp.int32(30)}
     inputs = objective.targets(params, state, objective.corrupt(rows, keys), whole)
-    # The momentum encoder is still the encoder, so its vectors of the queries are the queries'.
+    # The momentum encoder still equals the encoder, so both give queries the same vectors.
     swapped = inputs._replace(keys=inputs.queries)
     queries = objective.targets(params, state, swapped, whole).vectors
     queries, vectors = (np.asarray(x, np.float64)[:, 0] for x in (queries, inputs.vectors))
     own = (queries * vectors).sum(1) / 0.5
     others = queries @ queue[:30].T.astype(np.float64) / 0.5
     scores = np.concatenate([own[:, None], others], axis=1)
-    wanted = np.log(np.exp(scores - scores.max(1, keepdims=True)).sum(1)) + scores.max(1) - own
+    expected = np.log(np.exp(scores - scores.max(1, keepdims=True)).sum(1)) + scores.max(1) - own
     found = objective.loss(params, state, inputs, None)["xlco"]
-    np.testing.assert_allclose(found.sum, wanted, rtol=2e-4, atol=1e-5)
+    np.testing.assert_allclose(found.sum, expected, rtol=2e-4, atol=1e-5)
     np.testing.assert_array_equal(found.correct, own >= others.max(1))
 
 
@@ -176,7 +176,7 @@ def test_loss_equals_numpy(model, params_of, keys_of):
     "length, count, most", [pytest.param(48, 24, 1, marks=pytest.mark.slow), (128, 60, 4)]
 )
 def test_all_of_it_equals_numpy(length, count, most, full_model, params_of, keys_of, step_of):
-    """Of rows of one pair, and of several, the last one of padding."""
+    """Rows have one pair, or several; the last row is padding."""
     options = Contrast(
         mask_rate=0.3, mask_share=0.7, random_share=0.3, weight=3.0, layer=1, temperature=0.6,
         queue=80, momentum=0.8, mixup=True,
@@ -190,8 +190,8 @@ def test_all_of_it_equals_numpy(length, count, most, full_model, params_of, keys
     queue = rng.normal(size=(80, 32)).astype(np.float32)
     state |= {"queue": jnp.asarray(queue), "next": jnp.int32(65), "filled": jnp.int32(65)}
     moved = jax.tree.map(lambda leaf: 1.5 * leaf + 0.1, params)
-    made = step_of(objective, params, rows, keys_of(rows), state, moved)
-    before, inputs, losses, counts, following = made
+    result = step_of(objective, params, rows, keys_of(rows), state, moved)
+    before, inputs, losses, counts, following = result
     assert before.vectors.shape == inputs.vectors.shape and not np.asarray(before.vectors).any()
     keys, there = reference.projected(float64(other), full_model, inputs.keys, 1, most)
     assert inputs.vectors.shape == keys.shape and there.sum(1).max() == most
@@ -204,8 +204,8 @@ def test_all_of_it_equals_numpy(length, count, most, full_model, params_of, keys
     np.testing.assert_array_equal(losses["xlco"].correct, correct)
     np.testing.assert_array_equal(losses["xlco"].count, pairs)
     np.testing.assert_array_equal(counts["xlco"], pairs)
-    wanted = reference.contrast_state(state, moved, np.asarray(inputs.vectors), 0.8, there)
-    chex.assert_trees_all_close(following, wanted, rtol=1e-5, atol=1e-5)
+    expected = reference.contrast_state(state, moved, np.asarray(inputs.vectors), 0.8, there)
+    chex.assert_trees_all_close(following, expected, rtol=1e-5, atol=1e-5)
     assert objective.losses["xlco"].weight == 3
 
 
@@ -213,12 +213,12 @@ def test_all_of_it_equals_numpy(length, count, most, full_model, params_of, keys
 def test_both_sides_are_masked_and_either_is_the_query(mixup, model, keys_of):
     options = Contrast(mask_rate=0.4, mask_share=0.6, random_share=0.3, queue=300, mixup=mixup)
     rows = rows_of("bitext", count=200, shortest=4)
-    made, plain = (
+    result, plain = (
         compiled(xlco.objective("xlco", o, model, CORPUS)).corrupt(rows, keys_of(rows))
         for o in (options, dataclasses.replace(options, mask_rate=0.0))
     )
     for side in ("queries", "keys"):
-        new, old = (np.asarray(getattr(inputs, side).tokens) for inputs in (made, plain))
+        new, old = (np.asarray(getattr(inputs, side).tokens) for inputs in (result, plain))
         words = (old > 3).sum()
         changed = (new != old) & (new != SIZE - 1)
         np.testing.assert_allclose((new == SIZE - 1).sum() / words, 0.4 * 0.6, atol=0.02)
@@ -230,8 +230,8 @@ def test_both_sides_are_masked_and_either_is_the_query(mixup, model, keys_of):
         of_first = [text(row)[:2] in starts for row in np.asarray(plain.queries.tokens)]
         assert 60 < sum(of_first) < 150
         one, two = (np.asarray(rows.languages[:, i]) for i in (0, 1))
-        wanted = np.where(of_first, one, two)
-        assert (np.asarray(made.queries.languages[:, 0]) == wanted).mean() > 0.95
+        expected = np.where(of_first, one, two)
+        assert (np.asarray(result.queries.languages[:, 0]) == expected).mean() > 0.95
 
 
 def test_an_empty_queue_gives_no_loss_and_a_finite_gradient(model, params_of, keys_of):
@@ -285,7 +285,7 @@ def test_no_gradient_reaches_the_keys(model, params_of, keys_of):
 
 
 def test_padding_is_nobodys_partner(keys_of):
-    """As in evaluation, where the last batch is filled up."""
+    """As in evaluation, which pads the last batch."""
     rows = rows_of("bitext", count=12)
     padded = rows._replace(tokens=rows.tokens.at[7:].set(PAD))
     one, other = mix(*halves(padded), 1, keys_of(rows))

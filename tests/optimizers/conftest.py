@@ -1,4 +1,4 @@
-"""Parameters of several kinds, without a model."""
+"""Fixtures: parameters of several kinds, without a model."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def drawn():
-    """Draws parameters, or gradients of them, of which biases and scales do not decay."""
+    """Draws parameters, or gradients; biases and scales have no weight decay."""
 
     def of_seed(seed):
         rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""AdamW is optax's, but that gradients which are not finite leave its moments as they were."""
+"""AdamW equals optax's, except that non-finite gradients do not change its moments."""
 
 import chex
 import jax
@@ -30,15 +30,15 @@ def test_updates_are_optaxs(drawn):
     ours = adamw(b1=0.8, b2=0.95, epsilon=1e-3)
     states = [plain.init(params), ours.init(params)]
     for seed in (1, 2, 3):
-        wanted, states[0] = plain.update(drawn(seed), states[0], params)
+        expected, states[0] = plain.update(drawn(seed), states[0], params)
         found, states[1] = step_of(ours, drawn(seed), states[1], params)
         chex.assert_trees_all_close(
-            (found, states[1][0]), (wanted, states[0][0]), rtol=1e-5, atol=1e-7
+            (found, states[1][0]), (expected, states[0][0]), rtol=1e-5, atol=1e-7
         )
 
 
 def test_the_state_is_laid_out_as_in_all_checkpoints(drawn):
-    """As that of the optax chain which was AdamW at first."""
+    """The state has the structure of the optax chain that was xlj's first AdamW."""
     decay = optax.add_decayed_weights(0.1, {"word": True, "norm": False})
     first = optax.chain(optax.scale_by_adam(), decay)
     states = [optimizer.init(drawn(0)) for optimizer in (first, adamw())]
@@ -47,7 +47,7 @@ def test_the_state_is_laid_out_as_in_all_checkpoints(drawn):
 
 
 @pytest.mark.parametrize("steps", [0, 2])
-def test_what_is_not_finite_leaves_the_moments_and_gives_finite_updates(drawn, steps):
+def test_non_finite_gradients_keep_the_moments_and_give_finite_updates(drawn, steps):
     optimizer, params = adamw(), drawn(0)
     state = optimizer.init(params)
     for seed in range(steps):

@@ -1,4 +1,4 @@
-"""Factors by parameter name: of learning rates, by layer and of frozen parts too, and of decay."""
+"""Factors by parameter name: of learning rates (also by layer and of frozen parts) and of decay."""
 
 import re
 
@@ -26,9 +26,9 @@ def params():
 
 
 def rates(params, **options):
-    """The factor of each parameter's learning rate, by name."""
+    """Returns the factor of each parameter's learning rate, by name."""
     ones = jax.tree.map(jnp.ones_like, params)
-    return named_leaves(multipliers.scaled_by_rates(Optimizer(**options), ones))
+    return named_leaves(multipliers.scale_by_rates(Optimizer(**options), ones))
 
 
 def test_each_layer_has_less_than_the_one_above_it(params):
@@ -38,13 +38,13 @@ def test_each_layer_has_less_than_the_one_above_it(params):
             for layer, factor in enumerate((1 / 8, 1 / 4, 1 / 2)):
                 np.testing.assert_allclose(factors[layer], factor)
         else:
-            wanted = 1 / 16 if part in ("embeddings", "position_bias") else 1
-            assert (factors == wanted).all(), name
+            expected = 1 / 16 if part in ("embeddings", "position_bias") else 1
+            assert (factors == expected).all(), name
 
 
 def test_no_factors_leave_the_updates_untouched(params):
     for leaf, same in zip(
-        jax.tree.leaves(multipliers.scaled_by_rates(Optimizer(), params)),
+        jax.tree.leaves(multipliers.scale_by_rates(Optimizer(), params)),
         jax.tree.leaves(params),
         strict=True,
     ):
@@ -58,8 +58,8 @@ def test_the_first_rule_that_matches_the_whole_name_holds(params):
     )
     for name, factors in found.items():
         is_half = name.startswith(("layers/attention/query/", "layers/attention/key/"))
-        wanted = 0.5 if is_half else 0.25 if name.startswith("layers/") else 1
-        assert (factors == wanted).all(), name
+        expected = 0.5 if is_half else 0.25 if name.startswith("layers/") else 1
+        assert (factors == expected).all(), name
 
 
 def test_factors_of_several_keys_are_multiplied_and_frozen_stays_frozen(params):
@@ -109,7 +109,7 @@ def test_decay_is_times_its_factor_and_the_rate(params):
     np.testing.assert_allclose(word, -0.5 * 0.25 * params["embeddings"]["word"], rtol=1e-6)
 
 
-def test_no_gradient_is_computed_of_what_the_factor_0_freezes(params):
+def test_frozen_parameters_have_no_gradient_computation(params):
     options = Optimizer(rate_multipliers=(".*/query/.*=0", "final.*=2"), frozen=("embeddings",))
 
     def loss(params):
@@ -122,7 +122,7 @@ def test_no_gradient_is_computed_of_what_the_factor_0_freezes(params):
 
 
 def test_a_decay_of_0_by_layer_stops_no_gradient(params):
-    """So that the gradient norm is that of all parameters, as it always was."""
+    """So the gradient norm includes all parameters."""
     stopped = multipliers.stop_frozen(Optimizer(layer_decay=0.0), params)
     assert jax.tree.leaves(stopped)[0] is jax.tree.leaves(params)[0]
 
@@ -139,7 +139,7 @@ def test_a_decay_of_0_by_layer_stops_no_gradient(params):
         ("rate_multipliers", "=2", "'=2' must be REGEX=FACTOR"),
     ],
 )
-def test_rules_that_are_none_are_refused(tiny, key, value, message):
+def test_invalid_rules_are_refused(tiny, key, value, message):
     tiny.optimizer[key] = value
     with pytest.raises(ConfigError, match=re.escape(f"optimizer.{key}: {message}")):
         parse(tiny)
@@ -150,7 +150,9 @@ def test_a_rule_that_names_no_parameter_is_refused_before_any_work(tiny, key):
     tiny.optimizer[key] = "embeddings/.*=0.5,embedings/word=0"
     config = parse(tiny)
     with pytest.raises(ConfigError, match=rf"{key}: embedings/word=0 .*are embeddings/word"):
-        memory.check_fits(config, memory.expected(config, None, None), meshes.make_mesh(config))
+        memory.check_fits(
+            config, memory.expected_sizes(config, None, None), meshes.make_mesh(config)
+        )
 
 
 def test_factors_of_no_decay_are_dead_keys(tiny):

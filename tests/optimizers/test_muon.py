@@ -1,4 +1,4 @@
-"""Muon: kernels of layers, a layer at a time, against NumPy and optax; AdamW for all others."""
+"""Muon for kernels of layers, against NumPy and optax, and AdamW for other parameters."""
 
 import importlib
 import re
@@ -45,7 +45,7 @@ def drawn(seed):
 
 @pytest.fixture(scope="module")
 def updated():
-    """(gradients, state, params, finite) -> updates and the next state, jitted."""
+    """A jitted function (gradients, state, params, finite) -> updates and the next state."""
     optimizer, now = optimizers.make(Config(optimizer=OPTIONS)), Rates(RATE, DECAY)
 
     @jax.jit
@@ -81,8 +81,8 @@ def test_updates_are_those_of_numpy_and_of_optax(updated):
             ahead = 0.8 * averages[name] / (1 - 0.8 ** (step + 1))
             ahead = ahead + 0.2 * gradients[name] / (1 - 0.8**step)
             size = 0.2 * max(SHAPES[name][1:]) ** 0.5
-            wanted = np.stack([size * orthogonalised(layer) for layer in ahead])
-            decayed = -RATE * (wanted + DECAY * drawn(0)[name])
+            expected = np.stack([size * orthogonalised(layer) for layer in ahead])
+            decayed = -RATE * (expected + DECAY * drawn(0)[name])
             np.testing.assert_allclose(found[name], decayed, rtol=1e-3, atol=1e-5)
             of_optax[name] = of_optax[name] - RATE * DECAY * drawn(0)[name]
             np.testing.assert_allclose(found[name], of_optax[name], rtol=1e-3, atol=1e-5)
@@ -91,7 +91,7 @@ def test_updates_are_those_of_numpy_and_of_optax(updated):
             np.testing.assert_allclose(found[name], of_adam[name] - decay, rtol=1e-5, atol=1e-6)
 
 
-def test_what_is_not_finite_changes_no_state(updated):
+def test_non_finite_gradients_change_no_state(updated):
     params = trees.nested(drawn(0))
     _, before = updated(trees.nested(drawn(1)), first_state(params), params, True)
     broken = jax.tree.map(lambda x: x.at[0].set(jnp.nan), jax.tree.map(jnp.asarray, params))
@@ -104,13 +104,13 @@ def test_what_is_not_finite_changes_no_state(updated):
 
 @pytest.mark.parametrize("fsdp", [2, 4])
 def test_sharded_updates_are_those_of_one_device(updated, fsdp):
-    """Two layers of three kernels: two devices make one layer orthogonal each. Each kernel is
-    exchanged once, and once back."""
+    """Two layers of three kernels: each of two devices orthogonalises one layer. Each kernel is
+    sent once and returned once."""
     mesh = meshes.make_mesh(Config(mesh=Mesh(fsdp=fsdp)), jax.devices()[:4])
     params, gradients = (trees.nested(drawn(seed)) for seed in (0, 1))
     before = first_state(params)
-    wanted, next_state = updated(gradients, before, params, True)
-    wanted = jax.tree.map(jnp.add, params, wanted)
+    expected, next_state = updated(gradients, before, params, True)
+    expected = jax.tree.map(jnp.add, params, expected)
     where = trees.shardings(params, mesh, STORED)
     of_state = optimizers.state_shardings(before, params, where, trees.replicated(mesh))
     optimizer, now = optimizers.make(Config(optimizer=OPTIONS)), Rates(RATE, DECAY)
@@ -123,7 +123,7 @@ def test_sharded_updates_are_those_of_one_device(updated, fsdp):
     step = jax.jit(devices.on_mesh(mesh, update), out_shardings=(where, of_state))
     given = jax.device_put((gradients, before, params), (where, of_state, where))
     program = step.lower(*given).compile()
-    chex.assert_trees_all_close(program(*given), (wanted, next_state), rtol=1e-4, atol=1e-6)
+    chex.assert_trees_all_close(program(*given), (expected, next_state), rtol=1e-4, atol=1e-6)
     kinds = re.findall(
         r" (all-\w+(?:-\w+)?|reduce-scatter|collective-permute)\(", program.as_text()
     )
@@ -134,7 +134,7 @@ def test_moments_lie_where_their_parameters_do(every):
     every.optimizer.name, every.mesh.fsdp = "muon", 4
     config = parse(every)
     mesh = meshes.make_mesh(config)
-    abstract = states.abstract(config, memory.expected(config).corpus, mesh)
+    abstract = states.abstract(config, memory.expected_sizes(config).corpus, mesh)
     of_muon, params = abstract.optimizer[0], trees.named_leaves(abstract.params)
     found = [trees.named_leaves(tree) for tree in (of_muon.mu, of_muon.others.mu)]
     assert set(found[0]) | set(found[1]) == set(params) and not set(found[0]) & set(found[1])
@@ -151,9 +151,9 @@ def test_moments_lie_where_their_parameters_do(every):
 
 
 def named(recipe):
-    """The names of the parameters of a recipe."""
+    """Returns the names of the parameters of a recipe."""
     config = parse(importlib.import_module(recipe).get_config("tiny")).for_platform("cpu")
-    sizes = memory.expected(config)
+    sizes = memory.expected_sizes(config)
     return trees.named_leaves(jax.eval_shape(lambda: states.init(config, sizes.corpus, 0).params))
 
 

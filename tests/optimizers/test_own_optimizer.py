@@ -1,4 +1,4 @@
-"""An optimizer registered outside xlj: plain optax, chosen by name, trained, saved, resumed."""
+"""An optimizer registered outside xlj: plain optax, selected by name, trained, saved, resumed."""
 
 import chex
 import jax
@@ -60,7 +60,7 @@ def test_it_trains_and_resumes_to_the_bit(tiny, store, tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["lion", "momentum", "adamw", "stable_adamw"])
-def test_what_is_not_finite_changes_no_state(drawn, name):
+def test_non_finite_gradients_change_no_state(drawn, name):
     optimizer = optimizers.make(Config(optimizer=Optimizer(name=name)))
     params = drawn(0)
 

@@ -1,4 +1,4 @@
-"""Learning rates of whole runs against tables worked out by hand."""
+"""Learning rates of whole runs against hand-computed tables."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from xlj.optimizers.schedules import learning_rate, rates
 @pytest.mark.parametrize(
     "options, expected",
     [
-        # 3 steps up, then from the peak in step 3 down by a fifth a step: 0 where the run ends.
+        # The rate rises for 3 steps, then falls from the peak in step 3 by a fifth per step, to 0.
         ({"schedule": "linear"}, [10, 20, 30, 30, 24, 18, 12, 6, 0]),
         ({"schedule": "linear", "warmup_steps": 0}, [30 - 3.75 * step for step in range(9)]),
         ({"schedule": "constant"}, [10, 20, 30, 30, 30, 30, 30, 30, 30]),
@@ -19,7 +19,7 @@ from xlj.optimizers.schedules import learning_rate, rates
         # The last 3 of 8 steps fall: step 5 still has the peak.
         ({"schedule": "wsd", "decay_steps": 3}, [10, 20, 30, 30, 30, 30, 20, 10, 0]),
         ({"schedule": "wsd", "decay_steps": 6}, [10, 20, 30, 25, 20, 15, 10, 5, 0]),
-        # To a tenth of the peak: 30 - 27 x, where x of the fall is over.
+        # Down to a tenth of the peak: 30 - 27 x after the share x of the fall.
         ({"schedule": "linear", "floor": 0.1}, [10, 20, 30, 30, 24.6, 19.2, 13.8, 8.4, 3]),
         # Half a cosine over four steps, from 30 to 6.
         (
@@ -47,8 +47,9 @@ def test_every_step_of_a_run(options, expected):
 
 
 def test_every_step_of_a_run_in_phases():
-    """Warm-up and constant rate; a lower peak, by which no schedule begins again; a phase that
-    begins one, with its own warm-up, constant rate and decay; at last a fall to a tenth."""
+    """A warm-up and a constant rate; a lower peak, which does not restart the schedule; a phase
+    that starts a schedule with its own warm-up, constant rate and decay; finally a fall to a
+    tenth."""
     phases = {
         "lower": {"start_step": 4, "optimizer": {"learning_rate": 20.0, "weight_decay": 0.5}},
         "again": {
@@ -75,7 +76,7 @@ def test_every_step_of_a_run_in_phases():
     np.testing.assert_array_equal(
         learning_rate(config, np.arange(16)), [each.learning_rate for each in found]
     )
-    # Of each decay the checkpoint before it is kept; the run ends with the one of step 12.
+    # The checkpoint before each decay is kept; that of step 12 is the last.
     assert pre_decay_steps(config, ()) == (10, 12) and decay_start(as_tree(config)) == 12
 
 

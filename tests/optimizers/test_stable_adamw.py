@@ -1,4 +1,4 @@
-"""StableAdamW is its formula in NumPy: of tensors, and of each layer of stacked ones."""
+"""StableAdamW against its formula in NumPy, for tensors and for each layer of stacked tensors."""
 
 import chex
 import jax
@@ -24,7 +24,7 @@ OPTIONS = {"name": "stable_adamw", "b1": 0.7, "b2": 0.9, "epsilon": 0.01, "learn
 OPTIONS |= {"weight_decay": 0.5, "schedule": "wsd", "decay_steps": 3, "warmup_steps": 2}
 RATES = [0.125, 0.25, 0.25, 0.25, 0.25 * 2 / 3, 0.25 / 3]
 SIZES = [0.1, 1.0, 5.0, 0.02, 30.0, 0.5]
-"""Of the gradients: they rise and fall, so that the rms is above 1 and below."""
+"""Scales of the gradients: they rise and fall, so that the rms is above and below 1."""
 
 
 def drawn(rng, size=1.0):
@@ -36,7 +36,7 @@ def on_devices(arrays, place=lambda name, array: jnp.asarray(array, jnp.float32)
 
 
 def check_updates(decoupling="partly", place=None, **more):
-    """Six updates, compared one by one; returns the last parameters and state."""
+    """Compares six updates one by one, and returns the last parameters and state."""
     config = Config(
         optimizer=Optimizer(**OPTIONS, decoupling=decoupling, **more), train=Train(steps=6)
     )
@@ -88,7 +88,7 @@ def test_decay_is_fully_decoupled_and_layers_have_rates_of_their_own():
 
 
 def test_sharded_updates_are_the_formula():
-    """The mean of a tensor is over all of its slices."""
+    """The mean over a tensor includes all slices on all devices."""
     mesh = meshes.make_mesh(Config(), jax.devices()[:4])
     where = {"embeddings/word": (None, "replica")}
     where["layers/attention/query/kernel"] = (None, "replica", None)
@@ -102,7 +102,7 @@ def test_sharded_updates_are_the_formula():
     assert not kernel.sharding.is_fully_replicated
 
 
-def test_what_is_frozen_stays_as_it_is():
+def test_frozen_parameters_never_change():
     options = Optimizer(**OPTIONS, rate_multipliers=(".*/kernel=0", ".*=0.5"))
     optimizer, rng = optimizers.make(Config(optimizer=options)), np.random.default_rng(0)
     params, gradients = on_devices(drawn(rng)), on_devices(drawn(rng))

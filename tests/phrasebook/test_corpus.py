@@ -26,13 +26,13 @@ DIGESTS: dict[int, dict[str, str]] = {
         "zh": "041d5b976ca24e14",
     },
 }
-"""Digests of the text by version. Versions that are here stay as they are; a new text is a new
+"""Digests of the text by version. The digests of a version never change; a changed text is a new
 version."""
 
 
 def digest(language, lines):
-    """Digest of the sizes, the first lines of the text, and the first sentences of the language in
-    each of its pairs."""
+    """Returns a digest of the sizes, the first lines of the text, and the first sentences of the
+    language in each of its pairs."""
     found = hashlib.sha256(repr((SENTENCES[language], PAIRS)).encode())
     for line in islice(text_lines(language), lines):
         found.update(f"{line}\n".encode())
@@ -97,7 +97,7 @@ def test_sizes():
 
 
 def test_text_is_not_parallel_across_languages():
-    """Names are spelt alike in German and English; those of parallel texts would agree."""
+    """Names have the same spelling in German and English; those of parallel texts would agree."""
     english, german = (
         [line.split()[0] for line in islice(text_lines(language), 200) if line]
         for language in ("en", "de")

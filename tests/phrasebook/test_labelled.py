@@ -1,4 +1,4 @@
-"""The labelled tasks: their labels hold, they are parallel, and no split tells on another."""
+"""The labelled tasks: labels are correct, languages are parallel, and splits are disjoint."""
 
 import hashlib
 from collections import Counter
@@ -45,7 +45,7 @@ def asked_in(split):
 
 @pytest.fixture(scope="module")
 def drawn():
-    """The first inferences of every split, by split."""
+    """Returns the first inferences of every split, by split."""
     return {split: tuple(islice(inferences(split), 600)) for split in SPLITS}
 
 
@@ -67,23 +67,23 @@ def test_sizes():
 
 @pytest.mark.parametrize("task", SIZES)
 def test_the_languages_are_parallel(task):
-    """The same meanings stand at the same places, so labels, names and questions agree."""
+    """Examples at the same place have the same meaning, so labels, names and questions agree."""
 
-    def told(example):
+    def shared(example):
         if isinstance(example, LabelledTexts):
             return example.label
         if isinstance(example, AnsweredQuestion):
             return len(example.answers)
         return sum(tag.startswith("B-") for tag in example.tags) if task == "entities" else None
 
-    english = [told(example) for example in dev(task, "en")]
+    english = [shared(example) for example in dev(task, "en")]
     for language in LANGUAGES:
-        assert [told(example) for example in dev(task, language)] == english
+        assert [shared(example) for example in dev(task, language)] == english
 
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_every_event_of_an_example_is_of_its_split(split, drawn):
-    """So none of dev or test is told in training: a clause has one split, whatever the task."""
+    """No event of dev or test is in train: a clause has one split, in every task."""
     for made in drawn[split]:
         parts = made.first.clauses + made.second.clauses
         assert {split_of(clause) for clause in parts} == {split}
@@ -95,7 +95,7 @@ def test_every_event_of_an_example_is_of_its_split(split, drawn):
         assert split_of(asked.question.clauses[0]) == split
 
 
-def test_what_can_be_left_out_does_not_change_the_split():
+def test_details_do_not_change_the_split():
     clauses = [clause for index in range(300) for clause in draw(5, index).clauses]
     for clause in clauses:
         variant = replace(clause, time=None, negative=not clause.negative, very=False)
@@ -112,15 +112,21 @@ def test_no_sentence_is_in_two_splits(language):
 
     train, dev, test = (texts(split) for split in SPLITS)
     assert not (train & dev or train & test or dev & test)
-    said = [{realise(a.question, language).text for a in asked_in(split)} for split in SPLITS]
-    assert not (said[0] & said[1] or said[0] & said[2] or said[1] & said[2])
+    texts_of_split = [
+        {realise(a.question, language).text for a in asked_in(split)} for split in SPLITS
+    ]
+    assert not (
+        texts_of_split[0] & texts_of_split[1]
+        or texts_of_split[0] & texts_of_split[2]
+        or texts_of_split[1] & texts_of_split[2]
+    )
 
 
 # Inference
 
 
 def bare(clause):
-    """A clause without what can be left out, its order and its polarity."""
+    """Removes the details, order and polarity of a clause."""
     parts = {"time": None, "time_first": False, "very": False, "negative": False}
     for role in ("subject", "object", "complement"):
         p = getattr(clause, role)
@@ -132,8 +138,8 @@ def bare(clause):
     return replace(clause, **parts)
 
 
-def said_of(clause):
-    """What can be left out of a clause, and is there."""
+def details_of(clause):
+    """Returns the details of a clause."""
     found = {("time", clause.time), ("place", clause.place), ("very", clause.very)}
     for role in ("subject", "object", "complement"):
         p = getattr(clause, role)
@@ -141,60 +147,60 @@ def said_of(clause):
     return {(what, value) for what, value in found if value}
 
 
-def judge(told, claimed):
-    """What follows for a claim from one clause told, by logic on what is left out."""
-    against = "contradiction" if told.negative != claimed.negative else "entailment"
-    if bare(told) == bare(claimed):
-        one, other = said_of(told), said_of(claimed)
-        if one == other or (other < one and not told.negative):
+def judge(premise, hypothesis):
+    """Returns the label of a hypothesis given one clause of the premise, by logic on details."""
+    against = "contradiction" if premise.negative != hypothesis.negative else "entailment"
+    if bare(premise) == bare(hypothesis):
+        one, other = details_of(premise), details_of(hypothesis)
+        if one == other or (other < one and not premise.negative):
             return against
         return "neutral"
     differ = [name for name in ("predicate", "attribute", "place")
-              if getattr(told, name) != getattr(claimed, name)]  # fmt: skip
-    if told.negative or told.subject != claimed.subject or len(differ) != 1:
+              if getattr(premise, name) != getattr(hypothesis, name)]  # fmt: skip
+    if premise.negative or premise.subject != hypothesis.subject or len(differ) != 1:
         return "neutral"
-    one, other = getattr(told, differ[0]), getattr(claimed, differ[0])
+    one, other = getattr(premise, differ[0]), getattr(hypothesis, differ[0])
     if differ == ["place"]:
         kinds = [{p.concept in CITIES, p.concept in COUNTRIES} for p in (one, other) if p]
-        exclusive = told.predicate in ("be", "live") and len(kinds) == 2 and kinds[0] == kinds[1]
+        exclusive = premise.predicate in ("be", "live") and len(kinds) == 2 and kinds[0] == kinds[1]
     else:
         exclusive = OPPOSITE.get(one) == other or {one, other} <= COLOURS
     if not exclusive:
         return "neutral"
-    return "entailment" if claimed.negative else "contradiction"
+    return "entailment" if hypothesis.negative else "contradiction"
 
 
 def test_the_labels_follow_from_the_meanings(drawn):
     kinds = Counter()
     for made in (made for split in SPLITS for made in drawn[split]):
-        (claimed,) = made.second.clauses
-        verdicts = {judge(told, claimed) for told in made.first.clauses} - {"neutral"}
+        (hypothesis,) = made.second.clauses
+        verdicts = {judge(premise, hypothesis) for premise in made.first.clauses} - {"neutral"}
         assert verdicts <= {made.label}
         assert verdicts or made.label == "neutral", (
             realise(made.first, "en").text, realise(made.second, "en").text
         )  # fmt: skip
-        kinds[made.label, claimed.negative, len(made.first.clauses)] += 1
+        kinds[made.label, hypothesis.negative, len(made.first.clauses)] += 1
     assert len(kinds) == 12 and min(kinds.values()) > 20
 
 
-def test_a_hypothesis_alone_tells_little(drawn):
-    """Labels are balanced, half of each are denials, and all are as rich in details."""
+def test_a_hypothesis_alone_has_little_information(drawn):
+    """Labels are balanced, half of each are negated, and all have the same amount of detail."""
     made = [made for split in SPLITS for made in drawn[split]]
     assert set(Counter(one.label for one in made).values()) == {len(made) // len(LABELS)}
     riches = []
     for label in LABELS:
         claims = [one.second.clauses[0] for one in made if one.label == label]
         assert sum(claim.negative for claim in claims) == len(claims) // 2
-        riches.append(sum(len(said_of(claim)) for claim in claims) / len(claims))
+        riches.append(sum(len(details_of(claim)) for claim in claims) / len(claims))
     assert max(riches) - min(riches) < 0.35
 
 
 def test_now_is_no_news_of_what_is_going_on(drawn):
     for made in (made for split in SPLITS for made in drawn[split] if made.label == "neutral"):
-        (claimed,) = made.second.clauses
-        for told in made.first.clauses:
-            if bare(told) == bare(claimed) and claimed.tense == "now":
-                assert said_of(claimed) - said_of(told) - {("time", "now")}
+        (hypothesis,) = made.second.clauses
+        for premise in made.first.clauses:
+            if bare(premise) == bare(hypothesis) and hypothesis.tense == "now":
+                assert details_of(hypothesis) - details_of(premise) - {("time", "now")}
 
 
 # Paraphrases
@@ -261,16 +267,16 @@ def test_answers_stand_where_they_are_said_to(language):
 
 
 def test_a_question_has_one_answer_or_none():
-    """Its verb is said once in the document, or never."""
+    """The verb of the question occurs once in the document, or never."""
     roles = Counter()
     for asked in asked_in("dev"):
         (question,) = asked.question.clauses
-        said = [clause.predicate for meaning in asked.document for clause in meaning.clauses]
-        assert said.count(question.predicate) == (asked.where is not None)
+        verbs = [clause.predicate for meaning in asked.document for clause in meaning.clauses]
+        assert verbs.count(question.predicate) == (asked.where is not None)
         if asked.where:
             sentence, clause = asked.where
-            told = asked.document[sentence].clauses[clause]
-            assert told.predicate == question.predicate and not told.negative
+            premise = asked.document[sentence].clauses[clause]
+            assert premise.predicate == question.predicate and not premise.negative
             roles[asked.role] += 1
         assert question.question == asked.role
     assert set(roles) == set(ROLES) and max(roles.values()) - min(roles.values()) < 30
@@ -282,6 +288,6 @@ def test_a_question_has_one_answer_or_none():
      ("nli", "xx", "dev", "'xx'.*en, de, fr, es, sw, tr, hi, zh"),
      ("nli", "en", "validation", "'validation'.*train, dev, test")],
 )  # fmt: skip
-def test_what_there_is_not_is_refused_at_once(task, language, split, known):
+def test_unknown_names_are_refused_immediately(task, language, split, known):
     with pytest.raises(ValueError, match=known):
         examples(task, language, split)

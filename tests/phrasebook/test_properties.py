@@ -1,4 +1,4 @@
-"""What holds of every language and every meaning: coverage, variety, alignment, tags."""
+"""Properties of every language and every meaning: coverage, variety, alignment, tags."""
 
 import re
 
@@ -152,7 +152,7 @@ def test_alignment_is_complete_and_symmetric(source, target):
 
 
 def test_aligned_names_and_numbers_mean_the_same():
-    """The alignment follows the words: a name is aligned to that name and to no other noun."""
+    """A name is aligned to the same name and to no other noun."""
     for meaning in DRAWN:
         result = pair(meaning, "en", "de")
         for i, j in result.alignment:

@@ -12,7 +12,7 @@ from xlj.planning import figures, table, topologies
 from xlj.planning.chips import SHARES
 from xlj.planning.collectives import Collective
 from xlj.sharding import devices
-from xlj.training.memory import expected
+from xlj.training.memory import expected_sizes
 
 
 def topology(patch):
@@ -60,7 +60,7 @@ def planned():
     config = config_of()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(devices, "unrolled", lambda turns: 1)  # as chips loop
-        return config, *figures.of_run(config, expected(config), topology(patch))
+        return config, *figures.of_run(config, expected_sizes(config), topology(patch))
 
 
 def test_phases_of_a_run(planned):
@@ -146,14 +146,14 @@ def test_figures_are_recorded_and_printed(planned, here):
 def test_a_step_without_gradients_has_no_mfu(here):
     """As InfoXLM's first steps, which fill a queue: the model's count is that of training."""
     config = config_of(**{"objectives.mmlm.weight": 0.0, "phases": {}})
-    found = figures.of_phase(config, expected(config), here, 0)
+    found = figures.of_phase(config, expected_sizes(config), here, 0)
     assert found.mfu is None and found.record()["mfu"] is None and not found.record()["trains"]
     assert "so at most            no MFU" in table.table([found], "tiny", here)
 
 
 def test_known_phases_are_not_compiled_and_programs_are_kept(here, tmp_path, monkeypatch):
     config = config_of()
-    sizes, known = expected(config), object()
+    sizes, known = expected_sizes(config), object()
     compiled = []
     real = figures.compile_phase
     monkeypatch.setattr(figures, "compile_phase", lambda *a: compiled.append(a[-1]) or real(*a))
@@ -167,7 +167,7 @@ def test_what_is_slow_between_hosts_and_on_few_links_takes_its_time(here, monkey
     config = config_of()
     sent = [Collective("all-reduce", 16, 4, 1, 8e9, 1), Collective("all-gather", 4, 1, 3, 6e9, 2)]
     monkeypatch.setattr(figures, "collectives", lambda *a: sent)
-    found = figures.of_phase(config, expected(config), here, 0)
+    found = figures.of_phase(config, expected_sizes(config), here, 0)
     fast = 2 * 8e9 * 3 / 4 + 6e9 * 3 / 4 / 3
     assert found.seconds["fast links"] == pytest.approx(fast / here.chip.fast)
     slow = 2 * 8e9 * 3 / 4 / 4

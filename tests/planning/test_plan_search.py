@@ -10,7 +10,7 @@ from xlj import config as schema
 from xlj.config import ConfigError, parse
 from xlj.planning import search, table, topologies
 from xlj.planning.programs import DoesNotFit
-from xlj.training.memory import expected
+from xlj.training.memory import expected_sizes
 
 GIB = 2**30
 
@@ -78,7 +78,7 @@ def seconds(choice):
 def test_the_fastest_that_fits_comes_first(chips, stops):
     config = config_of()
     topology, tried = chips(seconds, needed, stops=stops)
-    trials = search.search(config, expected(config), topology)
+    trials = search.search(config, expected_sizes(config), topology)
     every = [
         search.Choice(fsdp, remat, parts, gather)
         for fsdp, gather in ((1, "layer"), (8, "step"), (8, "layer"))
@@ -120,7 +120,7 @@ def test_the_flags_give_the_choice(chips):
 def test_the_first_that_fits_ends_a_short_search(chips):
     config = config_of()
     topology, tried = chips(seconds, needed)
-    trials = search.search(config, expected(config), topology, all_of_them=False)
+    trials = search.search(config, expected_sizes(config), topology, all_of_them=False)
     assert trials[0].choice == search.Choice(1, "none", 16)
     assert {choice.fsdp for choice, _ in tried} == {1}
 
@@ -134,7 +134,7 @@ def test_a_few_programs_find_the_most_rows_that_fit(chips, slope):
 
     config = config_of(rows=8 * 4096, pair_rows=0)
     topology, tried = chips(seconds, needed, stops=True)
-    trials = search.search(config, expected(config), topology, all_of_them=False)
+    trials = search.search(config, expected_sizes(config), topology, all_of_them=False)
     fitting = [parts for parts in search.divisors(config, 8) if 1 + slope / parts <= 10]
     assert trials[0].choice == search.Choice(1, "none", fitting[0])
     assert len(tried) <= 4
@@ -143,7 +143,7 @@ def test_a_few_programs_find_the_most_rows_that_fit(chips, slope):
 def test_where_nothing_fits_the_least_comes_first(chips):
     config = config_of()
     topology, _ = chips(seconds, lambda choice: needed(choice) + 20 * GIB, stops=True)
-    trials = search.search(config, expected(config), topology)
+    trials = search.search(config, expected_sizes(config), topology)
     assert not any(trial.fits for trial in trials)
     assert trials[0].needed == min(trial.needed for trial in trials)
 
@@ -151,7 +151,7 @@ def test_where_nothing_fits_the_least_comes_first(chips):
 def test_a_state_that_does_not_fit_is_not_compiled(chips):
     config = config_of(**{"data.vocabulary_size": 400_000})
     topology, tried = chips(seconds, needed, limit=2**22)
-    trials = search.search(config, expected(config), topology)
+    trials = search.search(config, expected_sizes(config), topology)
     assert not tried and len(trials) == 6 and not any(trial.fits for trial in trials)
     assert trials[0].choice.fsdp == 8 and trials[-1].needed > trials[0].needed > 2**22
 
@@ -160,7 +160,7 @@ def test_batches_that_cannot_be_shared_are_named(chips):
     topology, _ = chips(seconds, needed)
     config = config_of(pair_rows=12)
     with pytest.raises(ConfigError, match=r"objectives.tlm.batch_rows=12 rows .* by 8 devices"):
-        search.search(config, expected(config), topology)
+        search.search(config, expected_sizes(config), topology)
 
 
 def test_numbers_of_microbatches_divide_every_batch():

@@ -1,6 +1,8 @@
-"""What a device holds and sends in a step:
-`compiled_step.py DEVICES FSDP GATHER PARTS OBJECTIVE,... chips|cpus`, of a program with the loops
-that chips run, or of the one that CPUs do."""
+"""Prints the memory and the traffic of a device in a compiled step.
+
+`compiled_step.py DEVICES FSDP GATHER PARTS OBJECTIVE,... chips|cpus`: the program has loops, as on
+chips, or unrolled loops, as on CPUs.
+"""
 
 import json
 import sys
@@ -13,7 +15,7 @@ from xlj.planning import programs, theory
 from xlj.planning.collectives import KINDS, collectives
 from xlj.planning.hlo import Program
 from xlj.sharding import devices
-from xlj.training.memory import expected
+from xlj.training.memory import expected_sizes
 
 PER_DEVICE = 4
 
@@ -45,7 +47,7 @@ if sys.argv[6] == "chips":
     devices.unrolled = lambda turns: 1
 count, fsdp, parts = (int(sys.argv[place]) for place in (1, 2, 4))
 config = config_of(count, fsdp, gather, parts, names)
-sizes = expected(config)
+sizes = expected_sizes(config)
 program = programs.compile_phase(config, sizes, jax.devices()[:count], 0)
 text = Program(program.text)
 sent = {}

@@ -1,4 +1,4 @@
-"""Runs on fewer devices."""
+"""Fixtures for runs on fewer devices."""
 
 import jax
 import pytest
@@ -6,7 +6,7 @@ import pytest
 
 @pytest.fixture
 def devices(monkeypatch):
-    """Says how many devices runs of this process see from then on."""
+    """A function that sets how many devices the runs of this process see from then on."""
     every = jax.devices()
 
     def see(count):

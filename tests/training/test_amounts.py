@@ -8,22 +8,22 @@ import pytest
 from xlj.config import parse
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.preparing import prepare_rows
-from xlj.training.amounts import Amounts, Reading, warnings
+from xlj.training.amounts import Amounts, StepAmounts, warnings
 
 
-def test_what_steps_read_is_what_their_batches_have(tiny):
-    """Of two objectives on rows of one kind, one of them in a later phase only; passes are exact,
-    tokens the mean."""
+def test_amounts_of_steps_equal_those_of_their_batches(tiny):
+    """Two objectives read rows of one kind, one of them only in a later phase. Passes are exact;
+    tokens are means."""
     tiny.train.steps = 40
     late = {"tlm": {"batch_rows": 8}, "camlm": {"batch_rows": 24}}
     change = {"start_step": 25, "objectives": late}
     tiny.phases = ml_collections.ConfigDict({"late": change})
     config = parse(tiny)
     store = prepare_rows(config)
-    batches, amounts = Batches(store, config), Amounts(config, Reading(store))
-    there = Counter()
+    batches, amounts = Batches(store, config), Amounts(config, StepAmounts(store))
+    available = Counter()
     for task in store.manifest.tasks:
-        there[task.kind] += task.train.rows
+        available[task.kind] += task.train.rows
     for begin, end in ((0, 40), (20, 30)):
         drawn, tokens = Counter(), 0
         for step in range(begin, end):
@@ -32,8 +32,8 @@ def test_what_steps_read_is_what_their_batches_have(tiny):
                 kind = config.objectives_on()[name].rows
                 drawn[kind] += len(batches.draw(name, step, slots))
                 tokens += batches.tokens(name, batches.read(name, step, slots)[0])
-        wanted = {kind: rows / there[kind] for kind, rows in drawn.items()}
-        assert amounts.passes(begin, end) == pytest.approx(wanted) and len(wanted) == 2
+        expected = {kind: rows / available[kind] for kind, rows in drawn.items()}
+        assert amounts.passes(begin, end) == pytest.approx(expected) and len(expected) == 2
         assert amounts.tokens(begin, end) == pytest.approx(tokens, rel=0.02)
 
 
@@ -50,6 +50,8 @@ def test_a_phase_that_reads_its_rows_too_often_is_named_with_the_step_that_would
     train = dataclasses.replace(config.train, steps=last)
     found = warnings(dataclasses.replace(config, phases=phases, train=train), store)
     assert len(found) == 2
-    assert f"21 times over its {text:,} rows of text; with phases.late.start_step=" in found[0]
-    assert f"start_step={20 * text} it is 20 times" in found[0]
-    assert f"rows of pairs in phase late; with train.steps={first + 20 * pairs // 8} it" in found[1]
+    line = f"reads its {text:,} rows of text 21 times. Add text, or set phases.late.start_step="
+    assert line in found[0]
+    assert f"start_step={20 * text} to read them 20 times" in found[0]
+    assert "times in phase late. Add text, or set " in found[1]
+    assert f"set train.steps={first + 20 * pairs // 8} to read" in found[1]

@@ -1,4 +1,4 @@
-"""Averages of parameters in runs: measured beside them, saved, and named where a model is."""
+"""Averages of parameters in runs: they are evaluated, saved, and loaded like models."""
 
 import dataclasses
 
@@ -39,22 +39,22 @@ def test_an_average_is_a_model_by_its_path(saved, tiny, tmp_path):
     tiny.optimizer.average = 0.0
     model = stored_models.find(saved)
     params = named_leaves(model.params(meshes.one_device()))
-    wanted = {name: 2 * np.asarray(leaf) for name, leaf in params.items()}
+    expected = {name: 2 * np.asarray(leaf) for name, leaf in params.items()}
     for path in (saved / "average", saved / "checkpoints/3/average"):
         average = stored_models.find(path)
         assert average.folder == saved / "checkpoints/3/average"
         assert average.digest() != model.digest()
         found = named_leaves(average.params(meshes.one_device()))
-        for name in wanted:
-            np.testing.assert_array_equal(found[name], wanted[name])
-    np.testing.assert_array_equal(average.leaves["embeddings/word"], wanted["embeddings/word"])
+        for name in expected:
+            np.testing.assert_array_equal(found[name], expected[name])
+    np.testing.assert_array_equal(average.leaves["embeddings/word"], expected["embeddings/word"])
     tiny.init_from, tiny.optimizer.average = str(saved / "average"), 0.5
     begun = start.prepare(parse(tiny), tmp_path / "next")
     abstract = states.abstract(begun.config, Corpus.of(begun.store), begun.mesh)
     first = initialisation.first_state(begun, abstract)
     for tree in (first.params, first.average):
         for name, leaf in named_leaves(tree).items():
-            np.testing.assert_array_equal(leaf, wanted[name])
+            np.testing.assert_array_equal(leaf, expected[name])
     jax.block_until_ready(jax.jit(lambda s: s, donate_argnums=0)(first))
 
 

@@ -1,4 +1,4 @@
-"""The step of a phase is compiled once, whatever comes between its steps."""
+"""The step of a phase is compiled once, also with evaluations and checkpoints between steps."""
 
 import dataclasses
 
@@ -18,24 +18,24 @@ from xlj.training import state as states
 
 @pytest.fixture
 def built(monkeypatch):
-    """The jitted steps that each call of `train` made, by phase."""
-    made = []
+    """The jitted steps of each call of `train`, by phase."""
+    result = []
 
     def jitted_steps(*arguments):
-        made.append(original(*arguments))
-        return made[-1]
+        result.append(original(*arguments))
+        return result[-1]
 
     original = loop.jitted_steps
     monkeypatch.setattr(loop, "jitted_steps", jitted_steps)
-    return made
+    return result
 
 
 @pytest.mark.slow
 def test_a_phase_is_compiled_once_over_evaluation_checkpoints_and_resume(
     tiny, store, tmp_path, built, monkeypatch
 ):
-    """A state that lay in another way on the mesh, as `restart_sums`, a restored checkpoint or a
-    batch might make it, would be refused by the program."""
+    """The program would refuse a state with another sharding, as `restart_sums`, a restored
+    checkpoint or a batch might produce it."""
     compiled = 0
 
     def compile_step(step, *arguments):
@@ -72,7 +72,7 @@ def test_a_phase_is_compiled_once_over_evaluation_checkpoints_and_resume(
 
 
 def test_runs_of_a_sweep_share_their_programs(tiny, store, tmp_path):
-    """They differ in what is an argument: XLA gets the same program, which its cache has."""
+    """They differ only in arguments of the program, so XLA finds it in its cache."""
     tiny.objectives.tlm.batch_rows = 0
     tiny.model.layers = 1
     config = parse(tiny)

@@ -1,4 +1,4 @@
-"""A run whose rows are damaged goes on without them, whatever its objective."""
+"""A run with damaged rows continues without them, with any objective."""
 
 import shutil
 
@@ -13,7 +13,7 @@ from xlj.training import loop, metrics, start
 
 
 @pytest.mark.slow
-def test_a_slot_of_padding_is_of_no_account(every, tmp_path, capsys, devices):
+def test_a_slot_of_padding_has_no_effect(every, tmp_path, capsys, devices):
     devices(1)
     every.objectives.distillation.batch_rows, every.objectives.distillation.teacher = 0, ""
     every.train.steps = every.train.eval_every = every.train.log_every = 1

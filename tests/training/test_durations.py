@@ -8,8 +8,8 @@ import pytest
 from xlj.checkpoints import compatibility, reading
 from xlj.config import ConfigError, as_tree, parse
 from xlj.config.schema import unresolved
-from xlj.training.amounts import Amounts, Reading
-from xlj.training.durations import as_in, resolve
+from xlj.training.amounts import Amounts, StepAmounts
+from xlj.training.durations import resolve, with_steps_of
 
 PHASES = {
     "late": {
@@ -27,8 +27,8 @@ PHASES = {
 
 
 def tokens_of_steps(store, phases, sizes):
-    """Real tokens that each step reads on average: the mean row of each language, weighted by its
-    share m^alpha.
+    """Returns the mean number of text tokens in each step, from the mean row of each language
+    weighted by its share m^alpha.
 
     Args:
       phases: (steps, alpha, rows of text, rows of pairs) of each.
@@ -49,11 +49,11 @@ def tokens_of_steps(store, phases, sizes):
     return [n * size for n, size in zip(tokens, [*sizes, *[1] * len(tokens)], strict=False)]
 
 
-def fewest(tokens, wanted):
-    """How many of the first numbers add up to so much."""
+def fewest(tokens, expected):
+    """Returns how many of the first numbers add up to a target."""
     total = 0.0
     for count, number in enumerate(tokens):
-        if total >= wanted:
+        if total >= expected:
             return count
         total += number
     raise AssertionError
@@ -61,7 +61,7 @@ def fewest(tokens, wanted):
 
 @pytest.fixture
 def uneven(store, monkeypatch):
-    """The rows of `store`, of which those of two tasks are nearly empty."""
+    """A copy of `store` in which the rows of two tasks are nearly empty."""
     emptier = {"text.de": 10, "pairs.en-sw": 5}
 
     def tasks(kind, of_kind=store.tasks):
@@ -77,15 +77,15 @@ def uneven(store, monkeypatch):
 
 
 def test_tokens_become_steps(tiny, uneven):
-    """A batch warm-up from two of eight microbatches, so of 2, 3, ... 7 for as many steps each; a
-    rate's warm-up; two phases of other shares and rows, the first with a schedule of its own, which
-    holds to the end of the run."""
+    """A batch warm-up has 2, 3, ... 7 of eight microbatches, each for the same number of steps. The
+    rate has a warm-up. Two phases change shares and rows; the first starts a schedule that lasts to
+    the end of the run."""
     tiny.objectives.mmlm.batch_rows, tiny.objectives.tlm.batch_rows = 16, 8
     tiny.train.accumulation, tiny.train.first_microbatches = 8, 2
     tiny.train.batch_warmup, tiny.train.steps = "27_000tok", "300000tok"
     tiny.optimizer.warmup_steps = "40_000tok"
     tiny.phases = ml_collections.ConfigDict(PHASES)
-    config, lines = resolve(parse(tiny), Reading(uneven))
+    config, lines = resolve(parse(tiny), StepAmounts(uneven))
     assert unresolved(config) == {}
 
     warmup, late, last = config.train.batch_warmup, *(p.start for p in config.schedule[1:])
@@ -110,42 +110,47 @@ def test_tokens_become_steps(tiny, uneven):
     )
     assert len(lines) == 7
     # A resume compares with what was resolved before the rows are there, and after.
-    early = as_in(parse(tiny), as_tree(config))
+    early = with_steps_of(parse(tiny), as_tree(config))
     assert as_tree(early) == as_tree(config)
-    assert as_in(parse(tiny), as_tree(parse(tiny).schedule[0].config) | {"phases": {}}) is None
+    assert (
+        with_steps_of(parse(tiny), as_tree(parse(tiny).schedule[0].config) | {"phases": {}}) is None
+    )
 
 
 def test_passes_become_steps_and_no_fewer_than_asked_for(tiny, store):
-    """The fewest steps with which every kind of rows that the last phase draws is read so often;
-    what was drawn before that phase counts."""
+    """The result is the smallest number of steps that reads every kind of rows of the last phase so
+    often. Draws before that phase count."""
     tiny.train.steps = "2.5ep"
     late = {"mmlm": {"batch_rows": 0}, "tlm": {"batch_rows": 8}, "camlm": {"batch_rows": 24}}
     tiny.objectives.tlm.batch_rows = 4
     tiny.phases = ml_collections.ConfigDict({"late": {"start_step": 3, "objectives": late}})
     rows = sum(task.train.rows for task in store.tasks("pairs"))
-    found = resolve(parse(tiny), Reading(store))[0]
+    found = resolve(parse(tiny), StepAmounts(store))[0]
     assert found.train.steps == 3 + -(-(5 * rows / 2 - 3 * 4) // 32)
-    assert Amounts(found, Reading(store)).passes(0, found.train.steps)["pairs"] >= 2.5
+    assert Amounts(found, StepAmounts(store)).passes(0, found.train.steps)["pairs"] >= 2.5
     tiny.train.fewest_steps = 5_000
-    assert resolve(parse(tiny), Reading(store))[0].train.steps == 5_000
+    assert resolve(parse(tiny), StepAmounts(store))[0].train.steps == 5_000
 
 
 def test_a_config_of_steps_stays_as_it_is(tiny):
     tiny.train.steps = "6"
     config = parse(tiny)
     assert config.train.steps == 6
-    assert resolve(config, Reading(None)) == (config, [])
+    assert resolve(config, StepAmounts(None)) == (config, [])
 
 
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"train.steps": "1e30tok"}, r"train\.steps=1e30tok takes more than the 2,147,483,647 "),
+        (
+            {"train.steps": "1e30tok"},
+            r"train\.steps=1e30tok needs more steps than the 2,147,483,647 available",
+        ),
         ({"train.steps": "9000ep", "phases": {"x": {"start_step": 10**9, "data": {"alpha": 0}}}},
          r"phases\.x\.start_step is 1000000000; it must be a step after 0"),
-        ({"optimizer.warmup_steps": "9ep"}, r"warmup_steps=9ep takes more than the 6 steps that "),
+        ({"optimizer.warmup_steps": "9ep"}, r"warmup_steps=9ep needs more steps than the 6 avail"),
         ({"optimizer.schedule": "wsd", "optimizer.decay_steps": "1e6tok"},
-         r"decay_steps=1e6tok takes more than the 6 steps that there are; these read [\d,.]+ tok"),
+         r"decay_steps=1e6tok needs more steps than the 6 available, which read [\d,.]+ tok"),
         ({"train.batch_warmup": "1e6tok", "train.accumulation": 4},
          r"batch_warmup=\d+ steps must end before the first phase, or the run: at step 6"),
     ],
@@ -155,7 +160,7 @@ def test_durations_that_do_not_fit_are_refused(tiny, store, changes, message):
         section, _, name = path.rpartition(".")
         (tiny[section] if section else tiny)[name] = value
     with pytest.raises(ConfigError, match=message):
-        resolve(parse(tiny), Reading(store))
+        resolve(parse(tiny), StepAmounts(store))
 
 
 @pytest.mark.parametrize(
@@ -175,13 +180,13 @@ def test_starts_of_phases_have_one_unit(tiny, start, message):
 
 
 def test_a_resume_compares_steps(tiny, store, trained):
-    """The checkpoint of four steps is not beyond steps that are yet to be resolved; a warm-up that
+    """The checkpoint of step 4 is not compared with steps that are not resolved yet. A warm-up that
     it did not have is refused by name."""
     tiny.train.steps = "0.02ep"
     latest = reading.latest(trained)
-    compatibility.check_resumable(latest, as_in(parse(tiny), latest.config()))
+    compatibility.check_resumable(latest, with_steps_of(parse(tiny), latest.config()))
     tiny.optimizer.warmup_steps = "5000tok"
-    resolved = resolve(parse(tiny), Reading(store))[0]
+    resolved = resolve(parse(tiny), StepAmounts(store))[0]
     assert resolved.optimizer.warmup_steps > 0
     with pytest.raises(reading.CheckpointError, match=r"optimizer\.warmup_steps: 0 -> \d"):
         compatibility.check_resumable(latest, resolved)

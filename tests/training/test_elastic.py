@@ -1,4 +1,4 @@
-"""A run goes on with another number of devices, or another mesh: the same batches and masks."""
+"""A run resumes on another number of devices or another mesh with the same batches and masks."""
 
 import numpy as np
 import pytest
@@ -24,9 +24,9 @@ def params(workdir):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("before, after", [((4, 2), (3, 1)), ((8, 8), (2, 1))])
-def test_another_mesh_goes_on_with_the_same_batches(tiny, store, tmp_path, devices, before, after):
-    """(devices, mesh.fsdp) before and after; in one case with an objective that keeps a queue and
-    a momentum encoder."""
+def test_another_mesh_resumes_with_the_same_batches(tiny, store, tmp_path, devices, before, after):
+    """Parameters are (devices, mesh.fsdp) before and after. One case has an objective with a queue
+    and a momentum encoder as its state."""
     tiny.objectives.mmlm.batch_rows, tiny.objectives.tlm.batch_rows = 24, 0
     if before == (8, 8):
         tiny.objectives.xlco.batch_rows, tiny.objectives.xlco.queue = 24, 32
@@ -46,9 +46,9 @@ def test_another_mesh_goes_on_with_the_same_batches(tiny, store, tmp_path, devic
         assert names
         was, now = ([found[step][name] for name in names] for found in (whole, moved))
         np.testing.assert_allclose(now, was, rtol=1e-4, atol=1e-5)
-    wanted = params(tmp_path / "whole")
+    expected = params(tmp_path / "whole")
     for name, leaf in params(tmp_path / "moved").items():
-        np.testing.assert_allclose(leaf, wanted[name], rtol=1e-3, atol=2e-5, err_msg=name)
+        np.testing.assert_allclose(leaf, expected[name], rtol=1e-3, atol=2e-5, err_msg=name)
 
 
 def test_batches_that_do_not_divide_are_refused_before_any_work(tiny, tmp_path, devices):

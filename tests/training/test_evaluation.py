@@ -1,4 +1,4 @@
-"""Means over languages, masks of each row, perplexities, and how an evaluation is stopped."""
+"""Means over languages, masks of rows, perplexities, and the stop of an evaluation."""
 
 from types import SimpleNamespace
 
@@ -39,7 +39,7 @@ def test_every_loss_is_of_tokens_or_of_something_else(every):
 
 
 def test_each_row_has_its_own_masks_and_each_language_counts_alike(tiny, store):
-    """A loss that is a random number of the row's key, over all the row's tokens."""
+    """The objective's loss is a random number from a row's key, for each of its tokens."""
 
     def loss(params, kept, inputs, rngs):
         rows, keys = inputs
@@ -56,19 +56,19 @@ def test_each_row_has_its_own_masks_and_each_language_counts_alike(tiny, store):
     )  # fmt: skip
     evaluation = Evaluation(store, config, {"mmlm": drawn}, meshes.make_mesh(config))
     found = evaluation(SimpleNamespace(params={}, objectives={}, average={}))
-    wanted, start = {}, 0
+    expected, start = {}, 0
     for task in store.tasks("text"):
         count = min(task.held_out.rows, 19)
         tokens = store.read(task.name, "held_out", sample(count, task.held_out.rows))
         keys = row_rngs(0, "mmlm/evaluation", 0, jnp.arange(start, start + count))
         total = np.asarray(jax.vmap(jax.random.uniform)(keys)).sum()
-        wanted[task.name.partition(".")[2]] = total / np.count_nonzero(tokens != PAD)
+        expected[task.name.partition(".")[2]] = total / np.count_nonzero(tokens != PAD)
         start += count
-    assert len(wanted) == 3 and start > 2 * 8
-    for language, mean in wanted.items():
+    assert len(expected) == 3 and start > 2 * 8
+    for language, mean in expected.items():
         assert found[f"eval/mmlm/{language}/loss"] == pytest.approx(mean, rel=1e-5)
         assert found[f"eval/mmlm/{language}/accuracy"] == pytest.approx(mean / 2, rel=1e-5)
-    assert found["eval/mmlm/loss"] == pytest.approx(np.mean([*wanted.values()]), rel=1e-5)
+    assert found["eval/mmlm/loss"] == pytest.approx(np.mean([*expected.values()]), rel=1e-5)
 
 
 def test_it_can_be_stopped_before_each_batch(tiny, store):

@@ -1,4 +1,4 @@
-"""A run from finished rows needs no text, and is the run that reads it."""
+"""A run from finished rows needs no text, and equals the run that builds them."""
 
 import shutil
 
@@ -12,7 +12,7 @@ from xlj.training import loop, start
 
 @pytest.fixture
 def from_text(tiny, corpus, store, tmp_path):
-    """`tiny` for two steps, over text that can be deleted, whose rows are there."""
+    """`tiny` for two steps, with finished rows of text that can be deleted."""
     shutil.copytree(corpus, tmp_path / "text")
     tiny.data.mono = f"{tmp_path}/text/mono/{{language}}.txt"
     tiny.data.parallel = f"{tmp_path}/text/pairs/{{pair}}.tsv"
@@ -21,7 +21,7 @@ def from_text(tiny, corpus, store, tmp_path):
 
 
 def train(config, workdir):
-    """What `xlj.train` does, in this process."""
+    """Does what `xlj.train` does, in this process."""
     loop.train(start.prepare(parse(config), workdir))
     meta = reading.find(workdir).meta
     return meta["step"], meta["digests"], meta["rows"]

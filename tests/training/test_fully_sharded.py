@@ -1,4 +1,4 @@
-"""What a device holds and sends does not grow with the number of devices: of compiled steps."""
+"""Memory and traffic of a device in a compiled step do not grow with the number of devices."""
 
 import json
 import os
@@ -45,8 +45,9 @@ def test_copies_of_the_parameters_only_sum_gradients(names):
 
 
 @pytest.mark.slow
-def test_copies_sum_gradients_once_whatever_the_objectives_and_microbatches():
-    """Of copies on one device each, and on four, which sum the bias of each head each time."""
+def test_copies_sum_gradients_once_for_any_objectives_and_microbatches():
+    """Copies of the parameters are on one device each, or on four, which sum the gradient of each
+    head's bias in each microbatch."""
     for fsdp, more in ((1, 1.02), (4, 1.5)):
         one, others = (
             measured(8, fsdp, names, parts)["sent"]["all-reduce"]
@@ -56,22 +57,27 @@ def test_copies_sum_gradients_once_whatever_the_objectives_and_microbatches():
 
 
 @pytest.mark.slow
-def test_gathered_once_a_step_little_is_sent_whatever_the_objectives_and_microbatches():
-    """All parameters once, their gradients once; for copies, slices of them."""
+def test_gathering_once_per_step_limits_traffic_for_any_objectives_and_microbatches():
+    """All parameters and gradients are sent once; copies exchange slices of them."""
     for names, parts in (("mmlm", 1), ("mmlm,tlm", 4)):
         found = measured(8, 4, names, parts, "step")
-        for kind, wanted in found["theory"].items():
-            assert abs(found["sent"][kind] - wanted) <= 0.1 * wanted, (names, parts, kind, found)
+        for kind, expected in found["theory"].items():
+            assert abs(found["sent"][kind] - expected) <= 0.1 * expected, (
+                names,
+                parts,
+                kind,
+                found,
+            )
         assert set(found["sent"]) == set(found["theory"])
 
 
 @pytest.mark.slow
-def test_what_is_sent_is_what_must_be_from_8_to_512_devices():
+def test_traffic_equals_theory_from_8_to_512_devices():
     first, *others = (measured(devices, 8, "mmlm,tlm") for devices in (8, 16, 512))
     for found in (first, *others):
-        for kind, wanted in found["theory"].items():
+        for kind, expected in found["theory"].items():
             others_too = 0 if kind == "all-to-all" else 1e6  # biases, norms and small tables
-            assert abs(found["sent"][kind] - wanted) <= 0.1 * wanted + others_too, (kind, found)
+            assert abs(found["sent"][kind] - expected) <= 0.1 * expected + others_too, (kind, found)
     one, two = others
     assert two["memory"] <= 1.02 * one["memory"]
     assert two["state"] == one["state"] == first["state"]
@@ -83,7 +89,7 @@ def test_what_is_sent_is_what_must_be_from_8_to_512_devices():
     [("dwa,xlco", "layer"), ("btmlm,trtd", "layer"), ("camlm,word_hmm", "layer"), ("xlco", "step")],
 )
 def test_on_cpus_no_collective_is_inside_a_loop(names, gather):
-    """Where others could overtake it, so that devices wait for each other for ever."""
+    """Other collectives could overtake one inside a loop, and devices would deadlock."""
     assert measured(8, 4, names, 2, gather, "cpus")["inner"] == []
     if gather == "step":  # chips keep the loops
         assert measured(8, 4, names, 2, gather, "chips")["inner"] != []

@@ -1,4 +1,4 @@
-"""Where a run begins: what it takes from another checkpoint, and what it refuses to go on from."""
+"""First states of runs: parameters from another checkpoint, and checkpoints that are refused."""
 
 import dataclasses
 from pathlib import Path
@@ -31,7 +31,9 @@ def check_resumable(config, workdir):
 
 
 @pytest.mark.slow
-def test_another_recipe_takes_the_encoder_and_says_what_is_new(tiny, trained, tmp_path, capsys):
+def test_another_recipe_transfers_the_encoder_and_prints_new_parameters(
+    tiny, trained, tmp_path, capsys
+):
     tiny.objectives.mmlm.batch_rows = tiny.objectives.tlm.batch_rows = 0
     for name in ("dwa", "xlco", "camlm"):
         tiny.objectives[name].batch_rows = 8
@@ -40,18 +42,23 @@ def test_another_recipe_takes_the_encoder_and_says_what_is_new(tiny, trained, tm
     tiny.model.language_embeddings = "predicted"
     tiny.init_from = str(trained)
     config = parse(tiny)
-    made = first_state(config, tmp_path / "next")
-    said = capsys.readouterr().out
-    assert "initialised anew" in said and "pointer_head/query/kernel" in said
-    assert "embeddings/language" in said and "embeddings/word" not in said
+    result = first_state(config, tmp_path / "next")
+    output = capsys.readouterr().out
+    assert "newly initialised" in output and "pointer_head/query/kernel" in output
+    assert "embeddings/language" in output and "embeddings/word" not in output
     mesh = meshes.make_mesh(config, jax.devices()[:1])
     old = named_leaves(reading.restore_params(reading.find(trained), mesh))
-    new = named_leaves(made.params)
+    new = named_leaves(result.params)
     chex.assert_trees_all_equal({name: new[name] for name in old}, old)
-    for kept in (made.objectives["xlco"]["momentum"], made.objectives["distillation"]["teacher"]):
+    for kept in (
+        result.objectives["xlco"]["momentum"],
+        result.objectives["distillation"]["teacher"],
+    ):
         taken = {name: leaf for name, leaf in named_leaves(kept).items() if name in old}
         chex.assert_trees_all_equal(taken, {n: old[n][: len(leaf)] for n, leaf in taken.items()})
-    jax.block_until_ready(jax.jit(lambda s: s, donate_argnums=0)(made))  # no buffer is passed twice
+    jax.block_until_ready(
+        jax.jit(lambda s: s, donate_argnums=0)(result)
+    )  # no buffer is passed twice
 
 
 def test_a_head_that_the_new_recipe_lacks_is_named(tiny, trained, tmp_path, capsys):
@@ -60,8 +67,8 @@ def test_a_head_that_the_new_recipe_lacks_is_named(tiny, trained, tmp_path, caps
     tiny.objectives.trtd.generator_layers = 1
     tiny.init_from = str(trained)
     first_state(parse(tiny), tmp_path / "next")
-    said = capsys.readouterr().out
-    assert "not used: prediction_head/bias" in said and "generator/layers" in said
+    output = capsys.readouterr().out
+    assert "not used: prediction_head/bias" in output and "generator/layers" in output
 
 
 def test_the_vocabulary_is_written_once_and_by_the_first_process(tiny, trained, monkeypatch):
@@ -104,7 +111,7 @@ def decaying(tiny, steps):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_from_before_its_decay_only(tiny, store, tmp_path):
+def test_a_run_resumes_only_from_before_its_decay(tiny, store, tmp_path):
     run = tmp_path / "run"
     loop.train(start.prepare(decaying(tiny, 5), run, store))
     assert reading.steps(run) == [3, 5]
@@ -135,17 +142,17 @@ def moments(state_of_optimizer):
     return {n: np.asarray(x) for n, x in named_leaves(state_of_optimizer).items()}
 
 
-def test_moments_are_taken_to_other_rows_by_choice(tiny, trained, tmp_path):
+def test_moments_are_transferred_to_other_rows_on_request(tiny, trained, tmp_path):
     tiny.data.pair_length, tiny.init_from = 40, str(trained)
     fresh = moments(first_state(parse(tiny), tmp_path / "next").optimizer)
     assert not any(leaf.any() for leaf in fresh.values())
     tiny.transfer.optimizer = True
-    made = first_state(parse(tiny), tmp_path / "next")
-    taken = reading.digests(made.optimizer)
+    result = first_state(parse(tiny), tmp_path / "next")
+    taken = reading.digests(result.optimizer)
     assert taken == reading.find(trained).meta["digests"]["optimizer"]
-    assert int(made.progress.step) == 0
-    wanted = reading.find(trained).meta["digests"]["params"]
-    assert reading.digests(made.params) == wanted
+    assert int(result.progress.step) == 0
+    expected = reading.find(trained).meta["digests"]["params"]
+    assert reading.digests(result.params) == expected
 
 
 def test_moments_of_other_parameters_are_refused(tiny, trained, store, tmp_path):
@@ -175,15 +182,15 @@ def test_moments_of_other_parameters_are_refused(tiny, trained, store, tmp_path)
         parse(tiny)
 
 
-def test_what_must_stay_is_refused_unless_it_is_named(tiny, trained):
+def test_changes_of_fixed_keys_are_refused_unless_allowed(tiny, trained):
     tiny.train.steps = 5
     tiny.optimizer.learning_rate, tiny.model.dropout, tiny.data.alpha = 0.2, 0.3, 0.5
-    said = (
+    output = (
         r"model\.dropout: 0\.1 -> 0\.3; data\.alpha: 0\.7 -> 0\.5; "
         r"optimizer\.learning_rate: 0\.001 -> 0\.2\. .*"
         r"allow_change=model\.dropout,data\.alpha,optimizer\.learning_rate\. "
     )
-    with pytest.raises(CheckpointError, match=said):
+    with pytest.raises(CheckpointError, match=output):
         check_resumable(parse(tiny), trained)
     tiny.train.allow_change = "model.dropout,optimizer.learning_rate"
     with pytest.raises(CheckpointError, match=r"another run: data\.alpha: 0\.7 -> 0\.5\. "):

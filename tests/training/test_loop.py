@@ -1,4 +1,4 @@
-"""What the loop gives to a step, and which parameters it measures."""
+"""The arguments that the loop passes to a step, and the parameters that it evaluates."""
 
 import jax
 import numpy as np
@@ -13,7 +13,7 @@ from xlj.training import state as states
 def test_steps_get_the_rates_and_sizes_of_their_numbers_and_step_0_is_of_the_first_parameters(
     tiny, store, tmp_path, monkeypatch
 ):
-    """Also after a resume, which measures no step again."""
+    """Also after a resume, which evaluates no step twice."""
     tiny.objectives.tlm.batch_rows, tiny.model.layers = 0, 1
     tiny.optimizer.schedule, tiny.optimizer.warmup_steps = "constant", 6
     tiny.optimizer.weight_decay, tiny.train.seed, tiny.train.eval_every = 0.03, 7, 1

@@ -1,4 +1,4 @@
-"""What cannot fit is refused before any work, with the numbers and the keys."""
+"""Runs that cannot fit into memory are refused before any work, with numbers and keys."""
 
 import jax
 import pytest
@@ -10,19 +10,19 @@ from xlj.training import memory
 
 def check(config):
     config = parse(config)
-    memory.check_fits(config, memory.expected(config), meshes.make_mesh(config))
+    memory.check_fits(config, memory.expected_sizes(config), meshes.make_mesh(config))
 
 
-def test_what_fits_passes_and_rows_are_expected_as_they_are_made(tiny, store):
+def test_runs_that_fit_pass_and_expected_sizes_equal_those_of_rows(tiny, store):
     check(tiny)
-    (made, lengths), (expected, expected_lengths) = (
-        memory.of(store, parse(tiny)),
-        memory.expected(parse(tiny)),
+    (result, lengths), (expected, expected_lengths) = (
+        memory.sizes_of_rows(store, parse(tiny)),
+        memory.expected_sizes(parse(tiny)),
     )
     assert lengths == expected_lengths == [{"text": 32, "pairs": 48}]
-    assert made.vocabulary_size == expected.vocabulary_size
-    assert set(made.languages) == set(expected.languages)
-    assert set(made.paired) == set(expected.paired)
+    assert result.vocabulary_size == expected.vocabulary_size
+    assert set(result.languages) == set(expected.languages)
+    assert set(result.paired) == set(expected.paired)
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ def test_what_fits_passes_and_rows_are_expected_as_they_are_made(tiny, store):
         (
             "model.hidden",
             10**9,
-            r"what objectives keep take [\d,.]+ GiB on each device, which has [\d,.]+ GiB; the "
-            r"largest is params/.*Lower model\.hidden=1000000000",
+            r"states of optimizer and objectives take [\d,.]+ GiB on each device, which has "
+            r"[\d,.]+ GiB; the largest tensor is params/.*Lower model\.hidden=1000000000",
         ),
         ("model.layers", 10**9, "model.layers=1000000000"),
         ("model.positions", 10**12, "model.positions=1000000000000"),
@@ -44,7 +44,7 @@ def test_what_fits_passes_and_rows_are_expected_as_they_are_made(tiny, store):
         ),
     ],
 )
-def test_what_cannot_fit_is_refused(tiny, key, value, message):
+def test_runs_that_cannot_fit_are_refused(tiny, key, value, message):
     tiny.update_from_flattened_dict({key: value})
     with pytest.raises(ConfigError, match=message):
         check(tiny)
@@ -56,7 +56,7 @@ def test_a_sharded_state_fits_where_a_whole_one_does_not(tiny, monkeypatch):
     for fsdp in (1, 8):
         tiny.mesh.fsdp = fsdp
         config = parse(tiny)
-        corpus, mesh = memory.expected(config).corpus, meshes.make_mesh(config)
+        corpus, mesh = memory.expected_sizes(config).corpus, meshes.make_mesh(config)
         sizes[fsdp] = sum(memory._state_bytes(config, corpus, mesh).values())
     monkeypatch.setattr(memory, "_device_memory", lambda mesh: (sizes[1] + sizes[8]) / 2)
     check(tiny)
@@ -67,7 +67,7 @@ def test_a_sharded_state_fits_where_a_whole_one_does_not(tiny, monkeypatch):
 
 def test_a_step_that_does_not_fit_ends_in_advice(tiny):
     with pytest.raises(ConfigError, match=r"step \(RESOURCE_EXHAUSTED: 9 GiB\).*accumulation=1, "):
-        with memory.advising(parse(tiny)):
+        with memory.explain_out_of_memory(parse(tiny)):
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 9 GiB\nand a table")
-    with pytest.raises(jax.errors.JaxRuntimeError), memory.advising(parse(tiny)):
+    with pytest.raises(jax.errors.JaxRuntimeError), memory.explain_out_of_memory(parse(tiny)):
         raise jax.errors.JaxRuntimeError("INTERNAL: another")

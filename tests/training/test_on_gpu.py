@@ -57,7 +57,7 @@ def whole(started, tmp_path_factory):
 
 @pytest.mark.gpu
 def test_twenty_steps_have_the_losses_of_a_cpu(whole):
-    """In float32, of which products keep all bits: within 1e-4."""
+    """In float32, with full-precision products, losses agree within 1e-4."""
     on_gpu, on_cpu = (lines(workdir)[:20] for workdir in whole)
     assert [line["step"] for line in on_gpu] == [line["step"] for line in on_cpu]
     losses = [name for name in on_cpu[-1] if "loss" in name]

@@ -1,4 +1,4 @@
-"""A compiled step takes its state's place, and holds no second copy of the parameters."""
+"""A compiled step reuses the buffers of its state, and has no second copy of the parameters."""
 
 import itertools
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ from xlj.planning import programs
 from xlj.sharding import meshes, trees
 from xlj.training import phases
 from xlj.training import state as states
-from xlj.training.memory import expected
+from xlj.training.memory import expected_sizes
 
 
 def compiled(layers=6, rows=2, hidden=512):
@@ -29,7 +29,7 @@ def compiled(layers=6, rows=2, hidden=512):
     model.positions, model.dropout, model.attention_dropout = 34, 0.0, 0.0
     config.objectives.mmlm.batch_rows = rows
     config = parse(config)
-    sizes, mesh = expected(config), meshes.one_device()
+    sizes, mesh = expected_sizes(config), meshes.one_device()
     state = states.abstract(config, sizes.corpus, mesh)
     where = jax.tree.map(lambda leaf: leaf.sharding, state)
     (step,) = phases.jitted_steps(config, sizes.corpus, mesh, where).values()
@@ -43,9 +43,9 @@ def compiled(layers=6, rows=2, hidden=512):
 
 
 def test_a_step_updates_its_state_in_place():
-    """Its buffers are donated: all of them become the next state's. Beside them it needs 1.2 arrays
-    for each parameter on a CPU: 1.4 in XLA's own order of operations, two where the norm's squares
-    are written, and more than three with a guard that chose between old and new states after the
+    """The buffers of the state are donated and reused for the next state. In addition a step needs
+    1.2 arrays per parameter on a CPU: 1.4 in XLA's own order of operations, 2 if the squares of the
+    norm are written, and more than 3 if a guard selects between old and new states after the
     update, as it once did."""
     memory, parameters, state = compiled()
     assert memory.alias_size_in_bytes >= state > 3 * parameters
@@ -54,10 +54,10 @@ def test_a_step_updates_its_state_in_place():
     assert memory.temp_size_in_bytes < most * parameters, memory.temp_size_in_bytes / parameters
 
 
-def test_what_a_layer_keeps_for_its_gradient():
-    """Of a vector, in a loop on a CPU: of width h the input and output of two norms, query, key,
-    value and what attention mixed, once for the product and once for the softmax; of 4 h the GELU's
-    input and output, and no erf; the weights of two heads."""
+def test_arrays_that_a_layer_saves_for_the_backward_pass():
+    """For each vector, in a loop on a CPU: the inputs and outputs of two norms, query, key, value
+    and the result of attention for the product and for the softmax, all of width h. The input and
+    output of the GELU, of width 4 h, without erf. The attention weights of two heads."""
     rows, hidden = 64, 32
     few, many = (compiled(layers, rows, hidden) for layers in (4, 12))
     parameters = many[1] - few[1]
@@ -70,9 +70,9 @@ def test_what_a_layer_keeps_for_its_gradient():
     not meshes.has_memory_order(), reason="this XLA has one order of operations only"
 )
 def test_a_state_is_made_with_nothing_beside_it(tiny):
-    """XLA's own order would draw the random bits of all parameters at once."""
+    """Without a fixed order, XLA would draw the random bits of all parameters at once."""
     config = parse(tiny)
-    corpus, mesh = expected(config).corpus, meshes.one_device()
+    corpus, mesh = expected_sizes(config).corpus, meshes.one_device()
     where = states.sharding(config, corpus, mesh)
     init = states.jitted_init(config, corpus, mesh, where)
     memory = init.lower(np.uint32(0)).compile().memory_analysis()
@@ -80,7 +80,7 @@ def test_a_state_is_made_with_nothing_beside_it(tiny):
 
 
 def test_the_step_of_each_phase_has_its_objectives_weights_and_model(tiny, monkeypatch):
-    """A phase that changes rates or shares alone has the step of the one before."""
+    """A phase that changes only rates or shares uses the step of the phase before it."""
     tiny.train.steps, tiny.model.absolute_positions, tiny.model.rotary_base = 9, False, 10.0
     tiny.phases = {
         "alpha": {"start_step": 2, "data": {"alpha": 0.1, "sampled": "en"}},
@@ -91,22 +91,22 @@ def test_the_step_of_each_phase_has_its_objectives_weights_and_model(tiny, monke
         "parts": {"start_step": 7, "train": {"accumulation": 2}},
         "alone": {"start_step": 8, "objectives": {"mmlm": {"batch_rows": 0}}},
     }
-    made, bases = [], []
+    result, bases = [], []
 
     def build(options, model, corpus):
         bases.append(model.rotary_base)
         return objectives.build(options, model, corpus)
 
     def make(config, objectives, mesh, begins):
-        made.append({name: each.losses[name].weight for name, each in objectives.items()})
+        result.append({name: each.losses[name].weight for name, each in objectives.items()})
         return lambda state, *_: state
 
     monkeypatch.setattr(phases, "build", build)
     monkeypatch.setattr(phases, "make_train_step", make)
     config = parse(tiny)
-    steps = phases.jitted_steps(config, expected(config).corpus, meshes.one_device(), None)
+    steps = phases.jitted_steps(config, expected_sizes(config).corpus, meshes.one_device(), None)
     heavy = {"mmlm": 1, "tlm": 4}
-    assert made == [{"mmlm": 1, "tlm": 1}, heavy, heavy, heavy, heavy, {"tlm": 4}]
+    assert result == [{"mmlm": 1, "tlm": 1}, heavy, heavy, heavy, heavy, {"tlm": 4}]
     assert bases == [10, 10, 10, 20, 20, 20]
     assert list(steps) == [0, 2, 3, 4, 5, 6, 7, 8]
     shared = [step for step, before in itertools.pairwise(steps) if steps[step] is steps[before]]
@@ -118,7 +118,7 @@ def test_cpus_have_options_only_alone(tiny):
     assert several.size == 2 and meshes.compiler_options(several) == {}
 
 
-def test_on_gpus_products_stay_apart():
+def test_products_are_not_merged_on_gpus():
     device = SimpleNamespace(platform="gpu")
     mesh = SimpleNamespace(size=2, devices=np.array([device, device]))
     assert meshes.compiler_options(mesh) == {"xla_gpu_dot_merger_threshold_mb": 0}

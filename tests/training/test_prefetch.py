@@ -1,4 +1,4 @@
-"""Batches ahead of time end when they are closed, however many steps are left."""
+"""Prefetching ends when it is closed, with any number of steps left."""
 
 import time
 
@@ -11,7 +11,7 @@ from xlj.training.prefetch import Prefetch
 
 
 class Endless:
-    """Batches of zeros that count how many were asked for."""
+    """Batches of zeros that count how many were read."""
 
     def __init__(self, fail_at=None):
         self.asked, self.fail_at = 0, fail_at
@@ -29,7 +29,7 @@ class Endless:
         return 0
 
 
-def test_closing_stops_it_whatever_is_left():
+def test_closing_stops_prefetching_with_any_number_of_steps_left():
     batches = Endless()
     prefetch = Prefetch(batches, meshes.one_device(), 0, 3_000_000)
     next(iter(prefetch))

@@ -15,7 +15,7 @@ from xlj.checkpoints import reading
 from xlj.config import parse
 from xlj.data.rows.preparing import prepare_rows
 from xlj.io.exit_codes import CONTINUE
-from xlj.training.amounts import Amounts, Reading
+from xlj.training.amounts import Amounts, StepAmounts
 
 ROOT = Path(__file__).parents[2]
 STEPS = 45
@@ -23,8 +23,8 @@ STEPS = 45
 
 @pytest.fixture(scope="module")
 def config_file(make_tiny, tmp_path_factory):
-    """`tiny` as a config file on disk, with dropout, long enough to be killed; a late phase changes
-    alpha and switches on objectives that keep a queue, sample and label."""
+    """`tiny` as a config file on disk, with dropout and enough steps to be killed. A late phase
+    changes alpha and switches on objectives with a queue, samples and labels."""
     tiny = make_tiny()
     prepare_rows(parse(tiny))
     tiny.train.steps, tiny.model.layers = STEPS, 1
@@ -57,7 +57,7 @@ def config_file(make_tiny, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(config_file):
-    """The workdir of a run that nothing disturbed."""
+    """The workdir of an uninterrupted run."""
     workdir = config_file.parent / "whole"
     finish(start(config_file, workdir))
     return workdir
@@ -84,7 +84,7 @@ def finish(process, code=0):
 
 
 def lines(workdir):
-    """Metrics without what depends on the clock."""
+    """Reads metrics without those that depend on the clock."""
     text = (workdir / "metrics.jsonl").read_text(encoding="utf-8")
     parsed = [json.loads(line) for line in text.splitlines()]
     return [{k: v for k, v in line.items() if not k.startswith("time/")} for line in parsed]
@@ -95,7 +95,7 @@ def digests(workdir):
 
 
 def kill_when(process, workdir, after_step, delay):
-    """SIGKILL a moment after a checkpoint of `after_step` or later has appeared."""
+    """Sends SIGKILL shortly after a checkpoint of `after_step` or later has appeared."""
     deadline = time.monotonic() + 300
     while max(reading.steps(workdir), default=-1) < after_step:
         assert process.poll() is None, process.communicate()[0].decode()
@@ -134,14 +134,14 @@ def test_a_finished_run_is_left_as_it_is(tiny, store, tmp_path, capsys):
     assert loop.train(start.prepare(parse(tiny), tmp_path, store)) == outcome
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")} == before
     said = capsys.readouterr().out.splitlines()
-    done = f"{tmp_path}/checkpoints/6 is the last of a finished run: nothing is left to do"
+    done = (
+        f"{tmp_path}/checkpoints/6: this run is finished (step 6); raise train.steps to continue it"
+    )
     changed = "no effect: optimizer.learning_rate was 0.001, is now 0.5"
     assert said == [done, done, changed]
 
 
-def test_a_resumed_run_tells_what_of_its_config_has_changed(
-    tiny, store, trained, capsys, monkeypatch
-):
+def test_a_resumed_run_prints_changed_config_keys(tiny, store, trained, capsys, monkeypatch):
     from xlj.sharding import meshes
     from xlj.training import loop, start
 
@@ -154,7 +154,7 @@ def test_a_resumed_run_tells_what_of_its_config_has_changed(
     monkeypatch.setattr(meshes, "_group", lambda device: device.id // 4)  # two hosts
     outcome = loop.train(start.prepare(parse(tiny), trained, store))
     assert outcome.operations == operations(parse(tiny), store)
-    tokens = Amounts(parse(tiny), Reading(store)).tokens(0, 5)
+    tokens = Amounts(parse(tiny), StepAmounts(store)).tokens(0, 5)
     assert capsys.readouterr().out.splitlines() == [
         "resuming: optimizer.schedule was 'linear', is now 'constant'",
         "resuming: optimizer.warmup_steps was 0, is now 2",
@@ -162,8 +162,8 @@ def test_a_resumed_run_tells_what_of_its_config_has_changed(
         "resuming: optimizer.frozen was [], is now ['embeddings']",
         "resuming: train.steps was 4, is now 5",
         "resuming: mesh.fsdp was 1, is now 8",
-        "slow: mesh.fsdp=8 gathers the parameters of every layer from several hosts or TPU slices; "
-        "one that divides the devices of each would not",
+        "slow: mesh.fsdp=8 gathers the parameters of every layer across hosts or TPU slices; "
+        "choose a value that divides the number of devices of each",
         f"steps of the run: 5, about {tokens:,.0f} tokens",
         "passes over the rows: text 0.02, pairs 0.11",
         f"operations of the run: {outcome.operations}",
@@ -172,7 +172,7 @@ def test_a_resumed_run_tells_what_of_its_config_has_changed(
 
 
 def operations(config, store, steps=None):
-    """Of the first steps of a run, or of all."""
+    """The metrics are those of the first steps of a run, or of all."""
     from xlj.data.rows.batches import Batches
     from xlj.training.run_flops import RunFlops
 
@@ -182,7 +182,7 @@ def operations(config, store, steps=None):
 
 
 def probe(asked_at=-1, signals=(signal.SIGTERM,)):
-    """A measure that takes two batches; in its call `asked_at`, signals come before the second."""
+    """A probe of two batches; its call number `asked_at` receives signals before the second one."""
     calls = iter(range(9))
 
     def measure(state, check):
@@ -199,9 +199,7 @@ def probe(asked_at=-1, signals=(signal.SIGTERM,)):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asked_at, step", [(0, 0), (1, 3), (2, 6)])
-def test_an_evaluation_that_is_interrupted_is_done_when_the_run_goes_on(
-    tiny, store, tmp_path, asked_at, step
-):
+def test_an_interrupted_evaluation_is_repeated_on_resume(tiny, store, tmp_path, asked_at, step):
     from xlj.training import loop, start
 
     tiny.train.log_every, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 3, 2, 1
@@ -231,7 +229,7 @@ def test_an_evaluation_that_is_interrupted_is_done_when_the_run_goes_on(
     assert (stopped / "metrics.jsonl").stat().st_mtime_ns == before
 
 
-def test_ctrl_c_saves_and_twice_says_where_the_run_goes_on(tiny, store, tmp_path, capfd):
+def test_ctrl_c_saves_and_twice_names_the_step_to_resume_from(tiny, store, tmp_path, capfd):
     from xlj.training import loop, start
 
     tiny.train.log_every, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 3, 2, 1
@@ -240,18 +238,18 @@ def test_ctrl_c_saves_and_twice_says_where_the_run_goes_on(tiny, store, tmp_path
     def train(*signals):
         return loop.train(start.prepare(config, tmp_path, store), [probe(1, signals)], "")
 
-    with pytest.raises(KeyboardInterrupt, match="without saving; .* goes on from step 2"):
+    with pytest.raises(KeyboardInterrupt, match="without saving; .* resumes from step 2"):
         train(signal.SIGINT, signal.SIGINT)
     assert reading.steps(tmp_path) == [2] and "Ctrl-C again stops without" in capfd.readouterr().err
-    with pytest.raises(KeyboardInterrupt, match="step 6 is saved, and the run goes on from there"):
+    with pytest.raises(KeyboardInterrupt, match="saved step 6; the same command resumes from it"):
         train(signal.SIGINT)  # it measures step 3, then step 6
     assert reading.steps(tmp_path) == [6] and lines(tmp_path)[-1]["step"] == 3
     assert signal.getsignal(signal.SIGINT) is before
     assert train().finished
 
 
-def test_a_run_of_some_passes_ends_where_they_are_made(tiny, store, trained):
-    """It is then finished, and its checkpoint has steps."""
+def test_a_run_with_a_duration_in_passes_ends_after_them(tiny, store, trained):
+    """The run is then finished, and its checkpoint's config has steps."""
     from xlj.training import loop, start
 
     tiny.train.steps = "0.02ep"
@@ -264,7 +262,7 @@ def test_a_run_of_some_passes_ends_where_they_are_made(tiny, store, trained):
     assert loop.train(start.prepare(config, trained, store)) == outcome
 
 
-def test_a_run_killed_before_its_first_checkpoint_starts_anew(tiny, store, tmp_path):
+def test_a_run_killed_before_its_first_checkpoint_starts_over(tiny, store, tmp_path):
     from xlj.training import loop, start
 
     (tmp_path / "metrics.jsonl").write_text('{"step": 0, "x": 1}\n{"step": 4, "x": 2}\n')
@@ -273,7 +271,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_anew(tiny, store, tmp_p
 
 
 @pytest.mark.slow
-def test_sigterm_saves_and_exits_with_0_and_the_run_goes_on(config_file, whole, tmp_path):
+def test_sigterm_saves_and_the_run_resumes(config_file, whole, tmp_path):
     stopped = tmp_path / "stopped"
     process = start(config_file, stopped)
     deadline = time.monotonic() + 300
@@ -282,7 +280,7 @@ def test_sigterm_saves_and_exits_with_0_and_the_run_goes_on(config_file, whole, 
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
     output = finish(process, CONTINUE)
-    assert "the same command goes on from there" in output
+    assert "the same command resumes from it" in output
     assert 0 < reading.find(stopped).step < STEPS
     finish(start(config_file, stopped))
     assert digests(stopped) == digests(whole)

@@ -1,4 +1,4 @@
-"""Operations of a run by each convention, against published counts and numbers worked by hand."""
+"""Operations of a run by each convention, against published counts and hand-computed numbers."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from xlj.training.run_flops import RunFlops
 
 
 def flops(size, length, steps=10, phases=None, model=(), generator=4, **rows):
-    """Those of a run of objectives with so many rows of `length` tokens, and `size` pieces."""
+    """Counts a run of objectives with `rows` of `length` tokens each, and `size` pieces."""
     config = schema.default()
     config.data.mono = config.data.parallel = "a"
     config.data.languages, config.data.pairs = "en,de", "en-de"
@@ -36,7 +36,7 @@ SMALL = {"layers": 2, "hidden": 2, "heads": 1, "intermediate": 4}
 
 
 def test_electras_counts_are_those_that_it_prints():
-    """Of bert_base and roberta; ELECTRA's Table 8 has 6.4e19 and 3.2e21."""
+    """For bert_base and roberta, ELECTRA's Table 8 has 6.4e19 and 3.2e21."""
     bert = flops(30_522, 512, 1_000_000, mmlm=256, model=BASE).until(1_000_000)
     assert bert.electra == pytest.approx(6.428335104e19, rel=1e-12)
     roberta = flops(50_265, 512, 500_000, mmlm=8000, model=LARGE).until(500_000)

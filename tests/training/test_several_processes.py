@@ -22,7 +22,7 @@ from xlj.io.exit_codes import CONTINUE
 
 
 def start_distributed(config_file, workdir, index, port, *arguments, processes=2, devices=2):
-    """Process `index` of several, as Slurm would start it, each with some fake devices."""
+    """Starts process `index` of several as Slurm would, each with some fake devices."""
     environment = dict(
         os.environ,
         XLA_FLAGS=f"--xla_force_host_platform_device_count={devices}",
@@ -72,7 +72,7 @@ def recipe(tmp_path):
 
 @pytest.fixture
 def config_file(tiny, tmp_path, recipe):
-    """`tiny` as a config file, sharded, with all that is measured beside its losses."""
+    """`tiny` as a config file, sharded, with all measures beside its losses."""
     tiny.mesh.fsdp = 2
     tiny.evaluation.retrieval.source = "held_out"
     tiny.evaluation.alignment.source, gold = f"{tmp_path}/{{pair}}.tsv", "0-0 1-1 2-2"
@@ -107,7 +107,7 @@ def test_several_processes_refuse_to_make_rows(config_file, tmp_path, tiny):
 
 
 def start_local(config_file, workdir, processes):
-    """Processes of one fake device each, as launch/local.py starts them."""
+    """Starts processes of one fake device each, as launch/local.py does."""
     command = [sys.executable, "launch/local.py", "-n", str(processes), "--"]
     command += [sys.executable, "-m", "xlj.train", f"--config={config_file}"]
     return subprocess.Popen(
@@ -125,8 +125,9 @@ def children(pid):
 
 
 @pytest.mark.slow
-def test_of_four_processes_one_is_killed_and_two_go_on(store, config_file, tmp_path):
-    """Each survivor names it and ends within a minute; the next run is of another number."""
+def test_one_of_four_processes_is_killed_and_two_resume(store, config_file, tmp_path):
+    """Each survivor names the lost process and ends within a minute; the next run has two
+    processes."""
     workdir = tmp_path / "four"
     long = config_file.read_text("utf-8").replace(
         "    return",
@@ -158,7 +159,7 @@ def test_of_four_processes_one_is_killed_and_two_go_on(store, config_file, tmp_p
 
 
 def kill_all_when(processes, workdir, after_step):
-    """SIGKILL to all of them once a checkpoint of `after_step` or later has appeared."""
+    """Sends SIGKILL to all processes once a checkpoint of `after_step` or later has appeared."""
     deadline = time.monotonic() + 300
     while max(reading.steps(workdir), default=-1) < after_step:
         for process in processes:
@@ -172,8 +173,8 @@ def kill_all_when(processes, workdir, after_step):
 
 
 @pytest.mark.slow
-def test_killed_on_three_processes_it_goes_on_with_one(tiny, tmp_path, recipe):
-    """What was saved last is damaged before."""
+def test_a_run_killed_on_three_processes_resumes_on_one(tiny, tmp_path, recipe):
+    """The latest checkpoint is damaged before the run resumes."""
     tiny.objectives.mmlm.batch_rows, tiny.objectives.tlm.batch_rows = 24, 0
     tiny.train.steps, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 40, 2, 3
     tiny.train.eval_every, tiny.train.log_every, tiny.model.layers = 40, 10, 1

@@ -1,4 +1,4 @@
-"""A run's start finds each thing once, and refuses what does not fit before rows are made."""
+"""The start of a run reads each file once, and refuses what does not fit before rows are built."""
 
 import collections
 import contextlib
@@ -31,13 +31,13 @@ ONCE = (
 
 
 COUNTED = []
-"""What a function calls whose code is replaced, by its number."""
+"""The callbacks of functions whose code is replaced, by number."""
 
 
 @contextlib.contextmanager
 def calls_before_and_after(event):
-    """Counts the calls of `ONCE`, by name, before `event` is called and after it. Their code is
-    replaced, so none is missed, whatever name it is called by."""
+    """Counts the calls of `ONCE`, by name, before `event` is called and after it. The code of these
+    functions is replaced, so that calls by any name are counted."""
     before, after = collections.Counter(), collections.Counter()
     counted, codes = [before], {}
 
@@ -111,7 +111,7 @@ def test_pretraining_finds_matched_and_stored_models_once(tiny, trained, tmp_pat
 
 
 def test_the_type_of_products_is_decided_once(tiny, store, trained, tmp_path):
-    """By the devices when a run begins, and by its checkpoint when it resumes."""
+    """By the devices in a new run, and by its checkpoint in a resumed run."""
     tiny.model.dtype = "auto"
     config = parse(tiny)
     assert start.prepare(config, tmp_path, store).config.model.dtype == "float32"
@@ -185,7 +185,7 @@ def no_rows(monkeypatch):
         ({"data.rows": "/nowhere"}, "data.rows=/nowhere"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_refused_before_rows_are_made(
+def test_mismatches_are_refused_before_rows_are_built(
     tiny, trained, no_rows, tmp_path, changes, message
 ):
     if "objectives.distillation.teacher" in changes:

@@ -1,4 +1,4 @@
-"""One step is one step: on any mesh, in any number of microbatches, with any normalisation."""
+"""A step has one result on any mesh, with any number of microbatches, in either normalisation."""
 
 import dataclasses
 from functools import partial
@@ -28,7 +28,7 @@ from xlj.training.step import Microbatches, loss_scales, make_train_step, with_t
 
 
 def prepared(config, store, devices=1):
-    """Mesh, objectives, and the batch of a step on the mesh's devices."""
+    """Returns mesh, objectives, and the batch of a step on the mesh's devices."""
     mesh = meshes.make_mesh(config, jax.devices()[:devices])
     objectives = objectives_room.build_all(config, Corpus.of(store))
     batches = Batches(store, config)
@@ -44,12 +44,12 @@ def prepared(config, store, devices=1):
 
 
 def values(config, step=0):
-    """What a step takes beside state and batch."""
+    """Returns the arguments of a step other than state and batch."""
     return config.train.seed, rates(config, step)
 
 
 def run(config, store, devices=1, steps=2):
-    """The states of some steps, on the first `devices` devices."""
+    """Returns the states after some steps, on the first `devices` devices."""
     mesh, objectives, batch = prepared(config, store, devices)
     corpus = Corpus.of(store)
     sharding = state.sharding(config, corpus, mesh)
@@ -61,20 +61,20 @@ def run(config, store, devices=1, steps=2):
 
 
 def masks(config, store, devices):
-    """What the objectives read at step 7, and the dropout keys."""
+    """Returns the inputs of the objectives at step 7, and the dropout keys."""
     mesh, objectives, batch = prepared(config, store, devices)
     current = jax.jit(lambda: state.init(config, Corpus.of(store), 0))()
     current = dataclasses.replace(
         current, progress=dataclasses.replace(current.progress, step=jnp.int32(7))
     )
     microbatches = Microbatches(config.train.accumulation)
-    made = jax.jit(
+    result = jax.jit(
         on_mesh(
             mesh,
             lambda batch: with_targets(objectives, config.train.seed, microbatches, current, batch),
         )
     )(batch(7))
-    return jax.tree.map(lambda x: np.asarray(jax.random.key_data(x) if is_key(x) else x), made)
+    return jax.tree.map(lambda x: np.asarray(jax.random.key_data(x) if is_key(x) else x), result)
 
 
 def is_key(x):
@@ -82,7 +82,7 @@ def is_key(x):
 
 
 def constant(token):
-    """Rows of one token for both objectives."""
+    """Returns rows of one token for both objectives."""
     languages = jnp.zeros((16, 2), jnp.int32)
     return {
         name: Rows(jnp.full((16, length), token), languages)
@@ -134,8 +134,8 @@ def test_accumulation_changes_nothing(tiny, store, normalisation):
 
 
 def test_loops_end_with_the_last_microbatch_that_has_rows():
-    """Of twelve rows in four microbatches, row r in microbatch r mod 4: one program for all sizes,
-    which computes none of the others but one, whose results all empty ones have."""
+    """Row r of twelve is in microbatch r mod 4 of four. One program serves all sizes. It computes
+    only one of the empty microbatches, whose results all empty ones have."""
     compiled = []
 
     @jax.jit
@@ -157,8 +157,8 @@ def test_loops_end_with_the_last_microbatch_that_has_rows():
 @pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_step_of_a_smaller_batch_is_one_with_empty_rows(tiny, devices):
-    """Of objectives that sample, make text and keep a queue, on devices that share parameters too:
-    what a program with a bound computes is what one does that computes empty rows with others."""
+    """For objectives that sample, generate text and have a queue, also on devices that share
+    parameters: a program with a bound computes what one does that computes all empty rows."""
     tiny.train.accumulation, tiny.train.batch_warmup = 4, 4
     tiny.mesh.fsdp, tiny.model.layers, tiny.objectives.tlm.batch_rows = devices, 1, 0
     if devices == 1:
@@ -187,7 +187,7 @@ def test_a_step_of_a_smaller_batch_is_one_with_empty_rows(tiny, devices):
 
 
 def assert_close(a, b, rtol):
-    """Losses of every objective, by name, and what they keep."""
+    """Returns the losses of every objective, by name, and their states."""
     assert set(a.progress.losses) == set(b.progress.losses)
     for name, sums in a.progress.losses.items():
         other = b.progress.losses[name]
@@ -197,7 +197,7 @@ def assert_close(a, b, rtol):
 
 
 def only(every, *names):
-    """These objectives of `every`, and what of the model they use."""
+    """Returns a config with these objectives of `every`, and the parts of the model they use."""
     for name in set(registered()) - set(names):
         every.objectives[name].batch_rows = 0
     if "distillation" not in names:
@@ -219,7 +219,7 @@ HALVES = [sorted(registered())[0::2], sorted(registered())[1::2]]
     "names, gather", [(HALVES[0], "layer"), (HALVES[1], "step")], ids=map("-".join, HALVES)
 )
 def test_every_objective_is_the_same_on_a_mesh_and_under_accumulation(every, names, gather):
-    """Many of them in one step, two steps, so that queues and momentum encoders are read too."""
+    """Two steps with many objectives, so that queues and momentum encoders are read too."""
     only(every, *names)
     every.model.layers, every.optimizer.learning_rate = 1, 1e-4
     store = prepare_rows(parse(every))
@@ -279,7 +279,7 @@ def test_bfloat16_computes_nearly_the_same(tiny, store):
 
 
 def test_microbatches_have_unequal_counts(tiny, store):
-    """What the test above relies on."""
+    """The test above relies on this."""
     config = parse(tiny)
     rows, _ = Batches(store, config).read("mmlm", 0, np.arange(16))
     counts = (rows > 3).reshape(4, 4, -1).sum((0, 2))
@@ -302,14 +302,14 @@ def test_normalisations():
 
 @pytest.mark.parametrize("normalisation", ["per_objective", "global"])
 def test_scales_equal_numpys(normalisation):
-    """Losses of weight 0 are no part of the common denominator; no count of 0 divides."""
+    """Losses of weight 0 are not in the common denominator; no loss is divided by a count of 0."""
     rng = np.random.default_rng(0)
     for _ in range(50):
         weights = {name: float(rng.choice([0.0, 1.0, 50.0])) for name in "abcd"}
         counts = {name: float(rng.choice([0, 7, 300])) for name in weights}
         found = loss_scales(normalisation, weights, jax.tree.map(jnp.float32, counts))
-        wanted = reference.scales(normalisation, weights, counts)
-        assert {name: float(scale) for name, scale in found.items()} == pytest.approx(wanted)
+        expected = reference.scales(normalisation, weights, counts)
+        assert {name: float(scale) for name, scale in found.items()} == pytest.approx(expected)
 
 
 def test_objectives_come_in_the_order_of_their_options(tiny):
@@ -338,11 +338,11 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(tiny, store):
 def test_an_objective_that_updates_but_keeps_nothing_has_nothing_to_begin_with(tiny, store):
     config = parse(tiny)
     mesh, objectives, batch = prepared(config, store)
-    made = {
+    result = {
         name: dataclasses.replace(objective, update=lambda kept, params, inputs: kept)
         for name, objective in objectives.items()
     }
-    step = make_train_step(config, made, mesh, dict.fromkeys(made, 0))
+    step = make_train_step(config, result, mesh, dict.fromkeys(result, 0))
     before = jax.eval_shape(lambda: state.init(config, Corpus.of(store), 0))
     assert jax.eval_shape(step, before, batch(0), *values(config)) == before
     unweighed = {
@@ -368,8 +368,8 @@ def test_accumulation_takes_a_part_of_the_rows_at_a_time(tiny, store, accumulati
 
 
 @pytest.mark.parametrize("evolves, kept", [(False, 7), (True, 0)])
-def test_what_an_objective_keeps_and_never_changes_is_not_begun_anew(tiny, store, evolves, kept):
-    """A teacher stays the one that the run began with; a momentum encoder starts from today's."""
+def test_states_that_never_change_are_not_reinitialised(tiny, store, evolves, kept):
+    """A teacher stays that of the run's start; a momentum encoder starts from new parameters."""
     config = parse(tiny)
     mesh, objectives, batch = prepared(config, store)
     name = next(iter(objectives))
@@ -427,7 +427,7 @@ def test_microbatches_stay_where_their_rows_are():
 
 
 @pytest.mark.slow
-def test_16_rows_are_learnt_by_heart(tiny, store):
+def test_16_rows_are_memorised(tiny, store):
     tiny.objectives.tlm.batch_rows = 0
     tiny.objectives.mmlm.batch_rows = 16
     tiny.model.hidden, tiny.model.intermediate = 64, 128
@@ -462,8 +462,9 @@ def test_every_partitioning_rule_names_something(every):
 
 
 @pytest.mark.slow
-def test_what_an_objective_keeps_starts_from_the_parameters_of_its_phase(every):
-    """XLCO, switched on at step 1: its momentum encoder is that step's, not the initial one."""
+def test_states_of_objectives_start_from_the_parameters_of_their_phase(every):
+    """XLCO is switched on at step 1: its momentum encoder starts from that step's parameters, not
+    from the initial ones."""
     for name in set(registered()) - {"xlco"}:
         every.objectives[name].batch_rows = 0
     every.objectives.distillation.teacher = ""

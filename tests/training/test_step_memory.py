@@ -1,4 +1,4 @@
-"""Steps on a CPU take their memory from Linux once."""
+"""Steps on a CPU allocate their memory from Linux once."""
 
 import contextlib
 import os
@@ -39,10 +39,10 @@ def held():  # MiB
 x = jnp.ones(4096)
 without = faults()
 memory = step_memory.StepMemory(meshes.one_device())
-with memory.kept():
+with memory.retain():
     faults()
     print(without, faults(), held())
-memory.give_back()
+memory.release()
 print(held())
 """
 
@@ -59,29 +59,29 @@ def test_memory_is_kept_between_steps_and_given_back_at_the_end():
     assert held - held_after > 60
 
 
-def test_a_run_keeps_memory_from_step_to_step_and_gives_it_back_before_what_is_between(
+def test_a_run_retains_memory_between_steps_and_releases_it_before_other_work(
     tiny, store, tmp_path, monkeypatch
 ):
-    said = []
+    output = []
 
     class Memory(StepMemory):
         @contextlib.contextmanager
         def kept(self):
-            said.append("kept")
+            output.append("kept")
             yield
-            said.append("done")
+            output.append("done")
 
-        def give_back(self):
-            said.append("given back")
+        def release(self):
+            output.append("given back")
 
-        close = give_back
+        close = release
 
     def evaluated(state, check):
-        said.append("evaluated")
+        output.append("evaluated")
         return {}
 
     def saved(*arguments, tokens):
-        said.append("saved")
+        output.append("saved")
 
     monkeypatch.setattr(loop, "StepMemory", Memory)
     monkeypatch.setattr(loop, "Evaluation", lambda *arguments: evaluated)
@@ -90,7 +90,7 @@ def test_a_run_keeps_memory_from_step_to_step_and_gives_it_back_before_what_is_b
     tiny.train.log_every, tiny.train.eval_every = 3, 2
     loop.train(start.prepare(parse(tiny), tmp_path, store))
     step, back = ["kept", "done"], "given back"
-    assert said == [
+    assert output == [
         # Step 0 is measured when the first step has been made.
         *(*step, back, "evaluated", *step, back, "evaluated", *step, back, back, "saved"),
         *(*step, back, "evaluated", back, "saved", back),
@@ -100,7 +100,7 @@ def test_a_run_keeps_memory_from_step_to_step_and_gives_it_back_before_what_is_b
 @pytest.mark.parametrize("begin", [runs.pretrain, runs.fine_tune])
 def test_runs_compute_in_the_thread_whose_memory_is_kept(begin, tmp_path, monkeypatch):
     class Asked(Exception):
-        """For it."""
+        """Raised by the replaced function."""
 
     def asked():
         raise Asked

@@ -26,7 +26,7 @@ B1, B2, EPSILON, AVERAGE = 0.8, 0.9, 0.01, 0.6
 
 
 def plain():
-    """Its losses and gradients are linear in the parameters and in random numbers."""
+    """An objective with losses and gradients linear in the parameters and in random numbers."""
 
     def corrupt(rows, rngs):
         return rows.tokens.astype(jnp.float32), jax.vmap(jax.random.uniform)(rngs)
@@ -55,7 +55,8 @@ def plain():
 
 
 def evolving():
-    """Its targets read its state and the parameters, its state follows the parameters."""
+    """An objective whose targets depend on its state and the parameters; its state follows the
+    parameters."""
 
     def targets(params, state, inputs, by_microbatch):
         return by_microbatch(lambda x: x * state["w"] + params["x_head"]["bias"], inputs)
@@ -78,7 +79,7 @@ def evolving():
     )
 
 
-def made(normalisation, accumulation, optimizer):
+def result(normalisation, accumulation, optimizer):
     config = schema.default()
     config.data.languages, config.data.mono = "en", "phrasebook:{language}"
     config.objectives.normalisation, config.train.accumulation = normalisation, accumulation
@@ -114,7 +115,7 @@ def uniform(purpose, step):
 
 
 class Reference:
-    """The same in NumPy, float64."""
+    """The same step in NumPy, float64."""
 
     def __init__(self, normalisation, optimizer):
         self.normalisation, self.optimizer, self.stable = normalisation, optimizer, {}
@@ -177,7 +178,7 @@ class Reference:
         self.seen.append(new)
 
     def average(self):
-        """Of the parameters after each finite step."""
+        """Computes the average of the parameters after each finite step."""
         weights = AVERAGE ** np.arange(len(self.seen))[::-1]
         return {n: np.average([x[n] for x in self.seen], 0, weights) for n in self.params}
 
@@ -211,7 +212,7 @@ def begin(config):
     [("per_objective", 2, "adamw"), ("global", 1, "adamw"), ("global", 1, "stable_adamw")],
 )
 def test_steps_equal_numpy(normalisation, accumulation, optimizer):
-    step, config = made(normalisation, accumulation, optimizer)
+    step, config = result(normalisation, accumulation, optimizer)
     step, state, plain_step = jax.jit(step), begin(config), Reference(normalisation, optimizer)
     rng = np.random.default_rng(1)
     for number in range(5):
@@ -229,11 +230,11 @@ def test_steps_equal_numpy(normalisation, accumulation, optimizer):
             trees.named_leaves(state.average), plain_step.average(), rtol=1e-4, atol=1e-5
         )
         np.testing.assert_allclose(state.objectives["b"]["w"], plain_step.w, rtol=1e-4)
-        found, wanted = state.progress, plain_step
+        found, expected = state.progress, plain_step
         counters = found.step, found.skipped, found.skipped_in_a_row, found.steps_since_log
-        assert counters == (wanted.step, wanted.skipped, wanted.in_a_row, wanted.since)
-        np.testing.assert_allclose(found.loss, wanted.loss, rtol=1e-4)
-        np.testing.assert_allclose(found.gradient_norm, wanted.norm, rtol=1e-4)
-        for name, sums in wanted.sums.items():
+        assert counters == (expected.step, expected.skipped, expected.in_a_row, expected.since)
+        np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-4)
+        np.testing.assert_allclose(found.gradient_norm, expected.norm, rtol=1e-4)
+        for name, sums in expected.sums.items():
             part = found.losses[name]
             np.testing.assert_allclose((part.sum, part.count, part.correct), sums, rtol=1e-4)

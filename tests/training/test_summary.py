@@ -42,10 +42,10 @@ def test_a_run_without_losses_has_measures_all_the_same(tmp_path):
     assert "operations: 1e+09 in matrix products (ELECTRA's count 2e+09, 6ND 3e+09)" in lines
 
 
-def test_a_run_that_was_stopped_says_what_the_same_command_does(tmp_path):
+def test_the_summary_of_a_stopped_run_explains_how_to_resume(tmp_path):
     (tmp_path / metrics.FILE).write_text('{"step": 0, "train/loss": 7.0}\n')
-    for step, said in ((0, "before anything was saved"), (3, "goes on from there")):
+    for step, output in ((0, "before anything was saved"), (3, "the same command resumes from it")):
         folder = tmp_path / f"checkpoints/{step}"
         outcome = Outcome(step, False, tmp_path, folder, Counts(1.0, 2.0, 3.0))
         text = summary(outcome, "train")
-        assert said in text.split("\n")[-1] and ("checkpoint:" in text) == (step > 0)
+        assert output in text.split("\n")[-1] and ("checkpoint:" in text) == (step > 0)

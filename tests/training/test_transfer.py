@@ -1,4 +1,4 @@
-"""What a run takes from another model: parts of it, and rows of the same words."""
+"""Transfer from another model: parts of its parameters, and rows of the same words."""
 
 import dataclasses
 import types
@@ -25,7 +25,7 @@ def vocabulary(*pieces, markers="sentencepiece"):
 
 
 def params(size, seed, hidden=8):
-    """Parameters of a small model, on one device."""
+    """Returns the parameters of a small model, on one device."""
     rng = np.random.default_rng(seed)
     shapes = {
         "embeddings": {"word": (size, hidden), "position": (9, hidden)},
@@ -42,21 +42,21 @@ def params(size, seed, hidden=8):
 def taken(found, fresh, options, matches=None, init_std=0.02):
     config = Config(transfer=options, model=Model(init_std=init_std))
     source = StoredModel("there", None, (), lambda: None, lambda mesh: found, {}, str)
-    made = transfer.taken(config, source, found, fresh, ("en",), matches)
-    return {name: np.asarray(leaf) for name, leaf in named_leaves(made).items()}
+    result = transfer.transfer_parameters(config, source, found, fresh, ("en",), matches)
+    return {name: np.asarray(leaf) for name, leaf in named_leaves(result).items()}
 
 
 @pytest.mark.parametrize("parts", [("body", "embeddings"), ("body",), ("embeddings",)])
 def test_parts_are_taken_and_the_rest_is_left_as_it_was_drawn(parts, capsys):
     found, fresh = params(7, 0), params(7, 1)
-    made = taken(found, fresh, Transfer(parts=parts))
+    result = taken(found, fresh, Transfer(parts=parts))
     body = {"layers/feed_forward/inner/kernel", "prediction_head/dense/kernel"}
     origins = {
         name: found if ("body" if name in body else "embeddings") in parts else fresh
-        for name in made
+        for name in result
     }
-    wanted = {name: named_leaves(origin)[name] for name, origin in origins.items()}
-    chex.assert_trees_all_equal(made, wanted)
+    expected = {name: named_leaves(origin)[name] for name, origin in origins.items()}
+    chex.assert_trees_all_equal(result, expected)
     assert ("transfer.parts" in capsys.readouterr().out) == (len(parts) == 1)
 
 
@@ -66,11 +66,11 @@ def test_a_table_of_the_head_s_own_follows_its_words():
     found, fresh = params(8, 0), params(9, 1)
     for tree in (found, fresh):
         tree["prediction_head"]["word"] = 2 * tree["embeddings"]["word"]
-    made = taken(found, fresh, Transfer(vocabulary="matched"), match(old, new))
+    result = taken(found, fresh, Transfer(vocabulary="matched"), match(old, new))
     rows = np.array([0, 1, 2, 3, 6, 5, 4, 7])
     kept = [0, 1, 2, 3, 4, 5, 6, 8]
-    wanted = np.asarray(found["prediction_head"]["word"])[rows]
-    np.testing.assert_array_equal(made["prediction_head/word"][kept], wanted)
+    expected = np.asarray(found["prediction_head"]["word"])[rows]
+    np.testing.assert_array_equal(result["prediction_head/word"][kept], expected)
     body = taken(found, fresh, Transfer(vocabulary="matched", parts=("body",)), match(old, new))
     fresh_word = np.asarray(fresh["prediction_head"]["word"])
     np.testing.assert_array_equal(body["prediction_head/word"], fresh_word)
@@ -80,15 +80,15 @@ def test_rows_follow_their_words_to_another_vocabulary():
     old = vocabulary("hund", "##e", "katze", markers="wordpiece")
     new = vocabulary("▁Katze", "e", "▁hund", "▁xyz")
     found, fresh = params(8, 0), params(9, 1)
-    made = taken(found, fresh, Transfer(vocabulary="matched"), match(old, new), init_std=0.5)
+    result = taken(found, fresh, Transfer(vocabulary="matched"), match(old, new), init_std=0.5)
     rows = [0, 1, 2, 3, 6, 5, 4, -1, 7]
     word, bias = (np.asarray(named_leaves(found)[n]) for n in transfer._BY_WORD[:2])
     for new_id, old_id in enumerate(rows):
         if old_id >= 0:
-            np.testing.assert_array_equal(made["embeddings/word"][new_id], word[old_id])
-            assert made["prediction_head/bias"][new_id] == bias[old_id]
-    drawn = made["embeddings/word"][7]
-    assert made["prediction_head/bias"][7] == 0 and 0.1 < drawn.std() < 1.5
+            np.testing.assert_array_equal(result["embeddings/word"][new_id], word[old_id])
+            assert result["prediction_head/bias"][new_id] == bias[old_id]
+    drawn = result["embeddings/word"][7]
+    assert result["prediction_head/bias"][7] == 0 and 0.1 < drawn.std() < 1.5
     mean = taken(found, fresh, Transfer(vocabulary="matched", unmatched="mean"), match(old, new))[
         "embeddings/word"
     ][7]
@@ -107,13 +107,13 @@ def test_a_tasks_head_is_taken_if_its_outputs_mean_the_same(labels, same, capsys
     config = Config(
         objectives=Objectives(options={"tagging": SUPERVISED["tagging"](labels=labels)})
     )
-    made = transfer.taken(config, source, found, fresh, ())
+    result = transfer.transfer_parameters(config, source, found, fresh, ())
     origin = found if same else fresh
     kernel = "tagging_head/inner/kernel"
-    np.testing.assert_array_equal(named_leaves(made)[kernel], named_leaves(origin)[kernel])
-    np.testing.assert_array_equal(made["embeddings"]["word"], found["embeddings"]["word"])
-    said = capsys.readouterr().out
-    assert (f"initialised anew: {kernel}" in said) == (f"not used: {kernel}" in said) != same
+    np.testing.assert_array_equal(named_leaves(result)[kernel], named_leaves(origin)[kernel])
+    np.testing.assert_array_equal(result["embeddings"]["word"], found["embeddings"]["word"])
+    output = capsys.readouterr().out
+    assert (f"newly initialised: {kernel}" in output) == (f"not used: {kernel}" in output) != same
 
 
 def test_a_model_of_other_sizes_is_refused():
@@ -129,7 +129,7 @@ def test_dictionaries_of_either_direction_are_found(tmp_path, name):
     old, new = vocabulary("▁dog"), vocabulary("▁hund")
     sources = transfer.matches_of(old, new, options, ("en", "de", "sw")).sources
     assert sources.ids.tolist() == [0, 1, 2, 3, 4, 5]
-    with pytest.raises(ConfigError, match="there is none of en with sw"):
+    with pytest.raises(ConfigError, match="dictionaries=.*no file for en with any of sw"):
         transfer.matches_of(old, new, options, ("en", "sw"))
 
 
@@ -157,12 +157,12 @@ def test_a_dictionary_that_is_not_there_is_missed_before_rows_are_made(tiny, tmp
     found = types.SimpleNamespace(folder=tmp_path, model=parse(tiny).model, vocabulary=None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(start.stored_models, "find", lambda *_: found)
-        with pytest.raises(ConfigError, match="there is none of en with de, sw"):
+        with pytest.raises(ConfigError, match="dictionaries=.*no file for en with any of de, sw"):
             start.prepare(parse(tiny), tmp_path / "run")
 
 
 @pytest.mark.slow
-def test_a_run_with_a_vocabulary_of_its_own_starts_from_another(tiny, store, tmp_path, capsys):
+def test_a_run_with_its_own_vocabulary_starts_from_another_model(tiny, store, tmp_path, capsys):
     tiny.train.steps, tiny.optimizer.learning_rate = 1, 0.0
     loop.train(start.prepare(parse(tiny), tmp_path / "first", store))
     tiny.init_from = str(tmp_path / "first")
@@ -186,7 +186,7 @@ def test_a_run_with_a_vocabulary_of_its_own_starts_from_another(tiny, store, tmp
     old, new = named_leaves(old), named_leaves(new)
     for name in set(old) - set(transfer._BY_WORD):
         np.testing.assert_array_equal(old[name], new[name], err_msg=name)
-    # It goes on by itself, without what it started from.
+    # The run resumes without the model that it started from.
     (tmp_path / "first").rename(tmp_path / "gone")
     tiny.train.steps = 2
     loop.train(start.prepare(parse(tiny), tmp_path / "next"))
@@ -202,7 +202,7 @@ def test_the_state_of_a_matched_start_lies_as_any_other(tiny, store, tmp_path):
     begun = start.prepare(parse(tiny), tmp_path / "next", store)
     abstract = state.abstract(begun.config, initialisation.Corpus.of(store), begun.mesh)
     first = initialisation.first_state(begun, abstract)
-    for leaf, wanted in zip(
+    for leaf, expected in zip(
         jax.tree.leaves(first.params), jax.tree.leaves(abstract.params), strict=True
     ):
-        assert leaf.sharding.is_equivalent_to(wanted.sharding, leaf.ndim)
+        assert leaf.sharding.is_equivalent_to(expected.sharding, leaf.ndim)

@@ -1,5 +1,7 @@
-"""A whole run in phases: rates, rows, masks and shares of each step against tables by hand; and the
-same bits wherever it is interrupted."""
+"""A whole run in phases: rates, rows, masks and shares of each step against hand-written tables.
+
+The run has the same bits wherever it is interrupted.
+"""
 
 import dataclasses
 import shutil
@@ -19,7 +21,7 @@ from xlj.data.rows.preparing import open_rows, prepare_rows
 from xlj.data.tokenizer.layout import PAD
 from xlj.distributed.preemption import Preemption
 from xlj.training import loop, metrics, schedule, start
-from xlj.training.lines import by_phase
+from xlj.training.metrics_writer import by_phase
 
 PHASES = {
     "longer": {
@@ -37,10 +39,10 @@ PHASES = {
         "objectives": {"mmlm": {"mask_rate": 0.05}},
     },
 }
-"""As mmBERT's: longer rows and larger bases; then one more language while the rate falls."""
+"""Phases like mmBERT's: longer rows and larger bases, then one more language during the decay."""
 
 RATES = [5e-4, *[1e-3] * 6, 2e-3, 2e-3, 2e-3, 2e-3 - 1e-3 * 0.5**0.5]
-"""A warm-up of two steps; twice the peak; 1 - sqrt over two steps, to half."""
+"""A warm-up of two steps, twice the peak, then 1 - sqrt over two steps down to half."""
 ROWS = [4, 4, 8, 8, 12, 12, 16, 8, 8, 8, 8]
 """A batch warm-up from one of four microbatches, over six steps."""
 LENGTHS = [32] * 7 + [48] * 4
@@ -98,15 +100,15 @@ def test_a_phase_may_draw_a_language_more_often(config, store):
     for sampled, factors in (("en=3,de,sw=0.5", (3, 1, 0.5)), ("en,sw=2", (1, 0, 2))):
         data = dataclasses.replace(config.data, sampled=tuple(sampled.split(",")), length=48)
         found = mixture.counts(store, options, dataclasses.replace(config, data=data))
-        wanted = {
+        expected = {
             name: factor * store.task(f"text@48.{name}").train.tokens ** config.data.alpha
             for name, factor in zip(("en", "de", "sw"), factors, strict=True)
             if factor
         }
-        assert len(found) == len(wanted)
-        for name, share in wanted.items():
+        assert len(found) == len(expected)
+        for name, share in expected.items():
             count = found[f"text@48.{name}"]
-            assert count / BLOCK == pytest.approx(share / sum(wanted.values()), abs=2e-5)
+            assert count / BLOCK == pytest.approx(share / sum(expected.values()), abs=2e-5)
 
 
 @pytest.mark.slow
@@ -137,9 +139,7 @@ def test_a_state_is_measured_with_the_model_of_the_phase_that_it_is_from(config)
     assert [base(step) for step in (0, 7, 8, 11)] == [1e4, 1e4, 16e4, 16e4]
 
 
-def test_what_a_run_will_do_is_printed_and_drawn_before_it(
-    config, store, tmp_path, capsys, devices
-):
+def test_the_schedule_is_printed_and_plotted_before_a_run(config, store, tmp_path, capsys, devices):
     devices(1)
     runs.dry_run(config, tmp_path / "run")
     printed = capsys.readouterr().out
@@ -159,7 +159,7 @@ def test_what_a_run_will_do_is_printed_and_drawn_before_it(
 
 
 def computed(line):
-    """What of a line of metrics does not depend on the clock."""
+    """Returns the values of a line of metrics that do not depend on the clock."""
     return {name: value for name, value in line.items() if not name.startswith("time/")}
 
 
@@ -167,8 +167,8 @@ def computed(line):
 def test_a_run_is_the_same_wherever_it_is_interrupted(
     config, store, tmp_path, monkeypatch, devices, capfd
 ):
-    """Each step is repeated from the checkpoint before it: so before, at and after each change of
-    the batch and of the phase."""
+    """Each step is repeated from the checkpoint before it. So the run is interrupted before, at and
+    after each change of batch and phase."""
     devices(1)
     whole = tmp_path / "whole"
     assert loop.train(start.prepare(config, whole, store)).finished
@@ -188,8 +188,8 @@ def test_a_run_is_the_same_wherever_it_is_interrupted(
         shutil.copytree(whole / "checkpoints" / str(step), again / "checkpoints" / str(step))
         outcome = loop.train(start.prepare(config, again, store))
         assert outcome.step == step + 1
-        wanted = reading.read_meta(whole / "checkpoints" / str(step + 1)).meta
-        assert reading.find(again).meta == wanted, step
+        expected = reading.read_meta(whole / "checkpoints" / str(step + 1)).meta
+        assert reading.find(again).meta == expected, step
         assert computed(metrics.read(again)[-1]) == computed(lines[step + 1])
         model = stored_models.find(again).model
         assert model.rotary_base == (10_000 if step < 7 else 160_000)

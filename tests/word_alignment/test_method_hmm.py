@@ -8,7 +8,7 @@ from xlj.alignment_math import hmm
 from xlj.api.encoder import Encoder
 from xlj.config import ConfigError
 from xlj.config.choices import METHODS, AlignmentOptions
-from xlj.models import encoder, translation
+from xlj.models import encoder, word_hmm_head
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.methods import HMM_LEAST
 from xlj.word_alignment.sentence_pairs import Pair
@@ -18,7 +18,7 @@ HMM = AlignmentOptions("hmm", "apart")
 
 @pytest.fixture(scope="module")
 def trained(copying_encoder):
-    head = translation.init(jax.random.key(3), copying_encoder.model, hmm.LONGEST_JUMP)
+    head = word_hmm_head.init(jax.random.key(3), copying_encoder.model, hmm.LONGEST_JUMP)
     rng = np.random.default_rng(0)
 
     def moved(leaf):

@@ -34,7 +34,7 @@ from xlj.io.processes import in_child
 from xlj.reporting import runs as reported_runs
 from xlj.reporting.page import page
 from xlj.training import durations, start
-from xlj.training.amounts import Reading
+from xlj.training.amounts import StepAmounts
 
 _CHARACTERS = 5_000_000  # of each language, from which pieces are chosen
 _HELD_OUT = 500  # lines of each language, and pairs, that the measures read
@@ -246,7 +246,7 @@ def _planned(
     if "data.sampled" not in explicit:
         names = plan.sampled(store, config, request.languages, request.replay, request.replay_share)
         config = dataclasses.replace(config, data=dataclasses.replace(config.data, sampled=names))
-    config, _ = durations.resolve(config, Reading(store))
+    config, _ = durations.resolve(config, StepAmounts(store))
     if request.steps is None and "train.steps" in explicit:
         return config
     steps = request.steps or plan.enough_steps(config, store, request.languages)

@@ -8,7 +8,7 @@ Link = tuple[int, int]
 
 
 class Scores(NamedTuple):
-    """Each between 0 and 1; a quotient of nothing by nothing is 0."""
+    """Scores between 0 and 1; 0 divided by 0 counts as 0."""
 
     aer: float
     precision: float
@@ -21,23 +21,23 @@ def score(
     sure: Sequence[Iterable[Link]],
     possible: Sequence[Iterable[Link]],
 ) -> Scores:
-    """Scores of the links of a whole set of sentence pairs (Och and Ney, 2003).
+    """Scores the links of a set of sentence pairs against gold links (Och and Ney, 2003).
 
-    With the links A, the sure ones S and the possible ones P, which contain S, all counted over the
-    set: AER = 1 - (|A & P| + |A & S|) / (|A| + |S|), precision = |A & P| / |A|, recall =
-    |A & S| / |S|. A gold link that no prediction can meet, such as one outside its sentence, counts
-    in |S| all the same; one that is written twice counts once, as in XLM-Align's released scorer.
+    With links A, sure gold links S and possible gold links P, which include S, counted over the
+    whole set: AER = 1 - (|A & P| + |A & S|) / (|A| + |S|), precision = |A & P| / |A|, recall =
+    |A & S| / |S|. Gold links that no prediction can match, such as links outside a sentence, count
+    in |S| too. Repeated gold links count once. Both are as in XLM-Align's released scorer.
 
     Raises:
-      ValueError: if they are not equally many.
+      ValueError: if the arguments have different lengths.
     """
     links = in_sure = in_possible = all_sure = 0
-    for found, must, may in zip(predicted, sure, possible, strict=True):
-        found, must = set(found), set(must)
-        links += len(found)
-        all_sure += len(must)
-        in_sure += len(found & must)
-        in_possible += len(found & (must | set(may)))
+    for of_pair, sure_links, possible_links in zip(predicted, sure, possible, strict=True):
+        of_pair, sure_links = set(of_pair), set(sure_links)
+        links += len(of_pair)
+        all_sure += len(sure_links)
+        in_sure += len(of_pair & sure_links)
+        in_possible += len(of_pair & (sure_links | set(possible_links)))
     precision, recall = _ratio(in_possible, links), _ratio(in_sure, all_sure)
     return Scores(
         aer=_ratio(links + all_sure - in_possible - in_sure, links + all_sure),

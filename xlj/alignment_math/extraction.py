@@ -1,9 +1,9 @@
 """Links between tokens, from similarities or a transport plan (XLM-Align equations 7 to 9).
 
-Matrices are not negative; a similarity of zero, or less, gives no link. Among equals the first
-index wins, where equal means to within TIE: a plan with a side of one token is all equal, up to
-rounding that depends on the shape of the batch. Every rule holds for each example by itself, also
-where a row packs several.
+Matrices are non-negative; a similarity of zero or less gives no link. Among equal values the first
+index wins. Values are equal if they differ by less than TIE: all values of a plan with a side of
+one token are equal, up to rounding that depends on the shape of the batch. Every function treats
+each example separately, also if a row has several.
 """
 
 import jax
@@ -14,11 +14,11 @@ from xlj.alignment_math.sinkhorn import Transport, check_pairs, same_example
 from xlj.contracts.arrays import check
 
 TIE = 1e-5
-"""The relative difference below which two values are the same (ours)."""
+"""The relative difference below which two values count as equal (ours)."""
 
 
 def argmax(similarity: jax.Array, source_ids: jax.Array, target_ids: jax.Array) -> jax.Array:
-    """Links of tokens that are each other's most similar (SimAlign's Argmax; XLM-Align Eq. 7, 8).
+    """Links tokens that are most similar to each other (SimAlign's Argmax; XLM-Align Eq. 7, 8).
 
     Args:
       similarity: [..., m, n].
@@ -33,9 +33,9 @@ def argmax(similarity: jax.Array, source_ids: jax.Array, target_ids: jax.Array) 
 
 
 def union(similarity: jax.Array, source_ids: jax.Array, target_ids: jax.Array) -> jax.Array:
-    """Links of every token with its most similar one (XLM-Align Eq. 7 and Table 6, no filtering).
+    """Links each token with its most similar token (XLM-Align Eq. 7 and Table 6, no filtering).
 
-    Args and returns: as of `argmax`.
+    Args, Returns: as in `argmax`.
     """
     check_pairs("union", similarity, source_ids, target_ids)
     similarity = jnp.where(same_example(source_ids, target_ids), similarity, 0)
@@ -49,55 +49,56 @@ def itermax(
     alpha: float = 0.9,
     iterations: int = 2,
 ) -> jax.Array:
-    """`argmax`, and further rounds for tokens still without a link (SimAlign; XLM-Align Eq. 8, 9).
+    """Applies `argmax`, then further rounds for unlinked tokens (SimAlign; XLM-Align Eq. 8, 9).
 
-    In each further round a similarity is multiplied by 1 if neither token has a link, by `alpha` if
-    one of them has, and by 0 if both have. This is what the released code of SimAlign and XLM-Align
-    does; Eq. 9 sets only the linked cells themselves to 0. As released, too, there is no further
-    round in an example with a side of one or two tokens, nor where all tokens of a side have links.
+    In each further round, a similarity is multiplied by 1 if neither token has a link, by `alpha`
+    if one token has a link, and by 0 if both have one. This follows the released code of SimAlign
+    and XLM-Align; Eq. 9 sets only the linked cells to 0. As in this code, an example has no further
+    round if a side has one or two tokens, or if all tokens of a side have links.
 
     Args:
-      similarity, source_ids, target_ids: as of `argmax`.
+      similarity, source_ids, target_ids: as in `argmax`.
       alpha: from 0 to 1.
-      iterations: rounds, the first included; at least 1. The released code does 2.
+      iterations: number of rounds including the first; at least 1. The released code has 2.
 
     Returns:
-      As `argmax`. A link of a round has a token that had none before it, and no two links of a
-      round share a token: there are no more links than tokens.
+      As in `argmax`. Each link of a round has a token without earlier links, and no two links of a
+      round share a token. So there are no more links than tokens.
     """
     check_pairs("itermax", similarity, source_ids, target_ids)
     if iterations < 1:
-        raise ValueError(f"iterations={iterations}; there must be at least 1")
+        raise ValueError(f"iterations={iterations} of itermax: expected at least 1.")
     same = same_example(source_ids, target_ids)
     similarity = jnp.where(same, similarity, 0)
-    links = _best(similarity, -1) & _best(similarity, -2)
-    # Of the example of each row, or column: its tokens on the other side, in all and without links.
+    links = _best(similarity, -1) & _best(similarity, -2)  # [..., m, n], as similarity and same
+    # In the example of each row or column: the number of tokens on the other side.
     columns, rows = same.sum(-1, keepdims=True), same.sum(-2, keepdims=True)
     for _ in range(1, iterations):
         row_linked, column_linked = links.any(-1, keepdims=True), links.any(-2, keepdims=True)
         columns_left = (same & ~column_linked).any(-1, keepdims=True)
         rows_left = (same & ~row_linked).any(-2, keepdims=True)
-        goes_on = (rows > 2) & (columns > 2) & rows_left & columns_left
+        has_round = (rows > 2) & (columns > 2) & rows_left & columns_left
 
         one_linked = jnp.where(row_linked & column_linked, 0, alpha)
         multiplier = jnp.where(row_linked | column_linked, one_linked, 1)
         left = similarity * multiplier.astype(similarity.dtype)
-        links |= goes_on & _best(left, -1) & _best(left, -2)
+        links |= has_round & _best(left, -1) & _best(left, -2)
     return links
 
 
 def match(similarity: np.ndarray, source_ids: np.ndarray, target_ids: np.ndarray) -> np.ndarray:
-    """Links of a maximum-weight matching of each example (SimAlign's Match, section 3.2), in NumPy
-    on the host. A similarity of zero gives no link.
+    """Links tokens by a maximum-weight matching of each example (SimAlign's Match, section 3.2).
+
+    It runs in NumPy on the host. A similarity of zero gives no link.
 
     Args:
-      similarity: float32 [..., m, n], not negative.
-      source_ids, target_ids: as of `argmax`; their leading axes may be broadcast.
+      similarity: float32 [..., m, n], non-negative.
+      source_ids, target_ids: as in `argmax`; their leading axes may be broadcast.
 
     Returns:
       bool [..., m, n].
     """
-    from scipy.optimize import linear_sum_assignment  # it takes its time to import
+    from scipy.optimize import linear_sum_assignment  # slow to import
 
     check_pairs("match", similarity, source_ids, target_ids)
     batch = similarity.shape[:-2]
@@ -115,10 +116,11 @@ def match(similarity: np.ndarray, source_ids: np.ndarray, target_ids: np.ndarray
 
 
 def released(transport: Transport) -> jax.Array:
-    """Links of XLM-Align's released aligner: bool [..., m, n].
+    """Returns the links of XLM-Align's released aligner: bool [..., m, n].
 
-    The best column of each row of the row-normalised matrix, where it has that row as its best in
-    the last column-normalised one. (The paper's aligner is `itermax` of the plan.)
+    A row is linked with its best column in the row-normalised matrix, if that column has this row
+    as its best in the last column-normalised matrix. (The paper's aligner is `itermax` of the
+    plan.)
     """
     check(
         "released",
@@ -130,17 +132,17 @@ def released(transport: Transport) -> jax.Array:
 
 
 def labels(links: jax.Array) -> jax.Array:
-    """The target of each source token: bool [..., m, n] -> target positions, int32 [..., m].
+    """Returns the target position of each source token: bool [..., m, n] -> int32 [..., m].
 
-    A token with several links has the last one as its label, as released; one without has -1.
-    Labels of the target tokens are those of the transposed links.
+    The label of a token with several links is the last one, as in the released code; without links
+    it is -1. Transpose the links for the labels of target tokens.
     """
     check("labels", links=("bool [..., m, n]", links))
     return jnp.where(links, jnp.arange(links.shape[-1], dtype=jnp.int32), -1).max(-1)
 
 
 def _best(matrix: jax.Array, axis: int) -> jax.Array:
-    """Where the first maximum along an axis is, if it is positive; the shape of the matrix."""
+    """Marks the first maximum along an axis, if it is positive: bool, of the matrix's shape."""
     highest = matrix.max(axis, keepdims=True)
     first = jnp.expand_dims((matrix >= highest * (1 - TIE)).argmax(axis), axis)
     places = jax.lax.broadcasted_iota(first.dtype, matrix.shape, matrix.ndim + axis)

@@ -1,4 +1,4 @@
-"""Similarities of tokens by their vectors, and a prior on the diagonal that multiplies them."""
+"""Similarities of token vectors, and a prior on the diagonal that multiplies them."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ from xlj.contracts.arrays import check
 
 
 def dot_products(source: jax.Array, target: jax.Array) -> jax.Array:
-    """The similarities of XLM-Align (Eq. 1), exact on every backend.
+    """Computes the similarities of XLM-Align (Eq. 1), in full float32 on every backend.
 
     Args:
       source, target: float [..., m, hidden] and [..., n, hidden].
@@ -25,9 +25,9 @@ def dot_products(source: jax.Array, target: jax.Array) -> jax.Array:
 
 
 def shifted_cosines(source: jax.Array, target: jax.Array) -> jax.Array:
-    """(cosine + 1) / 2, the similarities of SimAlign: between 0 and 1.
+    """Computes (cosine + 1) / 2, the similarities of SimAlign, between 0 and 1.
 
-    Args and returns: as of `dot_products`.
+    Args, Returns: as in `dot_products`.
     """
     check(
         "shifted_cosines",
@@ -38,9 +38,11 @@ def shifted_cosines(source: jax.Array, target: jax.Array) -> jax.Array:
 
 
 def diagonal(source_ids: jax.Array, target_ids: jax.Array, strength: float) -> jax.Array:
-    """A prior on the diagonal: exp(-strength |i / m - j / n|) for the i-th of the m tokens of an
-    example's source and the j-th of the n of its target, from 1, as fast_align has it before
-    normalisation (Dyer, Chahuneau and Smith, 2013, section 2, where strength is lambda).
+    """Computes a prior on the diagonal: exp(-strength |i / m - j / n|).
+
+    i and j count the m source and n target tokens of an example from 1. This is the prior of
+    fast_align before normalisation (Dyer, Chahuneau and Smith, 2013, section 2, where strength is
+    lambda).
 
     Args:
       source_ids, target_ids: int32 [..., m] and [..., n], as in `same_example`.
@@ -60,7 +62,7 @@ def diagonal(source_ids: jax.Array, target_ids: jax.Array, strength: float) -> j
 
 
 def _progress(ids: jax.Array) -> jax.Array:
-    """i / m of the i-th of an example's m tokens, from 1: int32 [..., m] -> float32 [..., m]."""
+    """Computes i / m for token i (from 1) of an example's m: int32 [..., m] -> float32 [..., m]."""
     same = same_example(ids, ids)
     place = jnp.tril(same).sum(-1, dtype=jnp.float32)
     return place / jnp.maximum(same.sum(-1, dtype=jnp.float32), 1)

@@ -8,18 +8,18 @@ import jax.numpy as jnp
 from xlj.contracts.arrays import Array, check
 
 EPSILON = 1e-6
-"""The smallest similarity of two tokens (XLM-Align Eq. 1; the value is the released code's)."""
+"""The smallest similarity of two tokens (XLM-Align Eq. 1; value of the released code)."""
 
 
 def same_example(source_ids: jax.Array, target_ids: jax.Array) -> jax.Array:
-    """Which source and target tokens belong to the same example.
+    """Returns which source and target tokens belong to the same example.
 
-    Every function of this room takes the same two id arrays, so that one matrix may hold one pair
-    or all the pairs of a packed row.
+    All functions of this package take these two id arrays, so that a matrix has one pair or all
+    pairs of a packed row.
 
     Args:
-      source_ids: int32 [..., m], the example of each token, from 1; 0 is not a token of the source.
-      target_ids: int32 [..., n], likewise.
+      source_ids: int32 [..., m], the example of each token, from 1; 0 for tokens to ignore.
+      target_ids: int32 [..., n], with the same meaning.
 
     Returns:
       bool [..., m, n].
@@ -34,8 +34,13 @@ def same_example(source_ids: jax.Array, target_ids: jax.Array) -> jax.Array:
 
 
 def check_pairs(function: str, similarity: Array, source_ids: Array, target_ids: Array) -> None:
-    """Checks what a function of similarities and of their examples is given: float [..., m, n],
-    int32 [..., m] and [..., n]. Raises AssertionError, as `xlj.contracts.arrays.check`."""
+    """Checks the arguments of a function of similarities.
+
+    They must be float [..., m, n], int32 [..., m] and int32 [..., n].
+
+    Raises:
+      AssertionError: as `xlj.contracts.arrays.check` does.
+    """
     check(
         function,
         similarity=("float [..., m, n]", similarity),
@@ -45,9 +50,9 @@ def check_pairs(function: str, similarity: Array, source_ids: Array, target_ids:
 
 
 class Transport(NamedTuple):
-    """The end of Sinkhorn's algorithm, each float32 [..., m, n], zero between examples."""
+    """The results of Sinkhorn's algorithm, float32 [..., m, n] each; 0 between examples."""
 
-    plan: jax.Array  # `by_rows` if columns come first, else `by_columns`
+    plan: jax.Array  # `by_rows` if columns are first, else `by_columns`
     by_rows: jax.Array  # the last matrix whose rows sum to 1
     by_columns: jax.Array  # the last matrix whose columns sum to 1
 
@@ -60,29 +65,29 @@ def sinkhorn(
     columns_first: bool = True,
     mu: float = 1.0,
 ) -> Transport:
-    """Normalises columns and rows in turn (XLM-Align Eq. 4 to 6).
+    """Normalises columns and rows alternately (XLM-Align Eq. 4 to 6).
 
-    K = max(EPSILON, similarity)^(1 / mu) inside an example and 0 elsewhere; a row or a column
-    without any partner stays zero. With as many rows as columns, many iterations give a doubly
-    stochastic plan.
+    K = max(EPSILON, similarity)^(1 / mu) inside examples and 0 elsewhere. Rows and columns without
+    any partner stay zero. If there are as many rows as columns, many iterations converge to a
+    doubly stochastic plan.
 
     Args:
-      similarity: [..., m, n], products of hidden vectors; read inside examples only.
+      similarity: [..., m, n], products of hidden vectors; values between examples are ignored.
       source_ids, target_ids: int32 [..., m] and [..., n], as in `same_example`.
-      iterations: of both normalisations, at least 1. The released code does 2.
-      columns_first: as released; the paper's Eq. 6 begins with the rows.
-      mu: the weight of the plan's entropy (Eq. 3), above 0; 1 as released.
+      iterations: of both normalisations, at least 1. The released code has 2.
+      columns_first: True in the released code; the paper's Eq. 6 begins with rows.
+      mu: the weight of the plan's entropy (Eq. 3), above 0; 1 in the released code.
     """
     check_pairs("sinkhorn", similarity, source_ids, target_ids)
     if iterations < 1:
-        raise ValueError(f"iterations={iterations}; there must be at least 1")
+        raise ValueError(f"iterations={iterations} of sinkhorn: expected at least 1.")
     if mu <= 0:
-        raise ValueError(f"mu={mu}; it must be above 0")
+        raise ValueError(f"mu={mu} of sinkhorn: expected a number above 0.")
     same = same_example(source_ids, target_ids)
     similarity = jnp.maximum(similarity.astype(jnp.float32), EPSILON)
     if mu != 1:
-        # The first normalisation takes off any factor of a row or a column: powers of a small mu
-        # stay within float32 if each is relative to the largest of that row or column.
+        # The first normalisation cancels any factor of a column (or row). Dividing each column (or
+        # row) by its maximum keeps powers with a small mu within float32.
         axis = -2 if columns_first else -1
         highest = jnp.where(same, similarity, EPSILON).max(axis, keepdims=True)
         similarity = (similarity / highest) ** (1 / mu)
@@ -91,15 +96,15 @@ def sinkhorn(
     def iteration(_: int, matrices: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         by_rows, by_columns = matrices
         if columns_first:
-            by_columns = _normalised(by_rows, -2)
-            return _normalised(by_columns, -1), by_columns
-        by_rows = _normalised(by_columns, -1)
-        return by_rows, _normalised(by_rows, -2)
+            by_columns = _normalise(by_rows, -2)
+            return _normalise(by_columns, -1), by_columns
+        by_rows = _normalise(by_columns, -1)
+        return by_rows, _normalise(by_rows, -2)
 
     by_rows, by_columns = jax.lax.fori_loop(0, iterations, iteration, (kernel, kernel))
     return Transport(by_rows if columns_first else by_columns, by_rows, by_columns)
 
 
-def _normalised(matrix: jax.Array, axis: int) -> jax.Array:
+def _normalise(matrix: jax.Array, axis: int) -> jax.Array:
     total = matrix.sum(axis, keepdims=True)
     return matrix / jnp.where(total > 0, total, 1)

@@ -142,9 +142,9 @@ class TrainStep:
     def seconds(self, repeats: int) -> float:
         """The median time of a step."""
         memory = step_memory.StepMemory(self._mesh)
-        with memory.kept():
+        with memory.retain():
             seconds = measurements.median_seconds(self.run, repeats)
-        memory.give_back()
+        memory.release()
         return seconds
 
 

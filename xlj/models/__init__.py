@@ -1,1 +1,1 @@
-"""The encoder and its heads: `init` makes a nested dict of parameters, `apply` functions use it."""
+"""The encoder and its heads: `init` returns a nested dict of parameters, `apply` uses it."""

@@ -1,4 +1,4 @@
-"""Self-attention whose pattern is two integer vectors a row: i sees j where their ids agree."""
+"""Self-attention with a pattern of two id vectors per row: query i sees key j if ids are equal."""
 
 from functools import partial
 
@@ -21,9 +21,9 @@ from xlj.sharding import devices
 class Attention(nn.Module):
     """Multi-head self-attention (Vaswani et al., 2017), without the residual connection.
 
-    With fewer heads of keys and values than of queries, each serves as many neighbouring heads of
-    queries (Ainslie et al., 2023). A local layer sees the keys at most half of
-    `model.local_attention` places away.
+    With fewer heads for keys and values than for queries, each is shared by neighbouring query
+    heads (grouped-query attention, Ainslie et al., 2023). In a local layer a query sees keys at
+    most `model.local_attention // 2` places away.
     """
 
     model: Model
@@ -31,10 +31,11 @@ class Attention(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, context: Context) -> jax.Array:
-        """x [rows, length, hidden] -> [rows, length, hidden] of the model's dtype.
+        """Maps x [rows, length, hidden] -> [rows, length, hidden] of the model's dtype.
 
         A query that sees no key gets zeros (before the output layer), never NaN. The position bias
-        is added to the scores, multiplied by a gate of the query if the model has gates.
+        is added to the scores. If the model has gates, the bias is first multiplied by the query's
+        gate.
         """
         model, dtype = self.model, jnp.dtype(self.model.dtype)
         rows, length, hidden = x.shape
@@ -51,13 +52,13 @@ class Attention(nn.Module):
         gates = None
         if model.position_bias == "gated":
             gates = Gates(model.init_std, name="gates")(query)
-        if context.turns:
-            turns = context.turns[self.is_local]
-            query, key = rotate(query, turns), rotate(key, turns)
+        if context.rotations:
+            rotations = context.rotations[self.is_local]
+            query, key = rotate(query, rotations), rotate(key, rotations)
         if shared > 1:
             key, value = (jnp.repeat(heads, shared, axis=2) for heads in (key, value))
         attend = fused.attend if is_fused(model) else dense_attention
-        mixed = attend(
+        output = attend(
             query,
             key,
             value,
@@ -69,19 +70,23 @@ class Attention(nn.Module):
             model.attention_dropout,
             window=model.local_attention // 2 if self.is_local else None,
         ).reshape(rows, length, hidden)
-        return linear(hidden, has_bias="output" in model.biases, name="output")(mixed)
+        return linear(hidden, has_bias="output" in model.biases, name="output")(output)
 
 
 def is_fused(model: Model) -> bool:
-    """Whether attention is a kernel: as `model.attention` says; by itself, not on CPUs."""
+    """Returns whether attention is a fused kernel; with `model.attention=auto`, not on CPUs."""
     if model.attention == "auto":
         return devices.platform() in fused.KERNELS
     return model.attention == "fused"
 
 
 def shared_bias(params: Params, model: Model, length: int) -> jax.Array:
-    """The relative position bias of all layers, in the form that attention takes: for rows of this
-    length float32 [heads, length, length] if it is dense, else as `fused_attention.attend` says."""
+    """Returns the relative position bias of all layers, in the form that attention needs.
+
+    Returns:
+      float32 [heads, length, length] for dense attention; tiles as described in
+      `fused_attention.attend` for fused attention.
+    """
     table = params["table"]
     check("shared_bias", table=(f"float32 [{model.position_buckets}, {model.heads}]", table))
     if is_fused(model):

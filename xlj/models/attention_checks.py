@@ -1,8 +1,8 @@
-"""Proof that an attention function keeps packed examples apart: for ours, and for any other.
+"""A check that an attention function keeps packed examples apart, for xlj's functions or your own.
 
     check_attention(lambda q, k, v, query_ids, key_ids: my_attention(...))
 
-Other frameworks' packed attention has let examples see each other without a word (maxtext#4476).
+In another framework, packed examples saw each other without an error (maxtext#4476).
 """
 
 from collections.abc import Callable
@@ -27,16 +27,19 @@ def check_attention(
     tolerance: float = 1e-4,
     window: int | None = None,
 ) -> None:
-    """Checks a pattern of packed examples, whose ends lie anywhere, and one in which queries ask
-    for other examples' keys, keys are hidden, and some queries have no key at all.
+    """Checks an attention function with two patterns of segment ids.
+
+    The first packs examples of random lengths. In the second, some queries have the ids of other
+    examples, some keys are hidden, and some queries see no key at all.
 
     Args:
-      tolerance: of an output beside that of the plain formula; leaks are found exactly.
-      window: that of the attention function, the largest distance of places at which its queries
-        see keys, inclusive; None for any.
+      tolerance: largest difference of an output from the plain formula. Leaks are found exactly.
+      window: the window of the attention function: the largest distance of places at which its
+        queries see keys, inclusive; None for no window.
 
     Raises:
-      AssertionError: it says what reached a query that must not, or did not that must.
+      AssertionError: if a query depends on an array that it must not see, or does not depend on one
+        that it must see. The message names both.
     """
     rng = np.random.default_rng(seed)
     q, k, v, weights = (
@@ -44,20 +47,25 @@ def check_attention(
     )
     packed = np.sort(rng.integers(1, 6, (rows, length)), axis=1)
     packed[:, -length // 10 :] = 0  # padding, which sees itself
-    asks, hides = rng.random((2, rows, length)) < 0.2
-    mixed = np.where(asks, rng.integers(1, 9, (rows, length)), packed)
+    is_redirected, is_hidden = rng.random((2, rows, length)) < 0.2
+    redirected = np.where(is_redirected, rng.integers(1, 9, (rows, length)), packed)
     near = _near(length, window)
-    patterns = {"packed": (packed, packed), "asking": (mixed, np.where(hides, -1, packed))}
+    patterns = {
+        "packed": (packed, packed),
+        "redirected": (redirected, np.where(is_hidden, -1, packed)),
+    }
     for name, (query_ids, key_ids) in patterns.items():
         ids = jnp.asarray(query_ids, jnp.int32), jnp.asarray(key_ids, jnp.int32)
         sees = (query_ids[:, :, None] == key_ids[:, None, :]) & near
-        found = np.asarray(attention(q, k, v, *ids), np.float64)
+        output = np.asarray(attention(q, k, v, *ids), np.float64)
         q64, k64, v64 = (np.asarray(x, np.float64) for x in (q, k, v))
-        wanted = _plain(q64, k64, v64, sees)
-        error = np.abs(found - wanted).max()
-        assert error <= tolerance, f"{name}: outputs differ from the formula's by {error:.3g}"
+        error = np.abs(output - _plain(q64, k64, v64, sees)).max()
+        assert error <= tolerance, (
+            f"{name}: an output differs from the plain formula by {error:.3g}, more than "
+            f"{tolerance:g}"
+        )
         blind = ~sees.any(2)
-        assert (found[blind] == 0).all(), f"{name}: a query without a key does not give zeros"
+        assert (output[blind] == 0).all(), f"{name}: the output of a query without keys is not zero"
         for chosen in np.unique(query_ids):
             _check_reach(attention, (q, k, v), ids, weights, query_ids == chosen, sees, name)
     if window is not None:
@@ -73,28 +81,28 @@ def _check_reach(
     sees: np.ndarray,
     name: str,
 ) -> None:
-    """The gradient of some queries' outputs reaches the keys that they see, and no others."""
+    """Checks that the gradient of some queries' outputs reaches exactly the keys that they see."""
 
     def total(arrays: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         return (attention(*arrays, *ids) * weights * mine[..., None, None]).sum()
 
     reached = [np.abs(np.asarray(x)).sum((2, 3)) > 0 for x in jax.grad(total)(arrays)]
     seen = (sees & mine[:, :, None]).any(1)
-    # A query that sees one key gives its value, whatever the two are.
+    # The output of a query that sees one key is its value, for any query and key.
     chooses = mine & (sees.sum(2) > 1)
     for kind, array, allowed in zip(
         ("query", "key", "value"), reached, (mine, seen, seen), strict=True
     ):
         leaks = np.argwhere(array & ~allowed)
-        assert not len(leaks), f"{name}: a {kind} at {leaks[0]} reaches other examples' queries"
+        assert not len(leaks), f"{name}: the {kind} at {leaks[0]} reaches other examples' queries"
     lost = np.argwhere(seen & ~reached[2])
-    assert not len(lost), f"{name}: a value at {lost[0]} does not reach the queries that see it"
+    assert not len(lost), f"{name}: the value at {lost[0]} does not reach the queries that see it"
     lost = np.argwhere(chooses & ~reached[0])
-    assert not len(lost), f"{name}: a query at {lost[0]} does not choose among its keys"
+    assert not len(lost), f"{name}: the output of the query at {lost[0]} does not depend on it"
 
 
 def _near(length: int, window: int | None) -> np.ndarray:
-    """Which places are within the window of which: bool [length, length]."""
+    """Returns which places are within the window of which: bool [length, length]."""
     places = np.arange(length)
     distance = np.abs(places[:, None] - places)
     return distance <= (length if window is None else window)
@@ -106,8 +114,11 @@ def _check_edges(
     weights: jax.Array,
     sees: np.ndarray,
 ) -> None:
-    """In rows of one example, a query's gradient reaches all keys within the window and no others,
-    and a new key and value move the outputs of all queries within it and no others."""
+    """Checks the ends of the window, in rows of one example.
+
+    A query's gradient must reach all keys within the window and no others. A new key and value must
+    change the outputs of all queries within the window and no others.
+    """
     q, k, v = arrays
     rows, length = sees.shape[:2]
     ids = (jnp.zeros((rows, length), jnp.int32),) * 2
@@ -117,9 +128,12 @@ def _check_edges(
         name = f"the window of place {place}"
         _check_reach(attention, arrays, ids, weights, mine, sees, name)
         changed = attention(q, k.at[:, place].add(1), v.at[:, place].add(1), *ids)
-        moved = (np.asarray(changed) != before).any((2, 3))
-        wrong = np.argwhere(moved != sees[:, :, place])
-        assert not len(wrong), f"{name}: the key there moves the query at {wrong[0]}, or must"
+        is_changed = (np.asarray(changed) != before).any((2, 3))
+        wrong = np.argwhere(is_changed != sees[:, :, place])
+        assert not len(wrong), (
+            f"{name}: the query at {wrong[0]} sees the key there although it is outside, or does "
+            "not see it although it is inside"
+        )
 
 
 def _plain(q: np.ndarray, k: np.ndarray, v: np.ndarray, sees: np.ndarray) -> np.ndarray:

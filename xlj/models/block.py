@@ -1,7 +1,8 @@
-"""A transformer block: sub-layers, each with its residual connection and LayerNorm.
+"""A transformer block: two sub-layers, each with its residual connection and norm.
 
-A block is given its attention, its feed-forward and the residual connection of each. Every module
-with the signature of `SubLayer` can be a sub-layer; `RESIDUALS` lists the residual connections.
+A block takes its attention, its feed-forward layer and the residual connection of each as
+arguments. Any module with the signature of `SubLayer` can be a sub-layer. `RESIDUALS` lists the
+residual connections.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from xlj.contracts.arrays import check
 from xlj.models import dropout, fused_norm
 from xlj.models.dropout import Rngs
 from xlj.models.norms import norm, norm_parameters
-from xlj.models.rotary import Turns
+from xlj.models.rotary import Rotations
 from xlj.sharding import devices
 
 
@@ -27,16 +28,16 @@ class Stream(NamedTuple):
     wide: jax.Array
     """float32, to which updates are added."""
     narrow: jax.Array | None
-    """The same vectors in the type of products, where a kernel wrote them; else None."""
+    """The same vectors in the type of products, if a kernel wrote them; else None."""
 
     @property
     def read(self) -> jax.Array:
-        """The vectors that a sub-layer reads."""
+        """The vectors that a sub-layer takes as its input."""
         return self.wide if self.narrow is None else self.narrow
 
 
 class Context(NamedTuple):
-    """The inputs of sub-layers beside the hidden vectors."""
+    """The inputs of sub-layers other than the hidden vectors."""
 
     query_segment_ids: jax.Array
     """int32 [rows, length]."""
@@ -48,11 +49,11 @@ class Context(NamedTuple):
     """The number of the layer, from 1."""
     bias: jax.Array | None = None
     """The position bias of all layers (`attention.shared_bias`)."""
-    turns: Mapping[bool, Turns] = MappingProxyType({})
+    rotations: Mapping[bool, Rotations] = MappingProxyType({})
     """Rotary positions in full and in local layers (`rotary.of_layers`)."""
 
     def seeds(self, site: int) -> jax.Array | None:
-        """Seeds of dropout at a site of the layer, int32 [rows]; None in evaluation."""
+        """Returns the dropout seeds for a site of the layer, int32 [rows]; None in evaluation."""
         return None if self.rngs is None else dropout.row_seeds(self.rngs, self.layer, site)
 
 
@@ -60,20 +61,26 @@ class SubLayer(Protocol):
     """Computes the update that a residual connection adds to the stream."""
 
     def __call__(self, x: jax.Array, context: Context, /) -> jax.Array:
-        """x [rows, length, hidden], float32 or narrower -> an update of the same shape."""
+        """Maps x [rows, length, hidden], float32 or narrower, to an update of the same shape."""
 
 
 class Residual(Protocol):
-    """Adds a sub-layer's update to the stream, after dropout. A module: the scale and the bias of
-    its LayerNorm are its parameters."""
+    """Adds a sub-layer's update to the stream, after dropout.
+
+    It is a module. The scale and bias of its norm are its parameters.
+    """
 
     def __call__(self, stream: Stream, sub_layer: SubLayer, context: Context, /) -> Stream:
-        """The stream before the sub-layer -> the stream after it."""
+        """Maps the stream before the sub-layer to the stream after it."""
 
 
 class NoNorm(nn.Module):
-    """x + sub_layer(x): the first sub-layer of ModernBERT, behind the embeddings' norm. `rate` is
-    that of its dropout, `site` where it is drawn (`Context.seeds`)."""
+    """x + sub_layer(x): the first sub-layer of ModernBERT, which follows the embeddings' norm.
+
+    Attributes:
+      site: of its dropout (`Context.seeds`).
+      rate: of its dropout.
+    """
 
     model: Model
     site: int
@@ -81,8 +88,10 @@ class NoNorm(nn.Module):
 
     @nn.compact
     def __call__(self, stream: Stream, sub_layer: SubLayer, context: Context) -> Stream:
-        """As `Residual`."""
-        return _added(stream.wide, sub_layer(stream.wide, context), context, self.site, self.rate)
+        """Same as `Residual.__call__`."""
+        return _add_update(
+            stream.wide, sub_layer(stream.wide, context), context, self.site, self.rate
+        )
 
 
 class PreNorm(nn.Module):
@@ -94,10 +103,10 @@ class PreNorm(nn.Module):
 
     @nn.compact
     def __call__(self, stream: Stream, sub_layer: SubLayer, context: Context) -> Stream:
-        """As `Residual`."""
+        """Same as `Residual.__call__`."""
         scale, bias = norm_parameters(self, self.model)
         update = sub_layer(norm(stream.wide, scale, bias, self.model), context)
-        return _added(stream.wide, update, context, self.site, self.rate)
+        return _add_update(stream.wide, update, context, self.site, self.rate)
 
 
 class PostNorm(nn.Module):
@@ -109,7 +118,7 @@ class PostNorm(nn.Module):
 
     @nn.compact
     def __call__(self, stream: Stream, sub_layer: SubLayer, context: Context) -> Stream:
-        """As `Residual`; one kernel where the stream has narrow vectors."""
+        """Same as `Residual.__call__`; one kernel if the stream has narrow vectors."""
         model, x, rate = self.model, stream.wide, self.rate
         scale, bias = norm_parameters(self, model)
         update, seeds = sub_layer(stream.read, context), context.seeds(self.site)
@@ -121,11 +130,13 @@ class PostNorm(nn.Module):
         interpret = devices.platform() != "gpu"
         dtype = jnp.dtype(model.dtype)
         options = fused_norm.Options(model.layer_norm_epsilon, rate, dtype, interpret)
-        assert bias is not None, "stream_of gives narrow vectors to LayerNorm alone"
+        assert bias is not None, "stream_of returns narrow vectors for LayerNorm only"
         return Stream(*fused_norm.add_norm(options, x, update, scale, bias, seeds))
 
 
-def _added(x: jax.Array, update: jax.Array, context: Context, site: int, rate: float) -> Stream:
+def _add_update(
+    x: jax.Array, update: jax.Array, context: Context, site: int, rate: float
+) -> Stream:
     return Stream(x + dropout.drop(update.astype(jnp.float32), context.seeds(site), rate), None)
 
 
@@ -134,7 +145,7 @@ RESIDUALS = {"post": PostNorm, "pre": PreNorm, "embeddings": PreNorm}
 
 
 class Block(nn.Module):
-    """A transformer block. Its parameters have the names of the fields."""
+    """A transformer block. Its parameters have the names of its fields."""
 
     attention: SubLayer
     attention_norm: Residual
@@ -142,19 +153,19 @@ class Block(nn.Module):
     feed_forward_norm: Residual
 
     def __call__(self, stream: Stream, context: Context) -> Stream:
-        """The stream before the block -> the stream after it."""
+        """Maps the stream before the block to the stream after it."""
         stream = self.attention_norm(stream, self.attention, context)
         return self.feed_forward_norm(stream, self.feed_forward, context)
 
 
 def stream_of(x: jax.Array, model: Model) -> Stream:
-    """The stream before the first block, from the output of the embeddings."""
+    """Returns the stream before the first block, from the output of the embeddings."""
     check("stream_of", x=("float32 [rows, length, hidden]", x))
     return Stream(x, x.astype(model.dtype) if _is_fused(model, x.shape[1]) else None)
 
 
 def _is_fused(model: Model, length: int) -> bool:
-    """Whether a kernel writes the stream twice: on GPUs in bfloat16."""
+    """Returns whether a kernel writes the stream in both types: on GPUs, with bfloat16."""
     has_kernel = model.norm == "post" and model.norm_type == "layer"
     fits = has_kernel and length % fused_norm.MULTIPLE == 0
     return devices.platform() == "gpu" and model.dtype == "bfloat16" and fits

@@ -1,4 +1,4 @@
-"""Matrix products in the form that the backend runs fast, and the linear layer made of them."""
+"""Matrix products in the form that is fast on each backend, activations, and linear layers."""
 
 import math
 from collections.abc import Callable
@@ -19,19 +19,18 @@ from xlj.sharding.rules import KERNEL, REPLICATED, ROWS
 Arrays = TypeVar("Arrays")
 
 Activation = Callable[[jax.Array, jnp.dtype], jax.Array]
-"""Of a float32 array [..., n]: what comes of its vectors, rounded to a type; [..., n], or half as
-wide."""
+"""Maps a float32 array [..., n], and the type of the result, to [..., n] or [..., n / 2]."""
 
 PRODUCT = "product"
-"""What `model.remat=products` keeps: the outputs of linear layers and of attention."""
+"""Name of the arrays that `model.remat=products` saves: outputs of linear layers and attention."""
 
 
 def product(left: jax.Array, right: jax.Array, dtype: jnp.dtype, right_axis: int = 0) -> jax.Array:
-    """left [..., k] times right [k, m] (or [m, k] with right_axis=1), summed in float32.
+    """Multiplies left [..., k] with right [k, m] (or [m, k] with right_axis=1), summed in float32.
 
-    On a CPU, bfloat16 is fast (4x float32) only for factors that lie row by row, the left one
-    contracting its last axis. The barriers keep XLA from folding transpositions around the product
-    into it, which it would then compute in float32, or not at all.
+    On a CPU, bfloat16 is fast (4x float32) only for row-major factors, if the left one contracts
+    its last axis. Barriers keep XLA from folding transpositions around the product into it, which
+    it would then compute in float32, or not at all.
     """
     right_is = ("float [k, m]", "float [m, k]")[right_axis]
     check("product", left=("float [..., k]", left), right=(right_is, right))
@@ -39,16 +38,17 @@ def product(left: jax.Array, right: jax.Array, dtype: jnp.dtype, right_axis: int
 
 
 def product_over_rows(left: jax.Array, right: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """left.T @ right of matrices [n, k] and [n, m], as `product`: float32 [k, m]."""
+    """Computes left.T @ right of matrices [n, k] and [n, m], as `product` does: float32 [k, m]."""
     check("product_over_rows", left=("float [n, k]", left), right=("float [n, m]", right))
     return _product(left.astype(dtype), right.astype(dtype), (0, 0))
 
 
 def sum_over_rows(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """The sum of the vectors of a matrix [n, m] in a type: float32 [m].
+    """Sums the vectors of a matrix [n, m], read in a type: float32 [m].
 
-    It is a product with a few rows of ones, of which tensor cores take 16. XLA's sum of so many
-    vectors takes a CPU as long as a product of all of them, and uses a fifth of a GPU's bandwidth.
+    The sum is a product with a few rows of ones (16 for tensor cores). XLA's own sum over so many
+    vectors takes as long on a CPU as a product of all of them, and uses a fifth of a GPU's
+    bandwidth.
     """
     check("sum_over_rows", x=("float [n, m]", x))
     rows = 16 if devices.platform() == "gpu" else 8
@@ -56,7 +56,7 @@ def sum_over_rows(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
 
 
 def products(left: jax.Array, right: jax.Array, contracted: tuple[int, int]) -> jax.Array:
-    """The products of two batches of matrices, multiplied in their type, as `product`.
+    """Multiplies two batches of matrices in their type, as `product` does.
 
     Args:
       left: [batch..., n, k] or [batch..., k, n].
@@ -78,9 +78,9 @@ def products(left: jax.Array, right: jax.Array, contracted: tuple[int, int]) -> 
 def _product(
     left: jax.Array, right: jax.Array, contracted: tuple[int, int], batches: int = 0
 ) -> jax.Array:
-    """The products over an axis of each. On a CPU both factors keep their layout in memory.
+    """Multiplies over one axis of each factor. On a CPU both factors keep their layout in memory.
 
-    There, a left factor in bfloat16 whose rows are contracted is rounded, then transposed in
+    On a CPU, a left factor in bfloat16 whose rows are contracted is rounded, then transposed in
     memory: strided reads of its float32 values would take longer than the product.
     """
     of_left, of_right = contracted
@@ -96,20 +96,20 @@ def _product(
 
 
 def swap_axes_copied(x: jax.Array, axis: int, other: int) -> jax.Array:
-    """x with two axes swapped; on a CPU in memory, since a flat array has one layout only."""
+    """Swaps two axes of x; on a CPU also in memory, since a flat array has only one layout."""
     check("swap_axes_copied", x=("float [...]", x))
     swapped = x.swapaxes(axis, other)
     return cpu_layout_barrier(swapped.reshape(-1)).reshape(swapped.shape)
 
 
 def precision_of(dtype: jnp.dtype) -> jax.lax.Precision | None:
-    """The precision of products of this type: float32 is float32, on GPUs and TPUs too."""
+    """Returns the precision of products of a type: full float32 for float32, on all platforms."""
     return jax.lax.Precision.HIGHEST if dtype == jnp.float32 else None
 
 
 def cpu_layout_barrier(arrays: Arrays) -> Arrays:
-    """The arrays of a tree. On a CPU XLA computes them in memory, in their own layout, before it
-    computes anything from them."""
+    """Returns the arrays of a tree; on a CPU, XLA must write them to memory in their own layout
+    before it computes anything from them."""
     return jax.lax.optimization_barrier(arrays) if devices.platform() == "cpu" else arrays
 
 
@@ -120,26 +120,27 @@ def matmul(
     activation: Activation | None = None,
     shift: jax.Array | None = None,
 ) -> jax.Array:
-    """x [..., in] times kernel [in, out], multiplied in `dtype`, summed and returned in float32.
+    """Multiplies x [..., in] with kernel [in, out] in `dtype`; sums and result are float32.
 
-    bfloat16 rounds each factor once, forward and backward, and the gradient of x, which is then of
-    x's type; the kernel's is float32. Half as much is kept for the backward pass.
+    With bfloat16, each factor is rounded once, forward and backward. The gradient of x has x's type
+    and is rounded too; that of the kernel is float32. Half as many bytes are saved for the backward
+    pass.
 
     Args:
-      activation: what is done with each element of x before, in float32. It is computed again in
-        the backward pass, which keeps x and not its activation; not a GELU alone on a CPU, where
-        it costs more than the memory does. A gated one is of a third as many elements, for which
-        three times as much would be kept.
-      shift: float32 [in], added to x before its activation.
+      activation: applied to x before the product, in float32. The backward pass saves x and
+        computes the activation again. An exception is a plain GELU on a CPU, where computing it
+        costs more than the memory. A gated layer has about a third of a GELU layer's elements, but
+        saving its intermediate arrays would take three times the memory of its input.
+      shift: float32 [in], added to x before the activation.
     """
     check(
         "matmul",
         x=("float [..., in]", x),
-        kernel=("float [in_here, out]", kernel),  # on a device alone its slice; `product` has `in`
+        kernel=("float [in_here, out]", kernel),  # maybe a device's slice; `product` checks `in`
         shift=("float [in]", shift),
     )
     if activation is gelu and devices.platform() == "cpu":
-        x, activation, shift = activation(_shifted(x, shift), dtype), None, None
+        x, activation, shift = activation(_add_shift(x, shift), dtype), None, None
     return _matmul(x.astype(dtype), kernel, shift, dtype, activation)
 
 
@@ -153,7 +154,7 @@ def _forward(
     def of_rows(x: jax.Array, kernel: jax.Array) -> jax.Array:
         return product(x, devices.gathered(kernel.astype(dtype), 0), dtype)
 
-    active = _activated(x, shift, activation)
+    active = _activate(x, shift, activation)
     return devices.per_device(of_rows, (ROWS, KERNEL), ROWS)(active, kernel), (x, kernel, shift)
 
 
@@ -174,14 +175,14 @@ def _backward(
         of_x = product(gradient, devices.gathered(kernel.astype(dtype), 0), dtype, right_axis=1)
         return of_x.astype(dtype), devices.summed(of_kernel, 0)
 
-    # XLA for GPUs puts kernels' gradients off, and keeps what they are products of, unless what
-    # follows needs them.
+    # XLA for GPUs delays kernels' gradients and keeps their factors in memory, unless later
+    # operations need these gradients.
     on_gpu = devices.platform() == "gpu"
     x, kernel, shift = saved
     gradient = gradient.astype(dtype)
-    if activation is not None:  # else XLA would find it computed already, and keep it
+    if activation is not None:  # without the barrier, XLA would save the forward pass's result
         x, gradient = jax.lax.optimization_barrier((x, gradient))
-    active, through_activation = jax.vjp(partial(_activated, activation=activation), x, shift)
+    active, through_activation = jax.vjp(partial(_activate, activation=activation), x, shift)
     per_device = devices.per_device(of_rows, (ROWS, KERNEL, ROWS), (ROWS, KERNEL))
     of_active, of_kernel = per_device(active, kernel, gradient)
     of_x, of_shift = through_activation(of_active)
@@ -193,28 +194,28 @@ def _backward(
 _matmul = with_gradient(_forward, _backward, static=(3, 4))
 
 
-def _activated(x: jax.Array, shift: jax.Array | None, activation: Activation | None) -> jax.Array:
+def _activate(x: jax.Array, shift: jax.Array | None, activation: Activation | None) -> jax.Array:
     if activation is None:
         return x
-    return activation(_shifted(x, shift), jnp.dtype(jnp.float32)).astype(x.dtype)
+    return activation(_add_shift(x, shift), jnp.dtype(jnp.float32)).astype(x.dtype)
 
 
-def _shifted(x: jax.Array, shift: jax.Array | None) -> jax.Array:
-    """x plus the shift [out], if there is one: float32 [..., out]."""
+def _add_shift(x: jax.Array, shift: jax.Array | None) -> jax.Array:
+    """Adds a shift [out], if any, to x: float32 [..., out]."""
     if shift is None:
         return x.astype(jnp.float32)
     if devices.platform() == "gpu":
-        return _shifted_on_gpus(x, shift, x.dtype)
+        return _add_shift_on_gpus(x, shift, x.dtype)
     return x.astype(jnp.float32) + shift
 
 
-def _forward_shifted(
+def _forward_add_shift(
     x: jax.Array, shift: jax.Array, dtype: jnp.dtype
 ) -> tuple[jax.Array, tuple[()]]:
     return x.astype(jnp.float32) + shift, ()
 
 
-def _backward_shifted(
+def _backward_add_shift(
     dtype: jnp.dtype, _: tuple[()], gradient: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     def of_rows(gradient: jax.Array) -> jax.Array:
@@ -224,14 +225,14 @@ def _backward_shifted(
     return of_x, devices.per_device(of_rows, (ROWS,), REPLICATED)(of_x)
 
 
-_shifted_on_gpus = with_gradient(_forward_shifted, _backward_shifted, static=(2,))
+_add_shift_on_gpus = with_gradient(_forward_add_shift, _backward_add_shift, static=(2,))
 
 
 def gelu(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """The exact GELU of x, float32 [...], by erf: XLA for GPUs does not fuse the erfc of JAX's own.
+    """Computes the exact GELU of x, float32 [...], with erf; XLA for GPUs does not fuse JAX's erfc.
 
-    Its gradient takes Phi(x) from what comes out, x Phi(x), which the next product keeps anyway; in
-    bfloat16 that is as exact as the result.
+    The gradient computes Phi(x) from the output x Phi(x), which the next product saves anyway. In
+    bfloat16 this is as exact as the output.
     """
     check("gelu", x=("float32 [...]", x))
     return _gelu(x, dtype)
@@ -256,15 +257,17 @@ _gelu = with_gradient(_forward_gelu, _backward_gelu, static=(1,))
 
 
 def geglu(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """The GELU of the first half of each vector times the second half (Shazeer, 2020): float32
-    [..., 2 n] -> [..., n]."""
+    """Multiplies the GELU of the first half of each vector with the second half (Shazeer, 2020).
+
+    Maps float32 [..., 2 n] -> [..., n].
+    """
     check("geglu", x=("float32 [..., both]", x))
     active, factor = jnp.split(x, 2, axis=-1)
     return (_gelu(active, jnp.dtype(jnp.float32)) * factor).astype(dtype)
 
 
 def swiglu(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """As `geglu`, with x sigmoid(x) for the GELU."""
+    """Same as `geglu`, with x sigmoid(x) instead of the GELU."""
     check("swiglu", x=("float32 [..., both]", x))
     active, factor = jnp.split(x, 2, axis=-1)
     return (jax.nn.silu(active) * factor).astype(dtype)
@@ -279,23 +282,26 @@ def linear(
     activation: Activation | None = None,
     shift: jax.Array | None = None,
 ) -> jax.Array:
-    """A linear layer: [..., in] -> [..., out], rounded to the type `result` after the bias is
-    added.
+    """Computes a linear layer: [..., in] -> [..., out].
 
     Args:
+      result: the type that the output is rounded to, after the bias is added.
       bias: float32 [out]; None for none.
       x, kernel, dtype, activation, shift: as in `matmul`.
     """
     check("linear", kernel=("float [in_here, out]", kernel), bias=("float32 [out]", bias))
     y = matmul(x, kernel, dtype, activation, shift)
-    if devices.platform() == "gpu":  # else the product is written in float32, and rounded later
+    if devices.platform() == "gpu":  # without it, the product is written in float32, rounded later
         y = jax.lax.optimization_barrier(y.astype(result))
-    return checkpoint_name(_shifted(y, bias).astype(result), PRODUCT)
+    return checkpoint_name(_add_shift(y, bias).astype(result), PRODUCT)
 
 
 class Weights(nn.Module):
-    """The float32 parameters of a linear layer, for a module that multiplies itself: `kernel`
-    [inputs, outputs], drawn from N(0, init_std), and `bias` [outputs], if it has one."""
+    """The float32 parameters of a linear layer, for a module that computes the product itself.
+
+    Parameters: `kernel` [inputs, outputs], drawn from N(0, init_std), and `bias` [outputs] if
+    `has_bias`.
+    """
 
     inputs: int
     outputs: int
@@ -304,13 +310,16 @@ class Weights(nn.Module):
 
     @nn.compact
     def __call__(self) -> tuple[jax.Array, jax.Array | None]:
-        """Kernel and bias."""
+        """Returns kernel and bias."""
         return _weights(self, self.inputs, self.outputs)
 
 
 class Dense(nn.Module):
-    """A linear layer with the parameters of `Weights`. `result` is the type of its output; None
-    for float32."""
+    """A linear layer with the parameters of `Weights`.
+
+    Attributes:
+      result: type of the output; None for float32.
+    """
 
     features: int
     dtype: jnp.dtype
@@ -320,7 +329,7 @@ class Dense(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """x [..., in] -> [..., out]."""
+        """Maps x [..., in] -> [..., out]."""
         kernel, bias = _weights(self, x.shape[-1], self.features)
         return linear(x, kernel, bias, self.dtype, self.result or jnp.dtype(jnp.float32))
 

@@ -1,5 +1,7 @@
-"""Attention as the papers write it, with the scores of all pairs in memory: the reference for the
-kernels of `fused_attention`, and what CPUs run."""
+"""Attention with the scores of all token pairs in memory.
+
+It is the default on CPUs, and the reference for `fused_attention`.
+"""
 
 from functools import partial
 from typing import NamedTuple
@@ -28,18 +30,18 @@ def dense_attention(
     *,
     window: int | None = None,
 ) -> jax.Array:
-    """Attention where a query sees the keys of its segment id.
+    """Computes attention in which a query sees the keys with its segment id.
 
     Args:
       query, key, value: [rows, length, heads, size], multiplied in their type.
-      query_segment_ids, key_segment_ids: int32 [rows, length]. A query without a key gives zeros.
+      query_segment_ids, key_segment_ids: int32 [rows, length]. A query that sees no key gets zeros.
       bias: float32 [heads, length, length], added to the scores; or None.
       gates: float32 [rows, heads, length], the factor of the bias for each query, or None.
-      seeds: int32 [rows], dropout's (`dropout.row_seeds`); None for no dropout.
+      seeds: int32 [rows], of dropout (`dropout.row_seeds`); None for no dropout.
       rate: of dropout.
       window: the largest distance of places in the row at which a query sees a key, on both sides
-        and inclusive; None for any. Long rows without a bias are then computed in blocks
-        (`local_blocks`), without the scores of all pairs.
+        and inclusive; None for no window. With a window, long rows without a bias are computed in
+        blocks (`local_blocks`), without the scores of all pairs.
 
     Returns:
       [rows, length, heads, size] of the query's type.
@@ -60,98 +62,103 @@ def dense_attention(
     window = tiles.narrowing(window, length)
     block = local_blocks.block_of(length, window) if bias is None else None
     query, key, value = (swap_axes_copied(x, 1, 2) for x in (query, key, value))
-    seen = _seen(query_segment_ids, key_segment_ids, window, block)
-    inputs = _Inputs(query, key, value, bias, gates, seen, seeds)
-    return swap_axes_copied(_attended(inputs, _Options(rate, window, block)), 1, 2)
+    visible = _visible(query_segment_ids, key_segment_ids, window, block)
+    inputs = _Inputs(query, key, value, bias, gates, visible, seeds)
+    return swap_axes_copied(_attend(inputs, _Options(rate, window, block)), 1, 2)
 
 
 class _Inputs(NamedTuple):
-    """As those of `dense_attention`, of heads that lie apart: [rows, heads, length, size]."""
+    """The arguments of `dense_attention`, with a separate axis of heads: [rows, heads, length,
+    size]."""
 
     query: jax.Array
     key: jax.Array
     value: jax.Array
     bias: jax.Array | None
     gates: jax.Array | None
-    seen: jax.Array | None
+    visible: jax.Array | None
     """Which keys a query sees: bool [rows, 1, length, length], or [rows, 1, blocks, block, 3 block]
-    of rows in blocks."""
+    if rows are divided into blocks."""
     seeds: jax.Array | None
 
 
 class _Options(NamedTuple):
-    """What the function is compiled for."""
+    """Static arguments of the function."""
 
     rate: float
-    """Of dropout."""
+    """Rate of dropout."""
     window: int | None
-    """As in `dense_attention`, if it hides any key of the row."""
+    """As in `dense_attention`; None if it hides no key of a row."""
     block: int | None
-    """Queries of a block; None for rows that are not cut."""
+    """Queries per block; None if rows are not divided into blocks."""
 
 
 Saved = tuple[_Inputs, jax.Array, jax.Array]
-"""What is kept for the gradient: inputs, the weights before dropout in their type, the output."""
+"""Saved for the backward pass: inputs, the weights before dropout in their type, the output."""
 
 
-def _seen(
+def _visible(
     query_ids: jax.Array, key_ids: jax.Array, window: int | None, block: int | None
 ) -> jax.Array:
-    """As `_Inputs.seen`, of ids int32 [rows, length]."""
+    """Returns `_Inputs.visible` for ids int32 [rows, length]."""
     if window is not None and block is not None:
-        return local_blocks.seen(query_ids, key_ids, block, window)[:, None]
-    seen = (query_ids[:, :, None] == key_ids[:, None, :])[:, None]
+        return local_blocks.visible(query_ids, key_ids, block, window)[:, None]
+    visible = (query_ids[:, :, None] == key_ids[:, None, :])[:, None]
     if window is None:
-        return seen
+        return visible
     places = jnp.arange(query_ids.shape[1], dtype=jnp.int32)
-    return seen & tiles.is_within(places[:, None], places, window)
+    return visible & tiles.is_within(places[:, None], places, window)
 
 
 def _forward(inputs: _Inputs, options: _Options) -> tuple[jax.Array, Saved]:
-    query, key, value, bias, gates, seen, seeds = inputs
-    assert seen is not None
+    query, key, value, bias, gates, visible, seeds = inputs
+    assert visible is not None
     dtype = query.dtype
     length = query.shape[2]
     if options.block is not None:
         query = local_blocks.blocks(query, options.block)
         key, value = (local_blocks.spans(x, options.block) for x in (key, value))
+    # Scores and weights: [rows, heads, length, length], or [rows, heads, blocks, block, 3 block].
     scores = products(query, key, (-1, -1)) * query.shape[-1] ** -0.5
     if bias is not None:
-        scores = scores + _gated(bias, gates, len(query))
-    scores = jnp.where(seen, scores, -1e30)
+        scores = scores + _gated_bias(bias, gates, len(query))
+    scores = jnp.where(visible, scores, -1e30)
     exps = jnp.exp(scores - scores.max(-1, keepdims=True))
     sums = exps.sum(-1, keepdims=True)
-    weights = exps * jnp.where(seen.any(-1, keepdims=True), 1 / sums, 0)
-    dropped = _dropped(weights, seeds, options, length).astype(dtype)
-    mixed = products(dropped, value, (-1, -2)).astype(dtype)
+    weights = exps * jnp.where(visible.any(-1, keepdims=True), 1 / sums, 0)
+    dropped = _drop_weights(weights, seeds, options, length).astype(dtype)
+    output = products(dropped, value, (-1, -2)).astype(dtype)
     if options.block is not None:
-        mixed = local_blocks.rows_of(mixed, length)
-    mixed = checkpoint_name(mixed, PRODUCT)
-    return mixed, (inputs._replace(seen=None), weights.astype(dtype), mixed)
+        output = local_blocks.rows_of(output, length)
+    output = checkpoint_name(output, PRODUCT)  # [rows, heads, length, size]
+    return output, (inputs._replace(visible=None), weights.astype(dtype), output)
 
 
 def _backward(options: _Options, saved: Saved, gradient: jax.Array) -> tuple[_Inputs]:
-    """The softmax's gradient from what it was mixed into: weights w, of the products with the
-    values p, give w (p - sum(w p)), and that sum is the gradient's product with the output."""
-    (query, key, value, bias, gates, _, seeds), weights, mixed = saved
+    """Computes the gradients of the inputs.
+
+    For weights w and their gradients p, the gradient of the scores is w (p - sum(w p)). The sum
+    equals the product of the output and its gradient.
+    """
+    (query, key, value, bias, gates, _, seeds), weights, output = saved
     dtype, length, wide = query.dtype, query.shape[2], weights.astype(jnp.float32)
     if options.block is not None:
-        query, mixed, gradient = (
-            local_blocks.blocks(x, options.block) for x in (query, mixed, gradient)
+        query, output, gradient = (
+            local_blocks.blocks(x, options.block) for x in (query, output, gradient)
         )
         key, value = (local_blocks.spans(x, options.block) for x in (key, value))
-    # Else XLA would find that it has made the mask already, and keep it.
+    # The barrier makes XLA compute the mask again instead of saving it.
     seeds = jax.lax.optimization_barrier(seeds)
-    dropped = _dropped(wide, seeds, options, length).astype(dtype)
-    of_value = products(dropped, gradient, (-2, -2))
-    of_weights = _dropped(products(gradient, value, (-1, -1)), seeds, options, length)
-    along = (gradient.astype(jnp.float32) * mixed).sum(-1, keepdims=True)
-    of_scores = wide * (of_weights - along)
-    if options.window is not None:  # also where a value outside and the gradient exceed float32
+    dropped = _drop_weights(wide, seeds, options, length).astype(dtype)
+    of_value = products(dropped, gradient, (-2, -2))  # as value: [rows, heads, length, size]
+    of_weights = _drop_weights(products(gradient, value, (-1, -1)), seeds, options, length)
+    along = (gradient.astype(jnp.float32) * output).sum(-1, keepdims=True)  # one per query
+    of_scores = wide * (of_weights - along)  # as weights
+    if options.window is not None:  # exact zeros outside, even if `of_weights` overflows there
         of_scores = jnp.where(wide > 0, of_scores, 0)
     of_bias = of_gates = None
     if bias is not None:
-        through_gates = jax.vjp(partial(_gated, rows=len(query)), bias, gates)[1]
+        through_gates = jax.vjp(partial(_gated_bias, rows=len(query)), bias, gates)[1]
         of_bias, of_gates = through_gates(of_scores)
     of_scores = (of_scores * query.shape[-1] ** -0.5).astype(dtype)
     of_query = products(of_scores, key, (-1, -2))
@@ -163,20 +170,20 @@ def _backward(options: _Options, saved: Saved, gradient: jax.Array) -> tuple[_In
     return (_Inputs(of_query, of_key, of_value, of_bias, of_gates, None, None),)
 
 
-_attended = with_gradient(_forward, _backward, static=(1,))
+_attend = with_gradient(_forward, _backward, static=(1,))
 
 
-def _dropped(
+def _drop_weights(
     weights: jax.Array, seeds: jax.Array | None, options: _Options, length: int
 ) -> jax.Array:
-    """Dropout of float32 [rows, heads, length, length], or of those of rows in blocks."""
+    """Applies dropout to weights, float32 [rows, heads, length, length] or those of blocks."""
     if options.block is None:
         return drop(weights, seeds, options.rate)
     return local_blocks.drop(weights, seeds, options.rate, length)
 
 
-def _gated(bias: jax.Array, gates: jax.Array | None, rows: int) -> jax.Array:
-    """What is added to the scores, float32 [rows, heads, length, length]."""
+def _gated_bias(bias: jax.Array, gates: jax.Array | None, rows: int) -> jax.Array:
+    """Returns the bias times the gates, float32 [rows, heads, length, length]."""
     factors = jnp.ones((rows, 1, 1), bias.dtype) if gates is None else gates
     return bias * factors[..., None]
 
@@ -194,14 +201,16 @@ def check_inputs(
     seeds: jax.Array | None,
     window: int | None,
 ) -> None:
-    """Checks what a function of attention is given, as `xlj.contracts.arrays.check`; `bias` says
-    what that is to be.
+    """Checks the arguments of an attention function with `xlj.contracts.arrays.check`.
+
+    Args:
+      bias: its specification and the array.
 
     Raises:
-      ValueError: the window is negative.
+      ValueError: if the window is negative.
     """
     if window is not None and window < 0:
-        raise ValueError(f"window={window} of {function}: expected None, 0 or more places.")
+        raise ValueError(f"window={window} of {function}: expected None or an integer from 0.")
     heads = "[rows, length, heads, size]"
     check(
         function,

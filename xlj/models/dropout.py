@@ -1,5 +1,8 @@
-"""Dropout whose masks are a hash of (row's key, layer, site, position): computed where they are
-used, forward and backward, never stored, and the same on any mesh and under accumulation."""
+"""Dropout with masks that are a hash of (random key of the row, layer, site, position).
+
+Masks are computed where they are used, forward and backward, and never stored. They are the same on
+any mesh and with any gradient accumulation.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -12,31 +15,31 @@ Rngs = jax.Array | None
 """A threefry key of each row [rows]; None means no dropout (evaluation)."""
 
 _BITS = 24
-"""Of a hash, which are compared with the rate: signed numbers of all backends hold them."""
+"""Bits of a hash that are compared with the rate; they fit into signed integers on all backends."""
 
 
 def row_seeds(rngs: jax.Array, layer: int | jax.Array, site: int) -> jax.Array:
-    """What tells the masks of a place in the model from all others, int32 [rows].
+    """Returns seeds for the masks of one place in the model, int32 [rows].
 
     Args:
       layer: 0 for the embeddings, then the layers, then heads.
-      site: a number that tells this place in the layer from the others.
+      site: a number that identifies the place in the layer.
     """
     check("row_seeds", rngs=("key [rows]", rngs))
     words = jax.lax.bitcast_convert_type(jax.random.key_data(rngs), jnp.int32)
     seeds = jnp.full(len(words), 0x1E3779B9, jnp.int32)
     for word in words.T:
-        seeds = hashed(seeds, word)
-    return hashed(hashed(seeds, layer), site)
+        seeds = fold_in(seeds, word)
+    return fold_in(fold_in(seeds, layer), site)
 
 
-def hashed(seed: jax.Array, number: jax.Array | int) -> jax.Array:
-    """A new seed, int32, for each seed and number, which broadcast.
+def fold_in(seed: jax.Array, number: jax.Array | int) -> jax.Array:
+    """Returns a new seed, int32, for each seed and number, which broadcast.
 
-    The mixing function is Wellons' lowbias32 (2018): each bit of the sum changes half of the
-    result's. Signed, since kernels of all backends have these operations for signed integers.
+    The mixing function is Wellons' lowbias32 (2018): each input bit changes half of the output
+    bits. Integers are signed, since kernels of all backends have these operations for them.
     """
-    check("hashed", seed=("int32 [...]", seed), number=("int [...]", number))
+    check("fold_in", seed=("int32 [...]", seed), number=("int [...]", number))
     x = seed ^ jnp.asarray(number, jnp.int32)
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
         x = (x ^ jax.lax.shift_right_logical(x, jnp.int32(shift))) * np.uint32(factor).view("i4")
@@ -44,35 +47,35 @@ def hashed(seed: jax.Array, number: jax.Array | int) -> jax.Array:
 
 
 def threshold(rate: float) -> int:
-    """The hashes that drop an element, of 2^24: rates are rounded to multiples of that."""
+    """Returns how many of 2^24 hashes drop an element; rates are rounded to multiples of 2^-24."""
     return round(rate * 2**_BITS)
 
 
 def is_kept(hashes: jax.Array, rate: float) -> jax.Array:
-    """Whether the elements of these hashes, int32, stay: bool of their shape."""
+    """Returns whether the elements with these hashes, int32, are kept: bool of the same shape."""
     check("is_kept", hashes=("int32 [...]", hashes))
     return jax.lax.shift_right_logical(hashes, jnp.int32(32 - _BITS)) >= threshold(rate)
 
 
 def scale(rate: float) -> float:
-    """What the elements that stay are multiplied by."""
+    """Returns the factor of the elements that are kept."""
     return 2**_BITS / (2**_BITS - threshold(rate))
 
 
-def kept(seeds: jax.Array, shape: tuple[int, ...], rate: float) -> jax.Array:
-    """The mask of arrays of this shape, bool [rows, *shape], of the rows' seeds [rows].
+def keep_mask(seeds: jax.Array, shape: tuple[int, ...], rate: float) -> jax.Array:
+    """Returns the mask of arrays of this shape, bool [rows, *shape], from the rows' seeds [rows].
 
-    A kernel that makes a part of it folds the same indices, one axis after the other.
+    A kernel that computes a part of the mask folds in the same indices, one axis after the other.
     """
-    check("kept", seeds=("int32 [rows]", seeds))
+    check("keep_mask", seeds=("int32 [rows]", seeds))
     hashes = seeds
     for size in shape:
-        hashes = hashed(hashes[..., None], jnp.arange(size, dtype=jnp.int32))
+        hashes = fold_in(hashes[..., None], jnp.arange(size, dtype=jnp.int32))
     return is_kept(hashes, rate)
 
 
 def dropout(x: jax.Array, rngs: Rngs, layer: int | jax.Array, site: int, rate: float) -> jax.Array:
-    """Zeroes elements of x with probability `rate` and scales the others up.
+    """Sets elements of x to zero with probability `rate` and scales the others up.
 
     Args:
       x: [rows, ...].
@@ -86,18 +89,21 @@ def dropout(x: jax.Array, rngs: Rngs, layer: int | jax.Array, site: int, rate: f
 
 
 def drop(x: jax.Array, seeds: jax.Array | None, rate: float) -> jax.Array:
-    """Dropout of x, float32 [rows, ...], by the rows' seeds, int32 [rows]; None for none."""
+    """Applies dropout to x, float32 [rows, ...], with the rows' seeds, int32 [rows].
+
+    Without seeds (None) it returns x.
+    """
     check("drop", x=("float32 [rows, ...]", x), seeds=("int32 [rows]", seeds))
-    return x if seeds is None or not threshold(rate) else _dropped(x, seeds, rate)
+    return x if seeds is None or not threshold(rate) else _drop(x, seeds, rate)
 
 
 def _forward(x: jax.Array, seeds: jax.Array, rate: float) -> tuple[jax.Array, jax.Array]:
-    return jnp.where(kept(seeds, x.shape[1:], rate), x * scale(rate), 0), seeds
+    return jnp.where(keep_mask(seeds, x.shape[1:], rate), x * scale(rate), 0), seeds
 
 
 def _backward(rate: float, seeds: jax.Array, gradient: jax.Array) -> tuple[jax.Array, None]:
-    # Else XLA would find that it has made the mask already, and keep it.
-    return _dropped(gradient, jax.lax.optimization_barrier(seeds), rate), None
+    # The barrier makes XLA compute the mask again instead of saving it.
+    return _drop(gradient, jax.lax.optimization_barrier(seeds), rate), None
 
 
-_dropped = with_gradient(_forward, _backward, static=(2,))
+_drop = with_gradient(_forward, _backward, static=(2,))

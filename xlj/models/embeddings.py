@@ -1,4 +1,4 @@
-"""The embeddings of tokens: the input of an encoder's first layer."""
+"""Embeddings of tokens: the input of an encoder's first layer."""
 
 import flax.linen as nn
 import jax
@@ -12,13 +12,17 @@ from xlj.models.lookup import look_up, look_up_small
 from xlj.models.norms import Norm
 
 FIRST_POSITION = 2
-"""Row of the position table that position 0 reads, as in XLM-R (rows 0 and 1 belong to padding)."""
+"""Row of the position table for position 0, as in XLM-R (rows 0 and 1 belong to padding)."""
 
 
 class Embeddings(nn.Module):
-    """The sum of the embeddings of word, position, token type and language, as far as the model
-    has them; a norm, unless all stand in the layers; dropout. `language_count` is the number of
-    languages."""
+    """The sum of the model's embeddings of word, position, token type and language.
+
+    A norm follows, unless `model.norm=pre`, then dropout.
+
+    Attributes:
+      language_count: number of languages.
+    """
 
     model: Model
     vocabulary_size: int
@@ -33,8 +37,10 @@ class Embeddings(nn.Module):
         sides: jax.Array | None,
         rngs: Rngs,
     ) -> jax.Array:
-        """int32 [rows, length] each, as in `encoder.Inputs` -> float32 [rows, length, hidden];
-        `rngs` as in `dropout`."""
+        """Maps int32 [rows, length] each to float32 [rows, length, hidden].
+
+        Arguments are as in `encoder.Inputs`; `rngs` is as in `dropout`.
+        """
         model, normal = self.model, nn.initializers.normal(self.model.init_std)
         word = self.param("word", normal, (self.vocabulary_size, model.hidden))
         x = look_up(word, tokens)
@@ -55,11 +61,15 @@ class Embeddings(nn.Module):
         return dropout(x, rngs, 0, 0, model.dropout_of("embeddings"))
 
 
-def restarted(positions: jax.Array, sides: jax.Array) -> jax.Array:
-    """Positions that count from 0 again in the second sentence of a pair, as XLM's do (section
-    3.3): int32 [rows, length] each, where they run on in each example."""
+def restart_positions(positions: jax.Array, sides: jax.Array) -> jax.Array:
+    """Restarts positions at 0 in the second sentence of a pair, as XLM does (section 3.3).
+
+    Args:
+      positions: int32 [rows, length], which continue across a pair.
+      sides: int32 [rows, length].
+    """
     check(
-        "restarted",
+        "restart_positions",
         positions=("int32 [rows, length]", positions),
         sides=("int32 [rows, length]", sides),
     )
@@ -69,13 +79,15 @@ def restarted(positions: jax.Array, sides: jax.Array) -> jax.Array:
     return jnp.where(sides > 0, place - begin, positions)
 
 
-def separated(tokens: jax.Array, sides: jax.Array) -> jax.Array:
-    """Tokens as EuroBERT reads parallel sentences, `<s> A <|parallel_sep|> B </s>`: the separator
-    in the place of each `</s>` before a second sentence. int32 [rows, length] each.
+def insert_separators(tokens: jax.Array, sides: jax.Array) -> jax.Array:
+    """Replaces each `</s>` before a second sentence by EuroBERT's separator.
 
-    Rows hold `</s>` there, whatever the model reads, so that examples and sides are found alike."""
+    EuroBERT reads parallel sentences as `<s> A <|parallel_sep|> B </s>`. Rows contain `</s>` there
+    for all models, so that examples and sides are found in the same way. Arguments and result are
+    int32 [rows, length].
+    """
     check(
-        "separated",
+        "insert_separators",
         tokens=("int [rows, length]", tokens),
         sides=("int32 [rows, length]", sides),
     )

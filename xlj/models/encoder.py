@@ -1,9 +1,11 @@
-"""The encoder of XLM-R, ModernBERT, EuroBERT and gte: embeddings, a stack of blocks, and a last
-norm if norms stand before the sub-layers. Heads: `heads`.
+"""The encoder of XLM-R, ModernBERT, EuroBERT and gte.
 
-Facts: RoBERTa's and XLM-R's released weights and code (`docs/fidelity.md`). The parameters are one
-nested dict; those of all layers are stacked on a leading axis, whether the layers are compiled as a
-loop or one by one, so that a checkpoint does not depend on it (`pattern.part`).
+It has embeddings, a stack of blocks, and a final norm if norms come before the sub-layers. Heads
+are in `heads`. Details follow RoBERTa's and XLM-R's released weights and code
+(`docs/fidelity.md`).
+
+The parameters are one nested dict. The parameters of all layers are stacked on a leading axis, also
+if layers are compiled one by one, so that checkpoints do not depend on this (`pattern.part`).
 """
 
 import dataclasses
@@ -21,7 +23,7 @@ from xlj.models.attention import Attention, shared_bias
 from xlj.models.block import RESIDUALS, Block, Context, NoNorm, Stream, stream_of
 from xlj.models.dense import PRODUCT
 from xlj.models.dropout import Rngs
-from xlj.models.embeddings import Embeddings, restarted, separated
+from xlj.models.embeddings import Embeddings, insert_separators, restart_positions
 from xlj.models.feed_forward import FeedForward
 from xlj.models.modules import Params, run
 from xlj.models.norms import Norm
@@ -30,11 +32,10 @@ from xlj.models.position_bias import PositionBias
 from xlj.sharding import devices
 
 Layer = Callable[[Kind, Stream, Params, jax.Array], Stream]
-"""A layer of a kind: the stream before it, its parameters, its number from 0 -> the stream after
-it."""
+"""(kind of layer, stream before it, its parameters, its number from 0) -> the stream after it."""
 
 PARTS = ("embeddings", "layers", "position_bias", "final_norm")
-"""The parts of a model's parameters that are its encoder's; others belong to objectives."""
+"""The parts of a model's parameters that belong to the encoder; others belong to objectives."""
 
 
 class Inputs(NamedTuple):
@@ -45,14 +46,14 @@ class Inputs(NamedTuple):
     query_segment_ids: jax.Array
     key_segment_ids: jax.Array
     languages: jax.Array | None = None
-    """Rows of the language embedding to add, -1 for none. Not read by a model without one."""
+    """Rows of the language embedding to add, -1 for none. Ignored by models without one."""
     sides: jax.Array | None = None
-    """1 in the second sentence of a pair, else 0; None means 0 everywhere. Read with
-    `pair_token_types`, where `pair_positions` restart, and with a `pair_separator` of its own."""
+    """1 in the second sentence of a pair, else 0; None means 0 everywhere. Used with
+    `pair_token_types`, `pair_positions=restart` and `pair_separator=parallel`."""
 
 
 def block_of(model: Model, kind: Kind) -> Block:
-    """The block of a layer of a model."""
+    """Returns the block for a kind of layer of a model."""
     residual = RESIDUALS[model.norm]
     first = residual if kind.is_normed else NoNorm
     return Block(
@@ -64,16 +65,16 @@ def block_of(model: Model, kind: Kind) -> Block:
 
 
 def init(rng: jax.Array, model: Model, vocabulary_size: int, languages: int) -> Params:
-    """Parameters of an encoder, drawn as RoBERTa does: N(0, init_std)."""
+    """Returns new parameters of an encoder, drawn from N(0, init_std) as in RoBERTa."""
     check("encoder.init", rng=("key []", rng))
     embedding_rng, layer_rng, bias_rng = jax.random.split(rng, 3)
     ids = jnp.zeros((1, 1), jnp.int32)
     x = jnp.zeros((1, 1, model.hidden))
     embeddings = Embeddings(model, vocabulary_size, languages)
     layer_rngs = jax.random.split(layer_rng, model.layers)
-    drawn = dataclasses.replace(model, attention="dense")  # a kernel's parameters are the same
-    context = Context(ids, ids, None, 1, turns=rotary.of_layers(model, ids))
-    block = block_of(drawn, Kind(is_local=False, is_normed=True))
+    dense = dataclasses.replace(model, attention="dense")  # fused attention has the same parameters
+    context = Context(ids, ids, None, 1, rotations=rotary.of_layers(model, ids))
+    block = block_of(dense, Kind(is_local=False, is_normed=True))
     params = {
         "embeddings": embeddings.init(embedding_rng, ids, ids, None, None, None),
         "layers": jax.vmap(lambda rng: block.init(rng, Stream(x, None), context))(layer_rngs),
@@ -82,12 +83,12 @@ def init(rng: jax.Array, model: Model, vocabulary_size: int, languages: int) -> 
         params["position_bias"] = PositionBias(model).init(bias_rng, 1)
     if model.norm != "post":
         params["final_norm"] = Norm(model).init(bias_rng, x)
-    made = {name: part["params"] for name, part in params.items()}
-    if model.norm == "embeddings":
-        norm = made["layers"].pop("attention_norm")
+    parts = {name: part["params"] for name, part in params.items()}
+    if model.norm == "embeddings":  # the first layer has no norm before attention
+        norm = parts["layers"].pop("attention_norm")
         if model.layers > 1:
-            made["layers"]["attention_norm"] = {name: leaf[1:] for name, leaf in norm.items()}
-    return made
+            parts["layers"]["attention_norm"] = {name: leaf[1:] for name, leaf in norm.items()}
+    return parts
 
 
 def apply(
@@ -99,15 +100,15 @@ def apply(
     layers: int | None = None,
     all_layers: bool = False,
 ) -> jax.Array:
-    """Hidden vectors of every token.
+    """Computes hidden vectors of every token.
 
     Args:
-      params: as made by `init`, with any number of layers; further entries are not read.
+      params: as returned by `init`, with any number of layers; further entries are ignored.
       inputs: int32 [rows, length] each.
       rngs: a random key of each row [rows], for dropout; None in evaluation.
-      layers: run the first so many layers only.
-      all_layers: return the embeddings' output and every layer's, not only the last. The final
-        norm of a pre-norm model is part of its last layer, with `middle_norm` of each.
+      layers: run only the first `layers` layers.
+      all_layers: return the outputs of the embeddings and of all layers, not only of the last. The
+        final norm of a pre-norm model is part of its last layer, or of each with `middle_norm`.
 
     Returns:
       float32 [rows, length, hidden], or [layers + 1, rows, length, hidden] with `all_layers`.
@@ -119,10 +120,10 @@ def apply(
     embeddings = Embeddings(model, len(word), len(languages))
     positions = inputs.positions
     if model.pair_positions == "restart" and inputs.sides is not None:
-        positions = restarted(positions, inputs.sides)
+        positions = restart_positions(positions, inputs.sides)
     tokens = inputs.tokens
     if model.pair_separator == "parallel" and inputs.sides is not None:
-        tokens = separated(tokens, inputs.sides)
+        tokens = insert_separators(tokens, inputs.sides)
     ids = tokens, positions, inputs.languages, inputs.sides
     x = run(embeddings, params["embeddings"], *ids, rngs)
     x = devices.constrained(x, "hidden")
@@ -130,69 +131,76 @@ def apply(
     bias = None
     if model.position_bias != "none":
         bias = shared_bias(params["position_bias"], model, inputs.tokens.shape[1])
-    segments, turns = inputs[2:4], rotary.of_layers(model, positions)
+    segments, rotations = inputs[2:4], rotary.of_layers(model, positions)
 
     def layer(kind: Kind, x: Stream, weights: Params, index: jax.Array) -> Stream:
-        context = Context(*segments, rngs, index + 1, bias, turns)
+        context = Context(*segments, rngs, index + 1, bias, rotations)
         y = run(block_of(model, kind), weights, x, context)
         narrow = None if y.narrow is None else devices.constrained(y.narrow, "hidden")
         return Stream(devices.constrained(y.wide, "hidden"), narrow)
 
     stream, outputs = _run_layers(layer, model, weights, stream_of(x, model), all_layers)
-    ended = partial(run, Norm(model), params["final_norm"]) if "final_norm" in params else None
+    norm = partial(run, Norm(model), params["final_norm"]) if "final_norm" in params else None
     if not all_layers:
-        return ended(stream.wide) if ended else stream.wide
-    every = jnp.concatenate([x[None], *outputs])
-    if not ended:
+        return norm(stream.wide) if norm else stream.wide
+    every = jnp.concatenate([x[None], *outputs])  # [layers + 1, rows, length, hidden]
+    if not norm:
         return every
-    normed = 1 if model.middle_norm else len(every) - 1  # the first layer with the final norm
-    return jnp.concatenate([every[:normed], ended(every[normed:])])
+    first = 1 if model.middle_norm else len(every) - 1  # the first layer with the final norm
+    return jnp.concatenate([every[:first], norm(every[first:])])
 
 
 def _run_layers(
     layer: Layer, model: Model, weights: Params, stream: Stream, all_layers: bool
 ) -> tuple[Stream, list[jax.Array]]:
-    """The stream behind the last layer and, with `all_layers`, that behind each of them, float32
-    [some layers, rows, length, hidden] each."""
+    """Runs all layers.
+
+    Returns:
+      The stream after the last layer. With `all_layers`, the outputs of all layers, in arrays
+      float32 [some layers, rows, length, hidden].
+    """
     kinds = pattern.kinds(model, pattern.layer_count(weights))
     loop, outputs = pattern.loop_of(kinds), []
     unroll = devices.unrolled(loop.times) if model.scan_layers else max(loop.times, 1)
-    alone = _recomputed(layer, model, looped=False)
-    body = _recomputed(layer, model, looped=unroll < loop.times)
+    alone = _checkpointed(layer, model, looped=False)
+    body = _checkpointed(layer, model, looped=unroll < loop.times)
 
-    def turn(stream: Stream, given: tuple[Params, jax.Array]) -> tuple[Stream, list[jax.Array]]:
-        several = [given]
+    def run_period(
+        stream: Stream, of_period: tuple[Params, jax.Array]
+    ) -> tuple[Stream, list[jax.Array]]:
+        by_layer = [of_period]
         if loop.period > 1:
             places = range(loop.period)
-            several = [jax.tree.map(lambda leaf, at=at: leaf[at], given) for at in places]
-        found = []
-        for kind, (here, index) in zip(kinds[loop.start :], several, strict=False):
-            stream = body(kind, stream, here, index)
-            found.append(stream.wide)
-        return stream, found if all_layers else []
+            by_layer = [jax.tree.map(lambda leaf, at=at: leaf[at], of_period) for at in places]
+        wide = []
+        for kind, (own, index) in zip(kinds[loop.start :], by_layer, strict=False):
+            stream = body(kind, stream, own, index)
+            wide.append(stream.wide)
+        return stream, wide if all_layers else []
 
     def one_by_one(stream: Stream, indices: range) -> Stream:
         for index in indices:
-            here = jax.tree.map(lambda leaf: leaf[0], pattern.part(weights, index, index + 1))
-            stream = alone(kinds[index], stream, here, jnp.int32(index))
+            own = jax.tree.map(lambda leaf: leaf[0], pattern.part(weights, index, index + 1))
+            stream = alone(kinds[index], stream, own, jnp.int32(index))
             outputs.append(stream.wide[None])
         return stream
 
     stream = one_by_one(stream, range(loop.start))
     if loop.times:
-        given = pattern.part(weights, loop.start, loop.end), jnp.arange(loop.start, loop.end)
-        if loop.period > 1:  # else XLA would compile the loop of XLM-R to other roundings
+        periods = pattern.part(weights, loop.start, loop.end), jnp.arange(loop.start, loop.end)
+        if loop.period > 1:  # a loop over an axis of size 1 would change the roundings of XLM-R
             shape = loop.times, loop.period
-            given = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), given)
-        stream, found = jax.lax.scan(turn, stream, given, unroll=unroll)
+            periods = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), periods)
+        stream, wide = jax.lax.scan(run_period, stream, periods, unroll=unroll)
         if all_layers:
-            several = jnp.stack(found, 1).reshape(-1, *stream.wide.shape)
-            outputs.append(several if loop.period > 1 else found[0])
+            # `wide` has, for each layer of a period, [periods, rows, length, hidden].
+            in_order = jnp.stack(wide, 1).reshape(-1, *stream.wide.shape)
+            outputs.append(in_order if loop.period > 1 else wide[0])
     return one_by_one(stream, range(loop.end, len(kinds))), outputs
 
 
-def _recomputed(layer: Layer, model: Model, looped: bool) -> Layer:
-    """The layer; its backward pass computes again what `model.remat` says."""
+def _checkpointed(layer: Layer, model: Model, looped: bool) -> Layer:
+    """Returns the layer, with recomputation in its backward pass according to `model.remat`."""
     if model.remat == "none":
         return layer
     policy = jax.checkpoint_policies.save_only_these_names(PRODUCT)
@@ -205,9 +213,11 @@ def _recomputed(layer: Layer, model: Model, looped: bool) -> Layer:
 
 
 def first_layers(params: Params, model: Model, layers: int | None) -> Params:
-    """The parameters of an encoder that ends after its first `layers` layers; None means all. The
-    final norm is left out if that cuts any off, unless the model has it behind each layer; the
-    embeddings have their own."""
+    """Returns the parameters of the encoder's first `layers` layers; None means all.
+
+    If layers are left out, the final norm is left out too, unless the model has `middle_norm`.
+    Without any layer it is always left out, since the embeddings have their own norm.
+    """
     if layers is None or layers >= pattern.layer_count(params["layers"]):
         return params
     rest = dict(params)
@@ -217,11 +227,13 @@ def first_layers(params: Params, model: Model, layers: int | None) -> Params:
 
 
 def middle_layer(layers: int) -> int:
-    """The layer at two thirds of the depth, 8 of 12: where vectors of translations are most alike
-    (XLM-Align's and InfoXLM's released default; ours for other depths)."""
+    """Returns the layer at two thirds of the depth, where vectors of translations are most similar.
+
+    Layer 8 of 12 is the released default of XLM-Align and InfoXLM; other depths are ours.
+    """
     return max(1, round(2 * layers / 3))
 
 
 def layer_or_middle(layer: int, layers: int) -> int:
-    """A layer that was given, 0 the embeddings; of -1 the middle one."""
+    """Returns the layer (0 for the embeddings), or the middle layer for -1."""
     return middle_layer(layers) if layer < 0 else layer

@@ -11,23 +11,22 @@ from xlj.models.block import Context
 from xlj.models.dense import Weights, geglu, gelu, linear, swiglu
 
 ACTIVATIONS = {"gelu": gelu, "geglu": geglu, "swiglu": swiglu}
-"""By `model.feed_forward`. Those of gated layers halve their input's width."""
+"""By `model.feed_forward`. Gated activations halve the width of their input."""
 
 
 class FeedForward(nn.Module):
-    """Two linear layers with an activation between them, as `model.feed_forward` says.
+    """Two linear layers with the activation `model.feed_forward` between them.
 
-    The kernel `inner` of a gated layer has both of its halves side by side, the activated one
-    first. The second layer adds the first one's bias, beside the activation that it computes: so no
-    array of [rows, length, intermediate] is written for the sum, and the backward pass keeps the
-    product alone.
+    The kernel `inner` of a gated layer has both halves side by side, the activated one first. The
+    second layer adds the bias of the first and computes the activation. So the sum [rows, length,
+    intermediate] is never written, and only the product is saved for the backward pass.
     """
 
     model: Model
 
     @nn.compact
     def __call__(self, x: jax.Array, _: Context) -> jax.Array:
-        """[rows, length, hidden] -> the same, of the model's dtype."""
+        """Maps [rows, length, hidden] to the same shape, in the model's dtype."""
         model, dtype = self.model, jnp.dtype(self.model.dtype)
         weights = partial(Weights, init_std=model.init_std)
         width = model.intermediate * (1 if model.feed_forward == "gelu" else 2)

@@ -1,7 +1,7 @@
-"""The residual sum, its dropout and its LayerNorm in one kernel, forward and backward, for GPUs.
+"""Residual sum, dropout and LayerNorm in one kernel, forward and backward, for GPUs.
 
-XLA makes several of it, with float32 arrays between them: a quarter of a step's traffic with
-memory. On TPUs it fuses them with the products beside them.
+XLA compiles them to several kernels, with float32 arrays between them, which take a quarter of a
+step's memory traffic. On TPUs, XLA fuses them with neighbouring products.
 """
 
 from functools import partial
@@ -21,21 +21,21 @@ from xlj.sharding import devices
 from xlj.sharding.rules import REPLICATED, ROWS
 
 TOKENS = 4
-"""That a kernel holds at a time."""
-_TURNS = 8
-"""Of tokens a program, in the backward pass; it sums the gradients of scale and bias over them."""
-MULTIPLE = TOKENS * _TURNS
-"""That lengths must be a multiple of."""
+"""Tokens that a kernel holds at a time."""
+_ITERATIONS = 8
+"""Iterations of a program over tokens in the backward pass, which sums the gradients of scale and
+bias over them."""
+MULTIPLE = TOKENS * _ITERATIONS
+"""Lengths must be a multiple of this."""
 
-Two = tuple[jax.Array, jax.Array]
 Saved = tuple[jax.Array, ...]
-"""What is kept for the backward pass: what the kernel wrote for it, scale, seeds, and a zero of the
-update's type."""
+"""Saved for the backward pass: three outputs of the kernel, scale, seeds, and a zero of the type of
+the update."""
 Index = slice | tuple[slice, ...]
 
 
 class Options(NamedTuple):
-    """What a kernel is compiled for."""
+    """Static arguments of a kernel."""
 
     epsilon: float
     rate: float
@@ -43,7 +43,7 @@ class Options(NamedTuple):
     narrow: DTypeLike
     """The type of the second output."""
     interpret: bool
-    """Run as plain JAX, on a CPU."""
+    """Whether to run as plain JAX, on a CPU."""
 
 
 def add_norm(
@@ -54,16 +54,16 @@ def add_norm(
     bias: jax.Array,
     seeds: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """LayerNorm(x + dropout(update)) * scale + bias.
+    """Computes LayerNorm(x + dropout(update)) * scale + bias.
 
     Args:
       x: float32 [rows, length, hidden].
       update: [rows, length, hidden].
       scale, bias: float32 [hidden].
-      seeds: int32 [rows], dropout's (`dropout.row_seeds`).
+      seeds: int32 [rows], of dropout (`dropout.row_seeds`).
 
     Returns:
-      It in float32, for the next sum, and in the narrow type, for products.
+      The result in float32, for the next sum, and in the narrow type, for products.
     """
     check(
         "add_norm",
@@ -76,7 +76,7 @@ def add_norm(
     return _differentiable(options, x, update, scale, bias, seeds)
 
 
-def _forward(options: Options, *arrays: jax.Array) -> tuple[Two, Saved]:
+def _forward(options: Options, *arrays: jax.Array) -> tuple[tuple[jax.Array, jax.Array], Saved]:
     inputs = (ROWS, ROWS, REPLICATED, REPLICATED, ROWS)
     call = devices.per_device(partial(_add_norm, options), inputs, ROWS)
     wide, narrow, *saved = call(*arrays)
@@ -85,7 +85,9 @@ def _forward(options: Options, *arrays: jax.Array) -> tuple[Two, Saved]:
     return (wide, narrow), (*saved, scale, seeds, kind)
 
 
-def _backward(options: Options, saved: Saved, gradients: Two) -> tuple[jax.Array | None, ...]:
+def _backward(
+    options: Options, saved: Saved, gradients: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array | None, ...]:
     *arrays, kind = saved
 
     def of_rows(*arrays: jax.Array) -> tuple[jax.Array, ...]:
@@ -122,15 +124,15 @@ def _add_norm(
             return triton.load(ref.at[at], mask=mask, other=0.0).astype(jnp.float32)
 
         every = (slice(None), slice(None))
-        total = load(x_ref, every, mask)
+        total = load(x_ref, every, mask)  # [TOKENS, width]
         more = load(update_ref, every, mask)
         if options.rate:
-            more = more * _keeps(seeds_ref[...], first, width, options.rate)
+            more = more * _keep_factors(seeds_ref[...], first, width, options.rate)
         total = total + more
-        mean = total.sum(1) / hidden
+        mean = total.sum(1) / hidden  # [TOKENS]
         centred = jnp.where(mask, total - mean[:, None], 0.0)
         factor = jax.lax.rsqrt((centred * centred).sum(1) / hidden + options.epsilon)
-        weight = load(scale_ref, slice(None), inside)[None, :]
+        weight = load(scale_ref, slice(None), inside)[None, :]  # [1, width]
         shift = load(bias_ref, slice(None), inside)[None, :]
         y = centred * factor[:, None] * weight + shift
         triton.store(sum_ref.at[every], total, mask=mask)
@@ -173,8 +175,11 @@ def _of_add_norm(
     of_wide: jax.Array,
     of_narrow: jax.Array,
 ) -> tuple[jax.Array, ...]:
-    """The gradients of x, update, scale and bias. Long, since the kernel's loop shares what it was
-    given, and how its blocks lie stands beside it."""
+    """Computes the gradients of x, update, scale and bias.
+
+    The function is long because the kernel's loop uses the kernel's arguments, and the layout of
+    the blocks is defined next to it.
+    """
     rows, length, hidden = total.shape
     width, parts = pl.next_power_of_2(hidden), length // MULTIPLE
 
@@ -186,7 +191,9 @@ def _of_add_norm(
         mask = jnp.broadcast_to(inside[None, :], (TOKENS, width))
         weight = triton.load(scale_ref.at[:], mask=inside, other=0.0)[None, :]
 
-        def turn(number: jax.Array, sums: Two) -> Two:
+        def add_tokens(
+            number: jax.Array, sums: tuple[jax.Array, jax.Array]
+        ) -> tuple[jax.Array, jax.Array]:
             of_scale, of_bias = sums
             here = pl.ds(number * TOKENS, TOKENS)
 
@@ -194,22 +201,22 @@ def _of_add_norm(
                 loaded = triton.load(ref.at[here, :], mask=mask, other=0.0)
                 return loaded.astype(jnp.float32)
 
-            shrink = factor_ref[here][:, None]
+            shrink = factor_ref[here][:, None]  # [TOKENS, 1]
             y = jnp.where(mask, (load(total_ref) - mean_ref[here][:, None]) * shrink, 0.0)
-            gradient = load(wide_ref) + load(narrow_ref)
+            gradient = load(wide_ref) + load(narrow_ref)  # [TOKENS, width], as y
             of_y = gradient * weight
-            along = (of_y * y).sum(1)[:, None] / hidden
+            along = (of_y * y).sum(1)[:, None] / hidden  # [TOKENS, 1]
             of_x = (of_y - of_y.sum(1)[:, None] / hidden - y * along) * shrink
             of_update = of_x
             if options.rate:
                 start = first + number * TOKENS
-                of_update = of_x * _keeps(seeds_ref[...], start, width, options.rate)
+                of_update = of_x * _keep_factors(seeds_ref[...], start, width, options.rate)
             triton.store(of_x_ref.at[here, :], of_x, mask=mask)
             triton.store(of_update_ref.at[here, :], of_update.astype(kind), mask=mask)
             return of_scale + (gradient * y).sum(0), of_bias + gradient.sum(0)
 
-        nothing = jnp.zeros((width,), jnp.float32)
-        of_scale, of_bias = jax.lax.fori_loop(0, _TURNS, turn, (nothing, nothing))
+        zeros = jnp.zeros((width,), jnp.float32)
+        of_scale, of_bias = jax.lax.fori_loop(0, _ITERATIONS, add_tokens, (zeros, zeros))
         triton.store(of_scale_ref.at[:], of_scale, mask=inside)
         triton.store(of_bias_ref.at[:], of_bias, mask=inside)
 
@@ -237,9 +244,12 @@ def _of_add_norm(
     return of_x, of_update, of_scale.sum((0, 1)), of_bias.sum((0, 1))
 
 
-def _keeps(seed: jax.Array, first: jax.Array, width: int, rate: float) -> jax.Array:
-    """What dropout multiplies the elements of some tokens by: `dropout.kept` [length, hidden]."""
+def _keep_factors(seed: jax.Array, first: jax.Array, width: int, rate: float) -> jax.Array:
+    """Returns the factors of dropout for `TOKENS` tokens, float32 [TOKENS, width].
+
+    The mask is that of `dropout.keep_mask` for arrays [length, hidden].
+    """
     tokens = first + jnp.arange(TOKENS, dtype=jnp.int32)
-    hashes = dropout.hashed(seed, tokens)[:, None]
-    hashes = dropout.hashed(hashes, jnp.arange(width, dtype=jnp.int32)[None, :])
+    hashes = dropout.fold_in(seed, tokens)[:, None]
+    hashes = dropout.fold_in(hashes, jnp.arange(width, dtype=jnp.int32)[None, :])
     return jnp.where(dropout.is_kept(hashes, rate), jnp.float32(dropout.scale(rate)), 0.0)

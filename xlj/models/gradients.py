@@ -1,4 +1,4 @@
-"""Functions whose gradient is written by hand."""
+"""Functions with hand-written gradients."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -7,25 +7,25 @@ import jax
 
 from xlj.contracts.arrays import PyTree
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 Saved = TypeVar("Saved")
 
 
 def with_gradient(
-    forward: Callable[..., tuple[Found, Saved]],
+    forward: Callable[..., tuple[Result, Saved]],
     backward: Callable[..., PyTree],
     static: tuple[int, ...] = (),
-) -> Callable[..., Found]:
-    """The function that `forward` computes, differentiated as `jax.custom_vjp` says.
+) -> Callable[..., Result]:
+    """Returns the function of `forward` with the gradient of `backward`, by `jax.custom_vjp`.
 
     Args:
-      forward: of the function's arguments, its result and what is kept for the backward pass.
-      backward: (the static arguments, what was kept, the gradient of the result) -> the gradient of
-        each argument that is not static.
-      static: which arguments are no arrays, by place.
+      forward: (the function's arguments) -> its result, and the values saved for the backward pass.
+      backward: (static arguments, saved values, gradient of the result) -> the gradient of each
+        argument that is not static.
+      static: indices of the arguments that are not arrays.
     """
 
-    def function(*arguments: PyTree) -> Found:
+    def function(*arguments: PyTree) -> Result:
         return forward(*arguments)[0]
 
     differentiable = jax.custom_vjp(function, nondiff_argnums=static)

@@ -1,6 +1,8 @@
-"""Rows cut into blocks, for dense attention in a local window: each block of queries is multiplied
-with the keys of its own block and of both neighbours, so that time and memory are linear in the
-length."""
+"""Blocks of rows, for dense attention in a local window.
+
+Each block of queries is multiplied with the keys of its own block and of both neighbours, so that
+time and memory are linear in the length. The keys of the three blocks are called a span.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +11,10 @@ from xlj.models import dropout
 from xlj.models.fused_attention import tiles
 
 _SMALLEST = 64
-"""Queries of a block: products of smaller ones take longer than what they leave out."""
+"""Fewest queries in a block: products of smaller blocks cost more time than they save."""
 _FEWEST = 4
-"""Blocks of a row. Milliseconds forward / forward and backward of 4,096 tokens, 12 heads of size 64
-and a window of 64, on two CPU cores, as a square and in blocks:
+"""Fewest blocks in a row. Milliseconds forward / forward and backward of 4,096 tokens, 12 heads of
+size 64 and a window of 64, on two CPU cores, with all pairs (square) and in blocks:
 
     length            192       256       384       512      1024      2048
     float32 square  89/197   122/285   147/336   199/505   344/993  518/1342
@@ -23,8 +25,10 @@ and a window of 64, on two CPU cores, as a square and in blocks:
 
 
 def block_of(length: int, window: int | None) -> int | None:
-    """Queries of a block: as many as the window, so that no query sees beyond the neighbours. None
-    for rows that are not worth cutting."""
+    """Returns the number of queries in a block, or None if blocks would not save time.
+
+    It is at least the window, so that no query sees keys beyond the neighbouring blocks.
+    """
     if window is None:
         return None
     block = max(_SMALLEST, window + -window % 16)
@@ -32,7 +36,8 @@ def block_of(length: int, window: int | None) -> int | None:
 
 
 def blocks(x: jax.Array, block: int) -> jax.Array:
-    """[..., length, size] -> [..., blocks, block, size], the last one filled up with zeros."""
+    """Reshapes [..., length, size] -> [..., blocks, block, size]; the last block is padded with
+    zeros."""
     *others, length, size = x.shape
     if fill := -length % block:
         x = jnp.pad(x, [*_unpadded(others), (0, fill), (0, 0)])
@@ -40,20 +45,22 @@ def blocks(x: jax.Array, block: int) -> jax.Array:
 
 
 def spans(x: jax.Array, block: int) -> jax.Array:
-    """[..., length, size] -> [..., blocks, 3 block, size]: each block between its neighbours; those
-    of the first and the last one are zeros."""
+    """Maps [..., length, size] -> [..., blocks, 3 block, size]: each block between its neighbours.
+
+    The missing neighbours of the first and last block are zeros.
+    """
     own = blocks(x, block)
     wide = jnp.pad(own, [*_unpadded(own.shape[:-3]), (1, 1), (0, 0), (0, 0)])
     return jnp.concatenate([wide[..., :-2, :, :], own, wide[..., 2:, :, :]], axis=-2)
 
 
 def rows_of(x: jax.Array, length: int) -> jax.Array:
-    """[..., blocks, block, size] -> [..., length, size], as they were before `blocks`."""
+    """Reshapes [..., blocks, block, size] -> [..., length, size]: the inverse of `blocks`."""
     return x.reshape(*x.shape[:-3], -1, x.shape[-1])[..., :length, :]
 
 
 def sum_of_spans(x: jax.Array, length: int) -> jax.Array:
-    """[..., blocks, 3 block, size] -> [..., length, size]: the gradient of what `spans` was of."""
+    """Maps [..., blocks, 3 block, size] -> [..., length, size]: the gradient of `spans`."""
     before, own, behind = jnp.split(x, 3, axis=-2)
     others = _unpadded(x.shape[:-3])
     from_next = jnp.pad(before[..., 1:, :, :], [*others, (0, 1), (0, 0), (0, 0)])
@@ -61,9 +68,12 @@ def sum_of_spans(x: jax.Array, length: int) -> jax.Array:
     return rows_of(own + from_next + from_last, length)
 
 
-def seen(query_ids: jax.Array, key_ids: jax.Array, block: int, window: int) -> jax.Array:
-    """Which keys of its span a query sees: bool [rows, blocks, block, 3 block], of ids int32 [rows,
-    length]."""
+def visible(query_ids: jax.Array, key_ids: jax.Array, block: int, window: int) -> jax.Array:
+    """Returns which keys of its span a query sees: bool [rows, blocks, block, 3 block].
+
+    Args:
+      query_ids, key_ids: int32 [rows, length].
+    """
     length = key_ids.shape[1]
     queries, keys = _places(length, block)
     inside = (keys >= 0) & (keys < length) & tiles.is_within(queries, keys, window)
@@ -72,18 +82,23 @@ def seen(query_ids: jax.Array, key_ids: jax.Array, block: int, window: int) -> j
 
 
 def drop(weights: jax.Array, seeds: jax.Array | None, rate: float, length: int) -> jax.Array:
-    """Dropout of float32 [rows, heads, blocks, block, 3 block], with the masks that `dropout.drop`
-    has at the same places of [rows, heads, length, length]."""
+    """Applies dropout to float32 [rows, heads, blocks, block, 3 block].
+
+    The masks are those of `dropout.drop` at the same places of [rows, heads, length, length].
+    """
     if seeds is None or not dropout.threshold(rate):
         return weights
     heads = jnp.arange(weights.shape[1], dtype=jnp.int32)
-    of_heads = dropout.hashed(seeds[:, None], heads)[..., None, None, None]
-    return weights * tiles.keeps(of_heads, *_places(length, weights.shape[3]), rate)
+    of_heads = dropout.fold_in(seeds[:, None], heads)[..., None, None, None]
+    return weights * tiles.keep_factors(of_heads, *_places(length, weights.shape[3]), rate)
 
 
 def _places(length: int, block: int) -> tuple[jax.Array, jax.Array]:
-    """Of queries and of the keys of their spans: int32 [blocks, block, 1] and [blocks, 1, 3 block];
-    keys beside the row have places outside of it."""
+    """Returns the places of queries and of the keys of their spans in the row.
+
+    Returns:
+      int32 [blocks, block, 1] and [blocks, 1, 3 block]. Padding keys have places outside the row.
+    """
     starts = jnp.arange(0, length, block, dtype=jnp.int32)[:, None]
     queries = starts + jnp.arange(block, dtype=jnp.int32)
     keys = starts + jnp.arange(-block, 2 * block, dtype=jnp.int32)

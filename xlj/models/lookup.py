@@ -1,4 +1,4 @@
-"""Rows of a table whose columns are sharded, for ids whose rows are."""
+"""Embedding look-ups for tables with sharded columns and ids with sharded rows."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from xlj.sharding.rules import ROWS, TABLE
 
 
 def look_up_small(table: jax.Array, ids: jax.Array) -> jax.Array:
-    """As `look_up`, of a table that is smaller than what is looked up: each device gathers it."""
+    """Same as `look_up`, for a table that is smaller than the result: each device gathers it."""
     check("look_up_small", table=("float [ids, hidden]", table), ids=("int [rows, ...]", ids))
 
     def of_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
@@ -20,10 +20,10 @@ def look_up_small(table: jax.Array, ids: jax.Array) -> jax.Array:
 
 
 def look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
-    """table[ids]: float32 [vocabulary, hidden], ids [rows, ...] -> float32 [rows, ..., hidden].
+    """Computes table[ids]: [vocabulary, hidden], ids [rows, ...] -> float32 [rows, ..., hidden].
 
-    A device looks its columns up for the rows of all devices that share the table, and they
-    exchange what they found; the gradient goes the same way back. XLA left to itself gathers the
+    A device looks up its columns for the rows of all devices that share the table, and the devices
+    exchange the results. The gradient takes the same way back. Without this, XLA gathers the
     gradient of the global batch on each device.
     """
     check("look_up", table=("float32 [vocabulary, hidden]", table), ids=("int [rows, ...]", ids))

@@ -5,9 +5,9 @@ from typing import Any
 import flax.linen as nn
 
 Params = dict[str, Any]
-"""Parameters by name: arrays, or such dicts again."""
+"""Parameters by name: arrays, or nested dicts of this kind."""
 
 
 def run(module: nn.Module, params: Params, *arguments: Any) -> Any:
-    """What a module makes of its arguments; only the module knows the types of either."""
+    """Applies a module with these parameters to its arguments."""
     return module.apply({"params": params}, *arguments)

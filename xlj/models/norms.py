@@ -1,4 +1,4 @@
-"""Norms of vectors, in float32: LayerNorm with and without a bias, and RMSNorm."""
+"""Norm layers, in float32: LayerNorm with and without a bias, and RMSNorm."""
 
 import flax.linen as nn
 import jax
@@ -10,20 +10,20 @@ from xlj.models.gradients import with_gradient
 
 
 class Norm(nn.Module):
-    """The norm of a model over the last axis, with the parameters of `norm_parameters`."""
+    """A model's norm over the last axis, with the parameters of `norm_parameters`."""
 
     model: Model
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """x [..., hidden] -> float32 [..., hidden]."""
+        """Maps x [..., hidden] -> float32 [..., hidden]."""
         scale, bias = norm_parameters(self, self.model)
         return norm(x.astype(jnp.float32), scale, bias, self.model)
 
 
 def norm_parameters(module: nn.Module, model: Model) -> tuple[jax.Array, jax.Array | None]:
-    """The parameters `scale` and, as `model.norm_type` says, `bias` of a module's norm, float32
-    [hidden] each."""
+    """Declares the parameters of a module's norm: `scale` and, depending on `model.norm_type`,
+    `bias`, float32 [hidden] each."""
     scale = module.param("scale", nn.initializers.ones, (model.hidden,))
     if model.norm_type != "layer":
         return scale, None
@@ -31,7 +31,7 @@ def norm_parameters(module: nn.Module, model: Model) -> tuple[jax.Array, jax.Arr
 
 
 def norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None, model: Model) -> jax.Array:
-    """The norm of x, float32 [..., hidden]; scale and bias float32 [hidden]."""
+    """Computes the norm of x, float32 [..., hidden]; scale and bias are float32 [hidden]."""
     check(
         "norm",
         x=("float32 [..., hidden]", x),
@@ -43,14 +43,14 @@ def norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None, model: Model) -
     return _layer_norm(x, scale, bias, model.layer_norm_epsilon)
 
 
-Normed = tuple[jax.Array, jax.Array, jax.Array | None, jax.Array, jax.Array]
-"""What LayerNorm keeps for its gradient: x, scale, bias, and of each vector mean and factor."""
+SavedLayerNorm = tuple[jax.Array, jax.Array, jax.Array | None, jax.Array, jax.Array]
+"""Saved by LayerNorm for the backward pass: x, scale, bias, and mean and factor of each vector."""
 
 
 def _forward(
     x: jax.Array, scale: jax.Array, bias: jax.Array | None, epsilon: float
-) -> tuple[jax.Array, Normed]:
-    """LayerNorm (Ba et al., 2016) of x, float32 [..., hidden]."""
+) -> tuple[jax.Array, SavedLayerNorm]:
+    """Computes LayerNorm (Ba et al., 2016) of x, float32 [..., hidden]."""
     mean = x.mean(-1, keepdims=True)
     variance = jnp.square(x - mean).mean(-1, keepdims=True)
     factor = jax.lax.rsqrt(variance + epsilon)
@@ -59,9 +59,10 @@ def _forward(
 
 
 def _backward(
-    epsilon: float, saved: Normed, gradient: jax.Array
+    epsilon: float, saved: SavedLayerNorm, gradient: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    """From x and two numbers a vector: nothing else of the width of x is kept."""
+    """Computes the gradients from x and two numbers per vector: no other array as wide as x is
+    saved."""
     x, scale, bias, mean, factor = saved
     y, of_y = (x - mean) * factor, gradient * scale
     along = (of_y * y).mean(-1, keepdims=True)
@@ -76,8 +77,10 @@ _layer_norm = with_gradient(_forward, _backward, static=(3,))
 def _forward_rms(
     x: jax.Array, scale: jax.Array, epsilon: float, dtype: jnp.dtype
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
-    """RMSNorm (Zhang and Sennrich, 2019) of x, float32 [..., hidden]: rounded to the type of
-    products before the scale multiplies it, as EuroBERT's released code does."""
+    """Computes RMSNorm (Zhang and Sennrich, 2019) of x, float32 [..., hidden].
+
+    It is rounded to the type of products before it is scaled, as in EuroBERT's released code.
+    """
     factor = jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + epsilon)
     return (x * factor).astype(dtype).astype(jnp.float32) * scale, (x, scale, factor)
 

@@ -1,4 +1,4 @@
-"""Which layers of an encoder differ in kind, and how a loop runs over them."""
+"""Kinds of layers in an encoder, and the loop that runs over repeating kinds."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ _OF_NORM = "attention_norm"
 
 
 class Kind(NamedTuple):
-    """What distinguishes a layer from others of its encoder."""
+    """The properties in which layers of an encoder can differ."""
 
     is_local: bool
     """Whether attention is local."""
@@ -21,8 +21,11 @@ class Kind(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """A loop over layers: those before `start` run one by one, then the same kinds of `period`
-    layers `times` times, then the rest one by one."""
+    """A loop over layers.
+
+    Layers before `start` run one by one. Then `period` layers of the same kinds run `times` times.
+    The other layers run one by one.
+    """
 
     start: int
     period: int
@@ -35,8 +38,11 @@ class Loop(NamedTuple):
 
 
 def kinds(model: Model, layers: int) -> tuple[Kind, ...]:
-    """The kind of each of the first layers of a model. Layer i, from 0, is full if `full_layers`
-    names it or, if that is empty, if `full_attention_every` divides i (ModernBERT)."""
+    """Returns the kinds of the first `layers` layers of a model.
+
+    Layer i, from 0, has full attention if `full_layers` names it. If `full_layers` is empty, it is
+    full if `full_attention_every` divides i (ModernBERT).
+    """
 
     def is_full(layer: int) -> bool:
         if not model.local_attention:
@@ -50,7 +56,7 @@ def kinds(model: Model, layers: int) -> tuple[Kind, ...]:
 
 
 def loop_of(kinds: tuple[Kind, ...]) -> Loop:
-    """The loop that runs most layers, of these the one of the shortest period."""
+    """Returns the loop that covers most layers; among these, the one with the shortest period."""
     best = Loop(0, 1, 0)
     for period in range(1, len(kinds) + 1):
         for start in range(min(period, len(kinds) - period) + 1):
@@ -65,30 +71,32 @@ def loop_of(kinds: tuple[Kind, ...]) -> Loop:
 
 
 def is_stacked(name: str) -> bool:
-    """Whether a parameter is stacked by layer, by its name: those of an objective's own layers
-    (`generator/layers/...`) are, too."""
+    """Returns whether the parameter of this name is stacked by layer.
+
+    Parameters of an objective's own layers (`generator/layers/...`) are stacked too.
+    """
     return "layers" in name.split("/")[:-1]
 
 
 def layer_count(layers: Params) -> int:
-    """How many layers stacked parameters have, float [layers, ...] each."""
+    """Returns the number of layers of stacked parameters, float [layers, ...] each."""
     stacked = jax.tree.leaves({name: layers[name] for name in layers if name != _OF_NORM})
-    message = "what layers have is to be stacked, float [layers, ...]"
+    message = "parameters of layers must be stacked, float [layers, ...]"
     chex.assert_type(stacked, float, custom_message=message)
     chex.assert_equal_shape_prefix(stacked, 1, custom_message=message)
     return stacked[0].shape[0]
 
 
 def part(layers: Params, start: int, stop: int) -> Params:
-    """The parameters of the layers [start, stop) of stacked ones.
+    """Returns the parameters of layers [start, stop) from stacked parameters.
 
-    The norm before attention has a row less where the first layer has none (`norm=embeddings`), and
-    is left out where none of the layers has it.
+    With `norm=embeddings` the first layer has no norm before attention, so the stack of this norm
+    is one shorter. The norm is left out if none of the selected layers has it.
     """
-    total, found = layer_count(layers), {}
+    total, selected = layer_count(layers), {}
     for name, stacked in layers.items():
         missing = total - jax.tree.leaves(stacked)[0].shape[0]
         rows = slice(max(start - missing, 0), max(stop - missing, 0))
         if rows.stop > rows.start or stop == start:
-            found[name] = jax.tree.map(lambda leaf, rows=rows: leaf[rows], stacked)
-    return found
+            selected[name] = jax.tree.map(lambda leaf, rows=rows: leaf[rows], stacked)
+    return selected

@@ -1,6 +1,6 @@
-"""Objectives: each corrupts rows without parameters, then sums its losses.
+"""Objectives of pretraining and fine-tuning, as functions of rows, parameters and a state.
 
-`build` is the one place where a config's objectives become functions.
+`build` creates the objectives of a config.
 """
 
 import importlib
@@ -12,14 +12,14 @@ from xlj.objectives.objective import Objective
 
 
 def build(options: Mapping[str, Options], model: Model, corpus: Corpus) -> dict[str, Objective]:
-    """The objectives of these options, by name."""
+    """Builds the objectives with these options, by name."""
     built = {}
-    for name, found in options.items():
-        module, _, function = found.implementation.partition(":")
-        built[name] = getattr(importlib.import_module(module), function)(name, found, model, corpus)
+    for name, own in options.items():
+        module, _, function = own.implementation.partition(":")
+        built[name] = getattr(importlib.import_module(module), function)(name, own, model, corpus)
     return built
 
 
 def build_all(config: Config, corpus: Corpus) -> dict[str, Objective]:
-    """The objectives that are on in any phase of a run, each as in the first phase that has it."""
+    """Builds all objectives of a run, each with the options of the first phase that uses it."""
     return build(config.objectives_on(), config.model, corpus)

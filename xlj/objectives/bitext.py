@@ -1,5 +1,7 @@
-"""Rows of the kind `bitext`: the first sentences of some pairs in one half, each an example of its
-own, the second ones in the same order in the other."""
+"""Rows of the kind `bitext`: first sentences in one half, second sentences in the other half.
+
+Each sentence is an example of its own. The pairs have the same order in both halves.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +13,7 @@ from xlj.objectives.segments import segments
 
 
 def halves(rows: Rows) -> tuple[Rows, Rows]:
-    """The two sides of the pairs, tokens int32 [rows, length / 2], their language twice."""
+    """Returns the two sides of the pairs as rows: tokens int32 [rows, length / 2]."""
     rows.check("halves")
     tokens = rows.tokens.astype(jnp.int32)
     middle = tokens.shape[1] // 2
@@ -20,20 +22,22 @@ def halves(rows: Rows) -> tuple[Rows, Rows]:
 
 
 def count(tokens: jax.Array) -> jax.Array:
-    """How many examples a row has: int32 [rows, length] -> int32 [rows]."""
+    """Counts the examples of each row: int32 [rows, length] -> int32 [rows]."""
     check("count", tokens=("int [rows, length]", tokens))
     return (tokens == BOS).sum(1)
 
 
-def is_there(tokens: jax.Array, most: int) -> jax.Array:
-    """Which of `most` examples each row has: int32 [rows, length] -> bool [rows, most]."""
-    check("is_there", tokens=("int [rows, length]", tokens))
+def is_example(tokens: jax.Array, most: int) -> jax.Array:
+    """Returns which of `most` slots have an example: int32 [rows, length] -> bool [rows, most]."""
+    check("is_example", tokens=("int [rows, length]", tokens))
     return jnp.arange(most) < count(tokens)[:, None]
 
 
 def starts(tokens: jax.Array, most: int, none: int = 0) -> jax.Array:
-    """Where each of `most` examples begins: int32 [rows, length] -> int32 [rows, most], `none` for
-    one that is not there."""
+    """Returns where each of `most` examples begins: int32 [rows, length] -> int32 [rows, most].
+
+    Slots without an example have the value `none`.
+    """
     check("starts", tokens=("int [rows, length]", tokens))
 
     def of_row(row: jax.Array) -> jax.Array:
@@ -43,8 +47,10 @@ def starts(tokens: jax.Array, most: int, none: int = 0) -> jax.Array:
 
 
 def averages(hidden: jax.Array, tokens: jax.Array, most: int) -> jax.Array:
-    """Mean vectors of each of `most` examples, as `average`: [rows, length, hidden] ->
-    [rows, most, hidden]."""
+    """Computes the mean vector of each of `most` examples, as `average` does.
+
+    Maps [rows, length, hidden] -> [rows, most, hidden].
+    """
     check(
         "averages",
         hidden=("float [rows, length, hidden]", hidden),
@@ -59,8 +65,10 @@ def averages(hidden: jax.Array, tokens: jax.Array, most: int) -> jax.Array:
 
 
 def average(hidden: jax.Array, tokens: jax.Array) -> jax.Array:
-    """Mean vectors of each row's own tokens, without `<s>` and `</s>`: [rows, length, hidden] ->
-    [rows, hidden]."""
+    """Computes the mean vector of each row's tokens, without `<s>`, `</s>` and padding.
+
+    Maps [rows, length, hidden] -> [rows, hidden].
+    """
     check(
         "average",
         hidden=("float [rows, length, hidden]", hidden),

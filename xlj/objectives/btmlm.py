@@ -1,4 +1,4 @@
-"""Back-translation masked language modelling: pseudo-tokens in another language help to predict."""
+"""Back-translation masked language modelling (BTMLM): predictions with generated pseudo-tokens."""
 
 from functools import partial
 from typing import NamedTuple
@@ -18,29 +18,31 @@ from xlj.objectives.camlm import UNSEEN
 from xlj.objectives.choosing import choose
 from xlj.objectives.corruption import Masked, at_positions, mask_tokens, split
 from xlj.objectives.flops import Operations, of_layers, of_predictions
-from xlj.objectives.mlm import blind, flops, gather, predicted, prediction_part
+from xlj.objectives.mlm import blind_share, flops, gather, prediction_loss, prediction_part
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, Objective, Params, Rows
 from xlj.objectives.segments import languages_of, segments, whole_examples
 
 
-class Corrupted(NamedTuple):
-    """Rows of `<s> A </s>` and placeholders, before and after the placeholders are filled."""
+class BTMLMInputs(NamedTuple):
+    """Rows of `<s> A </s>` and placeholders, which are filled in `targets`."""
 
     masked: Masked
-    """The second stage: source tokens masked; its placeholders are `<mask>` until `targets`."""
+    """Input of the second stage: source tokens are masked; placeholders are `<mask>` until
+    `targets`."""
     source: jax.Array
-    """The first stage: int32 [rows, length], source tokens as they are, placeholders `<mask>`."""
+    """Input of the first stage, int32 [rows, length]: source tokens are unchanged; placeholders are
+    `<mask>` until `targets`."""
     positions: jax.Array
-    """Of placeholders, int32 [rows, places]."""
+    """Positions of placeholders, int32 [rows, places]."""
     used: jax.Array
-    """Which of `positions` are placeholders, bool [rows, places]."""
+    """Which of `positions` have a placeholder, bool [rows, places]."""
     targets: jax.Array
     """The target language of each token's example, int32 [rows, length]."""
     sample_rngs: jax.Array
     """A random key of each row [rows]."""
 
     def check(self, function: str) -> None:
-        """Checks these, as `xlj.contracts.arrays.check`."""
+        """Checks the arrays with `xlj.contracts.arrays.check`."""
         self.masked.check(
             function,
             source=("int32 [rows, length]", self.source),
@@ -53,41 +55,45 @@ class Corrupted(NamedTuple):
 
 def objective(
     name: str, options: BackTranslation, model: Model, corpus: Corpus
-) -> Objective[Corrupted, object]:
-    """BTMLM (ERNIE-M section 3.2).
+) -> Objective[BTMLMInputs, object]:
+    """Returns the objective BTMLM (ERNIE-M section 3.2).
 
-    Stage 1, with the current parameters and no gradient: placeholders behind a sentence are filled
-    with pseudo-tokens of another language; they see the whole sentence, unmasked, and not each
-    other. Stage 2: masked tokens of the sentence are predicted from it and the pseudo-tokens.
+    Stage 1 fills the placeholders after a sentence with pseudo-tokens of another language. It uses
+    the current parameters, without gradient. Placeholders see the whole unmasked sentence, but not
+    each other. Stage 2 predicts masked tokens of the sentence from the sentence and the
+    pseudo-tokens.
 
-    In local layers the sentence may lie outside a placeholder's window. How often it does is
-    counted, as `NAME_blind`: a measure beside the loss, of weight 0.
+    In local layers the sentence may be outside a placeholder's window. The share of such
+    placeholders is the measure `NAME_blind`, a loss of weight 0.
     """
     probabilities, of_blind = target_probabilities(corpus, options.target_alpha), f"{name}_blind"
 
     def targets(
-        params: Params, state: object, inputs: Corrupted, by_microbatch: ByMicrobatch
-    ) -> Corrupted:
+        params: Params, state: object, inputs: BTMLMInputs, by_microbatch: ByMicrobatch
+    ) -> BTMLMInputs:
         return by_microbatch(partial(fill, params, model, options), inputs)
 
-    def loss(params: Params, state: object, inputs: Corrupted, rngs: Rngs) -> Losses:
+    def loss(params: Params, state: object, inputs: BTMLMInputs, rngs: Rngs) -> Losses:
         masked = inputs.masked
         whole = whole_examples(model, masked.tokens, masked.languages)
         if whole.languages is not None:
-            placed = at_positions(inputs.positions, inputs.used, masked.tokens.shape[1])
-            whole = whole._replace(languages=jnp.where(placed, inputs.targets, whole.languages))
+            is_placeholder = at_positions(inputs.positions, inputs.used, masked.tokens.shape[1])
+            languages = jnp.where(is_placeholder, inputs.targets, whole.languages)
+            whole = whole._replace(languages=languages)
         hidden = encoder.apply(params, model, whole, rngs)
-        found = {name: predicted(params, params["prediction_head"], model, hidden, masked)}
+        head = params["prediction_head"]
+        losses = {name: prediction_loss(params, head, model, hidden, masked)}
         if model.local_attention:
             used = inputs.used.astype(jnp.float32)
-            found[of_blind] = blind(model, _of_generation(model, inputs), inputs.positions, used)
-        return found
+            generation = _generation_inputs(model, inputs)
+            losses[of_blind] = blind_share(model, generation, inputs.positions, used)
+        return losses
 
-    def count(inputs: Corrupted) -> dict[str, jax.Array]:
-        found = {name: inputs.masked.weights.sum(1)}
+    def count(inputs: BTMLMInputs) -> dict[str, jax.Array]:
+        counts = {name: inputs.masked.weights.sum(1)}
         if model.local_attention:
-            found[of_blind] = inputs.used.sum(1).astype(jnp.float32)
-        return found
+            counts[of_blind] = inputs.used.sum(1).astype(jnp.float32)
+        return counts
 
     def all_flops(rows: int, length: int) -> Operations:
         generation = of_layers(model, model.layers, rows, length)
@@ -112,21 +118,23 @@ def objective(
 
 
 def places_in(length: int) -> int:
-    """The most placeholders in a row: at most one token in four of any example is a slot (that of
-    a sentence of one token)."""
+    """Returns the largest number of placeholders in a row.
+
+    At most one token in four of an example is a slot: `<s> A </s>` and a slot, if A is one token.
+    """
     return -(-length // 4)
 
 
 def target_probabilities(corpus: Corpus, alpha: float) -> np.ndarray:
-    """How likely each language is the target for a source language, float32 [languages, languages].
+    """Returns probabilities of target languages, float32 [source languages, target languages].
 
-    p_j ~ m_j^alpha over the languages with monolingual text, without the source's own; if there are
-    pairs, over those that stand in one, since CAMLM teaches no other to be predicted in.
+    p_j ~ m_j^alpha over the languages with monolingual text other than the source language. If
+    there are pairs, only languages with pairs are used: CAMLM trains predictions in these only.
     """
     of_language = dict(zip(corpus.languages, corpus.tokens, strict=True))
     names = [name for name, tokens in of_language.items() if tokens]
     names = [name for name in names if name in corpus.paired] or names
-    if len(names) == 1 and len(corpus.languages) > 1:  # its own sentences need another target
+    if len(names) == 1 and len(corpus.languages) > 1:  # sentences of this language need a target
         names = [name for name, tokens in of_language.items() if tokens]
     shares = rates({name: of_language[name] for name in names}, alpha)
     row = np.array([shares.get(name, 0.0) for name in corpus.languages])
@@ -141,12 +149,13 @@ def corrupt(
     options: BackTranslation,
     vocabulary_size: int,
     probabilities: np.ndarray,
-) -> Corrupted:
-    """Draws masks and target languages, and keeps ceil(pseudo_ratio * n) placeholders of a sentence
-    of n tokens; the slots left over become padding.
+) -> BTMLMInputs:
+    """Draws masks and target languages.
+
+    A sentence of n tokens gets ceil(pseudo_ratio * n) placeholders; its other slots become padding.
 
     Args:
-      rows: of the kind `sentences`: slots for the largest ratio stand behind each `</s>`.
+      rows: of the kind `sentences`, which have slots for the largest ratio after each `</s>`.
     """
     rows.check(
         "btmlm.corrupt",
@@ -154,16 +163,16 @@ def corrupt(
         probabilities=("float32 [languages, languages]", probabilities),
     )
     mask_rngs, target_rngs, sample_rngs = split(rngs, 3)
-    tokens = rows.tokens.astype(jnp.int32)
+    tokens = rows.tokens.astype(jnp.int32)  # [rows, length], as all arrays up to `masked`
     layout = segments(tokens)
     indices = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
     end = jax.lax.cummax(jnp.where(tokens == EOS, indices, 0), axis=1)
-    # A slot's place behind `</s>`; the sentence's length follows from the slot's position.
+    # The number of the slot after `</s>`, and the sentence's length, from the slot's position.
     place = indices - end - 1
     length = layout.position - place - 2
-    wanted = jnp.ceil(options.pseudo_ratio * length - 1e-4)
+    count = jnp.ceil(options.pseudo_ratio * length - 1e-4)
     is_slot = (layout.side == 1) & (tokens == vocabulary_size - 1)
-    is_placeholder = is_slot & (place < wanted)
+    is_placeholder = is_slot & (place < count)
     source = jnp.where(is_slot & ~is_placeholder, PAD, tokens)
     masked = mask_tokens(rows._replace(tokens=source), mask_rngs, options, vocabulary_size)
     places = places_in(tokens.shape[1])
@@ -171,8 +180,8 @@ def corrupt(
     logits = jnp.log(jnp.maximum(jnp.asarray(probabilities), 1e-30))[rows.languages[:, 0]]
     drawn = jax.vmap(lambda rng, row: jax.random.categorical(rng, row, shape=tokens.shape[1:]))(
         target_rngs, logits
-    )
-    return Corrupted(
+    )  # [rows, length]: a language for each number of an example
+    return BTMLMInputs(
         masked=masked,
         source=source,
         positions=positions,
@@ -182,31 +191,34 @@ def corrupt(
     )
 
 
-def _of_generation(model: Model, inputs: Corrupted) -> encoder.Inputs:
-    """The encoder's inputs of stage 1: no token sees a placeholder."""
+def _generation_inputs(model: Model, inputs: BTMLMInputs) -> encoder.Inputs:
+    """Returns the encoder's inputs for stage 1, in which no token sees a placeholder."""
     layout = segments(inputs.source)
-    placed = at_positions(inputs.positions, inputs.used, inputs.source.shape[1])
+    is_placeholder = at_positions(inputs.positions, inputs.used, inputs.source.shape[1])
     languages = None
     if model.language_embeddings != "none":
         others = jnp.full_like(inputs.source, -1)
         if model.language_embeddings == "all":
             others = languages_of(layout, inputs.masked.languages)
-        languages = jnp.where(placed, inputs.targets, others)
+        languages = jnp.where(is_placeholder, inputs.targets, others)
     return encoder.Inputs(
         inputs.source,
         layout.position,
         layout.segment,
-        jnp.where(placed, UNSEEN, layout.segment),
+        jnp.where(is_placeholder, UNSEEN, layout.segment),
         languages,
         layout.side,
     )
 
 
-def fill(params: Params, model: Model, options: BackTranslation, inputs: Corrupted) -> Corrupted:
-    """Stage 1: the placeholders of both stages' rows filled with pseudo-tokens, never specials."""
+def fill(
+    params: Params, model: Model, options: BackTranslation, inputs: BTMLMInputs
+) -> BTMLMInputs:
+    """Fills the placeholders in the rows of both stages with pseudo-tokens, never specials."""
     inputs.check("fill")
-    hidden = encoder.apply(params, model, _of_generation(model, inputs))
+    hidden = encoder.apply(params, model, _generation_inputs(model, inputs))
     table, head = params["embeddings"]["word"], params["prediction_head"]
+    # vectors: [rows, places, hidden]
     vectors, table, bias = heads.predict(head, table, model, gather(hidden, inputs.positions))
     bias = bias.at[: len(SPECIALS)].set(-jnp.inf).at[-1].set(-jnp.inf)
     rows, places = inputs.positions.shape
@@ -216,11 +228,12 @@ def fill(params: Params, model: Model, options: BackTranslation, inputs: Corrupt
     pseudo = choose(flat, table, bias, jnp.dtype(model.dtype), rngs).reshape(rows, places)
     at_row = jnp.arange(rows)[:, None]
 
-    def filled(tokens: jax.Array) -> jax.Array:
+    def fill_tokens(tokens: jax.Array) -> jax.Array:
         old = jnp.take_along_axis(tokens, inputs.positions, axis=1)
         return tokens.at[at_row, inputs.positions].set(jnp.where(inputs.used, pseudo, old))
 
     masked = inputs.masked
     return inputs._replace(
-        masked=masked._replace(tokens=filled(masked.tokens)), source=filled(inputs.source)
+        masked=masked._replace(tokens=fill_tokens(masked.tokens)),
+        source=fill_tokens(inputs.source),
     )

@@ -1,4 +1,4 @@
-"""Cross-attention masked language modelling: each side is predicted from the other alone."""
+"""Cross-attention masked language modelling (CAMLM): predicts each side from the other only."""
 
 import dataclasses
 
@@ -17,16 +17,18 @@ from xlj.objectives.objective import Loss, Losses, Objective, Params
 from xlj.objectives.segments import Segments, languages_of, segments
 
 UNSEEN = -1
-"""A segment id of keys that no query has."""
+"""A segment id for keys, which no query has."""
 
 
 def objective(
     name: str, options: Masking, model: Model, corpus: Corpus
 ) -> Objective[Masked, object]:
-    """CAMLM (ERNIE-M section 3.2, by the formula: nothing of the predicted token's own side).
+    """Returns the objective CAMLM (ERNIE-M section 3.2).
 
-    In local layers the other side may lie outside a selected token's window. How often it does is
-    counted, as `NAME_blind`: a measure beside the loss, of weight 0.
+    It follows the paper's formula: a predicted token sees nothing of its own side.
+
+    In local layers the other side may be outside a selected token's window. The share of such
+    tokens is the measure `NAME_blind`, a loss of weight 0.
     """
     plain = mlm.objective(name, options, model, corpus, inputs_of)
     if not model.local_attention:
@@ -37,15 +39,15 @@ def objective(
         return {**plain.count(masked), blind: masked.weights.sum(1)}
 
     def loss(params: Params, state: object, masked: Masked, rngs: Rngs) -> Losses:
-        counted = mlm.blind(model, inputs_of(model, masked), masked.positions, masked.weights)
-        return {**plain.loss(params, state, masked, rngs), blind: counted}
+        share = mlm.blind_share(model, inputs_of(model, masked), masked.positions, masked.weights)
+        return {**plain.loss(params, state, masked, rngs), blind: share}
 
     losses = {**plain.losses, blind: Loss(0.0)}
     return dataclasses.replace(plain, losses=losses, count=count, loss=loss)
 
 
 def inputs_of(model: Model, masked: Masked) -> encoder.Inputs:
-    """The encoder's inputs: CAMLM's pattern, and the languages where they are embedded."""
+    """Returns the encoder's inputs: CAMLM's pattern, and languages if the model embeds them."""
     masked.check("camlm.inputs_of")
     layout, selected = segments(masked.tokens), masked.selected()
     query_segment_ids, key_segment_ids = pattern(layout, selected)
@@ -60,11 +62,12 @@ def inputs_of(model: Model, masked: Masked) -> encoder.Inputs:
 
 
 def pattern(layout: Segments, selected: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Query and key ids, int32 [rows, length].
+    """Returns query and key ids, int32 [rows, length].
 
-    A selected token (masked, random or kept) asks for the other side of its example and is seen by
-    none. Every other token sees the unselected tokens of its own side. So nothing of its own side
-    reaches a prediction, at any depth; its position and language do, through the residual stream.
+    A selected token (masked, random or unchanged) sees the other side of its example, and no token
+    sees it. Every other token sees the unselected tokens of its own side. So a prediction depends
+    on nothing of its own side, at any depth, except the position and language of the token itself,
+    which are in its residual stream.
     """
     check_ids("pattern", layout, selected=("bool [rows, length]", selected))
     own = 2 * layout.segment + layout.side

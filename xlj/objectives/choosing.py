@@ -1,4 +1,4 @@
-"""The token that a softmax over a large vocabulary yields: the likeliest, or a sample."""
+"""Argmax of, or samples from, a softmax over a large vocabulary."""
 
 import jax
 import jax.numpy as jnp
@@ -17,17 +17,18 @@ def choose(
     temperature: float = 1.0,
     block: int = BLOCK,
 ) -> jax.Array:
-    """The argmax of vectors @ table.T + bias; with rngs a sample of its softmax, by Gumbel's trick.
+    """Returns the argmax of vectors @ table.T + bias; with rngs, a sample from its softmax.
 
-    Never holds more than a block of the logits, and passes no gradient.
+    Samples use the Gumbel-max trick. Only one block of logits is in memory at a time. There is no
+    gradient.
 
     Args:
       vectors: float32 [n, hidden].
       table: float32 [vocabulary, hidden].
       bias: float32 [vocabulary]; a token at -inf is never chosen.
-      dtype: what the products are computed in.
+      dtype: of the products.
       rngs: a random key of each vector [n]; None for the argmax.
-      temperature: what the logits are divided by before sampling.
+      temperature: divisor of the logits before sampling.
 
     Returns:
       int32 [n].
@@ -43,7 +44,7 @@ def choose(
         def body(carry: tuple[jax.Array, jax.Array], start: jax.Array) -> tuple:
             largest, best = carry
             weights, biases, true_start = block_of(table, bias, start, size, dtype)
-            scores = block_logits(vectors, weights, biases, start - true_start)
+            scores = block_logits(vectors, weights, biases, start - true_start)  # [n, size]
             if rngs is not None:
                 here = jax.vmap(jax.random.fold_in, (0, None))(rngs, start)
                 scores /= temperature
@@ -53,8 +54,8 @@ def choose(
             return (jnp.maximum(largest, top), best), None
 
         initial = (jnp.full(len(vectors), -jnp.inf), jnp.zeros(len(vectors), jnp.int32))
-        turns = devices.unrolled(len(starts))
-        return jax.lax.scan(body, initial, starts, unroll=turns)[0][1]
+        unroll = devices.unrolled(len(starts))
+        return jax.lax.scan(body, initial, starts, unroll=unroll)[0][1]
 
     per_device = devices.per_device(of_rows, (ROWS, TABLE, REPLICATED, ROWS), ROWS)
     return per_device(vectors, table, bias, rngs)

@@ -1,4 +1,4 @@
-"""Draws masks: which tokens are predicted, and what stands in their place."""
+"""Masks: selects the tokens to predict and replaces them."""
 
 import math
 from typing import NamedTuple
@@ -13,21 +13,21 @@ from xlj.objectives.objective import Rows
 
 
 class Masked(NamedTuple):
-    """Rows to predict tokens of, with slots for the most predictions that any row can have."""
+    """Masked rows, with slots for the largest number of predictions in a row."""
 
     tokens: jax.Array
     """int32 [rows, length], corrupted."""
     positions: jax.Array
-    """int32 [rows, max_predictions], all different in a row."""
+    """int32 [rows, max_predictions], all different within a row."""
     labels: jax.Array
-    """int32 [rows, max_predictions], the original tokens there."""
+    """int32 [rows, max_predictions], the original tokens at these positions."""
     weights: jax.Array
-    """float32 [rows, max_predictions], 1 where it is to be predicted, 0 in unused slots."""
+    """float32 [rows, max_predictions], 1 for predictions, 0 for unused slots."""
     languages: jax.Array
     """int32 [rows, 2], of each side."""
 
     def check(self, function: str, **more: Specified) -> None:
-        """Checks these, and more that a function is given, as `xlj.contracts.arrays.check`."""
+        """Checks the arrays, and more arguments, with `xlj.contracts.arrays.check`."""
         check(
             function,
             tokens=("int32 [rows, length]", self.tokens),
@@ -39,23 +39,23 @@ class Masked(NamedTuple):
         )
 
     def selected(self) -> jax.Array:
-        """Which tokens are to be predicted, bool [rows, length]."""
+        """Returns which tokens are predicted, bool [rows, length]."""
         return at_positions(self.positions, self.weights, self.tokens.shape[1]) > 0
 
     def original(self) -> jax.Array:
-        """The rows before corruption, int32 [rows, length]."""
+        """Returns the rows before masking, int32 [rows, length]."""
         rows = jnp.arange(len(self.tokens))[:, None]
         return self.tokens.at[rows, self.positions].set(self.labels)
 
 
 def split(rngs: jax.Array, parts: int = 2) -> jax.Array:
-    """Random keys [parts, rows] of those of rows [rows]."""
+    """Splits the random keys of rows [rows] into [parts, rows]."""
     check("split", rngs=("key [rows]", rngs))
     return jax.vmap(lambda rng: jax.random.split(rng, parts), out_axes=1)(rngs)
 
 
 def at_positions(positions: jax.Array, values: jax.Array, length: int) -> jax.Array:
-    """Zeros [rows, length] with `values` [rows, n] at `positions` [rows, n]."""
+    """Returns zeros [rows, length] with `values` [rows, n] at `positions` [rows, n]."""
     check(
         "at_positions", positions=("int32 [rows, n]", positions), values=("any [rows, n]", values)
     )
@@ -64,21 +64,22 @@ def at_positions(positions: jax.Array, values: jax.Array, length: int) -> jax.Ar
 
 
 def max_predictions(length: int, rate: float) -> int:
-    """The most positions that are predicted in a row of `length` tokens, specials included."""
+    """Returns the largest number of predictions in a row of `length` tokens, including specials."""
     return max(1, math.ceil(rate * (length - 2) - 1e-9))
 
 
 def mask_tokens(rows: Rows, rngs: jax.Array, options: Masking, vocabulary_size: int) -> Masked:
-    """Selects int(rate * n + U[0, 1)) of a row's n text tokens and corrupts them 80/10/10.
+    """Selects int(rate * n + U[0, 1)) of a row's n text tokens and replaces them (80/10/10).
 
-    As in fairseq, except that n counts pieces of text only: specials (`<s>`, `</s>`, `<pad>`,
-    `<unk>`, `<mask>`) are never selected, and a random token is never one of them. A row's choice
-    depends on its tokens and its random key alone.
+    This is fairseq's rule, except that n counts pieces of text only: specials (`<s>`, `</s>`,
+    `<pad>`, `<unk>`, `<mask>`) are never selected, and random tokens are never specials. The masks
+    of a row depend only on its tokens and its random key.
 
     Args:
       rngs: a threefry key of each row [rows].
-      options: `mask_rate` is the share of tokens to select, `mask_share` the share of those that
-        become `<mask>`, `random_share` that become a random piece; the others stay as they are.
+      options: `mask_rate` is the share of tokens to select. Of these, the share `mask_share`
+        becomes `<mask>` and the share `random_share` becomes a random piece; the others are
+        unchanged.
     """
     rows.check("mask_tokens", rngs=("key [rows]", rngs))
     rate, mask_share, random_share = options.mask_rate, options.mask_share, options.random_share
@@ -89,7 +90,7 @@ def mask_tokens(rows: Rows, rngs: jax.Array, options: Masking, vocabulary_size: 
         count_rng, order_rng, action_rng, random_rng = jax.random.split(rng, 4)
         is_text = (row >= first) & (row < mask)
         count = (rate * is_text.sum() + jax.random.uniform(count_rng)).astype(jnp.int32)
-        # Text tokens in random order come first: their numbers have the highest bit clear.
+        # Sorting puts text tokens first, in random order: their numbers have the highest bit clear.
         order = jax.random.bits(order_rng, row.shape, jnp.uint32) >> 1
         order = jnp.where(is_text, order, jnp.uint32(0xFFFFFFFF))
         positions = jnp.argsort(order)[:size].astype(jnp.int32)

@@ -1,4 +1,4 @@
-"""Operations of a step of each objective: by its formula, or counted from its traced program."""
+"""Operations of a step of each objective, from its formula or counted in its traced program."""
 
 import dataclasses
 import math
@@ -26,31 +26,31 @@ def operations(
     corpus: Corpus,
     shapes: Mapping[str, tuple[int, int]],
 ) -> dict[str, Operations]:
-    """Floating-point operations of a step of each objective, by name.
+    """Returns the floating-point operations of a step of each objective, by name.
 
     Args:
       options: of the objectives, by name.
-      shapes: (rows, their length) of each.
+      shapes: (rows, length of a row) of each objective.
     """
-    # A kernel's products cannot be counted, and what is computed again does not count.
+    # Products in kernels cannot be counted, and recomputation does not count.
     plain = dataclasses.replace(model, attention="dense", remat="none")
     built = build({name: options[name] for name in shapes}, plain, corpus)
     return {
-        name: counted(built[name], plain, corpus, *shape)
+        name: count_operations(built[name], plain, corpus, *shape)
         if (formula := built[name].flops) is None
         else formula(*shape)
         for name, shape in shapes.items()
     }
 
 
-def counted(
+def count_operations(
     objective: Objective, model: Model, corpus: Corpus, rows: int, length: int
 ) -> Operations:
-    """The matrix products of a step of an objective, traced for one device with all of the
-    vocabulary at once: corruption, targets, losses, gradients and the next state.
+    """Counts the matrix products in a traced step of an objective; nothing is computed.
 
-    A loop that ends by a condition counts once, and of branches the most expensive one. Nothing is
-    computed.
+    The step includes corruption, targets, losses, gradients and the next state. It is traced for
+    one device, with the whole vocabulary as one block. A loop that ends by a condition counts once.
+    Of several branches, the most expensive one counts.
     """
     parts = objective.parts
 
@@ -79,7 +79,7 @@ def counted(
 
 
 def _products(jaxpr: Jaxpr) -> int:
-    """Operations of all matrix products in a program, those of loops and branches included."""
+    """Counts the operations of all matrix products in a program, including loops and branches."""
     total = 0
     for equation in jaxpr.eqns:
         name, params = equation.primitive.name, equation.params

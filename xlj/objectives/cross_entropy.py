@@ -1,4 +1,4 @@
-"""Cross-entropy over a large vocabulary: of many vectors block by block, without all the logits."""
+"""Cross-entropy over a large vocabulary, block by block, without all logits in memory."""
 
 import jax
 import jax.numpy as jnp
@@ -26,17 +26,17 @@ def cross_entropy(
     dtype: jnp.dtype,
     block: int | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Negative log-likelihood of labels under softmax(vectors @ table.T + bias).
+    """Computes the negative log-likelihood of labels under softmax(vectors @ table.T + bias).
 
     Args:
       vectors: float32 [n, hidden].
       table: float32 [vocabulary, hidden].
       bias: float32 [vocabulary].
       labels: int32 [n].
-      dtype: what the products are computed in; sums are float32.
-      block: vocabulary entries at a time; the backward pass computes each block's logits again.
-        By itself `BLOCK`, or where there are few vectors (`kept_logits.MOST`) all, whose logits are
-        kept.
+      dtype: of the products; sums are float32.
+      block: number of vocabulary entries at a time; the backward pass computes each block's logits
+        again. If None and all logits are few (`kept_logits.MOST`), they are computed once and kept
+        for the backward pass; otherwise the block is `BLOCK`.
 
     Returns:
       losses float32 [n], and whether the label has the largest logit, float32 [n] (no gradient).
@@ -47,10 +47,12 @@ def cross_entropy(
     return _cross_entropy(vectors, table, bias, labels, dtype, block or BLOCK)
 
 
-Three = tuple[jax.Array, jax.Array, jax.Array]
-Four = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
+ForwardCarry = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
+"""For each vector: largest logit so far, its place, the sum of exponentials, the label's logit."""
+BackwardCarry = tuple[jax.Array, jax.Array, jax.Array]
+"""Gradients of vectors, table and bias."""
 Saved = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
-"""What is kept for the backward pass: the arguments, and the logarithm of each vector's sum."""
+"""Saved for the backward pass: the arguments, and the log-sum of exponentials of each vector."""
 
 
 def _forward(
@@ -67,23 +69,24 @@ def _forward(
         size, starts = block_starts(table, block)
         vectors = vectors.astype(dtype)
 
-        def body(carry: Four, start: jax.Array) -> tuple[Four, None]:
+        def body(carry: ForwardCarry, start: jax.Array) -> tuple[ForwardCarry, None]:
             largest, best, total, of_label = carry
             weights, biases, true_start = block_of(table, bias, start, size, dtype)
-            here, more, place, picked = statistics(
+            # Each of the four, and each part of the carry: [n].
+            block_largest, block_total, place, block_of_label = statistics(
                 vectors, weights, biases, labels - true_start, start - true_start
             )
-            new_largest = jnp.maximum(largest, here)
-            best = jnp.where(here > largest, true_start + place, best)
-            total = total * jnp.exp(largest - new_largest) + more * jnp.exp(here - new_largest)
-            of_label = of_label + picked
-            return (new_largest, best, total, of_label), None
+            new_largest = jnp.maximum(largest, block_largest)
+            best = jnp.where(block_largest > largest, true_start + place, best)
+            total = total * jnp.exp(largest - new_largest)
+            total = total + block_total * jnp.exp(block_largest - new_largest)
+            return (new_largest, best, total, of_label + block_of_label), None
 
         count = len(vectors)
         zeros = jnp.zeros(count)
         initial = (jnp.full(count, -jnp.inf), jnp.zeros(count, jnp.int32), zeros, zeros)
-        ended, _ = jax.lax.scan(body, initial, starts, unroll=devices.unrolled(len(starts)))
-        largest, best, total, of_label = ended
+        carry, _ = jax.lax.scan(body, initial, starts, unroll=devices.unrolled(len(starts)))
+        largest, best, total, of_label = carry
         normaliser = largest + jnp.log(total)
         return normaliser - of_label, (best == labels).astype(jnp.float32), normaliser
 
@@ -106,12 +109,14 @@ def _backward(
         size, starts = block_starts(table, block)
         vectors = vectors.astype(dtype)
 
-        def body(carry: Three, start: jax.Array) -> tuple[Three, None]:
+        def body(carry: BackwardCarry, start: jax.Array) -> tuple[BackwardCarry, None]:
             of_vectors, of_table, of_bias = carry
             weights, biases, true_start = block_of(table, bias, start, size, dtype)
             places = labels - true_start, start - true_start
-            of_logits = gradient(vectors, weights, biases, *places, normaliser, of_loss)
-            more_of_vectors = product(of_logits, weights, dtype)
+            of_logits = gradient(
+                vectors, weights, biases, *places, normaliser, of_loss
+            )  # [n, size]
+            more_of_vectors = product(of_logits, weights, dtype)  # [n, hidden]
             of_weights = devices.summed(product_over_rows(of_logits, vectors, dtype), 1)
             of_table = jax.lax.dynamic_update_slice_in_dim(of_table, of_weights, true_start, 0)
             of_bias = jax.lax.dynamic_update_slice_in_dim(
@@ -119,14 +124,14 @@ def _backward(
             )
             return (of_vectors + more_of_vectors, of_table, of_bias), None
 
-        # All of these two is written below.
+        # The loop writes all of both arrays, so they need no initial values.
         of_table, of_bias = (jax.lax.empty(x.shape, jnp.float32) for x in (table, bias))
         initial = (jnp.zeros(vectors.shape), of_table, of_bias)
-        # The last block comes first: those of its entries that the block before has too, and which
-        # are 0 in it, are then written over, and nothing is read to be added to.
-        turns = devices.unrolled(len(starts))
-        ended, _ = jax.lax.scan(body, initial, starts, reverse=True, unroll=turns)
-        of_vectors, of_table, of_bias = ended
+        # The last block is first, since it overlaps the block before it. Its gradient is 0 at the
+        # common entries, which the other block then overwrites; no block needs to add.
+        unroll = devices.unrolled(len(starts))
+        carry, _ = jax.lax.scan(body, initial, starts, reverse=True, unroll=unroll)
+        of_vectors, of_table, of_bias = carry
         return of_vectors, of_table, devices.summed(of_bias)
 
     inputs = (ROWS, TABLE, REPLICATED, ROWS, ROWS, ROWS)

@@ -16,14 +16,14 @@ from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, 
 from xlj.objectives.segments import whole_examples
 
 
-class Teacher(TypedDict):
-    """What the objective keeps."""
+class TeacherState(TypedDict):
+    """The state of the objective."""
 
     teacher: Params
 
 
-class Taught(NamedTuple):
-    """Rows, and which of their tokens the teacher knows."""
+class DistillationInputs(NamedTuple):
+    """Rows, and which of their tokens are in the teacher's language."""
 
     rows: Rows
     weights: jax.Array
@@ -32,26 +32,29 @@ class Taught(NamedTuple):
 
 def objective(
     name: str, options: Distillation, model: Model, corpus: Corpus
-) -> Objective[Taught, Teacher]:
-    """Mean squared difference of the last vectors to the teacher's, over the tokens of its language
-    (section 5.3; which vectors and which distance the paper does not say, so they are ours).
+) -> Objective[DistillationInputs, TeacherState]:
+    """Returns the mean squared difference of the last vectors to those of a teacher (section 5.3).
 
-    State: `teacher`, its parameters; they are read from `teacher` when the run starts.
+    The mean is over tokens of the teacher's language. The paper does not say which vectors and
+    which distance it uses; both are ours.
+
+    State: `teacher`, the teacher's parameters, read from the model that the config key `teacher`
+    names when the run starts.
     """
     language = corpus.languages.index(options.language)
 
-    def corrupt(rows: Rows, rngs: jax.Array) -> Taught:
+    def corrupt(rows: Rows, rngs: jax.Array) -> DistillationInputs:
         tokens = rows.tokens.astype(jnp.int32)
-        mine = (tokens != PAD) & (rows.languages[:, :1] == language)
-        return Taught(rows._replace(tokens=tokens), mine.astype(jnp.float32))
+        is_known = (tokens != PAD) & (rows.languages[:, :1] == language)
+        return DistillationInputs(rows._replace(tokens=tokens), is_known.astype(jnp.float32))
 
-    def vectors(params: Params, inputs: Taught, rngs: Rngs) -> jax.Array:
+    def vectors(params: Params, inputs: DistillationInputs, rngs: Rngs) -> jax.Array:
         tokens, languages = inputs.rows
         return encoder.apply(params, model, whole_examples(model, tokens, languages), rngs)
 
-    def loss(params: Params, state: Teacher, inputs: Taught, rngs: Rngs) -> Losses:
-        taught = jax.lax.stop_gradient(vectors(state["teacher"], inputs, None))
-        errors = jnp.square(vectors(params, inputs, rngs) - taught).mean(-1)
+    def loss(params: Params, state: TeacherState, inputs: DistillationInputs, rngs: Rngs) -> Losses:
+        targets = jax.lax.stop_gradient(vectors(state["teacher"], inputs, None))
+        errors = jnp.square(vectors(params, inputs, rngs) - targets).mean(-1)  # [rows, length]
         count = inputs.weights.sum(1)
         return {name: LossSums((errors * inputs.weights).sum(1), count, jnp.zeros_like(count))}
 

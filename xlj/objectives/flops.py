@@ -1,8 +1,9 @@
-"""Floating-point operations of a forward pass, by a convention that says what it counts.
+"""Floating-point operations of a forward pass, by xlj's convention.
 
-Matrix products only, a multiply-add as 2, padding included. Embedding look-ups, recomputation and
-the optimizer count nothing (ours; ELECTRA's counter differs, see docs/benchmarks.md). A pass that
-is trained counts three times, once forward and twice backward.
+Only matrix products count, including those of padding; a multiply-add counts as 2. Embedding
+look-ups, recomputation and the optimizer do not count (ours; ELECTRA's counter differs, see
+docs/benchmarks.md). A forward and backward pass counts three times, once forward and twice
+backward.
 """
 
 import dataclasses
@@ -11,12 +12,12 @@ from xlj.config import Model
 from xlj.models import pattern
 
 TRAINED = 3
-"""Forward passes that a forward and a backward pass cost together."""
+"""Cost of a forward and a backward pass together, in forward passes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Operations:
-    """Operations by part of the model."""
+    """Numbers of operations by part of the model."""
 
     linear: float = 0.0
     """The layers' linear maps, and the gates of a position bias."""
@@ -25,11 +26,11 @@ class Operations:
     vocabulary: float = 0.0
     """Predictions of tokens."""
     other: float = 0.0
-    """What an objective does beside these."""
+    """Other products of an objective."""
 
     @property
     def total(self) -> float:
-        """Of all parts."""
+        """The operations of all parts."""
         return sum(dataclasses.astuple(self))
 
     def __add__(self, more: "Operations") -> "Operations":
@@ -41,7 +42,7 @@ class Operations:
 
 
 def layer_weights(model: Model) -> int:
-    """The weights of a layer's kernels."""
+    """Counts the weights in a layer's kernels."""
     projections = 2 * model.heads + 2 * model.groups
     attention = projections * model.hidden**2 // model.heads
     return (
@@ -50,8 +51,10 @@ def layer_weights(model: Model) -> int:
 
 
 def of_layers(model: Model, layers: int, rows: int, length: int) -> Operations:
-    """Of the layers' linear maps, attention and the gates of a position bias, over rows of `length`
-    tokens; in local layers a token sees a window of them."""
+    """Counts the operations of layers over rows of `length` tokens: linear maps, attention, gates.
+
+    In local layers a token sees a window of the row.
+    """
     h, tokens = model.hidden, rows * length
     linear = 2.0 * tokens * layer_weights(model)
     gates = 2.0 * tokens * 2 * h if model.position_bias == "gated" else 0.0
@@ -63,7 +66,7 @@ def of_layers(model: Model, layers: int, rows: int, length: int) -> Operations:
 
 
 def of_predictions(model: Model, vocabulary_size: int, positions: int) -> Operations:
-    """Of a prediction head on so many positions."""
+    """Counts the operations of a prediction head on `positions` positions."""
     own = model.hidden**2 if model.prediction == "dense" else 0
     each = own + model.hidden * vocabulary_size
     return Operations(vocabulary=2.0 * positions * each)

@@ -1,7 +1,7 @@
-"""Cross-entropy of so few vectors that all their logits can be kept for the gradient.
+"""Cross-entropy that keeps all logits for the backward pass, for few vectors.
 
-Block by block each logit is computed twice, and each block's part of the table's gradient is copied
-to its place, which takes a CPU longer than computing it.
+The version in blocks computes each logit twice. It also copies each block's gradient into that of
+the table, which takes a CPU longer than computing it.
 """
 
 import jax
@@ -14,19 +14,21 @@ from xlj.sharding import devices
 from xlj.sharding.rules import REPLICATED, ROWS
 
 MOST = {"cpu": 2**28, "gpu": 5 * 2**28}
-"""Bytes of logits that are kept at most, by platform; none on TPUs, where nothing was measured."""
+"""Largest number of bytes of logits to keep, by platform; 0 on TPUs, where nothing was measured."""
 
 _ALIGNED = 64
-"""On GPUs a row of logits has a multiple of as many: tensor cores read rows that begin at multiples
-of 128 bytes."""
+"""On GPUs the length of a row of logits is a multiple of this: tensor cores read rows that begin at
+multiples of 128 bytes."""
 
 Saved = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
-"""Vectors, table, bias, labels, logits without their bias, the logarithm of each vector's sum."""
+"""Vectors, table, bias, labels, logits without bias, the log-sum of exponentials of each vector."""
 
 
 def is_used(vectors: int, vocabulary: int, dtype: jnp.dtype) -> bool:
-    """Whether all logits of so many vectors, products in a type, are kept here: not where devices
-    share the table, of which each would gather all."""
+    """Returns whether to use this module for a number of vectors, with products in a type.
+
+    It is not used if devices share the table, since each device would have to gather all of it.
+    """
     if is_one_block():
         return True
     width = dtype.itemsize if devices.platform() == "gpu" else 4
@@ -37,7 +39,7 @@ def is_used(vectors: int, vocabulary: int, dtype: jnp.dtype) -> bool:
 def cross_entropy(
     vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array, dtype: jnp.dtype
 ) -> tuple[jax.Array, jax.Array]:
-    """As `xlj.objectives.cross_entropy.cross_entropy`, of all blocks at once."""
+    """Same as `xlj.objectives.cross_entropy.cross_entropy`, with the whole vocabulary at once."""
     check_factors("cross_entropy", vectors, table, bias, labels=("int32 [n]", labels))
     return _cross_entropy(vectors, table, bias, labels, dtype)
 
@@ -49,14 +51,14 @@ def _forward(
         vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array
     ) -> tuple[jax.Array, ...]:
         table, bias = _aligned(table, bias, dtype)
-        unbiased = products(vectors.astype(dtype), table)
+        unbiased = products(vectors.astype(dtype), table)  # [n, vocabulary], as logits
         logits = unbiased.astype(jnp.float32) + bias
         largest = logits.max(1, keepdims=True)
-        normaliser = largest[:, 0] + jnp.log(jnp.exp(logits - largest).sum(1))
-        at = labels[:, None]
+        normaliser = largest[:, 0] + jnp.log(jnp.exp(logits - largest).sum(1))  # [n]
+        at = labels[:, None]  # [n, 1], as of_label
         of_label = jnp.take_along_axis(unbiased, at, 1, mode="fill", fill_value=0)
         of_label = of_label.astype(jnp.float32) + bias.at[at].get(mode="fill", fill_value=0)
-        # Among equals the first is the best.
+        # Among equal logits, the first one is the prediction.
         before = jnp.arange(len(bias), dtype=jnp.int32) < at
         beaten = ((logits > of_label) | ((logits == of_label) & before)).any(1)
         return normaliser - of_label[:, 0], (~beaten).astype(jnp.float32), unbiased, normaliser
@@ -83,7 +85,7 @@ def _backward(
         is_label = jnp.arange(len(bias), dtype=jnp.int32) == labels[:, None]
         probabilities = jnp.exp(unbiased.astype(jnp.float32) + bias - normaliser[:, None])
         of_logits = ((probabilities - is_label) * of_loss[:, None]).astype(dtype)
-        # Rounded before anything is made of it: float32 is not written to memory.
+        # The barrier makes XLA round first, so that no float32 array is written to memory.
         of_logits = jax.lax.optimization_barrier(of_logits)
         of_table = product_over_rows(of_logits, vectors, dtype)[:vocabulary]
         of_bias = sum_over_rows(of_logits, dtype)[:vocabulary]
@@ -96,7 +98,7 @@ def _backward(
 
 
 def _aligned(table: jax.Array, bias: jax.Array, dtype: jnp.dtype) -> tuple[jax.Array, jax.Array]:
-    """The table in a type, and the bias; on GPUs with more ids, which have no probability."""
+    """Returns the table in a type, and the bias; on GPUs padded by ids with probability 0."""
     more = -len(table) % _ALIGNED if devices.platform() == "gpu" else 0
     if not more:
         return table.astype(dtype), bias

@@ -1,4 +1,4 @@
-"""Logits of a block of the vocabulary, and what a loss needs of them."""
+"""Logits of a block of the vocabulary, their statistics and their gradient."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,15 +12,17 @@ from xlj.models.dense import product
 from xlj.sharding import devices
 
 BLOCK = 16_384
-"""Vocabulary entries whose logits are held at a time."""
+"""Number of vocabulary entries whose logits are in memory at a time."""
 
 _is_one_block: ContextVar[bool] = ContextVar("is_one_block", default=False)
 
 
 @contextlib.contextmanager
 def in_one_block() -> Iterator[None]:
-    """Inside, the vocabulary is one block whose logits are kept: for programs that are traced to be
-    counted, and never run."""
+    """Makes the vocabulary one block whose logits are kept, inside a `with` block.
+
+    It is used to trace programs whose operations are counted, and which never run.
+    """
     before = _is_one_block.set(True)
     try:
         yield
@@ -29,12 +31,12 @@ def in_one_block() -> Iterator[None]:
 
 
 def is_one_block() -> bool:
-    """Whether the vocabulary is one block, inside of `in_one_block`."""
+    """Returns whether the vocabulary is one block, that is, inside `in_one_block`."""
     return _is_one_block.get()
 
 
 def block_starts(table: jax.Array, block: int) -> tuple[int, jax.Array]:
-    """The size of a block, and where each starts; the last one is moved back to fit."""
+    """Returns the size of a block, and where each block starts (`block_of` moves the last)."""
     check("block_starts", table=("float [vocabulary, hidden]", table))
     size = table.shape[0] if is_one_block() else min(block, table.shape[0])
     return size, jnp.arange(0, table.shape[0], size)
@@ -43,8 +45,11 @@ def block_starts(table: jax.Array, block: int) -> tuple[int, jax.Array]:
 def block_of(
     table: jax.Array, bias: jax.Array, start: jax.Array, size: int, dtype: jnp.dtype
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The weights [size, hidden] and biases [size] of the block that begins at `start`, and its
-    true start. Entries that the block before had already come first in it."""
+    """Returns weights [size, hidden] and biases [size] of the block at `start`, and its true start.
+
+    The last block is moved back to fit. It then begins with entries that the block before it has
+    too.
+    """
     check(
         "block_of",
         table=("float [vocabulary, hidden]", table),
@@ -64,7 +69,7 @@ def check_factors(
     bias: jax.Array,
     **of_vectors: Specified,
 ) -> None:
-    """Checks what a function of logits over the whole vocabulary is given, as
+    """Checks the arguments of a function of logits over the whole vocabulary with
     `xlj.contracts.arrays.check`."""
     check(
         function,
@@ -87,18 +92,18 @@ _OF_BLOCK = {
 
 
 def check_block(function: str, *arrays: jax.Array) -> None:
-    """Checks what a function of a block of the vocabulary is given, the first of `_OF_BLOCK`, as
-    `xlj.contracts.arrays.check`."""
-    given = zip(_OF_BLOCK.items(), arrays, strict=False)
-    check(function, **{name: (specified, array) for (name, specified), array in given})
+    """Checks the arguments of a function of a block of the vocabulary, in the order of `_OF_BLOCK`,
+    with `xlj.contracts.arrays.check`."""
+    arguments = zip(_OF_BLOCK.items(), arrays, strict=False)
+    check(function, **{name: (specified, array) for (name, specified), array in arguments})
 
 
 def products(vectors: jax.Array, weights: jax.Array) -> jax.Array:
-    """Logits without their bias, [n, size]: vectors [n, hidden] times weights [size, hidden],
-    multiplied in the weights' type and summed in float32.
+    """Multiplies vectors [n, hidden] with weights [size, hidden]: logits without bias, [n, size].
 
-    On GPUs they are of the weights' type: a library writes bfloat16 as fast as it multiplies, and
-    what is computed from them reads half as much. Elsewhere they are float32.
+    The products are in the type of the weights, their sums in float32. On GPUs the result has the
+    type of the weights: writing bfloat16 costs no extra time, and later operations read half as
+    many bytes. On other platforms it is float32.
     """
     check(
         "products",
@@ -114,8 +119,14 @@ def products(vectors: jax.Array, weights: jax.Array) -> jax.Array:
 def block_logits(
     vectors: jax.Array, weights: jax.Array, bias: jax.Array, first: jax.Array
 ) -> jax.Array:
-    """float32 [n, size]: `products` of vectors [n, hidden] and weights [size, hidden], plus bias
-    [size]; -inf for places before `first`."""
+    """Returns the logits of a block, float32 [n, size]; -inf for places before `first`.
+
+    Args:
+      vectors: [n, hidden].
+      weights: [size, hidden].
+      bias: float32 [size].
+      first: int32, the first place of the block that counts.
+    """
     check_block("block_logits", vectors, weights, bias, first)
     logits = products(vectors, weights).astype(jnp.float32) + bias
     return jnp.where(jnp.arange(len(bias)) >= first, logits, -jnp.inf)
@@ -124,26 +135,26 @@ def block_logits(
 def statistics(
     vectors: jax.Array, weights: jax.Array, bias: jax.Array, labels: jax.Array, first: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """What `cross_entropy` needs of a block's logits, for each vector.
+    """Computes the statistics of a block's logits that `cross_entropy` needs, for each vector.
 
     Args:
       vectors: [n, hidden].
       weights: [size, hidden].
       bias: float32 [size].
-      labels: int32 [n], places in the block; those outside of it are not found.
-      first: int32, the block's first place that counts; logits before are -inf.
+      labels: int32 [n], places in the block; labels of other blocks are outside of it.
+      first: int32, the first place of the block that counts; logits before it are -inf.
 
     Returns:
       [n] each: the largest logit, the sum of exponentials relative to it, the first place that has
-      it, and the label's logit, 0 if it is not here.
+      it, and the label's logit, 0 if the label is in another block.
     """
     check_block("statistics", vectors, weights, bias, first, labels)
-    found = block_logits(vectors, weights, bias, first)
-    largest = found.max(1)
+    logits = block_logits(vectors, weights, bias, first)
+    largest = logits.max(1)
     places = jnp.arange(len(bias), dtype=jnp.int32)
-    place = jnp.where(found == largest[:, None], places, jnp.iinfo(jnp.int32).max).min(1)
-    of_label = jnp.where(_is_label(labels, first, len(bias)), found, 0).sum(1)
-    return largest, jnp.exp(found - largest[:, None]).sum(1), place, of_label
+    place = jnp.where(logits == largest[:, None], places, jnp.iinfo(jnp.int32).max).min(1)
+    of_label = jnp.where(_is_label(labels, first, len(bias)), logits, 0).sum(1)
+    return largest, jnp.exp(logits - largest[:, None]).sum(1), place, of_label
 
 
 def gradient(
@@ -155,18 +166,18 @@ def gradient(
     normaliser: jax.Array,
     of_loss: jax.Array,
 ) -> jax.Array:
-    """The gradient of a block's logits, [n, size] of the weights' type.
+    """Computes the gradient of a block's logits, [n, size] of the weights' type.
 
     Args:
       vectors, weights, bias, labels, first: as in `statistics`.
       normaliser: float32 [n], the logarithm of the sum of exponentials of all logits.
-      of_loss: float32 [n], the gradient of each loss.
+      of_loss: float32 [n], the gradient with respect to each loss.
     """
     check_block("gradient", vectors, weights, bias, first, labels, normaliser, of_loss)
     probabilities = jnp.exp(block_logits(vectors, weights, bias, first) - normaliser[:, None])
     is_label = _is_label(labels, first, len(bias))
     of_logits = ((probabilities - is_label) * of_loss[:, None]).astype(weights.dtype)
-    # Rounded before anything is made of it: float32 is not written to memory.
+    # The barrier makes XLA round first, so that no float32 array is written to memory.
     return jax.lax.optimization_barrier(of_logits)
 
 

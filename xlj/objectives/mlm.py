@@ -20,8 +20,8 @@ from xlj.objectives.segments import sees_nothing, whole_examples
 
 
 def whole(model: Model, masked: Masked) -> encoder.Inputs:
-    """The encoder's inputs: a token sees its own example, and nothing else of the row; in a pair it
-    sees both sentences."""
+    """Returns the encoder's inputs if a token sees its own example only, with both sentences of a
+    pair."""
     masked.check("whole")
     return whole_examples(model, masked.tokens, masked.languages)
 
@@ -33,11 +33,14 @@ def objective(
     corpus: Corpus,
     inputs_of: Callable[[Model, Masked], encoder.Inputs] = whole,
 ) -> Objective[Masked, object]:
-    """Cross-entropy of the selected tokens (XLM sections 3.2 and 3.3; ERNIE-M section 3.2)."""
+    """Returns masked language modelling: cross-entropy of the selected tokens.
+
+    Source: XLM sections 3.2 and 3.3; ERNIE-M section 3.2.
+    """
 
     def loss(params: Params, state: object, masked: Masked, rngs: Rngs) -> Losses:
         hidden = encoder.apply(params, model, inputs_of(model, masked), rngs)
-        return {name: predicted(params, params["prediction_head"], model, hidden, masked)}
+        return {name: prediction_loss(params, params["prediction_head"], model, hidden, masked)}
 
     return Objective(
         losses={name: Loss(options.weight, over_vocabulary=True)},
@@ -50,20 +53,20 @@ def objective(
 
 
 def flops(rows: int, length: int, *, options: Masking, model: Model, corpus: Corpus) -> Operations:
-    """Operations of a step that trains the encoder and its prediction head."""
+    """Counts the operations of a step that trains the encoder and its prediction head."""
     positions = rows * max_predictions(length, options.mask_rate)
     head = of_predictions(model, corpus.vocabulary_size, positions)
     return TRAINED * (of_layers(model, model.layers, rows, length) + head)
 
 
 def prediction_part(model: Model, corpus: Corpus) -> dict:
-    """The head that predicts tokens, as a part of the parameters."""
+    """Returns the head that predicts tokens, as a part of the parameters."""
     size = corpus.vocabulary_size
     return {"prediction_head": partial(heads.init_prediction, model=model, vocabulary_size=size)}
 
 
 def gather(hidden: jax.Array, positions: jax.Array) -> jax.Array:
-    """Vectors [rows, n, hidden] of the tokens at `positions` [rows, n]."""
+    """Returns the vectors [rows, n, hidden] of the tokens at `positions` [rows, n]."""
     check(
         "gather",
         hidden=("float [rows, length, hidden]", hidden),
@@ -72,17 +75,17 @@ def gather(hidden: jax.Array, positions: jax.Array) -> jax.Array:
     return jnp.take_along_axis(hidden, positions[:, :, None], axis=1)
 
 
-def predicted(
+def prediction_loss(
     params: Params, head: Params, model: Model, hidden: jax.Array, masked: Masked
 ) -> LossSums:
-    """The cross-entropy of the masked tokens, by row.
+    """Computes the cross-entropy of the masked tokens, by row.
 
     Args:
-      params: of the encoder whose word embeddings the head is tied to.
+      params: of the encoder whose word embeddings are tied to the head.
       head: parameters of a prediction head.
       hidden: float32 [rows, length, hidden].
     """
-    masked.check("predicted", hidden=("float [rows, length, hidden]", hidden))
+    masked.check("prediction_loss", hidden=("float [rows, length, hidden]", hidden))
     table = params["embeddings"]["word"]
     vectors, table, bias = heads.predict(head, table, model, gather(hidden, masked.positions))
     losses, correct = cross_entropy(
@@ -96,19 +99,20 @@ def predicted(
     return LossSums.weighted(losses.reshape(shape), correct.reshape(shape), masked.weights)
 
 
-def blind(
+def blind_share(
     model: Model, inputs: encoder.Inputs, positions: jax.Array, weights: jax.Array
 ) -> LossSums:
-    """How many of some tokens see no key in local layers, as a loss: its mean is their share.
+    """Counts the tokens that see no key in local layers, as a loss whose mean is their share.
 
     Args:
-      positions, weights: of the tokens, and 1.0 for those that count, [rows, n].
+      positions: of the tokens to count, int32 [rows, n].
+      weights: 1.0 for positions that count, 0.0 for others, float32 [rows, n].
     """
     check(
-        "blind",
+        "blind_share",
         positions=("int32 [rows, n]", positions),
         weights=("float32 [rows, n]", weights),
     )
-    nothing = sees_nothing(inputs, model.local_attention // 2)
-    alone = jnp.take_along_axis(nothing, positions, axis=1).astype(jnp.float32)
-    return LossSums.weighted(alone, jnp.zeros_like(alone), weights)
+    is_blind = sees_nothing(inputs, model.local_attention // 2)
+    blind = jnp.take_along_axis(is_blind, positions, axis=1).astype(jnp.float32)
+    return LossSums.weighted(blind, jnp.zeros_like(blind), weights)

@@ -1,4 +1,4 @@
-"""The contract of an objective: pure functions of rows, parameters, and a state of its own."""
+"""The interface of an objective: pure functions of rows, parameters and the objective's state."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -17,12 +17,13 @@ class Rows(NamedTuple):
     """Rows of one objective."""
 
     tokens: jax.Array
-    """Token ids [rows, length], int32 or as on disk."""
+    """Token ids [rows, length], int32 or the type on disk."""
     languages: jax.Array
-    """int32 [rows, 2], of each side, as indices into the corpus's languages; text has one twice."""
+    """int32 [rows, 2], the language of each side as an index into the corpus's languages; the same
+    for both in rows of text."""
 
     def check(self, function: str, **more: Specified) -> None:
-        """Checks these, and more that a function is given, as `xlj.contracts.arrays.check`."""
+        """Checks the arrays, and more arguments, with `xlj.contracts.arrays.check`."""
         check(
             function,
             tokens=("int [rows, length]", self.tokens),
@@ -34,39 +35,43 @@ class Rows(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class LossSums:
-    """A loss by row, float32 [rows] each (or summed over rows): the step normalises once, over all
-    rows, and globally."""
+    """Sums of a loss by row, float32 [rows] each, or over rows, float32 [] each.
+
+    The step normalises once, over all rows of all devices and microbatches.
+    """
 
     sum: jax.Array
     """Sum of the losses of all predictions."""
     count: jax.Array
     """Number of predictions."""
     correct: jax.Array
-    """Number of right predictions."""
+    """Number of correct predictions."""
 
     @classmethod
     def weighted(cls, losses: jax.Array, correct: jax.Array, weights: jax.Array) -> "LossSums":
-        """Sums over each row of the losses and hits of its predictions, [rows, n] each; those with
-        a weight of 0 do not count."""
+        """Sums the losses and correct predictions of each row, [rows, n] each.
+
+        Predictions with a weight of 0 do not count.
+        """
         return cls((losses * weights).sum(1), weights.sum(1), (correct * weights).sum(1))
 
 
 Losses = dict[str, LossSums]
-"""By the name of the loss."""
+"""Sums by the name of the loss."""
 
 Inputs = TypeVar("Inputs")
-"""What an objective makes of rows: a pytree of arrays [rows, ...]."""
-Kept = TypeVar("Kept")
+"""The inputs of an objective, computed from rows: a pytree of arrays [rows, ...]."""
+ObjectiveState = TypeVar("ObjectiveState")
 """The state of an objective: a pytree of arrays."""
-Given = TypeVar("Given")
-Found = TypeVar("Found")
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
 
 
 class ByMicrobatch(Protocol):
-    """Computes a function of rows a microbatch at a time."""
+    """Computes a function of rows for one microbatch after another."""
 
-    def __call__(self, function: Callable[[Given], Found], inputs: Given, /) -> Found:
-        """The function's result for all rows of `inputs`, a pytree of arrays [rows, ...]."""
+    def __call__(self, function: Callable[[Argument], Result], inputs: Argument, /) -> Result:
+        """Returns the results for all rows of `inputs`, a pytree of arrays [rows, ...]."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,25 +84,25 @@ class Loss:
     """Whether it is a cross-entropy of tokens, so that its exp is a perplexity."""
 
 
-def _as_they_are(params: Params, state: object, inputs: Inputs, _: ByMicrobatch) -> Inputs:
+def _same_inputs(params: Params, state: object, inputs: Inputs, _: ByMicrobatch) -> Inputs:
     return inputs
 
 
-def _none(params: Params) -> Any:
+def _no_state(params: Params) -> Any:
     return {}
 
 
-def _unchanged(state: Kept, params: Params, inputs: object) -> Kept:
+def _unchanged(state: ObjectiveState, params: Params, inputs: object) -> ObjectiveState:
     return state
 
 
 @dataclasses.dataclass(frozen=True)
-class Objective(Generic[Inputs, Kept]):
+class Objective(Generic[Inputs, ObjectiveState]):
     """One objective of a run.
 
-    In a step, `corrupt` and `targets` see all rows of the batch and pass no gradient, so that
-    counts are known before the gradient; then `loss` sees one microbatch after another, and each
-    row's losses depend on that row's inputs only; at the end, `update` makes the next state.
+    In a step, `corrupt` and `targets` get all rows of the batch and pass no gradient, so that
+    counts are known before the gradient. Then `loss` gets one microbatch after another; the losses
+    of a row depend on the inputs of that row only. Finally, `update` computes the next state.
     """
 
     losses: Mapping[str, Loss]
@@ -106,22 +111,22 @@ class Objective(Generic[Inputs, Kept]):
     """(rows, rngs [rows]) -> inputs: a pytree of arrays [rows, ...]. Uses no parameters."""
     count: Callable[[Inputs], dict[str, jax.Array]]
     """Inputs with targets -> the number of predictions of each row, by loss, float32 [rows]."""
-    loss: Callable[[Params, Kept, Inputs, Rngs], Losses]
+    loss: Callable[[Params, ObjectiveState, Inputs, Rngs], Losses]
     """(params, state, inputs with targets, dropout rngs) -> each loss by row."""
     flops: Callable[[int, int], Operations] | None = None
-    """(rows, their length) -> floating-point operations of a step, as `flops` counts them; None to
-    have them counted from the traced program (`counting`)."""
+    """(rows, length of a row) -> floating-point operations of a step, by the convention of `flops`;
+    None to count them in the traced program (`counting`)."""
     parts: Mapping[str, Callable[[jax.Array], Params]] = dataclasses.field(default_factory=dict)
-    """The parameters that it needs beside the encoder's, by name: (rng) -> their initial values."""
+    """The parameters that it adds to the encoder's, by name: (rng) -> initial values."""
     rules: tuple[tuple[str, PartitionSpec], ...] = ()
-    """How its own parameters and arrays of its state are sharded: (regular expression over a name,
-    axes), after the rules in `sharding/rules.py`. Heads, `NAME_head/...`, need none."""
-    targets: Callable[[Params, Kept, Inputs, ByMicrobatch], Inputs] = _as_they_are
-    """(params, state, inputs, by_microbatch) -> inputs, with the targets that the current
-    parameters give them."""
-    init_state: Callable[[Params], Kept] = _none
-    """(initial params) -> its state; an empty dict for most."""
-    update: Callable[[Kept, Params, Inputs], Kept] = _unchanged
+    """Sharding of its own parameters and state: (regular expression over a name, axes), applied
+    after the rules in `sharding/rules.py`. Heads, `NAME_head/...`, need no rules."""
+    targets: Callable[[Params, ObjectiveState, Inputs, ByMicrobatch], Inputs] = _same_inputs
+    """(params, state, inputs, by_microbatch) -> inputs with targets computed from the current
+    parameters."""
+    init_state: Callable[[Params], ObjectiveState] = _no_state
+    """(initial params) -> its state; an empty dict for most objectives."""
+    update: Callable[[ObjectiveState, Params, Inputs], ObjectiveState] = _unchanged
     """(state, the step's new params, inputs of all rows with targets) -> the next state."""
 
     @property

@@ -1,4 +1,4 @@
-"""Sentence retrieval: translations told apart from the other sentences of the batch."""
+"""Sentence retrieval: contrasts translations with the other sentences of the batch."""
 
 from functools import partial
 from typing import NamedTuple
@@ -12,85 +12,92 @@ from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
-from xlj.objectives.bitext import averages, halves, is_there
+from xlj.objectives.bitext import averages, halves, is_example
 from xlj.objectives.corruption import split
 from xlj.objectives.flops import TRAINED, of_layers
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import segments, whole_examples
 
-_NEVER = -1e9  # a logit that is never taken, and has a gradient, where -inf has none
+_NEVER = -1e9  # a logit for pairs that do not count; -inf would have no gradient
 
 
-class Compared(NamedTuple):
-    """Both sides of the pairs, and what the batch says of them: zeros until `targets`."""
+class RetrievalInputs(NamedTuple):
+    """Both sides of the pairs, and results over the whole batch (zeros until `targets`)."""
 
     first: Rows
     second: Rows
-    pull_first: jax.Array
-    """The gradient of the batch's loss at `first`'s vectors, float32 [rows, pairs, hidden]."""
-    pull_second: jax.Array
+    gradient_first: jax.Array
+    """The gradient of the batch's loss at the vectors of `first`, float32 [rows, pairs, hidden]."""
+    gradient_second: jax.Array
+    """The same for `second`."""
     losses: jax.Array
     """The loss of each pair, float32 [rows, pairs]."""
     correct: jax.Array
-    """1 where each side of the pair is nearer to the other than any negative, [rows, pairs]."""
-    found: jax.Array
-    """1 where there is a pair and the batch has another, float32 [rows, pairs]."""
+    """1 if each side of the pair is more similar to the other side than to any negative, float32
+    [rows, pairs]."""
+    has_negative: jax.Array
+    """1 for pairs with a negative in the batch, float32 [rows, pairs]."""
 
 
 def objective(
     name: str, options: Retrieval, model: Model, corpus: Corpus
-) -> Objective[Compared, object]:
-    """Losses of scaled cosines of averaged vectors (the scale is ours), by `options.negatives`:
+) -> Objective[RetrievalInputs, object]:
+    """Returns a contrastive objective on scaled cosines of mean vectors (the scale is ours).
 
-    - `hardest`: ERNIE-M's fine-tuning for retrieval (section 4.2), `against_hardest`.
-    - `all`: `against_all`, after SimCLR's NT-Xent.
+    `options.negatives` chooses the loss:
 
-    Negatives may stand in another microbatch, so `targets` encodes all rows of the step with the
-    current parameters and takes the gradient of the batch's loss at each vector, as GradCache does
-    (Gao et al., 2021), but without dropout (ours). `loss` carries it on into the parameters.
-    Accumulation and sharding change nothing.
+    - `hardest`: ERNIE-M's fine-tuning for retrieval (section 4.2), `hardest_negative_loss`.
+    - `all`: `all_negatives_loss`, after SimCLR's NT-Xent.
+
+    Negatives may be in other microbatches. So `targets` encodes all rows of the step with the
+    current parameters and computes the gradient of the batch's loss at each vector, as in GradCache
+    (Gao et al., 2021), but without dropout (ours). `loss` propagates this gradient to the
+    parameters. The result does not depend on accumulation and sharding.
     """
-    against = {"hardest": against_hardest, "all": against_all}[options.negatives]
+    pair_losses = {"hardest": hardest_negative_loss, "all": all_negatives_loss}[options.negatives]
     layer = encoder.layer_or_middle(options.layer, model.layers)
     vectors = partial(_vectors, model, layer)
 
     def targets(
-        params: Params, state: object, inputs: Compared, by_microbatch: ByMicrobatch
-    ) -> Compared:
+        params: Params, state: object, inputs: RetrievalInputs, by_microbatch: ByMicrobatch
+    ) -> RetrievalInputs:
         first, second = (
             by_microbatch(lambda rows: vectors(params, rows, None), side)
             for side in (inputs.first, inputs.second)
         )
-        shape = inputs.found.shape
+        shape = inputs.has_negative.shape
         negatives = _negatives(inputs.first.tokens, inputs.second.tokens, shape[1])
-        found = negatives.any(1).astype(jnp.float32)
+        has_negative = negatives.any(1).astype(jnp.float32)  # [rows x pairs]
 
         def of_batch(
             first: jax.Array, second: jax.Array
         ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
             first, second = (side.reshape(-1, model.hidden) for side in (first, second))
-            losses, correct = against(first, second, negatives, options.scale)
-            losses = losses * found
-            return losses.sum(), (losses, correct * found)
+            losses, correct = pair_losses(first, second, negatives, options.scale)
+            losses = losses * has_negative
+            return losses.sum(), (losses, correct * has_negative)
 
-        pulls, made = jax.grad(of_batch, argnums=(0, 1), has_aux=True)(first, second)
-        losses, correct, found = (x.reshape(shape) for x in (*made, found))
-        return Compared(inputs.first, inputs.second, pulls[0], pulls[1], losses, correct, found)
+        (of_first, of_second), results = jax.grad(of_batch, (0, 1), has_aux=True)(first, second)
+        losses, correct, has_negative = (x.reshape(shape) for x in (*results, has_negative))
+        return RetrievalInputs(
+            inputs.first, inputs.second, of_first, of_second, losses, correct, has_negative
+        )
 
-    def loss(params: Params, state: object, inputs: Compared, rngs: Rngs) -> Losses:
+    def loss(params: Params, state: object, inputs: RetrievalInputs, rngs: Rngs) -> Losses:
         of_side = [None] * 2 if rngs is None else split(rngs)
         first, second = (
             vectors(params, rows, own)
             for rows, own in zip((inputs.first, inputs.second), of_side, strict=True)
         )
-        pulled = (inputs.pull_first * first + inputs.pull_second * second).sum(-1)
-        losses = inputs.losses + (pulled - jax.lax.stop_gradient(pulled))  # its value is `losses`
-        return {name: LossSums(losses.sum(1), inputs.found.sum(1), inputs.correct.sum(1))}
+        # The value is `inputs.losses`; the gradient at the vectors is that of the batch's loss.
+        linear = (inputs.gradient_first * first + inputs.gradient_second * second).sum(-1)
+        losses = inputs.losses + (linear - jax.lax.stop_gradient(linear))
+        return {name: LossSums(losses.sum(1), inputs.has_negative.sum(1), inputs.correct.sum(1))}
 
     return Objective(
         losses={name: Loss(options.weight)},
         corrupt=partial(_corrupt, model),
-        count=lambda inputs: {name: inputs.found.sum(1)},
+        count=lambda inputs: {name: inputs.has_negative.sum(1)},
         loss=loss,
         flops=lambda rows, length: 2 * (1 + TRAINED) * of_layers(model, layer, rows, length // 2),
         targets=targets,
@@ -98,38 +105,40 @@ def objective(
 
 
 def _vectors(model: Model, layer: int, params: Params, rows: Rows, rngs: Rngs) -> jax.Array:
-    """Unit vectors of the sentences of rows, float32 [rows, pairs, hidden]."""
+    """Computes unit vectors of the sentences of rows, float32 [rows, pairs, hidden]."""
     inputs = whole_examples(model, rows.tokens, rows.languages)
     hidden = encoder.apply(params, model, inputs, rngs, layers=layer)
     mean = averages(hidden, rows.tokens, max_pairs(2 * rows.tokens.shape[1]))
     square = (mean * mean).sum(-1, keepdims=True)
-    return mean / jnp.sqrt(jnp.maximum(square, 1e-12))  # padding has a gradient too, of 0
+    return mean / jnp.sqrt(jnp.maximum(square, 1e-12))  # so that padding has a gradient of 0
 
 
-def _corrupt(model: Model, rows: Rows, rngs: jax.Array) -> Compared:
-    """Both sides of the pairs, as they are."""
+def _corrupt(model: Model, rows: Rows, rngs: jax.Array) -> RetrievalInputs:
+    """Returns both sides of the pairs, unchanged."""
     first, second = halves(rows)
-    number = jnp.zeros((len(first.tokens), max_pairs(rows.tokens.shape[1])))
-    pull = jnp.zeros((*number.shape, model.hidden))
-    return Compared(first, second, pull, pull, number, number, number)
+    zeros = jnp.zeros((len(first.tokens), max_pairs(rows.tokens.shape[1])))
+    gradient = jnp.zeros((*zeros.shape, model.hidden))
+    return RetrievalInputs(first, second, gradient, gradient, zeros, zeros, zeros)
 
 
-def against_hardest(
+def hardest_negative_loss(
     first: jax.Array, second: jax.Array, negatives: jax.Array, scale: float
 ) -> tuple[jax.Array, jax.Array]:
-    """Binary cross-entropy of each translation, and of the most similar sentence of its side that
-    is not one (Faghri et al., 2018), in both directions.
+    """Computes binary cross-entropy of each translation and its hardest negative, both directions.
+
+    The hardest negative is the most similar sentence on the side of the translation (Faghri et al.,
+    2018).
 
     Args:
       first, second: unit vectors of both sides of the pairs, float32 [pairs, hidden].
       negatives: which pairs are negatives of which, bool [pairs, pairs].
-      scale: what cosines are multiplied by.
+      scale: factor of cosines.
 
     Returns:
-      The loss of each pair, float32 [pairs]; whether each side is nearer to the other than to any
-      negative, bool [pairs].
+      The loss of each pair, float32 [pairs]; whether each side is more similar to the other than to
+      any negative, bool [pairs].
     """
-    _check("against_hardest", first, second, negatives)
+    _check("hardest_negative_loss", first, second, negatives)
     right = scale * (first * second).sum(1)
     similarity = scale * jnp.matmul(first, second.T, precision="highest")
     similarity = jnp.where(negatives, similarity, _NEVER)
@@ -138,17 +147,17 @@ def against_hardest(
     return losses, right > jnp.maximum(*wrong)
 
 
-def against_all(
+def all_negatives_loss(
     first: jax.Array, second: jax.Array, negatives: jax.Array, scale: float
 ) -> tuple[jax.Array, jax.Array]:
-    """-log softmax of each translation among it and all other sentences of the batch, of both
-    sides, in both directions: NT-Xent (Chen et al., 2020, eq. 1), a translation for a view.
+    """Computes NT-Xent (Chen et al., 2020, eq. 1), with translations as views, both directions.
 
-    Negatives of its own side keep a vector from saying which language it is of.
+    It is -log softmax of each translation among all sentences of the batch, on both sides.
+    Negatives on a sentence's own side discourage vectors that encode the language.
 
-    Args, returns: as of `against_hardest`.
+    Args, Returns: as in `hardest_negative_loss`.
     """
-    _check("against_all", first, second, negatives)
+    _check("all_negatives_loss", first, second, negatives)
     right = jnp.tile(scale * (first * second).sum(1), 2)
     vectors = jnp.concatenate([first, second])
     similarity = scale * jnp.matmul(vectors, vectors.T, precision="highest")
@@ -168,26 +177,30 @@ def _check(function: str, first: jax.Array, second: jax.Array, negatives: jax.Ar
 
 
 def _negatives(first: jax.Array, second: jax.Array, most: int) -> jax.Array:
-    """Which pairs of the batch are there and share no sentence, on either side: a sentence of
-    English-German may stand in German-French too.
+    """Returns which pairs of the batch are negatives of each other: they share no sentence.
+
+    Both sides are compared, since a sentence of an English-German pair may also be in a
+    German-French pair.
 
     Args:
       first, second: tokens of both sides, int32 [rows, length].
-      most: pairs that a row may have.
+      most: largest number of pairs in a row.
 
     Returns:
       bool [rows x most, rows x most].
     """
     sides = [_digests(side, most).reshape(-1) for side in (first, second)]
     shared = [one[:, None] == other for one in sides for other in sides]
-    real = is_there(first, most).reshape(-1)
+    real = is_example(first, most).reshape(-1)
     return ~jnp.stack(shared).any(0) & real & real[:, None]
 
 
 def _digests(tokens: jax.Array, most: int) -> jax.Array:
-    """32 bits of each of `most` examples of rows [rows, length], uint32 [rows, most]: the sum over
-    its tokens, each mixed with its place as MurmurHash3 ends (Appleby), so that tokens which change
-    places change the sum."""
+    """Returns hashes of `most` examples of rows [rows, length], uint32 [rows, most].
+
+    A hash is the sum over the tokens of an example. Each token is first mixed with its position by
+    the final steps of MurmurHash3 (Appleby), so that the order of tokens matters.
+    """
     layout = segments(tokens)
     places = layout.position.astype(jnp.uint32)
     mixed = tokens.astype(jnp.uint32) * jnp.uint32(0x9E3779B1) + places * jnp.uint32(0x85EBCA77)

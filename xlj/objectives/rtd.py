@@ -18,54 +18,55 @@ from xlj.models.dropout import Rngs
 from xlj.objectives.choosing import choose
 from xlj.objectives.corruption import Masked, mask_tokens, max_predictions, split
 from xlj.objectives.flops import TRAINED, Operations, of_layers, of_predictions
-from xlj.objectives.mlm import gather, predicted
+from xlj.objectives.mlm import gather, prediction_loss
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import whole_examples
 
 
-class Corrupted(NamedTuple):
-    """Rows for the generator, and what its samples are drawn with."""
+class RTDInputs(NamedTuple):
+    """Rows for the generator, and random keys for its samples."""
 
     masked: Masked
     sample_rngs: jax.Array
     """A random key of each row [rows]."""
 
     def check(self, function: str, **more: Specified) -> None:
-        """Checks these, and more that a function is given, as `xlj.contracts.arrays.check`."""
+        """Checks the arrays, and more arguments, with `xlj.contracts.arrays.check`."""
         self.masked.check(function, sample_rngs=("key [rows]", self.sample_rngs), **more)
 
 
 def objective(
     name: str, options: ReplacedTokenDetection, model: Model, corpus: Corpus
-) -> Objective[Corrupted, object]:
-    """Generator and discriminator, trained together (XLM-E section 3.1, after ELECTRA).
+) -> Objective[RTDInputs, object]:
+    """Returns replaced token detection (XLM-E section 3.1, after ELECTRA).
 
-    The generator predicts masked tokens; its samples take their place, with no gradient; the
-    discriminator tells for every token but padding whether it was replaced. A sample that is the
-    right token counts as original.
+    Generator and discriminator are trained together. The generator predicts masked tokens, and
+    samples from it replace them, without gradient. The discriminator predicts for each token except
+    padding whether it was replaced. A sample that equals the original token counts as original.
     """
     generator_loss, discriminator_loss = f"{name}_generator", f"{name}_discriminator"
 
-    def corrupt(rows: Rows, rngs: jax.Array) -> Corrupted:
+    def corrupt(rows: Rows, rngs: jax.Array) -> RTDInputs:
         mask_rngs, sample_rngs = split(rngs)
-        return Corrupted(mask_tokens(rows, mask_rngs, options, corpus.vocabulary_size), sample_rngs)
+        return RTDInputs(mask_tokens(rows, mask_rngs, options, corpus.vocabulary_size), sample_rngs)
 
-    def count(inputs: Corrupted) -> dict[str, jax.Array]:
+    def count(inputs: RTDInputs) -> dict[str, jax.Array]:
         masked = inputs.masked
         real = (masked.tokens != PAD).sum(1).astype(jnp.float32)
         return {generator_loss: masked.weights.sum(1), discriminator_loss: real}
 
-    def loss(params: Params, state: object, inputs: Corrupted, rngs: Rngs) -> Losses:
+    def loss(params: Params, state: object, inputs: RTDInputs, rngs: Rngs) -> Losses:
         generator, main = _models(params, options)
-        masked, both = inputs.masked, [None] * 2 if rngs is None else split(rngs)
-        read = whole_examples(model, masked.tokens, masked.languages)
-        hidden = encoder.apply(generator, model, read, both[0])
-        of_generator = predicted(generator, params["generator"]["head"], model, hidden, masked)
-        replaced = replace(generator, params["generator"]["head"], model, options, hidden, inputs)
-        # The layout stays the input's, should a sample be a special.
-        hidden = encoder.apply(main, model, read._replace(tokens=replaced), both[1])
+        masked, dropout_rngs = inputs.masked, [None] * 2 if rngs is None else split(rngs)
+        whole = whole_examples(model, masked.tokens, masked.languages)
+        hidden = encoder.apply(generator, model, whole, dropout_rngs[0])
+        head = params["generator"]["head"]
+        of_generator = prediction_loss(generator, head, model, hidden, masked)
+        replaced = replace(generator, head, model, options, hidden, inputs)
+        # The layout is that of the input, also if a sample is a special token.
+        hidden = encoder.apply(main, model, whole._replace(tokens=replaced), dropout_rngs[1])
         logits = heads.detect(params["detection_head"], model, hidden)
-        of_discriminator = detected(logits, replaced, masked.original())
+        of_discriminator = detection_loss(logits, replaced, masked.original())
         return {generator_loss: of_generator, discriminator_loss: of_discriminator}
 
     def flops(rows: int, length: int) -> Operations:
@@ -74,7 +75,7 @@ def objective(
         generator = TRAINED * (of_layers(model, options.generator_layers, rows, length) + head)
         detection = Operations(other=2.0 * rows * length * model.hidden**2)
         main = TRAINED * (of_layers(model, model.layers, rows, length) + detection)
-        return generator + head + main  # the head once more, for the samples
+        return generator + head + main  # the head is computed twice: for the loss and for samples
 
     return Objective(
         losses={
@@ -96,7 +97,7 @@ def objective(
 def init_generator(
     rng: jax.Array, options: ReplacedTokenDetection, model: Model, corpus: Corpus
 ) -> Params:
-    """The generator's own parameters: layers, head, and embeddings if they are separate."""
+    """Returns new parameters of the generator: layers, head, and embeddings if separate."""
     check("init_generator", rng=("key []", rng))
     encoder_rng, head_rng = jax.random.split(rng)
     small = dataclasses.replace(model, layers=options.generator_layers)
@@ -108,7 +109,7 @@ def init_generator(
 
 
 def _models(params: Params, options: ReplacedTokenDetection) -> tuple[Params, Params]:
-    """Parameters of the generator and of the discriminator, as the embeddings are shared."""
+    """Returns the parameters of generator and discriminator, including shared embeddings."""
     generator = {"embeddings": params["embeddings"]} | params["generator"]
     if options.generator_embeddings == "generator_only":
         params = params | {"embeddings": jax.lax.stop_gradient(params["embeddings"])}
@@ -121,12 +122,15 @@ def replace(
     model: Model,
     options: ReplacedTokenDetection,
     hidden: jax.Array,
-    inputs: Corrupted,
+    inputs: RTDInputs,
 ) -> jax.Array:
-    """The rows with the generator's samples at the selected positions, int32 [rows, length].
+    """Replaces the selected tokens by samples from the generator.
 
     Args:
       hidden: the generator's last vectors, float32 [rows, length, hidden].
+
+    Returns:
+      int32 [rows, length].
     """
     inputs.check("replace", hidden=("float [rows, length, hidden]", hidden))
     masked, table = inputs.masked, generator["embeddings"]["word"]
@@ -139,16 +143,16 @@ def replace(
     return masked.tokens.at[jnp.arange(rows)[:, None], masked.positions].set(chosen)
 
 
-def detected(logits: jax.Array, replaced: jax.Array, original: jax.Array) -> LossSums:
-    """Binary cross-entropy of "was replaced" for every token but padding, by row.
+def detection_loss(logits: jax.Array, replaced: jax.Array, original: jax.Array) -> LossSums:
+    """Computes binary cross-entropy of "was replaced" for all tokens except padding, by row.
 
     Args:
       logits: float32 [rows, length].
-      replaced: what the discriminator reads, int32 [rows, length].
+      replaced: the discriminator's input, int32 [rows, length].
       original: int32 [rows, length].
     """
     check(
-        "detected",
+        "detection_loss",
         logits=("float32 [rows, length]", logits),
         replaced=("int32 [rows, length]", replaced),
         original=("int32 [rows, length]", original),

@@ -1,4 +1,4 @@
-"""The layout of a row, from its tokens: examples, sides and positions."""
+"""The layout of rows, derived from their tokens: examples, sides and positions."""
 
 from typing import NamedTuple
 
@@ -12,18 +12,18 @@ from xlj.models import encoder
 
 
 class Segments(NamedTuple):
-    """Each int32 [rows, length]."""
+    """The layout of rows; each array is int32 [rows, length]."""
 
     segment: jax.Array
-    """1, 2, ... for the examples of a row in order; 0 for padding."""
+    """1, 2, ... for the examples of a row, in order; 0 for padding."""
     side: jax.Array
     """0 for `<s> A </s>`, 1 for `B </s>`; 0 for padding."""
     position: jax.Array
-    """Counts from 0 in every example, on across its two sentences; 0 for padding."""
+    """Counts from 0 in each example, across both sentences; 0 for padding."""
 
 
 def segments(tokens: jax.Array) -> Segments:
-    """The layout of rows [rows, length] of token ids."""
+    """Returns the layout of rows [rows, length] of token ids."""
     check("segments", tokens=("int [rows, length]", tokens))
     real = (tokens != PAD).astype(jnp.int32)
     starts = tokens == BOS
@@ -40,18 +40,22 @@ def segments(tokens: jax.Array) -> Segments:
 
 
 def languages_of(layout: Segments, languages: jax.Array) -> jax.Array:
-    """The language of each token, int32 [rows, length], -1 for padding; `languages` [rows, 2]."""
+    """Returns the language of each token, int32 [rows, length], or -1 for padding.
+
+    Args:
+      languages: of each side, int32 [rows, 2].
+    """
     check_ids("languages_of", layout, languages=("int [rows, 2]", languages))
     sides = jnp.minimum(layout.side, languages.shape[1] - 1)
     return jnp.where(layout.segment > 0, jnp.take_along_axis(languages, sides, axis=1), -1)
 
 
 def whole_examples(model: Model, tokens: jax.Array, languages: jax.Array) -> encoder.Inputs:
-    """The encoder's inputs where a token sees its own example, and nothing else of the row.
+    """Returns the encoder's inputs if a token sees its own example only.
 
     Args:
       tokens: int32 [rows, length].
-      languages: int32 [rows, 2], of each side; read if the model embeds those of all tokens.
+      languages: int32 [rows, 2], of each side; used with `model.language_embeddings=all` only.
     """
     check(
         "whole_examples",
@@ -66,14 +70,17 @@ def whole_examples(model: Model, tokens: jax.Array, languages: jax.Array) -> enc
         layout.segment,
         layout.segment,
         languages_of(layout, languages) if everywhere else None,
-        jnp.minimum(layout.side, 1),  # two separators begin a third
+        jnp.minimum(layout.side, 1),  # with two separators, the layout has a third side
     )
 
 
 def sees_nothing(inputs: encoder.Inputs, window: int) -> jax.Array:
-    """Which tokens see no key in layers that see `window` places to each side, bool [rows, length].
+    """Returns which tokens see no key in local layers, bool [rows, length].
 
-    Their attention is zero there: what they know comes from full layers.
+    The attention of these tokens is zero in local layers; only full layers give them information.
+
+    Args:
+      window: the largest distance of places at which a token sees a key, on each side.
     """
     check_ids("sees_nothing", inputs)
     queries, length = inputs.query_segment_ids, inputs.tokens.shape[1]
@@ -81,8 +88,8 @@ def sees_nothing(inputs: encoder.Inputs, window: int) -> jax.Array:
     keys = jnp.pad(inputs.key_segment_ids, fill)
     is_key = jnp.pad(jnp.ones_like(queries, bool), fill)
 
-    def seen(shift: jax.Array, before: jax.Array) -> jax.Array:
-        here, there = (jax.lax.dynamic_slice_in_dim(x, shift, length, 1) for x in (keys, is_key))
-        return before | (there & (here == queries))
+    def add_shift(shift: jax.Array, sees: jax.Array) -> jax.Array:
+        ids, in_row = (jax.lax.dynamic_slice_in_dim(x, shift, length, 1) for x in (keys, is_key))
+        return sees | (in_row & (ids == queries))
 
-    return ~jax.lax.fori_loop(0, 2 * window + 1, seen, jnp.zeros_like(queries, bool))
+    return ~jax.lax.fori_loop(0, 2 * window + 1, add_shift, jnp.zeros_like(queries, bool))

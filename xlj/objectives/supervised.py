@@ -1,7 +1,7 @@
-"""Fine-tuning on rows with labels; a kind of task (`xlj/tasks/`) says what these are.
+"""Fine-tuning on rows with labels, which a kind of task (`xlj/tasks/`) defines.
 
-A row is the tokens of one example (of one window, if it is long), then its labels. They are kept as
-rows are, so most kinds count them from 1, and 0 says that there is none.
+A row is the tokens of one example (or one window of a long example), followed by its labels. Labels
+are stored like token ids, so most kinds count them from 1, and 0 means no label.
 """
 
 from functools import partial
@@ -24,12 +24,12 @@ from xlj.objectives.task_heads import head_of
 
 
 class Examples(NamedTuple):
-    """Rows taken apart, int32."""
+    """Rows divided into tokens and labels, int32."""
 
     tokens: jax.Array
     """[rows, length]."""
     labels: jax.Array
-    """[rows, labels of a row]."""
+    """[rows, labels per row]."""
     languages: jax.Array
     """[rows, 2]."""
 
@@ -37,7 +37,7 @@ class Examples(NamedTuple):
 def objective(
     name: str, options: Supervised, model: Model, corpus: Corpus
 ) -> Objective[Examples, object]:
-    """The loss of the kind's head."""
+    """Returns the objective of a kind of task, with the loss of its head."""
     kind = options.task_kind
     head = task_heads.of_kind(kind)
 
@@ -49,9 +49,9 @@ def objective(
         return {name: head.weights(examples.labels).sum(1)}
 
     def loss(params: Params, state: object, examples: Examples, rngs: Rngs) -> Losses:
-        found = logits(kind, params, model, examples.tokens, examples.languages, rngs)
-        losses, right = head.losses(found, examples.labels)
-        return {name: LossSums.weighted(losses, right, head.weights(examples.labels))}
+        of_head = logits(kind, params, model, examples.tokens, examples.languages, rngs)
+        losses, correct = head.losses(of_head, examples.labels)
+        return {name: LossSums.weighted(losses, correct, head.weights(examples.labels))}
 
     return Objective(
         losses={name: Loss(options.weight)},
@@ -71,17 +71,17 @@ def logits(
     languages: jax.Array,
     rngs: Rngs = None,
 ) -> jax.Array:
-    """The logits of a head for rows.
+    """Computes the logits of a head for rows.
 
     Args:
       tokens: int32 [rows, length].
-      languages: int32 [rows, 2]; read if the model embeds those of all tokens.
+      languages: int32 [rows, 2]; used with `model.language_embeddings=all` only.
       rngs: a random key of each row, for dropout; None in evaluation.
 
     Returns:
-      float32 [rows, n], or [rows, length, n] of a head `by_token`: of classification and tagging n
-      is the number of labels; of question answering 2, starts and ends here, minus infinity at
-      padding.
+      float32 [rows, n], or [rows, length, n] if the head is `by_token`. In classification and
+      tagging n is the number of labels. In question answering n is 2, for "starts here" and "ends
+      here", with -inf at padding.
     """
     check(
         "supervised.logits",
@@ -95,6 +95,6 @@ def logits(
 
 
 def init_head(kind: str, model: Model, labels: int, rng: jax.Array) -> Params:
-    """Parameters of a kind's head; that of question answering has no labels."""
+    """Returns new parameters of a kind's head; `labels` is 0 for question answering."""
     check("init_head", rng=("key []", rng))
     return task_heads.of_kind(kind).init(rng, model, labels)

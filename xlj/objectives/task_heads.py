@@ -1,4 +1,4 @@
-"""The contract of a task's head: what it makes of hidden vectors, and its loss."""
+"""The interface of a task's head: its logits, losses and predictions."""
 
 from collections.abc import Callable
 from functools import cache
@@ -24,46 +24,48 @@ class TaskHead(NamedTuple):
     """The head of a kind of task; shapes are those of `supervised.logits` and of labelled rows."""
 
     init: Callable[[jax.Array, Model, int], Params]
-    """Parameters, from a random key, the model and the number of labels."""
+    """(random key, model, number of labels) -> parameters."""
     logits: Callable[[Params, Model, jax.Array, jax.Array, Rngs], jax.Array]
-    """Of the parameters, the model, hidden vectors [rows, length, hidden] and tokens [rows,
-    length]; the random keys are for dropout."""
+    """(parameters, model, hidden vectors [rows, length, hidden], tokens [rows, length], dropout
+    rngs) -> logits."""
     losses: Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
-    """(logits, labels) -> the loss of each prediction and whether it is right, [rows, n] each."""
+    """(logits, labels) -> the loss of each prediction and whether it is correct, [rows, n] each."""
     predict: Callable[[jax.Array], jax.Array] = _best
-    """What is kept of logits to read predictions from: the index of the highest, int32."""
+    """logits -> the values from which predictions are decoded; by default the index of the highest
+    logit, int32."""
     weights: Callable[[jax.Array], jax.Array] = _known
-    """1 for the predictions that there are, float32 [rows, n], from labels [rows, labels]: those
-    above 0."""
+    """labels [rows, labels] -> 1 for predictions that count, float32 [rows, n]; by default those
+    whose label is above 0."""
     by_token: bool = False
-    """Whether logits are [rows, length, ...], one for each token."""
+    """Whether logits are [rows, length, ...], for each token."""
 
 
 def cross_entropy(
     choices: Callable[[jax.Array], jax.Array], first: int = 1
 ) -> Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
-    """The losses of a head whose predictions are choices.
+    """Returns the `losses` function of a head that chooses among alternatives.
 
     Args:
       choices: logits -> logits [rows, n, choices].
-      first: the label [rows, n] of the first choice; labels below count as this one.
+      first: the label of the first choice; labels [rows, n] below it count as this one.
     """
 
-    def losses(found: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-        found, right = choices(found), jnp.maximum(labels - first, 0)
-        chances = jnp.take_along_axis(jax.nn.log_softmax(found), right[..., None], axis=-1)[..., 0]
-        return -chances, found.argmax(-1) == right
+    def losses(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+        logits, right = choices(logits), jnp.maximum(labels - first, 0)
+        log_probabilities = jax.nn.log_softmax(logits)
+        of_right = jnp.take_along_axis(log_probabilities, right[..., None], axis=-1)[..., 0]
+        return -of_right, logits.argmax(-1) == right
 
     return losses
 
 
 @cache
 def of_kind(kind: str) -> TaskHead:
-    """The head of a kind of task; raises as `tasks.load`."""
+    """Returns the head of a kind of task; raises the errors of `tasks.load`."""
     head: TaskHead = tasks.load(kind).head()
     return head
 
 
 def head_of(kind: str) -> str:
-    """The name of a kind's head among the parameters."""
+    """Returns the name of a kind's head among the parameters."""
     return f"{tasks.load(kind).name}_head"

@@ -1,7 +1,7 @@
-"""Optimizers: what a step adds to the parameters, made of gradients by optax transformations.
+"""Optimizers: optax transformations from gradients to updates of the parameters.
 
-`make` is the one place where a config's optimizer becomes one. A file of this folder is an
-optimizer, named in the table of `xlj/config/optimizers.py`, or what all of them have.
+`make` builds the optimizer of a config. Each file here is an optimizer, listed in the table of
+`xlj/config/optimizers.py`, or code that all optimizers share.
 """
 
 from typing import TypeAlias
@@ -16,40 +16,39 @@ from xlj.config.user_code import function_of
 from xlj.contracts.arrays import Leaf, PyTree
 from xlj.models.encoder import Params
 from xlj.optimizers import multipliers
-from xlj.optimizers.guards import Damped, Guarded, guarded
+from xlj.optimizers.guards import Damped, Guarded, guard
 from xlj.optimizers.schedules import Rates
 from xlj.sharding.trees import name_of, named_leaves
 
 OptState: TypeAlias = optax.OptState
-"""The state of an optimizer: (the state of its direction, an empty one)."""
+"""The state of an optimizer: (the state of its direction, an empty state)."""
 
 
 def make(config: Config) -> optax.GradientTransformationExtraArgs:
-    """The optimizer of a config, made of a direction, weight decay, multipliers and learning rate.
+    """Builds the optimizer of a config from a direction, weight decay, multipliers and the rate.
 
-    The function that the table names gives the direction: a transformation whose updates are to be
-    *subtracted*, times the learning rate, such as `optax.scale_by_lion`. All else is the same for
-    every optimizer: decoupled weight decay, factors by parameter name, the learning rate. A
-    direction that is `Damped` has factors of the learning rate of its own.
+    The function that the table names returns the direction, such as `optax.scale_by_lion`: a
+    transformation whose updates, times the learning rate, are *subtracted* from the parameters. The
+    rest is the same for all optimizers: decoupled weight decay, factors by parameter name, and the
+    learning rate. A direction of type `Damped` also has its own factors of the learning rate.
 
     Returns:
-      A transformation: `update(gradients, state, params, finite=, rates=)` gives updates to be
-      added to the parameters, and the next state, which is the old one if not `finite`, a bool [];
-      then the updates may be anything. `rates` are those of the step (`schedules.rates`).
+      A transformation. `update(gradients, state, params, finite=, rates=)` returns updates to add
+      to the parameters, and the next state. If `finite`, a bool [], is False, the state is the old
+      one and the updates are undefined. `rates` are those of the step (`schedules.rates`).
     """
     options = config.optimizer
     entry = registered_optimizers()[options.name]
     direction = function_of(entry.implementation, "optimizer.name")(options)
     if not isinstance(direction, Guarded):
-        direction = guarded(direction)
+        direction = guard(direction)
     return optax.chain(direction, _descent(options))
 
 
 def _descent(options: Optimizer) -> optax.GradientTransformationExtraArgs:
-    """From a direction to what is added to the parameters.
+    """Returns the transformation from a direction to the updates of the parameters.
 
-    Its empty state is that of optax's weight decay with a mask, which checkpoints have had there
-    since before there were multipliers.
+    Its empty state is that of optax's weight decay with a mask, which older checkpoints contain.
     """
 
     def update(
@@ -59,31 +58,33 @@ def _descent(options: Optimizer) -> optax.GradientTransformationExtraArgs:
         if isinstance(direction, Damped):
             direction, factors = direction
 
-        def decayed(update: jax.Array, param: jax.Array, factor: float) -> jax.Array:
+        def add_decay(update: jax.Array, param: jax.Array, factor: float) -> jax.Array:
             return update + rates.weight_decay * factor * param if factor else update
 
         updates = jax.tree.map(
-            decayed, direction, params, multipliers.decay_factors(options, params)
+            add_decay, direction, params, multipliers.decay_factors(options, params)
         )
         if factors is not None:
             updates = jax.tree.map(jnp.multiply, updates, factors)
-        updates = multipliers.scaled_by_rates(options, updates)
-        # Negated last: a negative rate would let XLA multiply in another order.
+        updates = multipliers.scale_by_rates(options, updates)
+        # Negated last: with a negative rate, XLA could multiply in another order.
         return jax.tree.map(lambda update: -(rates.learning_rate * update), updates), state
 
-    nothing = optax.MaskedState(optax.EmptyState())
-    return optax.GradientTransformationExtraArgs(lambda _: nothing, update)
+    empty = optax.MaskedState(optax.EmptyState())
+    return optax.GradientTransformationExtraArgs(lambda _: empty, update)
 
 
 def state_shardings(state: OptState, params: PyTree, of_params: PyTree, others: object) -> OptState:
-    """Where a state's arrays lie: a moment where its parameter does. A moment has the shape of its
-    parameter, and a name that ends with the parameter's.
+    """Returns the sharding of an optimizer's state: that of a moment is its parameter's.
+
+    An array is a moment of a parameter if it has the parameter's shape, and a name that ends with
+    the parameter's name.
 
     Args:
       state: shapes of its arrays.
       params: shapes of the parameters.
       of_params: the sharding of each parameter.
-      others: the sharding of all else, such as counters.
+      others: the sharding of all other arrays, such as counters.
     """
     shapes = {name: leaf.shape for name, leaf in named_leaves(params).items()}
     places = named_leaves(of_params)

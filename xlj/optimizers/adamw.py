@@ -10,11 +10,11 @@ from xlj.optimizers.guards import Guarded, either
 
 
 def direction(options: Optimizer) -> Guarded:
-    """What `optax.scale_by_adam` gives, and its state, guarded.
+    """Returns the direction and state of `optax.scale_by_adam`, guarded.
 
-    The moments are guarded before the direction is made of them: then XLA writes each in place. Of
-    finite gradients the direction is finite: betas are below 1, epsilon is above 0. Of others it is
-    so too, since the moments are the old ones.
+    The moments are guarded before the direction is computed from them, so that XLA writes each in
+    place. The direction is always finite. For finite gradients this follows from betas below 1 and
+    an epsilon above 0. For others the moments are the old ones.
     """
 
     def update(

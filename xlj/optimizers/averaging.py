@@ -1,4 +1,4 @@
-"""A moving average of the parameters, kept beside them while they are trained."""
+"""Moving average of the parameters during training."""
 
 import math
 
@@ -9,14 +9,18 @@ from xlj.models.encoder import Params
 from xlj.optimizers.guards import either
 
 
-def unbiased(beta: float, time: jax.Array) -> jax.Array | float:
-    """The decay of a moving average at an update, float32 []: beta (1 - beta^(t-1)) / (1 - beta^t).
-    With it the average holds nothing of its first value, and weighs each of the t values so far as
-    beta to the power of its age.
+def unbiased_decay(beta: float, time: jax.Array) -> jax.Array | float:
+    """Returns the decay of a moving average at update t: beta (1 - beta^(t-1)) / (1 - beta^t).
+
+    With this decay the average does not depend on its initial value. It weighs each of the t values
+    so far by beta to the power of the value's age.
 
     Args:
-      beta: the decay long after the first update.
-      time: t, the number of updates with this one, float32 [], from 1.
+      beta: the decay in the limit of many updates.
+      time: t, the number of updates including this one, float32 [], from 1.
+
+    Returns:
+      float32 [].
     """
     if not beta:
         return 0.0
@@ -24,21 +28,21 @@ def unbiased(beta: float, time: jax.Array) -> jax.Array | float:
     return beta * jnp.expm1((time - 1) * rate) / jnp.expm1(time * rate)
 
 
-def averaged(
+def update_average(
     average: Params, params: Params, beta: float, steps: jax.Array, finite: jax.Array
 ) -> Params:
-    """The average after a step.
+    """Returns the average after a step.
 
     Args:
-      average: before the step.
-      params: after it.
-      beta: `optimizer.average`; 0 means that there is no average.
-      steps: int32 [], finite steps before this one.
-      finite: bool []; the average stays if the step is not.
+      average: the average before the step.
+      params: the parameters after the step.
+      beta: `optimizer.average`; 0 means no average.
+      steps: int32 [], number of finite steps before this one.
+      finite: bool []; if the step is not finite, the average does not change.
     """
     if not beta:
         return average
-    share = 1 - unbiased(beta, (steps + 1).astype(jnp.float32))
-    # In this form what does not change has itself as its average, to the bit.
+    share = 1 - unbiased_decay(beta, (steps + 1).astype(jnp.float32))
+    # In this form, the average of a parameter that never changes is the parameter, to the bit.
     new = jax.tree.map(lambda old, now: old + share * (now - old), average, params)
     return either(finite, new, average)

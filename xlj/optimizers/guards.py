@@ -1,4 +1,4 @@
-"""Transformations that keep their state in a step whose loss or gradients are not finite."""
+"""Transformations that do not change their state in steps with non-finite losses or gradients."""
 
 from typing import NamedTuple
 
@@ -11,30 +11,31 @@ from xlj.models.encoder import Params
 
 
 def either(condition: jax.Array, new: Tree, old: Tree) -> Tree:
-    """One of two trees of arrays, by a bool []."""
+    """Returns `new` if the condition, a bool [], is True, else `old`; both are trees of arrays."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
 class Guarded(optax.GradientTransformationExtraArgs):
     """A transformation that guards its own state: `update(updates, state, params, *, finite)`.
 
-    The state that it returns is the old one where `finite`, a bool [], is False. A guard before
-    updates are made of the state lets XLA write each of its arrays in place.
+    It returns the old state if `finite`, a bool [], is False. If the state is guarded before
+    updates are computed from it, XLA writes each of its arrays in place.
     """
 
 
 class Damped(NamedTuple):
-    """What a transformation may return in the place of a direction, to change the learning rate of
-    each tensor: weight decay is scaled too."""
+    """A direction with a factor of the learning rate for each tensor.
+
+    A transformation may return it instead of a direction. Factors apply to weight decay too.
+    """
 
     direction: Params
     factors: Params
-    """Of the learning rates: for each tensor an array that its direction is multiplied by."""
+    """Factors of the learning rate: for each tensor, an array that broadcasts to it."""
 
 
-def guarded(plain: optax.GradientTransformation) -> Guarded:
-    """Any optax transformation, with a guard behind it: old and new of all of its state are alive
-    at once."""
+def guard(plain: optax.GradientTransformation) -> Guarded:
+    """Wraps an optax transformation with a guard, which needs the old and new state in memory."""
     inner = optax.with_extra_args_support(plain)
 
     def update(

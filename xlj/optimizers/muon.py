@@ -19,7 +19,7 @@ from xlj.sharding import devices
 from xlj.sharding.trees import name_of, named_leaves, nested
 
 _STACKED = MuonDimensionNumbers(reduction_axis=1, output_axis=2)
-"""Of a kernel [layers, inputs, outputs]: each layer's matrix is made orthogonal by itself."""
+"""Axes of a kernel [layers, inputs, outputs]: the matrix of each layer is orthogonalised."""
 
 RULES: tuple[tuple[str, MuonDimensionNumbers | None], ...] = (
     (r"layers/attention/(query|key|value|output)/kernel", _STACKED),
@@ -28,32 +28,33 @@ RULES: tuple[tuple[str, MuonDimensionNumbers | None], ...] = (
     (r"embeddings/.*|position_bias/table|final_norm/.*", None),
     (r"(\w+_)?head/.*", None),
 )
-"""(regular expression over a parameter's name, its axes for Muon, or None for AdamW): the first
-that matches holds. A name may have `generator/` before. Heads, embeddings, biases and norms are
-AdamW's, as in Jordan's runs."""
+"""(regular expression over a parameter's name, its axes for Muon, or None for AdamW). The first
+match applies. A name may have the prefix `generator/`. AdamW updates heads, embeddings, biases and
+norms, as in Jordan's runs."""
 
 _RMS = 0.2
-"""The root mean square of an update that is made orthogonal, about that of AdamW's updates, so that
-both can have one learning rate and weight decay (Liu et al., 2025)."""
+"""Root mean square of orthogonalised updates: about that of AdamW's updates, so that both can have
+one learning rate and weight decay (Liu et al., 2025)."""
 
 
 class MuonState(NamedTuple):
-    """The state of both."""
+    """The states of Muon and AdamW."""
 
     steps: jax.Array
     """int32 [], updates so far."""
     mu: Params
-    """Averages of the gradients of kernels; a nested dict of these alone."""
+    """Averages of the gradients of kernels; a nested dict of kernels only."""
     others: optax.OptState
-    """AdamW's, of all other parameters."""
+    """State of AdamW for all other parameters."""
 
 
 def direction(options: Optimizer) -> Guarded:
-    """The updates of `optax.contrib.muon` with Nesterov's momentum and five steps of
-    Newton-Schulz, by the axes of `RULES`; of other parameters AdamW's.
+    """Returns the updates of `optax.contrib.muon` for kernels, and of AdamW for other parameters.
+
+    Muon has Nesterov momentum and five Newton-Schulz iterations, over the axes of `RULES`.
 
     Raises:
-      ConfigError: from `init`, if no rule names a parameter.
+      ConfigError: from `init`, if no rule matches a parameter.
     """
     adam, beta = adamw.direction(options), options.momentum
 
@@ -70,13 +71,14 @@ def direction(options: Optimizer) -> Guarded:
         steps = state.steps + finite.astype(state.steps.dtype)
         now = jnp.maximum(steps, 1)
 
-        def updated(path: KeyPath, mean: jax.Array, gradient: jax.Array) -> jax.Array:
+        def orthogonalise(path: KeyPath, mean: jax.Array, gradient: jax.Array) -> jax.Array:
             mean, gradient = mean / (1 - beta ** (now + 1)), gradient / (1 - beta**now)
             ahead = beta * mean + (1 - beta) * gradient
-            make = partial(_orthogonal, rule_of(name_of(path)))
-            return _RMS * max(mean.shape[1:]) ** 0.5 * devices.on_whole_matrices(make, ahead)
+            of_matrices = partial(_orthogonalise, rule_of(name_of(path)))
+            orthogonal = devices.on_whole_matrices(of_matrices, ahead)
+            return _RMS * max(mean.shape[1:]) ** 0.5 * orthogonal
 
-        updates = jax.tree_util.tree_map_with_path(updated, mu, kernels)
+        updates = jax.tree_util.tree_map_with_path(orthogonalise, mu, kernels)
         directions, others = adam.update(of_others, state.others, params, finite=finite)
         both = named_leaves(updates) | named_leaves(directions)
         merged = jax.tree.unflatten(
@@ -88,26 +90,30 @@ def direction(options: Optimizer) -> Guarded:
 
 
 def _split(tree: PyTree) -> tuple[PyTree, PyTree]:
-    """The leaves of parameters that are Muon's, and those that are AdamW's, as nested dicts."""
+    """Divides a tree into leaves for Muon and leaves for AdamW, as nested dicts."""
     parts: tuple[PyTree, PyTree] = ({}, {})
     for name, leaf in named_leaves(tree).items():
         parts[rule_of(name) is None][name] = leaf
     return nested(parts[0]), nested(parts[1])
 
 
-def _orthogonal(axes: MuonDimensionNumbers, momentum: jax.Array) -> jax.Array:
-    # Without momentum of optax's own: a state could not be guarded before it is used.
+def _orthogonalise(axes: MuonDimensionNumbers, momentum: jax.Array) -> jax.Array:
+    # optax's own momentum is off: its state could not be guarded before it is used.
     transformation = scale_by_muon(beta=0.0, nesterov=False, weight_dimension_numbers=axes)
     return transformation.update(momentum, transformation.init(momentum))[0]
 
 
 def rule_of(name: str) -> MuonDimensionNumbers | None:
-    """The axes of a parameter for Muon, None for AdamW; raises a `ConfigError` if no rule says."""
+    """Returns the axes of a parameter for Muon, or None for AdamW.
+
+    Raises:
+      ConfigError: if no rule matches its name.
+    """
     for rule, axes in RULES:
         if re.fullmatch(rf"(generator/)?({rule})", name):
             return axes
     raise ConfigError(
-        f"optimizer.name=muon: no rule of xlj/optimizers/muon.py says whether the parameter {name} "
-        "is a kernel of layers or AdamW's; name a head of your own NAME_head/..., or take another "
-        "optimizer"
+        f"optimizer.name=muon: no rule of xlj/optimizers/muon.py matches the parameter {name}, so "
+        "it belongs to neither Muon nor AdamW. Rename the parameters of your own head to "
+        "NAME_head/..., or choose another optimizer"
     )

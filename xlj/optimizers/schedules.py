@@ -1,5 +1,7 @@
-"""What an update takes from the config as numbers: they change from step to step, or from run to
-run, and are arguments of the compiled step."""
+"""Learning rate and weight decay by step.
+
+They are arguments of the compiled step, so that it does not depend on them.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -15,11 +17,11 @@ class Rates(NamedTuple):
 
     learning_rate: ArrayLike
     weight_decay: ArrayLike
-    """A step takes this times the learning rate of a parameter."""
+    """A step decays a parameter by this times the parameter's learning rate."""
 
 
 def rates(config: Config, step: int) -> Rates:
-    """The rates of a step (0-based)."""
+    """Returns the rates of a step (0-based)."""
     options = config.phase_at(step).config.optimizer
     peak = options.learning_rate if options.decoupling == "fully" else 1.0
     decay = np.float32(options.weight_decay / peak)
@@ -27,14 +29,17 @@ def rates(config: Config, step: int) -> Rates:
 
 
 def learning_rate(config: Config, step: np.ndarray | int) -> np.ndarray:
-    """The learning rate of a step (0-based), float32: of a whole run, in each phase by the schedule
-    that holds there. A schedule begins with the run, or with a phase that sets one, and ends with
-    the run or where the next begins. At its end:
+    """Returns the learning rate of a step (0-based), float32.
 
-    linear, cosine, sqrt: after a linear warm-up the rate has fallen from the peak to `floor` times
-    it. constant: it is the peak. wsd: the same fall over the last `decay_steps` (Hu et al., 2024,
-    warm-up-stable-decay). A step of the batch warm-up counts as its share of a batch: then rates
-    are linear in tokens, as ModernBERT's are.
+    A schedule starts with the run, or with a phase that sets one. It ends with the run, or when the
+    next schedule starts. All schedules have a linear warm-up to the peak. Then:
+
+    - linear, cosine, sqrt: the rate falls from the peak to `floor` times the peak.
+    - constant: it stays at the peak.
+    - wsd: it falls in this way over the last `decay_steps` (warm-up-stable-decay, Hu et al., 2024).
+
+    A step of the batch warm-up counts as its share of a batch, so that rates are linear in tokens,
+    as in ModernBERT.
     """
     step = np.asarray(step)
     rate = np.zeros_like(step, np.float32)
@@ -44,7 +49,7 @@ def learning_rate(config: Config, step: np.ndarray | int) -> np.ndarray:
 
 
 def _of_phase(config: Config, phase: Phase, step: np.ndarray) -> np.ndarray:
-    """The learning rate of steps by the schedule that holds in a phase."""
+    """Returns the learning rate of steps by the schedule of a phase."""
     options, start, end = phase.config.optimizer, phase.rates_start, phase.rates_end
     is_wsd, warmup = options.schedule == "wsd", options.warmup_steps
     begin = end - options.decay_steps if is_wsd else start + warmup
@@ -65,19 +70,21 @@ _FALLS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "sqrt": lambda left: 1 - np.sqrt(1 - left),
     "constant": lambda left: left,
 }
-"""From the share of a decay's steps that is left, from 1 to 0, to that of its height. sqrt is 1 -
-sqrt of the elapsed share (Haegele et al., 2024; ModernBERT, mmBERT)."""
+"""Functions from the share of a decay's steps left, from 1 to 0, to the share of its height left.
+sqrt is 1 - sqrt of the elapsed share (Haegele et al., 2024; ModernBERT, mmBERT)."""
 
 
 def _share(
     config: Config, begin: np.ndarray | int, end: np.ndarray | int, first: int, last: int
 ) -> np.ndarray:
-    """What the steps from `begin` to `end` read, as a share of what those from `first` to `last`
-    do, which are divided as XLA divides by a constant: by their rounded reciprocal."""
+    """Returns the batches of steps [begin, end) as a share of the batches of steps [first, last).
+
+    It multiplies by a rounded reciprocal, as XLA does to divide by a constant.
+    """
     warmup = config.batch_warmup
 
     def before(step: np.ndarray | int) -> np.ndarray:
-        """The whole batches before a step."""
+        """Returns the number of full batches before a step."""
         if warmup is None:
             return np.asarray(step)
         return np.vectorize(warmup.before, otypes=[np.int64])(np.maximum(step, 0)) / warmup.parts

@@ -1,5 +1,7 @@
-"""StableAdamW (Wortsman et al., 2023): AdamW whose learning rate falls where gradients surprise it,
-as ModernBERT and mmBERT use it."""
+"""StableAdamW (Wortsman et al., 2023): AdamW with lower learning rates for unexpected gradients.
+
+ModernBERT and mmBERT use it.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -8,19 +10,19 @@ import optax
 from xlj.config import Optimizer
 from xlj.models import pattern
 from xlj.models.encoder import Params
-from xlj.optimizers.averaging import unbiased
+from xlj.optimizers.averaging import unbiased_decay
 from xlj.optimizers.guards import Damped, Guarded, either
 from xlj.sharding.trees import name_of
 
 
 def direction(options: Optimizer) -> Guarded:
-    """The direction of StableAdamW, damped.
+    """Returns the direction of StableAdamW, with its factors of the learning rate.
 
-    At the t-th update, t from 1, of gradients g: beta' = beta (1 - beta^(t-1)) / (1 - beta^t), so
-    that the averages m of g and v of g^2 have no bias; the direction is m / (sqrt(v) + epsilon),
-    and its factor is 1 / max(1, rms) with rms = sqrt(mean(g^2 / max(v, epsilon^2))). The mean is
-    over a tensor. Of stacked parameters each layer is a tensor, as in other libraries; queries,
-    keys and values are three tensors here.
+    At update t (from 1) with gradients g, the decays are beta' = beta (1 - beta^(t-1)) /
+    (1 - beta^t), so that the averages m of g and v of g^2 are unbiased. The direction is
+    m / (sqrt(v) + epsilon). Its factor is 1 / max(1, rms) with rms = sqrt(mean(g^2 / max(v,
+    epsilon^2))), where the mean is over a tensor. Each layer of stacked parameters is a tensor, as
+    in other libraries. Queries, keys and values are three tensors in xlj.
     """
 
     def update(
@@ -30,7 +32,7 @@ def direction(options: Optimizer) -> Guarded:
         time = jnp.maximum(count, 1).astype(jnp.float32)
 
         def moment(old: Params, beta: float, order: int) -> Params:
-            new = optax.tree.update_moment(gradients, old, unbiased(beta, time), order)
+            new = optax.tree.update_moment(gradients, old, unbiased_decay(beta, time), order)
             return either(finite, new, old)
 
         mu, nu = moment(state.mu, options.b1, 1), moment(state.nu, options.b2, 2)
@@ -48,7 +50,7 @@ def direction(options: Optimizer) -> Guarded:
 
 
 def _factor(name: str, gradient: jax.Array, square: jax.Array, options: Optimizer) -> jax.Array:
-    """1 / max(1, rms) of a tensor, float32 []; of a stacked one for each layer, [layers, 1...]."""
+    """Computes 1 / max(1, rms) of a tensor, float32 [], or of stacked layers, [layers, 1...]."""
     ratio = jnp.square(gradient) / jnp.maximum(square, options.epsilon**2)
     axes = tuple(range(pattern.is_stacked(name), ratio.ndim))
     return 1 / jnp.maximum(1.0, jnp.sqrt(jnp.mean(ratio, axes, keepdims=True)))

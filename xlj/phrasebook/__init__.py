@@ -1,7 +1,7 @@
-"""A phrasebook of eight languages: grammatical sentences, parallel, aligned and annotated.
+"""A synthetic corpus in eight languages: grammatical, parallel, aligned and annotated sentences.
 
-A language-independent meaning is drawn first (`draw`), then each grammar puts it into words
-(`realise`, `pair`); `text_lines` and `pair_lines` are the corpus made from them.
+`draw` draws a language-independent meaning. `realise` and `pair` express it with the grammars of
+languages. `text_lines` and `pair_lines` return the corpus.
 """
 
 from xlj.phrasebook.corpus import VERSION, pair_lines, text_lines

@@ -1,4 +1,4 @@
-"""Draws who and what takes part: people, things and places."""
+"""Draws the participants of clauses: people, things and places."""
 
 from dataclasses import dataclass, replace
 
@@ -11,7 +11,11 @@ _COUNTABLE = world.nouns_of(*"animal fruit food text furniture article clothes v
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The hero of a document, already named or not, and its place: its sentences share them."""
+    """The hero and the place that the sentences of a document share.
+
+    Attributes:
+      named: whether the hero was named in an earlier sentence.
+    """
 
     hero: Participant
     place: Participant
@@ -20,7 +24,7 @@ class Scene:
 
 
 def a_name(stream: Stream, full: bool = False) -> Participant:
-    """Someone by first name, or by first name and surname."""
+    """Draws a person's first name, with `full` also a surname."""
     gender = stream.pick("fm")
     surname = stream.pick(world.SURNAMES) if full else None
     return Participant('name', stream.pick(world.WOMEN if gender == 'f' else world.MEN), gender,
@@ -28,7 +32,7 @@ def a_name(stream: Stream, full: bool = False) -> Participant:
 
 
 def pronoun_for(person: Participant) -> Participant:
-    """The pronoun that takes up a person already mentioned."""
+    """Returns the pronoun for a person who was mentioned before."""
     if person.kind == "pronoun":
         return person
     concept = "they" if person.plural else "she" if person.gender == "f" else "he"
@@ -36,7 +40,7 @@ def pronoun_for(person: Participant) -> Participant:
 
 
 def a_speaker(stream: Stream) -> Participant:
-    """A personal pronoun of any person and number."""
+    """Draws a personal pronoun of any person and number."""
     concept = stream.pick(("i", "you", "he", "she", "we", "they"))
     gender = {"he": "m", "she": "f"}.get(concept) or stream.pick("fm")
     plural = concept in ("we", "they")
@@ -44,12 +48,12 @@ def a_speaker(stream: Stream) -> Participant:
 
 
 def an_owner(stream: Stream) -> Participant:
-    """Whoever a thing or a relative belongs to."""
+    """Draws the owner of a thing, or the person whose relative someone is."""
     return a_name(stream) if stream.chance(40) else a_speaker(stream)
 
 
 def a_person(stream: Stream, scene: Scene | None, pronouns: bool = True) -> Participant:
-    """Someone who can do things; in a document mostly its hero."""
+    """Draws a person as an agent; in a document mostly its hero."""
     if scene and (not scene.named or stream.chance(75)):
         known = scene.named and pronouns and stream.chance(70)
         return pronoun_for(scene.hero) if known else scene.hero
@@ -71,7 +75,7 @@ def a_person(stream: Stream, scene: Scene | None, pronouns: bool = True) -> Part
 
 
 def a_relative(stream: Stream, scene: Scene | None) -> Participant:
-    """Someone's relative, friend or neighbour; in a document mostly the hero's."""
+    """Draws a relative, friend or neighbour; in a document mostly the hero's."""
     concept = stream.pick(world.NOUNS["kin"])
     gender = world.GENDER.get(concept) or stream.pick("fm")
     owner = pronoun_for(scene.hero) if scene and scene.named else an_owner(stream)
@@ -79,13 +83,13 @@ def a_relative(stream: Stream, scene: Scene | None) -> Participant:
 
 
 def an_adjective(stream: Stream, noun: str, percent: int) -> str | None:
-    """An adjective that goes with the noun, in that many draws of a hundred."""
+    """Draws an adjective that fits the noun, with a probability in percent, else None."""
     options = world.ADJECTIVES.get(world.NOUN_FIELD[noun])
     return stream.pick(options) if options and stream.chance(percent) else None
 
 
 def a_thing(stream: Stream, noun: str, negative: bool = False) -> Participant:
-    """A noun as an object: indefinite, definite, owned or counted."""
+    """Draws an object with this noun: indefinite, definite, owned or counted."""
     field = world.NOUN_FIELD[noun]
     if field == "language":
         return Participant("noun", noun, determiner="a")
@@ -111,7 +115,7 @@ def a_thing(stream: Stream, noun: str, negative: bool = False) -> Participant:
 
 
 def a_place(stream: Stream, options: tuple[str, ...] = world.NOUNS["place"]) -> Participant:
-    """A place one can be at: a common one, mostly definite."""
+    """Draws a place, a common noun that is mostly definite."""
     noun = stream.pick(options)
     place = Participant("noun", noun, adjective=an_adjective(stream, noun, 20))
     if noun in ("house", "garden", "kitchen", "office", "shop", "village") and stream.chance(40):
@@ -120,19 +124,19 @@ def a_place(stream: Stream, options: tuple[str, ...] = world.NOUNS["place"]) -> 
 
 
 def a_setting(stream: Stream, scene: Scene | None, options: tuple[str, ...]) -> Participant:
-    """Where something happens: often the place of the document, if it fits."""
+    """Draws the place of an event: often the place of the document, if it fits."""
     if scene and scene.place.concept in options and stream.chance(60):
         return scene.place
     return a_place(stream, options)
 
 
 def a_region(stream: Stream) -> Participant:
-    """A city or a country."""
+    """Draws a city or a country."""
     return Participant("place", stream.pick(world.CITIES + world.COUNTRIES))
 
 
 def a_known(stream: Stream, noun: str) -> Participant:
-    """A noun as a subject: definite, pointed at or owned."""
+    """Draws a subject with this noun: definite, demonstrative or owned."""
     field = world.NOUN_FIELD[noun]
     human, mass = field in world.HUMAN, field in world.MASS
     gender = world.GENDER.get(noun) or (stream.pick("fm") if human else "m")
@@ -149,7 +153,7 @@ def a_known(stream: Stream, noun: str) -> Participant:
 
 
 def apart(stream: Stream, subject: Participant, other: Participant) -> Participant:
-    """The subject, or someone else where both participants would be the same person."""
+    """Returns the subject, or someone else if both participants would be the same person."""
     while subject.concept == other.concept:
         subject = a_name(stream)
     return subject

@@ -7,8 +7,8 @@ from xlj.phrasebook.realising import LANGUAGES, check_language, realise
 from xlj.phrasebook.stream import seed_of
 
 VERSION = 1
-"""Version of the text: raise it when a language or pair yields other lines, or more or fewer. Rows
-are kept under it (xlj/data/rows/recipe.py)."""
+"""Version of the text. Raise it if the lines of any language or pair change. It is part of the
+identity of rows (xlj/data/rows/recipe.py)."""
 
 SENTENCES = {
     "en": 40_000,
@@ -20,7 +20,7 @@ SENTENCES = {
     "hi": 5_000,
     "sw": 3_000,
 }
-"""The number of sentences of the monolingual text of each language."""
+"""Number of sentences in the monolingual text of each language."""
 
 PAIRS = {
     "en-de": 10_000,
@@ -31,14 +31,17 @@ PAIRS = {
     "en-tr": 6_000,
     "en-sw": 3_000,
 }
-"""The number of sentence pairs by pair of languages, in either order; others have 3,000."""
+"""Number of sentence pairs by pair of languages, in either order; other pairs have 3,000."""
 
 
 def text_lines(language: str) -> Iterator[str]:
-    """The text of a language: a sentence a line, an empty line between documents.
+    """Yields the text of a language: one sentence per line, empty lines between documents.
 
-    There are `SENTENCES[language]` sentences. Each language tells its own stories: none is a
-    translation of another. Raises ValueError for an unknown language.
+    There are `SENTENCES[language]` sentences. Texts of different languages are independent, not
+    translations of each other.
+
+    Raises:
+      ValueError: for an unknown language.
     """
     check_language(language)
     return _text_lines(language)
@@ -57,10 +60,12 @@ def _text_lines(language: str) -> Iterator[str]:
 
 
 def pair_lines(pair: str) -> Iterator[tuple[str, str]]:
-    """The sentence pairs of 'en-de': (English, German), and so for any two languages.
+    """Yields sentence pairs, for example (English, German) for 'en-de'.
 
-    Both orders of a pair give the same sentences. Raises ValueError if the pair is not two
-    different known languages with a hyphen between.
+    Both orders of a pair of languages have the same sentences.
+
+    Raises:
+      ValueError: unless the pair is two different known languages with a hyphen between them.
     """
     source, _, target = pair.partition("-")
     if source == target or source not in LANGUAGES or target not in LANGUAGES:

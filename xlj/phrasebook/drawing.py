@@ -1,4 +1,4 @@
-"""Draws meanings: single ones, and short documents whose sentences share a hero and a place."""
+"""Draws single meanings, and short documents whose sentences share a hero and a place."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +21,7 @@ from xlj.phrasebook.casting import (
 from xlj.phrasebook.meaning import Clause, Meaning, Participant
 from xlj.phrasebook.stream import Stream
 
-_DOCUMENTS = 1  # keeps the stream of documents apart from that of single meanings
+_DOCUMENTS = 1  # so that documents and single meanings have different random streams
 COLOURS = frozenset("red white black green blue yellow".split())
 STATIVE = frozenset(("love", "know", "speak", "live", "be"))
 _LIKED = (*world.nouns_of("drink", "fruit", "music"), "cheese", "fish", "rice")
@@ -33,25 +33,25 @@ _DESTINATIONS = tuple(noun for noun in world.NOUNS["place"] if noun != "kitchen"
 
 
 def draw(seed: int, index: int) -> Meaning:
-    """The index-th meaning of the stream of that seed; a pure function of both."""
+    """Draws meaning number `index` of a seed; a pure function of both."""
     return _meaning(Stream(seed, index), None)
 
 
 def document(seed: int, index: int) -> tuple[Meaning, ...]:
-    """The index-th document of the seed: two to six meanings about one person."""
+    """Draws document number `index` of a seed: two to six meanings about one person."""
     stream = Stream(seed, index, _DOCUMENTS)
     scene = _scene(stream)
     meanings: list[Meaning] = []
     for _ in range(2 + stream.below(5)):
         meaning = _meaning(stream, scene)
         meanings.append(meaning)
-        if meaning.clauses[0].subject == scene.hero:  # from now on a pronoun will do
+        if meaning.clauses[0].subject == scene.hero:  # pronouns are clear from here on
             scene = replace(scene, named=True)
     return tuple(meanings)
 
 
 def hero(seed: int, index: int) -> Participant:
-    """The person whom the index-th document of the seed is about."""
+    """Returns the hero of document number `index` of a seed."""
     return _scene(Stream(seed, index, _DOCUMENTS)).hero
 
 
@@ -76,7 +76,7 @@ def _meaning(stream: Stream, scene: Scene | None) -> Meaning:
 
 
 def _time(stream: Stream, clause: Clause, percent: int) -> Clause:
-    if clause.tense == "habit":  # a habit wants a time, a state has none
+    if clause.tense == "habit":  # habits mostly have a time, states never
         percent = 0 if clause.predicate in STATIVE else 85
     if not stream.chance(percent):
         return clause
@@ -234,11 +234,11 @@ def _weather(stream: Stream, scene: Scene | None) -> Clause:
 
 
 def _ask(stream: Stream, scene: Scene | None, clause: Clause) -> Clause:
-    """The clause, or a question about it."""
+    """Returns the clause, or a question about it."""
     if scene or not stream.chance(20):
         return clause
     if clause.subject and clause.subject.concept in ("i", "we"):
-        return clause  # one seldom asks about oneself
+        return clause  # questions about oneself are rare
     clause = replace(clause, negative=False, time_first=False)
     if clause.modal or clause.predicate == "exist" or stream.chance(50):
         return replace(clause, question="polar")
@@ -259,7 +259,7 @@ def _ask(stream: Stream, scene: Scene | None, clause: Clause) -> Clause:
 
 
 def _reason(stream: Stream, scene: Scene | None) -> Meaning:
-    """Someone does something because they are in some state, or because of the weather."""
+    """Draws an action with its reason: a state of the person, or the weather."""
     first = stream.pick((_transitive, _intransitive, _motion))(stream, scene)
     first = replace(first, time_first=False)
     assert first.subject
@@ -275,7 +275,7 @@ def _reason(stream: Stream, scene: Scene | None) -> Meaning:
 
 
 def _contrast(stream: Stream, scene: Scene | None) -> Meaning:
-    """Two people who do different things, or a liking and a dislike."""
+    """Draws different actions of two people, or something that a person likes and dislikes."""
     if stream.chance(30):
         subject = a_person(stream, scene)
         one = stream.pick(_LIKED)
@@ -325,4 +325,4 @@ _FRAMES: dict[str, tuple[int, Callable[[Stream, Scene | None], Clause | Meaning]
     "reason": (5, _reason),
     "contrast": (6, _contrast),
 }
-"""How many of a hundred meanings are of each frame, and what draws them."""
+"""The percentage of meanings of each frame, and the function that draws them."""

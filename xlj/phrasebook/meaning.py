@@ -1,8 +1,8 @@
-"""Meanings, their clauses and participants, none of which belongs to any language.
+"""Language-independent meanings, their clauses and participants.
 
-A `Meaning` holds one or two clauses. A `Clause` is a predicate with its participants, tense,
-polarity, time and mood; a `Participant` is who or what takes part. The grammars realise them;
-`drawing` draws them.
+A `Meaning` has one or two clauses. A `Clause` is a predicate with its participants, tense,
+polarity, time and mood. A `Participant` is a person, thing or place in a clause. `drawing` draws
+meanings, and the grammars realise them.
 """
 
 from dataclasses import dataclass
@@ -12,13 +12,15 @@ from xlj.phrasebook.world import HUMAN, MASS, NOUN_FIELD
 
 @dataclass(frozen=True, slots=True)
 class Participant:
-    """Who or what takes part in a clause.
+    """A participant in a clause.
 
-    `kind` says what `concept` is: 'noun' (a key of `NOUN_FIELD`), 'name' (of a person),
-    'place' (a city or country), 'organisation', 'pronoun' ('i', 'you', 'he', 'she', 'we',
-    'they') or 'unknown' (what a question asks for). `determiner` is 'the', 'a' (an indefinite:
-    bare in English for plurals and masses), 'this' or 'all' (a generic: "apples"); an `owner`
-    or a `count` above zero replaces it. `gender` ('m' or 'f') is that of people.
+    Attributes:
+      kind: the type of `concept`: 'noun' (a key of `NOUN_FIELD`), 'name' (of a person), 'place' (a
+        city or country), 'organisation', 'pronoun' ('i', 'you', 'he', 'she', 'we', 'they') or
+        'unknown' (the participant that a question asks for).
+      gender: 'm' or 'f', of people.
+      determiner: 'the', 'a' (indefinite; no article in English for plurals and masses), 'this' or
+        'all' (generic: "apples"). An `owner` or a `count` above zero replaces it.
     """
 
     kind: str
@@ -33,7 +35,7 @@ class Participant:
 
     @property
     def field(self) -> str:
-        """The semantic field of a noun ('food', 'place', ...), else the kind."""
+        """The semantic field of a noun ('food', 'place', ...); for others, the kind."""
         return NOUN_FIELD[self.concept] if self.kind == "noun" else self.kind
 
     @property
@@ -43,25 +45,28 @@ class Participant:
 
     @property
     def mass(self) -> bool:
-        """Whether it is not counted, as water is not."""
+        """Whether it is a mass noun, such as water."""
         return self.field in MASS
 
     @property
     def indefinite(self) -> bool:
-        """Whether it is a noun that is neither definite nor anybody's."""
+        """Whether it is a noun without owner that is not definite."""
         return self.kind == "noun" and self.owner is None and self.determiner in ("a", "all")
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One predicate and what goes with it.
+    """A predicate with its participants and modifiers.
 
-    `predicate` is a verb (a key of `ACTS`) or 'be' (with `attribute`, `complement` or `place`),
-    'have', 'like', 'exist' or a kind of weather. `relation` says how the place takes part: 'at',
-    'to' or 'from'. `tense` is 'now' (progressive), 'habit' (simple present), 'past' or 'future';
-    `modal` is 'want' or 'can' (then the tense is 'habit'). `question` is 'polar', or the role it
-    asks for: 'subject', 'object' or 'place', whose participant is then of kind 'unknown'.
-    `time_first` says that the time is the topic of the clause.
+    Attributes:
+      predicate: a verb (a key of `ACTS`), 'be' (with `attribute`, `complement` or `place`), 'have',
+        'like', 'exist' or a kind of weather.
+      relation: of the place: 'at', 'to' or 'from'.
+      tense: 'now' (progressive), 'habit' (simple present), 'past' or 'future'.
+      modal: 'want' or 'can'; the tense is then 'habit'.
+      question: 'polar', or the role that it asks for: 'subject', 'object' or 'place'. The
+        participant in this role is of kind 'unknown'.
+      time_first: whether the time is the topic of the clause.
     """
 
     predicate: str
@@ -83,7 +88,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """One sentence's worth of meaning: a clause, or two joined by 'and', 'but' or 'because'."""
+    """The meaning of a sentence: one clause, or two joined by 'and', 'but' or 'because'."""
 
     frame: str
     clauses: tuple[Clause, ...]

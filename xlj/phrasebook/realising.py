@@ -28,19 +28,19 @@ LANGUAGES = tuple(GRAMMARS)
 
 
 def check_language(language: str) -> str:
-    """The language itself; raises ValueError, which names the languages, if it is unknown."""
+    """Returns the language; raises a ValueError that lists the languages if it is unknown."""
     if language not in GRAMMARS:
         raise ValueError(f"unknown language {language!r}: choose from {', '.join(LANGUAGES)}")
     return language
 
 
 def realise(meaning: Meaning, language: str) -> Sentence:
-    """The sentence that expresses a meaning; raises ValueError for an unknown language."""
+    """Returns the sentence that expresses a meaning; raises ValueError for an unknown language."""
     grammar = GRAMMARS[check_language(language)]
     return Sentence(language, tuple(grammar.clauses(meaning.clauses, meaning.link)))
 
 
 def pair(meaning: Meaning, source_language: str, target_language: str) -> Pair:
-    """One meaning in two languages with its gold word alignment; raises as `realise` does."""
+    """Returns a meaning in two languages with its gold word alignment; raises as `realise` does."""
     source, target = realise(meaning, source_language), realise(meaning, target_language)
     return Pair(source, target, align(source, target))

@@ -1,11 +1,10 @@
 """Words, sentences and aligned pairs.
 
-Every word names the *slots* of the meaning that it expresses: '0.object.noun' is the head of the
-object of the first clause, '1.tense' the tense of the second. Two words of a pair are aligned
-exactly when they share a slot, with one addition: a grammatical slot (article, case or
-preposition, tense, expletive) for which the other language has no word of its own is expressed
-by the head it belongs to, so the word is aligned to that head. Any other word without a
-counterpart stays unaligned.
+Each word has the *slots* of the meaning that it expresses: '0.object.noun' is the head of the
+object of the first clause, '1.tense' the tense of the second clause. Two words of a pair are
+aligned if they share a slot. In addition, a word for a grammatical slot (article, case or
+preposition, tense, expletive) that has no word in the other language is aligned to the head of that
+slot. Other words without a counterpart are not aligned.
 """
 
 from dataclasses import dataclass
@@ -31,12 +30,16 @@ class Word:
 
 
 def word(form: str, upos: str, *slots: str, entity: str = "O") -> Word:
-    """A word that expresses the given slots."""
+    """Returns a word that expresses these slots."""
     return Word(form, upos, entity, frozenset(slots))
 
 
 def named(forms: str, slot: str, entity: str) -> list[Word]:
-    """The words of a name, all of which express the slot; `entity` is 'PER', 'LOC' or 'ORG'."""
+    """Returns the words of a name, which all express one slot.
+
+    Args:
+      entity: 'PER', 'LOC' or 'ORG'.
+    """
     return [
         word(form, "PROPN", slot, entity=("I-" if position else "B-") + entity)
         for position, form in enumerate(forms.split())
@@ -45,7 +48,7 @@ def named(forms: str, slot: str, entity: str) -> list[Word]:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of one language as words; `text` writes it and `spans` finds the words in it."""
+    """A sentence of one language as a sequence of words."""
 
     language: str
     words: tuple[Word, ...]
@@ -69,18 +72,18 @@ class Sentence:
 
     @property
     def text(self) -> str:
-        """The sentence as it is written: spaced, capitalised and punctuated."""
+        """The sentence as text, with spaces, capitals and punctuation."""
         return self._written[0]
 
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
-        """The (start, end) of each word in `text`, in characters."""
+        """The range (start, end) of each word in `text`, in characters."""
         return self._written[1]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two sentences of one meaning and their gold alignment: (source, target) word indices."""
+    """Two sentences with one meaning, and their gold alignment: (source, target) word indices."""
 
     source: Sentence
     target: Sentence
@@ -88,7 +91,7 @@ class Pair:
 
 
 def align(source: Sentence, target: Sentence) -> frozenset[tuple[int, int]]:
-    """The gold alignment of two realisations of one meaning, by the rule of this module."""
+    """Returns the gold alignment of two realisations of one meaning, by the rule of this module."""
     forward = _links(source, target)
     return frozenset(forward + [(i, j) for j, i in _links(target, source)])
 
@@ -101,10 +104,10 @@ def _links(source: Sentence, target: Sentence) -> list[tuple[int, int]]:
     links = []
     for i, item in enumerate(source.words):
         for slot in item.slots:
-            found = where.get(slot)
-            if found is None:
+            targets = where.get(slot)
+            if targets is None:
                 base, _, part = slot.rpartition(".")
                 heads = (f"{base}.{head}" for head in _HEADS.get(part, ()))
-                found = next((where[head] for head in heads if head in where), [])
-            links += [(i, j) for j in found]
+                targets = next((where[head] for head in heads if head in where), [])
+            links += [(i, j) for j in targets]
     return links

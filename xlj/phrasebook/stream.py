@@ -1,4 +1,4 @@
-"""A tiny deterministic random stream: the same numbers on every platform and Python version."""
+"""A small deterministic random stream, the same on all platforms and Python versions."""
 
 import hashlib
 from collections.abc import Sequence
@@ -11,19 +11,19 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 
 def _mix(value: int) -> int:
-    """The splitmix64 finaliser: a bijection of 64-bit integers that scrambles every bit."""
+    """Applies the splitmix64 finaliser: a bijection of 64-bit integers that mixes all bits."""
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
     return value ^ (value >> 31)
 
 
 def seed_of(name: str) -> int:
-    """A seed of its own for each name, whatever the platform or the hash seed."""
+    """Returns a seed for each name, independent of platform and hash seed."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
 
 
 class Stream:
-    """Splitmix64 seeded by any number of integers (order matters, negative ones are allowed)."""
+    """Splitmix64, seeded by any number of integers, which may be negative; their order matters."""
 
     def __init__(self, *key: int) -> None:
         state = 0
@@ -32,14 +32,14 @@ class Stream:
         self._state = state
 
     def below(self, bound: int) -> int:
-        """An integer in [0, bound); the bias is under bound / 2**64."""
+        """Draws an integer in [0, bound), with a bias under bound / 2**64."""
         self._state = (self._state + _GOLDEN) & _MASK
         return (_mix(self._state) * bound) >> 64
 
     def pick(self, options: Sequence[T]) -> T:
-        """One of the options, each equally likely."""
+        """Draws one of the options uniformly."""
         return options[self.below(len(options))]
 
     def chance(self, percent: int) -> bool:
-        """True in that many draws of a hundred."""
+        """Draws True with a probability in percent."""
         return self.below(100) < percent

@@ -1,4 +1,4 @@
-"""The world that meanings are of: nouns, adjectives, verbs, names and times as concepts."""
+"""The concepts of meanings: nouns, adjectives, verbs, names and times."""
 
 from dataclasses import dataclass
 
@@ -34,7 +34,7 @@ NOUNS: dict[str, tuple[str, ...]] = {
 
 
 def nouns_of(*fields: str) -> tuple[str, ...]:
-    """The nouns of several fields, in order."""
+    """Returns the nouns of several fields, in order."""
     return tuple(noun for field in fields for noun in NOUNS[field])
 
 
@@ -45,7 +45,7 @@ GENDER = {
     **dict.fromkeys(("woman", "girl", "mother", "sister", "aunt", "grandmother"), "f"),
     **dict.fromkeys(("man", "boy", "father", "brother", "uncle", "grandfather", "child"), "m"),
 }
-"""The gender that a noun for a person fixes; it is free for those not listed."""
+"""Nouns for persons that have a fixed gender; others may have either."""
 
 _LOOKS = "new old big small beautiful expensive cheap red white black green blue yellow"
 _PERSON = "young kind clever famous rich poor strong"
@@ -71,13 +71,13 @@ ADJECTIVES = {
         "show": "new old beautiful long short interesting",
     }.items()
 }
-"""The adjectives that go with the nouns of a field."""
+"""The adjectives that fit the nouns of a field."""
 
 STATES = ("tired", "happy", "sad", "busy", "nervous", "angry")
-"""Adjectives that are only said of people, and only as predicates."""
+"""Adjectives that are used for people only, and only as predicates."""
 
-# Verb: the fields or nouns its object may be, then its tenses ('*': all), then whether a place
-# or a modal fits.
+# Verb: fields or nouns of its objects, then its tenses ('*': all), then 'place' and 'modal' if it
+# allows them.
 _ALL = ("now", "habit", "past", "future")
 _TRANSITIVE = {
     "eat": "fruit food staple : * : place modal",
@@ -114,7 +114,7 @@ _TRANSITIVE = {
 }
 
 
-# Where one does what is not done everywhere
+# Places of activities that do not fit everywhere
 _WHERE = {
     "eat": "school market hospital house office station garden kitchen restaurant hotel village",
     "cook": "house kitchen restaurant hotel school farm hospital",
@@ -139,7 +139,7 @@ _WHERE = {
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """The frame of a verb: `objects` are noun concepts plus perhaps 'name'."""
+    """The frame of a verb; `objects` are noun concepts, and 'name' for persons by name."""
 
     tenses: tuple[str, ...]
     objects: tuple[str, ...] = ()
@@ -176,7 +176,7 @@ MOTION = {
 _GIFTS = nouns_of("article", "text", "clothes", "fruit")
 DITRANSITIVE = {verb: Verb(_ALL, objects=_GIFTS) for verb in "give send show bring".split()}
 ACTS = TRANSITIVE | INTRANSITIVE | MOTION | DITRANSITIVE
-"""Every verb with its frame."""
+"""All verbs with their frames."""
 WEATHER = ("rain", "snow", "hot_weather", "cold_weather")
 
 WOMEN = tuple(
@@ -216,4 +216,4 @@ TIMES: dict[str, tuple[str, ...]] = {
     "past": ("yesterday", "last_week", "last_month", "today", "this_morning", *_POINTS),
     "future": ("tomorrow", "next_week", "next_month", "today", "tonight", *_POINTS),
 }
-"""The times that go with each tense."""
+"""The times that fit each tense."""

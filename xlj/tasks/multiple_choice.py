@@ -126,7 +126,7 @@ print(choices[outputs.logits[0].argmax()])""",
             places = bitext.starts(tokens, MOST)
             vectors = jnp.take_along_axis(hidden, places[..., None], 1)
             outputs = heads.classify(head, model, vectors, rngs)[..., 0]
-            return jnp.where(bitext.is_there(tokens, MOST), outputs, -jnp.inf)
+            return jnp.where(bitext.is_example(tokens, MOST), outputs, -jnp.inf)
 
         return TaskHead(
             init=lambda rng, model, labels: heads.init_classification(rng, model, 1),

@@ -1,1 +1,1 @@
-"""The one train loop, from a prepared run to its end: state, step, evaluation, metrics."""
+"""The train loop and its parts: state, step, evaluation, metrics."""

@@ -1,4 +1,4 @@
-"""Turns the durations of a config that are in tokens or passes into steps, once, from its rows."""
+"""Converts durations in tokens or passes into steps, from the rows of a run."""
 
 import bisect
 from collections.abc import Callable, Mapping
@@ -10,105 +10,115 @@ from xlj.config.checks import check_phases
 from xlj.config.fields import ConfigTree, flat, merge
 from xlj.config.schema import unresolved
 from xlj.config.sections import MOST_STEPS
-from xlj.training.amounts import Amounts, Reading
+from xlj.training.amounts import Amounts, StepAmounts
 
 
-def resolve(config: Config, reading: Reading) -> tuple[Config, list[str]]:
-    """The config with steps in the place of all durations; and a line for each that was none.
+def resolve(config: Config, step_amounts: StepAmounts) -> tuple[Config, list[str]]:
+    """Replaces all durations of a config by steps.
 
-    The batch warm-up, starts of phases and the end of the run count from the first step, a warm-up
-    of the rate from the first step of its schedule, a final decay back from the last. Each is the
-    fewest steps that read as much as it says: tokens, without padding, of the mixture of each
-    phase; or passes over each kind of rows, of those that the phase reads in which it ends (or, of
-    a warm-up, begins).
+    The batch warm-up, the starts of phases and the end of the run count from the first step. A
+    warm-up of the rate counts from the first step of its schedule, and a final decay counts back
+    from the last step. Each becomes the smallest number of steps that reads the given amount:
+    tokens, without padding, of the mixture of each phase; or passes over every kind of rows that a
+    phase reads. That phase is the one in which the duration ends (a warm-up: in which it begins).
+
+    Returns:
+      The config, and a line to print for each duration that was converted.
 
     Raises:
-      ConfigError: if these are more steps than a run or a schedule has, or contradict each other.
+      ConfigError: if a duration takes more steps than the run or its schedule has, or durations
+        contradict each other.
     """
     texts = unresolved(config)
     if not texts:
         return config, []
-    found = _Resolution(config, reading, texts)
+    resolution = _Resolution(config, step_amounts, texts)
     phases = config.schedule
     if "train.batch_warmup" in texts:
-        found.batch_warmup()
+        resolution.resolve_batch_warmup()
     for number in range(len(phases)):
-        found.end_of_phase(number)
+        resolution.resolve_end_of_phase(number)
     for number, phase in enumerate(phases):
         prefix = f"phases.{phase.name}." if phase.name else ""
-        found.warmup(number, f"{prefix}optimizer.warmup_steps")
-        found.decay(number, f"{prefix}optimizer.decay_steps")
-    resolved = found.amounts.config
+        resolution.resolve_warmup(number, f"{prefix}optimizer.warmup_steps")
+        resolution.resolve_decay(number, f"{prefix}optimizer.decay_steps")
+    resolved = resolution.amounts.config
     check_phases(resolved)
-    return resolved, found.lines
+    return resolved, resolution.lines
 
 
-def as_in(config: Config, other: ConfigTree) -> Config | None:
-    """The config with the durations that rows are yet to turn into steps as they are in another, as
-    nested dicts; None if that lacks one."""
-    texts, there = unresolved(config), flat(other)
-    if not texts.keys() <= there.keys():
+def with_steps_of(config: Config, other: ConfigTree) -> Config | None:
+    """Replaces the unresolved durations of a config by the values in another config.
+
+    Args:
+      other: the other config, as nested dicts.
+
+    Returns:
+      The config, or None if `other` lacks one of these keys.
+    """
+    texts, values = unresolved(config), flat(other)
+    if not texts.keys() <= values.keys():
         return None
-    steps: dict[str, Any] = {path: there[path] for path in texts}
+    steps: dict[str, Any] = {path: values[path] for path in texts}
     return _with(config, steps) if texts else config
 
 
 class _Resolution:
-    """A config whose durations become steps, one by one.
+    """Replaces the durations of a config by steps, one after another.
 
     Attributes:
-      amounts: of the config so far.
-      lines: what each duration has become.
+      amounts: of the config with the steps found so far.
+      lines: a line to print for each converted duration.
     """
 
-    def __init__(self, config: Config, reading: Reading, texts: Mapping[str, str]):
+    def __init__(self, config: Config, step_amounts: StepAmounts, texts: Mapping[str, str]):
         self._config, self._texts = config, texts
         starts = [f"phases.{phase.name}.start_step" for phase in config.schedule[1:]]
         self._ends = [*starts, "train.steps"]
-        self._given: dict[str, Any] = flat(as_tree(config))
-        # While its end is not known, a phase goes on for as long as any run may.
+        self._values: dict[str, Any] = flat(as_tree(config))
+        # Until its end is known, a phase lasts as long as any run may.
         last = range(MOST_STEPS - len(starts), MOST_STEPS + 1)
         self._steps = dict.fromkeys(texts, 0) | dict(zip(self._ends, last, strict=True))
-        self.amounts = Amounts(_with(config, self._steps), reading)
+        self.amounts = Amounts(_with(config, self._steps), step_amounts)
         self.lines: list[str] = []
 
-    def batch_warmup(self) -> None:
-        """Resolves the batch warm-up: it is all in the first phase."""
+    def resolve_batch_warmup(self) -> None:
+        """Resolves the batch warm-up, which lies in the first phase."""
         path, train = "train.batch_warmup", self._config.train
         whole = self.amounts
 
         def amount(unit: str, count: int) -> float:
-            """Of a warm-up of so many steps."""
+            """Returns the amount that a warm-up of `count` steps reads."""
             warmup = BatchWarmup(count, train.first_microbatches, train.accumulation)
-            return whole.of_unit(unit, 0, 1, 0) * warmup.before(count) / warmup.parts
+            return whole.in_unit(unit, 0, 1, 0) * warmup.before(count) / warmup.parts
 
         count = self._fewest(path, amount, MOST_STEPS // 2)
         self._settle(path, count, 0, count)
 
-    def end_of_phase(self, number: int) -> None:
-        """Resolves where a phase ends: the next one's start, or the end of the run."""
+    def resolve_end_of_phase(self, number: int) -> None:
+        """Resolves the end of a phase: the start of the next one, or the end of the run."""
         path, fewest = self._ends[number], self._config.train.fewest_steps
         if path not in self._texts:
-            self._settle(path, self._given[path], 0, 0)
+            self._settle(path, self._values[path], 0, 0)
             return
         most = MOST_STEPS - len(self._ends) + number + 1
-        end = self._fewest(path, lambda u, count: self.amounts.of_unit(u, 0, count, number), most)
+        end = self._fewest(path, lambda u, count: self.amounts.in_unit(u, 0, count, number), most)
         end = max(end, fewest) if path == "train.steps" else end
         self._settle(path, end, 0, end)
 
-    def warmup(self, number: int, path: str) -> None:
+    def resolve_warmup(self, number: int, path: str) -> None:
         """Resolves the warm-up of a schedule that begins with a phase."""
         if path not in self._texts:
             return
         begin, last = self._phase(number).rates_start, self._last
 
         def amount(unit: str, count: int) -> float:
-            return self.amounts.of_unit(unit, begin, begin + count, number)
+            return self.amounts.in_unit(unit, begin, begin + count, number)
 
         count = self._fewest(path, amount, last - begin)
         self._settle(path, count, begin, begin + count)
 
-    def decay(self, number: int, path: str) -> None:
+    def resolve_decay(self, number: int, path: str) -> None:
         """Resolves the final decay of a schedule that begins with a phase."""
         if path not in self._texts:
             return
@@ -116,7 +126,7 @@ class _Resolution:
         last = max(n for n, phase in enumerate(self._schedule) if phase.start < end)
 
         def amount(unit: str, count: int) -> float:
-            return self.amounts.of_unit(unit, end - count, end, last)
+            return self.amounts.in_unit(unit, end - count, end, last)
 
         count = self._fewest(path, amount, end - begin)
         self._settle(path, count, end - count, end)
@@ -133,25 +143,25 @@ class _Resolution:
         return self._schedule[number]
 
     def _fewest(self, path: str, amount: Callable[[str, int], float], most: int) -> int:
-        """The fewest steps of which there is as much as a duration says.
+        """Returns the smallest number of steps that reads the amount of a duration.
 
         Args:
-          amount: how much there is of a unit in a number of steps.
+          amount: (unit, number of steps) -> the amount that these steps read.
         """
-        wanted, unit = durations.read(self._texts[path])
-        enough = wanted * (1 - 1e-9)  # sums of shares are rounded
+        target, unit = durations.read(self._texts[path])
+        enough = target * (1 - 1e-9)  # sums of shares are rounded
         count = bisect.bisect_left(range(most + 1), True, key=lambda n: amount(unit, n) >= enough)
         if count > most:
             raise ConfigError(
-                f"{path}={self._texts[path]} takes more than the {most:,} steps that there are; "
-                f"these read {amount(unit, most):,.6g} {durations.UNITS[unit]}"
+                f"{path}={self._texts[path]} needs more steps than the {most:,} available, which "
+                f"read {amount(unit, most):,.6g} {durations.UNITS[unit]}; lower it"
             )
         return count
 
     def _settle(self, path: str, count: int, begin: int, end: int) -> None:
-        """Takes a number of steps, from `begin` to before `end`, for a duration."""
+        """Sets a duration to `count` steps, which are [begin, end)."""
         self._steps[path] = count
-        self.amounts = self.amounts.of(_with(self._config, self._steps))
+        self.amounts = self.amounts.with_config(_with(self._config, self._steps))
         if path in self._texts:
             tokens = self.amounts.tokens(begin, end)
             self.lines.append(
@@ -160,7 +170,7 @@ class _Resolution:
 
 
 def _with(config: Config, steps: Mapping[str, int]) -> Config:
-    """A config with other values of some keys, by full path."""
+    """Returns a config with other values of some keys, given by full path."""
     tree: dict[str, Any] = as_tree(config)
     for path, count in steps.items():
         *sections, name = path.split(".")

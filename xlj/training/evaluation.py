@@ -1,4 +1,4 @@
-"""Losses on held-out rows, per objective and language, always with the same masks."""
+"""Evaluation on held-out rows: losses by objective and language, always with the same masks."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
@@ -25,16 +25,16 @@ from xlj.training.randomness import row_rngs
 from xlj.training.state import State
 from xlj.training.step import Microbatches
 
-_SEED = 0  # of the masks: the same for every run, so that runs can be compared
+_SEED = 0  # of the masks: the same in every run, so that runs can be compared
 
 
 class Evaluation:
     """Evaluates a state on up to `train.eval_rows` held-out rows of each language or pair.
 
     Args:
-      objectives: of the run, each with the options of the first phase that has it, so that numbers
-        can be compared; corruption is theirs, dropout is off.
-      mesh: the devices; each process evaluates the rows of its own.
+      objectives: of the run. Each has the options of the first phase that uses it, so that numbers
+        of all phases can be compared. Rows are corrupted as in training; dropout is off.
+      mesh: the devices; each process evaluates the rows on its own devices.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Evaluation:
     ):
         self._rows: dict[str, tuple[np.ndarray, np.ndarray, list[str]]] = {}
         self._mesh = mesh
-        self._perplexities: set[str] = set()  # losses whose exp is asked for
+        self._perplexities: set[str] = set()  # losses whose exp is reported too
         if config.evaluation.perplexity:
             losses = (item for o in objectives.values() for item in o.losses.items())
             self._perplexities = {name for name, loss in losses if loss.over_vocabulary}
@@ -74,26 +74,26 @@ class Evaluation:
                 self._rows[name] = (np.concatenate(tokens), sides, owners)
 
     def __call__(self, state: State, check: Callable[[], object] = bool) -> dict[str, float]:
-        """Metrics eval/LOSS/LANGUAGE/loss and /accuracy; eval/LOSS/loss is their mean.
+        """Returns metrics eval/LOSS/LANGUAGE/loss and /accuracy, and their means eval/LOSS/loss.
 
-        Losses are nats a prediction, of a token or of a sentence; a language's mean is over its
-        predictions, a loss's over languages, so that small languages count. With
-        `evaluation.perplexity`, the exp of each loss over the vocabulary is there too, as
-        /perplexity; that of the mean is a geometric mean. If the state has an average of the
-        parameters, average/LOSS/loss and /accuracy are measured with it in their place.
+        Losses are in nats per prediction (of a token or a sentence). The mean of a language is over
+        its predictions; the mean of a loss is over languages, so that small languages count. With
+        `evaluation.perplexity`, each loss over the vocabulary also has its exp, as /perplexity; the
+        mean's is a geometric mean. If the state has an average of the parameters, average/LOSS/loss
+        and /accuracy are measured with that average.
 
         Args:
-          check: called before each batch; it may raise, to stop.
+          check: called before each batch; it raises to stop the evaluation.
         """
-        metrics = self._measured(state, check)
+        metrics = self._measure(state, check)
         if state.average:
             averaged = dataclasses.replace(state, params=state.average)
-            for key, value in self._measured(averaged, check).items():
+            for key, value in self._measure(averaged, check).items():
                 _, *names = key.split("/")
                 metrics |= {"/".join(["average", *names]): value} if len(names) == 2 else {}
         return metrics
 
-    def _measured(self, state: State, check: Callable[[], object]) -> dict[str, float]:
+    def _measure(self, state: State, check: Callable[[], object]) -> dict[str, float]:
         if not self._programs:
             self._compile(state)
         metrics: dict[str, float] = {}
@@ -103,16 +103,17 @@ class Evaluation:
         return metrics | _perplexities(metrics, self._perplexities)
 
     def _compile(self, state: State) -> None:
-        """Compiles the losses, all at once: XLA leaves most cores idle with one."""
+        """Compiles all losses in parallel: one compilation leaves most cores idle."""
 
-        def compiled(name: str) -> jax.stages.Compiled:
+        def compile_loss(name: str) -> jax.stages.Compiled:
             return self._functions[name].lower(*self._arguments(name, state, 0)).compile()
 
         with ThreadPoolExecutor(max(1, len(self._rows))) as threads:
-            self._programs = dict(zip(self._rows, threads.map(compiled, self._rows), strict=True))
+            programs = threads.map(compile_loss, self._rows)
+            self._programs = dict(zip(self._rows, programs, strict=True))
 
     def _arguments(self, name: str, state: State, start: int) -> tuple[Any, ...]:
-        """What the program of a loss takes for the batch that begins with row `start`."""
+        """Returns the arguments of a loss's program for the batch that begins at row `start`."""
         tokens, languages, _ = self._rows[name]
         size = self._batch[name]
         missing = ((0, max(0, start + size - len(tokens))), (0, 0))
@@ -124,12 +125,12 @@ class Evaluation:
     def _loss_sums(
         self, name: str, state: State, check: Callable[[], object]
     ) -> dict[str, LossSums]:
-        """Sums of all rows, as NumPy arrays, batch by batch of a fixed shape."""
+        """Returns the sums of each row, as NumPy arrays, from batches of a fixed shape."""
         parts, count = [], len(self._rows[name][0])
         for start in range(0, count, self._batch[name]):
             check()
-            found = self._programs[name](*self._arguments(name, state, start))
-            parts.append(jax.device_get(found))
+            sums = self._programs[name](*self._arguments(name, state, start))
+            parts.append(jax.device_get(sums))
         return jax.tree.map(lambda *x: np.concatenate(x)[:count], *parts)
 
 
@@ -138,19 +139,23 @@ def _loss_sums(
     name: str,
     microbatches: Microbatches,
     params: Params,
-    kept: PyTree,
+    objective_state: PyTree,
     rows: Rows,
     start: jax.Array,
 ) -> dict[str, LossSums]:
     slots = start + microbatches.slots(rows.tokens.shape[0])
     inputs = objective.corrupt(rows, row_rngs(_SEED, f"{name}/evaluation", 0, slots))
-    inputs = objective.targets(params, kept, inputs, microbatches.map)
-    return microbatches.map(lambda part: objective.loss(params, kept, part, None), inputs)
+    inputs = objective.targets(params, objective_state, inputs, microbatches.map)
+    return microbatches.map(
+        lambda part: objective.loss(params, objective_state, part, None), inputs
+    )
 
 
 def _by_language(loss: str, sums: LossSums, owners: list[str]) -> dict[str, float]:
-    """Mean loss and accuracy of each language or pair, and the mean over these; those of which
-    nothing was predicted are left out."""
+    """Returns mean loss and accuracy of each language or pair, and the mean over these.
+
+    Languages without predictions are left out.
+    """
     metrics: dict[str, float] = {}
     named = np.array(owners)
     for measure, values in (("loss", sums.sum), ("accuracy", sums.correct)):

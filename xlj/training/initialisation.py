@@ -1,4 +1,4 @@
-"""The first state of a run: its latest checkpoint's, or fresh, with what other models give."""
+"""The first state of a run: restored from its checkpoint, or new, with weights of other models."""
 
 import dataclasses
 
@@ -22,10 +22,10 @@ from xlj.training.state import State
 
 
 def first_state(start: Start, abstract: State) -> State:
-    """The latest checkpoint's state, else fresh weights, else those of `init_from`.
+    """Returns the state of the latest checkpoint, or a new one with the weights of `init_from`.
 
     Args:
-      abstract: its shapes, types and shardings.
+      abstract: shapes, types and shardings of the state.
 
     Raises:
       CheckpointError: if a checkpoint does not fit the config or the rows, or is damaged.
@@ -37,7 +37,7 @@ def first_state(start: Start, abstract: State) -> State:
     seed = np.uint32(config.train.seed)
     state = states.jitted_init(config, corpus, start.mesh, sharding)(seed)
     if start.source is not None:
-        params = _transferred(start, start.source, corpus, state.params)
+        params = _transfer_params(start, start.source, corpus, state.params)
         objectives = build_all(config, corpus)
         of_objectives = {name: objectives[name].init_state(params) for name in state.objectives}
         # Copies: a step donates its state, and no buffer can be donated twice.
@@ -45,16 +45,16 @@ def first_state(start: Start, abstract: State) -> State:
         average = jax.tree.map(jnp.copy, params) if state.average else {}
         state = dataclasses.replace(state, params=params, objectives=copies, average=average)
         if config.transfer.optimizer:
-            moments = _moments(start, start.source, corpus, abstract.optimizer)
+            moments = _read_moments(start, start.source, corpus, abstract.optimizer)
             state = dataclasses.replace(state, optimizer=moments)
     for (name, part), model in start.models.items():
         of_objective, key = state.objectives[name], f"objectives.{name}.{part}"
-        of_objective[part] = _encoder_of(start, model, key, of_objective[part])
+        of_objective[part] = _read_encoder(start, model, key, of_objective[part])
     return state
 
 
-def _transferred(start: Start, source: StoredModel, corpus: Corpus, fresh: Params) -> Params:
-    """The fresh parameters with those of `init_from` in their place; prints what was taken."""
+def _transfer_params(start: Start, source: StoredModel, corpus: Corpus, fresh: Params) -> Params:
+    """Replaces new parameters by those of `init_from`, and prints which ones."""
     config, matches = start.config, None
     if config.transfer.vocabulary == "matched":
         matches = transfer.matches_of(
@@ -64,41 +64,51 @@ def _transferred(start: Start, source: StoredModel, corpus: Corpus, fresh: Param
         if source.report:
             tqdm.write(f"init_from: {source.report}")
         for change in compatibility.rotary_changes(source, config):
-            tqdm.write(f"init_from: {change} (positions are read with the new value)")
+            tqdm.write(f"init_from: {change} (the run uses the new value)")
         if matches is not None:
-            tqdm.write("init_from: pieces, and tokens of the text, by what they start from\n")
+            tqdm.write("init_from: share of pieces, and of tokens of the text, by matching rule\n")
             tqdm.write(f"{transfer.report(matches, start.store)}\n")
     params = source.params(start.mesh)
-    return transfer.taken(config, source, params, fresh, corpus.languages, matches)
+    return transfer.transfer_parameters(config, source, params, fresh, corpus.languages, matches)
 
 
-def _moments(start: Start, source: StoredModel, corpus: Corpus, abstract: Tree) -> Tree:
-    """The optimizer's state of `init_from`, refused unless each moment is of the same parameter."""
+def _read_moments(start: Start, source: StoredModel, corpus: Corpus, abstract: Tree) -> Tree:
+    """Reads the optimizer's state of `init_from`.
+
+    Raises:
+      CheckpointError: if a moment belongs to another parameter than in this run.
+    """
     checkpoint = transfer.check_optimizer(source, start.config)
     languages = corpus.languages
     if start.config.model.language_embeddings != "none" and source.languages != languages:
         raise CheckpointError(
-            f"transfer.optimizer: the language embeddings of init_from={source.folder} are of "
-            f"{','.join(source.languages)}, not {','.join(languages)}; leave that key out"
+            f"transfer.optimizer: init_from={source.folder} has embeddings of the languages "
+            f"{','.join(source.languages)}, the run of {','.join(languages)}; remove "
+            "transfer.optimizer"
         )
     return reading.restore(checkpoint, {"optimizer": abstract})["optimizer"]
 
 
-def _encoder_of(start: Start, model: StoredModel, key: str, fresh: Params) -> Params:
-    """The encoder of a stored model, as a part of an objective's state.
+def _read_encoder(start: Start, model: StoredModel, key: str, fresh: Params) -> Params:
+    """Reads the encoder of a stored model, as a part of an objective's state.
 
     Args:
-      key: of the config, which names the model.
-      fresh: the part as it is without the model.
+      key: the config key that names the model, for errors.
+      fresh: the part before the model is read.
     """
     if model.vocabulary().digest != start.vocabulary.digest:
-        raise CheckpointError(f"{key}={model.folder} has another vocabulary than the rows")
+        raise CheckpointError(
+            f"{key}={model.folder} has another vocabulary than the rows; use a model with the "
+            "vocabulary of the rows"
+        )
     old, new = named_leaves(model.params(start.mesh)), named_leaves(fresh)
-    if start.config.model.language_embeddings == "predicted":  # the other model predicts nothing
+    # `predicted` embeds the languages of tokens to predict, and this model predicts none.
+    if start.config.model.language_embeddings == "predicted":
         old.setdefault("embeddings/language", new["embeddings/language"])
     wrong = [name for name in new if name not in old or old[name].shape != new[name].shape]
     if wrong:
         raise CheckpointError(
-            f"{key}={model.folder} is of another model: {', '.join(wrong[:4])} differ"
+            f"{key}={model.folder} has another architecture: these parameters are missing or have "
+            f"another shape: {', '.join(wrong[:4])}"
         )
     return jax.tree.unflatten(jax.tree.structure(fresh), [old[name] for name in new])

@@ -1,4 +1,4 @@
-"""The train loop, read from top to bottom: first state, resources, steps, metrics, checkpoints."""
+"""The train loop, in order of execution: first state, resources, steps, metrics, checkpoints."""
 
 import collections
 import contextlib
@@ -32,9 +32,9 @@ from xlj.optimizers.schedules import Rates, rates
 from xlj.sharding import meshes
 from xlj.training import initialisation, memory, metrics, schedule
 from xlj.training import state as states
-from xlj.training.amounts import Amounts, Reading
+from xlj.training.amounts import Amounts, StepAmounts
 from xlj.training.evaluation import Evaluation
-from xlj.training.lines import MetricsWriter, Probe, by_phase
+from xlj.training.metrics_writer import MetricsWriter, Probe, by_phase
 from xlj.training.phases import jitted_steps
 from xlj.training.prefetch import Prefetch
 from xlj.training.run_flops import Counts, RunFlops
@@ -51,44 +51,44 @@ class _Closable(Protocol):
 
 Resource = TypeVar("Resource", bound=_Closable)
 
-_IN_FLIGHT = 2  # steps that the host may be ahead of the devices
+_IN_FLIGHT = 2  # how many steps the host may be ahead of the devices
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a call of `train` ended."""
+    """Result of `train`."""
 
     step: int
+    """The number of steps done; 0 if the run stopped before anything was saved."""
     finished: bool
-    """False if it was asked to stop (SIGTERM) before the last step; if `step` is 0, nothing was
-    saved."""
+    """False if the run was stopped (SIGTERM) before the last step."""
     workdir: AnyPath
     checkpoint: AnyPath
     operations: Counts
-    """Of all steps so far, those of earlier calls too."""
+    """Floating-point operations of all steps so far, including those of earlier calls."""
 
     @property
     def metrics(self) -> list[metrics.Line]:
-        """All that was measured in the workdir so far: its lines, each with its `step`."""
+        """All lines of metrics in the workdir so far, each with its `step`."""
         return metrics.read(self.workdir)
 
 
 def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome:
-    """Trains to the last step, or until the run is to stop, from the latest checkpoint if any.
+    """Trains from the latest checkpoint, if any, to the last step or until a stop is requested.
 
-    The main process prints what the run will cost, and what slows it, before the first step.
+    Process 0 prints the cost of the run, and what slows it, before the first step.
 
     Args:
       start: as `xlj.training.start.prepare` returned it.
-      probes: measured wherever held-out rows are, every `train.eval_every` steps.
-      best: name of a metric; of the checkpoints after an evaluation, that where it is highest
-        stays. Empty for none.
+      probes: further evaluations, run with those on held-out rows every `train.eval_every` steps.
+      best: name of a metric. The evaluated checkpoint with its highest value is kept. Empty to keep
+        none for this reason.
 
     Raises:
-      ConfigError: before the first step, if a checkpoint or model is damaged, or its tensors do not
+      ConfigError: before the first step, if a checkpoint or model is damaged or its tensors do not
         fit; later, if more than `train.max_skipped_steps` steps in a row were not finite.
-      KeyboardInterrupt: after Ctrl-C. Once finishes the step and saves it first, twice does not;
-        the message is the step that the run goes on from.
+      KeyboardInterrupt: after Ctrl-C. The first one finishes the step and saves it; a second one
+        stops without saving. The message names the step from which the run will resume.
     """
     config, workdir, mesh, latest = start.config, start.workdir, start.mesh, start.latest
     store = start.store
@@ -100,21 +100,25 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
         folder = workdir / "checkpoints" / str(done)
         return Outcome(done, finished, workdir, folder, flops.until(done))
 
-    # A run may stop after a step but before its metrics are written.
+    # The previous run may have stopped after this step, before its metrics were written.
     is_measured = latest is not None and latest.meta["measured"]
     if latest is not None:
         finished = done == total and (is_measured or _is_in_metrics(workdir, done))
         _print_changes(latest, config, finished)
         if finished:
             return outcome(finished=True)
-    amounts = Amounts(config, Reading(store))
+    amounts = Amounts(config, StepAmounts(store))
     _print_costs(config, mesh, flops, amounts)
     earlier = reading.list_all(workdir)
     pre_decay = preservation.pre_decay_steps(config, earlier)
-    # Steps whose checkpoints were saved before the metrics that were due there.
-    unmeasured = [found.step for found in earlier if best and not found.meta["measured"]]
+    # These checkpoints were saved before the metrics of their step.
+    unmeasured = [each.step for each in earlier if best and not each.meta["measured"]]
     keep = config.train.keep_checkpoints, (*pre_decay, *unmeasured), bool(best)
-    with memory.advising(config), _naming_step(workdir), contextlib.ExitStack() as stack:
+    with (
+        memory.explain_out_of_memory(config),
+        _naming_step(workdir),
+        contextlib.ExitStack() as stack,
+    ):
 
         def enter(resource: Resource) -> Resource:
             return stack.enter_context(_closing(resource))
@@ -122,7 +126,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
         preemption = enter(Preemption(done))
         bar = enter(_progress_bar(amounts, done, total))
         waits = Waits(bar)
-        with waits.on("making the first state", "first_state"):
+        with waits.on("initialising the state", "first_state"):
             abstract = states.abstract(config, batches.corpus, mesh)
             state = initialisation.first_state(start, abstract)
         sharding = jax.tree.map(lambda leaf: leaf.sharding, abstract)
@@ -140,7 +144,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
         )
         prefetch = enter(Prefetch(batches, mesh, done, total))
         seen = latest.meta.get("tokens") if latest is not None else 0
-        if seen is None:  # the checkpoint is older than this count
+        if seen is None:  # the checkpoint was written before xlj counted tokens
             seen = round(amounts.tokens(0, done))
         clock = Throughput(flops, prefetch, seen)
         step_memory = enter(StepMemory(mesh))
@@ -153,13 +157,13 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
 
         def save(state: State, line: Mapping[str, float], is_measured: bool) -> None:
             with clock.paused():
-                step_memory.give_back()
-                files.send(now=True)  # a checkpoint is never ahead of the metrics before it
+                step_memory.release()
+                files.send(now=True)  # so that no checkpoint has steps without metrics
                 checkpointer.save(
                     done, state.parts(), line.get(best), is_measured, tokens=clock.seen()
                 )
 
-        first = states.set_aside(state) if latest is None else None
+        first = states.copy_for_evaluation(state) if latest is None else None
         if latest is not None and not is_measured:
             state, line, is_measured = writer.write(state, done)
             if not is_measured:
@@ -171,7 +175,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
                 with clock.paused(), waits.on("compiling the train step", "train_step"):
                     step.compile(state, batch, *arguments)
             preemption.started()
-            with step_memory.kept():
+            with step_memory.retain():
                 state, skipped_in_a_row = step(state, batch, *arguments)
             clock.count(done, tokens)
             done += 1
@@ -181,14 +185,15 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
             bar.set_description_str(f"{done:,}/{total:,}", refresh=False)
             bar.update(round(amounts.tokens(0, done)) - bar.n)
             if first is not None:
-                # The first step need not wait until what measures step 0 is compiled.
-                step_memory.give_back()
+                # Step 0 is evaluated after the first step, which so need not wait until the
+                # evaluation is compiled.
+                step_memory.release()
                 if not writer.write(first(), 0)[2]:
-                    done = 0  # nothing is saved, and the run begins again
+                    done = 0  # nothing is saved: the next run starts from the beginning
                     break
                 first = None
             if any(writer.due(done)):
-                step_memory.give_back()
+                step_memory.release()
             state, line, is_measured = writer.write(state, done)
             stops = not is_measured or preemption.requested()
             if stops or done % config.train.checkpoint_every == 0 or done in (total, *pre_decay):
@@ -199,13 +204,13 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
             _check_finite(config, batches, workdir, *flag)
     finished = is_measured and done == total
     if preemption.by_user and not finished:
-        saved = f"step {done:,} is saved, and the run goes on from there"
-        raise KeyboardInterrupt(saved if done else "nothing is saved yet; the run begins again")
+        saved = f"saved step {done:,}; the same command resumes from it"
+        raise KeyboardInterrupt(saved if done else "nothing was saved; the run will start over")
     return outcome(finished)
 
 
 def _arguments(config: Config, step: int) -> tuple[np.uint32, Rates, np.int32 | None]:
-    """What a step takes beside state and batch."""
+    """Returns the arguments of a step other than state and batch."""
     filled = np.int32(config.microbatches(step)) if config.batch_warmup else None
     return np.uint32(config.train.seed), rates(config, step), filled
 
@@ -213,18 +218,21 @@ def _arguments(config: Config, step: int) -> tuple[np.uint32, Rates, np.int32 | 
 def _evaluation(
     config: Config, store: RowStore, corpus: Corpus, mesh: Mesh, model: Model
 ) -> Evaluation:
-    """The losses on held-out rows, with the model of a phase."""
+    """Returns an evaluation on held-out rows, with the model of a phase."""
     return Evaluation(store, config, build(config.objectives_on(), model, corpus), mesh)
 
 
 def _is_in_metrics(workdir: AnyPath, step: int) -> bool:
-    """Whether the metrics have a line of a step; process 0 reads them."""
+    """Returns whether the metrics have a line for a step; process 0 reads them."""
     return hosts.told(lambda: any(line["step"] == step for line in metrics.read(workdir)))
 
 
 def _progress_bar(amounts: Amounts, done: int, total: int) -> tqdm:
-    """The progress bar, which process 0 shows. It counts tokens, by which it says what is left:
-    steps take longer as batches and rows grow."""
+    """Returns the progress bar, which process 0 shows.
+
+    It counts tokens instead of steps, so that its estimate of the time left is right when batches
+    and rows grow.
+    """
     shown = "{percentage:3.0f}% {bar:8} {desc} [{n_fmt}/{total_fmt} tok, {remaining} left{postfix}]"
     return tqdm(
         total=round(amounts.tokens(0, total)),
@@ -238,19 +246,19 @@ def _progress_bar(amounts: Amounts, done: int, total: int) -> tqdm:
 
 @contextlib.contextmanager
 def _naming_step(workdir: AnyPath) -> Iterator[None]:
-    """Says in a `KeyboardInterrupt` from which step the run goes on."""
+    """Names the step from which the run will resume in a `KeyboardInterrupt`."""
     try:
         yield
     except KeyboardInterrupt:
         step = max(reading.steps(workdir), default=0)
         raise KeyboardInterrupt(
-            f"stopped without saving; the run goes on from step {step:,}"
+            f"stopped without saving; the same command resumes from step {step:,}"
         ) from None
 
 
 @contextlib.contextmanager
 def _closing(resource: Resource) -> Iterator[Resource]:
-    """As `contextlib.closing`, but an error in closing never hides an earlier one."""
+    """Closes a resource, as `contextlib.closing` does; a closing error hides no earlier error."""
     try:
         yield resource
     except BaseException:
@@ -261,7 +269,7 @@ def _closing(resource: Resource) -> Iterator[Resource]:
 
 
 def _write_config(config: Config, workdir: AnyPath, lines: list[metrics.Line]) -> None:
-    """Writes the config, what it does when, and where it runs into the workdir, which it makes."""
+    """Creates the workdir and writes the config, its schedule and the machine into it."""
     with atomic.as_config_error(workdir / "config.json"):
         workdir.mkdir(parents=True, exist_ok=True)
         if jax.process_index() == 0:
@@ -271,7 +279,7 @@ def _write_config(config: Config, workdir: AnyPath, lines: list[metrics.Line]) -
 
 
 def _machine() -> dict[str, str]:
-    """When and where the run was last started, for reports."""
+    """Returns when and where the run was last started, for reports."""
     devices = collections.Counter(device.device_kind for device in jax.devices())
     return {
         "started": time.strftime("%Y-%m-%d %H:%M"),
@@ -283,13 +291,13 @@ def _machine() -> dict[str, str]:
 
 
 def _print_costs(config: Config, mesh: Mesh, flops: RunFlops, amounts: Amounts) -> None:
-    """Prints what the run will read and cost, and what slows it."""
+    """Prints the amount of data and the operations of the run, and what slows it."""
     if jax.process_index():
         return
     if meshes.crosses_hosts(mesh):
         print(
-            f"slow: mesh.fsdp={config.mesh.fsdp} gathers the parameters of every layer from "
-            "several hosts or TPU slices; one that divides the devices of each would not"
+            f"slow: mesh.fsdp={config.mesh.fsdp} gathers the parameters of every layer across "
+            "hosts or TPU slices; choose a value that divides the number of devices of each"
         )
     steps = config.train.steps
     passes = [f"{kind} {number:,.2f}" for kind, number in amounts.passes(0, steps).items()]
@@ -299,11 +307,14 @@ def _print_costs(config: Config, mesh: Mesh, flops: RunFlops, amounts: Amounts) 
 
 
 def _print_changes(latest: reading.Checkpoint, config: Config, finished: bool) -> None:
-    """Prints which keys of the config have changed, and whether that has an effect."""
+    """Prints which config keys have changed, and whether the change has an effect."""
     if jax.process_index():
         return
     if finished:
-        print(f"{latest.folder} is the last of a finished run: nothing is left to do")
+        print(
+            f"{latest.folder}: this run is finished (step {latest.step}); "
+            "raise train.steps to continue it"
+        )
     for change in compatibility.changes(latest, config):
         print(f"no effect: {change}" if finished else f"resuming: {change}", flush=True)
 
@@ -311,7 +322,7 @@ def _print_changes(latest: reading.Checkpoint, config: Config, finished: bool) -
 def _check_finite(
     config: Config, batches: Batches, workdir: AnyPath, step: int, skipped_in_a_row: jax.Array
 ) -> None:
-    """Stops the run, and writes the rows to a file, if too many steps in a row were not finite."""
+    """Raises, and writes the rows to a file, if too many steps in a row were not finite."""
     if int(skipped_in_a_row) <= config.train.max_skipped_steps:
         return
     rows = {
@@ -322,7 +333,7 @@ def _check_finite(
     if jax.process_index() == 0:
         json_file.write(path, {"step": step, "rows": rows}, indent=None)
     raise ConfigError(
-        f"{skipped_in_a_row} steps in a row, up to step {step}, had a loss or gradient that is not "
-        f"finite (train.max_skipped_steps={config.train.max_skipped_steps}); the rows of "
-        f"that step are in {path}. A lower optimizer.learning_rate or optimizer.clip_norm may help"
+        f"the loss or gradient was not finite in {skipped_in_a_row} steps in a row, up to step "
+        f"{step} (train.max_skipped_steps={config.train.max_skipped_steps}). The rows of that step "
+        f"are in {path}. Try a lower optimizer.learning_rate or optimizer.clip_norm"
     )

@@ -1,4 +1,4 @@
-"""Whether a run can fit into memory, said before any work; advice where it then does not."""
+"""Checks before any work that a run fits into device memory, and advice when it does not."""
 
 import contextlib
 import os
@@ -23,41 +23,41 @@ _GIB = 2**30
 
 
 class Sizes(NamedTuple):
-    """The part of a run's memory that its config does not tell."""
+    """Sizes that a run's memory depends on, and that its config does not contain."""
 
     corpus: Corpus
     lengths: list[dict[str, int]]
-    """Ids in a row of each kind that a phase reads, by phase."""
+    """For each phase, the number of ids in a row of each kind that it reads."""
 
 
-def of(store: RowStore, config: Config) -> Sizes:
-    """The sizes of finished rows."""
+def sizes_of_rows(store: RowStore, config: Config) -> Sizes:
+    """Returns the sizes of finished rows."""
     lengths = []
     for phase in config.schedule:
         every = phase.config.objectives.active().values()
-        found = {
+        by_kind = {
             options.rows: mixture.tasks_of_length(store, options, phase.config) for options in every
         }
-        lengths.append({kind: tasks[0].length for kind, tasks in found.items() if tasks})
+        lengths.append({kind: tasks[0].length for kind, tasks in by_kind.items() if tasks})
     return Sizes(Corpus.of(store), lengths)
 
 
-def expected(
+def expected_sizes(
     config: Config, store: RowStore | None = None, vocabulary: Vocabulary | None = None
 ) -> Sizes:
-    """The sizes of rows that may not be built yet.
+    """Returns the sizes of rows that may not exist yet.
 
     Args:
-      store: the rows, if they are there.
-      vocabulary: None if it is yet to be trained.
+      store: the rows, if they exist.
+      vocabulary: None if it is not trained yet.
     """
     if store is not None:
-        return of(store, config)
+        return sizes_of_rows(store, config)
     paired = paired_languages(config.data)
     languages = tuple(dict.fromkeys([*config.data.languages, *paired]))
     size = vocabulary.size if vocabulary is not None else vocabulary_training.ids(config.data)
     corpus = Corpus(size, languages, (1,) * len(languages), tuple(paired))
-    most = config.model.positions - 2  # of a length that the text is yet to decide
+    most = config.model.positions - 2  # for a length that depends on text not yet read
     lengths = [
         {
             options.rows: lookup(phase.config, ROW_KINDS[options.rows].length) or most
@@ -69,11 +69,12 @@ def expected(
 
 
 def check_fits(config: Config, sizes: Sizes, mesh: Mesh) -> None:
-    """Refuses a run whose state, or a step's token ids, no device can hold: a lower bound, since
-    gradients and activations come on top.
+    """Refuses a run whose state, or whose token ids of a step, do not fit into a device.
+
+    This is a lower bound: gradients and activations are not counted.
 
     Raises:
-      ConfigError: it names what would be taken, what there is, and which keys to lower.
+      ConfigError: with the memory needed, the memory available and the keys to change.
     """
     limit = _device_memory(mesh)
     if limit is None:
@@ -84,42 +85,45 @@ def check_fits(config: Config, sizes: Sizes, mesh: Mesh) -> None:
     _refuse_above(
         limit,
         state_bytes(config, sizes.corpus, mesh),
-        "parameters, the optimizer's state and what objectives keep",
-        f"the largest is {{}}. Lower model.hidden={config.model.hidden}, model.layers="
-        f"{config.model.layers} or what else sizes it, or raise mesh.fsdp={config.mesh.fsdp}",
+        "parameters and the states of optimizer and objectives",
+        f"the largest tensor is {{}}. Lower model.hidden={config.model.hidden}, model.layers="
+        f"{config.model.layers} or another key that sizes it, or raise mesh.fsdp="
+        f"{config.mesh.fsdp}",
     )
 
 
 @contextlib.contextmanager
-def advising(config: Config) -> Iterator[None]:
-    """Turns an out-of-memory error of a device in the block into a `ConfigError` that names the
-    keys that lower what a step takes."""
+def explain_out_of_memory(config: Config) -> Iterator[None]:
+    """Converts a device's out-of-memory error into a `ConfigError` that names keys to change."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         train, model = config.train, config.model
-        said = shortened(str(error).partition("\n")[0])
+        message = shortened(str(error).partition("\n")[0])
         raise ConfigError(
-            f"a device has not enough memory for a step ({said}). Without another result: raise "
+            f"a device ran out of memory in a step ({message}). Without changing the result, raise "
             f"train.accumulation={train.accumulation}, set model.remat={model.remat} to products "
-            f"or all, raise mesh.fsdp={config.mesh.fsdp}; else lower batch_rows of the objectives"
+            f"or all, or raise mesh.fsdp={config.mesh.fsdp}. Or lower batch_rows of the objectives"
         ) from error
 
 
-def _refuse_above(limit: float, parts: Mapping[str, float], what: str, mend: str) -> None:
+def _refuse_above(limit: float, parts: Mapping[str, float], what: str, remedy: str) -> None:
     needed = sum(parts.values())
     if needed > limit:
         largest = max(parts, key=parts.__getitem__)
         raise ConfigError(
             f"{what} take {needed / _GIB:,.1f} GiB on each device, which has "
-            f"{limit / _GIB:,.1f} GiB; {mend.format(largest)}"
+            f"{limit / _GIB:,.1f} GiB; {remedy.format(largest)}"
         )
 
 
 def _batch_bytes(config: Config, sizes: Sizes) -> list[dict[str, int]]:
-    """Bytes of a step's token ids in each phase, as rows are kept, by the key that sizes them."""
+    """Returns the bytes of a step's token ids in each phase, by the key that sizes them.
+
+    Ids have the type that they have on disk.
+    """
     width = 2 if sizes.corpus.vocabulary_size <= 2**16 else 4
     return [
         {
@@ -141,7 +145,7 @@ def state_bytes(config: Config, corpus: Corpus, mesh: Mesh) -> dict[str, int]:
         raise ConfigError(
             f"model.positions={config.model.positions}, model.position_buckets="
             f"{config.model.position_buckets} or a vocabulary of {corpus.vocabulary_size} ids is "
-            "more than any array can hold; lower it"
+            "too large for any array; lower it"
         ) from None
     return {
         f"{name} {leaf.dtype}{list(leaf.shape)}": bytes_on_device(leaf)
@@ -150,7 +154,10 @@ def state_bytes(config: Config, corpus: Corpus, mesh: Mesh) -> dict[str, int]:
 
 
 def _device_memory(mesh: Mesh) -> float | None:
-    """Bytes that a device has; a CPU's devices share the memory of their host. None if unknown."""
+    """Returns the bytes of a device's memory, or None if unknown.
+
+    The devices of a CPU divide the memory of their host.
+    """
     device = mesh.local_devices[0]
     if device.platform == "cpu":
         pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -1,6 +1,6 @@
 """Metrics of a run: lines of `WORKDIR/metrics.jsonl`, and TensorBoard events beside them.
 
-Everything is a pure function of the run except keys under `time/`.
+All values are pure functions of the run, except keys under `time/`.
 """
 
 import json
@@ -20,40 +20,41 @@ from xlj.io.storage import AnyPath
 
 FILE = "metrics.jsonl"
 SCHEDULE = "schedule.json"
-"""What a run does at which step (`training/schedule.py`): lines as of metrics, under `lines`."""
+"""The schedule of a run (`training/schedule.py`): a list of lines like those of metrics, under
+`lines`."""
 
 
 class Metrics:
-    """Appends metrics, each step once: lines after the step that a run resumes from are cut off.
+    """Appends metrics, each step once: lines after the step that a run resumes from are removed.
 
     Args:
-      files: of the workdir. In a bucket, lines are there once they are sent.
-      step: the step the run goes on from.
-      write: False in all processes of a run but one.
-      hook: `module:function`, called with (step, values) for each line, behind the files; an error
-        in it is printed, and the run goes on.
+      files: of the workdir. In a bucket, lines are visible once they are sent.
+      step: the step that the run resumes from.
+      write: True in one process of a run, False in all others.
+      hook: `module:function`, called with (step, values) after each line is written. Errors in it
+        are printed, and the run continues.
 
     Raises:
-      ConfigError: here and in all methods, if nothing can be written: the disk is full, say.
+      ConfigError: here and in all methods, if writing fails, for example on a full disk.
     """
 
     def __init__(self, files: GrowingFiles, step: int, write: bool = True, hook: str = ""):
         self._files, self._write, self._hook = files, write, hook
         if not write:
             return
-        self._path = files.folder / FILE  # as people know it
+        self._path = files.folder / FILE  # the path that errors show
         with as_config_error(self._path):
-            here = files.path(FILE)
-            if here.exists():
-                kept = [
+            local = files.path(FILE)
+            if local.exists():
+                earlier = [
                     json.dumps(line) + "\n" for line in read(files.folder) if line["step"] <= step
                 ]
-                atomic.write(here, "".join(kept).encode())
-            self._file = here.open("a", encoding="utf-8")
+                atomic.write(local, "".join(earlier).encode())
+            self._file = local.open("a", encoding="utf-8")
         self._events = _Events(files.here / "tensorboard", step + 1)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes one line, safely on disk when this returns."""
+        """Writes one line, which is safely on disk when this returns."""
         if not self._write:
             return
         with as_config_error(self._path):
@@ -78,11 +79,13 @@ class Metrics:
 
 
 class _Events:
-    """TensorBoard's events, written when they are logged. tensorboardX's own `SummaryWriter` has a
-    thread for it; once that has died of an error, the run waits for ever.
+    """Writes TensorBoard events in the calling thread.
+
+    tensorboardX's `SummaryWriter` has a thread of its own. If an error ends that thread, the run
+    hangs.
 
     Args:
-      purge_step: TensorBoard hides events from here on that were written before.
+      purge_step: TensorBoard hides earlier events from this step on.
     """
 
     def __init__(self, folder: Path, purge_step: int):
@@ -111,18 +114,19 @@ class _Events:
 
 
 Line = dict[str, Any]
-"""A line of metrics: its `step`, and numbers by name."""
+"""A line of metrics: `step`, and numbers by name."""
 
 
 def read(workdir: AnyPath, damaged: list[str] | None = None) -> list[Line]:
-    """All lines of a run's metrics, in order.
+    """Reads all lines of a run's metrics, in order.
+
+    A last line that was cut short is left out.
 
     Args:
-      damaged: gets the faults of the file and of its lines, which are left out then.
+      damaged: a list to which faults are appended; damaged lines are then left out.
 
     Raises:
-      ConfigError: if the file cannot be read, or on a line that holds no metrics, other than a last
-        one that was cut short; without `damaged`.
+      ConfigError: without `damaged`, if the file cannot be read or a line holds no metrics.
     """
     path = workdir / FILE
     try:
@@ -131,19 +135,19 @@ def read(workdir: AnyPath, damaged: list[str] | None = None) -> list[Line]:
         return []
     except OSError as error:
         if damaged is None:
-            raise ConfigError(f"{path}: cannot read it ({error.strerror or error})") from None
+            raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from None
         damaged.append(f"{path.name} cannot be read: {error.strerror or error}")
         return []
     lines, parsed = content.splitlines(), []
     for number, line in enumerate(lines, 1):
         try:
-            found = json_file.parse(line, f"{path}:{number}", not_finite=True)
+            record = json_file.parse(line, f"{path}:{number}", not_finite=True)
         except ConfigError:
             if number == len(lines) and not content.endswith(b"\n"):
                 continue
-            found = None
-        if isinstance(found, dict) and isinstance(found.get("step"), int):
-            parsed.append(found)
+            record = None
+        if isinstance(record, dict) and isinstance(record.get("step"), int):
+            parsed.append(record)
         elif damaged is None:
             raise ConfigError(f"{path}:{number} is not a line of metrics")
         else:

@@ -1,4 +1,4 @@
-"""The jitted step of each phase of a run, and the batch that it takes."""
+"""The jitted step of each phase of a run, and the shapes of its batch."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,10 +20,10 @@ from xlj.training.step import Batch, TrainStep, make_train_step
 
 
 class Step:
-    """The step of a phase, which is compiled once, before it is called.
+    """The step of a phase, compiled once before its first call.
 
     Attributes:
-      program: what it is compiled to; None before `compile`.
+      program: the compiled program; None before `compile`.
     """
 
     def __init__(self, jitted: Any):
@@ -31,21 +31,22 @@ class Step:
         self._jitted = jitted
 
     def lower(self, *arguments: Any) -> jax.stages.Lowered:
-        """It, traced for arguments of `TrainStep` of these shapes, types and shardings."""
+        """Traces the step for arguments of `TrainStep` of these shapes, types and shardings."""
         return self._jitted.lower(*arguments)
 
     def compile(self, *arguments: Any) -> None:
-        """Compiles it for such arguments."""
+        """Compiles the step for such arguments."""
         self.program = self.lower(*arguments).compile()
 
     def __call__(self, *arguments: Any) -> tuple[State, jax.Array]:
-        """The next state, which takes the place of the last, and `skipped_in_a_row`."""
+        """Returns the next state and `skipped_in_a_row`; the given state is donated."""
         return self.program(*arguments)
 
 
 def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) -> dict[int, Step]:
-    """The step of each phase, by the phase's first step; one whose rates or shares alone change
-    shares that of the phase before.
+    """Returns the step of each phase, by the number of the phase's first step.
+
+    A phase that changes only rates or shares uses the step of the phase before it.
 
     Args:
       sharding: of the state.
@@ -81,11 +82,11 @@ def _with_flag(step: TrainStep) -> Callable[..., tuple[State, jax.Array]]:
 
 
 def abstract_batch(shapes: Mapping[str, tuple[int, int]], dtype: DTypeLike, mesh: Mesh) -> Batch:
-    """Shapes, types and shardings of a batch.
+    """Returns the shapes, types and shardings of a batch.
 
     Args:
-      shapes: (rows, their length) of each objective.
-      dtype: of a row's ids.
+      shapes: (rows, length of a row) of each objective.
+      dtype: of the ids of a row.
     """
     rows = NamedSharding(mesh, ROWS)
 

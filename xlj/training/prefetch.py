@@ -1,4 +1,4 @@
-"""Batches on the devices ahead of time, and how long the run had to wait for them."""
+"""Reads batches ahead of the steps and places them on the devices."""
 
 import collections
 import itertools
@@ -18,9 +18,12 @@ _AHEAD = 3
 
 
 class Prefetch:
-    """Reads the batches of steps [start, stop) in a thread, a few ahead.
+    """Reads the batches of steps [start, stop) in a thread, a few steps ahead.
 
-    Every process reads only the rows of its own devices, slices of the same global batch.
+    Each process reads only the rows of its own devices, which are slices of the global batch.
+
+    Attributes:
+      seconds_waited: how long the run has waited for batches so far.
     """
 
     def __init__(self, batches: Batches, mesh: Mesh, start: int, stop: int):
@@ -31,9 +34,9 @@ class Prefetch:
         self._ahead = collections.deque(map(self._read, itertools.islice(self._steps, _AHEAD)))
 
     def __iter__(self) -> Iterator[tuple[dict[str, Rows], int]]:
-        """Yields the batch of each step, and how many tokens of this process's rows are text.
+        """Yields the batch of each step, and the number of text tokens in this process's rows.
 
-        Raises: what went wrong in reading.
+        Raises the errors of the reading thread.
         """
         while self._ahead:
             begin = time.perf_counter()
@@ -43,7 +46,7 @@ class Prefetch:
             yield batch
 
     def close(self) -> None:
-        """Stops reading, once the batch that is being read is there."""
+        """Stops reading, after the batch that is being read."""
         self._reader.shutdown(cancel_futures=True)
 
     def _read(self, step: int) -> Future[tuple[dict[str, Rows], int]]:
@@ -66,10 +69,10 @@ class Prefetch:
         return batch, tokens
 
     def _sharded(self, shape: tuple[int, int], local: Mapping[int, np.ndarray]) -> jax.Array:
-        """A global array of this process's parts; `local` maps each one's first row to it."""
+        """Returns a global array of this process's parts; `local` has them by their first row."""
 
         def part(index: tuple[slice, ...] | None) -> np.ndarray:
-            assert index is not None, "an array of rows is cut along its first axis"
+            assert index is not None, "arrays of rows are sharded along their first axis"
             return local[index[0].indices(shape[0])[0]]
 
         return jax.make_array_from_callback(shape, self._sharding, part)

@@ -1,4 +1,4 @@
-"""Random keys by (seed, purpose, step, row): never stored, the same on any number of devices."""
+"""Random keys as functions of (seed, purpose, step, row), the same on any number of devices."""
 
 import jax
 import jax.numpy as jnp
@@ -8,13 +8,13 @@ from xlj.io.hashing import name_hash
 
 
 def row_rngs(seed: ArrayLike, purpose: str, step: jax.Array | int, slots: jax.Array) -> jax.Array:
-    """A threefry key of each row of a global batch.
+    """Returns a threefry key for each row of a global batch.
 
     Args:
       seed: an integer from 0 to 2^32 - 1.
-      purpose: what the random keys are for, e.g. mmlm/corruption.
+      purpose: a name for the use of the keys, e.g. mmlm/corruption.
       step: int32 scalar.
-      slots: int32 [rows], each row's place in the global batch.
+      slots: int32 [rows], the place of each row in the global batch.
     """
     rng = jax.random.key(seed, impl="threefry2x32")  # rbg keys depend on the batch size under vmap
     rng = jax.random.fold_in(rng, jnp.uint32(name_hash(purpose) & 0xFFFFFFFF))

@@ -1,12 +1,12 @@
-"""Floating-point operations of a run by three conventions, since no two papers count alike.
+"""Floating-point operations of a run by three conventions, since papers count differently.
 
-- xlj's own: `objectives/flops.py`, what each objective does.
-- ELECTRA's (google-research/electra, flops_computation.py): training as two forward passes, not
-  three; biases, activations, dropout and norms; embedding look-ups as dense products; a prediction
-  for 15.625 % of tokens. It knows two models, one that predicts masked tokens and one of generator
-  and discriminator, and each row counts as read by one of them, whatever else is done with it.
-- 6ND (Kaplan et al., 2020): N are the weights of the layers' linear maps, the generator's too; D
-  the tokens of all rows, padding included.
+- xlj's (`objectives/flops.py`): the matrix products of each objective.
+- ELECTRA's (google-research/electra, flops_computation.py): training counts as two forward passes,
+  not three. Biases, activations, dropout and norms count; embedding look-ups count as dense
+  products; 15.625 % of tokens are predicted. It has two models: one that predicts masked tokens,
+  and a generator with a discriminator. Each row counts as read once by one of them.
+- 6ND (Kaplan et al., 2020): N is the number of weights in the linear maps of the layers, including
+  the generator's. D is the number of tokens of all rows, including padding.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from xlj.objectives.flops import layer_weights
 
 
 class Counts(NamedTuple):
-    """Operations by each convention."""
+    """Numbers of operations by each convention."""
 
     xlj: float
     electra: float
@@ -34,7 +34,7 @@ class RunFlops:
     """Operations of the steps of a run.
 
     Args:
-      shapes: step -> (rows, their length) of each objective that is on.
+      shapes: step -> (rows, length of a row) of each active objective.
     """
 
     def __init__(
@@ -49,22 +49,25 @@ class RunFlops:
         ]
 
     def of_step(self, step: int) -> Counts:
-        """Of one step; of a smaller batch its share."""
+        """Returns the operations of one step, in proportion to its share of a full batch."""
         share = self._config.microbatches(step) / self._config.phase_at(step).parts
         counts = next(counts for phase, counts in reversed(self._phases) if phase.start <= step)
         return Counts(*(share * count for count in counts))
 
     def until(self, step: int) -> Counts:
-        """Of all steps before `step`."""
+        """Returns the operations of all steps before `step`."""
         done = [(phase.done(step), counts) for phase, counts in self._phases]
         return Counts(*(sum(n * counts[i] for n, counts in done) for i in range(3)))
 
 
 def of_step(config: Config, corpus: Corpus, shapes: Mapping[str, tuple[int, int]]) -> Counts:
-    """Operations of a step under the config of its phase; `shapes` are (rows, their length) of each
-    objective that is on."""
+    """Returns the operations of a step under the config of its phase.
+
+    Args:
+      shapes: (rows, length of a row) of each active objective.
+    """
     model, active = config.model, config.objectives.active()
-    own = sum(found.total for found in operations(active, model, corpus, shapes).values())
+    own = sum(each.total for each in operations(active, model, corpus, shapes).values())
     electra = six_nd = 0.0
     for name, (rows, length) in shapes.items():
         generator = active[name].extra_layers
@@ -75,16 +78,17 @@ def of_step(config: Config, corpus: Corpus, shapes: Mapping[str, tuple[int, int]
 
 
 def _electra(model: Model, generator: int, size: int, length: int) -> float:
-    """A token's share of ELECTRA's count of a step; windows are not counted.
+    """Returns the operations per token by ELECTRA's convention; local windows are ignored.
 
     Args:
-      generator: its layers; 0 where there is none.
+      generator: number of layers of the generator; 0 without one.
       size: of the vocabulary.
       length: of a row.
     """
     h, i = model.hidden, model.intermediate
     layer = 2 * layer_weights(model) + 4 * h * length  # products
-    layer += 20 * h + 9 * i + 5 + 10 * length * model.heads  # (5 of a norm: not times h, as there)
+    # One of a norm's terms is 5, not 5 * h, as in ELECTRA's script.
+    layer += 20 * h + 9 * i + 5 + 10 * length * model.heads
     read = 2 * h * size + 2 * h * length + 15 * h
     predict = 0.15625 * (2 * h * size + 2 * h * h + 14 * h + 7 * size)
     detect = 2 * h * h + 11 * h

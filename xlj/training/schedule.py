@@ -1,4 +1,4 @@
-"""What a run does at which step, known before it: rates, rows, masks, shares and tokens."""
+"""The schedule of a run, known before it starts: rates, rows, masks, shares and tokens by step."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,28 +11,31 @@ from xlj.data.rows.batches import Batches
 from xlj.data.rows.draws import BLOCK
 from xlj.data.rows.store import RowStore
 from xlj.optimizers.schedules import learning_rate
-from xlj.training.amounts import Amounts, Reading
+from xlj.training.amounts import Amounts, StepAmounts
 from xlj.training.metrics import Line
 
-_POINTS = 200  # of the run, beside those where something changes
+_POINTS = 200  # evenly spaced, in addition to the steps where something changes
 _MOST_SHARES = 12
 
 
 def lines(config: Config, store: RowStore) -> list[Line]:
-    """What holds at some steps, as lines of metrics: `tokens` before the step, `learning_rate`,
-    `weight_decay`; `rows/OBJECTIVE`, `length/OBJECTIVE` and `mask_rate/OBJECTIVE`; and at the first
-    and last step of a phase `share/TASK`, of the languages and pairs that ever have the largest.
+    """Returns the schedule at selected steps, in the format of metrics.
 
-    The durations of the config are steps.
+    Each line has `tokens` before the step, `learning_rate`, `weight_decay`, and `rows/OBJECTIVE`,
+    `length/OBJECTIVE` and `mask_rate/OBJECTIVE`. The first and last step of a phase also have
+    `share/TASK` of the languages and pairs with the largest shares in any phase.
+
+    Args:
+      config: its durations are steps.
     """
-    batches, amounts = Batches(store, config), Amounts(config, Reading(store))
+    batches, amounts = Batches(store, config), Amounts(config, StepAmounts(store))
     of_phases = [_shares(phase, store) for phase in config.schedule]
     largest: dict[str, float] = {}
     for shares in of_phases:
         largest |= {task: max(p, largest.get(task, 0.0)) for task, p in shares.items()}
     named = sorted(largest, key=lambda task: (-largest[task], task))[:_MOST_SHARES]
     edges = {edge for phase in config.schedule for edge in (phase.start, phase.end - 1)}
-    found = []
+    schedule = []
     for step in sorted(_steps(config) | edges):
         phase = config.phase_at(step)
         line: Line = {"step": step, "tokens": round(amounts.tokens(0, step))}
@@ -46,13 +49,13 @@ def lines(config: Config, store: RowStore) -> list[Line]:
         if step in edges:
             shares = of_phases[config.schedule.index(phase)]
             line |= {f"share/{task}": shares.get(task, 0.0) for task in named}
-        found.append(line)
-    return found
+        schedule.append(line)
+    return schedule
 
 
 def table(config: Config, store: RowStore) -> list[list[str]]:
-    """A header, and a row for each phase."""
-    amounts, batches = Amounts(config, Reading(store)), Batches(store, config)
+    """Returns the schedule as a table: a header, and a row for each phase."""
+    amounts, batches = Amounts(config, StepAmounts(store)), Batches(store, config)
     rows = [["phase", "steps", "tokens", "rows", "learning rate", "masks", "largest shares"]]
     for phase in config.schedule:
         last = phase.end - 1
@@ -77,18 +80,18 @@ def table(config: Config, store: RowStore) -> list[list[str]]:
 
 
 def _steps(config: Config) -> set[int]:
-    """Steps at which there is a point, but for those where phases begin and end."""
-    found = set(np.linspace(0, config.train.steps - 1, _POINTS, dtype=np.int64).tolist())
+    """Returns the steps that have a line, without those where phases begin and end."""
+    steps = set(np.linspace(0, config.train.steps - 1, _POINTS, dtype=np.int64).tolist())
     stretches: Sequence[Any] = config.batch_warmup.stretches() if config.batch_warmup else ()
     if len(stretches) <= _POINTS:
-        found |= {step for start, _ in stretches for step in (start, start - 1) if step >= 0}
-    return {step for step in found if step < config.train.steps}
+        steps |= {step for start, _ in stretches for step in (start, start - 1) if step >= 0}
+    return {step for step in steps if step < config.train.steps}
 
 
 def _shares(phase: Phase, store: RowStore) -> dict[str, float]:
-    """How often each task is drawn, among the draws of objectives that read its kind of rows."""
-    found: dict[str, float] = {}
+    """Returns the share of each task among the draws of objectives that read its kind of rows."""
+    shares: dict[str, float] = {}
     for options in phase.active().values():
         counts = mixture.counts(store, options, phase.config)
-        found |= {task: count / BLOCK for task, count in counts.items()}
-    return found
+        shares |= {task: count / BLOCK for task, count in counts.items()}
+    return shares

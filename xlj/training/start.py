@@ -1,4 +1,4 @@
-"""Prepares a run: finds all that it starts from once, refuses what does not fit, makes rows."""
+"""Prepares a run: finds its checkpoint and models, checks them against the config, builds rows."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -20,22 +20,22 @@ from xlj.io import atomic, storage
 from xlj.io.storage import AnyPath
 from xlj.sharding import meshes
 from xlj.training import durations, memory, transfer
-from xlj.training.amounts import Reading
+from xlj.training.amounts import StepAmounts
 
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """What the train loop starts from.
+    """Everything that the train loop starts from.
 
     Attributes:
       config: with the languages, lengths and vocabulary of the rows, all durations as steps, and
-        `model.dtype` decided.
-      workdir: where checkpoints and metrics are.
+        `model.dtype` resolved.
+      workdir: the folder of checkpoints and metrics.
       mesh: of all devices.
       latest: the checkpoint that the run resumes from; None in a new run.
-      source: the model that `init_from` names; None without one, and in a run that resumes.
-      models: the stored models that objectives' states start from, by (objective, part); none in a
-        run that resumes.
+      source: the model that `init_from` names; None without one, and in a resumed run.
+      models: the stored models that objectives' states start from, by (objective, part); empty in a
+        resumed run.
       vocabulary: of the rows.
       store: the rows.
     """
@@ -57,16 +57,18 @@ def prepare(
     source: StoredModel | None = None,
     is_claimed: bool = False,
 ) -> Start:
-    """Prepares a run of pretraining or fine-tuning. No rows are built before everything else has
-    been checked. All processes of a run must call this, while `only_run` keeps others out.
+    """Prepares a run of pretraining or fine-tuning.
+
+    Everything else is checked before rows are built. All processes of a run must call this function
+    inside `only_run`, which excludes other runs from the workdir.
 
     Args:
       config: as `xlj.config.checks.parse` returned it.
-      workdir: of the run; its latest checkpoint is where the run resumes.
-      store: finished rows, and the config is theirs (`open_rows`); None to open or build them.
+      workdir: of the run, which resumes from its latest checkpoint.
+      store: finished rows, if `open_rows` returned them with `config`; None to open or build rows.
       source: the model that `init_from` names, if the caller has it; the rows have its vocabulary.
-      is_claimed: the caller has checked that the workdir's run began with `source`, which may have
-        been elsewhere then.
+      is_claimed: True if the caller has checked that the workdir's run began with `source`. The
+        model may have moved since then.
 
     Raises:
       ConfigError: if mesh, memory, text, rows, vocabulary, a model or the workdir's checkpoint do
@@ -90,13 +92,13 @@ def prepare(
     else:
         if is_claimed:
             config = dataclasses.replace(config, init_from=latest.config()["init_from"])
-        if (early := durations.as_in(config, latest.config())) is not None:
+        if (early := durations.with_steps_of(config, latest.config())) is not None:
             compatibility.check_resumable(latest, early)
         model = source or (stored_models.of_checkpoint(latest) if config.names_a_model() else None)
     config, vocabulary = adopt_vocabulary(config, model, store, resumes=latest is not None)
     check_separator(config, vocabulary)
     config = _with_pair_length(config, latest, vocabulary, store)
-    memory.check_fits(config, memory.expected(config, store, vocabulary), mesh)
+    memory.check_fits(config, memory.expected_sizes(config, store, vocabulary), mesh)
     if store is None:
         store = prepare_rows(config, processes=jax.process_count(), vocabulary=vocabulary)
     config = _checked_with_rows(config, latest, store)
@@ -113,14 +115,16 @@ def prepare(
 
 
 def adopt_model(config: Config, workdir: AnyPath | None = None) -> Config:
-    """The config with the model of `init_from` in its section `model`, but for `KEYS_OF_RUN`, if
-    `transfer.model` says so; a run that resumes has the model of its own checkpoint.
+    """Replaces the section `model` by that of the model in `init_from`, unless `transfer.model` is
+    `config`. The keys `KEYS_OF_RUN` stay those of the config.
+
+    A resumed run gets the model of its own checkpoint.
 
     Args:
-      workdir: of a run, which may resume.
+      workdir: of the run, to find its checkpoint; None for a new run.
 
     Raises:
-      ConfigError: if there is no such model, or the config does not fit it.
+      ConfigError: if the model does not exist or does not fit the config.
     """
     if config.transfer.model == "config":
         return config
@@ -136,8 +140,7 @@ def adopt_model(config: Config, workdir: AnyPath | None = None) -> Config:
 
 
 def _with_dtype(config: Config, latest: Checkpoint | None, mesh: Mesh) -> Config:
-    """The config with `model.dtype=auto` as the type of the run that it resumes, or else of the
-    mesh's devices."""
+    """Resolves `model.dtype=auto`: the type of the resumed run, or that of the mesh's devices."""
     if config.model.dtype == "auto" and latest is not None:
         model = dataclasses.replace(config.model, dtype=latest.config()["model"]["dtype"])
         config = dataclasses.replace(config, model=model)
@@ -145,7 +148,7 @@ def _with_dtype(config: Config, latest: Checkpoint | None, mesh: Mesh) -> Config
 
 
 def _checked_with_rows(config: Config, latest: Checkpoint | None, store: RowStore) -> Config:
-    """The config with durations as steps; what resumes is checked against it and the rows."""
+    """Resolves durations to steps, and checks a resumed run against the config and the rows."""
     resolved = _resolved(config, store)
     if latest is not None and resolved is not config:
         compatibility.check_resumable(latest, resolved)
@@ -155,8 +158,8 @@ def _checked_with_rows(config: Config, latest: Checkpoint | None, store: RowStor
 
 
 def _resolved(config: Config, store: RowStore) -> Config:
-    """The config with steps in the place of durations; process 0 prints a line for each."""
-    resolved, lines = durations.resolve(config, Reading(store))
+    """Resolves durations to steps; process 0 prints a line for each."""
+    resolved, lines = durations.resolve(config, StepAmounts(store))
     if jax.process_index() == 0:
         print(*lines, sep="\n", end="\n" * bool(lines), flush=True)
     return resolved
@@ -168,7 +171,7 @@ def _with_pair_length(
     vocabulary: Vocabulary | None,
     store: RowStore | None,
 ) -> Config:
-    """The config with `data.pair_length=auto` as a number: that of the run, if it resumes."""
+    """Resolves `data.pair_length=auto`; a resumed run keeps its number."""
     if store is not None:
         return config
     if latest is not None and not config.data.pair_length:
@@ -179,11 +182,11 @@ def _with_pair_length(
 
 
 def find_source(config: Config) -> StoredModel | None:
-    """The model that `init_from` names, if it names one.
+    """Finds the model that `init_from` names, if any.
 
     Raises:
-      ConfigError: if there is no such model, it does not fit the config, or what `transfer` needs
-        is not there.
+      ConfigError: if the model does not exist or does not fit the config, or if optimizer moments
+        or dictionaries that `transfer` needs are missing.
     """
     if not config.init_from:
         return None
@@ -197,14 +200,19 @@ def find_source(config: Config) -> StoredModel | None:
 
 
 def find_vocabulary_source(config: Config) -> StoredModel | None:
-    """The model whose vocabulary the rows of a new run have: that of `init_from`, else a teacher.
-    Errors as of `find_source` and `find_models`."""
+    """Finds the model whose vocabulary a new run uses: that of `init_from`, or else a teacher.
+
+    Raises the errors of `find_source` and `find_models`.
+    """
     return find_source(config) or next(iter(find_models(config).values()), None)
 
 
 def find_models(config: Config) -> dict[tuple[str, str], StoredModel]:
-    """The stored models that objectives' states start from, by (objective, part); raises a
-    `ConfigError` if one is not there or does not fit the config."""
+    """Finds the stored models that objectives' states start from, by (objective, part).
+
+    Raises:
+      ConfigError: if a model does not exist or does not fit the config.
+    """
     models = {}
     for name, options in config.objectives_on().items():
         for part, path in options.models().items():
@@ -217,17 +225,17 @@ def find_models(config: Config) -> dict[tuple[str, str], StoredModel]:
 def adopt_vocabulary(
     config: Config, model: StoredModel | None, store: RowStore | None, resumes: bool = False
 ) -> tuple[Config, Vocabulary | None]:
-    """The vocabulary of a run, None if it is yet to be trained, and the config that names it.
+    """Returns the config with its vocabulary named, and the vocabulary (None if not yet trained).
 
     Args:
-      model: the one that `init_from` names, else a teacher, or the run's own checkpoint. The run
-        has its vocabulary, unless `transfer` matches another with it; if the config names none, it
-        is written into `data.cache`.
-      store: the rows, if they are there.
-      resumes: the model is the run's own checkpoint.
+      model: the model that `init_from` names, or a teacher, or the run's own checkpoint. The run
+        uses its vocabulary, unless `transfer.vocabulary=matched`. If the config names no
+        vocabulary, the model's is written into `data.cache`.
+      store: the rows, if they exist.
+      resumes: whether the model is the run's own checkpoint.
 
     Raises:
-      ConfigError: if the vocabulary cannot be read or written, or the model has another.
+      ConfigError: if the vocabulary cannot be read or written, or the model has another one.
     """
     file = store.vocabulary_file if store else config.data.vocabulary
     if model is None or (config.transfer.vocabulary == "matched" and not resumes):
@@ -239,7 +247,7 @@ def adopt_vocabulary(
             key = "rows" if config.data.rows else "vocabulary"
             raise CheckpointError(
                 f"{model.folder} has another vocabulary than data.{key}="
-                f"{getattr(config.data, key)}; leave that key empty to take the model's own"
+                f"{getattr(config.data, key)}; leave data.{key} empty to use the model's"
             )
         return config, vocabulary
     path = storage.place(config.data.cache) / "vocabularies" / f"{vocabulary.digest[:16]}.model"
@@ -249,12 +257,12 @@ def adopt_vocabulary(
 
 
 def check_separator(config: Config, vocabulary: Vocabulary | None) -> None:
-    """Raises a `ConfigError` where the model reads a separator that the vocabulary lacks."""
+    """Raises a `ConfigError` if the model needs a separator that the vocabulary lacks."""
     has_separator = vocabulary is not None and vocabulary.has_separator
     if config.model.pair_separator == "parallel" and not has_separator:
         raise ConfigError(
-            f"model.pair_separator=parallel: the vocabulary has no {PARALLEL_SEPARATOR}; take "
-            "EuroBERT's (data.vocabulary, or init_from), or leave the key at end"
+            f"model.pair_separator=parallel: the vocabulary has no {PARALLEL_SEPARATOR}; use "
+            "EuroBERT's vocabulary (data.vocabulary or init_from), or set model.pair_separator=end"
         )
 
 

@@ -1,4 +1,4 @@
-"""All that a run carries from step to step. Batches and random keys follow from `step` alone."""
+"""The state of a run between steps. Batches and random keys are functions of its `step`."""
 
 import dataclasses
 from collections.abc import Callable
@@ -35,39 +35,41 @@ class Progress:
     skipped_in_a_row: jax.Array
     """int32, how many of the latest steps were skipped."""
     steps_since_log: jax.Array
-    """int32, steps that the sums below are over."""
+    """int32, number of steps in the sums below."""
     loss: jax.Array
     """float32, sum of the steps' losses since the last line of metrics."""
     gradient_norm: jax.Array
     """float32, sum of the steps' gradient norms since then."""
     losses: dict[str, LossSums]
-    """Of each loss since then; of objectives that are off too, since a later phase may use them."""
+    """Sums of each loss since then, also of inactive objectives: a later phase may use them."""
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class State:
-    """Parameters, the optimizer's state, what objectives keep, progress, and the average."""
+    """Parameters, their average, progress, and the states of the optimizer and of objectives."""
 
     params: encoder.Params
     optimizer: optimizers.OptState
     objectives: dict[str, PyTree]
-    """The state of each objective that has one, e.g. XLCO's queue."""
+    """The states of objectives that have one, e.g. XLCO's queue."""
     progress: Progress
     average: encoder.Params = dataclasses.field(default_factory=dict)
     """The moving average of the parameters; empty without `optimizer.average`."""
 
     def parts(self) -> dict[str, PyTree]:
-        """The parts by name, as a checkpoint has them."""
+        """Returns the parts by the names that they have in a checkpoint."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
 def init(config: Config, corpus: Corpus, seed: ArrayLike) -> State:
-    """A fresh state; the initial weights follow from the seed, which counts in place of the
-    config's.
+    """Returns a new state.
 
-    Each part of the parameters has a random key of its own, so that adding an objective changes no
-    other part's initial weights.
+    Each part of the parameters has its own random key, so that adding an objective does not change
+    the initial weights of other parts.
+
+    Args:
+      seed: of the initial weights; `train.seed` is not read.
     """
     objectives = build_all(config, corpus)
     rng = jax.random.key(seed)
@@ -76,19 +78,19 @@ def init(config: Config, corpus: Corpus, seed: ArrayLike) -> State:
     for name, make in sorted(parts.items()):
         params[name] = make(jax.random.fold_in(rng, jnp.uint32(name_hash(name) & 0xFFFFFFFF)))
     states = {name: objective.init_state(params) for name, objective in objectives.items()}
-    none, nothing = jnp.zeros((), jnp.int32), jnp.zeros(())
-    sums = LossSums(nothing, nothing, nothing)
+    no_steps, zero = jnp.zeros((), jnp.int32), jnp.zeros(())
+    sums = LossSums(zero, zero, zero)
     return State(
         params=params,
         optimizer=optimizers.make(config).init(params),
         objectives={name: state for name, state in states.items() if state},
         progress=Progress(
-            step=none,
-            skipped=none,
-            skipped_in_a_row=none,
-            steps_since_log=none,
-            loss=nothing,
-            gradient_norm=nothing,
+            step=no_steps,
+            skipped=no_steps,
+            skipped_in_a_row=no_steps,
+            steps_since_log=no_steps,
+            loss=zero,
+            gradient_norm=zero,
             losses={loss: sums for o in objectives.values() for loss in o.losses},
         ),
         average=params if config.optimizer.average else {},
@@ -98,15 +100,24 @@ def init(config: Config, corpus: Corpus, seed: ArrayLike) -> State:
 def jitted_init(
     config: Config, corpus: Corpus, mesh: Mesh, sharding: State
 ) -> Callable[[ArrayLike], State]:
-    """`init` of a seed, uint32, on a mesh, jitted; `sharding` is of the state."""
+    """Returns `init` as a jitted function of the seed, uint32, on a mesh.
+
+    Args:
+      sharding: of the state.
+    """
     options = compiler_options(mesh)
     make = partial(init, config, corpus)
     return jax.jit(make, out_shardings=sharding, compiler_options=options)
 
 
 def abstract(config: Config, corpus: Corpus, mesh: Mesh) -> State:
-    """Shape, type and sharding of every leaf of the state: moments and copies of parameters live
-    where the parameters do. Raises a `ConfigError` if multipliers of the optimizer name none."""
+    """Returns the shape, type and sharding of every leaf of the state.
+
+    Moments and copies of parameters have the sharding of their parameters.
+
+    Raises:
+      ConfigError: if a multiplier of the optimizer matches no parameter.
+    """
     shapes = jax.eval_shape(lambda: init(config, corpus, 0))
     multipliers.check(config.optimizer, shapes.params)
     rules = RULES + tuple(r for o in build_all(config, corpus).values() for r in o.rules)
@@ -122,15 +133,17 @@ def abstract(config: Config, corpus: Corpus, mesh: Mesh) -> State:
 
 
 def sharding(config: Config, corpus: Corpus, mesh: Mesh) -> State:
-    """The sharding of every leaf of the state."""
+    """Returns the sharding of every leaf of the state."""
     return jax.tree.map(lambda leaf: leaf.sharding, abstract(config, corpus, mesh))
 
 
-def set_aside(state: State) -> Callable[[], State]:
-    """Copies what evaluations read of a state, into the host's memory where devices have their own.
+def copy_for_evaluation(state: State) -> Callable[[], State]:
+    """Copies the parts of a state that evaluations read: all but the optimizer's state.
+
+    The copy is in the host's memory if the devices have memory of their own.
 
     Returns:
-      What puts the copy on the devices again: a state without the optimizer's.
+      A function that puts the copy on the devices and returns it as a state.
     """
     parts = {name: part for name, part in state.parts().items() if name != "optimizer"}
     where = jax.tree.map(lambda leaf: leaf.sharding, parts)
@@ -143,7 +156,7 @@ def set_aside(state: State) -> Callable[[], State]:
 
 
 def restart_sums(progress: Progress) -> Progress:
-    """Progress with the sums since the last line of metrics set to zero."""
+    """Sets the sums since the last line of metrics to zero."""
     names = ("steps_since_log", "loss", "gradient_norm", "losses")
     sums = {name: getattr(progress, name) for name in names}
     return dataclasses.replace(progress, **jax.tree.map(jnp.zeros_like, sums))

@@ -1,4 +1,4 @@
-"""A summary of a run: a few lines for the person who started it."""
+"""Summary of a run: checkpoint, metrics and next commands."""
 
 import shlex
 
@@ -6,18 +6,18 @@ from xlj.training import metrics
 from xlj.training.loop import Outcome
 
 _OF_A_LOSS = ("loss", "accuracy")
-"""Measures that stand in one line of the table of losses."""
+"""Measures that share a line of the table of losses."""
 
 
 def summary(outcome: Outcome, command: str, can_export: bool = True) -> str:
-    """Where the checkpoint is, what evaluations said before and after, and what to run next.
+    """Returns the checkpoint's path, the first and last evaluation, and commands to run next.
 
     Args:
-      command: what the run was started with, without its workdir.
-      can_export: whether there is an architecture of transformers for the model.
+      command: the command that started the run, without its workdir.
+      can_export: whether transformers has an architecture for the model.
     """
     if not outcome.step:
-        return "\nstopped before anything was saved; the same command begins again"
+        return "\nstopped before anything was saved; the same command starts over"
     lines, workdir = outcome.metrics, shlex.quote(str(outcome.workdir))
     evaluations = [line for line in lines if any(key.startswith("eval/") for key in line)]
     text = [f"\ncheckpoint: {outcome.checkpoint}", f"metrics:    {outcome.workdir / metrics.FILE}"]
@@ -25,15 +25,15 @@ def summary(outcome: Outcome, command: str, can_export: bool = True) -> str:
     if evaluations:
         text += _tables(evaluations[0], evaluations[-1])
     if not outcome.finished:
-        text += ["", f"stopped at step {outcome.step}; the same command goes on from there"]
+        text += ["", f"stopped at step {outcome.step}; the same command resumes from it"]
         return "\n".join(text)
     text += [
         "",
         "next:",
-        "  # align the words of your sentences, and embed them",
+        "  # align the words of sentence pairs; embed sentences",
         f"  {_of_text('a sentence ||| its translation', 'align', workdir)} --input=- --output=-",
         f"  {_of_text('a sentence', 'embed', workdir)} --output=vectors.npy",
-        "  # draw the curves; write a folder for transformers; start a new run from this one",
+        "  # plot the metrics; export a folder for transformers; start a new run from this one",
         f"  python -m xlj.report {workdir} --output=report.html",
         *[f"  python -m xlj.convert export --checkpoint={workdir} --output={workdir}-exported"]
         * can_export,
@@ -47,7 +47,7 @@ def _of_text(text: str, name: str, workdir: str) -> str:
 
 
 def _tables(before: metrics.Line, after: metrics.Line) -> list[str]:
-    """Two evaluations: losses, each with its accuracy, then all else; means come last."""
+    """Formats two evaluations: losses with accuracies, then other measures; means come last."""
     measured = [key for key in after if key.startswith("eval/")]
     losses = [key for key in measured if key.endswith("/loss")]
     of_losses = {key.removesuffix("loss") + measure for key in losses for measure in _OF_A_LOSS}
@@ -56,7 +56,7 @@ def _tables(before: metrics.Line, after: metrics.Line) -> list[str]:
     steps = f"step {before['step']:,} -> {after['step']:,}"
     rows = []
     if losses:
-        rows += ["", f"held-out loss (nats a prediction) and accuracy, {steps}"]
+        rows += ["", f"held-out loss (nats per prediction) and accuracy, {steps}"]
     for key in losses:
         accuracy = key.removesuffix("loss") + "accuracy"
         rows.append(

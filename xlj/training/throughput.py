@@ -1,5 +1,4 @@
-"""How many tokens a run has read, and tokens and model operations a second between two lines of
-metrics."""
+"""Counts the tokens of a run, and tokens and model operations per second between metrics."""
 
 import contextlib
 import time
@@ -17,32 +16,34 @@ class Throughput:
     """Counts steps, tokens and time, without the time of evaluations and saves.
 
     Args:
-      seen: tokens of text, without padding, of the steps before.
+      seen: text tokens, without padding, of earlier steps.
     """
 
     def __init__(self, flops: RunFlops, prefetch: Prefetch, seen: int):
         self._of_run, self._prefetch = flops, prefetch
-        self._seen = seen  # tokens of all processes, up to their last exchange
-        self._own = 0  # tokens of this process since then
+        self._seen = seen  # tokens of all processes, at the last exchange of counts
+        self._own = 0  # tokens of this process since that exchange
         self._begin = time.perf_counter()
         self._restart()
 
     def count(self, step: int, tokens: int) -> None:
-        """Adds a step, and the tokens of this process's rows."""
+        """Adds a step and the tokens of this process's rows."""
         self._own += tokens
         self._tokens += tokens
         self._flops += self._of_run.of_step(step).xlj
 
     def seen(self) -> int:
-        """The tokens of all rows of all steps so far. All processes must call this."""
+        """Returns the tokens of all rows of all steps so far. All processes must call this."""
         high, low = hosts.gathered(np.array(divmod(self._own, _PART), np.int32)).T
         self._seen += int(high.astype(np.int64).sum()) * _PART + int(low.astype(np.int64).sum())
         self._own = 0
         return self._seen
 
     def measures(self) -> dict[str, float]:
-        """Tokens seen, and rates since the last call, as metrics; `time/seconds` is since the run
-        was started."""
+        """Returns tokens seen, and rates since the last call, as metrics.
+
+        `time/seconds` counts from the start of this process's run.
+        """
         seconds = max(time.perf_counter() - self._since, 1e-9)
         waited = self._prefetch.seconds_waited - self._waited
         measures = {
@@ -57,7 +58,7 @@ class Throughput:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Time inside does not count."""
+        """Excludes the time of a block from all measures."""
         begin = time.perf_counter()
         yield
         self._since += time.perf_counter() - begin
@@ -69,4 +70,4 @@ class Throughput:
 
 
 _PART = 1 << 30
-"""Processes exchange int32 numbers."""
+"""Counts are exchanged as two int32 numbers: multiples of this and the rest."""

@@ -1,4 +1,4 @@
-"""Parameters that a run takes from another model (MetaXLM, section 3.2 and Table 5)."""
+"""Transfer of parameters from another model to a run (MetaXLM, section 3.2 and Table 5)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,50 +23,50 @@ from xlj.objectives.task_heads import head_of
 from xlj.sharding.trees import named_leaves
 
 _BY_WORD = ("embeddings/word", "prediction_head/bias", "prediction_head/word")
-"""Parameters with a row a piece of the vocabulary."""
+"""Parameters with one row per piece of the vocabulary."""
 
 _EMBEDDINGS = ("embeddings/", "prediction_head/bias", "prediction_head/word")
-"""Table 5's "embeddings"; the layers, and the head but for its bias and a table of its own,
-are its "body" (the paper says of neither what else belongs to it)."""
+"""Table 5's "embeddings". Its "body" is all else: the layers, and the head without its bias and
+without a table of its own. (The paper does not say where other parameters belong.)"""
 
 _CORE = ("embeddings/word", "embeddings/position", "embeddings/token_type", "embeddings/norm/",
          "layers/", "position_bias/", "final_norm/")  # fmt: skip
-"""Parameters that another model must have. Heads and language embeddings belong to objectives."""
+"""Parameters that the other model must have. Heads and language embeddings depend on objectives."""
 
-_ROWS = 2000  # of each language, which the report is over
+_ROWS = 2000  # of each language, that the report counts
 
 
-def taken(
+def transfer_parameters(
     config: Config,
     source: StoredModel,
-    found: Params,
+    params: Params,
     fresh: Params,
     languages: Sequence[str],
     matches: Matches | None = None,
 ) -> Params:
-    """The fresh parameters with those of another model in their place; says which stay fresh.
+    """Replaces new parameters by those of another model, and prints which stay new.
 
     Args:
-      source: where the other model is. Its head of a task with other labels is not taken.
-      found: its parameters.
-      fresh: drawn at random, on their devices.
+      source: the other model. If it is fine-tuned with other labels, its task head is not used.
+      params: its parameters.
+      fresh: the run's new parameters, on their devices.
       languages: of the run.
-      matches: for each piece of the run's vocabulary, those of the other model's; None if the two
-        are the same.
+      matches: for each piece of the run's vocabulary, the matching pieces of the other model's;
+        None if the vocabularies are the same.
 
     Raises:
-      CheckpointError: if the encoder itself is another.
+      CheckpointError: if the encoder has another architecture.
     """
-    old, new = named_leaves(found), named_leaves(fresh)
+    old, new = named_leaves(params), named_leaves(fresh)
     if source.languages != tuple(languages):
-        old.pop("embeddings/language", None)  # its rows are of other languages
+        old.pop("embeddings/language", None)  # its rows belong to other languages
     if matches is not None:
         for name in _BY_WORD:
             if name in old and name in new:
-                old[name] = _matched(old[name], new[name], matches, config)
+                old[name] = _match_rows(old[name], new[name], matches, config)
     record = as_tree(config)
     labels = supervised_in(record).get("labels", ())
-    kinds = {*SUPERVISED, recorded_kind(record)} - {""}  # whose outputs have names
+    kinds = {*SUPERVISED, recorded_kind(record)} - {""}  # tasks whose heads depend on labels
     other = tuple(f"{head_of(kind)}/" for kind in kinds) if source.labels != tuple(labels) else ()
     fits = {
         name
@@ -77,13 +77,16 @@ def taken(
     unused = [name for name in old if name not in fits]
     wrong = [name for name in missing + unused if name.startswith(_CORE)]
     if wrong:
-        raise CheckpointError(f"{source.folder} is of another model: {', '.join(wrong[:4])} differ")
+        raise CheckpointError(
+            f"init_from={source.folder} has another architecture: these parameters are missing or "
+            f"have another shape: {', '.join(wrong[:4])}"
+        )
     parts = {n: "embeddings" if n.startswith(_EMBEDDINGS) else "body" for n in fits}
     left = {name for name, part in parts.items() if part not in config.transfer.parts}
     for names, what in (
-        (missing, "initialised anew"),
+        (missing, "newly initialised"),
         (unused, "not used"),
-        (sorted(left), f"initialised anew (transfer.parts={','.join(config.transfer.parts)})"),
+        (sorted(left), f"newly initialised (transfer.parts={','.join(config.transfer.parts)})"),
     ):
         if names and jax.process_index() == 0:
             tqdm.write(f"init_from: {what}: {', '.join(names)}")
@@ -95,18 +98,23 @@ def taken(
 
 
 def check_optimizer(source: StoredModel, config: Config) -> Checkpoint:
-    """The checkpoint of a model, refused if there are no moments of the config's optimizer in it:
-    those of AdamW and StableAdamW have the same names, and differ."""
+    """Returns the checkpoint of a model if it has moments of the config's optimizer.
+
+    Names of tensors are not enough: the moments of AdamW and StableAdamW have the same names.
+
+    Raises:
+      CheckpointError: if the checkpoint has no moments, or those of another optimizer.
+    """
     if source.checkpoint is None or "optimizer" not in source.checkpoint.meta["tensors"]:
         raise CheckpointError(
             f"transfer.optimizer: init_from={source.folder} holds parameters only, as converted "
-            "models do; leave that key out, or name a checkpoint of training"
+            "models do; remove transfer.optimizer, or name a training checkpoint"
         )
     name = source.checkpoint.config()["optimizer"].get("name", Optimizer().name)
     if name != config.optimizer.name:
         raise CheckpointError(
             f"transfer.optimizer: init_from={source.folder} holds the moments of {name}, not of "
-            f"optimizer.name={config.optimizer.name}; leave that key out"
+            f"optimizer.name={config.optimizer.name}; remove transfer.optimizer"
         )
     return source.checkpoint
 
@@ -114,8 +122,11 @@ def check_optimizer(source: StoredModel, config: Config) -> Checkpoint:
 def matches_of(
     old: Vocabulary, new: Vocabulary, options: Transfer, languages: Sequence[str]
 ) -> Matches:
-    """The pieces that each piece of a run's vocabulary starts from; raises a `ConfigError` if a
-    dictionary cannot be read, or no language has one."""
+    """Finds the old pieces that each piece of a run's vocabulary starts from.
+
+    Raises:
+      ConfigError: if a dictionary cannot be read, or no language has one.
+    """
     return match(
         old,
         new,
@@ -127,7 +138,7 @@ def matches_of(
 
 
 def report(matches: Matches, store: RowStore) -> str:
-    """How many pieces, and tokens of each language, were matched by which rule."""
+    """Returns a table of the shares of pieces, and of each language's tokens, matched by a rule."""
     counts: dict[str, np.ndarray] = {}
     for task in (*store.tasks("text"), *store.tasks("sentences")):
         rows = store.read(task.name, "train", np.arange(min(_ROWS, task.train.rows)))
@@ -137,22 +148,25 @@ def report(matches: Matches, store: RowStore) -> str:
     return share_table(matches, counts)
 
 
-def _matched(old: jax.Array, new: jax.Array, matches: Matches, config: Config) -> jax.Array:
-    """The rows of the run's vocabulary, on the devices of the fresh ones."""
+def _match_rows(old: jax.Array, new: jax.Array, matches: Matches, config: Config) -> jax.Array:
+    """Returns the rows of the run's vocabulary, with the sharding of `new`."""
     unmatched, init_std, seed = config.transfer.unmatched, config.model.init_std, config.train.seed
     assert isinstance(new.sharding, NamedSharding)
-    everywhere = NamedSharding(new.sharding.mesh, PartitionSpec())  # each host needs all of it
+    everywhere = NamedSharding(new.sharding.mesh, PartitionSpec())  # each host needs all rows
     rows = np.asarray(jax.jit(lambda x: x, out_shardings=everywhere)(old))
     if rows.ndim == 1:
-        made = matched_rows.match_bias(rows, matches)
+        matched = matched_rows.match_bias(rows, matches)
     else:
-        made = matched_rows.embeddings(rows, matches, unmatched, init_std, seed)
-    return jax.make_array_from_callback(new.shape, new.sharding, lambda index: made[index])
+        matched = matched_rows.embeddings(rows, matches, unmatched, init_std, seed)
+    return jax.make_array_from_callback(new.shape, new.sharding, lambda index: matched[index])
 
 
 def dictionaries_of(options: Transfer, languages: Sequence[str]) -> tuple[Dictionary, ...]:
-    """The dictionaries of the languages that have one, in either direction; raises a `ConfigError`
-    if one cannot be read, or no language has one."""
+    """Loads the dictionaries between `transfer.language` and the others, in either direction.
+
+    Raises:
+      ConfigError: if a dictionary cannot be read, or no language has one.
+    """
     known, others = options.language, [name for name in languages if name != options.language]
     pairs = [
         pair
@@ -165,7 +179,7 @@ def dictionaries_of(options: Transfer, languages: Sequence[str]) -> tuple[Dictio
     ]
     if not pairs and any("{pair}" in template for template in options.dictionaries):
         raise ConfigError(
-            f"transfer.dictionaries={','.join(options.dictionaries)}: there is none of {known} "
-            f"with {', '.join(others)}"
+            f"transfer.dictionaries={','.join(options.dictionaries)}: no file for {known} with any "
+            f"of {', '.join(others)}"
         )
     return dictionaries.load(options.dictionaries, pairs, known)

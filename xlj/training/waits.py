@@ -1,4 +1,4 @@
-"""What a run waits for before its first steps: said while it lasts, and how long it took."""
+"""Shows and measures the time that a run waits before its first steps."""
 
 import contextlib
 import sys
@@ -10,9 +10,9 @@ from tqdm import tqdm
 
 
 class Waits:
-    """Says on the bar of steps what the run waits for, and keeps how long it was for each part.
+    """Shows on the progress bar what the run waits for, and records the seconds of each part.
 
-    A terminal shows the seconds as they pass.
+    A terminal shows a counter of seconds.
     """
 
     def __init__(self, bar: tqdm):
@@ -21,8 +21,11 @@ class Waits:
 
     @contextlib.contextmanager
     def on(self, what: str, part: str) -> Iterator[None]:
-        """Says `what` is done as long as the block lasts. Its seconds do not count in the bar's
-        estimate of what is left; the first time they are kept as those of `part`."""
+        """Shows `what` on the bar during a block.
+
+        The time of the block is excluded from the bar's estimate of the time left. On the first
+        wait for `what`, it is added to the seconds of `part`.
+        """
         begin, bar, ended = time.perf_counter(), self._bar, threading.Event()
         before = bar.postfix if not bar.disable else None
 
@@ -50,7 +53,7 @@ class Waits:
                 self._seconds[part] = self._seconds.get(part, 0.0) + seconds
 
     def measures(self) -> dict[str, float]:
-        """The seconds kept since the last call, as metrics `time/start/seconds/PART`."""
+        """Returns the seconds since the last call, as metrics `time/start/seconds/PART`."""
         measures = {f"time/start/seconds/{part}": each for part, each in self._seconds.items()}
         self._seconds.clear()
         return measures

@@ -23,7 +23,7 @@ from xlj.alignment_math import extraction, hmm
 from xlj.alignment_math.similarity import diagonal, dot_products, shifted_cosines
 from xlj.alignment_math.sinkhorn import same_example, sinkhorn
 from xlj.config import ConfigError, Model
-from xlj.models import translation
+from xlj.models import word_hmm_head
 from xlj.models.encoder import Params
 from xlj.objectives.word_hmm import HEAD
 
@@ -167,15 +167,15 @@ def _directions(
     """What `hmm.log_likelihood` takes for the target given the source, and the source given the
     target, of the vectors of one layer."""
     head, table = params[HEAD], params["embeddings"]["word"]
-    keys = [translation.keys(head, model, table, side.tokens) for side in (source, target)]
-    queries = [translation.queries(head, model, side) for side in vectors]
+    keys = [word_hmm_head.keys(head, model, table, side.tokens) for side in (source, target)]
+    queries = [word_hmm_head.queries(head, model, side) for side in vectors]
     ids, found = (source.ids, target.ids), []
     for start, end in ((0, 1), (1, 0)):
-        score = translation.products(queries[start], keys[end], model.dtype)
+        score = word_hmm_head.products(queries[start], keys[end], model.dtype)
         batch = score.shape[:-2]
         nothing = jnp.broadcast_to(head["null_bias"], (*batch, 1, model.hidden))
-        null = translation.products(nothing, keys[end], model.dtype)[..., 0, :]
-        emission = hmm.Emission(*map(translation.log_ratio, (score, null)))
+        null = word_hmm_head.products(nothing, keys[end], model.dtype)[..., 0, :]
+        emission = hmm.Emission(*map(word_hmm_head.log_ratio, (score, null)))
         jumps = jnp.broadcast_to(head["jump_bias"], (*batch, *head["jump_bias"].shape))
         found.append((emission, jumps, ids[start], ids[end]))
     return found

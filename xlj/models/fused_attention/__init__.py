@@ -1,1 +1,1 @@
-"""Attention as Pallas kernels: no array of [length, length] in memory, forward and backward."""
+"""Attention as Pallas kernels, forward and backward, without [length, length] arrays in memory."""

@@ -1,4 +1,4 @@
-"""Fused attention as a function with a gradient, on any mesh: the kernels' one way in."""
+"""Fused attention as a differentiable function on any mesh; the only entry point to the kernels."""
 
 from functools import partial
 from typing import Protocol
@@ -19,18 +19,18 @@ from xlj.sharding.rules import REPLICATED, ROWS
 
 
 class Kernels(Protocol):
-    """What the module of a platform has."""
+    """The functions in the module of a platform."""
 
     def head_size(self, size: int) -> int:
-        """The size that heads are filled up to."""
+        """Returns the size that heads are padded to."""
 
     def block(self, size: int, dtype: DTypeLike) -> int:
-        """Queries and keys of a tile, of heads of this size and type."""
+        """Returns the number of queries and keys of a tile, for heads of this size and type."""
 
     def forward(
         self, sizes: Sizes, scale: float, inputs: Inputs, bias: jax.Array | None
     ) -> tuple[jax.Array, jax.Array]:
-        """As `gpu.forward`."""
+        """Same as `gpu.forward`."""
 
     def backward(
         self,
@@ -42,11 +42,11 @@ class Kernels(Protocol):
         logs: jax.Array,
         gradient: jax.Array,
     ) -> tuple[jax.Array | None, ...]:
-        """As `gpu.backward`."""
+        """Same as `gpu.backward`."""
 
 
 KERNELS: dict[str, Kernels] = {"gpu": gpu, "tpu": tpu}
-"""By platform."""
+"""Kernels by platform."""
 
 
 PRODUCTS = {
@@ -56,17 +56,21 @@ PRODUCTS = {
     "attention_of_key": 4,
     "attention_of_bias": 2,
 }
-"""Products [length, length] of a head that each kernel makes, by its name in compiled programs."""
+"""Number of products [length, length] per head in each kernel, by its name in compiled programs."""
 
 
 def kernels_for(platform: str) -> Kernels:
-    """The kernels of a platform; on a CPU those of GPUs, interpreted."""
+    """Returns the kernels of a platform; for CPUs those of GPUs, which are interpreted."""
     return KERNELS.get(platform, gpu)
 
 
 def padded_length(length: int, size: int, dtype: DTypeLike) -> tuple[int, int]:
-    """The multiple of a kernel's block that rows are filled up to, and the block, for heads of this
-    size and type."""
+    """Returns the length that rows are padded to, a multiple of the kernel's block, and the block.
+
+    Args:
+      size: of a head.
+      dtype: of queries and keys.
+    """
     block = kernels_for(devices.platform()).block(size, dtype)
     return length + -length % block, block
 
@@ -85,20 +89,20 @@ def attend(
     *,
     window: int | None = None,
 ) -> jax.Array:
-    """Attention where a query sees the keys of its segment id, never stored as a matrix.
+    """Computes attention in which a query sees the keys with its id, without score matrices.
 
     Args:
       query, key, value: [rows, length, heads, size], multiplied in their type.
-      query_segment_ids, key_segment_ids: int32 [rows, length]. A query without a key gives zeros.
-      bias: float32 [heads, 2 blocks - 1, block, block], the tiles (`position_bias.bias_tiles`) of
-        `padded_length`, or None; its gradient is summed over rows inside.
+      query_segment_ids, key_segment_ids: int32 [rows, length]. A query that sees no key gets zeros.
+      bias: float32 [heads, 2 blocks - 1, block, block], the tiles (`position_bias.bias_tiles`) for
+        the `padded_length`, or None. The kernels sum its gradient over rows.
       gates: float32 [rows, heads, length], the factor of the bias for each query, or None.
-      seeds: int32 [rows], dropout's (`dropout.row_seeds`); None for no dropout.
+      seeds: int32 [rows], of dropout (`dropout.row_seeds`); None for no dropout.
       rate: of dropout.
-      platform: whose kernels; None for those of the devices that this is traced for. On a CPU they
-        are interpreted, which is slow.
+      platform: "gpu" or "tpu", to choose the kernels; None for the devices of the traced program.
+        On a CPU kernels are interpreted, which is slow.
       window: the largest distance of places in the row at which a query sees a key, on both sides
-        and inclusive; None for any. Blocks of keys that are farther away are not visited.
+        and inclusive; None for no window. Blocks of keys farther away are not visited.
 
     Returns:
       [rows, length, heads, size] of the query's type.
@@ -125,16 +129,15 @@ def attend(
 
     if seeds is None or not dropout.threshold(rate):
         seeds, rate = jnp.zeros(rows, jnp.int32), 0.0
-    seeds = dropout.hashed(seeds[:, None], jnp.arange(heads, dtype=jnp.int32))
-    inputs = _filled(Inputs(query, key, value, *ids, seeds, gates), fill, wider)
+    seeds = dropout.fold_in(seeds[:, None], jnp.arange(heads, dtype=jnp.int32))
+    inputs = _pad(Inputs(query, key, value, *ids, seeds, gates), fill, wider)
     sizes = Sizes(block, rate, here != platform, tiles.narrowing(window, length))
     output = _attend(sizes, platform, size**-0.5, inputs, bias)
     return output[:, :length, :, :size] if fill or wider else output
 
 
-def _filled(inputs: Inputs, fill: int, wider: int) -> Inputs:
-    """Rows with `fill` more places, which see nothing and are not seen, and heads with `wider` more
-    elements, which are 0."""
+def _pad(inputs: Inputs, fill: int, wider: int) -> Inputs:
+    """Pads rows by `fill` places that see nothing and are not seen, and heads by `wider` zeros."""
     if not fill and not wider:
         return inputs
 
@@ -162,7 +165,7 @@ def _attend(
 
 
 Saved = tuple[Inputs, jax.Array | None, jax.Array, jax.Array]
-"""What is kept for the backward pass: what attention was of, its output, its log-sums."""
+"""Saved for the backward pass: the inputs and the bias, the output, and the log-sums."""
 _OF_INPUTS = tuple(ROWS for _ in Inputs._fields)
 
 

@@ -1,7 +1,8 @@
-"""The kernels for NVIDIA GPUs from Ampere on, in Pallas Triton; tiles lie [queries, keys].
+"""Attention kernels for NVIDIA GPUs from Ampere on, in Pallas Triton; tiles are [queries, keys].
 
-FlashAttention-2's loops (Dao, 2023): a program makes the outputs, or the gradients, of one block.
-Each gradient has a kernel of its own, so that nothing is summed by atomics in an order of chance.
+The loops are those of FlashAttention-2 (Dao, 2023): a program computes the outputs, or the
+gradients, of one block. Each gradient has its own kernel, so that all sums have a fixed order
+(atomics have none).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,27 +16,29 @@ from jax.experimental.pallas import triton
 from jax.typing import DTypeLike
 
 from xlj.models.fused_attention import tiles
-from xlj.models.fused_attention.tiles import Bounds, Carry, GivenRef, Inputs, Shaped, Sizes
+from xlj.models.fused_attention.tiles import Bounds, Carry, Inputs, OptionalRef, Shaped, Sizes
 
-Two = tuple[jax.Array, jax.Array]
-Refs = tuple[GivenRef, ...]
+Refs = tuple[OptionalRef, ...]
 _PARTS = 4
-"""In how many parts rows are summed for the gradient of the bias."""
+"""Number of partial sums over rows in the gradient of the bias."""
 
 
 def head_size(size: int) -> int:
-    """The size that heads are filled up to: Triton's products take powers of 2 from 16 on."""
+    """Returns the size that heads are padded to: Triton multiplies powers of 2, at least 16."""
     return max(16, pl.next_power_of_2(size))
 
 
 def block(size: int, dtype: DTypeLike) -> int:
-    """Queries and keys of a tile: half as many where 64 vectors exceed a B200's shared memory."""
+    """Returns the number of queries and keys of a tile: 32 if 64 vectors exceed a B200's shared
+    memory, else 64."""
     return 64 if head_size(size) * jnp.dtype(dtype).itemsize <= 256 else 32
 
 
 def _stages(query: jax.Array) -> int:
-    """How many tiles of keys are loaded at a time; three are faster than two, and exceed an A100's
-    shared memory if they are large."""
+    """Returns how many tiles of keys are loaded at a time.
+
+    Three are faster than two, but large ones would exceed an A100's shared memory.
+    """
     size, dtype = query.shape[3], query.dtype
     return 3 if block(size, dtype) * size * dtype.itemsize <= 16_384 else 2
 
@@ -43,39 +46,39 @@ def _stages(query: jax.Array) -> int:
 def forward(
     sizes: Sizes, scale: float, inputs: Inputs, bias: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
-    """Attention's output [rows, length, heads, size] and log-sums float32 [rows, heads, length].
+    """Computes the output [rows, length, heads, size] and log-sums float32 [rows, heads, length].
 
     Args:
-      bias: float32 [heads, 2 length / block - 1, block, block]: the tiles of each distance.
+      bias: float32 [heads, 2 length / block - 1, block, block]: a tile for each distance of blocks.
     """
     query, key, value, of_queries, of_keys, seeds, gates = inputs
     ids = of_queries, of_keys
-    block, found = sizes.block, tiles.bounds(*ids, sizes.block, sizes.window)
+    block, bounds = sizes.block, tiles.bounds(*ids, sizes.block, sizes.window)
     count = query.shape[1] // block
     call = partial(_call, sizes, _stages(query))
 
-    def kernel(q_ref: Ref, k_ref: Ref, v_ref: Ref, *refs: GivenRef) -> None:
+    def kernel(q_ref: Ref, k_ref: Ref, v_ref: Ref, *refs: OptionalRef) -> None:
         (q_ids, k_ids, first, end, seed, bias_ref, gate_ref), (out_ref, log_ref) = _split(refs, 7)
         i = pl.program_id(2)
         here = pl.ds(i * block, block)
-        q, ids_of_q, gate = q_ref[...], q_ids[here][:, None], _gate(gate_ref, here)
+        q, ids_of_q, gate = q_ref[...], q_ids[here][:, None], _gate(gate_ref, here)  # q: [block, d]
         seed = seed[pl.program_id(1)]
 
         def body(j: jax.Array, carry: Carry) -> Carry:
             out, largest, total = carry
             there = pl.ds(j * block, block)
-            scores = tiles.dot(q, k_ref[there, :], (1, 1)) * scale
+            scores = tiles.dot(q, k_ref[there, :], (1, 1)) * scale  # [queries, keys]
             if bias_ref is not None:
                 scores = scores + bias_ref[j - i + count - 1] * gate
-            seen = _seen(sizes, ids_of_q, k_ids[there][None, :], i, j)
-            new = jnp.maximum(largest, jnp.where(seen, scores, tiles.NEGATIVE).max(1))
-            weights = tiles.exponentials(scores, seen, new[:, None])
-            shrink = jnp.exp(largest - new)
+            visible = _visible(sizes, ids_of_q, k_ids[there][None, :], i, j)  # as scores
+            new = jnp.maximum(largest, jnp.where(visible, scores, tiles.NEGATIVE).max(1))
+            weights = tiles.exponentials(scores, visible, new[:, None])  # as scores
+            shrink = jnp.exp(largest - new)  # [queries], as new and total
             total = total * shrink + weights.sum(1)
             if sizes.rate:
-                weights *= tiles.keeps(seed, *_places(i, j, block), sizes.rate)
+                weights *= tiles.keep_factors(seed, *_places(i, j, block), sizes.rate)
             v = v_ref[there, :]
-            out = out * shrink[:, None] + tiles.dot(weights.astype(v.dtype), v, (1, 0))
+            out = out * shrink[:, None] + tiles.dot(weights.astype(v.dtype), v, (1, 0))  # as q
             return out, new, total
 
         empty = jnp.full((block,), tiles.NEGATIVE, jnp.float32)
@@ -85,14 +88,14 @@ def forward(
         log_ref[...] = tiles.log_sum(largest, total)
 
     rows, length, heads, _ = query.shape
-    mine, whole = _one(query, block), _all(query)
+    one, whole = _one_block(query, block), _all_blocks(query)
     output, logs = call(
         kernel,
         "attention",
         (rows, heads, count),
-        [mine, whole, whole, *_row_specs(ids, found, seeds, bias, gates)],
-        [query, key, value, *ids, found.first_key, found.end_key, seeds, bias, gates],
-        [mine, pl.BlockSpec((None, None, block), lambda r, h, i: (r, h, i))],
+        [one, whole, whole, *_row_specs(ids, bounds, seeds, bias, gates)],
+        [query, key, value, *ids, bounds.first_key, bounds.end_key, seeds, bias, gates],
+        [one, pl.BlockSpec((None, None, block), lambda r, h, i: (r, h, i))],
         [query, jax.ShapeDtypeStruct((rows, heads, length), jnp.float32)],
     )
     return output, logs
@@ -107,91 +110,96 @@ def backward(
     logs: jax.Array,
     gradient: jax.Array,
 ) -> tuple[jax.Array | None, ...]:
-    """The gradients of query, key, value, bias and gates; arguments and what `forward` returned.
+    """Computes the gradients of query, key, value, bias and gates.
 
-    Long, since its three kernels make the same tiles of the same blocks.
+    The function is long because its three kernels share blocks and the computation of a tile.
+
+    Args:
+      output, logs: as returned by `forward` for the same arguments.
+      gradient: of the output.
     """
     query, key, value, of_queries, of_keys, seeds, gates = inputs
     ids = of_queries, of_keys
     rows, length, heads, _ = query.shape
-    block, found = sizes.block, tiles.bounds(*ids, sizes.block, sizes.window)
+    block, bounds = sizes.block, tiles.bounds(*ids, sizes.block, sizes.window)
     count = length // block
     call = partial(_call, sizes, _stages(query))
     inner = (output.astype(jnp.float32) * gradient.astype(jnp.float32)).sum(-1).swapaxes(1, 2)
+    # inner: [rows, heads, length]
 
     def tile(
         i: jax.Array, j: jax.Array, q: jax.Array, k: jax.Array, v: jax.Array, do: jax.Array,
         ids_of_q: jax.Array, ids_of_k: jax.Array, log: jax.Array, inner: jax.Array,
         seed: jax.Array, bias: jax.Array | None, gate: jax.Array | float,
-    ) -> Two:  # fmt: skip
-        """The probabilities after dropout, and the gradient of the scores, both [block, block]."""
-        scores = tiles.dot(q, k, (1, 1)) * scale
+    ) -> tuple[jax.Array, jax.Array]:  # fmt: skip
+        """Returns probabilities after dropout and the gradient of the scores, [block, block]."""
+        scores = tiles.dot(q, k, (1, 1)) * scale  # [queries, keys], as all below
         if bias is not None:
             scores = scores + bias * gate
-        seen = _seen(sizes, ids_of_q[:, None], ids_of_k[None, :], i, j)
-        weights = tiles.exponentials(scores, seen, log[:, None])
+        visible = _visible(sizes, ids_of_q[:, None], ids_of_k[None, :], i, j)
+        weights = tiles.exponentials(scores, visible, log[:, None])
         of_weights = tiles.dot(do, v, (1, 1))
-        kept = weights
+        dropped = weights
         if sizes.rate:
-            keeps = tiles.keeps(seed, *_places(i, j, block), sizes.rate)
-            kept, of_weights = weights * keeps, of_weights * keeps
-        return kept, tiles.of_scores(weights, of_weights, inner[:, None], seen, sizes.window)
+            factors = tiles.keep_factors(seed, *_places(i, j, block), sizes.rate)
+            dropped, of_weights = weights * factors, of_weights * factors
+        return dropped, tiles.of_scores(weights, of_weights, inner[:, None], visible, sizes.window)
 
-    def of_query(q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: GivenRef) -> None:
-        taken, given = _split(refs, 9)
-        q_ids, k_ids, first, end, seed, bias_ref, gate_ref, log_ref, inner_ref = taken
+    def of_query(q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: OptionalRef) -> None:
+        in_refs, out_refs = _split(refs, 9)
+        q_ids, k_ids, first, end, seed, bias_ref, gate_ref, log_ref, inner_ref = in_refs
         i = pl.program_id(2)
         here = pl.ds(i * block, block)
         q, do, gate = q_ref[...], do_ref[...], _gate(gate_ref, here)
-        mine = (q_ids[here], log_ref[here], inner_ref[here], seed[pl.program_id(1)])
+        of_block = (q_ids[here], log_ref[here], inner_ref[here], seed[pl.program_id(1)])
 
-        def body(j: jax.Array, carry: Two) -> Two:
+        def body(j: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             of_q, of_gate = carry
             there = pl.ds(j * block, block)
-            k, ids_of_q, log, inner, seed = k_ref[there, :], *mine
+            k, ids_of_q, log, inner, seed = k_ref[there, :], *of_block
             biased = None if bias_ref is None else bias_ref[j - i + count - 1]
             _, of_scores = tile(
                 i, j, q, k, v_ref[there, :], do, ids_of_q, k_ids[there], log, inner, seed,
                 biased, gate,
             )  # fmt: skip
             if gate_ref is not None and biased is not None:
-                of_gate += (of_scores * biased).sum(1)
+                of_gate += (of_scores * biased).sum(1)  # [queries]
             return of_q + tiles.dot(of_scores.astype(k.dtype), k, (1, 0)), of_gate
 
         carry = jnp.zeros(q.shape, jnp.float32), jnp.zeros((block,), jnp.float32)
         of_q, of_gate = jax.lax.fori_loop(first[i], end[i], body, carry)
-        given[0][...] = (of_q * scale).astype(given[0].dtype)
+        out_refs[0][...] = (of_q * scale).astype(out_refs[0].dtype)
         if gate_ref is not None:
-            given[1][...] = of_gate
+            out_refs[1][...] = of_gate
 
-    def of_key(q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: GivenRef) -> None:
-        taken, (of_k_ref, of_v_ref) = _split(refs, 9)
-        q_ids, k_ids, first, end, seed, bias_ref, gate_ref, log_ref, inner_ref = taken
+    def of_key(q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: OptionalRef) -> None:
+        in_refs, (of_k_ref, of_v_ref) = _split(refs, 9)
+        q_ids, k_ids, first, end, seed, bias_ref, gate_ref, log_ref, inner_ref = in_refs
         j = pl.program_id(2)
         k, v, ids_of_k = k_ref[...], v_ref[...], k_ids[pl.ds(j * block, block)]
         seed = seed[pl.program_id(1)]
 
-        def body(i: jax.Array, carry: Two) -> Two:
+        def body(i: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             of_k, of_v = carry
             there = pl.ds(i * block, block)
             q, do = q_ref[there, :], do_ref[there, :]
             biased = None if bias_ref is None else bias_ref[j - i + count - 1]
-            kept, of_scores = tile(
+            dropped, of_scores = tile(
                 i, j, q, k, v, do, q_ids[there], ids_of_k, log_ref[there], inner_ref[there], seed,
                 biased, _gate(gate_ref, there),
             )  # fmt: skip
-            of_v += tiles.dot(kept.T.astype(do.dtype), do, (1, 0))
+            of_v += tiles.dot(dropped.T.astype(do.dtype), do, (1, 0))  # as k
             return of_k + tiles.dot(of_scores.T.astype(q.dtype), q, (1, 0)), of_v
 
-        nothing = jnp.zeros(k.shape, jnp.float32)
-        of_k, of_v = jax.lax.fori_loop(first[j], end[j], body, (nothing, nothing))
+        zeros = jnp.zeros(k.shape, jnp.float32)
+        of_k, of_v = jax.lax.fori_loop(first[j], end[j], body, (zeros, zeros))
         of_k_ref[...] = (of_k * scale).astype(of_k_ref.dtype)
         of_v_ref[...] = of_v.astype(of_v_ref.dtype)
 
-    def of_bias(q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: GivenRef) -> None:
-        """Of one distance of blocks: its tiles of some rows are summed where they are made."""
-        taken, (out_ref,) = _split(refs, 9)
-        q_ids, k_ids, first, end, seeds, bias_ref, gate_ref, log_ref, inner_ref = taken
+    def of_bias(q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: OptionalRef) -> None:
+        """Sums the tiles of one distance of blocks over a part of the rows."""
+        in_refs, (out_ref,) = _split(refs, 9)
+        q_ids, k_ids, first, end, seeds, bias_ref, gate_ref, log_ref, inner_ref = in_refs
         head, distance, part = pl.program_id(0), pl.program_id(1) - (count - 1), pl.program_id(2)
         biased = bias_ref[...]
 
@@ -211,46 +219,46 @@ def backward(
                     )  # fmt: skip
                     return total + of_scores * gate
 
-                seen = (first[r, i] <= j) & (j < end[r, i])
-                return jax.lax.fori_loop(0, seen.astype(jnp.int32), visit, total)
+                is_visited = (first[r, i] <= j) & (j < end[r, i])
+                return jax.lax.fori_loop(0, is_visited.astype(jnp.int32), visit, total)
 
             start, stop = jnp.maximum(0, -distance), jnp.minimum(count, count - distance)
             return jax.lax.fori_loop(start, stop, of_block, total)
 
-        mine = (rows - part + _PARTS - 1) // _PARTS
+        rows_of_part = (rows - part + _PARTS - 1) // _PARTS
         total = jnp.zeros((block, block), jnp.float32)
-        out_ref[...] = jax.lax.fori_loop(0, mine, of_row, total)
+        out_ref[...] = jax.lax.fori_loop(0, rows_of_part, of_row, total)
 
-    mine, whole = _one(query, block), _all(query)
+    one, whole = _one_block(query, block), _all_blocks(query)
     vector = pl.BlockSpec((None, None, length), lambda r, h, i: (r, h, 0))
     of_block = pl.BlockSpec((None, None, block), lambda r, h, i: (r, h, i))
-    shared = [*_row_specs(ids, found, seeds, bias, gates), vector, vector]
+    shared = [*_row_specs(ids, bounds, seeds, bias, gates), vector, vector]
     grid = (rows, heads, count)
     of_q, *of_gates = call(
         of_query,
         "attention_of_query",
         grid,
-        [mine, whole, whole, mine, *shared],
-        [query, key, value, gradient, *ids, found.first_key, found.end_key, seeds, bias, gates]
+        [one, whole, whole, one, *shared],
+        [query, key, value, gradient, *ids, bounds.first_key, bounds.end_key, seeds, bias, gates]
         + [logs, inner],
-        [mine] + [of_block] * (gates is not None),
+        [one] + [of_block] * (gates is not None),
         [query] + ([] if gates is None else [gates]),
     )
     of_k, of_v = call(
         of_key,
         "attention_of_key",
         grid,
-        [whole, mine, mine, whole, *shared],
-        [query, key, value, gradient, *ids, found.first_query, found.end_query, seeds, bias, gates]
-        + [logs, inner],
-        [mine, mine],
+        [whole, one, one, whole, *shared],
+        [query, key, value, gradient, *ids, bounds.first_query, bounds.end_query]
+        + [seeds, bias, gates, logs, inner],
+        [one, one],
         [key, value],
     )
     if bias is None:
         return of_q, of_k, of_v, None, None
     of_head = pl.BlockSpec((*query.shape[:2], None, query.shape[3]), lambda h, d, p: (0, 0, h, 0))
     every = pl.BlockSpec((rows, None, length), lambda h, d, p: (0, h, 0))
-    per_row = [pl.BlockSpec(x.shape, lambda h, d, p: (0, 0)) for x in (*ids, *found[:2], seeds)]
+    per_row = [pl.BlockSpec(x.shape, lambda h, d, p: (0, 0)) for x in (*ids, *bounds[:2], seeds)]
     (of_tiles,) = call(
         of_bias,
         "attention_of_bias",
@@ -259,7 +267,7 @@ def backward(
         + per_row
         + [pl.BlockSpec((None, None, block, block), lambda h, d, p: (h, d, 0, 0))]
         + [None if gates is None else every, every, every],
-        [query, key, value, gradient, *ids, found.first_key, found.end_key, seeds, bias, gates]
+        [query, key, value, gradient, *ids, bounds.first_key, bounds.end_key, seeds, bias, gates]
         + [logs, inner],
         [pl.BlockSpec((None, None, None, block, block), lambda h, d, p: (h, d, p, 0, 0))],
         [jax.ShapeDtypeStruct((heads, bias.shape[1], _PARTS, block, block), jnp.float32)],
@@ -267,22 +275,26 @@ def backward(
     return of_q, of_k, of_v, of_tiles.sum(2), of_gates[0] if of_gates else None
 
 
-def _gate(gate_ref: GivenRef, here: slice | pl.Slice) -> jax.Array | float:
+def _gate(gate_ref: OptionalRef, here: slice | pl.Slice) -> jax.Array | float:
     return 1.0 if gate_ref is None else gate_ref[here][:, None]
 
 
-def _seen(
+def _visible(
     sizes: Sizes, ids_of_q: jax.Array, ids_of_k: jax.Array, i: jax.Array, j: jax.Array
 ) -> jax.Array:
-    """Which keys of block j the queries of block i see: bool [block, block], of ids as a column and
-    as a row."""
-    seen = ids_of_q == ids_of_k
+    """Returns which keys of block j the queries of block i see: bool [queries, keys].
+
+    The ids of queries are a column, those of keys a row.
+    """
+    visible = ids_of_q == ids_of_k
     if sizes.window is None:
-        return seen
-    return seen & tiles.is_within(*_places(i, j, sizes.block), sizes.window)
+        return visible
+    return visible & tiles.is_within(*_places(i, j, sizes.block), sizes.window)
 
 
-def _places(i: jax.Array, j: jax.Array, block: int) -> Two:
+def _places(i: jax.Array, j: jax.Array, block: int) -> tuple[jax.Array, jax.Array]:
+    """Returns the places of the queries of block i, as a column, and of the keys of block j, as a
+    row."""
     place = jnp.arange(block, dtype=jnp.int32)
     return (i * block + place)[:, None], (j * block + place)[None, :]
 
@@ -291,22 +303,26 @@ def _split(refs: Refs, inputs: int) -> tuple[Refs, Refs]:
     return refs[:inputs], refs[inputs:]
 
 
-def _one(x: jax.Array, block: int) -> pl.BlockSpec:
-    """A block of a row's head."""
+def _one_block(x: jax.Array, block: int) -> pl.BlockSpec:
+    """Returns the spec of one block of a head in a row."""
     return pl.BlockSpec((None, block, None, x.shape[3]), lambda r, h, i: (r, i, h, 0))
 
 
-def _all(x: jax.Array) -> pl.BlockSpec:
-    """All of a row's head."""
+def _all_blocks(x: jax.Array) -> pl.BlockSpec:
+    """Returns the spec of all blocks of a head in a row."""
     return pl.BlockSpec((None, x.shape[1], None, x.shape[3]), lambda r, h, i: (r, 0, h, 0))
 
 
 def _row_specs(
-    ids: Two, found: Bounds, seeds: jax.Array, bias: jax.Array | None, gates: jax.Array | None
+    ids: tuple[jax.Array, jax.Array],
+    bounds: Bounds,
+    seeds: jax.Array,
+    bias: jax.Array | None,
+    gates: jax.Array | None,
 ) -> list[pl.BlockSpec | None]:
-    """Of segment ids, bounds, seeds, bias and gates."""
+    """Returns the specs of segment ids, bounds, seeds, bias and gates."""
     of_row = [
-        pl.BlockSpec((None, x.shape[1]), lambda r, h, i: (r, 0)) for x in (*ids, *found[:2], seeds)
+        pl.BlockSpec((None, x.shape[1]), lambda r, h, i: (r, 0)) for x in (*ids, *bounds[:2], seeds)
     ]
     of_bias = of_gates = None
     if bias is not None:
@@ -335,5 +351,5 @@ def _call(
         out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in outputs],
         compiler_params=triton.CompilerParams(num_warps=4, num_stages=stages),
         interpret=sizes.interpret,
-        name=sizes.named(name),
+        name=sizes.kernel_name(name),
     )(*inputs)

@@ -1,7 +1,7 @@
-"""What kernels compute in a tile of queries and keys: the same mathematics on every backend.
+"""The computation of a tile of queries and keys: the same mathematics on every backend.
 
-A tile lies as its kernel wants it, [queries, keys] or [keys, queries]; vectors of its queries and
-keys come as columns and rows accordingly, and broadcast.
+Each kernel chooses the layout of its tiles, [queries, keys] or [keys, queries]. Vectors of queries
+and keys are passed as columns and rows accordingly, and broadcast.
 """
 
 from typing import Any, NamedTuple
@@ -13,50 +13,52 @@ import numpy as np
 from xlj.models import dropout
 
 NEGATIVE = -1e30
-"""The score of a key that is not seen: finite, so that rows of them stay finite."""
+"""The score of a key that the query does not see: finite, so that no NaN arises if all are such."""
 
 NO_QUERY, NO_KEY = -(2**31), -(2**31) + 1
-"""Segment ids of the places that fill up a block: they see nothing, and nothing sees them."""
+"""Segment ids of padding queries and keys: they see nothing, and nothing sees them."""
 
 
-GivenRef = Any
-"""A kernel's reference to a block of an array (`jax.Ref`), or None where there is no such array."""
+OptionalRef = Any
+"""A kernel's reference to a block of an array (`jax.Ref`), or None without such an array."""
 Carry = tuple[jax.Array, jax.Array, jax.Array]
-"""Of a block of queries: what is summed of the values, the largest score, and what is summed of the
-exponentials."""
+"""For a block of queries: weighted sums of values, the largest score, and sums of exponentials."""
 Shaped = jax.Array | jax.ShapeDtypeStruct
-"""What an output is like."""
+"""An array with the shape and type of an output."""
 
 
 class Sizes(NamedTuple):
-    """What a kernel is compiled for."""
+    """Static arguments of a kernel."""
 
     block: int
-    """Queries and keys of a tile."""
+    """Number of queries and of keys in a tile."""
     rate: float
     """Dropout of the attention probabilities; 0 for none."""
     interpret: bool
-    """Run as plain JAX, on a CPU."""
+    """Whether to run as plain JAX, on a CPU."""
     window: int | None
-    """The largest distance of places at which a query sees a key; None for any."""
+    """The largest distance of places at which a query sees a key; None for no window."""
 
-    def named(self, kernel: str) -> str:
-        """The name of a kernel in compiled programs: with a window it tells, for those who count
-        operations, how many keys lie in the tiles that a query's tile visits at most."""
+    def kernel_name(self, kernel: str) -> str:
+        """Returns the name of a kernel in compiled programs.
+
+        With a window, the name has the largest number of keys in the tiles that a block of queries
+        visits. Counters of operations read it.
+        """
         if self.window is None:
             return kernel
         return f"{kernel}_near{self.block * (1 + 2 * -(-self.window // self.block))}"
 
 
 class Inputs(NamedTuple):
-    """What attention is computed of, but for the bias; the length is a multiple of the block."""
+    """The inputs of attention other than the bias; the length is a multiple of the block."""
 
     query: jax.Array
-    """[rows, length, heads, size], as `key` and `value`."""
+    """[rows, length, heads, size], like `key` and `value`."""
     key: jax.Array
     value: jax.Array
     query_segment_ids: jax.Array
-    """int32 [rows, length], as `key_segment_ids`."""
+    """int32 [rows, length], like `key_segment_ids`."""
     key_segment_ids: jax.Array
     seeds: jax.Array
     """int32 [rows, heads]."""
@@ -65,8 +67,10 @@ class Inputs(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Of each block, the first block of the other side that it sees and the end of them, int32
-    [rows, blocks]; equal where it sees none."""
+    """For each block, the range [first, end) of blocks of the other side with visible pairs.
+
+    int32 [rows, blocks] each; first and end are equal without any.
+    """
 
     first_key: jax.Array
     end_key: jax.Array
@@ -80,10 +84,9 @@ def bounds(
     block: int,
     window: int | None = None,
 ) -> Bounds:
-    """Which tiles a kernel visits: those outside are not seen by any query.
+    """Returns the tiles that a kernel visits; no query sees a key in any other tile.
 
-    With a window a query sees keys at most that many places away. Then only tiles that near are
-    compared, which takes time linear in the length.
+    With a window, only tiles within its distance are compared, so the time is linear in the length.
     """
     if window is not None:
         of_queries = _near(query_segment_ids, key_segment_ids, block, window)
@@ -92,28 +95,29 @@ def bounds(
     count = length // block
     keys = key_segment_ids.reshape(rows, 1, count, block)
     by_query = (query_segment_ids[..., None, None] == keys).any(3)
-    seen = by_query.reshape(rows, count, block, count).any(2)
+    visible = by_query.reshape(rows, count, block, count).any(2)
 
-    def ends(seen: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def ends(visible: jax.Array) -> tuple[jax.Array, jax.Array]:
         place = jnp.arange(count, dtype=jnp.int32)
-        first = jnp.where(seen, place, count).min(-1)
-        end = jnp.where(seen, place + 1, 0).max(-1)
+        first = jnp.where(visible, place, count).min(-1)
+        end = jnp.where(visible, place + 1, 0).max(-1)
         return jnp.minimum(first, end), end
 
-    return Bounds(*ends(seen), *ends(seen.swapaxes(1, 2)))
+    return Bounds(*ends(visible), *ends(visible.swapaxes(1, 2)))
 
 
 def _near(
     ids: jax.Array, others: jax.Array, block: int, window: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Of each block of `ids`, the first block and the end of those in `others` where an equal id is
-    at most `window` places away.
+    """Returns for each block of `ids` the range of blocks of `others` with visible pairs.
+
+    A pair is visible if its ids are equal and its places are at most `window` apart.
 
     Args:
       ids, others: int32 [rows, length].
 
     Returns:
-      int32 [rows, blocks], twice.
+      The first block and the end of the range, int32 [rows, blocks] each.
     """
     rows, length = ids.shape
     count = length // block
@@ -124,26 +128,26 @@ def _near(
     of_others = near[:, :, None, None] * block + inside  # [blocks, near, 1, block]
     beside = others.reshape(rows, count, 1, block)[:, jnp.clip(near, 0, count - 1)]
     equal = ids.reshape(rows, count, 1, block, 1) == beside  # [rows, blocks, near, block, block]
-    seen = (equal & is_within(places, of_others, window)).any((3, 4))
-    seen &= (near >= 0) & (near < count)
-    first = jnp.where(seen, near, count).min(-1)
-    end = jnp.where(seen, near + 1, 0).max(-1)
+    visible = (equal & is_within(places, of_others, window)).any((3, 4))
+    visible &= (near >= 0) & (near < count)
+    first = jnp.where(visible, near, count).min(-1)
+    end = jnp.where(visible, near + 1, 0).max(-1)
     return jnp.minimum(first, end), end
 
 
 def is_within(queries: jax.Array, keys: jax.Array, window: int) -> jax.Array:
-    """Whether places, int32, are at most `window` apart: bool, of the shape they broadcast to."""
+    """Returns whether places, int32, are at most `window` apart: bool of their broadcast shape."""
     distance = queries - keys
     return (distance <= window) & (distance >= -window)
 
 
 def narrowing(window: int | None, length: int) -> int | None:
-    """The window; None if every place of a row of this length is within it."""
+    """Returns the window, or None if it includes all places of a row of this length."""
     return None if window is None or window >= length - 1 else window
 
 
 def dot(left: jax.Array, right: jax.Array, axes: tuple[int, int]) -> jax.Array:
-    """A product that sums over one axis of each, in float32; float32 factors stay float32."""
+    """Multiplies matrices over one axis of each, in float32; float32 factors are not rounded."""
     exact = left.dtype == jnp.float32
     return jax.lax.dot_general(
         left,
@@ -154,31 +158,40 @@ def dot(left: jax.Array, right: jax.Array, axes: tuple[int, int]) -> jax.Array:
     )
 
 
-def exponentials(scores: jax.Array, seen: jax.Array, above: jax.Array) -> jax.Array:
-    """exp(scores - above) of the keys that are seen, 0 of the others."""
-    return jnp.where(seen, jnp.exp(jnp.where(seen, scores, NEGATIVE) - above), 0.0)
+def exponentials(scores: jax.Array, visible: jax.Array, above: jax.Array) -> jax.Array:
+    """Computes exp(scores - above) for visible keys, 0 for others."""
+    return jnp.where(visible, jnp.exp(jnp.where(visible, scores, NEGATIVE) - above), 0.0)
 
 
 def of_scores(
-    weights: jax.Array, of_weights: jax.Array, inner: jax.Array, seen: jax.Array, window: int | None
+    weights: jax.Array,
+    of_weights: jax.Array,
+    inner: jax.Array,
+    visible: jax.Array,
+    window: int | None,
 ) -> jax.Array:
-    """The softmax's gradient. With a window, keys outside give 0 even where the product of their
-    value and the gradient is not finite."""
-    found = weights * (of_weights - inner)
-    return found if window is None else jnp.where(seen, found, 0.0)
+    """Computes the gradient of the scores from that of the weights.
+
+    With a window, keys outside get exactly 0, also if the product of their value and the gradient
+    is not finite.
+    """
+    result = weights * (of_weights - inner)
+    return result if window is None else jnp.where(visible, result, 0.0)
 
 
 def log_sum(largest: jax.Array, total: jax.Array) -> jax.Array:
-    """The logarithm of the sum of exponentials; 0 for a query without a key."""
+    """Computes the logarithm of the sum of exponentials; 0 for a query that sees no key."""
     return jnp.where(total > 0, largest + jnp.log(jnp.where(total > 0, total, 1.0)), 0.0)
 
 
-def keeps(seed: jax.Array, queries: jax.Array, keys: jax.Array, rate: float) -> jax.Array:
-    """What dropout multiplies probabilities by, as `dropout.kept` of [heads, length, length].
+def keep_factors(seed: jax.Array, queries: jax.Array, keys: jax.Array, rate: float) -> jax.Array:
+    """Returns the factors of dropout for a tile of probabilities.
+
+    The mask is that of `dropout.keep_mask` for arrays [heads, length, length].
 
     Args:
       seed: int32, of a row and a head.
       queries, keys: int32, places in the row.
     """
-    hashes = dropout.hashed(dropout.hashed(seed, queries), keys)
+    hashes = dropout.fold_in(dropout.fold_in(seed, queries), keys)
     return jnp.where(dropout.is_kept(hashes, rate), np.float32(dropout.scale(rate)), 0.0)

@@ -1,8 +1,10 @@
-"""The kernels for TPUs, in Pallas Mosaic; tiles lie [keys, queries], so that what there is one of
-for each query is a row.
+"""Attention kernels for TPUs, in Pallas Mosaic.
 
-Heads lie side by side as projections give them. A program takes as many as fill 128 lanes, and
-multiplies with the lanes of the others set to 0: no array is filled up or turned around in memory.
+Tiles are [keys, queries], so that arrays with one number for each query are rows.
+
+Heads are side by side in memory, as projections return them. A program computes a group of heads
+that fills 128 lanes. For each head it multiplies arrays in which the lanes of other heads are 0, so
+no array is padded or transposed in memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,30 +16,29 @@ from jax.experimental.pallas import tpu as pltpu
 from jax.typing import DTypeLike
 
 from xlj.models.fused_attention import tiles
-from xlj.models.fused_attention.tiles import Carry, GivenRef, Inputs, Shaped, Sizes
+from xlj.models.fused_attention.tiles import Carry, Inputs, OptionalRef, Shaped, Sizes
 
-Two = tuple[jax.Array, jax.Array]
 _LANES = 128
 _MEMORY = 100 * 2**20
-"""Of a core's 128 MiB of VMEM; a row of 8,192 tokens takes half of it in the backward pass."""
+"""Bytes of VMEM to use, of a core's 128 MiB; the backward pass of 8,192 tokens takes half."""
 
 
 def head_size(size: int) -> int:
-    """The size that heads are filled up to: a divisor or a multiple of the lanes."""
+    """Returns the size that heads are padded to: a divisor or a multiple of the number of lanes."""
     return pl.next_power_of_2(size) if size <= _LANES else size + -size % _LANES
 
 
 def block(size: int, dtype: DTypeLike) -> int:
-    """Queries and keys of a tile, whatever the head size and the type."""
+    """Returns the number of queries and keys of a tile, for any head size and type."""
     return 128
 
 
 def forward(
     sizes: Sizes, scale: float, inputs: Inputs, bias: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
-    """As `gpu.forward`, but that the log-sums are [rows, groups, heads of a group, length].
+    """Same as `gpu.forward`, but the log-sums are [rows, groups, heads of a group, length].
 
-    Long, since the kernel's loops over blocks and heads share what it was given.
+    The function is long because the kernel's loops over blocks and heads use its arguments.
     """
     query, key, value, of_queries, of_keys, seeds, gates = inputs
     ids = of_queries, of_keys
@@ -46,13 +47,13 @@ def forward(
     grouped = _Grouped(shape)
     group, size = grouped.heads, shape[3]
 
-    def kernel(*refs: GivenRef) -> None:
+    def kernel(*refs: OptionalRef) -> None:
         first, end, seed, q_ref, k_ref, v_ref, q_ids, k_ids, bias_ref, gate_ref, *outs = refs
         out_ref, log_ref = outs
         g, r, i = (pl.program_id(axis) for axis in range(3))
-        ids_of_q = q_ids[...]
-        every_q = q_ref[...]
-        by_lane = jnp.zeros((every_q.shape[1], block), jnp.float32)
+        ids_of_q = q_ids[...]  # [1, block]
+        every_q = q_ref[...]  # [block, lanes]
+        by_lane = jnp.zeros((every_q.shape[1], block), jnp.float32)  # the output, transposed
         for h in range(group):
             q = _lanes_of(every_q, h, size)
             gate = _row(gate_ref, h, 0, block)
@@ -63,18 +64,18 @@ def forward(
                      of_head: jax.Array = of_head) -> Carry:  # fmt: skip
                 out, largest, total = carry
                 there = pl.ds(pl.multiple_of(j * block, block), block)
-                scores = tiles.dot(k_ref[there, :], q, (1, 1)) * scale
+                scores = tiles.dot(k_ref[there, :], q, (1, 1)) * scale  # [keys, queries]
                 if bias_ref is not None:
                     scores = scores + bias_ref[h, j - i + count - 1] * gate
-                seen = _seen(sizes, ids_of_q, _column(k_ids[:, there]), i, j)
+                visible = _visible(sizes, ids_of_q, _column(k_ids[:, there]), i, j)
                 new = jnp.maximum(
-                    largest, jnp.where(seen, scores, tiles.NEGATIVE).max(0, keepdims=True)
+                    largest, jnp.where(visible, scores, tiles.NEGATIVE).max(0, keepdims=True)
                 )
-                weights = tiles.exponentials(scores, seen, new)
-                shrink = jnp.exp(largest - new)
+                weights = tiles.exponentials(scores, visible, new)
+                shrink = jnp.exp(largest - new)  # [1, queries], as new and total
                 total = total * shrink + weights.sum(0, keepdims=True)
                 if sizes.rate:
-                    weights *= tiles.keeps(of_head, *_places(i, j, block), sizes.rate)
+                    weights *= tiles.keep_factors(of_head, *_places(i, j, block), sizes.rate)
                 v = v_ref[there, :]
                 return out * shrink + tiles.dot(v, weights.astype(v.dtype), (0, 0)), new, total
 
@@ -90,17 +91,17 @@ def forward(
         out_ref[...] = by_lane.T.astype(out_ref.dtype)
 
     rows, length = shape[:2]
-    found = tiles.bounds(*ids, block, sizes.window)
+    bounds = tiles.bounds(*ids, block, sizes.window)
     one = pl.BlockSpec((None, block, grouped.lanes), lambda g, r, i, *_: (r, i, g))
     whole = pl.BlockSpec((None, length, grouped.lanes), lambda g, r, i, *_: (r, 0, g))
     of_query = pl.BlockSpec((None, None, group, block), lambda g, r, i, *_: (r, g, 0, i))
-    padded, bias, gates = grouped.prepared(seeds, bias, gates)
+    padded, bias, gates = grouped.prepare(seeds, bias, gates)
     output, logs = _call(
         kernel,
         sizes,
         "attention",
         (grouped.count, rows, count),
-        [found.first_key, found.end_key, padded],
+        [bounds.first_key, bounds.end_key, padded],
         [
             one,
             whole,
@@ -130,10 +131,10 @@ def backward(
     logs: jax.Array,
     gradient: jax.Array,
 ) -> tuple[jax.Array | None, ...]:
-    """As `gpu.backward`, in one kernel: a core goes through a group's rows and blocks of keys one
-    after the other, and keeps what they sum up to in its memory.
+    """Same as `gpu.backward`, in one kernel.
 
-    Long, since the kernel's loops over blocks and heads share what it was given.
+    A core iterates over a group's rows and blocks of keys, and accumulates sums in its memory. The
+    function is long because the kernel's loops over blocks and heads use its arguments.
     """
     query, key, value, of_queries, of_keys, seeds, gates = inputs
     ids = of_queries, of_keys
@@ -143,7 +144,7 @@ def backward(
     grouped = _Grouped(shape)
     group, size = grouped.heads, shape[3]
 
-    def kernel(*refs: GivenRef) -> None:
+    def kernel(*refs: OptionalRef) -> None:
         first, end, seed, q_ref, k_ref, v_ref, q_ids, k_ids, bias_ref, gate_ref, *others = refs
         o_ref, log_ref, do_ref, of_q_ref, of_k_ref, of_v_ref, *others = others
         of_bias_ref = others.pop(0) if bias is not None else None
@@ -156,15 +157,15 @@ def backward(
             sum_q[...] = jnp.zeros_like(sum_q)
             if of_gate_ref is not None:
                 of_gate_ref[...] = jnp.zeros_like(of_gate_ref)
-            # For each query and head the sum over lanes of output times gradient, as a row.
+            # inner_ref: for each head, as a row, the sum over its lanes of output times gradient.
             products = o_ref[...].astype(jnp.float32) * do_ref[...].astype(jnp.float32)
             of_lane = jax.lax.broadcasted_iota(jnp.int32, (8, products.shape[1]), 1) // size
             of_head = jax.lax.broadcasted_iota(jnp.int32, (8, products.shape[1]), 0)
             for start in range(0, group, 8):
-                belongs = (of_lane == of_head + start).astype(jnp.float32)
-                found = tiles.dot(belongs, products, (1, 1))
+                belongs = (of_lane == of_head + start).astype(jnp.float32)  # [8, lanes]
+                sums = tiles.dot(belongs, products, (1, 1))  # [8, length]
                 upto = min(8, group - start)
-                inner_ref[start : start + upto, :] = found[:upto]
+                inner_ref[start : start + upto, :] = sums[:upto]
 
         if of_bias_ref is not None:
 
@@ -172,41 +173,42 @@ def backward(
             def _() -> None:
                 of_bias_ref[...] = jnp.zeros_like(of_bias_ref)
 
-        every_k, every_v = k_ref[...], v_ref[...]
-        ids_of_k = _column(k_ids[...])
+        every_k, every_v = k_ref[...], v_ref[...]  # [block, lanes]
+        ids_of_k = _column(k_ids[...])  # [block, 1]
         of_k_sum = jnp.zeros(every_k.shape, jnp.float32)
         of_v_sum = jnp.zeros(every_k.shape, jnp.float32)
         for h in range(group):
             k, v = _lanes_of(every_k, h, size), _lanes_of(every_v, h, size)
             of_head = seed[r, g * group + h]
 
-            def body(i: jax.Array, carry: Two, h: int = h, k: jax.Array = k, v: jax.Array = v,
-                     of_head: jax.Array = of_head) -> Two:  # fmt: skip
+            def body(i: jax.Array, carry: tuple[jax.Array, jax.Array], h: int = h,
+                     k: jax.Array = k, v: jax.Array = v,
+                     of_head: jax.Array = of_head) -> tuple[jax.Array, jax.Array]:  # fmt: skip
                 of_k, of_v = carry
                 at = pl.multiple_of(i * block, block)
                 there = pl.ds(at, block)
                 q, do = q_ref[there, :], do_ref[there, :]
                 q_h, do_h = _lanes_of(q, h, size), _lanes_of(do, h, size)
-                scores = tiles.dot(k, q, (1, 1)) * scale
+                scores = tiles.dot(k, q, (1, 1)) * scale  # [keys, queries]
                 if bias_ref is not None:
                     gate, biased = _row(gate_ref, h, at, block), bias_ref[h, j - i + count - 1]
                     scores = scores + biased * gate
-                seen = _seen(sizes, q_ids[:, there], ids_of_k, i, j)
-                weights = tiles.exponentials(scores, seen, log_ref[h : h + 1, there])
-                of_weights = tiles.dot(v, do, (1, 1))
-                kept = weights
+                visible = _visible(sizes, q_ids[:, there], ids_of_k, i, j)
+                weights = tiles.exponentials(scores, visible, log_ref[h : h + 1, there])
+                of_weights = tiles.dot(v, do, (1, 1))  # [keys, queries], as weights
+                dropped = weights
                 if sizes.rate:
-                    keeps = tiles.keeps(of_head, *_places(i, j, block), sizes.rate)
-                    kept, of_weights = weights * keeps, of_weights * keeps
-                inner = inner_ref[h : h + 1, there]
-                of_scores = tiles.of_scores(weights, of_weights, inner, seen, sizes.window)
+                    factors = tiles.keep_factors(of_head, *_places(i, j, block), sizes.rate)
+                    dropped, of_weights = weights * factors, of_weights * factors
+                inner = inner_ref[h : h + 1, there]  # [1, queries]
+                of_scores = tiles.of_scores(weights, of_weights, inner, visible, sizes.window)
                 if of_bias_ref is not None:
                     of_bias_ref[h, j - i + count - 1] += of_scores * gate
                 if of_gate_ref is not None:
                     of_gate_ref[h : h + 1, there] += (of_scores * biased).sum(0, keepdims=True)
                 narrow = of_scores.astype(q.dtype)
-                sum_q[there, :] += tiles.dot(narrow, k, (0, 0))
-                of_v += tiles.dot(kept.astype(do.dtype), do_h, (1, 0))
+                sum_q[there, :] += tiles.dot(narrow, k, (0, 0))  # [queries, lanes]
+                of_v += tiles.dot(dropped.astype(do.dtype), do_h, (1, 0))  # [keys, lanes]
                 return of_k + tiles.dot(narrow, q_h, (1, 0)), of_v
 
             of_k_sum, of_v_sum = jax.lax.fori_loop(
@@ -219,11 +221,11 @@ def backward(
         def _() -> None:
             of_q_ref[...] = (sum_q[...] * scale).astype(of_q_ref.dtype)
 
-    found = tiles.bounds(*ids, block, sizes.window)
+    bounds = tiles.bounds(*ids, block, sizes.window)
     one = pl.BlockSpec((None, block, grouped.lanes), lambda g, r, j, *_: (r, j, g))
     whole = pl.BlockSpec((None, length, grouped.lanes), lambda g, r, j, *_: (r, 0, g))
     of_query = pl.BlockSpec((None, None, group, length), lambda g, r, j, *_: (r, g, 0, 0))
-    padded, bias_in, gates_in = grouped.prepared(seeds, bias, gates)
+    padded, bias_in, gates_in = grouped.prepare(seeds, bias, gates)
     flat = jax.ShapeDtypeStruct((rows, length, grouped.width), query.dtype)
     out_specs: list[pl.BlockSpec] = [whole, one, one]
     outputs: list[Shaped] = [flat, flat, flat]
@@ -236,7 +238,7 @@ def backward(
         sizes,
         "attention_backward",
         (grouped.count, rows, count),
-        [found.first_query, found.end_query, padded],
+        [bounds.first_query, bounds.end_query, padded],
         [
             whole,
             one,
@@ -264,30 +266,40 @@ def backward(
 
 
 class _Grouped:
-    """Arrays of all heads as groups of heads that fill lanes, with heads of zeros in the last."""
+    """Reshapes arrays of all heads into groups of heads that fill the lanes.
+
+    The last group is padded with heads of zeros.
+
+    Attributes:
+      heads: heads of a group.
+      lanes: of a group.
+      count: number of groups.
+      width: of all groups.
+    """
 
     def __init__(self, shape: tuple[int, ...]):
         _, _, self._all, self._size = shape
         self.heads = max(1, _LANES // self._size)
-        """Of a group."""
         self.lanes = self.heads * self._size
         self.count = -(-self._all // self.heads)
         self.width = self.count * self.lanes
         self._more = self.count * self.heads - self._all
 
     def flat(self, x: jax.Array) -> jax.Array:
-        """[rows, length, heads, size] -> [rows, length, width]."""
+        """Reshapes [rows, length, heads, size] -> [rows, length, width]."""
         x = x.reshape(*x.shape[:2], -1)
         return jnp.pad(x, ((0, 0), (0, 0), (0, self.width - x.shape[2]))) if self._more else x
 
     def unflat(self, x: jax.Array) -> jax.Array:
+        """Reshapes [rows, length, width] -> [rows, length, heads, size]."""
         x = x[..., : self._all * self._size] if self._more else x
         return x.reshape(*x.shape[:2], self._all, self._size)
 
-    def prepared(
+    def prepare(
         self, seeds: jax.Array, bias: jax.Array | None, gates: jax.Array | None
     ) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
-        """Seeds, the bias' tiles turned around, gates [rows, groups, heads of a group, length]."""
+        """Returns padded seeds, transposed tiles of the bias, and gates [rows, groups, heads of a
+        group, length]."""
         more = (0, self._more)
         if bias is not None:
             bias = jnp.pad(bias.swapaxes(2, 3), (more, (0, 0), (0, 0), (0, 0)))
@@ -302,7 +314,7 @@ def _of_group(bias: jax.Array, heads: int) -> pl.BlockSpec:
 
 
 def _lanes_of(x: jax.Array, head: int, size: int) -> jax.Array:
-    """x [n, lanes] with 0 in the lanes of other heads."""
+    """Sets the lanes of other heads in x [n, lanes] to 0."""
     if x.shape[1] == size:
         return x
     lane = jax.lax.broadcasted_iota(jnp.int32, x.shape, 1)
@@ -310,36 +322,39 @@ def _lanes_of(x: jax.Array, head: int, size: int) -> jax.Array:
 
 
 def _sublanes_of(x: jax.Array, head: int, size: int) -> jax.Array:
-    """x [lanes, n] with 0 in the rows of other heads."""
+    """Sets the rows of other heads in x [lanes, n] to 0."""
     if x.shape[0] == size:
         return x
     lane = jax.lax.broadcasted_iota(jnp.int32, x.shape, 0)
     return jnp.where((lane >= head * size) & (lane < (head + 1) * size), x, 0.0)
 
 
-def _row(ref: GivenRef, head: int, start: jax.Array | int, block: int) -> jax.Array | float:
-    """A head's gates as a row [1, block]; 1 without gates."""
+def _row(ref: OptionalRef, head: int, start: jax.Array | int, block: int) -> jax.Array | float:
+    """Returns the gates of a head as a row [1, block], or 1 without gates."""
     return 1.0 if ref is None else ref[head : head + 1, pl.ds(start, block)]
 
 
 def _column(row: jax.Array) -> jax.Array:
-    """[1, n] -> [n, 1]."""
+    """Transposes [1, n] -> [n, 1]."""
     return jnp.broadcast_to(row, (8, row.shape[1])).T[:, :1]
 
 
-def _seen(
+def _visible(
     sizes: Sizes, ids_of_q: jax.Array, ids_of_k: jax.Array, i: jax.Array, j: jax.Array
 ) -> jax.Array:
-    """Which keys of block j the queries of block i see: bool [keys, queries], of ids as a row and
-    as a column."""
-    seen = ids_of_k == ids_of_q
+    """Returns which keys of block j the queries of block i see: bool [keys, queries].
+
+    The ids of queries are a row, those of keys a column.
+    """
+    visible = ids_of_k == ids_of_q
     if sizes.window is None:
-        return seen
-    return seen & tiles.is_within(*_places(i, j, sizes.block), sizes.window)
+        return visible
+    return visible & tiles.is_within(*_places(i, j, sizes.block), sizes.window)
 
 
-def _places(i: jax.Array, j: jax.Array, block: int) -> Two:
-    """Of the queries as a row, and of the keys as a column."""
+def _places(i: jax.Array, j: jax.Array, block: int) -> tuple[jax.Array, jax.Array]:
+    """Returns the places of the queries of block i, as a row, and of the keys of block j, as a
+    column."""
     queries = i * block + jax.lax.broadcasted_iota(jnp.int32, (1, block), 1)
     keys = j * block + jax.lax.broadcasted_iota(jnp.int32, (block, 1), 0)
     return queries, keys
@@ -369,5 +384,5 @@ def _call(
         out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in outputs],
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=_MEMORY),
         interpret=sizes.interpret,
-        name=sizes.named(name),
+        name=sizes.kernel_name(name),
     )(*scalars, *inputs)

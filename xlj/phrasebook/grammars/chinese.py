@@ -75,7 +75,7 @@ def _place(clause: Clause, n: str) -> list[Word]:
 
 
 def _quality(clause: Clause, n: str) -> list[Word]:
-    """An adjective as a predicate: 很 stands where other languages have a copula."""
+    """An adjective as a predicate: 很 takes the place of a copula."""
     tense, weather = n + ".tense", clause.attribute is None
     form, *kind = VERBS[clause.predicate] if weather else ADJECTIVES[str(clause.attribute)]
     adjective = word(form, "ADJ", n + ".event")

@@ -16,12 +16,12 @@ def nameable(
     asked: tuple[str, str],
     pronouns: Mapping[str, tuple[str, ...]] | None = None,
 ) -> list[Word]:
-    """A participant that is no common noun; nothing if there is none.
+    """Returns the words of a participant that is not a common noun; [] without a participant.
 
     Args:
-      names: as `lexicon.names` makes them; the article of an organisation is in lower case.
-      asked: "who" and "what".
-      pronouns: the first form of each stands alone; None where the verb expresses them.
+      names: as returned by `lexicon.names`; articles of organisations are in lower case.
+      asked: the words for "who" and "what".
+      pronouns: the first form of each is used here; None if the verb expresses pronouns.
     """
     noun = role + ".noun"
     if p is None:
@@ -45,7 +45,11 @@ def nameable(
 
 
 def is_feminine(p: Participant, nouns: Mapping[str, tuple[str, ...]]) -> bool:
-    """Whether words that agree with a participant are feminine; a noun's entry has its gender."""
+    """Returns whether words that agree with a participant are feminine.
+
+    Args:
+      nouns: the entries of nouns, whose second form is the gender.
+    """
     if p.kind != "noun":
         return p.gender == "f"
     return nouns[p.concept][1] == "f" or (p.human and p.gender == "f")
@@ -72,7 +76,7 @@ def join(
     commas: tuple[str, ...] = ("and", "but"),
     marks: tuple[str, str, str] = (".", "?", ","),
 ) -> list[Word]:
-    """One or two clauses as a sentence; a comma stands before the links named in `commas`."""
+    """Returns one or two clauses as a sentence, with a comma before the links in `commas`."""
     stop, question, comma = marks
     words = clause(parts[0], "0")
     if link:
@@ -86,7 +90,7 @@ def join(
 
 
 def agreement(subject: Participant | None) -> str:
-    """The person and number of a verb: '1s', '2s', '3s', '1p' or '3p'."""
+    """Returns the person and number of a verb: '1s', '2s', '3s', '1p' or '3p'."""
     if subject is None:
         return "3s"
     if subject.kind == "pronoun":
@@ -96,4 +100,4 @@ def agreement(subject: Participant | None) -> str:
 
 _PERSONS = {"i": "1s", "you": "2s", "he": "3s", "she": "3s", "we": "1p", "they": "3p"}
 PERSONS = ("1s", "2s", "3s", "1p", "3p")
-"""The order in which the tables of verbs list their forms."""
+"""The order of forms in tables of verbs."""

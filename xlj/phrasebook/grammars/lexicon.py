@@ -1,4 +1,4 @@
-"""The words of a language, from `words/LANGUAGE.toml`: its sections are tables by concept."""
+"""The words of a language, from `words/LANGUAGE.toml`, whose sections are tables by concept."""
 
 import tomllib
 from collections.abc import Callable, Mapping
@@ -11,13 +11,13 @@ _SLOTS = {"ADP": "case", "DET": "det", "NUM": "hour"}
 
 
 def words(language: str) -> dict[str, dict[str, str]]:
-    """All sections of a language's file."""
+    """Reads all sections of a language's file."""
     file = resources.files("xlj.phrasebook.grammars") / "words" / f"{language}.toml"
     return tomllib.loads(file.read_text("utf-8"))
 
 
 def forms(section: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Entries of several forms each; an underscore stands for a space inside a form."""
+    """Splits entries into their forms; an underscore is a space within a form."""
     return {
         concept: tuple(form.replace("_", " ") for form in entry.split())
         for concept, entry in section.items()
@@ -25,15 +25,16 @@ def forms(section: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 def names(section: Mapping[str, str]) -> dict[str, str]:
-    """The proper names of a language: those that a section does not spell are as in English."""
+    """Returns the proper names of a language; names without an entry are as in English."""
     return {name: name.replace("_", " ").title() for name in world.NAMES} | dict(section)
 
 
 def times(section: Mapping[str, str]) -> dict[str, Callable[[str], list[Word]]]:
-    """The words of each time, 'form/UPOS form/UPOS', as a function of the number of a clause.
+    """Returns for each time a function from the number of a clause to the words of the time.
 
-    Adpositions and determiners express the case and the determiner of the time, numerals its
-    hour, all others the time itself. Forms joined by underscores share a part of speech.
+    Entries are 'form/UPOS form/UPOS'. Adpositions express the case of the time, determiners its
+    determiner, numerals its hour, and other words the time itself. Forms joined by underscores have
+    the same part of speech.
     """
     return {concept: _tagged(entry) for concept, entry in section.items()}
 

@@ -1,7 +1,7 @@
-"""Labelled tasks, offline, with the same meanings in every language of the phrasebook.
+"""Labelled tasks with the same meanings in every language of the phrasebook.
 
-The train, dev and test of one language say the same as the others' at the same place. No event of
-dev or test is told in train (`splits`).
+Example i of a split has the same meaning in all languages. No event of dev or test occurs in train
+(`splits`).
 """
 
 from collections.abc import Callable, Iterator
@@ -24,31 +24,32 @@ from xlj.phrasebook.meaning import Meaning
 from xlj.phrasebook.realising import check_language, realise
 
 SIZES = {"nli": 24_000, "paraphrases": 4_000, "tags": 3_000, "entities": 3_000, "questions": 3_000}
-"""The tasks and the training examples of each, in every language; dev and test have 500."""
+"""The tasks, and the number of training examples in every language; dev and test have 500."""
 
 
 def examples(task: str, language: str, split: str) -> Iterator[Example]:
-    """The labelled examples of a task in a language, always the same.
+    """Yields the labelled examples of a task in a language; they are always the same.
 
     - 'nli': premise and hypothesis; 'entailment', 'neutral' or 'contradiction'
-    - 'paraphrases': two sentences; '1' if they mean the same, else '0'
+    - 'paraphrases': two sentences; '1' if they have the same meaning, else '0'
     - 'tags': the words of a sentence and their universal parts of speech
-    - 'entities': likewise, with BIO tags of PER, LOC and ORG
-    - 'questions': a document and a question; one in ten has no answer in it
+    - 'entities': the words of a sentence and BIO tags of PER, LOC and ORG
+    - 'questions': a document and a question; one in ten has no answer in the document
 
-    Raises ValueError if there is no such task, language or split; it names those there are.
+    Raises:
+      ValueError: for an unknown task, language or split; the message lists the known ones.
     """
     check_language(language)
-    for what, given, known in (("task", task, tuple(SIZES)), ("split", split, SPLITS)):
-        if given not in known:
-            raise ValueError(f"unknown {what} {given!r}: choose from {', '.join(known)}")
+    for what, value, known in (("task", task, tuple(SIZES)), ("split", split, SPLITS)):
+        if value not in known:
+            raise ValueError(f"unknown {what} {value!r}: choose from {', '.join(known)}")
     draw, write = _TASKS[task]
     return (write(drawn, language) for drawn in _drawn(draw, split, SIZES[task]))
 
 
 @cache
 def _drawn(draw: Callable[[str], Iterator[Any]], split: str, train: int) -> tuple[Any, ...]:
-    """The meanings that the examples of all languages tell, drawn once."""
+    """Draws the meanings of examples, once for all languages."""
     return tuple(islice(draw(split), train if split == "train" else 500))
 
 
@@ -66,14 +67,14 @@ def _words(meaning: Meaning, language: str, tag: str) -> TaggedWords:
 
 
 def _question(asked: Asked, language: str) -> AnsweredQuestion:
-    told = [realise(meaning, language) for meaning in asked.document]
+    document = [realise(meaning, language) for meaning in asked.document]
     space = "" if language == "zh" else " "
-    context = space.join(sentence.text for sentence in told)
+    context = space.join(sentence.text for sentence in document)
     answers: tuple[tuple[str, int], ...] = ()
     if asked.where:
         at, clause = asked.where
-        before = sum(len(sentence.text) + len(space) for sentence in told[:at])
-        start, end = (before + edge for edge in span_of(told[at], clause, asked.role))
+        before = sum(len(sentence.text) + len(space) for sentence in document[:at])
+        start, end = (before + edge for edge in span_of(document[at], clause, asked.role))
         answers = ((context[start:end], start),)
     return AnsweredQuestion(realise(asked.question, language).text, context, answers)
 

@@ -1,4 +1,4 @@
-"""Details of a clause: each can be left out, and the rest is still true."""
+"""Details of a clause: parts that can be removed, so that a true clause stays true."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -15,23 +15,23 @@ _ROLES = ("subject", "object", "complement")
 
 
 def details(clause: Clause) -> tuple[str, ...]:
-    """The names of the details that a clause has: 'time', 'place', 'very' or 'ROLE.adjective'."""
-    found = ["time"] if clause.time else []
+    """Returns the names of a clause's details: 'time', 'place', 'very' or 'ROLE.adjective'."""
+    names = ["time"] if clause.time else []
     if clause.place and place_is_free(clause):
-        found.append("place")
+        names.append("place")
     if clause.very:
-        found.append("very")
+        names.append("very")
     for role in _ROLES:
         p = getattr(clause, role)
         if p and p.adjective:
-            found.append(f"{role}.adjective")
-    return tuple(found)
+            names.append(f"{role}.adjective")
+    return tuple(names)
 
 
-def with_only(clause: Clause, kept: Collection[str]) -> Clause:
-    """The clause without its details, except those that are kept."""
+def with_only(clause: Clause, names: Collection[str]) -> Clause:
+    """Removes the details of a clause other than those with these names."""
     for detail in details(clause):
-        if detail in kept:
+        if detail in names:
             continue
         if detail == "time":
             clause = replace(clause, time=None, time_first=False)
@@ -45,8 +45,8 @@ def with_only(clause: Clause, kept: Collection[str]) -> Clause:
     return clause
 
 
-def enriched(stream: Stream, clause: Clause) -> Clause:
-    """The clause with every detail that it has room for."""
+def enrich(stream: Stream, clause: Clause) -> Clause:
+    """Adds every detail that a clause can have."""
     timeless = clause.modal or clause.predicate in STATIVE
     if clause.predicate in world.ACTS and not (clause.time or timeless):
         time = stream.pick(world.TIMES[clause.tense])
@@ -75,8 +75,8 @@ def _with_adjective(clause: Clause, role: str, adjective: str | None) -> Clause:
     return replace(clause, **changed)
 
 
-def uncounted(clause: Clause) -> Clause:
-    """The clause about one thing where it was about three: what is denied is not counted."""
+def without_counts(clause: Clause) -> Clause:
+    """Replaces counted things by single things, since negated clauses have no counts."""
 
     def one(p: Participant | None) -> Participant | None:
         return replace(p, count=0, plural=False) if p and p.count else p
@@ -84,6 +84,6 @@ def uncounted(clause: Clause) -> Clause:
     return replace(clause, subject=one(clause.subject), object=one(clause.object))
 
 
-def denied(clause: Clause) -> Clause:
-    """The negation of a clause."""
-    return replace(uncounted(clause), negative=True)
+def negate(clause: Clause) -> Clause:
+    """Returns the negation of a clause."""
+    return replace(without_counts(clause), negative=True)

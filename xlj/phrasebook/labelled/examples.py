@@ -1,4 +1,4 @@
-"""The labelled examples that the phrasebook yields: one type a kind of task."""
+"""Types of labelled examples, one for each kind of task."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from xlj.phrasebook.meaning import Meaning
 
 @dataclass(frozen=True, slots=True)
 class LabelledMeanings:
-    """Two meanings that are made to be judged together, before a language tells them."""
+    """Two meanings with a common label, independent of a language."""
 
     first: Meaning
     second: Meaning
@@ -16,7 +16,7 @@ class LabelledMeanings:
 
 @dataclass(frozen=True, slots=True)
 class LabelledTexts:
-    """Two sentences that are judged together, and the label of both."""
+    """Two sentences with a common label."""
 
     texts: tuple[str, str]
     label: str
@@ -24,7 +24,7 @@ class LabelledTexts:
 
 @dataclass(frozen=True, slots=True)
 class TaggedWords:
-    """The words of a sentence, and a tag of each."""
+    """The words of a sentence, and the tag of each."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
@@ -32,8 +32,12 @@ class TaggedWords:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredQuestion:
-    """A question about a text: (answer, its first character's index in the context), or nothing
-    where the context does not say."""
+    """A question about a text, with its answers.
+
+    Attributes:
+      answers: (answer, index of its first character in the context); empty if the context has no
+        answer.
+    """
 
     question: str
     context: str

@@ -1,7 +1,7 @@
-"""Entailment, neutral and contradiction: pairs of meanings that are made to be so related.
+"""Natural language inference: pairs of meanings with entailment, neutral or contradiction.
 
-Half of the hypotheses of each label deny something, and hypotheses are equally rich in details
-whatever the label, so that a hypothesis alone says little about it.
+For each label, half of the hypotheses are negated, and hypotheses have the same amount of detail.
+So the hypothesis alone gives little information about the label.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from itertools import count
 from xlj.phrasebook import world
 from xlj.phrasebook.casting import a_person, pronoun_for
 from xlj.phrasebook.drawing import COLOURS
-from xlj.phrasebook.labelled.details import denied, details, enriched, uncounted, with_only
+from xlj.phrasebook.labelled.details import details, enrich, negate, with_only, without_counts
 from xlj.phrasebook.labelled.examples import LabelledMeanings
 from xlj.phrasebook.labelled.splits import all_within, drawn_clauses
 from xlj.phrasebook.meaning import Clause, Meaning, Participant
@@ -24,111 +24,120 @@ _PAIRS = (
 )
 _OPPOSITES = dict(pair.split("/") for pair in _PAIRS.split())
 OPPOSITE = _OPPOSITES | {other: one for one, other in _OPPOSITES.items()}
-"""The opposite of each word: both cannot be so."""
+"""The opposite of each word: both cannot be true."""
 
 _FAR_APART = tuple("school hospital church museum farm airport station library theatre".split())
-"""Places none of which is in another."""
+"""Places that are never inside one another."""
 
 
 def inferences(split: str) -> Iterator[LabelledMeanings]:
-    """Endless premises and hypotheses of a split, `LABELS` taking turns."""
+    """Yields premises and hypotheses of a split without end, with `LABELS` in turn."""
     clauses, seed = drawn_clauses("nli", split), seed_of(f"nli choices {split}")
     for position in count():
         stream = Stream(seed, position)
         label, negated = LABELS[position % 3], position // 3 % 2 == 1
         while True:
-            made = _inference(stream, clauses, label, negated)
-            if made and all_within(split, made.first.clauses + made.second.clauses):
-                yield made
+            inference = _inference(stream, clauses, label, negated)
+            if inference and all_within(split, inference.first.clauses + inference.second.clauses):
+                yield inference
                 break
 
 
 def _inference(
     stream: Stream, clauses: Iterator[Clause], label: str, negated: bool
 ) -> LabelledMeanings | None:
-    """An inference about the next clause; `negated` says whether its hypothesis is; or None."""
+    """Draws an inference about the next clause, or returns None if there is none.
+
+    Args:
+      negated: whether the hypothesis is negated.
+    """
     clause = next(clauses)
     if label == "neutral":
-        denies = stream.chance(50)
-    else:  # what is told agrees in polarity with what follows from it
-        denies = negated == (label == "entailment")
-    if denies and label != "neutral":
+        negates = stream.chance(50)
+    else:  # the premise has the polarity of what follows from it
+        negates = negated == (label == "entailment")
+    if negates and label != "neutral":
         other = _excluded(stream, clause)
         if other and stream.chance(75):  # "is big", so "is not small"
-            return _told(stream, clauses, clause, denied(other) if negated else other, label)
-    clause = enriched(stream, uncounted(clause) if denies else clause)
+            return _example(stream, clauses, clause, negate(other) if negated else other, label)
+    clause = enrich(stream, without_counts(clause) if negates else clause)
     order = _shuffled(stream, details(clause))
     new = [name for name in order if not (name == "time" and clause.tense == "now")]
-    if label == "neutral" and stream.chance(50):  # a detail that is not told
+    if label == "neutral" and stream.chance(50):  # a detail that the premise lacks
         if len(order) < 2 or not new:
             return None
         rest = [name for name in order if name != new[0]]
-        told = with_only(clause, rest[: 1 + stream.below(2)])
+        premise = with_only(clause, rest[: 1 + stream.below(2)])
         hypothesis = with_only(clause, new[:1])
     else:
         few = int(stream.chance(30 if label == "neutral" else 65))
-        told = with_only(clause, order[: few if denies else few + 1])
+        premise = with_only(clause, order[: few if negates else few + 1])
         hypothesis = with_only(clause, order[:few])
         if label == "neutral":
             another = _another(stream, clauses, hypothesis)
             if another is None:
                 return None
             hypothesis = another
-    return _told(
-        stream, clauses, denied(told) if denies else told,
-        denied(hypothesis) if negated else hypothesis, label,
+    return _example(
+        stream, clauses, negate(premise) if negates else premise,
+        negate(hypothesis) if negated else hypothesis, label,
     )  # fmt: skip
 
 
-def _told(
-    stream: Stream, clauses: Iterator[Clause], told: Clause, hypothesis: Clause, label: str
+def _example(
+    stream: Stream, clauses: Iterator[Clause], premise: Clause, hypothesis: Clause, label: str
 ) -> LabelledMeanings:
-    """The inference, perhaps with something else told beside the clause."""
+    """Returns the inference, often with a second clause in the premise."""
     first = bool(hypothesis.time) and stream.chance(50)
-    same = uncounted(replace(told, negative=hypothesis.negative)) == uncounted(hypothesis)
-    claimed = Meaning("claimed", (replace(hypothesis, time_first=first),))
-    # One clause alone is neither repeated to the letter nor, without a time to move, denied
-    if stream.chance(50) and (told.time or not (same or told.negative)):
-        told = replace(told, time_first=bool(told.time) and not first)
-        return LabelledMeanings(Meaning("told", (told,)), claimed, label)
-    reason = _reason(stream, told)
+    positive = without_counts(replace(premise, negative=hypothesis.negative))
+    same = positive == without_counts(hypothesis)
+    second = Meaning("hypothesis", (replace(hypothesis, time_first=first),))
+    # A premise of one clause must differ from the hypothesis in more than negation, or in the
+    # place of its time.
+    if stream.chance(50) and (premise.time or not (same or premise.negative)):
+        premise = replace(premise, time_first=bool(premise.time) and not first)
+        return LabelledMeanings(Meaning("premise", (premise,)), second, label)
+    reason = _reason(stream, premise)
     if reason and stream.chance(25):
-        return LabelledMeanings(Meaning("told", (told, reason), "because"), claimed, label)
-    aside = _aside(stream, clauses, told, hypothesis)
-    parts = (told, aside) if stream.chance(50) else (aside, told)
-    return LabelledMeanings(Meaning("told", parts, stream.pick(("and", "but"))), claimed, label)
+        return LabelledMeanings(Meaning("premise", (premise, reason), "because"), second, label)
+    aside = _aside(stream, clauses, premise, hypothesis)
+    parts = (premise, aside) if stream.chance(50) else (aside, premise)
+    return LabelledMeanings(Meaning("premise", parts, stream.pick(("and", "but"))), second, label)
 
 
-def _reason(stream: Stream, told: Clause) -> Clause | None:
-    """Why somebody does so; of what is denied it would not be clear what has the reason."""
-    subject = told.subject
-    if subject is None or not subject.human or told.negative or told.predicate == "be":
+def _reason(stream: Stream, premise: Clause) -> Clause | None:
+    """Draws a reason for an action; a negated clause has none, since it would be ambiguous."""
+    subject = premise.subject
+    if subject is None or not subject.human or premise.negative or premise.predicate == "be":
         return None
-    tense = "past" if told.tense == "past" else "habit"
+    tense = "past" if premise.tense == "past" else "habit"
     return Clause("be", pronoun_for(subject), attribute=stream.pick(world.STATES), tense=tense)
 
 
-def _aside(stream: Stream, clauses: Iterator[Clause], told: Clause, hypothesis: Clause) -> Clause:
-    """Something else, about somebody else."""
-    people, known = _who(told) | _who(hypothesis), (told.predicate, hypothesis.predicate)
+def _aside(
+    stream: Stream, clauses: Iterator[Clause], premise: Clause, hypothesis: Clause
+) -> Clause:
+    """Draws another clause, about other participants."""
+    people = _participants(premise) | _participants(hypothesis)
+    known = premise.predicate, hypothesis.predicate
     aside = next(
         clause
         for clause in clauses
-        if clause.tense == told.tense
+        if clause.tense == premise.tense
         and clause.predicate not in known
-        and not _who(clause) & people
+        and not _participants(clause) & people
     )
-    return denied(aside) if stream.chance(35) else aside
+    return negate(aside) if stream.chance(35) else aside
 
 
-def _who(clause: Clause) -> set[str]:
-    """Who and what takes part, owners left aside."""
+def _participants(clause: Clause) -> set[str]:
+    """Returns the concepts of all participants other than owners."""
     roles = (clause.subject, clause.object, clause.recipient, clause.place)
     return {p.concept for p in roles if p}
 
 
 def _excluded(stream: Stream, clause: Clause) -> Clause | None:
-    """A clause that cannot be true at the time of the clause, if there is one to name."""
+    """Draws a clause that cannot be true at the same time, or returns None."""
     if clause.subject is None and clause.predicate in OPPOSITE and clause.tense == "now":
         return replace(clause, predicate=OPPOSITE[clause.predicate])
     if clause.tense != "habit" or clause.predicate not in ("be", "live"):
@@ -147,7 +156,7 @@ def _excluded(stream: Stream, clause: Clause) -> Clause | None:
 
 
 def _another(stream: Stream, clauses: Iterator[Clause], clause: Clause) -> Clause | None:
-    """Another event of the same participant, or the same event of another: neither follows."""
+    """Draws another event of the subject, or the same event of another subject: neither follows."""
     subject = clause.subject
     if subject is None:
         excluded = (clause.predicate, OPPOSITE.get(clause.predicate))
@@ -168,20 +177,20 @@ def _another(stream: Stream, clauses: Iterator[Clause], clause: Clause) -> Claus
 
 
 def _of_someone_else(stream: Stream, clause: Clause, subject: Participant) -> Clause:
-    """The same, of a person of that gender and number: an adjective or a profession still fits."""
+    """Replaces the subject by a person of the same gender and number, so that words still agree."""
     while True:
         someone = a_person(stream, None, pronouns=False)
-        alike = (someone.gender, someone.plural) == (subject.gender, subject.plural)
-        called = someone.field in ("profession", "people") and clause.complement
-        if alike and not called and someone.concept not in _who(clause):
+        agrees = (someone.gender, someone.plural) == (subject.gender, subject.plural)
+        has_role = someone.field in ("profession", "people") and clause.complement
+        if agrees and not has_role and someone.concept not in _participants(clause):
             return replace(clause, subject=someone)
 
 
-def _fits(event: Clause, subject: Participant, told: Clause) -> bool:
-    """Whether an event can be that of another subject, and says nothing of what is told."""
+def _fits(event: Clause, subject: Participant, premise: Clause) -> bool:
+    """Returns whether an event fits this subject, and has another predicate than the premise."""
     if event.subject is None or not event.subject.human or event.complement:
         return False
-    return event.predicate != told.predicate and not _who(event) & {subject.concept}
+    return event.predicate != premise.predicate and not _participants(event) & {subject.concept}
 
 
 def _shuffled(stream: Stream, names: tuple[str, ...]) -> list[str]:

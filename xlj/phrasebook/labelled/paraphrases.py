@@ -1,8 +1,8 @@
-"""Paraphrases and what looks like them: the same in another order, or other roles in that order.
+"""Paraphrases, and sentences that are similar but have another meaning.
 
-Both kinds move the time or the clauses, so only who does what tells them apart (as in PAWS:
-Zhang et al. 2019). Of those that are none, half exchange two participants, so that the words stay,
-and half replace one.
+All pairs differ in the place of the time or the order of clauses, so only roles distinguish
+paraphrases from others (as in PAWS, Zhang et al., 2019). Half of the other pairs exchange two
+participants, so that the words are the same; half replace a participant.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _Parts = tuple[Clause, ...]
 
 
 def paraphrases(split: str) -> Iterator[LabelledMeanings]:
-    """Endless pairs of a split, labelled "1" if they mean the same, else "0", in turns."""
+    """Yields pairs of a split without end, in turn labelled "1" (same meaning) and "0"."""
     clauses, seed = drawn_clauses("paraphrases", split), seed_of(f"paraphrases choices {split}")
     for position in count():
         stream = Stream(seed, position)
@@ -31,17 +31,15 @@ def paraphrases(split: str) -> Iterator[LabelledMeanings]:
             options = [option for option in options if all_within(split, option)]
             if options:
                 break
-        said = stream.pick(options)
+        variant = stream.pick(options)
         link = stream.pick(("and", "but")) if len(parts) > 1 else None
-        one, other = _orders(stream, parts, said)
+        one, other = _orders(stream, parts, variant)
         label = "1" if change is None else "0"
-        yield LabelledMeanings(
-            Meaning("said", one, link), Meaning("said again", other, link), label
-        )
+        yield LabelledMeanings(Meaning("first", one, link), Meaning("second", other, link), label)
 
 
 def _drawn(stream: Stream, clauses: Iterator[Clause]) -> _Parts:
-    """A clause with a time to move, or two that may stand in either order."""
+    """Draws a clause with a time that can move, or two clauses that can have either order."""
     first = next(clause for clause in clauses if _stands_alone(clause))
     if first.time and stream.chance(30):
         return (first,)
@@ -54,25 +52,25 @@ def _drawn(stream: Stream, clauses: Iterator[Clause]) -> _Parts:
     return first, second
 
 
-def _orders(stream: Stream, parts: _Parts, said: _Parts) -> tuple[_Parts, _Parts]:
-    """Both sayings of a pair, which differ in order whatever else."""
+def _orders(stream: Stream, parts: _Parts, variant: _Parts) -> tuple[_Parts, _Parts]:
+    """Returns both sentences of a pair, in different orders."""
     if len(parts) == 1:
         early = stream.chance(50)
         return (
             (replace(parts[0], time_first=early),),
-            (replace(said[0], time_first=bool(said[0].time) and not early),),
+            (replace(variant[0], time_first=bool(variant[0].time) and not early),),
         )
-    return _early(stream, parts), _early(stream, said[::-1])
+    return _early(stream, parts), _early(stream, variant[::-1])
 
 
 def _early(stream: Stream, parts: _Parts) -> _Parts:
-    """The time of the first clause at times before the rest."""
+    """Moves the time of the first clause to the front in some draws."""
     first = replace(parts[0], time_first=bool(parts[0].time) and stream.chance(30))
     return (first, *parts[1:])
 
 
 def _stands_alone(clause: Clause) -> bool:
-    """Whether a clause means the same wherever it stands: no pronoun refers to another clause."""
+    """Returns whether a clause has the same meaning at any place: no pronoun refers to another."""
     subject = clause.subject
     if subject is None or subject.kind == "pronoun" or clause.predicate == "exist":
         return False
@@ -91,52 +89,52 @@ def _people(clause: Clause) -> set[str]:
 
 
 def exchanges(stream: Stream, parts: _Parts) -> list[_Parts]:
-    """The same words in other roles: each way to exchange two participants, times or adjectives."""
+    """Returns each way to exchange two participants, times, places or adjectives."""
     return _within(parts[0]) if len(parts) == 1 else _between(*parts)
 
 
 def _within(clause: Clause) -> list[_Parts]:
-    subject, thing, found = clause.subject, clause.object, list[_Parts]()
+    subject, thing, options = clause.subject, clause.object, list[_Parts]()
     if subject is None or clause.predicate not in world.ACTS:
-        return found
-    if thing and thing.human and clause.predicate != "know":  # they know each other
-        found.append((replace(clause, subject=thing, object=subject),))
+        return options
+    if thing and thing.human and clause.predicate != "know":  # knowing is mutual
+        options.append((replace(clause, subject=thing, object=subject),))
     if clause.recipient:
-        found.append((replace(clause, subject=clause.recipient, recipient=subject),))
+        options.append((replace(clause, subject=clause.recipient, recipient=subject),))
     if subject.kind == "name" and thing and thing.owner and thing.owner.kind == "name":
         owner, owned = thing.owner, replace(thing, owner=replace(subject, surname=None))
         if not subject.surname:
-            found.append((replace(clause, subject=owner, object=owned),))
-    return found
+            options.append((replace(clause, subject=owner, object=owned),))
+    return options
 
 
 def _between(first: Clause, second: Clause) -> list[_Parts]:
-    found: list[_Parts] = []
+    options: list[_Parts] = []
     one, other = first.subject, second.subject
     if one and other and _may_act(one, second) and _may_act(other, first):
-        found.append((replace(first, subject=other), replace(second, subject=one)))
+        options.append((replace(first, subject=other), replace(second, subject=one)))
     if first.time and second.time and first.time != second.time:
-        found.append((replace(first, time=second.time), replace(second, time=first.time)))
+        options.append((replace(first, time=second.time), replace(second, time=first.time)))
     here, there = first.place, second.place
     if here and there and here.concept != there.concept:
         if there.concept in _verb(first).places and here.concept in _verb(second).places:
-            found.append((replace(first, place=there), replace(second, place=here)))
+            options.append((replace(first, place=there), replace(second, place=here)))
     thing, other_thing = first.object, second.object
     if thing and other_thing:
         fit = _takes(first, other_thing) and _takes(second, thing)
         if fit and thing.concept != other_thing.concept:
-            found.append((replace(first, object=other_thing), replace(second, object=thing)))
+            options.append((replace(first, object=other_thing), replace(second, object=thing)))
         a, b = thing.adjective, other_thing.adjective
         if a != b and _may_be(thing, b) and _may_be(other_thing, a):
-            found.append((
+            options.append((
                 replace(first, object=replace(thing, adjective=b)),
                 replace(second, object=replace(other_thing, adjective=a)),
             ))  # fmt: skip
-    return found
+    return options
 
 
 def replacements(stream: Stream, parts: _Parts) -> list[_Parts]:
-    """One word is another: each way to replace a name, a thing, a place or a time."""
+    """Returns each way to replace a name, a thing, a place or a time by another one."""
     people = set().union(*map(_people, parts))
     return [
         (*parts[:at], changed, *parts[at + 1 :])
@@ -175,7 +173,7 @@ def _other(stream: Stream, options: tuple[str, ...] | list[str], taken: str) -> 
 
 
 def _may_act(p: Participant, clause: Clause) -> bool:
-    """Whether somebody can take the place of the subject of a clause."""
+    """Returns whether a person can replace the subject of a clause."""
     subject = clause.subject
     return p.human and subject is not None and subject.human and clause.complement is None
 

@@ -1,4 +1,4 @@
-"""Questions about a document, with the span that answers them; one in ten has no answer there."""
+"""Questions about a document, with the span of the answer; one in ten has no answer."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,10 +22,11 @@ _MEANINGS = 3
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question about the clause that says the answer.
+    """A question about a document.
 
-    `where` is (meaning, clause) in the document, None where it does not say; the participant in
-    that `role` is the answer.
+    Attributes:
+      role: of the participant that is the answer.
+      where: (meaning, clause) of the answer in the document; None if the document has no answer.
     """
 
     document: tuple[Meaning, ...]
@@ -35,55 +36,55 @@ class Asked:
 
 
 def questions(split: str) -> Iterator[Asked]:
-    """Endless questions of a split, the roles taking turns; each document has one question."""
+    """Yields questions of a split without end, with `ROLES` in turn; one question per document."""
     stories = _stories(seed_of(f"questions {split}"))
     for position in count():
         stream = Stream(seed_of(f"questions choices {split}"), position)
         role = ROLES[position % len(ROLES)]
-        found = None
-        while found is None:
+        question = None
+        while question is None:
             story = next(stories)
             if position % _UNANSWERED == _UNANSWERED - 1:
-                found = _unanswered(stream, story, next(stories), role, split)
+                question = _unanswered(stream, story, next(stories), role, split)
             else:
-                found = _answered(stream, story, role, split)
-        yield found
+                question = _answered(stream, story, role, split)
+        yield question
 
 
 @dataclass(frozen=True, slots=True)
 class _Story:
-    told: tuple[Meaning, ...]
+    meanings: tuple[Meaning, ...]
     hero: Participant
 
     @property
     def verbs(self) -> list[str]:
-        return [clause.predicate for meaning in self.told for clause in meaning.clauses]
+        return [clause.predicate for meaning in self.meanings for clause in meaning.clauses]
 
 
 def _stories(seed: int) -> Iterator[_Story]:
     for index in count():
-        told = document(seed, index)
-        if len(told) >= _MEANINGS:
-            yield _Story(told, hero(seed, index))
+        meanings = document(seed, index)
+        if len(meanings) >= _MEANINGS:
+            yield _Story(meanings, hero(seed, index))
 
 
 def _answered(stream: Stream, story: _Story, role: str, split: str) -> Asked | None:
-    """A question about some clause of a story, the only one with its verb."""
+    """Draws a question about a clause of a story whose verb occurs only once in the story."""
     options = []
-    for sentence, meaning in enumerate(story.told):
+    for sentence, meaning in enumerate(story.meanings):
         for at, clause in enumerate(meaning.clauses):
             event = _event(clause, story.hero, role)
             if event and story.verbs.count(clause.predicate) == 1:
                 if question := _about(stream, event, role, split):
-                    options.append(Asked(story.told, question, role, (sentence, at)))
+                    options.append(Asked(story.meanings, question, role, (sentence, at)))
     return stream.pick(options) if options else None
 
 
 def _unanswered(
     stream: Stream, story: _Story, other: _Story, role: str, split: str
 ) -> Asked | None:
-    """A question with a verb that only another story has, about the hero of this one."""
-    for clause in (clause for meaning in other.told for clause in meaning.clauses):
+    """Returns a question about this story's hero, with a verb that only another story has."""
+    for clause in (clause for meaning in other.meanings for clause in meaning.clauses):
         event = _event(clause, other.hero, role)
         if event is None or clause.predicate in story.verbs:
             continue
@@ -91,12 +92,12 @@ def _unanswered(
             event = replace(event, subject=_called(story.hero))
         question = _about(stream, event, role, split)
         if question and _called(other.hero) not in _owners(event):
-            return Asked(story.told, question, role, None)
+            return Asked(story.meanings, question, role, None)
     return None
 
 
 def _called(person: Participant) -> Participant:
-    """Somebody by first name."""
+    """Returns a person with the first name only."""
     return replace(person, surname=None)
 
 
@@ -106,7 +107,7 @@ def _owners(clause: Clause) -> set[Participant]:
 
 
 def _event(clause: Clause, about: Participant, role: str) -> Clause | None:
-    """The event that a clause tells, its participants named, if one can ask for the role."""
+    """Returns the event of a clause, with named participants, or None if the role is unsuitable."""
     answer: Participant | None = getattr(clause, role)
     if answer is None or clause.negative or clause.modal:
         return None
@@ -133,7 +134,7 @@ def _event(clause: Clause, about: Participant, role: str) -> Clause | None:
 
 
 def _with_owners(clause: Clause, about: Participant) -> Clause:
-    """The clause with the hero's name where an owner is said to be him or her."""
+    """Replaces pronouns for the hero as an owner by the hero's name."""
 
     def named(p: Participant | None) -> Participant | None:
         return replace(p, owner=_called(about)) if p and p.owner == pronoun_for(about) else p
@@ -145,7 +146,7 @@ def _with_owners(clause: Clause, about: Participant) -> Clause:
 
 
 def _about(stream: Stream, event: Clause, role: str, split: str) -> Meaning | None:
-    """The question that asks for a role of an event, if both are of the split."""
+    """Returns the question for a role of an event, or None if either is not in the split."""
     unknown = Participant("unknown", "person" if role == "subject" else "thing")
     if stream.chance(50):
         event = replace(event, time=None)
@@ -155,10 +156,10 @@ def _about(stream: Stream, event: Clause, role: str, split: str) -> Meaning | No
 
 
 def span_of(sentence: Sentence, clause: int, role: str) -> tuple[int, int]:
-    """Where a participant stands in a sentence: (start, end) in characters.
+    """Returns the range of a participant in a sentence, (start, end) in characters.
 
-    A place has its preposition or the like ("in the garden"), since half of the languages write
-    both as one word; others stand without.
+    A place includes its adposition or case ("in the garden"), since half of the languages write
+    both as one word. Other participants do not include it.
     """
     prefix = f"{clause}.{role}."
     left_out = "" if role == "place" else prefix + "case"

@@ -1,7 +1,7 @@
-"""Splits of all that can be said: no event of dev or test is told in training, in any language.
+"""Splits of events: no event of dev or test occurs in train, in any language.
 
-An event is who does what to what, whatever the time, the tense, the polarity, the adjectives and
-the owners. Its hash decides its split, so that the splits need not know of each other.
+An event is a predicate with its participants, without time, tense, polarity, adjectives and owners.
+Its hash decides the split, so splits are independent of each other.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,16 +18,16 @@ _QUARTERS = ("train", "train", "dev", "test")
 
 
 def place_is_free(clause: Clause) -> bool:
-    """Whether the place is a circumstance, which can be left out: not that of 'live' or 'go'."""
+    """Returns whether the place is optional, unlike that of 'live' or 'go'."""
     return clause.predicate in TRANSITIVE or (
         clause.predicate in INTRANSITIVE and clause.predicate != "live"
     )
 
 
 def split_of(clause: Clause) -> str:
-    """The split that the event of a clause belongs to: half of all events are of 'train'.
+    """Returns the split of a clause's event; half of all events are in 'train'.
 
-    Of a question it is all that it says of the event, since the answer is not told.
+    The event of a question includes all its participants, since the answer is not among them.
     """
     asks = clause.question is not None
     place = None if place_is_free(clause) and not asks else clause.place
@@ -38,12 +38,12 @@ def split_of(clause: Clause) -> str:
 
 
 def all_within(split: str, clauses: Iterable[Clause]) -> bool:
-    """Whether all these clauses are of the split."""
+    """Returns whether all these clauses are in the split."""
     return all(split_of(clause) == split for clause in clauses)
 
 
 def sentences(split: str) -> Iterator[Meaning]:
-    """Endless meanings of a split, as they are drawn: statements and questions."""
+    """Yields meanings of a split without end: statements and questions."""
     seed = seed_of(f"sentences {split}")
     for index in count():
         meaning = draw(seed, index)
@@ -52,7 +52,7 @@ def sentences(split: str) -> Iterator[Meaning]:
 
 
 def drawn_clauses(name: str, split: str) -> Iterator[Clause]:
-    """Endless clauses of a split: single, affirmative statements with the time at its usual place.
+    """Yields affirmative statements of one clause without end, with the time at its usual place.
 
     The same `name` and `split` give the same clauses.
     """

@@ -1,4 +1,4 @@
-"""Writes the line of metrics that is due after a step: of training, and of evaluations."""
+"""Writes lines of metrics, of training and of evaluations, after the steps where they are due."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -20,21 +20,25 @@ from xlj.training.waits import Waits
 
 
 class Check(Protocol):
-    """Is called between batches, also with a number of rows that are done; raises to stop."""
+    """A function that is called between batches, and raises to stop an evaluation.
+
+    Args:
+      done: number of rows that are done.
+    """
 
     def __call__(self, done: int = 0, /) -> object: ...
 
 
 Probe = Callable[[State, Check], Mapping[str, float]]
-"""Measures a state, as metrics `eval/NAME/LANGUAGE/MEASURE`, and does not change it. It calls its
-second argument between batches, which raises `Interrupted` if the run is to stop."""
+"""A function that measures a state and returns metrics `eval/NAME/LANGUAGE/MEASURE`. It calls its
+second argument between batches, which raises `Interrupted` if the run should stop."""
 
 
 def by_phase(config: Config, make: Callable[[Model], Probe]) -> Probe:
-    """A probe that measures a state with the model of the phase that its last step was in.
+    """Returns a probe that measures a state with the model of the phase of its last step.
 
     Args:
-      make: makes a probe of a model.
+      make: returns a probe for a model.
     """
     models = dict.fromkeys(phase.config.model for phase in config.schedule)
     probes = {model: make(model) for model in models}
@@ -62,30 +66,30 @@ class MetricsWriter:
     bar: tqdm
     restart_sums: Callable[[Progress], Progress]
     begun: int
-    """The step that the run was started from."""
+    """The step that this process started from."""
 
     def due(self, done: int) -> tuple[bool, bool]:
-        """Whether metrics of training, and of evaluations, are due after `done` steps."""
+        """Returns whether metrics of training, and of evaluations, are due after `done` steps."""
         train = self.config.train
         is_last = done == train.steps
         logs = done > 0 and (done % train.log_every == 0 or is_last)
         return logs, done % train.eval_every == 0 or is_last
 
     def write(self, before: State, done: int) -> tuple[State, dict[str, float], bool]:
-        """Writes the line that is due after `done` steps, if one is.
+        """Writes the line that is due after `done` steps, if any.
 
         Returns:
-          The state with its sums at zero, the line, and True. If the run is to stop meanwhile,
-          nothing is written: the state unchanged, an empty line, and False.
+          The state with its sums set to zero, the line, and True. If a stop is requested during an
+          evaluation, nothing is written: the unchanged state, an empty line, and False.
         """
         state, line = before, dict[str, float]()
         logs, evaluates = self.due(done)
         if logs:
-            line = self._of_training(state.progress, done)
+            line = self._training_metrics(state.progress, done)
             state = dataclasses.replace(state, progress=self.restart_sums(state.progress))
         if evaluates:
             try:
-                with self.clock.paused(), self.waits.on("measuring held-out rows", "evaluations"):
+                with self.clock.paused(), self.waits.on("evaluating held-out rows", "evaluations"):
                     for measure in self.evaluations:
                         line |= measure(state, self.preemption.check)
             except Interrupted:
@@ -96,13 +100,13 @@ class MetricsWriter:
         return state, line, True
 
     def _print_time_left(self, done: int, speed: float) -> None:
-        """Prints how long the rest of the run takes at a speed, in tokens a second."""
+        """Prints how long the rest of the run takes at a speed, in tokens per second."""
         left = self.amounts.tokens(done, self.config.train.steps)
         if left and speed and jax.process_index() == 0:
             time = _in_words(left / speed)
-            self.bar.write(f"{time} left: {left:,.0f} tokens, at {speed:,.0f} a second")
+            self.bar.write(f"{time} left: {left:,.0f} tokens, at {speed:,.0f} tokens per second")
 
-    def _of_training(self, progress: Progress, done: int) -> dict[str, float]:
+    def _training_metrics(self, progress: Progress, done: int) -> dict[str, float]:
         progress = jax.device_get(progress)
         count = max(int(progress.steps_since_log), 1)
         line = {"train/loss": float(progress.loss / count)}
@@ -128,7 +132,7 @@ class MetricsWriter:
 
 
 def _in_words(seconds: float) -> str:
-    """A time, in the unit that people would take."""
+    """Formats a time in its natural unit."""
     for name, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"about {seconds / size:,.1f} {name}"

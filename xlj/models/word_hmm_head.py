@@ -1,4 +1,4 @@
-"""The head of word alignment: what translates a token, and where the next token's is (ours)."""
+"""The head of the word HMM: scores of translations, and of jumps between aligned words (ours)."""
 
 import jax
 import jax.numpy as jnp
@@ -9,12 +9,15 @@ from xlj.models.dense import matmul, precision_of
 from xlj.models.encoder import Params
 
 NOISE = 1024
-"""Pieces that a translation is told apart from."""
+"""Number of pieces that a translation is compared with."""
 
 
 def init(rng: jax.Array, model: Model, longest_jump: int) -> Params:
-    """Its parameters. Pieces that stand on both sides go together from the start, as names and
-    numbers do, and small steps to the right are likelier than others."""
+    """Returns new parameters of the head.
+
+    Kernels start as the identity, so that pieces which occur on both sides, such as names and
+    numbers, match from the start. Small jumps to the right start as the most likely ones.
+    """
     check("init", rng=("key []", rng))
     jumps = jnp.abs(jnp.arange(-longest_jump, longest_jump + 1) - 1.0)
     return {
@@ -26,8 +29,12 @@ def init(rng: jax.Array, model: Model, longest_jump: int) -> Params:
 
 
 def keys(head: Params, model: Model, table: jax.Array, tokens: jax.Array) -> jax.Array:
-    """What pieces are found by: int [..., n] of the word embeddings, float32 [vocabulary, hidden]
-    -> float32 [..., n, hidden]."""
+    """Computes the keys of pieces, float32 [..., n, hidden].
+
+    Args:
+      table: the word embeddings, float32 [vocabulary, hidden].
+      tokens: ids of the pieces, int [..., n].
+    """
     check(
         "keys",
         table=("float [vocabulary, hidden]", table),
@@ -37,8 +44,10 @@ def keys(head: Params, model: Model, table: jax.Array, tokens: jax.Array) -> jax
 
 
 def queries(head: Params, model: Model, hidden: jax.Array) -> jax.Array:
-    """What tokens ask for, of their vectors: float [rows, n, hidden] -> float32 likewise. What no
-    token translates is asked for by `head["null_bias"]`."""
+    """Computes the queries of tokens from their vectors: float [rows, n, hidden] -> float32.
+
+    `head["null_bias"]` is the query for words that translate no token.
+    """
     check(
         "queries",
         hidden=("float [rows, n, hidden]", hidden),
@@ -48,7 +57,7 @@ def queries(head: Params, model: Model, hidden: jax.Array) -> jax.Array:
 
 
 def products(queries: jax.Array, keys: jax.Array, dtype: str) -> jax.Array:
-    """[..., m, hidden] and [..., n, hidden] -> float32 [..., m, n]."""
+    """Multiplies queries [..., m, hidden] with keys [..., n, hidden]: float32 [..., m, n]."""
     check(
         "products",
         queries=("float [batch..., m, hidden]", queries),
@@ -64,13 +73,15 @@ def products(queries: jax.Array, keys: jax.Array, dtype: str) -> jax.Array:
 
 
 def log_ratio(score: jax.Array, normaliser: jax.Array | float = 0.0) -> jax.Array:
-    """How much likelier a piece is with a query than by chance, as a logarithm, at most that of
-    NOISE + 1: its share among NOISE other pieces (as InfoNCE has it: van den Oord et al., 2018).
+    """Returns the log of how much more likely a piece is given a query than by chance.
+
+    It is at most log(NOISE + 1): the ratio is estimated from the piece's share among NOISE other
+    pieces, as in InfoNCE (van den Oord et al., 2018).
 
     Args:
       score: products of queries and keys, float32 [..., m, n].
-      normaliser: log of the mean of exp(score) over pieces as they come, broadcast to `score`: 0
-        where it is not known, which the objective teaches.
+      normaliser: log of the mean of exp(score) over pieces by their frequency, broadcast to
+        `score`. It is 0 where it is not known; training drives it towards 0.
     """
     check("log_ratio", score=("float [...]", score))
     among = jnp.log(NOISE) + normaliser
