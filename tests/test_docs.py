@@ -98,6 +98,9 @@ def test_every_page_is_in_the_sites_navigation():
     [
         ("own text", "tutorials/own_text.md"),
         ("resum", "train.md"),
+        ("resume fewer gpus", "train.md"),
+        ("add language xlm", "adapt.md"),
+        ("export model", "convert.md"),
         ("objective", "objectives.md"),
         ("write objective", "own_objective.md"),
         ("config keys", "configs.md"),

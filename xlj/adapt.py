@@ -90,7 +90,8 @@ def _implied(flags: Namespace) -> configs.Implied:
         raise ConfigError("--pairs and --parallel belong together; give both or neither")
     sides = [side for pair in flags.pairs for side in split_pair(pair, flags.languages, "--pairs")]
     if flags.replay is None:
-        flags.replay = tuple(name for name in dict.fromkeys(sides) if name not in flags.languages)
+        old = [name for name in dict.fromkeys(sides) if name not in flags.languages]
+        flags.replay = tuple(name for name in old if _has_text(flags.mono, name))
     if both := set(flags.replay) & set(flags.languages):
         raise ConfigError(f"--replay={both.pop()}: this is one of --languages, the new ones")
     values = {
@@ -110,13 +111,27 @@ def _implied(flags: Namespace) -> configs.Implied:
     return configs.Implied("adapt", overrides, None if flags.pairs else variants.text_only)
 
 
+def _has_text(templates: str, language: str) -> bool:
+    """Whether a template of --mono has text of a language."""
+    from xlj.data.text.text_tasks import text_tasks
+
+    try:
+        return bool(
+            text_tasks(schema.build({"data": {"mono": templates, "languages": language}}).data)
+        )
+    except ConfigError:
+        return False
+
+
 @command.entry("adapt", __doc__, _add_flags, schema, _implied)
 def main(flags: Namespace) -> int:
     """Adapts, or continues; returns 75 if training was asked to stop."""
     output = local_path("--output", flags.output)
     outputs.check_folder("output", output)
     from xlj.adaptation import running
+    from xlj.distributed.preemption import Preemption
 
+    Preemption.owns_process = flags.is_process
     request = running.Request(
         flags.languages, flags.replay, flags.replay_share, flags.pieces, flags.steps
     )

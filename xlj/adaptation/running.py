@@ -132,6 +132,8 @@ def adapt(
         config, _ = start.adopt_vocabulary(config, adapted_from, None)
         store = prepare_rows(config, vocabulary=adapted_from.vocabulary())
         config = _planned(config, store, request, explicit)
+        if dry_run:  # else the training run prints it
+            print(report(store, config.data.alpha), end="\n\n")
         _print_plan(request, source, adapted_from, choices, samples, config, store)
         if dry_run:
             return False
@@ -271,9 +273,8 @@ def _print_plan(
         [c.language, f"{c.before:.2f}", f"{c.pieces:,}", f"{c.after:.2f}", c.reason]
         for c in choices
     ]
-    print(report(store, config.data.alpha))
     ids = source.vocabulary().size, adapted_from.vocabulary().size
-    print(f"\nvocabulary: {ids[0]:,} -> {ids[1]:,} ids")
+    print(f"vocabulary: {ids[0]:,} -> {ids[1]:,} ids")
     print(*(line.rstrip() for line in align(rows, left=(0, 4))), sep="\n")
     if not request.replay:
         print(
