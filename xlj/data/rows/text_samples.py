@@ -10,6 +10,7 @@ from xlj.data.text import held_out
 from xlj.data.text.cleaning import BLANK
 from xlj.data.text.held_out import Rule
 from xlj.data.text.reading import UnitReader
+from xlj.io import hashing
 from xlj.io.hashing import name_hash
 
 Columns = tuple[list[str], ...]
@@ -40,20 +41,21 @@ def sample(
     train: list[list[str]] = [[] for _ in languages]
     held: list[list[str]] = [[] for _ in languages]
     order = sorted(range(len(text.units)), key=lambda unit: name_hash(f"{text.task.name}/{unit}"))
-    taken = 0
+    taken, is_whole = 0, True
     for index in order:
         if taken >= characters:
-            return TextSample(tuple(train), tuple(held), is_whole=False)
+            is_whole = False
+            break
         for chunk in UnitReader(text.units[index], index, text.reading).chunks():
             is_out, is_dropped = held_out.split(languages, chunk.hashes, ours)
             has_text = np.all([hashes != BLANK for hashes in chunk.hashes], axis=0)
             for place in np.flatnonzero(has_text & ~is_dropped).tolist():
+                into = held if is_out[place] else train
+                for lines, column in zip(into, chunk.columns, strict=True):
+                    lines.append(column[place])
                 if not is_out[place]:
                     taken += len(chunk.columns[0][place])
-                elif len(held[0]) >= most_held_out:
-                    continue
-                for lines, column in zip(
-                    held if is_out[place] else train, chunk.columns, strict=True
-                ):
-                    lines.append(column[place])
-    return TextSample(tuple(train), tuple(held), is_whole=True)
+    kept = sorted(hashing.sample(most_held_out, len(held[0])))
+    return TextSample(
+        tuple(train), tuple([lines[place] for place in kept] for lines in held), is_whole
+    )
