@@ -108,7 +108,7 @@ def planned(name: str, topology: str, before: dict[str, object] | None) -> dict[
         if before:
             choice, known = search.Choice(**before), {}
         else:
-            best, *_ = search.search(config, sizes, there, all_of_them=False)
+            best, *_ = search.search(config, sizes, there, try_all=False)
             if not best.fits:
                 return {"why": "nothing that was tried fits"}
             choice, known = best.choice, {search.heaviest(config): best.figures}

@@ -305,7 +305,7 @@ def test_no_output_is_left_after_an_error(run, tmp_path, monkeypatch):
         (["--output=x", "--gold_from=1"], "--gold_from is of --gold, which is missing"),
         (["--gold", "--output_format=words"], "--output_format=words is of links in --output"),
         (["--gold", "--output=x", "--output_format=pieces"], "are of links between words"),
-        (["--output=x", "--columns=1"], "--columns=1: name those of source, target"),
+        (["--output=x", "--columns=1"], "--columns=1: expected the columns of source and target"),
         (["--output=x", "--shard=1/2", "--output_format=naacl"], "naacl numbers all pairs"),
         (["--gold", "--prior=-1"], "argument --prior: -1 is not a finite number from 0 on"),
         (["--gold", "--threshold=nan"], "argument --threshold: nan is not a finite number"),

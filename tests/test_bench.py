@@ -1,4 +1,4 @@
-"""xlj.bench: what it measures, alone and beside other libraries, and how it writes that down."""
+"""xlj.bench measures xlj and other libraries, and writes the results."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 
 from xlj import bench
 from xlj.benchmarking import links, peers, profile, rows, train_steps
-from xlj.benchmarking.measurements import Measurement, Size, apart, table
+from xlj.benchmarking.measurements import Measurement, Size, in_own_process, table
 from xlj.config import ConfigError, parse
 
 SMALL = (
@@ -25,7 +25,7 @@ ALONE = "peak,step,profile,attention,links,align,embed,prepare"
 
 @pytest.fixture
 def no_peers(monkeypatch):
-    """As where no other library is installed."""
+    """Hides all other libraries."""
     for name in ("torch", "transformers", "simalign", "sentence_transformers"):
         monkeypatch.setitem(sys.modules, name, None)
     peers.library.cache_clear()
@@ -44,7 +44,7 @@ def test_everything_is_measured_where_nothing_else_is_installed(call, tmp_path, 
     assert {m["what"] for m in measured} == set(ALONE.split(","))
     assert all(m["value"] > 0 and m["peer_value"] is None and m["ratio"] is None for m in measured)
     assert len(printed.out.splitlines()) == len(measured)
-    assert printed.err.count("not measured beside torch") == 1
+    assert printed.err.count("torch is not measured") == 1
     assert found["machine"]["cores"] and "jax" in found["machine"]["versions"]
     rows = [line for line in files[1].read_text().splitlines() if line.startswith("| ")]
     assert len(rows) == 1 + len(measured)
@@ -84,7 +84,7 @@ def test_kinds_of_kernels(kind, kernel, source):
 
 
 def test_a_trace_is_summed_by_kind_and_kernel():
-    """On a device its streams count, whatever runs there; on a CPU the program's instructions."""
+    """Devices are profiled by their streams, CPUs by the program's instructions."""
 
     def plane(name, *lines):
         return SimpleNamespace(name=name, lines=[
@@ -127,9 +127,9 @@ def test_it_needs_neither_tensorflow_nor_seqio():
 
 
 def test_what_is_measured_apart_has_a_process_of_its_own_on_a_cpu(monkeypatch):
-    assert apart(os.getpid) != os.getpid()
+    assert in_own_process(os.getpid) != os.getpid()
     monkeypatch.setattr("jax.default_backend", lambda: "gpu")  # which this process has
-    assert apart(os.getpid) == os.getpid()
+    assert in_own_process(os.getpid) == os.getpid()
 
 
 def test_what_was_measured_before_an_error_is_written(call, tmp_path, monkeypatch):
@@ -143,7 +143,7 @@ def test_what_was_measured_before_an_error_is_written(call, tmp_path, monkeypatc
     assert "| links | itermax |" in (tmp_path / "b.md").read_text()
 
 
-def test_a_peer_that_does_not_fit_is_told_and_left_out(capsys, monkeypatch):
+def test_a_peer_that_does_not_fit_is_reported_and_left_out(capsys, monkeypatch):
     class Full(RuntimeError):
         """As torch's."""
 
@@ -154,8 +154,8 @@ def test_a_peer_that_does_not_fit_is_told_and_left_out(capsys, monkeypatch):
         raise Full("CUDA out of memory. Tried to allocate 90 GiB.\nMore.")
 
     assert peers.seconds_of(call, 1) is None
-    told = capsys.readouterr().err
-    assert told == "not measured beside torch: CUDA out of memory. Tried to allocate 90 GiB.\n"
+    message = capsys.readouterr().err
+    assert message == "torch is not measured: CUDA out of memory. Tried to allocate 90 GiB.\n"
     assert peers.seconds_of(bool, 1) >= 0
 
 
@@ -176,8 +176,8 @@ def test_times_are_better_when_they_are_less_and_rates_when_they_are_more():
 def test_links_are_those_of_simalign(method):
     pytest.importorskip("simalign", reason="simalign is not installed (.[peers])")
     vectors, lengths = links.random_vectors(width=32, pairs=40)
-    ours = np.asarray(links.ours(method, vectors, lengths)())
-    theirs = links.simaligns(vectors, lengths, links.THEIRS[method])
+    ours = np.asarray(links.xlj_call(method, vectors, lengths)())
+    theirs = links.simalign_links(vectors, lengths, links.SIMALIGN_NAMES[method])
     for mine, its, m, n in zip(ours, theirs, *lengths, strict=True):
         np.testing.assert_array_equal(mine[:m, :n], its > 0)
 

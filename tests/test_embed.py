@@ -120,7 +120,7 @@ def test_an_error_on_the_way_leaves_nothing_behind(run, text, tmp_path, monkeypa
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--layer=4"], "there is no layer 4; the model has layers 0 to 3"),
+        (["--layer=4"], "layer 4 does not exist; the model has layers 0 to 3"),
         (["--output=/none/a.npy"], "--output=/none/a.npy: there is no such folder"),
         (["--output=FOLDER"], "this is a folder; name a file in it"),
         (["--output=DANGLING"], "there is no such folder"),

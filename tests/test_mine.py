@@ -120,9 +120,9 @@ def test_gold_of_which_nothing_is_found(run, texts, tmp_path):
         (["--gold=gold", "--scores"], "--scores is a column of --output, which is missing"),
         (
             ["--gold=gold", "--source=a.ids", "--target=a.ids"],
-            "gold:1: b-34 is no id of the target",
+            "gold:1: b-34 is not an id of the target",
         ),
-        (["--threshold=1", "--output=x", "--source=odd.ids"], "odd.ids:1: the column is blank"),
+        (["--threshold=1", "--output=x", "--source=odd.ids"], "odd.ids:1: a column is blank"),
         (["--threshold=nan", "--output=x"], "--threshold=nan is no number"),
         (["--threshold=much"], "argument --threshold: invalid float value"),
     ],

@@ -1,4 +1,4 @@
-"""The command that plans a run: what it prints and writes, and what it refuses before any work."""
+"""The plan command prints and writes figures, and refuses bad arguments before any work."""
 
 import json
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ RECIPE = "--config=configs/xlm_r_base.py:tiny"
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch):
-    """Devices of this machine, whatever the topology."""
+    """Uses this machine's devices for all topologies."""
     monkeypatch.setattr(topologies, "use_compilers", lambda: None)
     monkeypatch.setattr(topologies.Topology, "devices", lambda self: jax.devices()[: self.size])
 
@@ -29,8 +29,8 @@ def test_a_plan_is_printed_and_written(call, tmp_path):
     record = json.loads(path.read_text())
     (phase,) = record["phases"]
     assert record["topology"] == "h100:1x2" and phase["devices"] == 2
-    assert f"so at most            {phase['mfu']:.1%} MFU" in printed
-    assert f"all {phase['steps']:,} steps: {phase['days']:,.1f} days at least" in printed
+    assert f"at most               {phase['mfu']:.1%} MFU" in printed
+    assert f"all {phase['steps']:,} steps: at least {phase['days']:,.1f} days" in printed
     assert [p.name for p in programs.iterdir()] == ["phase-0.txt"]
     assert "rows count" not in printed
 
@@ -90,7 +90,7 @@ def test_no_flags_are_given_where_another_phase_does_not_fit(capsys, monkeypatch
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--topology=tpu"], "--topology=tpu: the chips are a100"),
+        (["--topology=tpu"], "--topology=tpu: expected a100"),
         ([], "--topology"),
         (["--topology=h100:1x1", "--json=no/such/plan.json"], "no such folder"),
         (

@@ -356,7 +356,7 @@ def test_errors_come_before_any_work(runs, call, tmp_path, kind, text, flags, me
 
 def test_a_model_without_a_task_is_refused(checkpoint, call, tmp_path):
     (tmp_path / "text").write_text("a\n")
-    with pytest.raises(ConfigError, match="the model has no head of a task; name a run of xlj fin"):
+    with pytest.raises(ConfigError, match="the model has no task head; expected a run of xlj fin"):
         call(predict.main, f"--checkpoint={checkpoint}", f"--input={tmp_path}/text")
 
 

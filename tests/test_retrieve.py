@@ -117,12 +117,12 @@ def test_languages_are_averaged(run, tatoeba):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--target=short.txt"], "has 3 lines but short.txt has 1; line i of one must be"),
+        (["--target=short.txt"], "has 3 lines but short.txt has 1; they must be translations"),
         (["--target=blank.txt"], "blank.txt:2: the line is blank"),
         (["--target=none.txt"], "none.txt: cannot read this file"),
         (
             ["--gold=short.txt"],
-            "short.txt:1: 'Guten Morgen!' is no line of the source, from 0 to 2",
+            "short.txt:1: 'Guten Morgen!' is not a line of the source; expected 0 to 2",
         ),
         (["--layers=all", "--layer=1"], "--layers=all only scores: it takes no --layer"),
         (["--layers=all", "--output=x"], "it takes no --layer and no --output"),
@@ -130,12 +130,12 @@ def test_languages_are_averaged(run, tatoeba):
         (["--plot=x.png"], "--plot=x.png: only --layers=all draws"),
         (["--output=/none/x"], "--output=/none/x: there is no such folder"),
         (["--layers=all", "--plot=x.txt"], "--plot=x.txt: a file ends in .png or .svg or .pdf"),
-        (["--source=short.txt", "--target=short.txt"], "short.txt has one sentence, and so has"),
+        (["--source=short.txt", "--target=short.txt"], "have one sentence each"),
         (["--source={language}", "--languages=de,,fr"], "--languages=de,,fr: each language once"),
         (["--source={language}", "--languages=de,de"], "--languages=de,de: each language once"),
         (["--languages=de"], "--source=a.txt: with --languages it needs {language}"),
         (["--source={language}.txt"], "--source={language}.txt: say which with --languages=A,B"),
-        (["--layer=9"], "there is no layer 9"),
+        (["--layer=9"], "layer 9 does not exist"),
         (["--source=short.txt", "--gold=gold", "--centred"], "short.txt has one sentence"),
         (
             ["--source={language}", "--target=/dev/null", "--languages=de,fr"],

@@ -1,4 +1,4 @@
-"""The command of sweeps, with a stub in place of the one that trains."""
+"""The sweep command, with a stub instead of the training command."""
 
 import json
 import os
@@ -67,7 +67,7 @@ else:
 
 @pytest.fixture
 def sweep(tmp_path):
-    """Calls the command with a sweep of these runs; the stub's module lies beside it."""
+    """Calls the command with a sweep of these runs; the stub's module is in the same folder."""
     (tmp_path / "stub.py").write_text(STUB)
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
 
@@ -110,7 +110,7 @@ def test_a_crash_loses_no_other_run_and_what_is_finished_is_not_run_again(sweep)
     assert "killed by SIGKILL" in lines["kill"] and "stopped" in lines["stop"]
     assert "metrics.jsonl:1 is not a line of metrics" in lines["damage"]
     assert "folder/metrics.jsonl: cannot read it (Is a directory)" in lines["folder"]
-    assert "broken/results.json is damaged: it holds no scores" in lines["broken"]
+    assert "broken/results.json is damaged: it has no scores" in lines["broken"]
     assert "finished" in lines["last"]
     code, output, _ = sweep([runs[0], {**runs[1], "do": "good"}, runs[-1]])
     assert code == 0 and output.count("finished before") == 2
@@ -129,11 +129,11 @@ def test_fine_tuning_is_finished_when_its_results_are_there(sweep):
     "runs, arguments, message",
     [
         ([{"name": "a"}, {"name": "b", "typo": 1}], [], "run b: unknown config key typo"),
-        ([{"name": "a"}, {"name": "a", "x": 1}], [], "2 runs are called a"),
+        ([{"name": "a"}, {"name": "a", "x": 1}], [], "2 runs are named a"),
         ([{"name": "a"}], ["--only=b*"], "--only=b* is no run of"),
         ([{"name": "a"}], ["--submit=sbatch x.sh"], "neither {command} nor {arguments}"),
         ([{"name": "a"}], ["--submit='{command}"], "No closing quotation"),
-        ([{"name": "a"}], ["--submit=nowhere {command}"], "there is no program nowhere"),
+        ([{"name": "a"}], ["--submit=nowhere {command}"], "the program nowhere does not exist"),
         (
             [{"train.seed": 0}, {"train.seed": 1}],
             ["--config.train.seed=7"],
@@ -168,14 +168,14 @@ def test_a_bug_in_the_file_is_said_with_its_line(tmp_path):
 def test_a_workdir_of_another_config_is_refused(sweep):
     assert sweep([{"name": "a"}])[0] == 0
     code, _, errors = sweep([{"name": "a", "train.seed": 7}])
-    assert code == 2 and "a was begun with another config: train.seed was 0 and is 7;" in errors
+    assert code == 2 and "a was started with another config: train.seed was 0 and is 7;" in errors
     (sweep.runs / "a/sweep.json").unlink()  # as if by hand
     (sweep.runs / "a/config.json").write_text('{"train": {"seed": 0, "steps": 3}}')
     code, _, errors = sweep([{"name": "a", "train.seed": 7}])
-    assert code == 2 and "a was begun with another config: train.seed was 0 and is 7;" in errors
+    assert code == 2 and "a was started with another config: train.seed was 0 and is 7;" in errors
     (sweep.runs / "a/sweep.json").write_text('{"config": null}')
     code, _, errors = sweep([{"name": "a"}])
-    assert code == 2 and "a/sweep.json is damaged: config is no JSON object" in errors
+    assert code == 2 and "a/sweep.json is damaged: config is not a JSON object" in errors
     (sweep.runs / "a/sweep.json").unlink()
     (sweep.runs / "a/sweep.json").mkdir()
     code, _, errors = sweep([{"name": "a"}])
@@ -186,7 +186,7 @@ def test_a_workdir_of_another_config_is_refused(sweep):
 
 
 def test_the_vocabulary_of_the_model_that_a_run_starts_from_is_not_another_config(sweep):
-    """A run of the loop notes it in config.json, though the config leaves it empty."""
+    """Training records it in config.json, even if the config leaves it empty."""
     runs = [{"name": "a", "do": "start"}]
     assert sweep(runs)[0] == 0
     (sweep.runs / "a/sweep.json").unlink()
@@ -196,7 +196,7 @@ def test_the_vocabulary_of_the_model_that_a_run_starts_from_is_not_another_confi
 
 
 def test_the_languages_of_the_rows_that_a_run_starts_from_are_not_another_config(sweep):
-    """A run of the loop notes them in config.json, whatever the config says."""
+    """Training records them in config.json, regardless of the config."""
     runs = [{"name": "a", "do": "rows"}]
     assert sweep(runs)[0] == 0
     (sweep.runs / "a/sweep.json").unlink()

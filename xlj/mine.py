@@ -46,7 +46,7 @@ def main(flags: Namespace) -> None:
         whole = _shared_vectors(flags, files)
         if whole is None:
             return
-    places = [mining.distinct(side.texts) for side in (source, target)]
+    places = [mining.first_occurrences(side.texts) for side in (source, target)]
     texts, names = (
         [[of[i] for i in first] for of, first in zip(every, places, strict=True)]
         for every in ((source.texts, target.texts), (_names(source), _names(target)))
@@ -92,11 +92,11 @@ def _mined(
         return mining.mine(source, target), {}
     of_target = candidates.approximate(target, flags.index or "", flags.probes)
     recall = candidates.recall(of_target, source, target)
-    targets = candidates.searched(of_target, source)
+    targets = candidates.search_chunks(of_target, source)
     del of_target  # one index at a time
     of_source = candidates.approximate(source, flags.index or "", flags.probes)
-    sources = candidates.searched(of_source, target)
-    found = mining.chosen(candidates.by_margin(targets, sources))
+    sources = candidates.search_chunks(of_source, target)
+    found = mining.select_pairs(candidates.by_margin(targets, sources))
     return found, {"recall_at_4": round(recall, 4)}
 
 

@@ -176,7 +176,7 @@ def _share(flags: Namespace) -> None:
 
 def _report(labeller: "Labeller", skipping: Skipping) -> None:
     skipping.report()
-    for what, count in labeller.cut.items():
+    for what, count in labeller.truncated.items():
         if count and what != "answers":  # an answer is not known beforehand
             print(f"{count} {what} lost a part: too long for the model's rows", file=sys.stderr)
 

@@ -105,7 +105,7 @@ def _all_scores(flags: Namespace, parts: "Parts", units: "Sequence[Unit]") -> "n
 
     arrays = [np.load(parts.file(part), mmap_mode="r") for part in range(len(units))]
     if flags.by != "margin":
-        return pair_scores.known([array[:, 0] for array in arrays])
+        return pair_scores.join([array[:, 0] for array in arrays])
     width = arrays[0].shape[1] // 2 if arrays else 1
     return pair_scores.margins_of(_every(flags, units), arrays, width)
 

@@ -53,7 +53,7 @@ def main(flags: Namespace) -> int:
         raise ConfigError(f"--only={flags.only} is no run of {flags.config}: {names}")
     for run in chosen:
         outputs.check_folder("folder", run.workdir)
-    configs = state.checked(chosen)
+    configs = state.check(chosen)
     left = [run for run in chosen if not state.is_finished(run, configs[run.name])]
     if flags.print:
         for run in left:

@@ -311,7 +311,7 @@ def test_bad_files_are_named(probed, files, tmp_path):
     refused(r"evaluation\.alignment\.pairs=ende: a pair is")
     alignment.pairs = "en-de"
     alignment.source = f"{files}/{{pair}}.tsv|{files}/{{pair}}.en"
-    refused(r"en-de\.en:1: .* is no link|en-de\.en:1: .* is neither")
+    refused(r"en-de\.en:1: .* is not a link|en-de\.en:1: .*expected `id source target")
     links = tmp_path / "links"
     links.write_text("0-0\n")
     alignment.source = f"{files}/{{pair}}.tsv|{links}"

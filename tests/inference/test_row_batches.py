@@ -1,4 +1,4 @@
-"""Every row is in one batch that is wide enough; results come in order."""
+"""Every row is in exactly one batch, which is wide enough; results are in order."""
 
 import numpy as np
 import pytest

@@ -40,15 +40,15 @@ def test_the_pair_tells_the_direction(tmp_path):
 @pytest.mark.parametrize("name", ["words.txt", "bg-tr.txt", "en-.txt", "en-de.fr-en.txt"])
 def test_a_name_that_tells_no_direction(tmp_path, name):
     (tmp_path / name).write_text("a b\n")
-    with pytest.raises(ConfigError, match=f"{name}: a part of its name must be a pair"):
+    with pytest.raises(ConfigError, match=f"{name}: its name must contain a pair"):
         read(tmp_path / name)
 
 
 @pytest.mark.parametrize(
     "content, message",
     [
-        (b"a b\nalone\n", "2: 'alone' must be a word"),
-        (b"a b\n\na b c\n", "3: 'a b c' must be a word.*phrases need a tab"),
+        (b"a b\nalone\n", "2: 'alone'; expected a word"),
+        (b"a b\n\na b c\n", "3: 'a b c'; expected a word.*by a tab"),
         (b"a\tb\tc\n", "1: "),
         (b"a\t \n", "1: "),
         (b"a b\n\xff b\n", "2: the line is not UTF-8"),
@@ -73,11 +73,11 @@ def test_templates(tmp_path):
 @pytest.mark.parametrize(
     "templates, pairs, message",
     [
-        (["a.{pair}"], ["de-fr"], "de-fr: it needs en on one side"),
+        (["a.{pair}"], ["de-fr"], "de-fr: expected en on one side"),
         (["a.{pair}"], ["en-fr"], "no file for any pair; tried .*a.en-fr"),
-        (["a.{pair}"], [], "no file for any pair; tried no pairs"),
-        (["a.{pair}", "b.{pair}"], ["en-de"], "b.{pair} names no file for any pair"),
-        (["a.{pair}"], ["en-de", "en-it", "en-fr"], "en-it, en-fr: in none of .*a.{pair}"),
+        (["a.{pair}"], [], "no file for any pair; tried nothing, because no pairs"),
+        (["a.{pair}", "b.{pair}"], ["en-de"], "b.{pair}: no file for any pair"),
+        (["a.{pair}"], ["en-de", "en-it", "en-fr"], "en-it, en-fr: no file in .*a.{pair}"),
         (["none.en-de"], [], "none.en-de"),
     ],
 )

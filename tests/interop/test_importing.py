@@ -159,11 +159,11 @@ LAYER = "roberta.encoder.layer.1"
             lambda t: t.pop(f"{LAYER}.output.dense.bias"),
             rf"{LAYER}\.output\.dense\.bias is missing",
         ),
-        (lambda t: t.pop("lm_head.bias"), r"lm_head.bias is missing, and lm_head.dense.weight of"),
-        (lambda t: t.update(extra=np.zeros(2, np.float32)), "1 tensors are not those.*: extra"),
+        (lambda t: t.pop("lm_head.bias"), r"lm_head.bias is missing, but lm_head.dense.weight of"),
+        (lambda t: t.update(extra=np.zeros(2, np.float32)), "1 tensors do not belong.*: extra"),
         (
             lambda t: t.update({f"{LAYER[:-1]}3.output.dense.bias": np.zeros(32, np.float32)}),
-            r"not those of an encoder of 3 layers: roberta\.encoder\.layer\.3",
+            r"do not belong to an encoder of 3 layers: roberta\.encoder\.layer\.3",
         ),
         (
             lambda t: t.update({f"{LAYER}.output.dense.weight": np.zeros((48, 32), np.float32)}),
@@ -179,11 +179,11 @@ LAYER = "roberta.encoder.layer.1"
         ),
         (
             lambda t: t["roberta.encoder.layer.2.output.dense.bias"].fill(np.nan),
-            r"layer\.2\.output\.dense\.bias is not finite",
+            r"layer\.2\.output\.dense\.bias has values that are not finite",
         ),
         (
             lambda t: t.update({"roberta.embeddings.LayerNorm.gamma": np.ones(32, np.float32)}),
-            r"LayerNorm\.(gamma|weight) is there under its new name too",
+            r"LayerNorm\.(gamma|weight) also exists under its new name",
         ),
     ],
 )
@@ -201,15 +201,15 @@ def test_what_does_not_fit_is_named(folder_of, change, message):
         ("model_type", "gpt2", "model_type is 'gpt2'; xlj reads xlm-roberta, "),
         ("hidden_act", "relu", "hidden_act is 'relu'"),
         ("vocab_size", 399, "vocab_size is 399, but the tokenizer of .* has 400 ids"),
-        ("num_hidden_layers", 2, "not those of an encoder of 2 layers"),
+        ("num_hidden_layers", 2, "do not belong to an encoder of 2 layers"),
         ("num_hidden_layers", 2**31 - 1, r"num_hidden_layers is 2147483647, but there are \d+ t"),
         ("hidden_size", "32", "model.hidden is '32'"),
-        ("hidden_size", 2**63, "hidden_size is 9223372036854775808; too large"),
+        ("hidden_size", 2**63, "hidden_size is 9223372036854775808; expected at most"),
         ("hidden_size", "3" * 10_000, r"model.hidden is '3{200,300} \.\.\.$"),
         ("hidden_size", float("inf"), "config.json: its JSON contains 'Infinity'"),
-        ("architectures", 7, "architectures is 7, no list of classes"),
+        ("architectures", 7, "architectures is 7; expected a list of classes"),
         ("num_attention_heads", 5, "num_attention_heads"),
-        ("max_position_embeddings", None, "model.positions|cannot use"),
+        ("max_position_embeddings", None, "model.positions|missing or wrong value"),
     ],
 )
 def test_a_config_that_does_not_fit_is_named(folder_of, key, value, message):

@@ -345,7 +345,7 @@ def test_a_tensor_of_another_shape_is_named(kind, names, written):
     tensors = load_file(file)
     name = next(n for n in tensors if "qkv" in n or "Wqkv" in n or "up_proj" in n)
     save_file(tensors | {name: np.concatenate([tensors[name]] * 2)}, file)
-    with pytest.raises(ConfigError, match=f"{name} has shape .*make it"):
+    with pytest.raises(ConfigError, match=f"{name} has shape .*imply"):
         importing.inspect(folder)
 
 
@@ -359,7 +359,7 @@ def test_surplus_rows_come_back_unless_the_model_was_trained(
     folder, _, leaves = written(kind, surplus=46)
     found, params = loaded(folder)
     assert len(params["embeddings"]["word"]) == vocabulary.size
-    assert "46 rows of embeddings belong to no id" in found.report()
+    assert "46 embedding rows have no id in the tokenizer" in found.report()
     assert_leaves(params, leaves)
     run("import", f"--source={folder}", f"--output={tmp_path}/ours")
     run("export", f"--checkpoint={tmp_path}/ours", f"--output={tmp_path}/again")
@@ -396,7 +396,7 @@ def test_a_folder_without_a_head_comes_back_without_one(kind, names, written, tm
 def test_a_tied_head_without_a_bias_is_refused(written):
     folder, _, _ = written("eurobert")
     rewrite(folder, tie_word_embeddings=True)
-    with pytest.raises(ConfigError, match=r"config\.json: tie_word_embeddings is true, and the"):
+    with pytest.raises(ConfigError, match=r"config\.json: tie_word_embeddings is true and the"):
         importing.inspect(folder)
 
 

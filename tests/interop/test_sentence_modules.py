@@ -87,7 +87,7 @@ def test_a_named_layer_or_pooling_is_of_the_encoder_alone(folders):
     np.testing.assert_allclose(model.embed(SOME), made, atol=1e-5)
     pairs = [(SOME[k], SOME[k + 1]) for k in range(4)]
     np.testing.assert_allclose(model.score(pairs), (made[:4] * made[1:5]).sum(1), atol=1e-5)
-    with pytest.raises(ConfigError, match="no prompt 'code'; the model has document, query"):
+    with pytest.raises(ConfigError, match="unknown prompt 'code'; the model has document, query"):
         model.embed(SOME, prompt="code")
 
 
@@ -107,20 +107,20 @@ def change(folder, name, **keys):
     "name, keys, said",
     [
         ("1_Pooling/config.json", {"pooling_mode": "weightedmean"}, "pooling 'weightedmean'"),
-        ("1_Pooling/config.json", {"pooling_mode": ["mean", "cls"]}, "must be in the order"),
-        ("1_Pooling/config.json", {"embedding_dimension": 31}, "the encoder's have 32"),
+        ("1_Pooling/config.json", {"pooling_mode": ["mean", "cls"]}, "expected each once, in"),
+        ("1_Pooling/config.json", {"embedding_dimension": 31}, "the encoder's is 32"),
         ("2_Dense/config.json", {"activation_function": "torch.nn.CELU"}, "activation_function"),
         ("2_Dense/config.json", {"activation_function": "own.Tanh"}, "activation_function"),
-        ("2_Dense/config.json", {"in_features": 64}, "in_features is 64, .* gives 32"),
+        ("2_Dense/config.json", {"in_features": 64}, "in_features is 64, .* has 32 outputs"),
         ("2_Dense/config.json", {"out_features": 31}, "linear.* has shape"),
-        ("2_Dense/config.json", {"bias": False}, "linear.bias is missing, or is there without"),
+        ("2_Dense/config.json", {"bias": False}, "linear.bias is missing or unexpected"),
         ("2_Dense/config.json", {"module_input_name": "token_embeddings"}, "module_input_name"),
         ("sentence_bert_config.json", {"transformer_task": "fill-mask"}, "transformer_task"),
         ("sentence_bert_config.json", {"module_output_name": "scores"}, "module_output_name"),
         ("sentence_bert_config.json", {"max_seq_length": 2}, "max_seq_length is 2"),
         ("config_sentence_transformers.json", {"model_type": "SparseEncoder"}, "model_type"),
-        ("config_sentence_transformers.json", {"prompts": {"a": 1}}, "prompts must be texts"),
-        ("config_sentence_transformers.json", {"default_prompt_name": "a"}, "is no prompt"),
+        ("config_sentence_transformers.json", {"prompts": {"a": 1}}, "prompts must map names to"),
+        ("config_sentence_transformers.json", {"default_prompt_name": "a"}, "is not in prompts"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_honoured_is_refused(folder, name, keys, said):
@@ -133,12 +133,16 @@ def test_what_cannot_be_honoured_is_refused(folder, name, keys, said):
 @pytest.mark.parametrize(
     "kind, path, said",
     [
-        ("sentence_transformers.models.WordEmbeddings", "1_Pooling", "WordEmbeddings'; xlj has"),
-        ("sentence_transformers.models.CNN", "1_Pooling", "CNN'; xlj has"),
-        ("sentence_transformers.base.modules.router.Router", "1_Pooling", "Router'; xlj has"),
+        (
+            "sentence_transformers.models.WordEmbeddings",
+            "1_Pooling",
+            "WordEmbeddings'; xlj supports",
+        ),
+        ("sentence_transformers.models.CNN", "1_Pooling", "CNN'; xlj supports"),
+        ("sentence_transformers.base.modules.router.Router", "1_Pooling", "Router'; xlj supports"),
         ("custom_code.Pooling", "1_Pooling", "module 1 is 'custom_code.Pooling'"),
-        ("sentence_transformers.models.Pooling", "../1_Pooling", "not a folder within"),
-        ("sentence_transformers.models.Dense", "1_Pooling", "must be followed by a Pooling"),
+        ("sentence_transformers.models.Pooling", "../1_Pooling", "not a folder next to"),
+        ("sentence_transformers.models.Dense", "1_Pooling", "expected a Pooling module after"),
         (3, "1_Pooling", "module 1 has no type and path"),
     ],
 )
@@ -182,5 +186,5 @@ def test_an_encoder_in_a_folder_of_its_own_and_links_into_a_cache(folders, tmp_p
     dense.unlink()
     shutil.copy(source / "2_Dense" / "model.safetensors", tmp_path / "elsewhere")
     dense.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ConfigError, match="leads out of the folder"):
+    with pytest.raises(ConfigError, match="is a link out of the folder"):
         load(mine)

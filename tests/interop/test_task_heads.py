@@ -141,7 +141,7 @@ def test_a_model_of_transformers_comes_in_and_goes_out_with_its_head(
     theirs.save_pretrained(path)
     source = stored_models.find(path)
     labels = () if task in UNNAMED else LABELS
-    assert source.labels == labels and f"{head}, of " in source.report
+    assert source.labels == labels and f"{head} with " in source.report
     params = source.params(meshes.one_device())
     assert_logits_agree(task, params, source.model, mine, theirs)
 
@@ -243,11 +243,20 @@ def test_a_head_that_xlj_does_not_have_is_not_read(changes, exported, model):
 @pytest.mark.parametrize(
     "names, match",
     [
-        ({"0": "no", "1": "yes", "3": "perhaps"}, "id2label must be distinct names"),
-        ({"0": "no", "1": "yes", "2": "no"}, "id2label must be distinct names"),
-        ({"0": "no", "1": ["yes"], "2": "perhaps"}, "id2label must be distinct names"),
-        (["no", "yes", "perhaps"], "id2label must be distinct names"),
-        ({"0": "no", "1": "yes"}, r"classifier.*has shape \[3.*make it \[2"),
+        (
+            {"0": "no", "1": "yes", "3": "perhaps"},
+            "id2label must map the numbers from 0 to distinct names",
+        ),
+        (
+            {"0": "no", "1": "yes", "2": "no"},
+            "id2label must map the numbers from 0 to distinct names",
+        ),
+        (
+            {"0": "no", "1": ["yes"], "2": "perhaps"},
+            "id2label must map the numbers from 0 to distinct names",
+        ),
+        (["no", "yes", "perhaps"], "id2label must map the numbers from 0 to distinct names"),
+        ({"0": "no", "1": "yes"}, r"classifier.*has shape \[3.*imply \[2"),
     ],
 )
 def test_labels_that_are_not_the_heads_are_refused(names, match, exported, model):
@@ -287,7 +296,9 @@ def test_what_no_architecture_has_is_not_exported(options, named, model, vocabul
 
 def test_labels_must_be_known(model, vocabulary, params_of):
     leaves = named_leaves(params_of(model, vocabulary.size, True, "tagging", LABELS))
-    with pytest.raises(ConfigError, match="tagging_head has 3 classes, and its config names 2"):
+    with pytest.raises(
+        ConfigError, match="tagging_head has 3 outputs, but its config has 2 labels"
+    ):
         exporting.plan(leaves, model, vocabulary, False, ("no", "yes"))
     plan = exporting.plan(leaves, model, vocabulary, False, LABELS)
     assert plan.head == "tagging_head" and "prediction_head/bias" in plan.left_out

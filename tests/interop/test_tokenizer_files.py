@@ -111,7 +111,7 @@ def sentencepiece_model(**options):
     return Vocabulary(model.getvalue())
 
 
-@pytest.mark.parametrize("reason", ["equal scores", "without a piece for"])
+@pytest.mark.parametrize("reason", ["equal scores", "occurs in its pieces but is not a piece"])
 def test_bpe_that_is_joined_otherwise_is_refused(reason, tmp_path):
     proto = ModelProto.FromString(sentencepiece_model(model_type="bpe").model)
     if reason == "equal scores":
@@ -126,11 +126,11 @@ def test_bpe_that_is_joined_otherwise_is_refused(reason, tmp_path):
     ("options", "reason"),
     [
         ({"model_type": "char"}, "it is neither a unigram nor a BPE model"),
-        ({"remove_extra_whitespaces": False}, "keeps repeated spaces"),
-        ({"add_dummy_prefix": False}, "does not put a space first"),
+        ({"remove_extra_whitespaces": False}, "does not remove repeated spaces"),
+        ({"add_dummy_prefix": False}, "does not add a space at the start"),
         ({"user_defined_symbols": ["cat"]}, "user-defined"),
         ({"byte_fallback": True}, "byte pieces"),
-        ({"normalization_rule_tsv": "RULES"}, "has rules of its own"),
+        ({"normalization_rule_tsv": "RULES"}, "has user-defined rules"),
         ({"treat_whitespace_as_suffix": True}, "it marks the ends of words"),
         ({"split_by_whitespace": False}, "it has pieces across words"),
     ],
@@ -238,13 +238,15 @@ def test_ernie_m_with_ids_of_its_own(trained, ernie_m, write_ids):
 
 
 def test_a_folder_without_a_tokenizer(tmp_path):
-    with pytest.raises(ConfigError, match="neither sentencepiece.bpe.model, tokenizer.json, vocab"):
+    with pytest.raises(
+        ConfigError, match="expected sentencepiece.bpe.model, tokenizer.json, vocab"
+    ):
         tokenizer_files.read(tmp_path)
 
 
 def test_roberta_without_merges(roberta):
     (roberta / "merges.txt").unlink()
-    with pytest.raises(ConfigError, match=r"vocab.json but not the merges.txt"):
+    with pytest.raises(ConfigError, match=r"vocab.json, but merges.txt is missing"):
         tokenizer_files.read(roberta)
 
 
@@ -252,7 +254,7 @@ def test_links_are_not_followed_out_of_the_folder(xlmr, tmp_path):
     outside, name = tmp_path / "outside", "sentencepiece.bpe.model"
     shutil.move(xlmr / name, outside)
     (xlmr / name).symlink_to(outside)
-    with pytest.raises(ConfigError, match=f"{name} leads out of the folder, to .*outside"):
+    with pytest.raises(ConfigError, match=f"{name} is a link out of the folder, to .*outside"):
         tokenizer_files.read(xlmr)
     (xlmr / name).unlink()
     shutil.move(outside, xlmr / "blob")
@@ -262,7 +264,7 @@ def test_links_are_not_followed_out_of_the_folder(xlmr, tmp_path):
 
 def test_two_tokenizers_of_different_sizes(xlmr, bert):
     tokenizer_files.write(tokenizer_files.read(bert), xlmr, 77)
-    with pytest.raises(ConfigError, match="bpe.model gives 800 ids, tokenizer.json 21; remove"):
+    with pytest.raises(ConfigError, match="bpe.model has 800 ids, but tokenizer.json 21; remove"):
         tokenizer_files.read(xlmr)
 
 
@@ -308,7 +310,7 @@ def test_ids_are_checked_before_memory_is_taken_for_them(roberta, number):
     ids = json.loads((roberta / "vocab.json").read_text())
     (roberta / "vocab.json").write_text(json.dumps(ids | {"ab": number}))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(ConfigError, match=r"^vocabulary \S*vocab\.json gives 'ab' the id"):
+    with pytest.raises(ConfigError, match=r"^vocabulary \S*vocab\.json has the id .* for 'ab'"):
         tokenizer_files.read(roberta)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10  # KiB
 
@@ -324,8 +326,14 @@ def test_a_damaged_vocab_json_is_named(roberta, content):
     ("change", "message"),
     [
         (lambda lines: lines[:-1], r"vocab.txt has no \[MASK\]"),
-        (lambda lines: [*lines[:-1], "[MASK]\tlast"], "vocab.txt: a line is a piece, or a piece"),
-        (lambda lines: [*lines[:-1], "[MASK]\t800"], "vocab.txt: id 799 is missing or there twice"),
+        (
+            lambda lines: [*lines[:-1], "[MASK]\tlast"],
+            "vocab.txt: expected lines with a piece, or with a piece",
+        ),
+        (
+            lambda lines: [*lines[:-1], "[MASK]\t800"],
+            "vocab.txt: id 799 is missing or occurs twice",
+        ),
         (lambda lines: [*lines[:9], "new", *lines[10:]], "vocab.txt: .* differ in 2 pieces, such"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Steps compiled for real chips that are not here: skipped where their compilers are not.
+"""Steps compiled for real chips; skipped if their compilers are not installed.
 
 pip install -e '.[cuda]'      # or '.[tpu]'
 pytest -m compilers tests/planning
@@ -75,7 +75,7 @@ def test_a_side_of_a_torus_scatters_gradients(tmp_path):
 
 
 def test_a_side_of_a_torus_gathers_once_a_step(tmp_path):
-    """Of three objectives in two microbatches each: kernels in the type that they multiply in, the
+    """Three objectives in two microbatches each: kernels in their compute type, the
     table in float32, and one sum of their gradients."""
     more = ("--config.mesh.fsdp=4", "--config.mesh.gather=step", "--config.train.accumulation=2")
     rows = {"mmlm": 64, "tlm": 64, "camlm": 64}

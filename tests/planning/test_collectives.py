@@ -1,4 +1,4 @@
-"""What devices send each other, and over which links, of compiled programs and of TPUs' fusions."""
+"""Communication of devices and its links, in compiled programs and in TPUs' fusions."""
 
 import types
 

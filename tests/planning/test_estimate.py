@@ -1,4 +1,4 @@
-"""Estimates come within 20 % of measured steps that had no part in the table of rates."""
+"""Estimates are within 20 % of measured steps that the table of rates was not fitted to."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A plan's figures follow from the compiled step: here one for eight CPU devices."""
+"""A plan's figures follow from the compiled step, here for eight CPU devices."""
 
 import json
 
@@ -16,7 +16,7 @@ from xlj.training.memory import expected_sizes
 
 
 def topology(patch):
-    """One whose devices are this machine's."""
+    """A topology of this machine's devices."""
     patch.setattr(topologies.Topology, "devices", lambda self: jax.devices()[: self.size])
     return topologies.parse("h100:1x8")
 
@@ -71,7 +71,7 @@ def test_phases_of_a_run(planned):
 
 
 def operations(config):
-    """Those of the first phase, and the slots of its rows: 20 % of 62."""
+    """Parameters of the first phase, and the slots of its rows: 20 % of 62."""
     slots, model = 13, config.model
     return slots, TRAINED * (
         of_layers(model, 2, 32, 64) + of_predictions(model, 32_768, 32 * slots)
@@ -135,12 +135,12 @@ def test_figures_are_recorded_and_printed(planned, here):
     assert record["estimated_seconds"] == first.estimated_seconds
     text = table.table([first, second], "tiny", here)
     assert "steps 0 to 40: mmlm 32 x 64" in text and "steps 40 to 100: mmlm 32 x 64, tlm" in text
-    assert f"for its {first.bottleneck} (" in text and "DOES NOT FIT" not in text
+    assert f"limited by {first.bottleneck} (" in text and "DOES NOT FIT" not in text
     assert text.count(" GB  ") >= 20
-    estimated = f"{1e3 * first.estimated_seconds:.1f} ms, by rates measured on an H100 (products"
+    estimated = f"{1e3 * first.estimated_seconds:.1f} ms, from rates measured on an H100 (products"
     assert estimated in text and f" {32 * 64 / first.estimated_seconds:,.0f} tokens/s;" in text
     about = 40 * first.estimated_seconds + 60 * second.estimated_seconds
-    assert text.endswith(f" days at least, {about / 86_400:,.1f} estimated")
+    assert text.endswith(f" days; estimate {about / 86_400:,.1f} days")
 
 
 def test_a_step_without_gradients_has_no_mfu(here):
@@ -148,7 +148,7 @@ def test_a_step_without_gradients_has_no_mfu(here):
     config = config_of(**{"objectives.mmlm.weight": 0.0, "phases": {}})
     found = figures.of_phase(config, expected_sizes(config), here, 0)
     assert found.mfu is None and found.record()["mfu"] is None and not found.record()["trains"]
-    assert "so at most            no MFU" in table.table([found], "tiny", here)
+    assert "at most               no MFU" in table.table([found], "tiny", here)
 
 
 def test_known_phases_are_not_compiled_and_programs_are_kept(here, tmp_path, monkeypatch):

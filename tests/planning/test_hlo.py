@@ -1,4 +1,4 @@
-"""Programs are read as compilers write them: loops, groups of devices, tiles, memory spaces."""
+"""Programs of compilers are parsed: loops, groups of devices, tiles, memory spaces."""
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +59,7 @@ def test_trips_that_nothing_tells_are_an_error():
     text = TPU.replace(
         "  ROOT %compare.1", "  %constant.9 = s32[]{:T(128)} constant(9)\n  ROOT %compare.1"
     )
-    with pytest.raises(ValueError, match=r"while.1 are not known: \[7, 9\]"):
+    with pytest.raises(ValueError, match=r"while.1; bounds: \[7, 9\]"):
         runs(Program(text))
 
 
@@ -148,5 +148,5 @@ def test_groups_of_devices(text, groups):
 
 
 def test_groups_that_cannot_be_read_are_an_error():
-    with pytest.raises(ValueError, match="unknown way: mesh"):
+    with pytest.raises(ValueError, match="unknown notation of groups of devices: mesh"):
         of_groups("replica_groups=mesh['a'=8] {'a':(2)4}", 8)

@@ -1,4 +1,4 @@
-"""The search finds the fastest choice that fits, with few programs, and says when none does."""
+"""The search finds the fastest choice that fits with few programs, and reports if none does."""
 
 import dataclasses
 import types
@@ -120,21 +120,21 @@ def test_the_flags_give_the_choice(chips):
 def test_the_first_that_fits_ends_a_short_search(chips):
     config = config_of()
     topology, tried = chips(seconds, needed)
-    trials = search.search(config, expected_sizes(config), topology, all_of_them=False)
+    trials = search.search(config, expected_sizes(config), topology, try_all=False)
     assert trials[0].choice == search.Choice(1, "none", 16)
     assert {choice.fsdp for choice, _ in tried} == {1}
 
 
 @pytest.mark.parametrize("slope", [0.5, 30, 90, 700, 2000])
 def test_a_few_programs_find_the_most_rows_that_fit(chips, slope):
-    """Of 13 numbers of microbatches, whatever a row takes."""
+    """For 13 numbers of microbatches and any memory per row."""
 
     def needed(choice):
         return (1 + slope / choice.accumulation) * GIB
 
     config = config_of(rows=8 * 4096, pair_rows=0)
     topology, tried = chips(seconds, needed, stops=True)
-    trials = search.search(config, expected_sizes(config), topology, all_of_them=False)
+    trials = search.search(config, expected_sizes(config), topology, try_all=False)
     fitting = [parts for parts in search.divisors(config, 8) if 1 + slope / parts <= 10]
     assert trials[0].choice == search.Choice(1, "none", fitting[0])
     assert len(tried) <= 4
@@ -159,7 +159,9 @@ def test_a_state_that_does_not_fit_is_not_compiled(chips):
 def test_batches_that_cannot_be_shared_are_named(chips):
     topology, _ = chips(seconds, needed)
     config = config_of(pair_rows=12)
-    with pytest.raises(ConfigError, match=r"objectives.tlm.batch_rows=12 rows .* by 8 devices"):
+    with pytest.raises(
+        ConfigError, match=r"objectives.tlm.batch_rows=12 is not divisible by 8 devices"
+    ):
         search.search(config, expected_sizes(config), topology)
 
 

@@ -1,4 +1,4 @@
-"""Topologies by name, with errors that say what to give or to install."""
+"""Topologies by name, with errors that say what is expected or to be installed."""
 
 import math
 
@@ -12,7 +12,7 @@ from xlj.planning.chips import CHIPS
 @pytest.mark.parametrize(
     "name, size", [("h100:8x8", 64), ("a100:1x1", 1), ("v5e:4x4", 16), ("v5p:4x4x8", 128)]
 )
-def test_a_name_tells_chip_and_sides(name, size):
+def test_a_name_has_chip_and_sides(name, size):
     found = topologies.parse(name)
     assert found.size == size and found.chip is CHIPS[name.partition(":")[0]]
 
@@ -20,22 +20,22 @@ def test_a_name_tells_chip_and_sides(name, size):
 @pytest.mark.parametrize(
     "name, message",
     [
-        ("v4:4x4", "the chips are a100, h100, h200, b200, v5e, v5p, v6e"),
-        ("h100", "give sides, e.g. h100:8x8"),
-        ("h100:8", "give sides"),
-        ("h100:0x8", "give sides"),
-        ("h100:8x8x8", "give hosts x GPUs of a host, e.g. h100:8x8"),
-        ("v5e:4x4x4", "give the two sides of a torus, e.g. v5e:4x4"),
-        ("v5p:4x4", "give the three sides of a torus, e.g. v5p:4x4x4"),
-        ("v5e:4*4", "give sides"),
+        ("v4:4x4", "expected a100, h100, h200, b200, v5e, v5p, v6e"),
+        ("h100", "expected hosts x GPUs per host, e.g. h100:8x8"),
+        ("h100:8", "expected hosts x GPUs per host"),
+        ("h100:0x8", "expected hosts x GPUs per host"),
+        ("h100:8x8x8", "expected hosts x GPUs per host, e.g. h100:8x8"),
+        ("v5e:4x4x4", "expected the two sides of a torus, e.g. v5e:4x4"),
+        ("v5p:4x4", "expected the three sides of a torus, e.g. v5p:4x4x4"),
+        ("v5e:4*4", "expected the two sides of a torus"),
     ],
 )
-def test_what_is_no_topology_is_an_error(name, message):
+def test_other_names_are_errors(name, message):
     with pytest.raises(ConfigError, match=message):
         topologies.parse(name)
 
 
-def test_a_compiler_that_is_not_there_is_named(monkeypatch):
+def test_a_missing_compiler_is_named(monkeypatch):
     def nothing(*arguments, **named):
         raise RuntimeError("Unknown backend cuda\nmore of it")
 

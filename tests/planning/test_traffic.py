@@ -1,4 +1,4 @@
-"""Traffic with memory is what a count by hand gives, and a count from the text alone."""
+"""Memory traffic equals a count by hand, and a count from the text alone."""
 
 import re
 from collections import Counter

@@ -12,7 +12,7 @@ from xlj.retrieval.search import neighbours
 
 @pytest.fixture(scope="module")
 def sides():
-    """3,000 clustered vectors of 16 numbers, and 2,000 of which half are like one of them."""
+    """3,000 clustered vectors of size 16, and 2,000 vectors of which half are near one of them."""
     draw = np.random.default_rng(0)
     centres = draw.normal(size=(40, 16))
     first = centres[draw.integers(0, 40, 3000)] + draw.normal(size=(3000, 16)) / 2
@@ -24,10 +24,10 @@ def sides():
 def test_margins_of_all_candidates_are_those_of_the_exact_search(sides):
     first, second = (side[:300] for side in sides)
     found = [
-        candidates.searched(partial(neighbours, target=b, count=300), a)
+        candidates.search_chunks(partial(neighbours, target=b, count=300), a)
         for a, b in ((first, second), (second, first))
     ]
-    pairs, wanted = mining.chosen(candidates.by_margin(*found)), mining.mine(first, second)
+    pairs, wanted = mining.select_pairs(candidates.by_margin(*found)), mining.mine(first, second)
     np.testing.assert_array_equal(pairs.sources, wanted.sources)
     np.testing.assert_array_equal(pairs.targets, wanted.targets)
     np.testing.assert_allclose(pairs.scores, wanted.scores, rtol=1e-5)
@@ -51,10 +51,10 @@ def test_more_probes_find_more_and_the_same_pairs(sides):
     low, high = (candidates.recall(of, first, second) for of in (few, many))
     assert 0.3 < low < high and high > 0.98
     both = (
-        candidates.searched(many, first),
-        candidates.searched(candidates.approximate(first, probes=16), second),
+        candidates.search_chunks(many, first),
+        candidates.search_chunks(candidates.approximate(first, probes=16), second),
     )
-    pairs, exact = mining.chosen(candidates.by_margin(*both)), mining.mine(first, second)
+    pairs, exact = mining.select_pairs(candidates.by_margin(*both)), mining.mine(first, second)
     found, wanted = (
         {pair for pair in zip(of.sources.tolist(), of.targets.tolist(), strict=True)}
         for of in (pairs, exact)

@@ -1,4 +1,4 @@
-"""A sentence's vector depends on nothing but the sentence, the layer and the pooling."""
+"""A sentence's vector depends only on the sentence, the layer and the pooling."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +17,7 @@ SENTENCES = ["The cat sleeps.", "", "Maria is reading a book in the garden.", "G
 
 
 def pooled(hidden, pooling):
-    """[length, hidden] -> [hidden], without padding."""
+    """Pools [length, hidden] to [hidden], without padding."""
     if pooling == "first":
         return hidden[0]
     if pooling == "mean":
@@ -30,7 +30,7 @@ def pooled(hidden, pooling):
 def test_vectors_equal_the_encoders_of_each_sentence_alone(pooling, layers, random_encoder):
     embedder = Embedder(random_encoder, layers, pooling)
     found = embedder.embed(SENTENCES)
-    assert found.shape == (len(layers), 4, 32) and embedder.cut == 0
+    assert found.shape == (len(layers), 4, 32) and embedder.truncated == 0
     for index, sentence in enumerate(SENTENCES):
         ids = random_encoder.vocabulary.encode_batch([sentence])[0]
         tokens = jnp.asarray([[BOS, *ids, EOS]])
@@ -69,18 +69,18 @@ def test_long_sentences_are_cut_and_counted(random_encoder):
     embedder = Embedder(random_encoder, (1,), "mean")
     long = "a b c d e f g h " * 20
     vectors = embedder.embed([long, "short", long + "and more"])
-    assert embedder.cut == 2
+    assert embedder.truncated == 2
     np.testing.assert_allclose(vectors[0, 0], vectors[0, 2], rtol=1e-5, atol=1e-6)
 
 
 def test_a_layer_that_is_not_there_is_refused(random_encoder):
-    with pytest.raises(ConfigError, match="no layer 4; the model has layers 0 to 3"):
+    with pytest.raises(ConfigError, match="layer 4 does not exist; the model has layers 0 to 3"):
         Embedder(random_encoder, (4,), "mean")
 
 
 @pytest.mark.parity
 def test_means_are_those_of_sentence_transformers(tmp_path):
-    """The mean over all tokens that are no padding, as its Pooling module defines it."""
+    """The mean over all tokens but padding, as in the Pooling module."""
     transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
     from tokenizers.implementations import BertWordPieceTokenizer
 

@@ -1,4 +1,4 @@
-"""Mined pairs: those that translate each other first, and no sentence twice."""
+"""Mining finds translations first, and uses no sentence twice."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def texts(seed, planted, sources, targets, noise):
 
 
 def plain(source, target):
-    """Every pair that is the best of one of its sentences; the best first, without repetition."""
+    """Returns all pairs that are best for one of their sentences; best first, no sentence twice."""
     unit = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in (source, target)]
     cosines = unit[0] @ unit[1].T
     rows, columns = (-np.sort(-cosines, axis=axis) for axis in (1, 0))

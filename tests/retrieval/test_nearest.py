@@ -28,7 +28,7 @@ def test_nearest_equals_a_plain_search(similarity, targets):
 
 
 def test_margin_looks_past_a_sentence_that_is_near_to_all():
-    """A hub is the nearest to both sources by cosine; by margin each has its own."""
+    """By cosine, a hub is nearest to both sources; by margin, each has a different neighbour."""
     source = np.eye(3)[:2] + [0.0, 0.0, 0.8]
     target = np.array([[1, 0, -0.2], [0, 1, -0.2], [0.5, 0.5, 1]])
     by = {name: nearest.nearest(source, target, name) for name in SIMILARITIES}

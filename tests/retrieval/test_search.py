@@ -1,4 +1,4 @@
-"""Exact search equals a plain search, whatever its blocks are, and fits into memory."""
+"""Exact search equals a plain search for all block sizes, and fits into memory."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ def vectors(seed, count, width=8):
 
 
 def plain(source, target, count, densities=None):
-    """All scores in float64, sorted: falling, and of equals the lowest index first."""
+    """Sorts all scores in float64: falling, ties by the lowest index."""
     unit = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in map(np.float64, (source, target))]
     scores = unit[0] @ unit[1].T
     if densities:

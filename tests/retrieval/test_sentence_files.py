@@ -1,4 +1,4 @@
-"""Files of sentences, labels and pairs: what is read, and what is refused by line."""
+"""Files of sentences, labels and pairs are read, or refused with file and line."""
 
 import gzip
 
@@ -35,12 +35,12 @@ def test_sentences_with_and_without_ids(file):
     [
         ("", "is empty"),
         (" \n\n", "is empty"),
-        ("x\ta\n\ny\t\n", ":3: the column is blank"),
+        ("x\ta\n\ny\t\n", ":3: a column is blank"),
         (b"a\nb\n\xff\n", ":3: the line is not UTF-8"),
-        ("a\nb\tc\n", ":2: 2 columns; every line must be"),
-        ("x\ta\nb\n", ":2: 1 columns; every line must be"),
-        ("x\ta\tb\n", ":1: 3 columns; every line must be"),
-        ("x\ta\ny\tb\nx\tc\n", ":3: the id x is that of line 1 too"),
+        ("a\nb\tc\n", ":2: 2 columns; expected a sentence"),
+        ("x\ta\nb\n", ":2: 1 columns; expected a sentence"),
+        ("x\ta\tb\n", ":1: 3 columns; expected a sentence"),
+        ("x\ta\ny\tb\nx\tc\n", ":3: the id x is also the id of line 1"),
     ],
 )
 def test_wrong_lines_are_named(file, content, message):
@@ -52,8 +52,8 @@ def test_wrong_lines_are_named(file, content, message):
 def test_places(file):
     np.testing.assert_array_equal(sentence_files.read_places(file("2\n0\n"), 3, 2), [2, 0])
     for content, message in [
-        ("2\n3\n", ":2: '3' is no line of the source, from 0 to 2"),
-        ("2\n-1\n", ":2: '-1' is no line of the source"),
+        ("2\n3\n", ":2: '3' is not a line of the source; expected 0 to 2"),
+        ("2\n-1\n", ":2: '-1' is not a line of the source"),
         ("2\n", "has 1 lines, but the target has 2"),
     ]:
         with pytest.raises(ConfigError) as error:
@@ -65,8 +65,8 @@ def test_pairs(file):
     ids = ["s1", "s2"], ["t1"]
     assert sentence_files.read_pairs(file("s2\tt1\n"), *ids) == {("s2", "t1")}
     for content, message in [
-        ("s1\tt1\nt1\ts2\n", ":2: t1 is no id of the source's"),
-        ("s1\ts2\n", ":1: s2 is no id of the target's"),
+        ("s1\tt1\nt1\ts2\n", ":2: t1 is not an id of the source"),
+        ("s1\ts2\n", ":1: s2 is not an id of the target"),
         ("s1 t1\n", ":1: 1 columns; expected `source id TAB target id`"),
     ]:
         with pytest.raises(ConfigError) as error:
@@ -85,7 +85,7 @@ def test_parallel_files_have_the_same_blank_lines(tmp_path):
     assert sentence_files.read_parallel(one, other) == (["a", "b"], ["c", "d"])
     task = sentence_files.read_task(one, other, None)
     assert task.source == ["a", "b"] and task.translations is None
-    with pytest.raises(ConfigError, match="one:2: the line is blank, and XTREME's labels"):
+    with pytest.raises(ConfigError, match="one:2: the line is blank, but XTREME's labels"):
         sentence_files.read_task(one, other, None, is_numbered=True)
     other.write_text("\nc\nd\n")
     with pytest.raises(ConfigError, match="other:1: the line is blank, but not in .*one"):

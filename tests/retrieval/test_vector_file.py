@@ -1,4 +1,4 @@
-"""A file of vectors is what NumPy reads, or is not there."""
+"""NumPy reads a file of vectors, which exists only when it is complete."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_a_number_that_does_not_fit_leaves_nothing_behind(tmp_path, dtype, value
     bad = vectors.copy()
     bad[2, 1] = value
     with (
-        pytest.raises(ConfigError, match=f"the vector of line 7 does not fit into {dtype}"),
+        pytest.raises(ConfigError, match=f"the vector of line 7 is too large for {dtype}"),
         vector_file.writing(tmp_path / "vectors.npy", 3, dtype) as append,
     ):
         append(vectors)

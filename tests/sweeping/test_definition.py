@@ -42,12 +42,12 @@ def test_names_are_names_of_folders():
 
 @pytest.mark.parametrize("name", ["..", "a/b", ".a", "-a", "", "a" * 201, "é" * 101])
 def test_what_is_no_name_of_a_folder_is_refused(name):
-    with pytest.raises(ConfigError, match="a run is called"):
+    with pytest.raises(ConfigError, match="a run is named"):
         names({"name": name})
 
 
 def test_two_runs_of_one_name_are_refused():
-    with pytest.raises(ConfigError, match="2 runs are called mono=a_b"):
+    with pytest.raises(ConfigError, match="2 runs are named mono=a_b"):
         names({"data.mono": "a/b"}, {"data.mono": "a b"})
     with pytest.raises(ConfigError, match="no runs"):
         names()

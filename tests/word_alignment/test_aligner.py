@@ -1,4 +1,4 @@
-"""The aligner: what it links, in order, in batches as one by one, and however long a sentence."""
+"""The aligner links the same words in batches as one by one, in order, at any length."""
 
 from functools import partial
 
@@ -193,7 +193,7 @@ def test_too_many_pieces_name_the_line(random_encoder, monkeypatch):
     monkeypatch.setattr(aligner, "MOST_PIECES", 5)
     word = words_of_one_piece(random_encoder.vocabulary, 1)
     pairs = [Pair("mine.tsv:1", word, word), Pair("mine.tsv:2", word * 6, word)]
-    with pytest.raises(ConfigError, match=r"mine\.tsv:2: a sentence of 6 pieces; at most 5"):
+    with pytest.raises(ConfigError, match=r"mine\.tsv:2: the sentence has 6 pieces; at most 5"):
         list(Aligner(random_encoder, options("argmax"), [1]).align(pairs))
 
 

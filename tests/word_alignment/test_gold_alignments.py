@@ -19,7 +19,7 @@ def test_a_line_of_links():
 
 @pytest.mark.parametrize("text", ["0", "0-", "0-1-2", "a-b", "0-1,", "1.0-2", "0_1"])
 def test_malformed_links_name_the_place(text):
-    with pytest.raises(ConfigError, match="mine.tsv:7: .* is no link; write i-j"):
+    with pytest.raises(ConfigError, match="mine.tsv:7: .* is not a link; expected i-j"):
         parse(f"0-0 {text}", "mine.tsv:7")
 
 
@@ -31,7 +31,8 @@ def test_a_file_of_lines(tmp_path):
 
 def test_alignv2(tmp_path):
     file = tmp_path / "alignv2.txt"
-    # Ids are names: 0007 appears first, and 3 is missing. A flag may be missing. Odd links stay.
+    # Ids are names: 0007 appears first, and 3 is missing. A flag may be missing. Links outside the
+    # sentences are not removed.
     file.write_text(
         "0007 1 1 S\n0007 2 3 P\n4 1 2\n0007 3 3 S\n\n178 22 -99 S\n178 400 1 S\n178 400 1 S\n"
     )
@@ -46,7 +47,7 @@ def test_alignv2(tmp_path):
 def test_malformed_alignv2_names_file_and_line(tmp_path, line):
     file = tmp_path / "alignv2.txt"
     file.write_text(f"1 1 1 S\n{line}\n")
-    with pytest.raises(ConfigError, match=r"alignv2\.txt:2: .* is neither `id source target"):
+    with pytest.raises(ConfigError, match=r"alignv2\.txt:2: .*; expected `id source target"):
         read(file)
 
 
@@ -58,7 +59,7 @@ def test_not_utf8(tmp_path):
 
 
 def test_links_to_null_are_left_out(tmp_path):
-    """As in the scores without NULL of WPT 2003: sure and possible ones."""
+    """Sure and possible ones, as in the scores without NULL of WPT 2003."""
     file = tmp_path / "gold.wa"
     file.write_text("1 2 1 S\n1 3 2 S\n1 1 0 S\n2 0 1 P\n")
     assert read(file) == [
@@ -69,7 +70,7 @@ def test_links_to_null_are_left_out(tmp_path):
 
 
 def test_the_error_rate_is_that_without_null(tmp_path):
-    """What the script of WPT 2003 gives without NULL links, by hand: 1 - 2 * 2 / (3 + 2)."""
+    """By hand, as the script of WPT 2003 computes it without NULL links: 1 - 2 * 2 / (3 + 2)."""
     file = tmp_path / "gold.wa"
     file.write_text("1 2 1 S\n1 3 2 S\n1 1 0 S\n")
     links = [np.array([[0, 0], [1, 0], [2, 1]])]

@@ -1,4 +1,4 @@
-"""The method hmm: both directions' posteriors multiplied, of a checkpoint that has its head."""
+"""The method hmm multiplies the posteriors of both directions; the checkpoint needs its head."""
 
 import jax
 import numpy as np
@@ -44,8 +44,8 @@ posteriors = jax.jit(hmm.posteriors)
 
 
 def plain(pretrained, pair, layer):
-    """The product of both directions' posteriors of pieces, by word; and the logarithm of both
-    directions' likelihoods, for each piece."""
+    """Returns the product of both directions' posteriors, by word, and the log likelihood of both
+    directions, per piece."""
     vocabulary, model = pretrained.vocabulary, pretrained.model
     params = jax.device_get(pretrained.params)
     head, table = params["word_hmm_head"], params["embeddings"]["word"]
@@ -120,7 +120,7 @@ def test_several_layers_at_a_time(trained):
 
 
 def test_a_model_without_the_head_is_refused(copying_encoder):
-    with pytest.raises(ConfigError, match=r"hmm needs what objectives.word_hmm trains"):
+    with pytest.raises(ConfigError, match=r"hmm needs the head that objectives.word_hmm trains"):
         Aligner(copying_encoder, HMM)
     assert Encoder(copying_encoder).methods == METHODS
 

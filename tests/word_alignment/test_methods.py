@@ -1,4 +1,4 @@
-"""Methods of alignment against their transcriptions, and a method of one's own."""
+"""Methods of alignment against plain transcriptions, and a user's own method."""
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +18,8 @@ METHODS = choices.METHODS
 
 
 def align(method, source, target, source_ids, target_ids, prior=0.0):
-    """Of float [pairs, m, hidden] and int32 [pairs, m], at one layer; none of these methods reads
-    tokens or parameters."""
+    """Aligns float [pairs, m, hidden] and int32 [pairs, m] at one layer, by a method that does not
+    read tokens or parameters."""
     sides = (Side(v[None], i, i) for v, i in ((source, source_ids), (target, target_ids)))
     soft, links = methods.METHODS[method].align({}, Model(), *sides, prior)
     return Alignment(soft[0], None if links is None else links[0])
@@ -97,7 +97,7 @@ def test_the_table_is_the_one_that_configs_and_commands_name():
 
 
 def same_tokens(params, model, source, target, prior):
-    """Tokens that are the same, by a number of the model's own, and the prior off the diagonal."""
+    """Links equal tokens, with the value of a head and the prior off the diagonal."""
     same = source.tokens[:, :, None] == target.tokens[:, None, :]
     same &= (source.ids[:, :, None] == target.ids[:, None, :]) & (source.ids[:, :, None] > 0)
     off = 1 - jnp.eye(same.shape[1], same.shape[2])
@@ -107,7 +107,7 @@ def same_tokens(params, model, source, target, prior):
 
 
 def first_of_each(soft, source_ids, target_ids):
-    """On the host: the first target of each source token."""
+    """Links the first target of each source token, on the host."""
     assert all(isinstance(array, np.ndarray) for array in (soft, source_ids, target_ids))
     assert source_ids.dtype == np.int32 and source_ids.shape == (soft.shape[1], soft.shape[2])
     links = soft > 0
@@ -116,9 +116,9 @@ def first_of_each(soft, source_ids, target_ids):
 
 @pytest.fixture
 def own_methods():
-    """Two methods that no file of xlj names."""
+    """Two methods that xlj does not have."""
     added = [
-        Method("same", same_tokens, head="same_head", needs="a number that is the same for all"),
+        Method("same", same_tokens, head="same_head", needs="a head with one number"),
         Method(
             "first",
             lambda *of: same_tokens(*of)._replace(links=None),
@@ -135,7 +135,10 @@ def own_methods():
 
 def test_a_method_of_ones_own_aligns(own_methods, copying_encoder):
     for refused in (Aligner, lambda model, options: Encoder(model).align([], method="same")):
-        with pytest.raises(ConfigError, match="^the method same needs a number that is the same"):
+        with pytest.raises(
+            ConfigError,
+            match="^the method same needs a head with one number, which this model does not have",
+        ):
             refused(copying_encoder, AlignmentOptions("same"))
     head = {"same_head": {"value": jnp.float32(0.75)}}
     model = copying_encoder._replace(params={**copying_encoder.params, **head})
@@ -159,7 +162,9 @@ def test_a_method_of_ones_own_aligns(own_methods, copying_encoder):
 
 def test_a_name_is_one_methods_alone(own_methods, copying_encoder):
     assert methods.register(own_methods[0]) is own_methods[0]
-    with pytest.raises(ValueError, match="there is another method same"):
+    with pytest.raises(ValueError, match="another method is already named same"):
         methods.register(Method("same", first_of_each))
-    with pytest.raises(ConfigError, match="there is no method some; there are optimal_transport, "):
+    with pytest.raises(
+        ConfigError, match="unknown method some; expected one of optimal_transport, "
+    ):
         Aligner(copying_encoder, AlignmentOptions("some"))

@@ -1,4 +1,4 @@
-"""Batches of pairs: every piece is encoded once and found again, in few shapes, however long."""
+"""Batches of pairs encode every piece once, in few shapes, for sentences of any length."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ both_ways = pytest.mark.parametrize("together", [True, False])
 
 
 def random_pairs(count, longest, seed=0):
-    """Pairs of sentences whose pieces are numbers of their own."""
+    """Pairs of sentences whose pieces are distinct numbers."""
     random = np.random.default_rng(seed)
     pairs, next_id = [], 10
     for _ in range(count):
@@ -119,7 +119,7 @@ def pairs_of(*sizes):
 
 @both_ways
 def test_few_pairs_go_with_longer_ones(together):
-    """While their padding is less than a batch."""
+    """As long as their padding is less than a batch."""
     few = list(batches(pairs_of(*range(1, 33)), 512, together))
     assert [len(batch.members) for batch in few] == [32]
     most = pair_batches.BATCH_TOKENS // (2 * (24 - 16))  # pieces of padding a pair
@@ -140,7 +140,7 @@ def test_pairs_in_windows_go_by_themselves(together):
 
 
 def test_words_keep_the_space_before_them():
-    """Each is encoded as inside of a sentence, also where a line's first word has no mark."""
+    """Words are tokenized as within a sentence, even if a line's first word has no marker."""
     lines = [line for _, line in zip(range(300), phrasebook.text_lines("en"), strict=False)]
     tokenizer = modernbert(lines, 450)
     vocabulary = Vocabulary(tokenizer.to_str().encode())

@@ -1,4 +1,4 @@
-"""Projection of labels: cases worked by hand, and files that do not fit."""
+"""Projection of labels: cases solved by hand, and files that do not fit."""
 
 from collections import Counter
 
@@ -13,9 +13,9 @@ from xlj.word_alignment.sentence_pairs import Pair
 
 
 def linked(text):
-    """Links such as `0-1:9`, with confidences in tenths."""
-    found = [item.replace("-", " ").replace(":", " ").split() for item in text.split()]
-    return [(int(i), int(j), int(c) / 10) for i, j, c in found]
+    """Parses links such as `0-1:9`, with confidences in tenths."""
+    items = [item.replace("-", " ").replace(":", " ").split() for item in text.split()]
+    return [(int(i), int(j), int(c) / 10) for i, j, c in items]
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def linked(text):
     [
         ("0-1:9 1-0:9 2-2:9", "NOUN DET VERB", {"projected": 3}),
         ("0-0:9", "DET _ _", {"projected": 1, "unlinked": 2}),
-        # Many to one: the most confident link counts, the first among equals.
+        # Many to one: the most confident link counts, the first of equal ones.
         ("0-1:5 1-1:7 2-1:6", "_ NOUN _", {"projected": 1, "unlinked": 2, "contested": 1}),
         ("0-1:5 2-1:5", "_ DET _", {"projected": 1, "unlinked": 2, "contested": 1}),
         # One to many: each has the tag.
@@ -43,10 +43,10 @@ def test_tags(links, expected, counts):
         # In another order, and longer.
         ("B-X I-X O", "0-1:9 1-2:9 2-0:9", "O B-X I-X O", {"projected": 1}),
         ("B-X O", "0-1:9 0-2:8 1-0:9", "O B-X I-X O", {"projected": 1}),
-        # Words that become discontinuous: what lies between belongs, linked to O or to nothing.
+        # Discontinuous words: words in between are included if they are linked to O or not at all.
         ("B-X I-X O", "0-0:9 1-2:9 2-1:9", "B-X I-X I-X O", {"projected": 1, "filled": 1}),
         ("B-X I-X O", "0-0:9 1-3:9", "B-X I-X I-X I-X", {"projected": 1, "filled": 1}),
-        # One word of the chunk has no link; no word has.
+        # One word of the chunk has no link; no word has one.
         ("O B-X I-X", "2-1:9 0-3:9", "O B-X O O", {"projected": 1}),
         ("B-X O", "1-0:9", "O O O O", {"unlinked": 1}),
         # Many to one: the more confident chunk has the word, the other one has the rest or nothing.
@@ -54,7 +54,7 @@ def test_tags(links, expected, counts):
         ("B-X B-Y", "0-0:9 1-0:5", "B-X O O O", {"projected": 1, "lost": 1, "contested": 1}),
         ("B-X B-Y", "0-0:5 1-0:5", "B-X O O O", {"projected": 1, "lost": 1, "contested": 1}),
         ("B-X I-X", "0-0:5 1-0:9", "B-X O O O", {"projected": 1}),
-        # A chunk around another one is cut there; its more confident part is kept.
+        # A chunk around another one is cut there; its more confident part is projected.
         ("B-X I-X B-Y", "0-0:5 1-2:9 2-1:5", "O B-Y B-X O", {"projected": 2, "cut": 1}),
         ("B-X I-X B-Y", "0-0:9 1-2:9 2-1:5", "B-X B-Y O O", {"projected": 2, "cut": 1}),
         # Neighbours of one kind stay two; other schemes are read, BIO is written.
@@ -89,7 +89,7 @@ def read(tmp_path):
     return read
 
 
-def test_the_labelled_side_is_told_by_its_words(read):
+def test_the_labelled_side_is_recognised_by_its_words(read):
     assert read("a\tB-P\nb\tO\n\nc\tO\n\nd\tO\n") == Labels(
         [("B-P", "O"), (), ("O",), ("O",)], True, True
     )
@@ -108,14 +108,14 @@ def test_either_way_links_are_followed():
     back = Projection(Labels([("A", "B", "C")], False, False))
     assert back.tags(0, PAIRS[0], aligned) == (["a", "b"], ["C", "A"])
     assert forth.report() == (
-        "tagged 2 of 3 words: 1 had no link, 0 were linked to words of different tags"
+        "tagged 2 of 3 words: 1 had no link, 0 were linked to words with different tags"
     )
 
 
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("", "tags.conll: no tags; bring lines `word TAB tag`"),
+        ("", "tags.conll: no tags; expected lines `word TAB tag`"),
         ("a\nb\n", "tags.conll:1: no tags"),
         (
             "a\tA\nq\tA\n\nc\tA\n\nd\tA\n",
@@ -123,11 +123,11 @@ def test_either_way_links_are_followed():
         ),
         (
             "a\tA\nb\tA\n\nc\tA\n",
-            "tags.conll: 2 sentences, fewer than there are pairs (at p.tsv:4)",
+            "tags.conll: 2 sentences, fewer than pairs (at p.tsv:4)",
         ),
         (
             "a\tA\nb\tA\n\nc\tA\n\nd\tA\n\ne\tA\n",
-            "tags.conll:8: a sentence more than there are pairs; the file must",
+            "tags.conll:8: more sentences than pairs; the file must",
         ),
         (
             "x\tA\ny\tA\nz\tB\n\nx\tA\n\nv\tB\n",
@@ -136,7 +136,8 @@ def test_either_way_links_are_followed():
         ),
         (
             "a\tB-P\nb\tPER\n\nc\tO\n\nd\tO\n",
-            "tags.conll: the tag 'PER' is neither O nor one such as B-PER, though there is 'B-P'",
+            "tags.conll: mixed tags: 'B-P' is a chunk tag, but 'PER' is neither O nor a tag such "
+            "as B-PER",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Sentence pairs of TSV files."""
+"""Sentence pairs from files in all formats."""
 
 import gzip
 import json
@@ -37,7 +37,7 @@ def test_header_and_gold(tmp_path):
     [
         (b"a\tb\njust one\n", False, "2: 1 columns; expected source and target"),
         (b"a\tb\t0-0\na\tb\n", True, "2: 2 columns; expected source, target and gold links"),
-        (b"a\tb\t0-0\na\tb\t0:0\n", True, "2: '0:0' is no link"),
+        (b"a\tb\t0-0\na\tb\t0:0\n", True, "2: '0:0' is not a link"),
         (b"a\tb\n\n\xff\tb\n", False, "3: the line is not UTF-8"),
     ],
 )
@@ -69,14 +69,14 @@ def write(tmp_path):
     return write
 
 
-def test_words_are_divided_by_ascii_spaces_and_tabs(write):
+def test_words_are_split_at_ascii_spaces_and_tabs(write):
     file = write("a.tsv", "10\u00a0000 x\u3000y \u2028 z\tcela coûte\n")
     assert words(file) == [(["10\u00a0000", "x\u3000y", "\u2028", "z"], ["cela", "coûte"])]
     unicode = words(file, words="whitespace")
     assert unicode == [(["10", "000", "x", "y", "z"], ["cela", "coûte"])]
 
 
-def test_bars_divide_as_in_fast_align(write):
+def test_bars_separate_sides_as_in_fast_align(write):
     content = "the cat ||| die Katze\nyes ||| ja\n"
     assert words(write("a.txt", content)) == TWO
     assert words(write("b.txt", " ||| ja\nyes |||\n\na|||b ||| c\n")) == [
@@ -96,12 +96,12 @@ def test_two_files(write, tmp_path):
     write("a.en", "the cat\nyes\n"), write("a.de", "die Katze\nja\n")
     assert words(tmp_path / f"a.en|{tmp_path}/a.de") == TWO
     write("a.de", "die Katze\n")
-    with pytest.raises(ConfigError, match="a.en and .*a.de have not as many lines"):
+    with pytest.raises(ConfigError, match="a.en and .*a.de differ in their number of lines"):
         words(tmp_path / f"a.en|{tmp_path}/a.de")
 
 
 def test_columns_are_chosen(write):
-    """WikiMatrix has a score in front."""
+    """WikiMatrix has a score in the first column."""
     content = "1.25\tthe cat\tdie Katze\n1.04\tyes\tja\n"
     file = write("a.tsv", content)
     assert words(file, ("2", "3")) == TWO
@@ -111,11 +111,13 @@ def test_columns_are_chosen(write):
     assert words(file, ("1", "2"))[0] == (["1.25"], ["the", "cat"])
     named = write("b.tsv", "score\ten\tde\n" + content)
     assert words(named, ("en", "de")) == TWO
-    with pytest.raises(ConfigError, match="b.tsv:1: there is no column 'fr'.* score, en, de"):
+    with pytest.raises(ConfigError, match="b.tsv:1: --columns names 'fr'.* are score, en, de"):
         words(named, ("en", "fr"))
-    with pytest.raises(ConfigError, match="name those of source, target"):
+    with pytest.raises(ConfigError, match="expected the columns of source and target"):
         words(named, ("en",))
-    with pytest.raises(ConfigError, match="a.tsv:1: 3 columns; expected those of --columns=2,4"):
+    with pytest.raises(
+        ConfigError, match="a.tsv:1: 3 columns; expected the columns of --columns=2,4"
+    ):
         words(file, ("2", "4"))
 
 
@@ -157,7 +159,7 @@ def test_json_lines_of_translations(write):
     rows = [{"translation": {"en": "the cat", "de": ["die", "Katze"]}}] * 2
     file = write("a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     assert words(file, ("translation.en", "translation.de")) == TWO[:1] * 2
-    with pytest.raises(ConfigError, match="a.jsonl:1: say which keys .*there are translation"):
+    with pytest.raises(ConfigError, match="a.jsonl:1: set --columns=.*keys are translation"):
         words(file)
     with pytest.raises(ConfigError, match="a.jsonl:1: translation.fr is None"):
         words(file, ("translation.en", "translation.fr"))
@@ -174,18 +176,18 @@ def test_odd_gold_links_are_reported(write, capsys):
     for links, printed in (
         ("0-0 1-1\n1-0\n", ""),
         ("1-1\n1-0\n", ""),
-        ("1-1\n1-1\n", "1 of 2 gold links lead beyond .*a.tsv:2.*--gold_from=1"),
+        ("1-1\n1-1\n", "1 of 2 gold links are outside .*a.tsv:2.*--gold_from=1"),
         ("1-1\n\n", "no gold link has a word 0; .*--gold_from=1"),
-        ("2-2 1-1\n1-0\n", "1 of 3 gold links lead beyond .*a.tsv:1"),
+        ("2-2 1-1\n1-0\n", "1 of 3 gold links are outside .*a.tsv:1"),
     ):
         checked(pairs, f"{write('gold.txt', links)}")
-        found = capsys.readouterr().err
-        assert re.search(printed, found) if printed else not found
+        errors = capsys.readouterr().err
+        assert re.search(printed, errors) if printed else not errors
     checked(
         pairs,
         f"{write('gold.txt', '2-2 1-1' + chr(10) + '1-1 0-1' + chr(10))}",
         form=Form(gold_from=1),
     )
-    assert capsys.readouterr().err.endswith("1 links to NULL (word 0) are left out\n")
+    assert capsys.readouterr().err.endswith("ignoring 1 links to NULL (word 0)\n")
     checked(pairs, f"{write('gold.wa', '1 1 1 S' + chr(10) + '2 2 1 S' + chr(10))}")
     assert not capsys.readouterr().err

@@ -161,7 +161,7 @@ class Encoder:
     @property
     def methods(self) -> tuple[str, ...]:
         """The names of those that it can align by."""
-        return tuple(n for n, method in METHODS.items() if method.is_for(self.pretrained.params))
+        return tuple(n for n, method in METHODS.items() if method.can_use(self.pretrained.params))
 
     def embed(
         self,
@@ -197,8 +197,8 @@ class Encoder:
         layers = [] if layer is None else [self._layer(layer)]
         embedder = self.embedder(layers, pooling, batch_size, prompt)
         vectors = embedder.embed(_sentences(sentences), show_progress_bar)[0]
-        if embedder.cut:
-            message = f"{embedder.cut} sentences lost their end: too long for the model"
+        if embedder.truncated:
+            message = f"{embedder.truncated} sentences lost their end: too long for the model"
             warnings.warn(message, stacklevel=2)
         if centred and len(vectors):
             centre(vectors)
@@ -342,7 +342,7 @@ class Encoder:
         sides = _sentences(source), _sentences(target)
         if not all(sides):
             raise ConfigError("mine needs sentences on both sides")
-        first, second = (np.array(mining.distinct(side)) for side in sides)
+        first, second = (np.array(mining.first_occurrences(side)) for side in sides)
         found = mining.mine(
             *(
                 self.embed([side[i] for i in places], layer, pooling, centred)
@@ -377,7 +377,7 @@ class Encoder:
         hidden = None if show_progress_bar is None else not show_progress_bar
         with tqdm(total=len(given), desc="labelling", unit=" texts", disable=hidden) as bar:
             found = Labels(one for one in labeller.stream(examples, bar.update) if one is not None)
-        lost = [f"{n} {what}" for what, n in labeller.cut.items() if n and what != "answers"]
+        lost = [f"{n} {what}" for what, n in labeller.truncated.items() if n and what != "answers"]
         if lost:
             warnings.warn(f"{', '.join(lost)} lost a part: too long for its rows", stacklevel=2)
         return found
@@ -414,8 +414,9 @@ class Encoder:
         hidden = None if show_progress_bar is None else not show_progress_bar
         with tqdm(total=len(given), desc="scoring", unit=" pairs", disable=hidden) as bar:
             scores = scorer.scores(given, by, bar.update)
-        if scorer.embedder and scorer.embedder.cut:
-            message = f"{scorer.embedder.cut} sentences lost their end: too long for the model"
+        if scorer.embedder and scorer.embedder.truncated:
+            count = scorer.embedder.truncated
+            message = f"{count} sentences lost their end: too long for the model"
             warnings.warn(message, stacklevel=2)
         return scores
 

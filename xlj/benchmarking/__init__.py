@@ -1,1 +1,1 @@
-"""Speeds of this machine, and of the libraries that do the same, side by side in one run."""
+"""Measures speeds of xlj and of other libraries for the same work, side by side in one run."""

@@ -1,4 +1,4 @@
-"""Attention, forward and backward: each of its paths."""
+"""Measures the implementations of attention, forward and backward."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,7 +17,7 @@ _PEER = "torch's SDPA"
 
 
 def each_path(config: Config, size: Size) -> Iterator[Measurement]:
-    """Attention of a layer's sizes without its products, forward and backward, in each type."""
+    """Yields the speed of each implementation in each type, without a layer's projections."""
     model = config.model
     shape = size.rows, size.length, model.heads, model.hidden // model.heads
     paths: dict[str, Callable[..., jax.Array]] = {"dense": dense_attention}
@@ -27,17 +27,17 @@ def each_path(config: Config, size: Size) -> Iterator[Measurement]:
     for dtype in ("float32", "bfloat16"):
         keys = jax.random.split(jax.random.key(0), 3)
         vectors = [jax.random.normal(key, shape).astype(dtype) for key in keys]
-        theirs = _peer(shape, dtype, size.repeats)
+        peer_seconds = _peer(shape, dtype, size.repeats)
         for name, path in paths.items():
             seconds = median_seconds(partial(_gradient(path), *vectors, ids), size.repeats)
             rate = size.rows * size.length / seconds
-            peer_rate = theirs and size.rows * size.length / theirs
+            peer_rate = peer_seconds and size.rows * size.length / peer_seconds
             title = f"{name} {dtype}"
             yield Measurement("attention", title, rate, "tokens/s", _PEER, peer_rate)
 
 
 def _gradient(path: Callable[..., jax.Array]) -> Callable[..., tuple[jax.Array, ...]]:
-    """The gradient of query, key and value."""
+    """Returns a function that computes the gradients of query, key and value."""
 
     def loss(query: jax.Array, key: jax.Array, value: jax.Array, ids: jax.Array) -> jax.Array:
         return path(query, key, value, ids, ids).astype(jnp.float32).sum()
@@ -46,7 +46,7 @@ def _gradient(path: Callable[..., jax.Array]) -> Callable[..., tuple[jax.Array, 
 
 
 def _peer(shape: tuple[int, ...], dtype: str, repeats: int) -> float | None:
-    """Seconds of torch's, of vectors [rows, length, heads, size]."""
+    """Returns the seconds of torch's attention with vectors [rows, length, heads, size]."""
     torch = library("torch")
     if torch is None:
         return None
@@ -56,7 +56,7 @@ def _peer(shape: tuple[int, ...], dtype: str, repeats: int) -> float | None:
     attend = torch.nn.functional.scaled_dot_product_attention
 
     def call() -> None:
-        found = attend(*vectors).float().sum()
-        torch.autograd.grad(found, vectors)[0].flatten()[0].item()
+        loss = attend(*vectors).float().sum()
+        torch.autograd.grad(loss, vectors)[0].flatten()[0].item()
 
     return seconds_of(call, repeats)

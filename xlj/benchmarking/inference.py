@@ -1,4 +1,4 @@
-"""An encoder in use, from text: `align` beside SimAlign, `embed` beside sentence-transformers."""
+"""Measures inference from text: `align` and SimAlign, `embed` and sentence-transformers."""
 
 import contextlib
 import tempfile
@@ -25,17 +25,18 @@ from xlj.word_alignment.sentence_pairs import Pair
 
 _PAIRS = 256
 _PEER_PAIRS = 32
-"""SimAlign, which takes a pair at a time, needs no more for its rate."""
+"""Enough pairs for the rate of SimAlign, which aligns one pair at a time."""
 
 
 def align(config: Config, size: Size) -> Iterator[Measurement]:
-    """Pairs of sentences, each encoded alone, as SimAlign does, at two thirds of the depth."""
-    ours, pairs = _encoder(_shape(config)), sentence_pairs(_PAIRS)
-    layer = encoder.middle_layer(ours.model.layers)
+    """Measures alignment of pairs, at two thirds of the depth. Sentences are encoded separately, as
+    SimAlign does."""
+    pretrained, pairs = _encoder(_shape(config)), sentence_pairs(_PAIRS)
+    layer = encoder.middle_layer(pretrained.model.layers)
     words = [Pair(f"{n}", a.split(), b.split()) for n, (a, b) in enumerate(pairs)]
-    theirs = None
+    peer_rate = None
     if simalign := library("simalign"):
-        with quiet(), _folder(ours) as folder:
+        with quiet(), _folder(pretrained) as folder:
             peer = simalign.SentenceAligner(
                 str(folder), matching_methods="i", device=torch_device(), layer=layer
             )
@@ -44,43 +45,43 @@ def align(config: Config, size: Size) -> Iterator[Measurement]:
             for a, b in pairs[:_PEER_PAIRS]:
                 peer.get_word_aligns(a, b)
 
-        theirs = _PEER_PAIRS / median_seconds(each, size.repeats)
-    aligner = Aligner(ours, AlignmentOptions("itermax", "apart", layer))
+        peer_rate = _PEER_PAIRS / median_seconds(each, size.repeats)
+    aligner = Aligner(pretrained, AlignmentOptions("itermax", "apart", layer))
     seconds = median_seconds(lambda: list(aligner.align(words)), size.repeats)
     yield Measurement(
-        "align", "itermax", _PAIRS / seconds, "pairs/s", "SimAlign", theirs, "float32"
+        "align", "itermax", _PAIRS / seconds, "pairs/s", "SimAlign", peer_rate, "float32"
     )
 
 
 def embed(config: Config, size: Size) -> Iterator[Measurement]:
-    """Sentences to the mean of their last vectors."""
-    ours = _encoder(_shape(config))
+    """Measures embedding of sentences by the mean of the last layer's vectors."""
+    pretrained = _encoder(_shape(config))
     sentences = [side for pair in sentence_pairs(_PAIRS) for side in pair]
-    embedder = Embedder(ours, [ours.model.layers], "mean")
-    theirs = None
+    embedder = Embedder(pretrained, [pretrained.model.layers], "mean")
+    peer_rate = None
     if library("sentence_transformers"):
         from sentence_transformers import SentenceTransformer
 
-        with quiet(), _folder(ours) as folder:
+        with quiet(), _folder(pretrained) as folder:
             peer = SentenceTransformer(str(folder), device=torch_device())
-        made = peer.encode(sentences[:8])
-        np.testing.assert_allclose(made, embedder.embed(sentences[:8])[0], atol=1e-3)
-        theirs = len(sentences) / median_seconds(lambda: peer.encode(sentences), size.repeats)
+        vectors = peer.encode(sentences[:8])
+        np.testing.assert_allclose(vectors, embedder.embed(sentences[:8])[0], atol=1e-3)
+        peer_rate = len(sentences) / median_seconds(lambda: peer.encode(sentences), size.repeats)
     with quiet():
         seconds = median_seconds(lambda: embedder.embed(sentences), size.repeats)
     rate, peer_name = len(sentences) / seconds, "sentence-transformers"
-    yield Measurement("embed", "mean", rate, "sentences/s", peer_name, theirs, "float32")
+    yield Measurement("embed", "mean", rate, "sentences/s", peer_name, peer_rate, "float32")
 
 
 def _shape(config: Config) -> Model:
-    """A plain XLM-R of the config's sizes, in float32 as its peers."""
+    """Returns XLM-R with the config's sizes, in float32 as the peers."""
     sizes = ("layers", "hidden", "heads", "intermediate", "positions", "attention")
     return Model(**{name: getattr(config.model, name) for name in sizes})
 
 
 @cache
 def _encoder(model: Model) -> Pretrained:
-    """Random weights."""
+    """Returns an encoder with random weights."""
     pieces = vocabulary()
     draw = jax.jit(
         lambda: encoder.init(jax.random.key(0), model, pieces.size, 1),
@@ -90,12 +91,12 @@ def _encoder(model: Model) -> Pretrained:
 
 
 @contextlib.contextmanager
-def _folder(ours: Pretrained) -> Iterator[Path]:
-    """The same encoder as peers read it."""
-    leaves = named_leaves(ours.params)
-    exported = exporting.plan(leaves, ours.model, ours.vocabulary, headless=True)
+def _folder(pretrained: Pretrained) -> Iterator[Path]:
+    """Exports an encoder to a temporary folder, from which peers load it."""
+    leaves, model, pieces = named_leaves(pretrained.params), pretrained.model, pretrained.vocabulary
+    exported = exporting.plan(leaves, model, pieces, headless=True)
     with tempfile.TemporaryDirectory() as folder:
-        exporting.write(Path(folder), exported, leaves, ours.model, ours.vocabulary)
-        modules = sentence_modules.plain(ours.model, "mean")
-        sentence_modules.write(Path(folder), modules, {}, ours.model.hidden)
+        exporting.write(Path(folder), exported, leaves, model, pieces)
+        modules = sentence_modules.plain(model, "mean")
+        sentence_modules.write(Path(folder), modules, {}, model.hidden)
         yield Path(folder)

@@ -1,4 +1,4 @@
-"""What this machine does at most: the rate of large matrix products."""
+"""Measures the peak rate of this machine by large matrix products."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -6,7 +6,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from xlj.benchmarking.measurements import Measurement, Size, apart, median_seconds
+from xlj.benchmarking.measurements import Measurement, Size, in_own_process, median_seconds
 from xlj.benchmarking.peers import library, seconds_of, torch_device
 from xlj.config import Config
 from xlj.models.dense import product
@@ -14,27 +14,29 @@ from xlj.sharding import devices
 
 
 def peak(config: Config, size: Size) -> Iterator[Measurement]:
-    """The rate of a large matrix product, in each type."""
+    """Measures the rate of a large matrix product in each type."""
     width = 2048 if devices.platform() == "cpu" else 8192
     operations = 2 * width**3
     for dtype in ("float32", "bfloat16"):
-        theirs = apart(_peers, width, dtype, size.repeats) if library("torch") else None
-        seconds = apart(_seconds, width, dtype, size.repeats)
-        rate, peer_rate = operations / seconds / 1e9, theirs and operations / theirs / 1e9
+        in_torch = (
+            in_own_process(_torch_seconds, width, dtype, size.repeats) if library("torch") else None
+        )
+        seconds = in_own_process(_seconds, width, dtype, size.repeats)
+        rate, peer_rate = operations / seconds / 1e9, in_torch and operations / in_torch / 1e9
         yield Measurement("peak", dtype, rate, "GFLOP/s", "torch", peer_rate)
 
 
 def _seconds(width: int, dtype: str, repeats: int) -> float:
-    """Of a product of two square matrices."""
+    """Returns the seconds of a product of two square matrices."""
     x = jax.random.normal(jax.random.key(0), (width, width)).astype(dtype)
     square = jax.jit(partial(product, dtype=jnp.dtype(dtype)))
     return median_seconds(partial(square, x, x), repeats)
 
 
-def _peers(width: int, dtype: str, repeats: int) -> float | None:
-    """As `_seconds`, of torch."""
+def _torch_seconds(width: int, dtype: str, repeats: int) -> float | None:
+    """As `_seconds`, with torch."""
     torch = library("torch")
     assert torch is not None
     x = torch.randn(width, width, device=torch_device()).to(getattr(torch, dtype))
-    found = torch.empty_like(x)  # memory that is asked for anew would be measured too
-    return seconds_of(lambda: torch.mm(x, x, out=found)[0, 0].item(), repeats)
+    output = torch.empty_like(x)  # allocated here, so that allocation is not measured
+    return seconds_of(lambda: torch.mm(x, x, out=output)[0, 0].item(), repeats)

@@ -1,4 +1,4 @@
-"""What is measured: numbers with their peers', as lines, a Markdown table, and JSON."""
+"""Measurements and their peers' values, as lines, a Markdown table, and JSON."""
 
 import dataclasses
 import datetime
@@ -23,7 +23,7 @@ _VERSIONS = ("jax", "flax", "torch", "transformers", "simalign", "sentence-trans
 
 
 class Size(NamedTuple):
-    """The size of a step, and how often each thing is measured."""
+    """The size of a step, and the number of repetitions of each measurement."""
 
     rows: int
     length: int
@@ -32,22 +32,26 @@ class Size(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-    """One number, and what another library reached beside it."""
+    """A measured number, and the number of another library.
+
+    Attributes:
+      what: the name in --what of xlj.bench.
+      unit: a rate, or a time (s, ms), where less is better.
+      peer: the name of the other library.
+      peer_value: None without a peer, or if it is not installed.
+    """
 
     what: str
-    """Of bench's --what."""
     name: str
     value: float
     unit: str
-    """A rate; or s or ms, of which less is better."""
     peer: str = ""
     peer_value: float | None = None
-    """None where the peer is not installed, or there is none."""
     note: str = ""
 
     @property
     def ratio(self) -> float | None:
-        """How many times as fast as the peer."""
+        """The speed relative to the peer."""
         if self.peer_value is None:
             return None
         more = self.value / self.peer_value
@@ -55,7 +59,7 @@ class Measurement:
 
     @property
     def line(self) -> str:
-        """It on one line."""
+        """The measurement on one line."""
         text = f"{self.what} {self.name}: {number(self.value)} {self.unit}"
         if self.peer_value is not None and self.ratio is not None:
             text += f", {self.peer} {number(self.peer_value)}: {self.ratio:.1f} times as fast"
@@ -63,72 +67,75 @@ class Measurement:
 
 
 Measure = Callable[[Config, Size], Iterator[Measurement]]
-"""What measures one thing of --what."""
+"""A function that measures one item of --what."""
 
 
 def number(value: float) -> str:
-    """Three digits, or all before the point."""
+    """Formats a number with three significant digits, or all digits before the point."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def median_seconds(call: Callable[[], PyTree], repeats: int) -> float:
-    """The median of the times that a call takes, after one that is not counted."""
+    """Returns the median time of a call, after one call that is not measured."""
     call()
     times = timeit.repeat(lambda: jax.block_until_ready(call()), number=1, repeat=repeats)
     return statistics.median_high(times)
 
 
-Given = ParamSpec("Given")
+Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
-def apart(
-    function: Callable[Given, Result], *arguments: Given.args, **named: Given.kwargs
+def in_own_process(
+    function: Callable[Parameters, Result], *arguments: Parameters.args, **named: Parameters.kwargs
 ) -> Result:
-    """The result of a function: on a CPU of a process of its own, which has the cores and no memory
-    of what was measured before; else of this one, which has the device."""
+    """Returns the result of a function, on CPUs from a new process.
+
+    A new process has all cores and no memory in use by earlier measurements. On other devices the
+    function runs in this process, which has the device.
+    """
     if jax.default_backend() != "cpu":
         return function(*arguments, **named)
     return in_child("measuring", function, *arguments, **named)
 
 
 def peak_memory() -> int | None:
-    """Bytes that this process held at most so far; None where the system does not tell."""
+    """Returns the peak memory of this process in bytes; None if the system does not report it."""
     try:
         with open("/proc/self/status", encoding="ascii") as lines:
-            held = next(line for line in lines if line.startswith("VmHWM:"))
+            peak = next(line for line in lines if line.startswith("VmHWM:"))
     except (OSError, StopIteration):
         return None
-    return int(held.split()[1]) * 1024
+    return int(peak.split()[1]) * 1024
 
 
 def table(measured: Sequence[Measurement]) -> str:
-    """A Markdown table, under the machine and the command."""
+    """Returns the machine, the command and a Markdown table."""
     lines = [
         " ".join(f"{name}: {value}." for name, value in machine().items() if name != "versions"),
         ", ".join(f"{name} {version}" for name, version in _versions().items()) + ".",
         "",
         f"    {_command()}",
         "",
-        "| | | xlj | beside it | times as fast | |",
+        "| | | xlj | other library | times as fast | |",
         "|---|---|---|---|---|---|",
     ]
     for m in measured:
-        beside = "" if m.peer_value is None else f"{number(m.peer_value)} ({m.peer})"
+        peer = "" if m.peer_value is None else f"{number(m.peer_value)} ({m.peer})"
         ratio = "" if m.ratio is None else f"{m.ratio:.1f}"
-        cells = m.what, m.name, f"{number(m.value)} {m.unit}", beside, ratio, m.note
+        cells = m.what, m.name, f"{number(m.value)} {m.unit}", peer, ratio, m.note
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
 def record(measured: Sequence[Measurement]) -> Record:
-    """The same for programs."""
-    found = [dataclasses.asdict(m) | {"ratio": m.ratio} for m in measured]
-    return {"machine": machine(), "command": _command(), "measurements": found}
+    """Returns the machine, the command and the measurements as JSON."""
+    values = [dataclasses.asdict(m) | {"ratio": m.ratio} for m in measured]
+    return {"machine": machine(), "command": _command(), "measurements": values}
 
 
 def machine() -> Record:
-    """What it was measured on, and when."""
+    """Returns the device, the number of cores, the date, and versions of libraries."""
     device = jax.local_devices()[0]
     kind = _processor() if device.platform == "cpu" else device.device_kind
     return {
@@ -149,13 +156,13 @@ def _processor() -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in _VERSIONS:
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _command() -> str:

@@ -1,4 +1,4 @@
-"""The libraries that do what xlj does: each is measured where it is installed."""
+"""Other libraries for the same work, which are measured if they are installed."""
 
 import contextlib
 import gc
@@ -20,18 +20,18 @@ from xlj.interop.architectures.modernbert import MODERNBERT
 
 @cache
 def library(name: str) -> ModuleType | None:
-    """A library, or None where it is not installed, which is told once."""
+    """Returns a library; prints a message once and returns None if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        told = f"not measured beside {name} ({error}); pip install -e '.[peers]' installs it"
-        print(told, file=sys.stderr, flush=True)
+        message = f"{name} is not measured ({error}); install it with pip install -e '.[peers]'"
+        print(message, file=sys.stderr, flush=True)
         return None
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without the progress bars and notes of peers, on standard error."""
+    """Suppresses the progress bars and messages of other libraries on standard error."""
     logging.disable(logging.WARNING)
     try:
         with contextlib.redirect_stderr(io.StringIO()):
@@ -41,21 +41,23 @@ def quiet() -> Iterator[None]:
 
 
 def torch_device() -> str:
-    """Where peers run: on a GPU if torch sees one."""
+    """Returns the device for other libraries: a GPU if torch has one."""
     torch = library("torch")
     return "cuda" if torch and torch.cuda.is_available() else "cpu"
 
 
 def seconds_of(call: Callable[[], object], repeats: int) -> float | None:
-    """As `median_seconds`, of what runs in torch; None if it does not fit into the GPU's memory,
-    which is told. What torch held of that is free afterwards."""
+    """Returns the median time of a call that uses torch, as `median_seconds`.
+
+    If the call does not fit in the GPU's memory, it prints a message and returns None. Torch's
+    cached memory is freed afterwards.
+    """
     torch = library("torch")
     assert torch is not None
     try:
         return median_seconds(call, repeats)
     except torch.OutOfMemoryError as error:
-        told = f"not measured beside torch: {str(error).splitlines()[0]}"
-        print(told, file=sys.stderr, flush=True)
+        print(f"torch is not measured: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
         return None
     finally:
         gc.collect()
@@ -63,8 +65,12 @@ def seconds_of(call: Callable[[], object], repeats: int) -> float | None:
 
 
 def masked_lm(model: Model, pieces: int, sparse: bool = False) -> Any:
-    """transformers' model of masked prediction of a model's sizes: XLM-R's, or ModernBERT's if that
-    is its family; `sparse` asks ModernBERT's to compute logits of predicted tokens only."""
+    """Returns transformers' masked language model of the same sizes: ModernBERT if that is the
+    family, otherwise XLM-R.
+
+    Args:
+      sparse: ModernBERT computes logits of predicted tokens only.
+    """
     import transformers
 
     if model.family == "modernbert":
@@ -76,7 +82,7 @@ def masked_lm(model: Model, pieces: int, sparse: bool = False) -> Any:
 
 
 def xlm_r_config(model: Model, pieces: int) -> object:
-    """transformers' config of an XLM-R of a model's sizes."""
+    """Returns transformers' config of XLM-R with a model's sizes."""
     from transformers import XLMRobertaConfig
 
     return XLMRobertaConfig.from_dict(config_of(XLM_R, model, pieces))

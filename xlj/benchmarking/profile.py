@@ -1,4 +1,4 @@
-"""Where the time of a train step goes: its kernels, as JAX's profiler traces them, by kind."""
+"""Profiles a train step: sums the times of its kernels by kind, from JAX's profiler."""
 
 import re
 import tempfile
@@ -24,14 +24,18 @@ KINDS = {
     "copies": r"\S*(memcpy|memset|copy|transpose|concatenate|slice|pad|wrapped_convert)",
     "elementwise": r"",
 }
-"""Patterns of a kernel's name and, behind a blank, the path of the function it was traced from. A
-kernel is of the first kind whose pattern matches. Attention, vocabulary and norms are the Pallas
-kernels alone; the optimizer's functions are in no layer, and are not differentiated."""
+"""Regular expressions for a kernel's name, followed by a space and the path of its traced function.
+
+The first match determines a kernel's kind. Attention, vocabulary and norms are the Pallas kernels
+only. The optimizer's functions are those outside of layers that are not differentiated."""
 
 
 def each_kind(config: Config, size: Size, names: Sequence[str]) -> Iterator[Measurement]:
-    """The train step of each of these objectives, in ms: the whole step, then its kernels by kind,
-    the largest first. Kernels may overlap, and a device may wait between them."""
+    """Profiles the train step of each of these objectives, in ms.
+
+    It yields the whole step, then its kernels by kind, largest first. Kernels can overlap, and a
+    device can wait between them.
+    """
     for name in names:
         step = TrainStep(config, size, name, config.model.dtype)
         yield Measurement("profile", name, 1e3 * step.seconds(size.repeats), "ms")
@@ -43,13 +47,13 @@ def each_kind(config: Config, size: Size, names: Sequence[str]) -> Iterator[Meas
             by_kind = sums(ProfileData.from_file(str(trace)), step.program.as_text() or "")
         for kind, kernels in sorted(by_kind.items(), key=lambda item: -item[1].total()):
             longest, ms = kernels.most_common(1)[0]
-            note = f"most of it {longest}, {number(ms / size.repeats)} ms"
+            note = f"longest kernel {longest}, {number(ms / size.repeats)} ms"
             total = kernels.total() / size.repeats
             yield Measurement("profile", f"{name} {kind}", total, "ms", note=note)
 
 
 def sums(trace: ProfileData, program: str) -> dict[str, Counter[str]]:
-    """Milliseconds in a trace, by kind and kernel; of kernels that differ by a number, together.
+    """Sums the milliseconds in a trace by kind and kernel; ignores numbers at the end of names.
 
     Args:
       program: the text of the compiled program that ran.
@@ -60,7 +64,7 @@ def sums(trace: ProfileData, program: str) -> dict[str, Counter[str]]:
         for instruction in computation.instructions
     }
     on_device = [plane for plane in trace.planes if plane.name.startswith("/device:")]
-    found: dict[str, Counter[str]] = {}
+    by_kind: dict[str, Counter[str]] = {}
     for plane in on_device or trace.planes:
         for line in plane.lines:
             if on_device and not line.name.startswith(("Stream", "XLA Ops")):
@@ -69,17 +73,17 @@ def sums(trace: ProfileData, program: str) -> dict[str, Counter[str]]:
                 name = _kernel(event.name)
                 if on_device or name in sources:
                     kind = kind_of(name, sources.get(name, ""))
-                    kernels = found.setdefault(kind, Counter())
+                    kernels = by_kind.setdefault(kind, Counter())
                     kernels[re.sub(r"(_\d+)+$", "", name)] += event.duration_ns / 1e6
-    return found
+    return by_kind
 
 
 def kind_of(kernel: str, source: str) -> str:
-    """The first of `KINDS` that a kernel of this source is of."""
+    """Returns the first of `KINDS` that matches a kernel and the path of its function."""
     both = f"{kernel} {source}"
     return next(kind for kind, pattern in KINDS.items() if re.match(pattern, both, re.IGNORECASE))
 
 
 def _kernel(name: str) -> str:
-    """The name that an instruction's kernel has."""
+    """Returns the name of an instruction's kernel."""
     return re.sub(r"\W", "_", name)

@@ -1,4 +1,4 @@
-"""Rows: made of text, and read as batches."""
+"""Measures building rows from text, and reading batches."""
 
 import itertools
 from collections.abc import Iterator
@@ -17,7 +17,8 @@ _LINES = 20_000
 
 
 def prepare(config: Config, size: Size) -> Iterator[Measurement]:
-    """Sentence pairs to rows, text given, by one process: SentencePiece, and packing."""
+    """Measures building rows from sentence pairs in memory, in one process: SentencePiece and
+    packing."""
     pairs = itertools.islice(itertools.cycle(phrasebook.pair_lines("en-de")), _LINES)
     english, german = zip(*pairs, strict=True)
     pieces, dtype, documents = vocabulary(), np.dtype(np.uint16), np.zeros(_LINES, np.int64)
@@ -31,10 +32,10 @@ def prepare(config: Config, size: Size) -> Iterator[Measurement]:
 
 
 def read(config: Config, size: Size) -> Iterator[Measurement]:
-    """Batches of finished rows, their checks included."""
+    """Measures reading batches of finished rows, including their checks."""
     config, store = open_rows(config)
     batches = Batches(store or prepare_rows(config), config)
-    steps, slots = range(50), np.arange(4096)  # slots beyond a batch are the next steps' rows
+    steps, slots = range(50), np.arange(4096)  # slots after a batch are rows of the next steps
     for name, (_, length) in batches.shapes(0).items():
 
         def call(name: str = name) -> None:

@@ -1,4 +1,4 @@
-"""Sentences to measure with, from the phrasebook, and a vocabulary of them."""
+"""Sentences from the phrasebook for measurements, and their vocabulary."""
 
 import itertools
 from functools import cache
@@ -11,7 +11,7 @@ _LINES, _PIECES = 3000, 1500
 
 
 def sentence_pairs(count: int) -> list[tuple[str, str]]:
-    """English and German, each pair of two joined, so that sentences are of usual length."""
+    """Returns English and German pairs; two phrases are joined, for sentences of typical length."""
     lines = list(itertools.islice(phrasebook.pair_lines("en-de"), 2 * count))
     both = zip(lines[::2], lines[1::2], strict=True)
     return [(f"{a[0]} {b[0]}", f"{a[1]} {b[1]}") for a, b in both]
@@ -19,7 +19,7 @@ def sentence_pairs(count: int) -> list[tuple[str, str]]:
 
 @cache
 def vocabulary() -> Vocabulary:
-    """A small vocabulary of these languages."""
+    """Trains a small vocabulary of these languages."""
     pairs = list(itertools.islice(phrasebook.pair_lines("en-de"), _LINES))
     sampled = {"en": [a for a, _ in pairs], "de": [b for _, b in pairs]}
     weights = {"en": 1, "de": 1}

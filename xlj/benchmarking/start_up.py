@@ -1,4 +1,4 @@
-"""How long programs take to begin."""
+"""Measures the start-up time of programs."""
 
 import subprocess
 import sys
@@ -9,22 +9,22 @@ from xlj.benchmarking.measurements import Measurement, Size, median_seconds
 from xlj.benchmarking.peers import library
 from xlj.config import Config
 
-_BESIDE = {
+_PEERS = {
     "import xlj": ("import transformers", "transformers"),
     "import xlj.training.loop": ("from transformers import Trainer", "transformers"),
     "import xlj.word_alignment.aligner": ("import simalign", "simalign"),
     "import xlj.retrieval.embedder": ("import sentence_transformers", "sentence_transformers"),
 }
-"""What a program imports, and what does the same elsewhere."""
+"""Imports of xlj's programs, and (import, library) for the same work elsewhere."""
 
 
 def each_import(config: Config, size: Size) -> Iterator[Measurement]:
-    """New processes of Python that import what a program needs, and end."""
-    for ours, (theirs, name) in _BESIDE.items():
-        seconds, peer = _seconds(ours, size.repeats), None
+    """Measures new Python processes that only import what a program needs."""
+    for program, (peer_program, name) in _PEERS.items():
+        seconds, peer_seconds = _seconds(program, size.repeats), None
         if library(name):
-            peer = _seconds(theirs, size.repeats)
-        yield Measurement("start", ours, seconds, "s", theirs, peer)
+            peer_seconds = _seconds(peer_program, size.repeats)
+        yield Measurement("start", program, seconds, "s", peer_program, peer_seconds)
 
 
 def _seconds(program: str, repeats: int) -> float:

@@ -1,4 +1,4 @@
-"""The speed and the memory of train steps, by type and by objective, beside transformers'."""
+"""Measures speed and memory of train steps by type and objective, and those of transformers."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ import numpy as np
 
 from xlj import objectives
 from xlj.benchmarking import measurements
-from xlj.benchmarking.measurements import Measurement, Size, apart, number
+from xlj.benchmarking.measurements import Measurement, Size, in_own_process, number
 from xlj.benchmarking.peers import library, masked_lm, seconds_of, torch_device
 from xlj.config import Config, ConfigError, Objectives
 from xlj.data.ragged import Ragged
@@ -29,77 +29,93 @@ from xlj.training.step import make_train_step
 
 
 def check_length(config: Config, size: Size) -> None:
-    """Refuses rows beyond the model's positions: their embeddings would be read out of bounds
-    (`ConfigError`)."""
+    """Checks that rows fit the model's positions, because longer ones would be read out of bounds.
+
+    Raises:
+      ConfigError: if rows are longer than the model's positions.
+    """
     longest = config.model.positions - FIRST_POSITION
     if size.length > longest:
         raise ConfigError(
-            f"--length={size.length} is beyond the model's positions: "
-            f"model.positions={config.model.positions} allows {longest} tokens a row"
+            f"--length={size.length} is too long: model.positions={config.model.positions} allows "
+            f"{longest} tokens per row"
         )
 
 
 def step(config: Config, size: Size) -> Iterator[Measurement]:
-    """MMLM's train step, in each type; transformers' with logits at all positions, and on a GPU
-    compiled. Of ModernBERT's family also beside transformers' `sparse_prediction`, whose logits are
-    of the predicted tokens only."""
+    """Measures MMLM's train step in each type.
+
+    Transformers computes logits at all positions, and is compiled on GPUs. For ModernBERT's family
+    it is also measured with `sparse_prediction`, which computes logits of predicted tokens only.
+    """
     rows, length = size.rows, size.length
     for dtype in ("float32", "bfloat16"):
-        ours = apart(_measured, config, size, "mmlm", dtype)
-        rate = rows * length / ours.seconds
+        step = in_own_process(_measure, config, size, "mmlm", dtype)
+        rate = rows * length / step.seconds
         for sparse in (False, True) if config.model.family == "modernbert" else (False,):
-            theirs = _peers(config, size, dtype, sparse)
-            note = f"{number(ours.flops / ours.seconds / 1e9)} GFLOP/s, {rows} x {length}"
-            if ours.peak:
-                note += f", {ours.peak / 2**30:.2f} GiB"
-                if theirs and theirs.peak:
-                    ratio = ours.peak / theirs.peak
-                    note += f" for {theirs.peak / 2**30:.2f}: {ratio:.2f} times the memory"
-            peer_rate = theirs and rows * length / theirs.seconds
+            peer_step = _measure_peer(config, size, dtype, sparse)
+            note = f"{number(step.flops / step.seconds / 1e9)} GFLOP/s, {rows} x {length}"
+            if step.peak:
+                note += f", {step.peak / 2**30:.2f} GiB"
+                if peer_step and peer_step.peak:
+                    ratio = step.peak / peer_step.peak
+                    note += f" for {peer_step.peak / 2**30:.2f}: {ratio:.2f} times the memory"
+            peer_rate = peer_step and rows * length / peer_step.seconds
             peer = "transformers, sparse_prediction" if sparse else "transformers"
             yield Measurement("step", f"mmlm {dtype}", rate, "tokens/s", peer, peer_rate, note)
 
 
 def each_objective(config: Config, size: Size, names: Sequence[str]) -> Iterator[Measurement]:
-    """The train step of each of these objectives alone, in tokens of text; as notes time and memory
-    a token as multiples of the first's. Memory is what the program needs beside its state."""
+    """Measures the train step of each of these objectives alone, in tokens of text.
+
+    The notes have time and memory per token relative to the first objective. Memory is what the
+    program needs in addition to its state.
+    """
     base: tuple[float, float] | None = None
     for name in names:
-        ours = apart(_measured, config, size, name, config.model.dtype)
-        of_token = ours.seconds / ours.tokens, ours.memory / ours.tokens
+        step = in_own_process(_measure, config, size, name, config.model.dtype)
+        of_token = step.seconds / step.tokens, step.memory / step.tokens
         base = base or of_token
-        full = ours.tokens / size.rows / size.length
+        full = step.tokens / size.rows / size.length
         note = (
             f"time {of_token[0] / base[0]:.2f}, memory {of_token[1] / base[1]:.2f} "
-            f"({ours.memory / 2**20:.0f} MiB), rows {full:.0%} full, "
-            f"{number(ours.flops / ours.seconds / 1e9)} GFLOP/s"
+            f"({step.memory / 2**20:.0f} MiB), rows {full:.0%} full, "
+            f"{number(step.flops / step.seconds / 1e9)} GFLOP/s"
         )
-        rate = ours.tokens / ours.seconds
+        rate = step.tokens / step.seconds
         yield Measurement("objectives", name, rate, "tokens/s", note=note)
 
 
 class _Step(NamedTuple):
-    """Of a train step."""
+    """Measurements of a train step.
+
+    Attributes:
+      tokens: the number of tokens of text.
+      memory: bytes that the program needs in addition to its state.
+      peak: peak memory of the process in bytes; None if unknown.
+    """
 
     seconds: float
     tokens: int
-    """Of text."""
     memory: int
-    """Bytes that the program needs beside its state."""
     flops: float
     peak: int | None
-    """Bytes that the process took, where it was one of its own."""
 
 
 class _PeerStep(NamedTuple):
-    """Of a train step of transformers."""
+    """Measurements of a train step of transformers."""
 
     seconds: float
     peak: int | None
 
 
 class TrainStep:
-    """The compiled train step of one objective, with a state and a batch of random rows."""
+    """The compiled train step of one objective, with its state and a batch of random rows.
+
+    Attributes:
+      tokens: the number of tokens of text in the batch.
+      flops: the operations of a step.
+    """
 
     def __init__(self, config: Config, size: Size, name: str, dtype: str):
         step_memory.compute_in_the_calling_thread()
@@ -121,26 +137,25 @@ class TrainStep:
         sides = jnp.tile(jnp.array([[0, 1]], jnp.int32), (rows, 1))
         self._batch = {name: Rows(jnp.asarray(tokens), sides)}
         built = objectives.build({name: options}, config.model, corpus)
-        where = state.sharding(config, corpus, mesh)
-        self._state = state.jitted_init(config, corpus, mesh, where)(self._seed)
-        made = make_train_step(config, built, mesh)
+        shardings = state.sharding(config, corpus, mesh)
+        self._state = state.jitted_init(config, corpus, mesh, shardings)(self._seed)
+        step = make_train_step(config, built, mesh)
         compiler = meshes.compiler_options(mesh)
-        jitted = jax.jit(made, donate_argnums=0, out_shardings=where, compiler_options=compiler)
+        jitted = jax.jit(step, donate_argnums=0, out_shardings=shardings, compiler_options=compiler)
         self.program = jitted.lower(*self._arguments()).compile()
         self.tokens = int(np.count_nonzero(tokens != PAD))
-        """Of text."""
         shapes = {name: (rows, length)}
         self.flops = operations({name: options}, config.model, corpus, shapes)[name].total
 
     def run(self) -> None:
-        """One step."""
+        """Runs one step."""
         self._state = jax.block_until_ready(self.program(*self._arguments()))
 
     def _arguments(self) -> tuple[Any, ...]:
         return self._state, self._batch, self._seed, self._rates
 
     def seconds(self, repeats: int) -> float:
-        """The median time of a step."""
+        """Returns the median time of a step."""
         memory = step_memory.StepMemory(self._mesh)
         with memory.retain():
             seconds = measurements.median_seconds(self.run, repeats)
@@ -148,8 +163,8 @@ class TrainStep:
         return seconds
 
 
-def _measured(config: Config, size: Size, name: str, dtype: str) -> _Step:
-    """The step of one objective."""
+def _measure(config: Config, size: Size, name: str, dtype: str) -> _Step:
+    """Measures the step of one objective."""
     step = TrainStep(config, size, name, dtype)
     analysis: Any = step.program.memory_analysis()
     seconds = step.seconds(size.repeats)
@@ -157,15 +172,16 @@ def _measured(config: Config, size: Size, name: str, dtype: str) -> _Step:
     return _Step(seconds, step.tokens, analysis.temp_size_in_bytes, step.flops, peak)
 
 
-def _peers(config: Config, size: Size, dtype: str, sparse: bool) -> _PeerStep | None:
-    """The step of transformers' model of the same sizes, where it is installed and fits."""
+def _measure_peer(config: Config, size: Size, dtype: str, sparse: bool) -> _PeerStep | None:
+    """Measures the step of transformers' model of the same sizes; None if it is not installed or
+    does not fit in memory."""
     if library("torch") is None or library("transformers") is None:
         return None
-    return apart(_peers_measured, config, size, dtype, sparse)
+    return in_own_process(_measure_transformers, config, size, dtype, sparse)
 
 
-def _peers_measured(config: Config, size: Size, dtype: str, sparse: bool) -> _PeerStep | None:
-    """Forward, backward, AdamW."""
+def _measure_transformers(config: Config, size: Size, dtype: str, sparse: bool) -> _PeerStep | None:
+    """Measures forward pass, backward pass and AdamW of transformers' model."""
     torch: Any = library("torch")
     pieces, device = vocabulary_training.ids(config.data), torch_device()
     model = masked_lm(config.model, pieces, sparse).to(device).train()
@@ -190,7 +206,7 @@ def _peers_measured(config: Config, size: Size, dtype: str, sparse: bool) -> _Pe
 
 
 def _random_rows(kind: str, rows: int, length: int, size: int) -> np.ndarray:
-    """Rows of a kind, packed from random sentences of 8 to 24 tokens, int32 [rows, length]."""
+    """Packs random sentences of 8 to 24 tokens into rows of a kind, int32 [rows, length]."""
     rng, count, dtype = np.random.default_rng(0), 2 * rows * length // 8, np.dtype(np.uint32)
 
     def lines() -> Ragged:

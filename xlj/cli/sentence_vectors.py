@@ -126,5 +126,5 @@ def embed_parts(
 
 def report_cut(made: "Embedder") -> None:
     """Says how many sentences of an `Embedder` lost their end."""
-    if made.cut:
-        print(f"{made.cut} sentences lost their end: too long for the model", file=sys.stderr)
+    if made.truncated:
+        print(f"{made.truncated} sentences lost their end: too long for the model", file=sys.stderr)

@@ -1,1 +1,1 @@
-"""Loading a trained encoder, and running it on many rows."""
+"""Loads trained encoders, and runs them on many rows."""

@@ -1,4 +1,4 @@
-"""Labels for new text, by a fine-tuned model."""
+"""Labels new text with a fine-tuned model."""
 
 import dataclasses
 import itertools
@@ -16,39 +16,42 @@ from xlj.io.json_file import Record
 from xlj.objectives.task_heads import head_of
 from xlj.sharding.meshes import mesh_of
 
-_CHUNK = 1024  # examples whose rows are made at a time
+_CHUNK = 1024  # examples that are converted to rows at a time
 
 
 def task_of(task: Task | None, parts: Iterable[str], source: str) -> Task:
-    """The task of a model; a `ConfigError` if it has none, or its head is not there.
+    """Returns the task of a model, after checking that the model has its head.
 
     Args:
-      parts: names of the model's parameters, or what these begin with.
-      source: where the model is, for the error; empty if that is not known.
+      parts: names of the model's parameters, or their first parts.
+      source: the place of the model, for the error; empty if unknown.
+
+    Raises:
+      ConfigError: if the model has no task, or its head is missing.
     """
     if task is None or head_of(task.effective_kind) not in {name.split("/")[0] for name in parts}:
         where = f"{source}: " if source else ""
         raise ConfigError(
-            f"{where}the model has no head of a task; name a run of xlj finetune, such as "
-            "runs/finetune/NAME/seed-0, or the folder that xlj convert export makes of it"
+            f"{where}the model has no task head; expected a run of xlj finetune, such as "
+            "runs/finetune/NAME/seed-0, or its export by xlj convert"
         )
     return task
 
 
 class Labeller:
-    """Labels examples with a fine-tuned model, as fine-tuning does with its test sets.
+    """Labels examples with a fine-tuned model, as fine-tuning labels its test sets.
 
     Args:
-      pretrained: the model, on any mesh; each process then labels the same examples.
-      source: where the model is, for errors.
+      pretrained: the model, on any mesh; all processes must label the same examples.
+      source: the place of the model, for errors.
 
     Raises:
-      ConfigError: if the model was not fine-tuned, or its head is not there.
+      ConfigError: if the model was not fine-tuned, or its head is missing.
 
     Attributes:
-      task: how the head is used.
-      kind: of the task.
-      cut: how many texts so far lost a part, by what they are, as a line of counts says it.
+      task: the task of the head.
+      kind: the kind of the task.
+      truncated: the number of truncated texts so far, by what they are (a name for reports).
     """
 
     def __init__(self, pretrained: Pretrained, source: str = ""):
@@ -61,16 +64,18 @@ class Labeller:
         self._predict = Predictor(
             task.effective_kind, pretrained.model, mesh, separators, whole=True
         )
-        self.cut: dict[str, int] = {}
+        self.truncated: dict[str, int] = {}
 
     def stream(
         self, examples: Iterable[Example | None], progress: Advance = bool
     ) -> Iterator[Record | None]:
-        """What the model says of each of any number of examples, in order and bounded memory: an
-        object, as `TaskKind.describe` makes it. None stays None.
+        """Yields the predictions for any number of examples in order, in bounded memory.
+
+        A prediction is a JSON object (`TaskKind.describe`). For None instead of an example, it
+        yields None.
 
         Args:
-          progress: called with numbers of examples as they are done.
+          progress: called with the number of newly labelled examples.
         """
         rest = iter(examples)
         while chunk := list(itertools.islice(rest, _CHUNK)):
@@ -82,8 +87,8 @@ class Labeller:
         if not examples:
             return []
         task, vocabulary = self.task, self._pretrained.vocabulary
-        made = self.kind.rows(examples, vocabulary, task.labels, task)
-        for what, count in made.cut.items():
-            self.cut[what] = self.cut.get(what, 0) + count
-        logits = self._predict(self._pretrained.params, made.tokens, "")
-        return self.kind.describe(logits, made, examples, task.labels, task)
+        features = self.kind.rows(examples, vocabulary, task.labels, task)
+        for what, count in features.cut.items():
+            self.truncated[what] = self.truncated.get(what, 0) + count
+        logits = self._predict(self._pretrained.params, features.tokens, "")
+        return self.kind.describe(logits, features, examples, task.labels, task)

@@ -1,4 +1,4 @@
-"""Predictions of a task's head for many rows."""
+"""Runs a task's head on many rows."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -20,13 +20,13 @@ from xlj.sharding.trees import replicated, shard
 
 
 class Predictor:
-    """Predicts the labels of rows, batch by batch on a mesh; every process gets all of them.
+    """Predicts the labels of rows, batch by batch on a mesh. All processes get all predictions.
 
     Args:
-      kind: of task.
-      separators: how many `</s>` the head expects between the sentences of a pair: 2 if it was
-        trained elsewhere on XLM-R's pairs. Rows have one, and get the other here.
-      whole: return all logits, not only what the head keeps of them to read predictions from.
+      kind: the kind of task.
+      separators: the number of `</s>` that the head expects between the sentences of a pair: 2 if
+        it was trained elsewhere on XLM-R's pairs. Rows have one; the other one is added here.
+      whole: return all logits, instead of only the values that predictions are read from.
     """
 
     def __init__(
@@ -34,8 +34,8 @@ class Predictor:
     ):
         self._mesh, self._by_token = mesh, task_heads.of_kind(kind).by_token
         self._separators = separators
-        predicted = on_mesh(mesh, partial(_predicted, kind, model, whole))
-        self._predict = jax.jit(predicted, out_shardings=replicated(mesh), compiler_options=QUICK)
+        run = on_mesh(mesh, partial(_run_head, kind, model, whole))
+        self._predict = jax.jit(run, out_shardings=replicated(mesh), compiler_options=QUICK)
 
     def __call__(
         self,
@@ -44,43 +44,43 @@ class Predictor:
         what: str,
         progress: Advance = bool,
     ) -> np.ndarray:
-        """What the head says of each row: [rows, ...], or [rows, length, ...] if it is `by_token`,
-        where padding has minus infinity for logits, 0 for labels.
+        """Returns the head's output for each row: [rows, ...], or [rows, length, ...] for a head
+        that is `by_token`. Padding then has minus infinity for logits, and 0 for labels.
 
         Args:
           tokens: int32 [rows, length], at least one row.
-          what: is predicted, for the progress bar; empty for none.
-          progress: called with numbers of rows as they are predicted.
+          what: the text of the progress bar; empty for no bar.
+          progress: called with the number of newly predicted rows.
         """
-        found: np.ndarray | None = None
+        outputs: np.ndarray | None = None
         hidden = None if what else True
-        framed, own = tokens, np.ones(tokens.shape, bool)
+        framed, is_original = tokens, np.ones(tokens.shape, bool)
         if self._separators == 2:
-            framed, own = _doubled(tokens)
+            framed, is_original = _double_separators(tokens)
         with tqdm(total=len(tokens), desc=what, unit="row", disable=hidden, leave=False) as bar:
-            for members, width, result in in_flight(self._started(params, framed)):
-                made = np.asarray(result)[: len(members)]
-                if found is None:
-                    of_row = made.shape[1:]
+            for members, width, result in in_flight(self._start_batches(params, framed)):
+                batch = np.asarray(result)[: len(members)]
+                if outputs is None:
+                    of_row = batch.shape[1:]
                     if self._by_token:
-                        of_row = (*framed.shape[1:], *made.shape[2:])
-                    fill = -np.inf if made.dtype == np.float32 else 0
-                    found = np.full((len(tokens), *of_row), fill, made.dtype)
+                        of_row = (*framed.shape[1:], *batch.shape[2:])
+                    fill = -np.inf if batch.dtype == np.float32 else 0
+                    outputs = np.full((len(tokens), *of_row), fill, batch.dtype)
                 if self._by_token:
-                    found[members, :width] = made
+                    outputs[members, :width] = batch
                 else:
-                    found[members] = made
+                    outputs[members] = batch
                 bar.update(len(members))
                 progress(len(members))
-        assert found is not None, "there are no rows to predict"
+        assert outputs is not None, "there are no rows to predict"
         if self._by_token and framed is not tokens:
-            return found[own].reshape(*tokens.shape, *found.shape[2:])
-        return found
+            return outputs[is_original].reshape(*tokens.shape, *outputs.shape[2:])
+        return outputs
 
-    def _started(
+    def _start_batches(
         self, params: Params, tokens: np.ndarray
     ) -> Iterator[tuple[np.ndarray, int, jax.Array]]:
-        """Rows by index, their width, and what the devices will make of them."""
+        """Starts batches; yields indices of rows, their width, and their output on devices."""
         sizes = (tokens != PAD).sum(1)
         for members, width, rows in buckets(sizes, tokens.shape[1], self._mesh.size):
             batch = np.full((rows, width), PAD, np.int32)
@@ -88,25 +88,30 @@ class Predictor:
             yield members, width, self._predict(params, shard(batch, self._mesh))
 
 
-def _doubled(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows [rows, length] with `<s> A </s> </s> B </s>` for `<s> A </s> B </s>`, each longer by as
-    many tokens as any needs; and which tokens were there before, bool, `length` a row."""
+def _double_separators(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Replaces `<s> A </s> B </s>` by `<s> A </s> </s> B </s>`.
+
+    Args:
+      tokens: [rows, length].
+
+    Returns:
+      The rows, all longer by the largest number of added tokens; and a bool array of the same shape
+      that marks the original tokens, `length` per row.
+    """
     after = np.pad(tokens[:, 1:], ((0, 0), (0, 1)), constant_values=PAD)
     inner = (tokens == EOS) & (after != PAD) & (after != BOS)
     more = int(inner.sum(1).max(initial=0))
     places = np.arange(tokens.shape[1]) + np.cumsum(inner, 1) - inner
     rows = np.arange(len(tokens))[:, None]
-    made = np.full((len(tokens), tokens.shape[1] + more), PAD, tokens.dtype)
-    own = np.zeros(made.shape, bool)
-    made[rows, places], own[rows, places] = tokens, True
+    doubled = np.full((len(tokens), tokens.shape[1] + more), PAD, tokens.dtype)
+    is_original = np.zeros(doubled.shape, bool)
+    doubled[rows, places], is_original[rows, places] = tokens, True
     row, column = np.nonzero(inner)
-    made[row, places[row, column] + 1] = EOS
-    return made, own
+    doubled[row, places[row, column] + 1] = EOS
+    return doubled, is_original
 
 
-def _predicted(
-    kind: str, model: Model, whole: bool, params: Params, tokens: jax.Array
-) -> jax.Array:
+def _run_head(kind: str, model: Model, whole: bool, params: Params, tokens: jax.Array) -> jax.Array:
     languages = jnp.zeros((len(tokens), 2), jnp.int32)
-    found = supervised.logits(kind, params, model, tokens, languages)
-    return found if whole else task_heads.of_kind(kind).predict(found)
+    logits = supervised.logits(kind, params, model, tokens, languages)
+    return logits if whole else task_heads.of_kind(kind).predict(logits)

@@ -1,4 +1,4 @@
-"""An encoder that was trained: parameters, sizes and vocabulary."""
+"""Loads a trained encoder with its vocabulary and settings."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -15,9 +15,15 @@ from xlj.sharding import meshes
 
 
 class Pretrained(NamedTuple):
-    """Parameters as `encoder.apply` takes them, the model that they are of, its vocabulary, how its
-    words are aligned, how a folder of sentence-transformers makes vectors, the task that it was
-    fine-tuned for, if it was, and how many `</s>` its head expects in a pair."""
+    """A trained encoder.
+
+    Attributes:
+      params: parameters for `encoder.apply`.
+      alignment: the default options of word alignment.
+      sentence: modules for sentence vectors, if the model comes from sentence-transformers.
+      task: the task that the model was fine-tuned for, if any.
+      separators: the number of `</s>` that the head expects between the sentences of a pair.
+    """
 
     params: Params
     model: Model
@@ -29,21 +35,25 @@ class Pretrained(NamedTuple):
 
 
 def load(path: str | Path, device: str | None = None) -> Pretrained:
-    """An encoder on disk, on one device, verified.
+    """Loads an encoder onto one device and verifies it.
 
     Args:
-      path: a workdir (its latest checkpoint is taken), the folder of one checkpoint, or a Hugging
-        Face folder.
-      device: `cpu`, `gpu`, `cuda:1` and the like; None for the first.
+      path: a workdir (its latest checkpoint is loaded), a checkpoint folder, or a Hugging Face
+        folder.
+      device: the name of a device, such as `cpu`, `gpu` or `cuda:1`; None for the first device.
 
     Raises:
-      ConfigError: if there is no model or no device, or the model is damaged.
+      ConfigError: if the model or the device does not exist, or the model is damaged.
     """
     return of(stored_models.find(path), device)
 
 
 def of(source: StoredModel, device: str | None = None) -> Pretrained:
-    """The encoder of a source, on one device; raises a `ConfigError` if it is damaged."""
+    """Loads the encoder of a stored model onto one device.
+
+    Raises:
+      ConfigError: if the model is damaged.
+    """
     params = source.params(meshes.one_device(device))
     return Pretrained(
         params,

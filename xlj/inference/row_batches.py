@@ -1,4 +1,4 @@
-"""Rows of similar length in batches of few shapes, and some batches on the devices at a time."""
+"""Groups rows of similar length into batches of few shapes, and keeps several batches in flight."""
 
 import collections
 import itertools
@@ -11,7 +11,7 @@ from xlj.sharding import devices
 
 T = TypeVar("T")
 Advance = Callable[[int], object]
-"""Is told how many rows, sentences or pairs were done since the last time, as progress bars are."""
+"""A callback for progress bars: takes the number of items (rows, sentences) since its last call."""
 
 _IN_FLIGHT = 2
 
@@ -19,10 +19,20 @@ _IN_FLIGHT = 2
 def buckets(
     sizes: np.ndarray, limit: int, devices: int, most: int | None = None
 ) -> Iterator[tuple[np.ndarray, int, int]]:
-    """Rows of similar length, by index, and the width and number of their batch's rows: few shapes
-    in all, each compiled once, whose rows divide over the devices. Rows that fill no batch go with
-    the next longer ones if that pads them little, else they are a smaller batch. The sizes are int
-    [rows], in tokens, at most `limit`; a batch has at most `most` rows, but one a device."""
+    """Groups rows of similar length into batches of few shapes, because each shape is compiled.
+
+    Rows that do not fill a batch are padded to the next longer width if that adds little padding,
+    otherwise they form a smaller batch.
+
+    Args:
+      sizes: int [rows], the number of tokens of each row.
+      limit: the maximum size.
+      devices: the number of devices, which divides the rows of a batch.
+      most: the maximum number of rows of a batch (but at least one per device); None for no limit.
+
+    Yields:
+      The indices of a batch's rows, its width, and its number of rows (with unused ones).
+    """
     distinct, which = np.unique(sizes, return_inverse=True)
     width_of = np.array([min(rounded(size, 8), limit) for size in distinct.tolist()], np.int64)
     widths, tokens = np.unique(width_of).tolist(), _batch_tokens()
@@ -31,18 +41,18 @@ def buckets(
         members = np.concatenate([rest, np.flatnonzero(width_of[which] == width)])
         rows = max(1, min(tokens // width, most or tokens))
         rows += -rows % devices
-        left = len(members) % rows
-        if not longer or left * (longer - width) > tokens // 4:
-            left = 0
-        rest = members[len(members) - left :]
-        for start in range(0, len(members) - left, rows):
+        remainder = len(members) % rows
+        if not longer or remainder * (longer - width) > tokens // 4:
+            remainder = 0
+        rest = members[len(members) - remainder :]
+        for start in range(0, len(members) - remainder, rows):
             batch = members[start : start + rows]
             fewer = rounded(len(batch), 8)
             yield batch, width, min(rows, fewer + -fewer % devices)
 
 
 def rounded(size: int, least: int) -> int:
-    """The next of `least` times 1, 1.5, 2, 3, 4, 6, 8, ...: few sizes, each compiled once."""
+    """Rounds a size up to `least` times 1, 1.5, 2, 3, 4, 6, 8, ..., so that there are few sizes."""
     power = least
     while power < size:
         if power + power // 2 >= size:
@@ -52,16 +62,16 @@ def rounded(size: int, least: int) -> int:
 
 
 def _batch_tokens() -> int:
-    """Tokens of a batch, padding included: a CPU gains nothing by more."""
+    """Returns the number of tokens of a batch including padding; larger ones do not help CPUs."""
     return 2048 if devices.platform() == "cpu" else 8192
 
 
 def in_flight(batches: Iterator[T]) -> Iterator[T]:
-    """The same batches, in order, a few later: a result that is read is not waited for, since the
-    devices already have the next ones."""
-    flying: collections.deque[T] = collections.deque()
+    """Yields the same batches in order, delayed by a few, so that devices compute the next batches
+    while a result is read."""
+    pending: collections.deque[T] = collections.deque()
     for batch in batches:
-        flying.append(batch)
-        if len(flying) > _IN_FLIGHT:
-            yield flying.popleft()
-    yield from flying
+        pending.append(batch)
+        if len(pending) > _IN_FLIGHT:
+            yield pending.popleft()
+    yield from pending

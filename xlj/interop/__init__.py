@@ -1,1 +1,1 @@
-"""In from and out to Hugging Face: weights, tokenizers, vocabularies of another model."""
+"""Reads and writes Hugging Face folders: weights, tokenizers, and vocabularies of other models."""

@@ -1,4 +1,4 @@
-"""A Hugging Face folder on disk: config.json, and tensors that are read one by one."""
+"""Reads Hugging Face folders: config.json, and tensors one by one."""
 
 import dataclasses
 import hashlib
@@ -19,14 +19,14 @@ MODULES = "modules.json"  # of sentence-transformers
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
-_LONGEST = 255  # of a file's name
-_ARGUMENTS = "training_args.bin"  # of transformers' trainer, which holds no weights
+_LONGEST = 255  # the longest file name
+_ARGUMENTS = "training_args.bin"  # written by transformers' trainer; has no weights
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pdparams", "*.h5", "*.msgpack")
 
 
 @dataclasses.dataclass(frozen=True)
 class Folder:
-    """The content of a folder: config.json, and of each tensor its file and shape, by its name."""
+    """The content of a folder: config.json, and each tensor's file and shape by name."""
 
     path: Path
     config: Record
@@ -34,47 +34,51 @@ class Folder:
     shapes: Mapping[str, tuple[int, ...]]
 
     def digest(self) -> str:
-        """SHA-256 of config.json and of all files of tensors."""
-        found = hashlib.sha256()
+        """Returns the SHA-256 of config.json and of all files with tensors."""
+        total = hashlib.sha256()
         for file in [self.path / CONFIG, *sorted(set(self.files.values()))]:
             with file.open("rb") as opened:
-                found.update(hashlib.file_digest(opened, "sha256").digest())
-        return found.hexdigest()
+                total.update(hashlib.file_digest(opened, "sha256").digest())
+        return total.hexdigest()
 
     def read(self, name: str, index: Any = ...) -> np.ndarray:
-        """A tensor, or the part of it that `index` (slices) names, float32; a ConfigError if it
-        cannot be read, or holds integers."""
+        """Reads a tensor, or the part given by `index` (slices), in float32.
+
+        Raises:
+          ConfigError: if the tensor cannot be read, or has integers.
+        """
         try:
             with safe_open(self.files[name], framework="np") as file:
                 part = file.get_tensor(name) if index is ... else file.get_slice(name)[index]
         except (OSError, SafetensorError) as error:
-            said = shortened(str(error))
             raise ConfigError(
-                f"{self.files[name]}: cannot read {shortened(name)}: {said}"
+                f"{self.files[name]}: cannot read {shortened(name)}: {shortened(str(error))}"
             ) from None
         part = np.asarray(part)
         if np.issubdtype(part.dtype, np.integer):
             raise ConfigError(
-                f"{self.files[name]}: {shortened(name)} has type {part.dtype}, so is no weight"
+                f"{self.files[name]}: {shortened(name)} has type {part.dtype}; expected a weight "
+                "with floating point values"
             )
         return part.astype(np.float32, copy=False)
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a path looks like a Hugging Face folder with a model, readable or not."""
+    """Returns whether a path looks like a Hugging Face folder with a model, readable or not."""
     is_there = any((path / name).is_file() for name in (CONFIG, MODULES))
     return is_there and not (path / "checkpoints").is_dir()
 
 
 def open_folder(path: Path) -> Folder:
-    """Reads the config and the headers of all files of tensors.
+    """Reads the config and the headers of all files with tensors.
 
     Raises:
       ConfigError: if config.json or a shard is missing or damaged, the index names a file outside
-        the folder, a tensor is not where the index says, or the weights are pickles only.
+        the folder, a tensor is not in the shard that the index names, or the folder has weights as
+        pickles only.
     """
     if not (path / CONFIG).is_file():
-        raise ConfigError(f"{path}: there is no {CONFIG}; a Hugging Face folder has one")
+        raise ConfigError(f"{path}: no {CONFIG}; expected a Hugging Face folder")
     config = json_file.read_object(inside(path, CONFIG))
     files: dict[str, Path] = {}
     shapes: dict[str, tuple[int, ...]] = {}
@@ -88,7 +92,8 @@ def open_folder(path: Path) -> Folder:
                     tensor = opened.get_slice(name)
                     if tensor.get_dtype() not in ("F64", "F32", "F16", "BF16", "I64"):
                         raise ConfigError(
-                            f"{file}: {shortened(name)} has type {tensor.get_dtype()}"
+                            f"{file}: {shortened(name)} has type {tensor.get_dtype()}; expected "
+                            "floating point values or I64"
                         )
                     files[name], shapes[name] = file, tuple(tensor.get_shape())
         except (OSError, SafetensorError) as error:
@@ -98,14 +103,14 @@ def open_folder(path: Path) -> Folder:
     for name, shard in weight_map.items():
         if files.get(name) != path / shard:
             raise ConfigError(
-                f"{path / INDEX}: the tensor {shortened(name)} is not in {shard}, where it should "
-                "be"
+                f"{path / INDEX}: the tensor {shortened(name)} is not in {shard}, which the index "
+                "names"
             )
     return Folder(path, config, files, shapes)
 
 
 def _tensor_files(path: Path) -> tuple[list[Path], Record]:
-    """The safetensors files of a folder: one, or the shards of its index; and its weight_map."""
+    """Returns a folder's safetensors files (one, or the shards of its index) and its weight_map."""
     if (path / WEIGHTS).is_file():
         return [inside(path, WEIGHTS)], {}
     if (path / INDEX).is_file():
@@ -122,12 +127,14 @@ def _tensor_files(path: Path) -> tuple[list[Path], Record]:
                 raise ConfigError(f"{path / INDEX}: the shard {path / name} is missing")
         return [inside(path, name) for name in names], shards
     refuse_pickles(path)
-    raise ConfigError(f"{path}: there is neither {WEIGHTS} nor {INDEX}")
+    raise ConfigError(f"{path}: the folder has neither {WEIGHTS} nor {INDEX}")
 
 
 def refuse_pickles(path: Path) -> None:
-    """Raises a `ConfigError` if a folder has pickles; it has the line of Python that converts them
-    without running their code."""
+    """Raises a `ConfigError` if a folder has pickles.
+
+    The message has a line of Python that converts them without running their code.
+    """
     pickles = sorted(file.name for kind in _PICKLES for file in path.glob(kind))
     if not pickles:
         return
@@ -138,27 +145,31 @@ def refuse_pickles(path: Path) -> None:
             f"for f in {files} for k, v in torch.load(f, weights_only=True).items()}}, "
             f"'{WEIGHTS}', {{'format': 'pt'}})"
         )
-        how = f'in that folder, where PyTorch is: python -c "{line}"'
+        how = f'in that folder, with PyTorch installed: python -c "{line}"'
     else:
-        how = "with the library that wrote them, into safetensors"
+        how = "to safetensors with the library that wrote them"
     raise ConfigError(
-        f"{path}: the weights are in {', '.join(pickles[:4])}, which can run any code when it is "
-        f"loaded; xlj reads {WEIGHTS} only. Convert them {how}"
+        f"{path}: the weights are in {', '.join(pickles[:4])}, a format that can run any code when "
+        f"it is loaded; xlj reads {WEIGHTS} only. Convert them {how}"
     )
 
 
 def inside(folder: Path, name: str) -> Path:
-    """A file of a folder; a ConfigError if it is a link that leads elsewhere than to a blob of
-    Hugging Face's download cache."""
+    """Returns the path of a file in a folder.
+
+    Raises:
+      ConfigError: if it is a link that leaves the folder, unless it leads to a blob of Hugging
+        Face's download cache.
+    """
     file = folder / name
     target = file.resolve()
     if target.parent != folder.resolve() and not _is_blob(target):
-        raise ConfigError(f"{file} leads out of the folder, to {target}")
+        raise ConfigError(f"{file} is a link out of the folder, to {target}")
     return file
 
 
 def _is_blob(file: Path) -> bool:
-    """Whether a file is models--x/blobs/HASH, which models--x/snapshots/HASH/... link to."""
+    """Returns whether a file is models--x/blobs/HASH, to which models--x/snapshots has links."""
     blobs = file.parent
     is_model = blobs.parent.name.startswith("models--") and (blobs.parent / "snapshots").is_dir()
     return blobs.name == "blobs" and is_model

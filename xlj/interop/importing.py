@@ -1,4 +1,4 @@
-"""A Hugging Face folder as an encoder of ours: every tensor accounted for, read in place."""
+"""Imports a Hugging Face folder as an encoder; every tensor is used or reported."""
 
 import dataclasses
 import functools
@@ -33,56 +33,67 @@ from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives import supervised
 from xlj.sharding.trees import name_of, named_leaves, nested
 
-_CHUNK = 1 << 24  # numbers that are read at a time
+_CHUNK = 1 << 24  # numbers read at a time
 
 
 @dataclasses.dataclass(frozen=True)
 class Imported:
-    """A model in a Hugging Face folder; its weights are still on disk."""
+    """A model in a Hugging Face folder; its weights are still on disk.
+
+    Attributes:
+      names: the names of the tensors in the folder, in the order of layers.
+      shapes: the shapes of all parameters that an encoder with these heads can have.
+      surplus: int, rows of the word embeddings that have no id in the vocabulary.
+      missing: parameters of the head for masked tokens that the folder lacks.
+      ignored: tensors that are not read, with the reason.
+      head: the head of a fine-tuned task, e.g. tagging_head; empty if xlj supports none of them.
+      labels: the names of the head's classes or tags, in order.
+    """
 
     folder: Folder
     architecture: Architecture
     model: Model
     vocabulary: Vocabulary
-    names: Mapping[Tensor, tuple[str, ...]]  # of theirs, in the order of layers
-    shapes: Mapping[str, tuple[int, ...]]  # of each parameter of ours that may be there
-    surplus: np.ndarray  # int, rows of tables of words that belong to no id of the vocabulary
-    missing: tuple[str, ...]  # parameters of the head for masked tokens, if the folder has none
-    ignored: Mapping[str, str]  # tensors that are not read, and why
-    head: str = ""  # that of a fine-tuned task, e.g. tagging_head; empty if xlj has none such
-    labels: tuple[str, ...] = ()  # names of its classes or tags, in order; none of answers
+    names: Mapping[Tensor, tuple[str, ...]]
+    shapes: Mapping[str, tuple[int, ...]]
+    surplus: np.ndarray
+    missing: tuple[str, ...]
+    ignored: Mapping[str, str]
+    head: str = ""
+    labels: tuple[str, ...] = ()
 
     @functools.cached_property
     def parameters(self) -> dict[str, list[Tensor]]:
-        """The parameters of ours that are there, and the tensors that each is made of."""
-        found: dict[str, list[Tensor]] = {}
+        """The parameters that the folder has, by xlj's name, and the tensors of each."""
+        parameters: dict[str, list[Tensor]] = {}
         for tensor in self.names:
-            found.setdefault(tensor.ours, []).append(tensor)
-        return found
+            parameters.setdefault(tensor.xlj_name, []).append(tensor)
+        return parameters
 
     def report(self) -> str:
-        """A report of what became of each tensor."""
+        """Returns a report for users on all tensors."""
         used = len({name for names in self.names.values() for name in names})
         lines = [f"{self.folder.path}: {self.architecture.model_type}, {used} tensors used"]
         if len(self.surplus):
             lines += [
-                f"  {len(self.surplus)} rows of embeddings belong to no id of the tokenizer: they "
-                "are neither trained nor predicted, and an export without training has them again"
+                f"  {len(self.surplus)} embedding rows have no id in the tokenizer: they are "
+                "neither trained nor predicted, and an export without training restores them"
             ]
         if self.head:
-            lines += [f"  {self.head}, of {', '.join(self.labels) or 'outputs without names'}"]
+            outputs = f"labels {', '.join(self.labels)}" if self.labels else "unnamed outputs"
+            lines += [f"  {self.head} with {outputs}"]
         lines += [f"  not read: {name} ({reason})" for name, reason in self.ignored.items()]
         if self.missing:
-            lines += [f"  not there: {', '.join(self.missing)}"]
+            lines += [f"  missing: {', '.join(self.missing)}"]
         return "\n".join(lines)
 
 
 def inspect(path: Path) -> Imported:
-    """Reads all but the weights, and accounts for every tensor.
+    """Reads everything but the weights, and checks that every tensor is used or ignored.
 
     Raises:
-      ConfigError: if the folder is damaged, its architecture or tokenizer is none that xlj has, a
-        tensor is missing, left over or of another shape, or a tied weight is not tied.
+      ConfigError: if the folder is damaged, its architecture or tokenizer is not supported, a
+        tensor is missing, unknown or of another shape, or tied weights differ.
     """
     folder = open_folder(path)
     where = str(path / CONFIG)
@@ -91,58 +102,60 @@ def inspect(path: Path) -> Imported:
     _check_head(model, where)
     vocabulary = tokenizer_files.read(path)
     surplus = _surplus(folder, vocabulary, where)
-    # Old checkpoints call the parts of a norm gamma and beta.
-    found = {
+    # Old checkpoints name the parameters of a norm gamma and beta.
+    in_folder = {
         name.replace("Norm.gamma", "Norm.weight").replace("Norm.beta", "Norm.bias"): name
         for name in folder.shapes
     }
-    if len(found) < len(folder.shapes):
-        twice = sorted(set(folder.shapes) - set(found.values()))
-        raise ConfigError(f"{path}: {twice[0]} is there under its new name too")
-    if model.layers > len(found):  # before a name is made for each tensor of each
+    if len(in_folder) < len(folder.shapes):
+        twice = sorted(set(folder.shapes) - set(in_folder.values()))
+        raise ConfigError(f"{path}: the tensor {twice[0]} also exists under its new name")
+    if model.layers > len(in_folder):  # checked before names are made for all layers
         raise ConfigError(
-            f"{where}: num_hidden_layers is {model.layers}, but there are {len(found)} tensors"
+            f"{where}: num_hidden_layers is {model.layers}, but there are {len(in_folder)} tensors"
         )
-    architecture = architecture.named_as(found)
-    model = _without_zero_types(folder, architecture, model, found)
+    architecture = architecture.named_as(in_folder)
+    model = _without_zero_types(folder, architecture, model, in_folder)
     if model.token_types > 1 and tokenizer_files.has_pair_types(folder.path, vocabulary):
         model = dataclasses.replace(model, pair_token_types=True)
-    head = architectures.task_head_of(architecture, folder.config, found)
+    head = architectures.task_head_of(architecture, folder.config, in_folder)
     labels: tuple[str, ...] = ()
     if head:
         architecture = architectures.with_head(architecture, head)
     if head and kind.find(TASKS[head]).has_labels:
         labels = architectures.labels_of(folder.config, where)
-    expected = _expected(model, vocabulary.size, head, len(labels))
-    names, missing = _assigned(folder, architecture, model, expected, found)
+    expected = _expected_shapes(model, vocabulary.size, head, len(labels))
+    names, missing = _assign_names(folder, architecture, model, expected, in_folder)
     if len(surplus):
         for tensor in [tensor for tensor in names if tensor.by_word]:
-            expected[SURPLUS + tensor.ours] = len(surplus), *expected[tensor.ours][1:]
-            names[tensor._replace(ours=SURPLUS + tensor.ours)] = names[tensor]
-    left = set(found) - {name for group in names.values() for name in group}
-    ignored = {found[name]: _reason(architecture, name) for name in sorted(left)}
+            expected[SURPLUS + tensor.xlj_name] = len(surplus), *expected[tensor.xlj_name][1:]
+            names[tensor._replace(xlj_name=SURPLUS + tensor.xlj_name)] = names[tensor]
+    unused = set(in_folder) - {name for group in names.values() for name in group}
+    ignored = {in_folder[name]: _reason(architecture, name) for name in sorted(unused)}
     unknown = [name for name, reason in ignored.items() if not reason]
     if unknown:
         raise ConfigError(
-            f"{path}: {len(unknown)} tensors are not those of an encoder of {model.layers} layers: "
+            f"{path}: {len(unknown)} tensors do not belong to an encoder of {model.layers} layers: "
             f"{', '.join(unknown[:4])}"
         )
-    names = {tensor: tuple(found[name] for name in group) for tensor, group in names.items()}
+    names = {tensor: tuple(in_folder[name] for name in group) for tensor, group in names.items()}
     imported = Imported(
         folder, architecture, model, vocabulary, names, expected, surplus, missing, ignored, head,
         labels,
     )  # fmt: skip
     _check_shapes(imported)
-    _check_copies(imported, found)
+    _check_copies(imported, in_folder)
     return imported
 
 
 def load(imported: Imported, shardings: Callable[[PyTree], PyTree]) -> encoder.Params:
-    """The parameters, float32, each device's part read from the files by itself; `shardings` makes
-    of a tree of shapes the same tree of shardings.
+    """Reads all parameters in float32. Each device's shard is read separately.
+
+    Args:
+      shardings: takes a tree of shapes; returns the same tree of shardings.
 
     Raises:
-      ConfigError: if a tensor cannot be read, or is not finite.
+      ConfigError: if a tensor cannot be read, or has values that are not finite.
     """
     shapes = {name: imported.shapes[name] for name in imported.parameters}
     abstract = nested({n: jax.ShapeDtypeStruct(s, jnp.float32) for n, s in shapes.items()})
@@ -152,29 +165,29 @@ def load(imported: Imported, shardings: Callable[[PyTree], PyTree]) -> encoder.P
     ) -> jax.Array:
         name = name_of(path)
         return jax.make_array_from_callback(
-            leaf.shape, sharding, lambda index: _part(imported, name, index or ())
+            leaf.shape, sharding, lambda index: _read_part(imported, name, index or ())
         )
 
     return jax.tree_util.tree_map_with_path(read, abstract, shardings(abstract))
 
 
 def read(imported: Imported, name: str) -> np.ndarray:
-    """One parameter of ours, float32, by its name; errors as of `load`."""
-    return _part(imported, name, (slice(None),) * len(imported.shapes[name]))
+    """Reads one parameter in float32 by xlj's name; raises as `load`."""
+    return _read_part(imported, name, (slice(None),) * len(imported.shapes[name]))
 
 
 def _check_head(model: Model, where: str) -> None:
     if not model.has_own_head:
         raise ConfigError(
-            f"{where}: tie_word_embeddings is true, and the head for masked tokens has no bias "
-            "either: xlj's encoder has no head without parameters. Untie it: add lm_head.weight, a "
-            "copy of the word embeddings, and set tie_word_embeddings to false"
+            f"{where}: tie_word_embeddings is true and the head for masked tokens has no bias; "
+            "xlj does not support a head without parameters. Set tie_word_embeddings to false and "
+            "add the tensor lm_head.weight, a copy of the word embeddings"
         )
 
 
 def _surplus(folder: Folder, vocabulary: Vocabulary, where: str) -> np.ndarray:
-    """The rows of tables of words that belong to no id: tables are padded to sizes that multiply
-    fast."""
+    """Returns the rows of the word embeddings without an id (tables are often padded to sizes that
+    multiply fast)."""
     rows, ids = folder.config.get("vocab_size"), vocabulary.native_ids
     known = ids[ids >= 0]
     if isinstance(rows, bool) or not isinstance(rows, int) or rows <= known.max():
@@ -183,60 +196,62 @@ def _surplus(folder: Folder, vocabulary: Vocabulary, where: str) -> np.ndarray:
             f"{known.max() + 1} ids"
         )
     if rows > max(map(math.prod, folder.shapes.values()), default=0):
-        raise ConfigError(f"{where}: vocab_size is {rows}, and no tensor is so large")
+        raise ConfigError(f"{where}: vocab_size is {rows}, but no tensor is that large")
     return np.setdiff1d(np.arange(rows), known)
 
 
-def _assigned(
+def _assign_names(
     folder: Folder,
     architecture: Architecture,
     model: Model,
     expected: Collection[str],
-    found: Mapping[str, str],
+    in_folder: Mapping[str, str],
 ) -> tuple[dict[Tensor, tuple[str, ...]], tuple[str, ...]]:
-    """Names of theirs by tensor, and what the head for masked tokens lacks."""
+    """Returns the names in the folder by tensor, and missing parameters of the head for masked
+    tokens."""
     names: dict[Tensor, tuple[str, ...]] = {}
-    missing: dict[str, str] = {}  # names of theirs by ours
+    missing: dict[str, str] = {}  # names in the folder, by xlj's name
     of_task = architecture.has_shared_head and architectures.is_of_task(folder.config)
     for tensor in architecture.tensors:
-        if tensor.ours not in expected:
+        if tensor.xlj_name not in expected:
             continue
         is_masked = tensor.head == "prediction_head"
-        group = tuple(_theirs(architecture, tensor, model, found))
-        absent = [name for name in group if name not in found]
+        group = tuple(_hf_names(architecture, tensor, model, in_folder))
+        absent = [name for name in group if name not in in_folder]
         if not absent and not (is_masked and of_task):
             names[tensor] = group
         elif is_masked:
-            missing[tensor.ours] = group[0] if of_task else absent[0]
+            missing[tensor.xlj_name] = group[0] if of_task else absent[0]
         else:
             raise ConfigError(f"{folder.path}: the tensor {absent[0]} is missing")
     head = [group[0] for tensor, group in names.items() if tensor.head == "prediction_head"]
     if head and missing:
         absent_one = next(iter(missing.values()))
         raise ConfigError(
-            f"{folder.path}: the tensor {absent_one} is missing, and {head[0]} of its head is not"
+            f"{folder.path}: the tensor {absent_one} is missing, but {head[0]} of the same head "
+            "exists"
         )
     if not any(tensor.head == "prediction_head" for tensor in architecture.tensors):
         return names, tuple(name for name in expected if name.startswith("prediction_head/"))
     return names, tuple(missing)
 
 
-def _theirs(
-    architecture: Architecture, tensor: Tensor, model: Model, found: Mapping[str, str]
+def _hf_names(
+    architecture: Architecture, tensor: Tensor, model: Model, in_folder: Mapping[str, str]
 ) -> Iterator[str]:
-    """The names of a tensor in a folder, one a layer if it is stacked."""
+    """Yields the names of a tensor in a folder, one per layer if it is stacked."""
     for layer in range(tensor.first_layer, model.layers if tensor.stacked else 1):
-        name = tensor.theirs.format(layer=layer)
+        name = tensor.hf_name.format(layer=layer)
         prefixed = f"{architecture.prefix}.{name}"
-        yield name if tensor.head or name in found and prefixed not in found else prefixed
+        yield name if tensor.head or name in in_folder and prefixed not in in_folder else prefixed
 
 
 def _reason(architecture: Architecture, name: str) -> str:
-    """Why a tensor of theirs is not read; nothing if no rule says so."""
+    """Returns the reason why a tensor of the folder is not read; empty if it is unknown."""
     bare = name.removeprefix(f"{architecture.prefix}.")
     if name in architecture.copies:
         return f"tied to {architecture.copies[name]}"
-    if bare == TOKEN_TYPE.theirs and TOKEN_TYPE in architecture.tensors:
+    if bare == TOKEN_TYPE.hf_name and TOKEN_TYPE in architecture.tensors:
         return "a single token type, all zero"
     if architecture.has_shared_head and name.startswith("head."):
         return "the head of a task that xlj does not have"
@@ -245,21 +260,21 @@ def _reason(architecture: Architecture, name: str) -> str:
 
 
 def _without_zero_types(
-    folder: Folder, architecture: Architecture, model: Model, found: Mapping[str, str]
+    folder: Folder, architecture: Architecture, model: Model, in_folder: Mapping[str, str]
 ) -> Model:
-    """The model without token types where the only one adds nothing, as in XLM-R."""
-    name = TOKEN_TYPE.theirs
-    name = found.get(f"{architecture.prefix}.{name}", found.get(name, ""))
-    adds_one = architecture.token_types == 1  # on export
+    """Removes token types from the model if the only one is zero, as in XLM-R."""
+    name = TOKEN_TYPE.hf_name
+    name = in_folder.get(f"{architecture.prefix}.{name}", in_folder.get(name, ""))
+    adds_one = architecture.token_types == 1  # an export adds it again
     if adds_one and model.token_types == 1 and name and not folder.read(name).any():
         return dataclasses.replace(model, token_types=0)
     return model
 
 
-def _expected(
+def _expected_shapes(
     model: Model, vocabulary_size: int, head: str, labels: int
 ) -> dict[str, tuple[int, ...]]:
-    """Shapes, by name, of the encoder's parameters and those of both heads."""
+    """Returns the shapes of the parameters of the encoder and both heads, by name."""
     key = jax.random.key(0)
 
     def init() -> encoder.Params:
@@ -275,30 +290,30 @@ def _expected(
 def _check_shapes(imported: Imported) -> None:
     rows = imported.folder.config["vocab_size"]
     for tensor, names in imported.names.items():
-        shape = list(imported.shapes[tensor.ours])[tensor.stacked :]
-        if tensor.of_ours != WHOLE or tensor.of_theirs != WHOLE:
-            shape[-1] = shape[-1] // tensor.of_ours[1] * tensor.of_theirs[1]
+        shape = list(imported.shapes[tensor.xlj_name])[tensor.stacked :]
+        if tensor.xlj_share != WHOLE or tensor.hf_share != WHOLE:
+            shape[-1] = shape[-1] // tensor.xlj_share[1] * tensor.hf_share[1]
         if tensor.transposed:
             shape.reverse()
         if tensor.by_word:
             shape[0] = rows
-        if tensor.ours == "embeddings/position":
+        if tensor.xlj_name == "embeddings/position":
             shape[0] -= FIRST_POSITION - imported.architecture.first_position
         for name in names:
-            got = imported.folder.shapes[name]
-            if list(got) != shape:
+            actual = imported.folder.shapes[name]
+            if list(actual) != shape:
                 raise ConfigError(
-                    f"{imported.folder.files[name]}: {name} has shape {list(got)}; "
-                    f"{CONFIG} and the tokenizer make it {shape}"
+                    f"{imported.folder.files[name]}: {name} has shape {list(actual)}; "
+                    f"{CONFIG} and the tokenizer imply {shape}"
                 )
 
 
-def _check_copies(imported: Imported, found: Mapping[str, str]) -> None:
+def _check_copies(imported: Imported, in_folder: Mapping[str, str]) -> None:
     used = {name for names in imported.names.values() for name in names}
-    for copy, ours in imported.architecture.copies.items():
-        if copy not in found or found[copy] in used or ours not in imported.parameters:
+    for copy, xlj_name in imported.architecture.copies.items():
+        if copy not in in_folder or in_folder[copy] in used or xlj_name not in imported.parameters:
             continue
-        name, original = found[copy], imported.names[imported.parameters[ours][0]][0]
+        name, original = in_folder[copy], imported.names[imported.parameters[xlj_name][0]][0]
         shape = imported.folder.shapes[original]
         rows = max(1, _CHUNK // math.prod(shape[1:]))
         for start in range(0, shape[0], rows):
@@ -308,66 +323,77 @@ def _check_copies(imported: Imported, found: Mapping[str, str]) -> None:
             if not np.array_equal(one, other):
                 raise ConfigError(
                     f"{imported.folder.files[name]}: {name} differs from {original}; xlj's head "
-                    "shares the word embeddings"
+                    "uses the word embeddings, so they must be equal"
                 )
 
 
-def _part(imported: Imported, name: str, index: tuple[slice, ...]) -> np.ndarray:
-    """The part of a parameter of ours that `index` names."""
+def _read_part(imported: Imported, name: str, index: tuple[slice, ...]) -> np.ndarray:
+    """Reads the part `index` of a parameter."""
     shape = imported.shapes[name]
-    wanted = [range(*i.indices(n)) for i, n in zip(index, shape, strict=True)]
-    part = _aligned([len(places) for places in wanted])
+    ranges = [range(*i.indices(n)) for i, n in zip(index, shape, strict=True)]
+    part = _empty_aligned([len(places) for places in ranges])
     for tensor in imported.parameters[name]:
-        if tensor.of_ours == WHOLE and tensor.of_theirs == WHOLE:
-            _fill(part, imported, tensor, wanted)
+        if tensor.xlj_share == WHOLE and tensor.hf_share == WHOLE:
+            _fill(part, imported, tensor, ranges)
             continue
-        size = shape[-1] // tensor.of_ours[1]
-        begin, outputs = tensor.of_ours[0] * size, wanted[-1]
+        size = shape[-1] // tensor.xlj_share[1]
+        begin, outputs = tensor.xlj_share[0] * size, ranges[-1]
         start, stop = max(outputs.start, begin), min(outputs.stop, begin + size)
         if start < stop:
-            here = part[..., start - outputs.start : stop - outputs.start]
-            before = tensor.of_theirs[0] * size - begin
-            theirs = range(start + before, stop + before)
-            _fill(here, imported, tensor, [*wanted[:-1], theirs])
+            share = part[..., start - outputs.start : stop - outputs.start]
+            before = tensor.hf_share[0] * size - begin
+            hf_outputs = range(start + before, stop + before)
+            _fill(share, imported, tensor, [*ranges[:-1], hf_outputs])
     return part
 
 
-def _fill(part: np.ndarray, imported: Imported, tensor: Tensor, wanted: list[range]) -> None:
-    """Reads what one kind of tensor has of a parameter: the layers of ours, and inputs and outputs
-    of theirs, that `wanted` lists."""
+def _fill(part: np.ndarray, imported: Imported, tensor: Tensor, ranges: list[range]) -> None:
+    """Reads one tensor of the folder into a part of a parameter.
+
+    Args:
+      part: the array to fill.
+      ranges: the indices of each axis of `part`: xlj's layers, and inputs and outputs of the tensor
+        in the folder.
+    """
     names = imported.names[tensor]
-    index = tuple(slice(places.start, places.stop) for places in wanted)
+    index = tuple(slice(places.start, places.stop) for places in ranges)
     if tensor.stacked:
-        for place, layer in enumerate(wanted[0]):
-            part[place] = _one(imported, tensor, names[layer], index[1:])
+        for place, layer in enumerate(ranges[0]):
+            part[place] = _read_tensor(imported, tensor, names[layer], index[1:])
         return
-    rows = max(1, _CHUNK // math.prod(imported.shapes[tensor.ours][1:]))
+    rows = max(1, _CHUNK // math.prod(imported.shapes[tensor.xlj_name][1:]))
     rows = rows if tensor.by_word else max(1, len(part))
     for start in range(0, len(part), rows):
-        places = wanted[0][start : start + rows]
-        some = (slice(places.start, places.stop), *index[1:])
-        part[start : start + rows] = _one(imported, tensor, names[0], some)
+        places = ranges[0][start : start + rows]
+        chunk = (slice(places.start, places.stop), *index[1:])
+        part[start : start + rows] = _read_tensor(imported, tensor, names[0], chunk)
 
 
-def _aligned(shape: list[int]) -> np.ndarray:
-    """An array to fill, float32. XLA on CPUs copies memory that is not aligned to 64 bytes, and
-    takes over what is."""
+def _empty_aligned(shape: list[int]) -> np.ndarray:
+    """Returns an uninitialised float32 array that is aligned to 64 bytes.
+
+    XLA on CPUs uses aligned memory directly, and copies other memory.
+    """
     size = 4 * math.prod(shape)
     memory = np.empty(size + 64, np.uint8)
     start = -memory.ctypes.data % 64
     return memory[start : start + size].view(np.float32).reshape(shape)
 
 
-def _rows(imported: Imported, name: str, ids: np.ndarray, index: tuple[slice, ...]) -> np.ndarray:
-    """Rows `ids` of a tensor, in this order; few runs, as only specials are at other places. Those
-    of -1, which a folder does not have, are zero."""
+def _read_rows(
+    imported: Imported, name: str, ids: np.ndarray, index: tuple[slice, ...]
+) -> np.ndarray:
+    """Reads the rows `ids` of a tensor in this order. Rows for -1, which the folder lacks, are 0.
+
+    Consecutive ids are read together; there are few gaps, because only specials are reordered.
+    """
     known = ids >= 0
     if not known.all():
         shape = imported.folder.shapes[name][1:]
         widths = [len(range(*i.indices(n))) for i, n in zip(index, shape, strict=True)]
         rows = np.zeros((len(ids), *widths), np.float32)
         if known.any():
-            rows[known] = _rows(imported, name, ids[known], index)
+            rows[known] = _read_rows(imported, name, ids[known], index)
         return rows
     starts = [0, *(np.flatnonzero(np.diff(ids) != 1) + 1), len(ids)]
     parts = [
@@ -377,19 +403,22 @@ def _rows(imported: Imported, name: str, ids: np.ndarray, index: tuple[slice, ..
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _one(imported: Imported, tensor: Tensor, name: str, index: tuple[slice, ...]) -> np.ndarray:
+def _read_tensor(
+    imported: Imported, tensor: Tensor, name: str, index: tuple[slice, ...]
+) -> np.ndarray:
+    """Reads the part `index` of a tensor, with axes and rows in xlj's order."""
     if tensor.transposed:
         part = imported.folder.read(name, index[::-1]).T
     elif tensor.by_word:
-        is_surplus = tensor.ours.startswith(SURPLUS)
+        is_surplus = tensor.xlj_name.startswith(SURPLUS)
         ids = imported.surplus if is_surplus else imported.vocabulary.native_ids
-        part = _rows(imported, name, ids[index[0]], index[1:])
-    elif tensor.ours == "embeddings/position":
+        part = _read_rows(imported, name, ids[index[0]], index[1:])
+    elif tensor.xlj_name == "embeddings/position":
         part = imported.folder.read(name, (slice(None), *index[1:]))
         above = FIRST_POSITION - imported.architecture.first_position
         part = architectures.shifted(part, above)[index[0]]
     else:
         part = imported.folder.read(name, index)
     if not np.isfinite(part).all():
-        raise ConfigError(f"{imported.folder.files[name]}: {name} is not finite everywhere")
+        raise ConfigError(f"{imported.folder.files[name]}: {name} has values that are not finite")
     return part

@@ -1,13 +1,15 @@
 """SentencePiece's normalisation as normalisers of the `tokenizers` library.
 
-SentencePiece replaces, from left to right, the longest string that its rules know. The rules of
+SentencePiece replaces, from left to right, the longest string that its rules contain. The rules of
 `nmt_nfkc` are the single characters that NFKC changes, and whole decompositions of characters: `o`,
-circumflex, tilde become one letter, but the letter with circumflex and a tilde stay two.
-`tokenizers.normalizers.Precompiled` holds the same rules but applies the *shortest* that fits, and
-drops the rest of a grapheme of less than 6 bytes: decomposed Vietnamese loses its tones, decomposed
-Hangul stays so (huggingface/tokenizers issues 2116 and 2334). So NFKC goes first, which leaves it
-single characters only, and guards keep NFKC from composing and reordering more than a rule would
-(ours). docs/tokenizers.md tells what still differs.
+circumflex and tilde become one letter, but the letter with circumflex and a tilde remain two.
+
+`tokenizers.normalizers.Precompiled` has the same rules but applies the *shortest* that fits, and
+drops the rest of a grapheme of less than 6 bytes. Decomposed Vietnamese loses its tones, and
+decomposed Hangul is not composed (huggingface/tokenizers issues 2116 and 2334). Therefore NFKC is
+applied first, so that `Precompiled` sees single characters only. Guard characters keep NFKC from
+composing and reordering more than the rules would (ours). docs/tokenizers.md lists the remaining
+differences.
 """
 
 import itertools
@@ -21,18 +23,18 @@ from xlj.config import ConfigError
 if TYPE_CHECKING:
     from tokenizers.normalizers import Normalizer
 
-_GUARD, _TILDE = "\U0010fffe", "\U0010ffff"  # noncharacters, which no text has
+_GUARD, _TILDE = "\U0010fffe", "\U0010ffff"  # noncharacters, which do not occur in text
 _FULLWIDTH_TILDE = "\uff5e"  # the only character that NFKC changes and nmt_nfkc does not
 
 
 def normalizer(charsmap: bytes) -> "Normalizer":
-    """A `tokenizers` normaliser that does what SentencePiece does with the rules of a model.
+    """Returns a `tokenizers` normaliser that applies a model's rules as SentencePiece does.
 
     Args:
       charsmap: the model's `precompiled_charsmap`: `nmt_nfkc`, `nfkc`, or either with case folding.
 
     Raises:
-      ConfigError: if they are other rules.
+      ConfigError: if the rules are different ones.
     """
     from tokenizers import Regex, normalizers
 
@@ -48,23 +50,26 @@ def normalizer(charsmap: bytes) -> "Normalizer":
         steps.append(normalizers.Replace(_TILDE, _FULLWIDTH_TILDE))
     whole = normalizers.Sequence(steps)
     for character in _decomposing():
-        found, wanted = whole.normalize_str(character), rules.normalize_str(character)
-        if found != wanted:
+        by_nfkc, by_rules = whole.normalize_str(character), rules.normalize_str(character)
+        if by_nfkc != by_rules:
             raise ConfigError(
                 "this SentencePiece model does not normalise by NFKC: "
-                f"U+{ord(character):04X} becomes {wanted!r}, not {found!r}"
+                f"U+{ord(character):04X} becomes {by_rules!r}, expected {by_nfkc!r}"
             )
     return whole
 
 
 def _decomposing() -> Iterator[str]:
-    """All characters that a decomposition is listed for, which Hangul's are not."""
+    """Yields all characters with a listed decomposition (Hangul has none)."""
     return (chr(c) for c in range(0x80, 0x110000) if unicodedata.decomposition(chr(c)))
 
 
 def _guarded() -> str:
-    """A regular expression of the empty places that NFKC must not reach over: between a character
-    that decomposes and a mark, and between two marks that follow each other in no decomposition."""
+    """Returns a regular expression for the (empty) places where NFKC must not compose or reorder.
+
+    These are the places between a character that decomposes and a mark, and between two marks that
+    do not follow each other in any decomposition.
+    """
     composed: list[str] = []
     followers: dict[str, set[str]] = defaultdict(set)
     for character in _decomposing():
@@ -87,7 +92,7 @@ def _is_mark(character: str) -> bool:
 
 
 def _any(characters: Iterable[str]) -> str:
-    """A regular expression of any of these characters, none of which is ASCII."""
+    """Returns a regular expression for any of these characters, none of which is ASCII."""
     ranges: list[list[int]] = []
     for code in sorted(map(ord, characters)):
         if ranges and ranges[-1][1] == code - 1:

@@ -1,6 +1,6 @@
-"""What a folder of sentence-transformers makes of hidden vectors: its modules, read and written.
+"""Reads and writes sentence-transformers' modules, which turn hidden vectors into sentence vectors.
 
-Sources: releases 5 and 6 of sentence-transformers, whose paths of types differ.
+Sources: releases 5 and 6 of sentence-transformers, which have different module paths.
 """
 
 import dataclasses
@@ -22,9 +22,9 @@ from xlj.io.quoting import quoted, shortened
 from xlj.models.embeddings import FIRST_POSITION
 
 SENTENCE = "sentence/"
-"""What the names of parameters of Dense modules begin with."""
+"""Prefix of the names of Dense modules' parameters."""
 POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "lasttoken")
-"""Those that are computed, in the order in which several are joined."""
+"""The supported pooling modes, in the order in which several are concatenated."""
 
 _ROOT = "config_sentence_transformers.json"
 _TRANSFORMER = tuple(
@@ -47,16 +47,16 @@ ACTIVATIONS = {
         for name in ("Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
     },
 }
-"""The activations of a Dense module, by name, and the classes that are written for them."""
+"""The supported activations of a Dense module, and their classes in exported folders."""
 
 _VECTOR, _TOKENS = "sentence_embedding", "token_embeddings"
 _POOLER = "pooler.dense"
-_ALONE = "; without modules.json, the folder is its encoder alone"
+_ALONE = "; remove modules.json to use the encoder without sentence modules"
 
 
 @dataclasses.dataclass(frozen=True)
 class Dense:
-    """A linear layer with an activation, and perhaps what it was given added to its output."""
+    """A linear layer with an activation and an optional residual connection."""
 
     inputs: int
     outputs: int
@@ -67,16 +67,16 @@ class Dense:
 
 @dataclasses.dataclass(frozen=True)
 class SentenceModules:
-    """How a folder of sentence-transformers makes a vector of a text.
+    """The sentence-transformers modules after an encoder.
 
     Attributes:
-      pooling: of the last layer's hidden vectors; of several, the results are joined.
-      include_prompt: whether tokens of the prompt are pooled too.
-      steps: what follows, in order: Dense modules, and None for division by the length.
-      length: the most tokens of a text, `<s>` and `</s>` included; 0 for the model's own.
-      lowercase: whether text is lowercased before the tokenizer has it.
-      settings: the content of `config_sentence_transformers.json`, of which `prompts` and
-        `default_prompt_name` are read.
+      pooling: how to pool the last layer's hidden vectors; results of several are concatenated.
+      include_prompt: whether to pool the tokens of the prompt too.
+      steps: the modules after pooling, in order; None stands for L2 normalisation.
+      length: the maximum number of tokens, including `<s>` and `</s>`; 0 for the model's maximum.
+      lowercase: whether to lowercase text before it is tokenized.
+      settings: the content of `config_sentence_transformers.json`; xlj uses `prompts` and
+        `default_prompt_name`.
     """
 
     pooling: tuple[str, ...] = ("mean",)
@@ -87,30 +87,30 @@ class SentenceModules:
     settings: Record = dataclasses.field(default_factory=dict)
 
     def width(self, hidden: int) -> int:
-        """The length of a vector, where hidden vectors have `hidden` numbers."""
+        """Returns the size of a sentence vector, given the size of hidden vectors."""
         sizes = [step.outputs for step in self.steps if step]
         return sizes[-1] if sizes else hidden * len(self.pooling)
 
     def prompt(self, name: str | None) -> str:
-        """The text of a prompt, by default of the folder's default prompt; empty if there is none.
+        """Returns the text of a prompt; for None, of the folder's default prompt or an empty text.
 
         Raises:
-          ConfigError: if there is no prompt of this name.
+          ConfigError: if there is no prompt with this name.
         """
         prompts = self.settings.get("prompts") or {}
         if name is None:
             return prompts.get(self.settings.get("default_prompt_name"), "")
         if name not in prompts:
-            there = ", ".join(sorted(prompts)) or "none"
-            raise ConfigError(f"there is no prompt {quoted(name)}; the model has {there}")
+            names = ", ".join(sorted(prompts)) or "no prompts"
+            raise ConfigError(f"unknown prompt {quoted(name)}; the model has {names}")
         return prompts[name]
 
     def record(self) -> Record:
-        """The modules as JSON has them, for `of_record`."""
+        """Returns the modules as JSON, for `of_record`."""
         return dataclasses.asdict(self)
 
     def report(self) -> str:
-        """One line for people."""
+        """Returns one line for users."""
         steps = [
             f"Dense {s.inputs} to {s.outputs} ({s.activation})" if s else "Normalize"
             for s in self.steps
@@ -119,7 +119,7 @@ class SentenceModules:
 
 
 def of_record(record: Record | None) -> SentenceModules | None:
-    """The modules that `SentenceModules.record` wrote; None of None."""
+    """Returns the modules from `SentenceModules.record`; None for None."""
     if record is None:
         return None
     steps = tuple(Dense(**step) if step else None for step in record["steps"])
@@ -127,27 +127,27 @@ def of_record(record: Record | None) -> SentenceModules | None:
 
 
 Weights = dict[str, np.ndarray]
-"""The parameters of Dense modules by name, float32: of the first of `steps`
-`sentence/0/kernel` [inputs, outputs], perhaps `sentence/0/bias` [outputs] and
-`sentence/0/residual` [inputs, outputs]."""
+"""The parameters of Dense modules by name, float32. The first of `steps` has `sentence/0/kernel`
+[inputs, outputs], and optionally `sentence/0/bias` [outputs] and `sentence/0/residual` [inputs,
+outputs]."""
 
 
 def transformer(folder: Path) -> Path:
-    """Where the encoder of a folder is: in the folder, or in one of its own within it."""
+    """Returns the folder of the encoder: the folder itself or one within it."""
     if not (folder / MODULES).is_file():
         return folder
     return folder / _listed(folder)[0][1]
 
 
 def read(folder: Path, model: Folder, hidden: int) -> tuple[SentenceModules | None, Weights]:
-    """The modules of a folder, None if it is none of sentence-transformers, and their weights.
+    """Reads the modules of a folder and their weights; (None, {}) without modules.json.
 
     Args:
-      model: the folder of its encoder.
-      hidden: the length of its hidden vectors.
+      model: the folder of the encoder.
+      hidden: the size of the encoder's hidden vectors.
 
     Raises:
-      ConfigError: if a file is damaged, or a module or an option is none that xlj has.
+      ConfigError: if a file is damaged, or a module or an option is not supported.
     """
     if not (folder / MODULES).is_file():
         return None, {}
@@ -155,7 +155,9 @@ def read(folder: Path, model: Folder, hidden: int) -> tuple[SentenceModules | No
     settings = _optional(folder, _ROOT)
     kind = settings.get("model_type", "SentenceTransformer")
     if kind != "SentenceTransformer":
-        raise ConfigError(f"{folder / _ROOT}: model_type is {quoted(kind)}; it makes no vectors")
+        raise ConfigError(
+            f"{folder / _ROOT}: model_type is {quoted(kind)}; xlj supports SentenceTransformer only"
+        )
     _check_prompts(settings, folder / _ROOT)
     length, lowercase, output = _read_transformer(model)
     pooling: tuple[str, ...] = ("cls",)
@@ -168,7 +170,7 @@ def read(folder: Path, model: Folder, hidden: int) -> tuple[SentenceModules | No
         weights |= _named(0, arrays)
         modules.append(dense)
     elif not rest or rest[0][0] != "Pooling":
-        raise ConfigError(f"{folder / MODULES}: the Transformer must be followed by a Pooling")
+        raise ConfigError(f"{folder / MODULES}: expected a Pooling module after the Transformer")
     else:
         pooling, include_prompt = _pooling(folder / rest.pop(0)[1], hidden)
     width = hidden * len(pooling)
@@ -182,27 +184,30 @@ def read(folder: Path, model: Folder, hidden: int) -> tuple[SentenceModules | No
             modules.append(dense)
             width = dense.outputs
         else:
-            raise ConfigError(f"{folder / MODULES}: {name} at {path}; it can only come before")
-    found = SentenceModules(pooling, include_prompt, tuple(modules), length, lowercase, settings)
-    return found, weights
+            raise ConfigError(
+                f"{folder / MODULES}: {name} at {path} is too late; expected Dense or Normalize"
+            )
+    result = SentenceModules(pooling, include_prompt, tuple(modules), length, lowercase, settings)
+    return result, weights
 
 
 def digest(model: Folder, modules: SentenceModules, weights: Weights) -> str:
-    """SHA-256 of all that the vectors depend on."""
-    found = hashlib.sha256(model.digest().encode())
-    found.update(json.dumps(modules.record(), sort_keys=True).encode())
+    """Returns the SHA-256 of the encoder, the modules and their weights."""
+    total = hashlib.sha256(model.digest().encode())
+    total.update(json.dumps(modules.record(), sort_keys=True).encode())
     for name in sorted(weights):
-        found.update(weights[name].tobytes())
-    return found.hexdigest()
+        total.update(weights[name].tobytes())
+    return total.hexdigest()
 
 
 def write(folder: Path, modules: SentenceModules, weights: Mapping[str, Any], hidden: int) -> None:
-    """Adds what makes the folder one of sentence-transformers, with the vectors of
-    `retrieval.embedder`. Releases 5 and 6 read it.
+    """Adds sentence-transformers' files to a folder, for releases 5 and 6.
+
+    The folder then gives the same vectors as `retrieval.embedder`.
 
     Args:
-      weights: of the Dense modules, as `Weights`; what NumPy makes arrays of.
-      hidden: the length of a hidden vector.
+      weights: the weights of Dense modules (`Weights`), as arrays or what NumPy converts to arrays.
+      hidden: the size of a hidden vector.
     """
     kinds = [
         "Transformer",
@@ -230,31 +235,31 @@ def write(folder: Path, modules: SentenceModules, weights: Mapping[str, Any], hi
     for number, (step, path) in enumerate(zip(modules.steps, paths[2:], strict=True)):
         if step is None:
             continue
-        own = {
+        dense = {
             "in_features": step.inputs,
             "out_features": step.outputs,
             "bias": step.bias,
             "activation_function": ACTIVATIONS[step.activation],
             **({"use_residual": True} if step.residual else {}),
         }
-        _write(folder / path / CONFIG, own)
+        _write(folder / path / CONFIG, dense)
         arrays = {
             name: np.asarray(weights[f"{SENTENCE}{number}/{name}"])
             for name in ("kernel", "bias", "residual")
             if f"{SENTENCE}{number}/{name}" in weights
         }
-        theirs = {"linear.weight": arrays["kernel"].T}
+        in_torch = {"linear.weight": arrays["kernel"].T}
         if step.bias:
-            theirs["linear.bias"] = arrays["bias"]
+            in_torch["linear.bias"] = arrays["bias"]
         if "residual" in arrays:
-            theirs["residual.weight"] = arrays["residual"].T
-        tensors = {name: np.ascontiguousarray(array, "<f4") for name, array in theirs.items()}
+            in_torch["residual.weight"] = arrays["residual"].T
+        tensors = {name: np.ascontiguousarray(array, "<f4") for name, array in in_torch.items()}
         atomic.write(folder / path / WEIGHTS, save(tensors, {"format": "pt"}))
 
 
 def plain(model: Model, pooling: str) -> SentenceModules:
-    """The `mean` of all tokens, specials too, or the vector of the `first`, as
-    `retrieval.embedder` pools."""
+    """Returns modules that pool as `retrieval.embedder`: the `mean` of all tokens including
+    specials, or the vector of the `first` token."""
     mode = "cls" if pooling == "first" else pooling
     return SentenceModules((mode,), length=model.positions - FIRST_POSITION)
 
@@ -265,10 +270,10 @@ def _write(file: Path, content: list | dict) -> None:
 
 
 def _listed(folder: Path) -> list[tuple[str, str]]:
-    """The name and the path of each module, a Transformer first."""
+    """Returns (name, path) of each module; the first one is a Transformer."""
     where = inside(folder, MODULES)
     content = json_file.read(where)
-    found = []
+    listed = []
     for number, entry in enumerate(content if isinstance(content, list) else []):
         kind, path = (
             (entry.get("type"), entry.get("path", "")) if isinstance(entry, dict) else (None, None)
@@ -276,26 +281,26 @@ def _listed(folder: Path) -> list[tuple[str, str]]:
         if not isinstance(kind, str) or not isinstance(path, str):
             raise ConfigError(f"{where}: module {number} has no type and path")
         if path and (PurePath(path).name != path or path in (".", "..")):
-            raise ConfigError(f"{where}: {quoted(path)} is not a folder within this one")
+            raise ConfigError(f"{where}: {quoted(path)} is not a folder next to {MODULES}")
         package, _, name = kind.rpartition(".")
         is_own = package.partition(".")[0] == "sentence_transformers"
         if not is_own or name not in ("Transformer", "Pooling", "Dense", "Normalize"):
             raise ConfigError(
-                f"{where}: module {number} is {quoted(kind)}; xlj has sentence-transformers' "
+                f"{where}: module {number} is {quoted(kind)}; xlj supports sentence-transformers' "
                 f"Transformer, Pooling, Dense and Normalize{_ALONE}"
             )
-        found.append((name, path))
-    names = [name for name, _ in found]
+        listed.append((name, path))
+    names = [name for name, _ in listed]
     if names[:1] != ["Transformer"] or "Transformer" in names[1:] or "Pooling" in names[2:]:
         raise ConfigError(
-            f"{where}: it lists {', '.join(names) or 'no modules'}; xlj reads a Transformer, a "
-            "Pooling, then any Dense and Normalize"
+            f"{where}: it lists {', '.join(names) or 'no modules'}; expected a Transformer, a "
+            "Pooling, then any Dense and Normalize modules"
         )
-    return found
+    return listed
 
 
 def _optional(folder: Path, name: str) -> Record:
-    """The object in a JSON file; empty if there is no such file."""
+    """Returns the object in a JSON file; empty if the file does not exist."""
     return json_file.read_object(inside(folder, name)) if (folder / name).is_file() else {}
 
 
@@ -303,23 +308,26 @@ def _check_prompts(settings: Record, where: Path) -> None:
     prompts = settings.get("prompts") or {}
     default = settings.get("default_prompt_name")
     if not isinstance(prompts, dict) or not all(isinstance(p, str) for p in prompts.values()):
-        raise ConfigError(f"{where}: prompts must be texts by their names")
+        raise ConfigError(f"{where}: prompts must map names to texts")
     if default is not None and default not in prompts:
-        raise ConfigError(f"{where}: default_prompt_name is {quoted(default)}, which is no prompt")
+        raise ConfigError(
+            f"{where}: default_prompt_name is {quoted(default)}, which is not in prompts"
+        )
 
 
 def _read_transformer(model: Folder) -> tuple[int, bool, str]:
-    """The most tokens (0 if not given), whether text is lowercased, and the output that is used."""
+    """Returns the maximum number of tokens (0 if unknown), whether text is lowercased, and the name
+    of the encoder's output."""
     file = next((name for name in _TRANSFORMER if (model.path / name).is_file()), _TRANSFORMER[0])
     where, content = model.path / file, _optional(model.path, file)
     known: Record = {"transformer_task": "feature-extraction", "processing_kwargs": {}}
     known |= {f"{name}_{kind}": {} for name in ("model", "tokenizer", "config", "processor")
               for kind in ("args", "kwargs")}  # fmt: skip
     known |= dict.fromkeys(("query_length", "document_length", "query_expansion"))
-    for key, wanted in known.items():
-        if content.get(key, wanted) not in (wanted, None):
+    for key, supported in known.items():
+        if content.get(key, supported) not in (supported, None):
             raise ConfigError(
-                f"{where}: {key} is {quoted(content[key])}; xlj does not have it{_ALONE}"
+                f"{where}: {key} is {quoted(content[key])}, which xlj does not support{_ALONE}"
             )
     output: str | None = "last_hidden_state"
     if (modalities := content.get("modality_config")) is not None:
@@ -330,40 +338,40 @@ def _read_transformer(model: Folder) -> tuple[int, bool, str]:
         is_forward = isinstance(text, dict) and text.get("method") == "forward"
         if not is_forward or output not in pairs or name != pairs[output]:
             raise ConfigError(
-                f"{where}: modality_config and module_output_name must be of a text's "
-                "last_hidden_state as token_embeddings, or of its pooler_output as "
-                "sentence_embedding"
+                f"{where}: unsupported modality_config or module_output_name; expected text with "
+                "last_hidden_state as token_embeddings, or pooler_output as sentence_embedding"
             )
     length = content.get("max_seq_length")
     if length is None:
         length = _optional(model.path, _TOKENIZER).get("model_max_length")
         length = int(length) if isinstance(length, int | float) and length < 1 << 31 else 0
     elif isinstance(length, bool) or not isinstance(length, int) or length < 3:
-        raise ConfigError(f"{where}: max_seq_length is {quoted(length)}; it must be 3 or more")
+        raise ConfigError(f"{where}: max_seq_length is {quoted(length)}; expected 3 or more")
     return length, bool(content.get("do_lower_case", False)), str(output)
 
 
 def _pooling(path: Path, hidden: int) -> tuple[tuple[str, ...], bool]:
     config = json_file.read_object(inside(path, CONFIG))
     if "pooling_mode" in config:
-        given = config["pooling_mode"]
-        modes = given if isinstance(given, list) else [given]
+        value = config["pooling_mode"]
+        modes = value if isinstance(value, list) else [value]
     else:
         modes = [mode for key, mode in _OLD_POOLINGS.items() if config.get(key)] or ["mean"]
     for mode in modes:
         if mode not in POOLINGS:
             raise ConfigError(
-                f"{path / CONFIG}: pooling {quoted(mode)}; xlj has {', '.join(POOLINGS)}{_ALONE}"
+                f"{path / CONFIG}: pooling {quoted(mode)} is not supported; xlj has "
+                f"{', '.join(POOLINGS)}{_ALONE}"
             )
     if len({*modes}) < len(modes) or modes != sorted(modes, key=POOLINGS.index):
         raise ConfigError(
-            f"{path / CONFIG}: poolings {', '.join(modes)} must be in the order "
-            f"{', '.join(POOLINGS)}, each once"
+            f"{path / CONFIG}: poolings {', '.join(modes)}; expected each once, in the order "
+            f"{', '.join(POOLINGS)}"
         )
     size = config.get("embedding_dimension", config.get("word_embedding_dimension"))
     if size != hidden:
         raise ConfigError(
-            f"{path / CONFIG}: vectors of {quoted(size)} numbers, but the encoder's have {hidden}"
+            f"{path / CONFIG}: the size of vectors is {quoted(size)}, but the encoder's is {hidden}"
         )
     return tuple(modes), bool(config.get("include_prompt", True))
 
@@ -371,7 +379,7 @@ def _pooling(path: Path, hidden: int) -> tuple[tuple[str, ...], bool]:
 def _check_names(config: Record, where: Path) -> None:
     for key in ("module_input_name", "module_output_name"):
         if config.get(key) not in (None, _VECTOR):
-            raise ConfigError(f"{where}: {key} is {quoted(config[key])}; xlj has {_VECTOR} only")
+            raise ConfigError(f"{where}: {key} is {quoted(config[key])}; expected {_VECTOR}")
 
 
 def _dense(path: Path, width: int) -> tuple[Dense, dict[str, np.ndarray]]:
@@ -382,21 +390,21 @@ def _dense(path: Path, width: int) -> tuple[Dense, dict[str, np.ndarray]]:
     name = str(activation).rpartition(".")[2]
     if not str(activation).startswith("torch.nn.") or name not in ACTIVATIONS:
         raise ConfigError(
-            f"{where}: activation_function is {quoted(activation)}; xlj has "
+            f"{where}: activation_function is {quoted(activation)}; xlj supports "
             f"{', '.join(ACTIVATIONS)} of torch.nn{_ALONE}"
         )
     if config.get("in_features") != width:
         raise ConfigError(
-            f"{where}: in_features is {quoted(config.get('in_features'))}, but what comes before "
-            f"gives {width}"
+            f"{where}: in_features is {quoted(config.get('in_features'))}, but the module before "
+            f"it has {width} outputs"
         )
     outputs = config.get("out_features")
     if isinstance(outputs, bool) or not isinstance(outputs, int) or outputs < 1:
-        raise ConfigError(f"{where}: out_features is {quoted(outputs)}")
+        raise ConfigError(f"{where}: out_features is {quoted(outputs)}; expected at least 1")
     has_bias, residual = bool(config.get("bias", True)), bool(config.get("use_residual", False))
     if not (path / WEIGHTS).is_file():
         refuse_pickles(path)
-        raise ConfigError(f"{path}: there is no {WEIGHTS}")
+        raise ConfigError(f"{path}: {WEIGHTS} is missing")
     shapes: dict[str, tuple[int, ...]] = {"linear.weight": (outputs, width)}
     if has_bias:
         shapes["linear.bias"] = (outputs,)
@@ -404,14 +412,14 @@ def _dense(path: Path, width: int) -> tuple[Dense, dict[str, np.ndarray]]:
         shapes["residual.weight"] = (outputs, width)
     tensors = _tensors(inside(path, WEIGHTS), shapes)
     dense = Dense(width, outputs, name, has_bias, residual)
-    return dense, _of_theirs(tensors)
+    return dense, _of_torch(tensors)
 
 
 def _named(number: int, arrays: Mapping[str, np.ndarray]) -> Weights:
     return {f"{SENTENCE}{number}/{name}": array for name, array in arrays.items()}
 
 
-def _of_theirs(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _of_torch(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     arrays = {"kernel": tensors["linear.weight"].T}
     if "linear.bias" in tensors:
         arrays["bias"] = tensors["linear.bias"]
@@ -427,23 +435,25 @@ def _tensors(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.
         raise ConfigError(f"{file} is damaged: {shortened(str(error))}") from None
     if tensors.keys() != shapes.keys():
         names = ", ".join(sorted(tensors.keys() ^ shapes.keys()))
-        raise ConfigError(f"{file}: {names} is missing, or is there without need")
+        raise ConfigError(f"{file}: {names} is missing or unexpected")
     for name, shape in shapes.items():
         if tensors[name].shape != shape:
             raise ConfigError(
-                f"{file}: {name} has shape {list(tensors[name].shape)}; {CONFIG} makes it "
+                f"{file}: {name} has shape {list(tensors[name].shape)}; {CONFIG} implies "
                 f"{list(shape)}"
             )
         if not np.isfinite(tensors[name]).all():
-            raise ConfigError(f"{file}: {name} is not finite everywhere")
+            raise ConfigError(f"{file}: {name} has values that are not finite")
     return {name: array.astype(np.float32) for name, array in tensors.items()}
 
 
 def _pooler(model: Folder) -> tuple[Dense, dict[str, np.ndarray]]:
-    """BERT's pooler as what it is: a Dense module behind the vector of `<s>`."""
+    """Reads BERT's pooler, which is a Dense module on the vector of `<s>`."""
     names = [n for n in model.shapes if n.endswith(f"{_POOLER}.weight")]
     if model.config.get("model_type") not in ("bert", "xlm-roberta", "roberta") or len(names) != 1:
-        raise ConfigError(f"{model.path}: its vectors are a pooler's, and xlj finds no {_POOLER}")
+        raise ConfigError(
+            f"{model.path}: the sentence vectors need a pooler, but there is no {_POOLER}"
+        )
     prefix = names[0].removesuffix("weight")
     arrays = {"kernel": model.read(names[0]).T, "bias": model.read(f"{prefix}bias")}
     inputs, outputs = arrays["kernel"].shape

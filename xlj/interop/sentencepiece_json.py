@@ -1,4 +1,4 @@
-"""A SentencePiece model as a Hugging Face tokenizer.json that gives the same ids."""
+"""Converts a SentencePiece model to a Hugging Face tokenizer.json that gives the same ids."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,19 +20,20 @@ _UNIGRAM, _BPE = 1, 2  # its TrainerSpec.ModelType
 def from_sentencepiece(
     model: bytes, pieces: Sequence[str], specials: tuple[str, str, str, str, str]
 ) -> bytes:
-    """The tokenizer.json of a SentencePiece model file.
+    """Returns the tokenizer.json of a SentencePiece model.
 
-    Examples are framed as XLM-R's: `<s> A </s>`, `<s> A </s></s> B </s>`. Specials are found in
-    text, as Hugging Face's tokenizers do unless `split_special_tokens` is set.
+    Special tokens are added as in XLM-R: `<s> A </s>`, `<s> A </s></s> B </s>`. Specials that occur
+    in text are recognised, as Hugging Face's tokenizers do unless `split_special_tokens` is set.
 
     Args:
-      pieces: of every id.
-      specials: which of them stand for `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`.
+      model: the content of the model's file.
+      pieces: the piece of every id.
+      specials: the names of `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>` among the pieces.
 
     Raises:
-      ConfigError: if the pieces are not those of the model, or it does what `tokenizers` cannot:
-        anything but a unigram or BPE model with SentencePiece's defaults (any of its own
-        normalisations).
+      ConfigError: if the pieces differ from the model's, or `tokenizers` cannot represent the
+        model. It supports unigram and BPE models with SentencePiece's default options and built-in
+        normalisations.
     """
     import tokenizers
     from sentencepiece import sentencepiece_model_pb2
@@ -45,7 +46,7 @@ def from_sentencepiece(
     if wrong or len(scores) + len(specials) != len(pieces):
         raise ConfigError(
             f"the SentencePiece model and the list of pieces differ in {len(wrong)} pieces, such "
-            f"as {quoted(min(wrong, default=None))}: they are not of one tokenizer"
+            f"as {quoted(min(wrong, default=None))}: they belong to different tokenizers"
         )
     first, pad, last, unknown, mask = specials
     is_bpe = proto.trainer_spec.model_type == _BPE
@@ -55,7 +56,7 @@ def from_sentencepiece(
     if charsmap := proto.normalizer_spec.precompiled_charsmap:
         with convert_errors("the normalisation of this SentencePiece model cannot be read"):
             tokenizer.normalizer = nfkc.normalizer(charsmap)
-    # Not WhitespaceSplit, as in XLM-R's: it drops U+0085, which to SentencePiece is no space.
+    # XLM-R has WhitespaceSplit, but that drops U+0085, which is not a space for SentencePiece.
     words = [
         pre_tokenizers.Split(" ", "removed"),
         pre_tokenizers.Metaspace(_SPACE, prepend_scheme="always"),
@@ -69,7 +70,8 @@ def from_sentencepiece(
         pair=[first, "$A", last, last, "$B", last],
         special_tokens=[(name, list(pieces).index(name)) for name in (first, last)],
     )
-    for name in specials:  # like XLM-R's, <mask> takes the space before it: pieces bring theirs
+    # As in XLM-R, <mask> includes the space before it, because pieces start with their space.
+    for name in specials:
         token = tokenizers.AddedToken(name, lstrip=name == mask, normalized=False, special=True)
         tokenizer.add_special_tokens([token])
     return tokenizer.to_str().encode()
@@ -78,7 +80,7 @@ def from_sentencepiece(
 def _unigram(pieces: Sequence[str], scores: Mapping[str, float], unknown: str) -> "Unigram":
     from tokenizers import models
 
-    # An unknown character costs 10 more than the lowest score of all; specials must not lower it.
+    # The score of an unknown character is the lowest score minus 10; specials must not lower it.
     lowest = min(scores.values())
     return models.Unigram(
         [(piece, scores.get(piece, lowest)) for piece in pieces],
@@ -88,8 +90,11 @@ def _unigram(pieces: Sequence[str], scores: Mapping[str, float], unknown: str) -
 
 
 def _bpe(pieces: Sequence[str], scores: Mapping[str, float], unknown: str) -> "BPE":
-    """SentencePiece joins the two neighbours whose joined piece scores highest, whatever the two
-    are; so each way to join a piece is a merge, and those of higher scores come first."""
+    """Returns a BPE model with a merge for each way to split a piece in two, by falling score.
+
+    SentencePiece joins the two neighbours whose joined piece has the highest score, regardless of
+    how it is split.
+    """
     from tokenizers import models
 
     merges = [
@@ -103,33 +108,35 @@ def _bpe(pieces: Sequence[str], scores: Mapping[str, float], unknown: str) -> "B
 
 
 def _within(specials: Sequence[str]) -> str:
-    """A regular expression of the empty place before the last character of each special."""
+    """Returns a regular expression for the (empty) place before each special's last character."""
     places = (f"(?<={re.escape(name[:-1])})(?={re.escape(name[-1])})" for name in specials)
     return "|".join(places)
 
 
 def _check(proto: Any) -> None:
-    """Refuses what a tokenizer.json could not do alike."""
+    """Raises a ConfigError if a tokenizer.json cannot represent the model."""
     spec, trainer = proto.normalizer_spec, proto.trainer_spec
     kinds = {piece.type for piece in proto.pieces[3:]}
     inside = [piece.piece for piece in proto.pieces if _SPACE in piece.piece[1:]]
     is_bpe, normal = trainer.model_type == _BPE, [p for p in proto.pieces if p.type == _NORMAL]
     joined = [piece.score for piece in normal if len(piece.piece) > 1]
     letters = {letter for piece in normal for letter in piece.piece}
-    lacking = sorted(letters - {piece.piece for piece in normal})
+    missing = sorted(letters - {piece.piece for piece in normal})
     refused = {
         "it is neither a unigram nor a BPE model": trainer.model_type not in (_UNIGRAM, _BPE),
-        "its normalisation has rules of its own": spec.name == "user_defined",
-        "it does not put a space first, keeps repeated spaces, or does not write them as "
-        "U+2581": not (
+        "its normalisation has user-defined rules": spec.name == "user_defined",
+        "it does not add a space at the start, does not remove repeated spaces, or does not write "
+        "spaces as U+2581": not (
             spec.add_dummy_prefix and spec.remove_extra_whitespaces and spec.escape_whitespaces
         ),
         "it marks the ends of words, not their starts": trainer.treat_whitespace_as_suffix,
         "it has user-defined, unused or byte pieces": kinds - {_NORMAL},
         f"it has pieces across words, such as {inside[:1]}": inside,
-        "it is BPE with pieces of equal scores": is_bpe and len(set(joined)) < len(joined),
-        f"it is BPE without a piece for {lacking[:1]}, which its pieces hold": is_bpe and lacking,
+        "it is BPE, and some pieces have equal scores": is_bpe and len(set(joined)) < len(joined),
+        f"it is BPE, and {missing[:1]} occurs in its pieces but is not a piece": is_bpe and missing,
     }
     for reason, applies in refused.items():
         if applies:
-            raise ConfigError(f"this SentencePiece model has no equal tokenizer.json: {reason}")
+            raise ConfigError(
+                f"this SentencePiece model has no equivalent tokenizer.json: {reason}"
+            )

@@ -1,6 +1,6 @@
-"""The tokenizer in a Hugging Face folder, read into a vocabulary and written from one.
+"""Reads a Hugging Face folder's tokenizer as a vocabulary, and writes a vocabulary as a tokenizer.
 
-ERNIE-M's own tokenizer does more than SentencePiece, which is not done here: docs/tokenizers.md.
+ERNIE-M's tokenizer has steps beyond SentencePiece that xlj does not have: see docs/tokenizers.md.
 """
 
 import json
@@ -40,8 +40,8 @@ CONFIG, SPECIALS_MAP = "tokenizer_config.json", "special_tokens_map.json"
 ADDED = "added_tokens.json"
 
 _TYPED = ("BertTokenizer", "DistilBertTokenizer", "DebertaTokenizer", "DebertaV2Tokenizer")
-"""Classes of transformers 5 that give a model token types where no file says so. The class that
-stands for any tokenizer.json does not."""
+"""Classes of transformers 5 that use token types by default. The generic class for a tokenizer.json
+does not."""
 
 _KEYS = {
     "bos": ("cls", "bos"),
@@ -50,25 +50,26 @@ _KEYS = {
     "unk": ("unk",),
     "mask": ("mask",),
 }
-"""The names of each of `ROLES` in a folder's files, before _token or _token_id; the first goes
-first."""
+"""The names of each of `ROLES` in a folder's files, before _token or _token_id, in order of
+precedence."""
 
 
 def read(folder: Path) -> Vocabulary:
-    """The vocabulary of a Hugging Face folder.
+    """Reads the vocabulary of a Hugging Face folder.
 
-    Looked for in this order: `sentencepiece.bpe.model` (XLM-R's layout, or ERNIE-M's ids where
-    `vocab.txt` is beside it), `tokenizer.json`, BERT's `vocab.txt`, RoBERTa's `vocab.json` and
-    `merges.txt`. The last two become what transformers makes of them.
+    It reads the first of these files that exists: `sentencepiece.bpe.model` (XLM-R's layout, or
+    ERNIE-M's ids if there is a `vocab.txt` too), `tokenizer.json`, BERT's `vocab.txt`, RoBERTa's
+    `vocab.json` with `merges.txt`. The last two are converted to a tokenizer.json as transformers
+    does.
 
     `tokenizer_config.json` and `special_tokens_map.json` name the special tokens that a
-    tokenizer.json does not state itself; the vocabulary then states them (`with_specials`). Where
-    they contradict it, or the ids of `config.json` do, the tokenizer is right and a warning names
-    both.
+    tokenizer.json does not define; they are added to the vocabulary (`with_specials`). If these
+    files, or the ids in `config.json`, contradict the tokenizer, the tokenizer is used and a
+    warning is printed.
 
     Raises:
-      ConfigError: if there is none, a file is damaged or a link out of the folder, two files
-        disagree, or tokens were added that the vocabulary does not have.
+      ConfigError: if there is no tokenizer, a file is damaged or a link out of the folder, two
+        files disagree, or added tokens are not in the vocabulary.
     """
     sentencepiece, words = _find(folder, SENTENCEPIECE), _find(folder, WORDS)
     whole, byte_words = _find(folder, JSON), _find(folder, BYTE_WORDS)
@@ -78,26 +79,26 @@ def read(folder: Path) -> Vocabulary:
             vocabulary = _ernie_m(vocabulary, words)
         if whole and (other := Vocabulary.load(whole)).size != vocabulary.size:
             raise ConfigError(
-                f"{folder}: {SENTENCEPIECE} gives {vocabulary.size} ids, {JSON} {other.size}; "
-                "remove the one that does not belong to the weights"
+                f"{folder}: {SENTENCEPIECE} has {vocabulary.size} ids, but {JSON} {other.size}; "
+                "remove the file that does not fit the weights"
             )
     elif whole:
-        vocabulary = _naming(folder, whole, whole.read_bytes)
+        vocabulary = _with_named_specials(folder, whole, whole.read_bytes)
         _warn_of_frame(whole, vocabulary)
     elif words:
         config = _json(folder, CONFIG)
-        vocabulary = _naming(folder, words, lambda: _content(_bert(words, config)))
+        vocabulary = _with_named_specials(folder, words, lambda: _content(_bert(words, config)))
     elif byte_words:
         merges = _find(folder, MERGES)
         if not merges:
-            raise ConfigError(f"{folder} has {BYTE_WORDS} but not the {MERGES} that belongs to it")
+            raise ConfigError(f"{folder} has {BYTE_WORDS}, but {MERGES} is missing")
         config = _json(folder, CONFIG)
-        vocabulary = _naming(
+        vocabulary = _with_named_specials(
             folder, byte_words, lambda: _content(_roberta(byte_words, merges, config))
         )
     else:
         raise ConfigError(
-            f"{folder} has no tokenizer: neither {SENTENCEPIECE}, {JSON}, {WORDS}, nor "
+            f"{folder} has no tokenizer; expected {SENTENCEPIECE}, {JSON}, {WORDS}, or "
             f"{BYTE_WORDS} with {MERGES}"
         )
     if sentencepiece or not whole:
@@ -107,14 +108,14 @@ def read(folder: Path) -> Vocabulary:
 
 
 def has_pair_types(folder: Path, vocabulary: Vocabulary) -> bool:
-    """Whether the tokenizer of a folder gives the second sentence of a pair token type 1.
+    """Returns whether a folder's tokenizer gives the second sentence of a pair token type 1.
 
-    `model_input_names` says whether there are types at all, else the class that transformers 5
-    takes: the files name it, or it is that of `model_type`. The template of tokenizer.json decides
-    which they are, or that of BERT, if it is made of `vocab.txt`.
+    `model_input_names` says whether the model gets token types. Without it, the class of
+    transformers 5 decides, which the files name or which follows from `model_type`. The values of
+    the types come from the template in tokenizer.json (BERT's template for a `vocab.txt`).
 
     Raises:
-      ConfigError: if a single sentence has other types than 0, or a pair others than 0 and 1.
+      ConfigError: if a single sentence has types other than 0, or a pair types other than 0 and 1.
     """
     config, model = _json(folder, CONFIG), _json(folder, MODEL_CONFIG)
     inputs = config.get("model_input_names")
@@ -132,31 +133,31 @@ def has_pair_types(folder: Path, vocabulary: Vocabulary) -> bool:
     single, pair = tokenizer.encode("a").type_ids, tokenizer.encode("a", "a").type_ids
     if any(single) or not {*pair} <= {0, 1} or pair != sorted(pair):
         raise ConfigError(
-            f"{folder}: the tokenizer gives a sentence the token types {single} and a pair {pair}; "
-            "xlj gives the second sentence of a pair 1, and all else 0"
+            f"{folder}: the tokenizer gives the token types {single} to a sentence and {pair} to a "
+            "pair; xlj supports type 1 for the second sentence of a pair, and 0 otherwise"
         )
     return any(pair)
 
 
 def separators(folder: Path, vocabulary: Vocabulary) -> int:
-    """How many `</s>` the tokenizer of a folder puts between the sentences of a pair: BERT's one,
-    XLM-R's and ERNIE-M's two."""
+    """Returns how many `</s>` a folder's tokenizer puts between the sentences of a pair: one for
+    BERT, two for XLM-R and ERNIE-M."""
     tokenizer = _framing(folder, vocabulary)
-    if tokenizer is None:  # SentencePiece, which is XLM-R's or ERNIE-M's
+    if tokenizer is None:  # a SentencePiece model, as XLM-R and ERNIE-M have
         return 2
     last = vocabulary.native_specials[ROLES.index("eos")]
     return max(1, tokenizer.encode("a", "a").tokens[:-1].count(str(last)))
 
 
 def _framing(folder: Path, vocabulary: Vocabulary) -> "Tokenizer | None":
-    """The tokenizer of a folder's tokenizer.json, or of one that was made of its other files."""
+    """Returns the tokenizer of a folder's tokenizer.json, or of the one made from other files."""
     whole = _find(folder, JSON)
     content = whole.read_bytes() if whole else vocabulary.model
     if not is_tokenizer_json(content):
         return None
     from tokenizers import Tokenizer
 
-    with convert_errors("is not one that the tokenizers library reads"):
+    with convert_errors("cannot be read by the tokenizers library"):
         return Tokenizer.from_str(content.decode())
 
 
@@ -168,21 +169,23 @@ def write(
     pairs_as_rows: bool = False,
     separated: bool = False,
 ) -> None:
-    """Writes files that `transformers.AutoTokenizer` loads, as a fast tokenizer and without code of
-    ours: `tokenizer.json`, `tokenizer_config.json`, `special_tokens_map.json`, and for a
-    SentencePiece vocabulary `sentencepiece.bpe.model`. The ids in the files are the native ones;
-    those of a SentencePiece vocabulary are ours.
+    """Writes a tokenizer that `transformers.AutoTokenizer` loads as a fast tokenizer, without
+    remote code.
+
+    The files are `tokenizer.json`, `tokenizer_config.json`, `special_tokens_map.json`, and for a
+    SentencePiece vocabulary `sentencepiece.bpe.model`. Ids in the files are the native ones (for a
+    SentencePiece vocabulary xlj's ids).
 
     Args:
-      model_max_length: the most tokens that the model takes, `<s>` and `</s>` included.
-      typed: the model reads token types, which are 1 for the second sentence of a pair.
-      pairs_as_rows: frame pairs as xlj's rows do, `<s> A </s> B </s>`, not as the
-        tokenizer's family does: XLM-R's has two `</s>` between A and B, and no types.
-      separated: with `pairs_as_rows`, the vocabulary's separator stands in the place of that
-        `</s>`.
+      model_max_length: the maximum number of tokens, including `<s>` and `</s>`.
+      typed: whether the model reads token types, which are 1 for the second sentence of a pair.
+      pairs_as_rows: encode pairs as in xlj's rows, `<s> A </s> B </s>`. Otherwise they are encoded
+        as in the tokenizer's family (XLM-R has two `</s>` between A and B, and no types).
+      separated: with `pairs_as_rows`, use the vocabulary's separator instead of the first `</s>`.
 
     Raises:
-      ConfigError: if a SentencePiece model has no equal tokenizer.json (`sentencepiece_json`).
+      ConfigError: if no tokenizer.json is equivalent to a SentencePiece model
+        (`sentencepiece_json`).
     """
     specials = vocabulary.native_specials
     if is_tokenizer_json(vocabulary.model):
@@ -203,8 +206,8 @@ def write(
     if typed:
         inputs.insert(1, "token_type_ids")
     config = {
-        # Not XLMRobertaTokenizer, which since transformers 5 takes from tokenizer.json no more than
-        # pieces and scores, and has a normaliser of its own.
+        # Not XLMRobertaTokenizer: since transformers 5 it takes only pieces and scores from
+        # tokenizer.json, and uses its own normaliser.
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": model_max_length,
         "model_input_names": inputs,
@@ -219,13 +222,16 @@ def write(
 def _with_pairs_of_rows(
     content: bytes, vocabulary: Vocabulary, typed: bool, between: str | None
 ) -> bytes:
-    """A tokenizer.json that frames pairs as xlj's rows, with this token after the first sentence
-    (None: `</s>`); as it is, if it does so already."""
+    """Returns a tokenizer.json that encodes pairs as xlj's rows; unchanged if it does so already.
+
+    Args:
+      between: the token after the first sentence; None for `</s>`.
+    """
     from tokenizers import Tokenizer, processors
 
     tokenizer = Tokenizer.from_str(content.decode())
     first, _, last, *_ = vocabulary.native_specials
-    assert first and last  # a vocabulary always has these
+    assert first and last  # all vocabularies have these
     between = between or last
     probe = tokenizer.encode("a", "a")
     inner = [token for token in probe.tokens if token in (first, between, last)]
@@ -248,12 +254,12 @@ def _with_pairs_of_rows(
 
 
 def _trimming(processor: Record | None) -> Record:
-    """The option of a byte-level post-processor, which may leave the space before a word out of the
-    word's characters; empty if there is none."""
+    """Returns the option of a byte-level post-processor that excludes the space before a word from
+    its offsets; empty without such a post-processor."""
     kind = processor["type"] if processor else ""
     if processor and kind == "Sequence":
-        found = [_trimming(part) for part in processor["processors"]]
-        return next((option for option in found if option), {})
+        options = [_trimming(part) for part in processor["processors"]]
+        return next((option for option in options if option), {})
     if processor and kind in ("ByteLevel", "RobertaProcessing"):
         return {"trim_offsets": processor["trim_offsets"]}
     return {}
@@ -268,7 +274,7 @@ def _find(folder: Path, name: str) -> Path | None:
 
 
 def _json(folder: Path, name: str) -> Record:
-    """The object in a JSON file; empty if there is no such file."""
+    """Returns the object in a JSON file; empty if the file does not exist."""
     path = _find(folder, name)
     return json_file.read_object(path) if path else {}
 
@@ -277,15 +283,19 @@ def _content(tokenizer: "Tokenizer") -> bytes:
     return tokenizer.to_str().encode()
 
 
-def _naming(folder: Path, path: Path, content: Callable[[], bytes]) -> Vocabulary:
-    """The vocabulary of a tokenizer.json, or of one that is made of `path`, which also states the
-    special tokens that the folder's files name; errors name `path`."""
-    named = list(_named(folder))
+def _with_named_specials(folder: Path, path: Path, content: Callable[[], bytes]) -> Vocabulary:
+    """Returns the vocabulary of a tokenizer.json with the special tokens that other files name.
+
+    Args:
+      path: the file that the tokenizer.json is made of, for errors.
+      content: returns the tokenizer.json.
+    """
+    named = list(_named_specials(folder))
     tokens: dict[str, list[str]] = {}
     for _, _, role, token in named:
         tokens.setdefault(role, []).append(token)
     try:
-        with convert_errors("is not one that the tokenizers library reads"):
+        with convert_errors("cannot be read by the tokenizers library"):
             vocabulary = Vocabulary(with_specials(content(), tokens))
     except ConfigError as error:
         raise ConfigError(f"vocabulary {path} {error}") from None
@@ -296,9 +306,9 @@ def _naming(folder: Path, path: Path, content: Callable[[], bytes]) -> Vocabular
     return vocabulary
 
 
-def _named(folder: Path) -> Iterator[tuple[str, str, str, str]]:
-    """File, key, role and token of each special token that the folder names, those that count
-    first."""
+def _named_specials(folder: Path) -> Iterator[tuple[str, str, str, str]]:
+    """Yields (file, key, role, token) of each special token that the folder's files name, in order
+    of precedence."""
     for role, keys in _KEYS.items():
         for file in (CONFIG, SPECIALS_MAP):
             content = _json(folder, file)
@@ -310,8 +320,8 @@ def _named(folder: Path) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _warn_of_ids(folder: Path, vocabulary: Vocabulary) -> None:
-    """Warns of special ids in config.json that are not the tokenizer's: mmBERT's has another
-    cls_token_id."""
+    """Warns about special ids in config.json that differ from the tokenizer's (mmBERT's
+    cls_token_id does)."""
     config = _json(folder, MODEL_CONFIG)
     specials = zip(vocabulary.native_specials, vocabulary.native_special_ids, strict=True)
     for (token, number), keys in zip(specials, _KEYS.values(), strict=True):
@@ -321,21 +331,21 @@ def _warn_of_ids(folder: Path, vocabulary: Vocabulary) -> None:
 
 
 def _warn_of_frame(file: Path, vocabulary: Vocabulary) -> None:
-    """Warns of a tokenizer.json that does not put one token before a sentence and one behind it, as
-    rows of xlj have them."""
+    """Warns if a tokenizer.json does not add one token before and one after a sentence, as xlj's
+    rows do."""
     bos, _, eos, *_ = vocabulary.native_specials
-    theirs, ours = frame_of(file.read_bytes()), f"{bos} ... {eos}"
-    if theirs != ours:
+    in_file, in_rows = frame_of(file.read_bytes()), f"{bos} ... {eos}"
+    if in_file != in_rows:
         print(
-            f"warning: {file}: post_processor makes {quoted(theirs)} of a sentence, and xlj "
-            f"{quoted(ours)}: vectors differ from those of transformers' tokenizer",
+            f"warning: {file}: post_processor encodes a sentence as {quoted(in_file)}, but xlj as "
+            f"{quoted(in_rows)}; vectors differ from those with transformers' tokenizer",
             file=sys.stderr,
         )
 
 
 def _warn(claim: str, token: str | None, number: int | None = None) -> None:
-    its = f"has {quoted(token)}{'' if number is None else f' ({number})'}" if token else "has none"
-    print(f"warning: {claim}, but the tokenizer {its}, which is taken", file=sys.stderr)
+    value = f"{quoted(token)}{'' if number is None else f' ({number})'}" if token else "none"
+    print(f"warning: {claim}, but the tokenizer has {value}; xlj uses that", file=sys.stderr)
 
 
 def _refuse_added(folder: Path, vocabulary: Vocabulary) -> None:
@@ -344,41 +354,43 @@ def _refuse_added(folder: Path, vocabulary: Vocabulary) -> None:
         added = {*_json(folder, ADDED), *(token["content"] for token in decoder.values())}
     except (AttributeError, KeyError, TypeError):
         raise ConfigError(
-            f"{folder / CONFIG}: added_tokens_decoder must hold tokens by their ids, each with its "
-            "content"
+            f"{folder / CONFIG}: added_tokens_decoder must map ids to tokens, each with its content"
         ) from None
     beyond = sorted(added - {*vocabulary.pieces, *vocabulary.native_specials})
     if beyond:
         raise ConfigError(
             f"{folder}: {len(beyond)} added tokens, such as {quoted(beyond[0])}, are not in the "
-            f"vocabulary's file; have transformers write {JSON} "
-            "(AutoTokenizer.from_pretrained(folder).save_pretrained(folder)) and leave no other "
-            "tokenizer file beside it"
+            f"vocabulary's file; write {JSON} with transformers "
+            "(AutoTokenizer.from_pretrained(folder).save_pretrained(folder)) and remove the other "
+            "tokenizer files"
         )
 
 
 def _ernie_m(vocabulary: Vocabulary, words: Path) -> Vocabulary:
-    """SentencePiece with the ids of ERNIE-M's vocab.txt: lines of `piece` or `piece<tab>id`. Where
-    they are XLM-R's, as in the released ones, it stays; else it becomes a tokenizer.json."""
+    """Returns a SentencePiece vocabulary with the ids of ERNIE-M's vocab.txt.
+
+    Its lines are `piece` or `piece<tab>id`. If the ids are XLM-R's, as in the released models, the
+    vocabulary is returned unchanged. Otherwise it becomes a tokenizer.json.
+    """
     try:
         numbered = [
-            (int(written) if tab else number, piece)
+            (int(given_id) if tab else number, piece)
             for number, line in enumerate(words.read_text("utf-8").rstrip("\n").split("\n"))
-            for piece, tab, written in [line.partition("\t")]
+            for piece, tab, given_id in [line.partition("\t")]
         ]
     except ValueError as error:
         raise ConfigError(
-            f"{words}: a line is a piece, or a piece, a tab and its id ({error})"
+            f"{words}: expected lines with a piece, or with a piece, a tab and its id ({error})"
         ) from None
     numbered.sort()
     for i, (number, _) in enumerate(numbered):
         if number != i:
-            raise ConfigError(f"{words}: id {min(i, number)} is missing or there twice")
+            raise ConfigError(f"{words}: id {min(i, number)} is missing or occurs twice")
     pieces = [piece for _, piece in numbered]
     if missing := [name for name in BERT_SPECIALS if name not in pieces]:
         raise ConfigError(f"{words} has no {', '.join(missing)}")
-    ours = dict(zip(BERT_SPECIALS, _ROBERTA, strict=True))
-    if tuple(ours.get(piece, piece) for piece in pieces) == vocabulary.pieces:
+    renamed = dict(zip(BERT_SPECIALS, _ROBERTA, strict=True))
+    if tuple(renamed.get(piece, piece) for piece in pieces) == vocabulary.pieces:
         return vocabulary
     try:
         return Vocabulary(from_sentencepiece(vocabulary.model, pieces, BERT_SPECIALS))
@@ -398,28 +410,29 @@ def _bert(words: Path, config: Record) -> "Tokenizer":
     )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece("##")
-    return _framed(tokenizer, BERT_SPECIALS, "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1")
+    return _add_frame(tokenizer, BERT_SPECIALS, "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1")
 
 
 def _roberta(words: Path, merges: Path, config: Record) -> "Tokenizer":
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     ids = json_file.read_object(words)
-    for piece, number in ids.items():  # the library takes memory for all ids up to the highest
+    for piece, number in ids.items():  # the library allocates memory for ids up to the highest
         if type(number) is not int or not 0 <= number < len(ids):
             raise ConfigError(
-                f"gives {quoted(piece)} the id {quoted(number)}; the ids of {len(ids)} pieces must "
-                "run from 0 without gaps"
+                f"has the id {quoted(number)} for {quoted(piece)}; expected ids from 0 to "
+                f"{len(ids) - 1} without gaps"
             )
     tokenizer = Tokenizer(models.BPE.from_file(str(words), str(merges), unk_token=None))
     space_first = config.get("add_prefix_space", False)
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space_first)
     tokenizer.decoder = decoders.ByteLevel()
-    return _framed(tokenizer, _ROBERTA, "<s>:0 $A:0 </s>:0 </s>:0 $B:0 </s>:0")
+    return _add_frame(tokenizer, _ROBERTA, "<s>:0 $A:0 </s>:0 </s>:0 $B:0 </s>:0")
 
 
-def _framed(tokenizer: "Tokenizer", specials: Sequence[str], pair: str) -> "Tokenizer":
-    """With specials that are known as such, and set around a sentence or a pair of them."""
+def _add_frame(tokenizer: "Tokenizer", specials: Sequence[str], pair: str) -> "Tokenizer":
+    """Registers the special tokens that the vocabulary has, and adds them around sentences and
+    pairs."""
     from tokenizers import AddedToken, processors
 
     known = [name for name in specials if tokenizer.token_to_id(name) is not None]

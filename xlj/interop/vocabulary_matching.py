@@ -1,5 +1,5 @@
-"""MetaXLM's vocabulary matching (Chi et al., 2021, section 3.2): a new piece's row starts from that
-of the same word in the old vocabulary, or of its translation."""
+"""MetaXLM's vocabulary matching (Chi et al., 2021, section 3.2): the row of a new piece is
+initialised from the same word in the old vocabulary, or from its translation."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -13,7 +13,7 @@ from xlj.interop.matched_rows import RULES, Matches
 from xlj.interop.words import Word, folded, is_spaceless, specials, unaccented, words
 
 _Form = Callable[[str], str]
-_Index = dict[_Form, dict[Word, int]]  # of each form: old id by the form of its text
+_Index = dict[_Form, dict[Word, int]]  # for each form: old ids by the form of their text
 
 
 def match(
@@ -25,29 +25,30 @@ def match(
     accents: bool = True,
     place: bool = True,
 ) -> Matches:
-    """The old id that each id of a new vocabulary starts from, by the first rule that finds one.
+    """Finds the old id that each id of a new vocabulary is initialised from.
 
-    The paper looks up the word, then the normalised word, and with dictionaries (+Dict) first
-    translates. What normalising is, how markers compare and in what order is ours:
+    The paper looks up the word, then the normalised word; with dictionaries (+Dict) it translates
+    first. The definition of normalising, the treatment of markers and the order are ours. The first
+    rule that finds an old id is used:
 
     1. `special`: the same role (`<s>`, `<pad>`, `</s>`, `<unk>`, `<mask>`).
-    2. `exact`: the same text, at the start of a word in both or in neither.
+    2. `exact`: the same text, and both or neither piece starts a word.
     3. `normalised`: the same in NFKC and case folded.
-    4. `dictionary`: a whole word whose translation is one old piece that starts a word, exactly or
-       normalised. The first such translation of the first such dictionary; a translation of
-       several pieces is skipped. A whole word is a piece that starts one, or any piece of a script
-       without spaces.
+    4. `dictionary`: the translation of a whole word is one old piece that starts a word, exactly or
+       normalised. The first such translation of the first such dictionary is used; translations of
+       several pieces are skipped. A whole word is a piece that starts a word, or any piece of a
+       script without spaces.
     5. `accents`: normalised, without accents.
-    6. `place`: exact, normalised or without accents, where only one of the two starts a word.
+    6. `place`: exact, normalised or without accents, but only one of the two pieces starts a word.
 
-    The last two are guesses, and come after the dictionaries: "für" is "for" before it is "fur".
-    Of several old pieces with one normal form, that which is its own normal form is taken,
-    else the lowest id.
+    The last two rules are guesses, so the dictionaries come first: "für" should match "for" rather
+    than "fur". If several old pieces have the same normal form, the one that is equal to it is
+    used, otherwise the lowest id.
 
     Args:
-      dictionaries_first: look into the dictionaries before 2, as the paper does ("first searching
-        the word translation in the dictionaries, and then applying the mapping strategy").
-      accents, place: whether there is that guess; without `accents`, 6 has accents too.
+      dictionaries_first: applies rule 4 before rule 2, as the paper does ("first searching the word
+        translation in the dictionaries, and then applying the mapping strategy").
+      accents, place: whether to use these rules; without `accents`, rule 6 compares accents too.
     """
     index = _index(words(old))
     translated = partial(_translated, index, dictionaries)
@@ -64,20 +65,20 @@ def match(
         look_ups.append(("place", partial(_elsewhere, index, forms)))
 
     size = len(new.pieces)
-    found = np.full(size, -1, np.int32)
+    old_ids = np.full(size, -1, np.int32)
     rules = np.full(size, RULES.index("none"), np.int8)
     for new_id, word in enumerate(words(new)):
         if word is not None:
             hits = ((old_id, rule) for rule, look_up in look_ups for old_id in look_up(word))
-            found[new_id], rule = next(hits, (-1, "none"))
+            old_ids[new_id], rule = next(hits, (-1, "none"))
             rules[new_id] = RULES.index(rule)
-    found[specials(size)] = specials(len(old.pieces))
+    old_ids[specials(size)] = specials(len(old.pieces))
     rules[specials(size)] = RULES.index("special")
-    return Matches(Ragged(found[found >= 0], (found >= 0).astype(np.int64)), rules)
+    return Matches(Ragged(old_ids[old_ids >= 0], (old_ids >= 0).astype(np.int64)), rules)
 
 
 def _translated(index: _Index, dictionaries: Sequence[Dictionary], word: Word) -> Iterator[int]:
-    """Old ids of a whole word's translations."""
+    """Yields old ids of a whole word's translations."""
     if word.starts_word or is_spaceless(word.text):
         key = folded(word.text)
         for dictionary in dictionaries:
@@ -86,16 +87,16 @@ def _translated(index: _Index, dictionaries: Sequence[Dictionary], word: Word) -
 
 
 def _elsewhere(index: _Index, forms: Sequence[_Form], word: Word) -> Iterator[int]:
-    """Old ids of a piece that starts a word where this one does not, or the other way round."""
+    """Yields old ids of pieces with the same text of which exactly one starts a word."""
     return _look_up(index, Word(word.text, not word.starts_word), *forms)
 
 
 def _look_up(index: _Index, word: Word, *forms: _Form) -> Iterator[int]:
     for form in forms:
         text = form(word.text)
-        found = index[form].get(Word(text, word.starts_word))
-        if found is not None and (text or form is str):  # a mark without its letter is nothing
-            yield found
+        old_id = index[form].get(Word(text, word.starts_word))
+        if old_id is not None and (text or form is str):  # a lone mark has an empty normal form
+            yield old_id
 
 
 def _index(old: Sequence[Word | None]) -> _Index:
@@ -103,7 +104,7 @@ def _index(old: Sequence[Word | None]) -> _Index:
     known = [(old_id, word) for old_id, word in enumerate(old) if word is not None]
     for form, ids in index.items():
         keyed = [(Word(form(word.text), word.starts_word), word, old_id) for old_id, word in known]
-        keyed.sort(key=lambda item: item[0] != item[1])  # what is its own normal form comes first
+        keyed.sort(key=lambda item: item[0] != item[1])  # normal forms come first
         for key, _, old_id in keyed:
             ids.setdefault(key, old_id)
     return index

@@ -1,1 +1,1 @@
-"""What a run would need and reach on chips that are not here, from its compiled programs."""
+"""Plans runs for chips that need not be present: memory, traffic and speed of compiled programs."""

@@ -1,4 +1,4 @@
-"""The chips that runs are planned for: their makers' peaks, and the shares that kernels reach."""
+"""Chips that runs can be planned for: vendors' peak rates, and the shares that kernels reach."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -8,31 +8,38 @@ _GIB = 2**30
 
 
 class Chip(NamedTuple):
-    """One accelerator."""
+    """One accelerator.
+
+    Attributes:
+      platform: JAX's name, gpu or tpu.
+      flops: bfloat16 operations per second in dense matrix products; a multiply-add counts as 2.
+      float32: operations per second in float32 products of full precision.
+      memory: bytes that programs can use.
+      bandwidth: bytes per second between the chip and its main memory.
+      fast: bytes per second in one direction, over all NVLinks of a GPU or one link of a TPU.
+      slow: bytes per second in one direction, a device's share of the network between hosts or
+        slices.
+      ring: a TPU's torus is closed along an axis whose size is a multiple of this; a chip then has
+        two links along the axis, otherwise one.
+      target: properties of the chip for the GPU compiler.
+    """
 
     platform: str
-    """JAX's name: gpu or tpu."""
     flops: float
-    """bfloat16 operations a second in matrix products, a multiply-add as 2, without sparsity."""
     float32: float
-    """Those of float32, where all its bits are asked for."""
     memory: float
-    """Bytes that programs can have."""
     bandwidth: float
-    """Bytes a second between the chip and its main memory."""
     fast: float
-    """Bytes a second, one way: of a GPU's NVLinks together, of one of a TPU's links."""
     slow: float
-    """Bytes a second, one way: of a device's share of the network between hosts, or slices."""
     ring: int = 0
-    """The side from whose multiples on a TPU's torus closes: it has two links for such an axis, and
-    else one, as a line's middle has."""
     target: Mapping[str, float | str] = MappingProxyType({})
-    """What the compiler for GPUs asks of a chip."""
 
     def rate(self, kind: str) -> float:
-        """Operations a second in products of a kind (`products.products`). Float32 at the default
-        precision is TF32 on GPUs, half as fast as bfloat16, and one pass of bfloat16 on TPUs."""
+        """Returns the operations per second in products of a kind (`products.products`).
+
+        Float32 at default precision is TF32 on GPUs, half as fast as bfloat16, and one pass of
+        bfloat16 on TPUs.
+        """
         if kind in ("bf16", "f16"):
             return self.flops
         if kind == "f32":
@@ -47,11 +54,11 @@ def _gpu(name: str, major: int, minor: int, cores: int, shared: int) -> dict[str
 def _tpu(
     flops: float, memory: float, bandwidth: float, fast: float, slow: float, ring: int
 ) -> Chip:
-    # Six passes of bfloat16 make a product of float32.
+    # A float32 product takes six passes of bfloat16.
     return Chip("tpu", flops, flops / 6, memory * _GIB, bandwidth, fast, slow, ring)
 
 
-_OF_GPU = 0.92  # of a GPU's memory (ours): CUDA, NCCL and cuDNN take some
+_OF_GPU = 0.92  # usable share of a GPU's memory (ours); CUDA, NCCL and cuDNN use the rest
 
 CHIPS = {
     "a100": Chip(
@@ -74,13 +81,16 @@ CHIPS = {
     "v5p": _tpu(459e12, 95.74, 2.765e12, 100e9, 6.25e9, 4),
     "v6e": _tpu(918e12, 31.25, 1.64e12, 100e9, 12.5e9, 16),
 }
-"""Makers' figures: NVIDIA's data sheets (HGX systems, a network card of 200 or 400 Gb/s for each
-GPU), and Google's pages of each TPU (links within a slice, and the data centre's network)."""
+"""Vendors' figures, from NVIDIA's data sheets (HGX systems with a network card of 200 or 400 Gb/s
+per GPU) and Google's documentation of each TPU (links within a slice, and the data centre
+network)."""
 
 SHARES = {"products": 0.74, "attention": 0.16, "memory": 0.89}
-"""The share of a chip's peak that each kind of kernel reaches. Products (of cuBLAS and XLA) and our
-kernels of attention (with dropout) reach it of the operations a second; all other kernels, and
-products whose traffic takes longer, of the bandwidth. A least squares fit to measurements of one
-H100 and a copy on an H200 (tests/planning/test_estimate.py); no other chip was measured."""
+"""The share of a chip's peak that each kind of kernel reaches.
+
+For products (of cuBLAS and XLA) and xlj's attention kernels (with dropout) it is a share of the
+operations per second. For all other kernels, and for products whose traffic takes longer, it is a
+share of the bandwidth. The values are a least squares fit to measurements of one H100 and of a copy
+on an H200 (tests/planning/test_estimate.py); no other chip was measured."""
 LAUNCH = 2.5e-6
-"""Seconds that each kernel takes beside its work, by the same fit."""
+"""The overhead of each kernel in seconds, from the same fit."""

@@ -1,4 +1,4 @@
-"""What the devices of a compiled program send each other, and over which links."""
+"""Communication between the devices of a compiled program: bytes, and the links that they use."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -11,32 +11,37 @@ KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective
 
 
 class Collective(NamedTuple):
-    """One kind of exchange within groups of one size, all runs of it together."""
+    """One kind of collective in groups of one size, summed over all its runs.
+
+    Attributes:
+      kind: one of `KINDS`.
+      devices: the number of devices of a group.
+      hosts: the number of hosts of a group; slices of TPUs count as hosts.
+      links: the number of links that a device of the group can use at a time within its host or
+        slice.
+      bytes: the size of the whole arrays: the results of an all-gather, the inputs of a reduction.
+      times: how often it runs.
+    """
 
     kind: str
     devices: int
-    """Of a group."""
     hosts: int
-    """That a group lies on; slices of TPUs count as hosts here."""
     links: int
-    """That a device of the group can send on at a time within its host or slice."""
     bytes: float
-    """Of the whole arrays: what an all-gather gives, what a reduction takes."""
     times: float
-    """How often it runs."""
 
     @property
     def fast(self) -> float:
-        """Bytes that a device sends within its host or slice."""
+        """The bytes that a device sends within its host or slice."""
         return self._sent(self.devices // self.hosts)
 
     @property
     def slow(self) -> float:
-        """Bytes that a device sends to other hosts: those of a host share it out."""
+        """The bytes that a device sends to other hosts, shared among the devices of its host."""
         return self._sent(self.hosts) / (self.devices // self.hosts)
 
     def _sent(self, parts: int) -> float:
-        """What each of `parts` sends if the best known algorithm (a ring) is used."""
+        """Returns the bytes that each of `parts` sends with the best known algorithm (a ring)."""
         if self.kind == "collective-permute":
             return self.bytes if parts > 1 else 0.0
         once = self.bytes * (parts - 1) / parts
@@ -44,13 +49,13 @@ class Collective(NamedTuple):
 
 
 def collectives(program: Program, devices: Sequence[jax.Device], ring: int = 0) -> list[Collective]:
-    """The exchanges of one run, those that send most first.
+    """Returns the collectives of one run of a program, largest first.
 
     Args:
-      devices: of the mesh, in its order.
-      ring: as of `chips.Chip`.
+      devices: the devices of the mesh, in its order.
+      ring: as in `chips.Chip`.
     """
-    found: dict[tuple[str, int, int, int], tuple[float, float]] = {}
+    sums: dict[tuple[str, int, int, int], tuple[float, float]] = {}
     for body, instruction, times in program.executed():
         for kind, size, attributes in _exchanges(program, body, instruction):
             groups = of_groups(attributes, len(devices))
@@ -58,30 +63,30 @@ def collectives(program: Program, devices: Sequence[jax.Device], ring: int = 0) 
                 continue
             group = [devices[n] for n in groups[0]]
             key = (kind, len(group), _hosts(group), _links(group, devices, ring))
-            before, runs = found.get(key, (0.0, 0.0))
-            found[key] = (before + times * size, runs + times)
-    made = [Collective(*key, *sums) for key, sums in found.items()]
-    return sorted(made, key=lambda each: -each.bytes)
+            before, runs = sums.get(key, (0.0, 0.0))
+            sums[key] = (before + times * size, runs + times)
+    result = [Collective(*key, *values) for key, values in sums.items()]
+    return sorted(result, key=lambda each: -each.bytes)
 
 
 def _exchanges(
     program: Program, body: Computation, instruction: Instruction
 ) -> Iterator[tuple[str, float, str]]:
-    """Kind, bytes of the whole arrays, and attributes, of the exchange that an instruction is."""
+    """Yields (kind, bytes of the whole arrays, attributes) of an instruction's collectives."""
     kind = instruction.op.removesuffix("-start")
     if kind in KINDS:
         yield kind, _whole(kind, body, instruction), instruction.attributes
     if instruction.op != "fusion":
         return
-    # On TPUs a fusion may begin an exchange, others go on with it while they multiply, and another
-    # ends it: all of them name it, and its chain.
+    # On TPUs one fusion may start a collective, others continue it while they multiply, and another
+    # ends it. All of them contain the collective and its chain id, so only the first one counts.
     begins = instruction.name.startswith("async-collective-start")
     for name in instruction.called:
         inner = program.computations[name]
-        for found in inner.instructions:
-            if begins or "chain_id=" not in found.attributes:
-                for kind, size, attributes in _exchanges(program, inner, found):
-                    # A TPU's reduce-scatter is the fusion of an all-reduce and a slice of it.
+        for fused in inner.instructions:
+            if begins or "chain_id=" not in fused.attributes:
+                for kind, size, attributes in _exchanges(program, inner, fused):
+                    # On TPUs a reduce-scatter is a fusion of an all-reduce and a slice.
                     scattered = name.startswith("all-reduce-scatter")
                     yield "reduce-scatter" if scattered else kind, size, attributes
 
@@ -90,12 +95,12 @@ def _whole(kind: str, body: Computation, instruction: Instruction) -> float:
     def size(arrays: Sequence[Array]) -> float:
         return sum(array.bytes_anywhere for array in arrays)
 
-    given = [array for found in body.operands(instruction) for array in found.results]
+    inputs = [array for operand in body.operands(instruction) for array in operand.results]
     if kind != "all-gather":
-        return size(given)
+        return size(inputs)
     results = instruction.results
     starts = instruction.op.endswith("-start")
-    return size(results[len(given) : 2 * len(given)] if starts else results)
+    return size(results[len(inputs) : 2 * len(inputs)] if starts else results)
 
 
 def _hosts(group: Sequence[jax.Device]) -> int:
@@ -104,7 +109,8 @@ def _hosts(group: Sequence[jax.Device]) -> int:
 
 
 def _links(group: Sequence[jax.Device], devices: Sequence[jax.Device], ring: int) -> int:
-    """One for GPUs, which one switch joins; of a torus, those of the axes that the group is on."""
+    """Returns the links of a device: 1 for GPUs, which share a switch; in a torus, the links along
+    the axes of the group."""
     if not ring:
         return 1
     of_group = zip(*(device.coords for device in group), strict=True)

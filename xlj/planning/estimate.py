@@ -1,4 +1,4 @@
-"""The time that a compiled program takes at the rates that kinds of kernels were measured at."""
+"""Estimates the time of a compiled program from measured rates of kinds of kernels."""
 
 from typing import NamedTuple
 
@@ -9,23 +9,29 @@ from xlj.planning.hlo import Program
 
 
 class Work(NamedTuple):
-    """What the kernels of a program do on one device."""
+    """The work of a program's kernels on one device.
+
+    Attributes:
+      seconds: the time at the chip's peak rates, by kind of kernel (`chips.SHARES`).
+      launches: the number of kernels that run.
+    """
 
     seconds: dict[str, float]
-    """At the chip's peaks, by kind of kernel (`chips.SHARES`)."""
     launches: float
-    """How many kernels run."""
 
     def estimate(self) -> dict[str, float]:
-        """Seconds by kind of kernel at the measured rates, and those of "launches"."""
+        """Returns seconds by kind of kernel at the measured rates, and the overhead of
+        "launches"."""
         times = {kind: value / SHARES[kind] for kind, value in self.seconds.items()}
         return times | {"launches": self.launches * LAUNCH}
 
 
 def work(program: Program, chip: Chip) -> Work:
-    """Sums the kernels of a program by kind. A kernel takes as long as its products or as its
-    traffic, whichever is longer at the measured rates; one whose traffic is longer is of the kind
-    "memory". Exchanges between devices are not counted: `collectives.collectives` has them.
+    """Sums the kernels of a program by kind.
+
+    A kernel takes the time of its products or of its traffic, whichever is longer at the measured
+    rates. If the traffic takes longer, the kind is "memory". Collectives are not included; see
+    `collectives.collectives`.
 
     Raises:
       ValueError: as `products.products`.
@@ -33,12 +39,12 @@ def work(program: Program, chip: Chip) -> Work:
     seconds, launches = dict.fromkeys(SHARES, 0.0), 0.0
     for body, instruction, times in program.executed():
         moved = traffic.of_instruction(program, body, instruction)
-        made = products.by_type(program, body, instruction)
-        if not (moved or made) or instruction.op.removesuffix("-start") in collectives.KINDS:
+        operations = products.by_type(program, body, instruction)
+        if not (moved or operations) or instruction.op.removesuffix("-start") in collectives.KINDS:
             continue
         is_attention = products.kernel(instruction) in attend.PRODUCTS
         kind = "attention" if is_attention else "products"
-        multiplying = sum(count / chip.rate(dtype) for dtype, count in made.items())
+        multiplying = sum(count / chip.rate(dtype) for dtype, count in operations.items())
         moving = moved / chip.bandwidth
         if moving / SHARES["memory"] > multiplying / SHARES[kind]:
             kind = "memory"

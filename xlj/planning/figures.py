@@ -1,4 +1,4 @@
-"""What the step of each phase takes, moves and could reach at best, on a topology."""
+"""Figures of a train step on a topology: memory, operations, traffic, and the least time."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -28,95 +28,103 @@ from xlj.training.run_flops import Counts
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-    """Bytes of a device."""
+    """Memory of a device in bytes.
+
+    Attributes:
+      objectives: the state of objectives.
+      rows: the step's batch and the run's counters.
+      working: activations, gradients, gathered parameters.
+      peak: the total, including the program's code.
+      limit: the memory of the chip.
+    """
 
     parameters: float
     optimizer: float
     objectives: float
-    """What objectives keep."""
     rows: float
-    """Of the step's batch, with the run's counters."""
     working: float
-    """Activations, gradients, gathered parameters."""
     peak: float
-    """Of all, with the code."""
     limit: float
-    """That the chip has."""
 
     @property
     def fits(self) -> bool:
-        """Whether the chip has enough."""
+        """Whether the chip has enough memory."""
         return self.peak <= self.limit
 
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """Of the step of a phase; per device where nothing else is said."""
+    """Figures of a phase's step, per device unless stated otherwise.
+
+    Attributes:
+      start: the first step of the phase.
+      steps: the number of steps.
+      whole_steps: the number of steps, where steps of the batch warm-up count as the share of the
+        batch that they have.
+      rows: (rows of all devices, length) of each objective.
+      devices: the number of devices.
+      operations: operations of all devices, as `objectives/flops.py` counts them.
+      counts: operations of all devices, by three conventions.
+      trains: whether any loss has a weight. If not, there are no gradients, although the counts
+        assume them.
+      products: operations in the program's matrix products by type, including recomputation.
+      traffic: bytes from and to the chip's memory by operation, largest first.
+      seconds: the time of products, memory, fast links and slow links, each at full speed.
+      estimate: seconds of kernels by kind and of launches, at measured rates (`chips.SHARES`), and
+        of links at full speed, because collectives were not measured.
+      peak_flops: operations per second of a chip.
+    """
 
     start: int
-    """The phase's first step."""
     steps: int
-    """How many it has."""
     whole_steps: float
-    """The same; in the batch warm-up each as the share of the batch that it has."""
     rows: dict[str, tuple[int, int]]
-    """(rows of all devices, their length) of each objective."""
     devices: int
     memory: Memory
     operations: Operations
-    """Of all devices, as `objectives/flops.py` counts them."""
     counts: Counts
-    """Of all devices, by three conventions."""
     trains: bool
-    """Whether anything has a weight; if not, there are no gradients, which the counts assume."""
     products: dict[str, float]
-    """Operations in the program's matrix products, by type; those computed again are in it."""
     traffic: dict[str, float]
-    """Bytes from and to the chip's memory, by operation, the largest first."""
     collectives: list[Collective]
     seconds: dict[str, float]
-    """That products, memory, and fast and slow links take, each at its full speed."""
     estimate: dict[str, float]
-    """Seconds of kernels by kind and of their launches, at measured rates (`chips.SHARES`); and of
-    links at their full speed, since exchanges were not measured."""
     peak_flops: float
-    """Of a chip, a second."""
 
     @property
     def bottleneck(self) -> str:
-        """What takes longest."""
+        """The resource that takes the longest time."""
         return max(self.seconds, key=self.seconds.__getitem__)
 
     @property
     def step_seconds(self) -> float:
-        """The least time that a step can take: of its bottleneck, all else hidden behind it."""
+        """The least time of a step: the time of its bottleneck, if everything else overlaps."""
         return self.seconds[self.bottleneck]
 
     @property
     def estimated_seconds(self) -> float:
-        """The estimated time of a step: all parts, one after another."""
+        """The estimated time of a step: the sum of all parts, without overlap."""
         return sum(self.estimate.values())
 
     @property
     def mfu(self) -> float | None:
-        """The highest share of the peak that the model's operations can reach; None for a step
-        without gradients."""
+        """The highest possible model FLOPs utilisation; None for a step without gradients."""
         if not self.trains:
             return None
         return self.operations.total / self.devices / self.peak_flops / self.step_seconds
 
     @property
     def tokens_per_second(self) -> float:
-        """Of all devices, at most; padding included."""
+        """The highest possible throughput of all devices, including padding."""
         return sum(rows * length for rows, length in self.rows.values()) / self.step_seconds
 
     @property
     def days(self) -> float:
-        """That all steps of the phase take at least."""
+        """The least time of all steps of the phase, in days."""
         return self.whole_steps * self.step_seconds / 86_400
 
     def record(self) -> Record:
-        """All of it as JSON values."""
+        """Returns all figures as JSON."""
         tree = dataclasses.asdict(self)
         tree["counts"] = self.counts._asdict()
         tree["memory"]["fits"] = self.memory.fits
@@ -132,15 +140,15 @@ class Figures:
 
 
 def distinct_phases(config: Config) -> dict[int, list[Phase]]:
-    """The phases whose steps differ, by number, each with those that have the same step: rates and
-    shares change none."""
-    found: dict[int, list[Phase]] = {}
+    """Returns the phases with different steps by number, each with the following phases that have
+    the same step (learning rates and sampling shares do not change the step)."""
+    distinct: dict[int, list[Phase]] = {}
     for number, phase in enumerate(config.schedule):
         if number and phase.config.has_same_step_as(config.schedule[number - 1].config):
-            found[max(found)].append(phase)
+            distinct[max(distinct)].append(phase)
         else:
-            found[number] = [phase]
-    return found
+            distinct[number] = [phase]
+    return distinct
 
 
 def of_run(
@@ -150,11 +158,11 @@ def of_run(
     known: Mapping[int, Figures] | None = None,
     programs: Path | None = None,
 ) -> list[Figures]:
-    """Of the phases whose steps differ, in their order.
+    """Returns the figures of all phases with different steps, in order.
 
     Args:
-      known: those of some phases, which are not compiled again.
-      programs: a folder for the text of the programs, if they are to be kept.
+      known: figures of phases that need not be compiled again.
+      programs: a folder in which to save the text of the programs; None to save none.
 
     Raises:
       ConfigError, DoesNotFit: as `compile_phase`.
@@ -167,7 +175,7 @@ def of_run(
 def of_phase(
     config: Config, sizes: Sizes, topology: Topology, phase: int, programs: Path | None = None
 ) -> Figures:
-    """Compiles a phase's step, and reads its figures.
+    """Compiles a phase's step and computes its figures.
 
     Raises:
       ConfigError, DoesNotFit: as `compile_phase`.

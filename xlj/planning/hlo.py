@@ -1,4 +1,4 @@
-"""The text of a compiled program: its instructions, and how often each of them runs."""
+"""Parses the text of a compiled program: its instructions, and how often each of them runs."""
 
 import math
 import re
@@ -17,21 +17,24 @@ _CALLED = re.compile(
 
 
 class Array(NamedTuple):
-    """An array of a shape."""
+    """The type of an array.
+
+    Attributes:
+      layout: the dimensions from the fastest to the slowest, with tiles and memory space, if any.
+    """
 
     type: str
     dims: tuple[int, ...]
     layout: str
-    """Of its dimensions from the fastest to the slowest, its tiles and memory space, if any."""
 
     @property
     def bytes(self) -> float:
-        """In the chip's main memory, its tiles padded; 0 for what lies nearer to the cores."""
+        """The size in the chip's main memory with padded tiles; 0 in memory closer to the cores."""
         return 0.0 if re.search(r"S\([1-9]", self.layout) else self.bytes_anywhere
 
     @property
     def bytes_anywhere(self) -> float:
-        """In whichever memory, its tiles padded."""
+        """The size in any memory, with padded tiles."""
         dims = list(self.dims)
         order = [int(d) for d in re.findall(r"\d+", self.layout.partition(":")[0])]
         tile = re.search(r"T\(([\d,]+)\)", self.layout)
@@ -43,40 +46,43 @@ class Array(NamedTuple):
 
 
 class Instruction(NamedTuple):
-    """A line of a program."""
+    """A line of a program.
+
+    Attributes:
+      attributes: the text after the operands: layouts, groups, metadata.
+      arguments: the text between the parentheses: operands, or the value of a constant.
+    """
 
     name: str
     op: str
     results: tuple[Array, ...]
     operands: tuple[str, ...]
     attributes: str
-    """All that follows its operands: layouts, groups, metadata."""
     arguments: str
-    """What stands between the parentheses: operands, or the value of a constant."""
 
     @property
     def bytes(self) -> float:
-        """Of its results."""
+        """The size of the results in the chip's main memory."""
         return sum(array.bytes for array in self.results)
 
     @property
     def called(self) -> tuple[str, ...]:
-        """The computations that it runs."""
+        """The names of the computations that the instruction calls."""
         names: list[str] = []
         for one, several in _CALLED.findall(self.attributes):
             names += [one] if one else [n.strip(" %") for n in several.split(",")]
         return tuple(names)
 
     def attribute(self, name: str) -> str:
-        """The computation, or number, that an attribute names; empty without it."""
-        found = re.search(rf"\b{name}=%?([\w.\-]+)", self.attributes)
-        return found[1] if found else ""
+        """Returns the computation or number that is the value of an attribute; empty without it."""
+        match = re.search(rf"\b{name}=%?([\w.\-]+)", self.attributes)
+        return match[1] if match else ""
 
     @property
     def source(self) -> str:
-        """The path of the function that it comes from, as JAX traced it."""
-        found = re.search(r'op_name="([^"]*)"', self.attributes)
-        return found[1] if found else ""
+        """The path of the traced JAX function that the instruction comes from."""
+        match = re.search(r'op_name="([^"]*)"', self.attributes)
+        return match[1] if match else ""
 
 
 class Computation:
@@ -84,37 +90,38 @@ class Computation:
 
     def __init__(self, instructions: Sequence[Instruction]):
         self.instructions = instructions
-        self._by_name = {found.name: found for found in instructions}
+        self._by_name = {instruction.name: instruction for instruction in instructions}
         self._users: dict[str, list[Instruction]] = {}
-        for found in instructions:
-            for name in dict.fromkeys(found.operands):
-                self._users.setdefault(name, []).append(found)
+        for instruction in instructions:
+            for name in dict.fromkeys(instruction.operands):
+                self._users.setdefault(name, []).append(instruction)
 
     def __getitem__(self, name: str) -> Instruction:
         return self._by_name[name]
 
     def operands(self, instruction: Instruction) -> list[Instruction]:
-        """The instructions whose results one takes."""
+        """Returns the instructions whose results an instruction takes."""
         return [self._by_name[name] for name in instruction.operands if name in self._by_name]
 
     def users(self, name: str) -> list[Instruction]:
-        """The instructions that take the result of one."""
+        """Returns the instructions that take the result of the named one."""
         return self._users.get(name, [])
 
     def parameter(self, index: int) -> Instruction | None:
-        """The instruction that stands for an argument."""
-        found = (i for i in self.instructions if i.op == "parameter" and i.arguments == str(index))
-        return next(found, None)
+        """Returns the instruction of a parameter; None if there is none with this index."""
+        number = str(index)
+        parameters = (i for i in self.instructions if i.op == "parameter")
+        return next((i for i in parameters if i.arguments == number), None)
 
 
 class Program:
     """A compiled program.
 
     Args:
-      text: of `jax.stages.Compiled.as_text()`.
+      text: the output of `jax.stages.Compiled.as_text()`.
 
     Raises:
-      ValueError: if the text is none of a program.
+      ValueError: if the text is not a program.
     """
 
     def __init__(self, text: str):
@@ -128,60 +135,68 @@ class Program:
                 self.entry = name if header[1] else self.entry
             elif line.startswith("}") and name:
                 self.computations[name], name = Computation(lines), ""
-            elif name and (found := _instruction(line)):
-                lines.append(found)
+            elif name and (instruction := _instruction(line)):
+                lines.append(instruction)
         if not self.entry:
             raise ValueError("this is not the text of a compiled program")
 
     def executed(
         self, computation: str = "", times: float = 1
     ) -> Iterator[tuple[Computation, Instruction, float]]:
-        """Yields (its computation, instruction, how often it runs) for those that run on their own;
-        a fusion is one. Of a conditional's branches the one that moves most runs."""
+        """Yields (computation, instruction, how often it runs) for all instructions that run.
+
+        A fusion is one instruction. Of a conditional's branches, the one that moves the most bytes
+        is assumed to run.
+        """
         body = self.computations[computation or self.entry]
-        for found in body.instructions:
-            if found.op == "while":
-                yield from self.executed(found.attribute("body"), times * self.trips(found))
-            elif found.op == "conditional":
-                yield from self.executed(max(found.called, key=self._moved), times)
-            elif found.op == "call" or (found.op == "async-start" and found.called):
-                for name in found.called:
+        for each in body.instructions:
+            if each.op == "while":
+                yield from self.executed(each.attribute("body"), times * self.trips(each))
+            elif each.op == "conditional":
+                yield from self.executed(max(each.called, key=self._moved), times)
+            elif each.op == "call" or (each.op == "async-start" and each.called):
+                for name in each.called:
                     yield from self.executed(name, times)
             else:
-                yield body, found, times
+                yield body, each, times
 
     def trips(self, loop: Instruction) -> int:
-        """How often a loop's body runs: as the compiler says, or, where it does not (TPUs), the
-        bound that its condition compares the counter with.
+        """Returns how often a loop's body runs.
+
+        The compiler for GPUs writes this number. On TPUs it is the bound with which the condition
+        compares the counter.
 
         Raises:
-          ValueError: if neither tells.
+          ValueError: if the number is unknown.
         """
         if known := re.search(r'known_trip_count.*?"n":"(\d+)"', loop.attributes):
             return int(known[1])
-        bounds, left = set(), [loop.attribute("condition")]
-        while left:
-            for found in self.computations[left.pop()].instructions:
-                left += found.called
-                whole = [a.type in ("s32", "u32") and not a.dims for a in found.results]
-                if found.op == "constant" and all(whole) and found.arguments.isdigit():
-                    bounds.add(int(found.arguments))
+        bounds, pending = set(), [loop.attribute("condition")]
+        while pending:
+            for each in self.computations[pending.pop()].instructions:
+                pending += each.called
+                whole = [a.type in ("s32", "u32") and not a.dims for a in each.results]
+                if each.op == "constant" and all(whole) and each.arguments.isdigit():
+                    bounds.add(int(each.arguments))
         if len(bounds) != 1:
-            raise ValueError(f"the trips of the loop {loop.name} are not known: {sorted(bounds)}")
+            raise ValueError(
+                f"cannot find the trip count of the loop {loop.name}; bounds: {sorted(bounds)}"
+            )
         return bounds.pop()
 
     def _moved(self, computation: str) -> float:
-        return sum(found.bytes * times for _, found, times in self.executed(computation))
+        return sum(each.bytes * times for _, each, times in self.executed(computation))
 
 
 def of_groups(text: str, devices: int) -> list[list[int]]:
-    """The groups of devices of a collective's attributes: one of all devices if none are named.
+    """Returns the groups of devices in a collective's attributes; one group of all devices if the
+    attributes have none.
 
-    Three ways of writing are read: {{0,1},{2,3}}; [2,2]<=[4], with a transposition; and
-    mesh['a'=2,'b'=2] {'b'}, with the order of its devices.
+    Three notations are supported: {{0,1},{2,3}}; [2,2]<=[4] with an optional transposition; and
+    mesh['a'=2,'b'=2] {'b'} with an optional order of devices.
 
     Raises:
-      ValueError: on another.
+      ValueError: if the notation is unknown.
     """
     if pairs := re.search(r"source_target_pairs=\{(\{[\d,{} ]*\})\}", text):
         return [_numbers(pair) for pair in re.findall(r"\{([\d,]+)\}", pairs[1])]
@@ -191,8 +206,8 @@ def of_groups(text: str, devices: int) -> list[list[int]]:
     rest = text[named.end() :]
     if listed := re.match(r"\{(\{[\d,{} ]*\})\}", rest):
         return [_numbers(group) for group in re.findall(r"\{([\d,]+)\}", listed[1])]
-    if made := re.match(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", rest):
-        return _numbered(made[2], made[3]).reshape(-1, _numbers(made[1])[-1]).tolist()
+    if iota := re.match(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", rest):
+        return _iota(iota[2], iota[3]).reshape(-1, _numbers(iota[1])[-1]).tolist()
     ids = r"(?:, device_ids=\(\[([\d,]+)\](?:T\(([\d,]+)\))?\))?"
     if mesh := re.match(rf"mesh\[([^\]]*)\]{ids} ?\{{([^}}]*)\}}", rest):
         axes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", mesh[1])}
@@ -201,17 +216,17 @@ def of_groups(text: str, devices: int) -> list[list[int]]:
             order = [n for n, name in enumerate(axes) if name not in chosen]
             order += [list(axes).index(name) for name in chosen]
             size = math.prod(axes[name] for name in chosen)
-            there = _numbered(mesh[2] or str(devices), mesh[3]).reshape(tuple(axes.values()))
-            return there.transpose(order).reshape(-1, size).tolist()
-    raise ValueError(f"groups of devices that are written in an unknown way: {rest[:100]}")
+            ids_of_mesh = _iota(mesh[2] or str(devices), mesh[3]).reshape(tuple(axes.values()))
+            return ids_of_mesh.transpose(order).reshape(-1, size).tolist()
+    raise ValueError(f"unknown notation of groups of devices: {rest[:100]}")
 
 
 def _numbers(text: str) -> list[int]:
     return [int(n) for n in text.split(",")]
 
 
-def _numbered(shape: str, order: str | None) -> np.ndarray:
-    """The numbers 0, 1, ... in an array of `shape`, whose axes are then put in `order`, if any."""
+def _iota(shape: str, order: str | None) -> np.ndarray:
+    """Returns the numbers 0, 1, ... in an array of `shape`, with its axes transposed to `order`."""
     sides = _numbers(shape)
     ids = np.arange(math.prod(sides)).reshape(sides)
     return ids.transpose(_numbers(order)) if order else ids
@@ -220,7 +235,7 @@ def _numbered(shape: str, order: str | None) -> np.ndarray:
 def _bits(kind: str) -> int:
     if kind in _BITS:
         return _BITS[kind]
-    width = re.search(r"\d+", kind)  # f32, u8, f8e4m3fn; a token has none
+    width = re.search(r"\d+", kind)  # f32, u8, f8e4m3fn; tokens have no size
     return int(width[0]) if width else 0
 
 
@@ -247,7 +262,7 @@ def _instruction(line: str) -> Instruction | None:
 
 
 def _closing(text: str, start: int) -> int:
-    """Where the parenthesis that opens at `start` closes."""
+    """Returns the index of the parenthesis that closes the one at `start`."""
     depth = 0
     for index in range(start, len(text)):
         depth += (text[index] == "(") - (text[index] == ")")

@@ -1,4 +1,4 @@
-"""Operations of the matrix products of a compiled program, those computed again included."""
+"""Counts the operations of a compiled program's matrix products, including recomputation."""
 
 import math
 import re
@@ -9,11 +9,12 @@ from xlj.planning.hlo import Array, Computation, Instruction, Program
 
 
 def products(program: Program) -> dict[str, float]:
-    """Floating-point operations, a multiply-add as 2, by the type of what is multiplied: "bf16",
-    "f32", or "f32 highest", of which all bits are asked for.
+    """Returns floating-point operations by the type of the factors; a multiply-add counts as 2.
+
+    Types are such as "bf16" and "f32"; "f32 highest" has full float32 precision.
 
     Raises:
-      ValueError: on a call of a library whose operations are not known.
+      ValueError: on a library call whose operations are unknown.
     """
     total: dict[str, float] = {}
     for outer, instruction, times in program.executed():
@@ -23,30 +24,31 @@ def products(program: Program) -> dict[str, float]:
 
 
 def by_type(program: Program, outer: Computation, instruction: Instruction) -> dict[str, float]:
-    """Operations of one run of an instruction of `Program.executed`, by type as of `products`.
+    """Returns the operations of one run of an instruction (`Program.executed`), by type as in
+    `products`.
 
     Raises:
       ValueError: as `products`.
     """
     total: dict[str, float] = {}
-    for body, found in _inside(program, outer, instruction):
-        if count := of_instruction(body, found):
-            kind = _floats(body, found)[0].type
-            exact = kind == "f32" and "operand_precision={highest" in found.attributes
+    for body, inner in _inside(program, outer, instruction):
+        if count := of_instruction(body, inner):
+            kind = _floats(body, inner)[0].type
+            exact = kind == "f32" and "operand_precision={highest" in inner.attributes
             kind = "f32 highest" if exact else kind
             total[kind] = total.get(kind, 0.0) + count
     return total
 
 
 def kernel(instruction: Instruction) -> str:
-    """The name of the Pallas kernel that an instruction calls, without a window's size; else
-    empty."""
+    """Returns the name of the Pallas kernel that an instruction calls, without the size of a
+    window; empty for other instructions."""
     path = instruction.source.split("/")
     return path[-2].partition("_near")[0] if path[-1] == "pallas_call" and path[1:] else ""
 
 
 def of_instruction(body: Computation, instruction: Instruction) -> float:
-    """Operations of one product; 0 for what is none."""
+    """Returns the operations of one product; 0 for other instructions."""
     op, attributes = instruction.op, instruction.attributes
     if op == "custom-call" and kernel(instruction):
         return _of_kernel(body, instruction)
@@ -57,7 +59,7 @@ def of_instruction(body: Computation, instruction: Instruction) -> float:
     elif op == "custom-call" and re.search(r'custom_call_target="__(cublas|onednn)', attributes):
         axes = re.search(r'"lhs_contracting_dimensions":\[([\d",]*)\]', attributes)
         if axes is None:
-            raise ValueError(f"{instruction.name}: a product that says nothing of its axes")
+            raise ValueError(f"{instruction.name}: the product has no attribute for its axes")
     else:
         return 0.0
     left = body.operands(instruction)[0].results[0].dims
@@ -66,19 +68,21 @@ def of_instruction(body: Computation, instruction: Instruction) -> float:
 
 
 def _of_kernel(body: Computation, instruction: Instruction) -> float:
-    """Those of our kernels, which no compiler tells; attention's as if no block was skipped but
-    those outside a window."""
+    """Returns the operations of xlj's kernels, which compilers do not know.
+
+    Attention is counted as if only blocks outside a window were skipped.
+    """
     name, arrays = kernel(instruction), _floats(body, instruction)
-    if made := attend.PRODUCTS.get(name):  # of queries [rows, length, heads, size]
+    if count := attend.PRODUCTS.get(name):  # with queries [rows, length, heads, size]
         near = re.search(r"_near(\d+)/pallas_call$", instruction.source)
         keys = min(int(near[1]) if near else arrays[0].dims[1], arrays[0].dims[1])
-        return 2.0 * made * math.prod(arrays[0].dims) * keys
+        return 2.0 * count * math.prod(arrays[0].dims) * keys
     return 0.0
 
 
 def _floats(body: Computation, instruction: Instruction) -> list[Array]:
-    """The arguments of an instruction that are no integers."""
-    arrays = (found.results[0] for found in body.operands(instruction))
+    """Returns the floating-point arguments of an instruction."""
+    arrays = (operand.results[0] for operand in body.operands(instruction))
     return [array for array in arrays if "f" in array.type]
 
 
@@ -90,27 +94,30 @@ def _inside(
         return
     for name in instruction.called:
         body = program.computations[name]
-        for found in body.instructions:
-            yield from _inside(program, body, found)
+        for inner in body.instructions:
+            yield from _inside(program, body, inner)
 
 
 def _of_convolution(body: Computation, instruction: Instruction) -> float:
-    """TPUs multiply so. A batch of products is a convolution whose window slides over holes: only
-    what meets a value counts."""
+    """Returns the operations of a convolution, which is how TPUs multiply matrices.
+
+    A batch of products is a convolution whose input has holes. Only pairs with a value of the input
+    count.
+    """
     attributes = instruction.attributes
     labels = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", attributes)
     if labels is None:
-        raise ValueError(f"{instruction.name}: a convolution that says nothing of its axes")
-    left, right = (found.results[0].dims for found in body.operands(instruction)[:2])
+        raise ValueError(f"{instruction.name}: the convolution has no attribute for its axes")
+    left, right = (operand.results[0].dims for operand in body.operands(instruction)[:2])
     output = instruction.results[0].dims
     pairs = 1
     for axis in filter(str.isdigit, labels[3]):
 
         def of_window(name: str, default: int = 1, axis: int = int(axis)) -> int:
-            found = re.search(rf"window=\{{[^}}]*\b{name}=([\d_x\-]+)", attributes)
-            return int(found[1].split("x")[axis].partition("_")[0]) if found else default
+            match = re.search(rf"window=\{{[^}}]*\b{name}=([\d_x\-]+)", attributes)
+            return int(match[1].split("x")[axis].partition("_")[0]) if match else default
 
-        pairs *= _met(
+        pairs *= _count_pairs(
             output[labels[3].index(axis)],
             left[labels[1].index(axis)],
             window=of_window("size"),
@@ -125,10 +132,10 @@ def _of_convolution(body: Computation, instruction: Instruction) -> float:
     return count / int(groups[1]) if groups else count
 
 
-def _met(
+def _count_pairs(
     output: int, size: int, *, window: int, stride: int, holes: int, spread: int, padding: int
 ) -> int:
-    """How many pairs of an output and a place in its window meet a value of the input."""
+    """Counts the pairs of an output and a place in its window that have a value of the input."""
     return sum(
         0 <= (at := start * stride + place * spread - padding) <= (size - 1) * holes
         and at % holes == 0

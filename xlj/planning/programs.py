@@ -1,4 +1,4 @@
-"""The train step of each phase of a run, compiled for devices that need not be here."""
+"""Compiles the train step of a phase for devices that need not be present."""
 
 import re
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from xlj.training.state import State
 
 
 class DoesNotFit(Exception):
-    """The compiler's own word that a program needs more memory than the chip has.
+    """The compiler reports that a program needs more memory than the chip has.
 
     Attributes:
-      needed: bytes, as far as it says; 0 if it does not.
+      needed: the bytes that the program needs; 0 if the message does not say.
     """
 
     def __init__(self, message: str):
@@ -30,17 +30,21 @@ class DoesNotFit(Exception):
 
 
 class StepProgram(NamedTuple):
-    """A phase's train step, compiled."""
+    """A compiled train step.
+
+    Attributes:
+      state: shapes and shardings.
+      text: the text of the program.
+      arguments: bytes of state and batch on a device.
+      working: further bytes on a device: activations, gradients, gathered parameters.
+      peak: bytes in total, including results and code.
+    """
 
     state: State
-    """Shapes and shardings."""
     text: str
     arguments: float
-    """Bytes of state and batch on a device."""
     working: float
-    """Bytes that a device takes beside them: activations, gradients, gathered parameters."""
     peak: float
-    """Bytes of all, results and code included."""
 
 
 def compile_phase(
@@ -49,14 +53,14 @@ def compile_phase(
     """Compiles the step of a phase.
 
     Raises:
-      ConfigError: if mesh or batches do not fit the devices.
-      DoesNotFit: if the compiler finds that it needs too much memory.
+      ConfigError: if the mesh or the batches do not fit the devices.
+      DoesNotFit: if the compiler reports that the step needs too much memory.
     """
     mesh = meshes.make_mesh(config, devices)
     meshes.check_batches(config, mesh)
     state = states.abstract(config, sizes.corpus, mesh)
-    where = jax.tree.map(lambda leaf: leaf.sharding, state)
-    steps = phases.jitted_steps(config, sizes.corpus, mesh, where)
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
+    steps = phases.jitted_steps(config, sizes.corpus, mesh, shardings)
     step = steps[config.schedule[phase].start]
     dtype = np.uint16 if sizes.corpus.vocabulary_size <= 2**16 else np.uint32
     batch = phases.abstract_batch(rows_of(config, sizes, phase), dtype, mesh)
@@ -77,6 +81,6 @@ def compile_phase(
 
 
 def rows_of(config: Config, sizes: Sizes, phase: int) -> dict[str, tuple[int, int]]:
-    """(rows, their length) of the batch of each objective in a phase."""
+    """Returns (rows, length) of each objective's batch in a phase."""
     active = config.objectives_by_phase[phase]
     return {name: (o.batch_rows, sizes.lengths[phase][o.rows]) for name, o in active.items()}

@@ -1,4 +1,4 @@
-"""The fastest way to train a config on a topology: mesh, recomputation, and rows at a time."""
+"""Searches for the fastest way to train on a topology: mesh, recomputation, and microbatches."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ from xlj.sharding import meshes, trees
 from xlj.training import state as states
 from xlj.training.memory import Sizes
 
-_BYTES = 45.0  # for a token, layer and hidden dimension: where a search begins, no more than that
-_RECOMPUTED = 0.3  # of them, if layers are computed again
+_BYTES = 45.0  # per token, layer and hidden dimension; only determines where a search starts
+_RECOMPUTED = 0.3  # the share of these bytes with recomputation
 
 
 class Choice(NamedTuple):
-    """What a search changes; the batch, and so the training, stays as it is."""
+    """The options that a search changes. They change neither the batch nor the results."""
 
     fsdp: int
     remat: str
@@ -29,7 +29,7 @@ class Choice(NamedTuple):
     gather: str = "layer"
 
     def of(self, config: Config) -> Config:
-        """The config with it."""
+        """Returns the config with this choice."""
         return dataclasses.replace(
             config,
             mesh=dataclasses.replace(config.mesh, fsdp=self.fsdp, replica=0, gather=self.gather),
@@ -38,7 +38,7 @@ class Choice(NamedTuple):
         )
 
     def flags(self) -> str:
-        """For a command line."""
+        """Returns the choice as command line flags."""
         return (
             f"--config.mesh.fsdp={self.fsdp} --config.model.remat={self.remat} "
             f"--config.train.accumulation={self.accumulation} --config.mesh.gather={self.gather}"
@@ -46,12 +46,16 @@ class Choice(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """A choice, and its figures; none if the compiler found that it does not fit."""
+    """A choice and its figures.
+
+    Attributes:
+      figures: None if the compiler reports that it does not fit.
+      needed: the bytes that a device needs.
+    """
 
     choice: Choice
     figures: Figures | None
     needed: float
-    """Bytes of a device."""
 
     @property
     def fits(self) -> bool:
@@ -59,23 +63,22 @@ class Trial(NamedTuple):
         return self.figures is not None and self.figures.memory.fits
 
     def record(self) -> Record:
-        """All of it as JSON values."""
+        """Returns the trial as JSON."""
         figures = self.figures.record() if self.figures else None
-        found = {"needed": self.needed, "fits": self.fits, "figures": figures}
-        return self.choice._asdict() | found
+        results = {"needed": self.needed, "fits": self.fits, "figures": figures}
+        return self.choice._asdict() | results
 
 
-def search(
-    config: Config, sizes: Sizes, topology: Topology, all_of_them: bool = True
-) -> list[Trial]:
-    """Tries what may be fastest, the best that fits first, then those that do not.
+def search(config: Config, sizes: Sizes, topology: Topology, try_all: bool = True) -> list[Trial]:
+    """Tries promising choices; returns those that fit, fastest first, then the others.
 
-    For each mesh, for parameters gathered once a step and layer by layer, with and without
-    recomputation, it looks for the most rows at a time that fit, in the phase with the most rows.
+    It tries each mesh, with parameters gathered once per step or layer by layer, with and without
+    recomputation. For each it searches for the largest microbatch that fits, in the phase with the
+    largest batch.
 
     Args:
-      all_of_them: whether to go on once something fits: copies of the parameters come before
-        sharding, and what is kept before what is computed again.
+      try_all: whether to continue after the first choice that fits. Replicated parameters are tried
+        before sharded ones, and stored activations before recomputed ones.
 
     Raises:
       ConfigError: if no number of microbatches divides the batches over the devices.
@@ -87,7 +90,7 @@ def search(
     trials: list[Trial] = []
     with tqdm(ways(topology), unit=" meshes", dynamic_ncols=True) as bar:
         for way in bar:
-            if not all_of_them and any(trial.fits for trial in trials):
+            if not try_all and any(trial.fits for trial in trials):
                 break
             for trial in _most_rows(config, sizes, topology, phase, way, parts):
                 trials.append(trial)
@@ -96,8 +99,11 @@ def search(
 
 
 def ways(topology: Topology) -> list[Choice]:
-    """All choices of one microbatch, those that are fast where they fit first: with copies of the
-    parameters everywhere; sharded over the GPUs of a host, or a side of a torus; over all."""
+    """Returns all choices with one microbatch, in the order of their expected speed.
+
+    Parameters are replicated; sharded over the GPUs of a host or a side of a torus; or sharded over
+    all devices.
+    """
     return [
         Choice(fsdp, remat, 1, gather)
         for fsdp in sorted({1, topology.shape[-1], topology.size})
@@ -107,10 +113,10 @@ def ways(topology: Topology) -> list[Choice]:
 
 
 def divisors(config: Config, devices: int) -> list[int]:
-    """Numbers of microbatches that divide every batch over the devices, the fewest first.
+    """Returns the numbers of microbatches that divide every batch over the devices, rising.
 
     Raises:
-      ConfigError: if there is none.
+      ConfigError: if no number does.
     """
     batches = {
         f"{options.path(name)}.batch_rows={options.batch_rows}": options.batch_rows
@@ -119,8 +125,8 @@ def divisors(config: Config, devices: int) -> list[int]:
     for name, rows in batches.items():
         if rows % devices:
             raise ConfigError(
-                f"nothing fits: {name} rows cannot be shared by {devices} devices; take fewer "
-                "chips, or another batch"
+                f"nothing fits: {name} is not divisible by {devices} devices; use fewer chips or "
+                "another batch size"
             )
     smallest = min(batches.values()) // devices
     return [
@@ -131,7 +137,7 @@ def divisors(config: Config, devices: int) -> list[int]:
 
 
 def heaviest(config: Config, sizes: Sizes) -> int:
-    """The phase with the largest batch."""
+    """Returns the phase with the largest batch."""
 
     def tokens(phase: int) -> int:
         lengths, active = sizes.lengths[phase], config.objectives_by_phase[phase].values()
@@ -148,39 +154,42 @@ def _most_rows(
     way: Choice,
     parts: list[int],
 ) -> Iterator[Trial]:
-    """Yields trials of one way, until the fewest microbatches that fit are known. Nothing is
-    compiled if the state alone does not fit."""
+    """Yields trials of one choice, until the smallest number of microbatches that fits is known.
+
+    Nothing is compiled if the state alone does not fit.
+    """
     chip = topology.chip
     mesh = meshes.make_mesh(way.of(config), topology.devices())
     state = states.abstract(config, sizes.corpus, mesh)
-    kept = sum(map(trees.bytes_on_device, jax.tree.leaves(state)))
-    if kept > chip.memory:
-        yield Trial(way._replace(accumulation=parts[-1]), None, kept)
+    of_state = sum(map(trees.bytes_on_device, jax.tree.leaves(state)))
+    if of_state > chip.memory:
+        yield Trial(way._replace(accumulation=parts[-1]), None, of_state)
         return
     active = config.objectives_by_phase[phase].values()
     tokens = sum(o.batch_rows * sizes.lengths[phase][o.rows] for o in active) / topology.size
     width = config.model.layers * config.model.hidden
     first = chip.memory / (_BYTES * width * (1 if way.remat == "none" else _RECOMPUTED))
     place = next((n for n, p in enumerate(parts) if tokens / p <= first), len(parts) - 1)
-    too_few, enough = -1, len(parts)  # places of what is known not to fit, and to fit
+    too_few, enough = -1, len(parts)  # indices in `parts` known not to fit, and to fit
     while too_few < place < enough:
         choice = way._replace(accumulation=parts[place])
         trial = _try(choice, config, sizes, topology, phase)
         yield trial
-        ends = [_needed(trial, kept, parts[place] / part) for part in parts]
+        estimates = [_needed(trial, of_state, parts[place] / part) for part in parts]
         too_few, enough = (too_few, place) if trial.fits else (place, enough)
-        likely = (n for n in range(too_few + 1, enough) if trial.needed and ends[n] <= chip.memory)
+        untried = range(too_few + 1, enough)
+        likely = (n for n in untried if trial.needed and estimates[n] <= chip.memory)
         if enough == len(parts):  # nothing fits so far
             place = next(likely, len(parts) - 1)
-        else:  # perhaps half of what is beside the state does not grow with the rows
-            hope = _needed(trial, kept, (parts[place] / parts[enough - 1] + 1) / 2)
-            place = next(likely, enough - 1 if hope <= chip.memory else enough)
+        else:  # optimistically, half of the memory beside the state does not grow with the rows
+            optimistic = _needed(trial, of_state, (parts[place] / parts[enough - 1] + 1) / 2)
+            place = next(likely, enough - 1 if optimistic <= chip.memory else enough)
 
 
-def _needed(trial: Trial, kept: float, times: float) -> float:
-    """Bytes of a device with so many times the rows, if all that a step needs beside the state
-    grows with them."""
-    working = trial.figures.memory.working if trial.figures else max(0.0, trial.needed - kept)
+def _needed(trial: Trial, of_state: float, times: float) -> float:
+    """Estimates the bytes of a device with `times` as many rows, if all memory beside the state
+    grows with the rows."""
+    working = trial.figures.memory.working if trial.figures else max(0.0, trial.needed - of_state)
     return trial.needed + (times - 1) * working
 
 

@@ -1,4 +1,4 @@
-"""A plan as text."""
+"""Formats a plan as text."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,71 +11,72 @@ _LARGEST = 10
 
 
 def table(figures: Sequence[Figures], config_name: str, topology: Topology) -> str:
-    """What people read: a part for each phase, and the days of the whole run."""
+    """Returns a section for each phase, and the days of the whole run."""
     chips = f"{topology.name}, {topology.size} chips"
     lines = [f"{config_name} on {chips}: the compiler's figures, the least time, and an estimate"]
-    for found in figures:
-        lines += ["", *_phase(found)]
-    days = sum(found.days for found in figures)
-    steps = sum(found.steps for found in figures)
-    estimated = sum(found.whole_steps * found.estimated_seconds for found in figures) / 86_400
-    lines += ["", f"all {steps:,} steps: {days:,.1f} days at least, {estimated:,.1f} estimated"]
+    for phase in figures:
+        lines += ["", *_phase(phase)]
+    days = sum(phase.days for phase in figures)
+    steps = sum(phase.steps for phase in figures)
+    estimated = sum(phase.whole_steps * phase.estimated_seconds for phase in figures) / 86_400
+    lines += ["", f"all {steps:,} steps: at least {days:,.1f} days; estimate {estimated:,.1f} days"]
     return "\n".join(lines)
 
 
 def trials(tried: Sequence[Trial]) -> str:
-    """A line for each trial of a search, the best first."""
-    lines = ["   GiB a device  least time of a step  MFU at most"]
+    """Returns a line for each trial of a search."""
+    lines = ["   GiB/device    least time per step  maximum MFU"]
     for trial in tried:
         size = f"{trial.needed / _GIB:8.2f}" if trial.needed else "too much"
         times = "does not fit"
         if trial.figures and trial.fits:
-            found = trial.figures
-            times = f"{1e3 * found.step_seconds:10,.1f} ms, {found.bottleneck:<10} {_mfu(found):>7}"
+            best = trial.figures
+            times = f"{1e3 * best.step_seconds:10,.1f} ms, {best.bottleneck:<10} {_mfu(best):>7}"
         lines.append(f"  {size}       {times:<38} {trial.choice.flags()}")
     return "\n".join(lines)
 
 
-def _phase(found: Figures) -> list[str]:
-    memory, seconds, total = found.memory, found.seconds, found.operations.total
-    slower = found.estimated_seconds / found.step_seconds
-    rows = ", ".join(f"{name} {rows} x {length}" for name, (rows, length) in found.rows.items())
+def _phase(figures: Figures) -> list[str]:
+    """Returns the lines of a phase."""
+    memory, seconds, total = figures.memory, figures.seconds, figures.operations.total
+    slower = figures.estimated_seconds / figures.step_seconds
+    rows = ", ".join(f"{name} {rows} x {length}" for name, (rows, length) in figures.rows.items())
     parts = {name: size for name, size in vars(memory).items() if name not in ("peak", "limit")}
-    by_part = {name: value for name, value in vars(found.operations).items() if value}
+    by_part = {name: value for name, value in vars(figures.operations).items() if value}
     share = ", ".join(f"{name} {value / total:.0%}" for name, value in by_part.items())
-    multiplied = sum(found.products.values()) * found.devices
-    moved = sum(found.traffic.values())
+    multiplied = sum(figures.products.values()) * figures.devices
+    moved = sum(figures.traffic.values())
     lines = [
-        f"steps {found.start:,} to {found.start + found.steps:,}: {rows}",
-        f"  memory of a device    {memory.peak / _GIB:.2f} GiB of {memory.limit / _GIB:.2f}"
+        f"steps {figures.start:,} to {figures.start + figures.steps:,}: {rows}",
+        f"  memory per device     {memory.peak / _GIB:.2f} GiB of {memory.limit / _GIB:.2f}"
         + ("" if memory.fits else ": DOES NOT FIT"),
         "    " + ", ".join(f"{name} {size / _GIB:.2f}" for name, size in parts.items()),
-        f"  operations of a step  {found.counts}",
-        f"    {share}; the program multiplies {multiplied / total:.2f} times that",
-        f"  traffic with memory   {moved / 1e9:.1f} GB a device, of which",
+        f"  operations per step   {figures.counts}",
+        f"    {share}; the program computes {multiplied / total:.2f} times as many in products",
+        f"  memory traffic        {moved / 1e9:.1f} GB per device; largest operations:",
     ]
-    for name, size in list(found.traffic.items())[:_LARGEST]:
+    for name, size in list(figures.traffic.items())[:_LARGEST]:
         lines.append(f"    {size / 1e9:8.2f} GB  {name}")
     lines.append(
-        "  sent between devices  (of whole arrays; what a device sends on each kind of link)"
+        "  communication         (size of whole arrays; sent per device on fast and slow links)"
     )
-    for each in found.collectives:
-        where = f"{each.devices} devices of {each.hosts} host{'s' * (each.hosts > 1)}"
+    for each in figures.collectives:
+        where = f"{each.devices} devices on {each.hosts} host{'s' * (each.hosts > 1)}"
         lines.append(
             f"    {each.bytes / 1e9:8.2f} GB  {each.kind} x {each.times:,.0f} among {where}: "
             f"{each.fast / 1e9:.2f} GB fast, {each.slow / 1e9:.2f} GB slow"
         )
-    if not found.collectives:
-        lines.append("    nothing")
+    if not figures.collectives:
+        lines.append("    none")
     lines += [
-        f"  least time of a step  {1e3 * found.step_seconds:.1f} ms, for its {found.bottleneck} "
-        f"({_times(seconds)})",
-        f"  so at most            {_mfu(found)} MFU, {found.tokens_per_second:,.0f} tokens/s "
-        f"({found.tokens_per_second / found.devices:,.0f} a chip); {found.days:,.1f} days",
-        f"  estimate of a step    {1e3 * found.estimated_seconds:.1f} ms, by rates measured on an "
-        f"H100 ({_times(found.estimate)})",
-        f"  so about              {_mfu(found, slower)} MFU, "
-        f"{found.tokens_per_second / slower:,.0f} tokens/s; {found.days * slower:,.1f} days",
+        f"  least time per step   {1e3 * figures.step_seconds:.1f} ms, limited by "
+        f"{figures.bottleneck} ({_times(seconds)})",
+        f"  at most               {_mfu(figures)} MFU, {figures.tokens_per_second:,.0f} tokens/s "
+        f"({figures.tokens_per_second / figures.devices:,.0f} per chip); {figures.days:,.1f} days",
+        f"  estimate per step     {1e3 * figures.estimated_seconds:.1f} ms, from rates measured on "
+        f"an H100 ({_times(figures.estimate)})",
+        f"  estimated             {_mfu(figures, slower)} MFU, "
+        f"{figures.tokens_per_second / slower:,.0f} tokens/s; {figures.days * slower:,.1f} days",
     ]
     return lines
 
@@ -84,7 +85,7 @@ def _times(seconds: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {1e3 * value:.1f}" for name, value in seconds.items()) + " ms"
 
 
-def _mfu(found: Figures, slower: float = 1) -> str:
-    """MFU at most, or of a step that takes so many times the least time; none for a step without
-    gradients."""
-    return "no" if found.mfu is None else f"{found.mfu / slower:.1%}"
+def _mfu(figures: Figures, slower: float = 1) -> str:
+    """Formats the highest possible MFU, or that of a step that takes `slower` times the least time;
+    "no" for a step without gradients."""
+    return "no" if figures.mfu is None else f"{figures.mfu / slower:.1%}"

@@ -1,9 +1,9 @@
-"""What fully sharded training must send, counted from the sizes of arrays.
+"""The communication of fully sharded training in theory, from the sizes of arrays.
 
-ZeRO-3 (Rajbhandari et al., 2020): each kernel is gathered for the forward and for the backward
-pass, in the type that it is multiplied in, and its gradient is summed in float32, each device
-keeping its slice; copies of the parameters sum their slices once a step. With `mesh.gather=step`
-all parameters are gathered once, in float32, and their gradients summed once.
+In ZeRO-3 (Rajbhandari et al., 2020), each kernel is gathered for the forward and the backward pass
+in its compute type. Its gradient is reduced and scattered in float32. Replicas of the parameters
+sum their shards once per step. With `mesh.gather=step`, all parameters are gathered in float32 once
+per step, and their gradients are reduced once.
 """
 
 import math
@@ -15,9 +15,10 @@ from xlj.training.memory import Sizes
 
 
 def sent(config: Config, sizes: Sizes, devices: int) -> dict[str, float]:
-    """Bytes that a device sends in a step of the first phase, by kind of exchange.
+    """Returns the bytes that a device sends in a step of the first phase, by kind of collective.
 
-    Of objectives that read each row once, with one head over the vocabulary: MMLM and TLM.
+    It supports objectives that read each row once and have one head over the vocabulary: MMLM and
+    TLM.
     """
     model, active = config.model, config.objectives_by_phase[0]
     size, h, share = sizes.corpus.vocabulary_size, model.hidden, config.mesh.fsdp
@@ -25,7 +26,9 @@ def sent(config: Config, sizes: Sizes, devices: int) -> dict[str, float]:
     linear = model.layers * layer_weights(model)
     block = min(BLOCK, size)
     dense = h * h if model.prediction == "dense" else 0
-    of_head = dense + math.ceil(size / block) * block * h  # the last block is moved, not shorter
+    of_head = (
+        dense + math.ceil(size / block) * block * h
+    )  # the last block overlaps; all have one size
     kernels = config.train.accumulation * len(active) * (linear + of_head)
     tokens = sum(o.batch_rows * sizes.lengths[0][o.rows] for o in active.values()) / devices
     width = {"float32": 4, "bfloat16": 2}[model.dtype]
@@ -39,6 +42,6 @@ def sent(config: Config, sizes: Sizes, devices: int) -> dict[str, float]:
     return {
         "all-gather": within * 2 * width * kernels,
         "reduce-scatter": within * 4 * kernels,
-        "all-to-all": within * 2 * 4 * tokens * h,  # vectors that were looked up, their gradients
+        "all-to-all": within * 2 * 4 * tokens * h,  # looked-up vectors and their gradients
         "all-reduce": summed,
     }

@@ -1,4 +1,4 @@
-"""Devices that are not here, for compilers that are."""
+"""Topologies of chips that need not be present, for compilers that are installed."""
 
 import math
 import os
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlj.config import ConfigError
 from xlj.planning.chips import CHIPS, Chip
 
-if TYPE_CHECKING:  # a type only: JAX must not be there before `use_compilers`
+if TYPE_CHECKING:  # JAX must not be imported before `use_compilers`
     import jax
 
 _TARGET = """
@@ -29,23 +29,26 @@ dnn_version_info {{ major: 9 minor: 12 }} runtime_version {{ major: 13 }}
 
 
 class Topology(NamedTuple):
-    """A number of chips, and how they are joined."""
+    """A number of chips and their connections.
+
+    Attributes:
+      shape: (hosts, GPUs per host), or the sides of a TPU's torus.
+    """
 
     name: str
     chip: Chip
     shape: tuple[int, ...]
-    """Hosts and GPUs of a host; or the sides of a TPU's torus."""
 
     @property
     def size(self) -> int:
-        """How many chips."""
+        """The number of chips."""
         return math.prod(self.shape)
 
     def devices(self) -> Sequence["jax.Device"]:
-        """JAX's devices, to compile for; `use_compilers` comes first.
+        """Returns JAX's devices to compile for. `use_compilers` must be called first.
 
         Raises:
-          ConfigError: if the compiler is not installed, or knows no such topology.
+          ConfigError: if the compiler is not installed, or does not know the topology.
         """
         from jax.experimental import topologies
 
@@ -65,42 +68,44 @@ class Topology(NamedTuple):
                 platform="cuda", topology=f"1x{sides}", target_config=target
             ).devices
         except Exception as error:  # each plugin raises its own kind
-            why = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
             raise ConfigError(
-                f"--topology={self.name}: no compiler for it ({why[:200]}); "
-                f"pip install -e '.[{platform}]' brings the compiler, and no chip is needed"
+                f"--topology={self.name}: no compiler for it ({reason[:200]}); install one with "
+                f"pip install -e '.[{platform}]' (no chip is needed)"
             ) from None
 
 
 def parse(text: str) -> Topology:
-    """The topology of a name: h100:8x8 is eight hosts of eight GPUs, v5e:4x4 a torus of sixteen.
+    """Parses a topology: h100:8x8 is eight hosts with eight GPUs, v5e:4x4 a torus of sixteen TPUs.
 
     Raises:
-      ConfigError: if it is none.
+      ConfigError: if the text is not a topology.
     """
     kind, _, sides = text.partition(":")
     known = ", ".join(CHIPS)
     if kind not in CHIPS:
-        raise ConfigError(f"--topology={text}: the chips are {known}, e.g. h100:8x8 or v5e:4x4")
-    wanted, example = "the two sides of a torus", "4x4"
+        raise ConfigError(f"--topology={text}: expected {known} and sizes, e.g. h100:8x8, v5e:4x4")
+    expected, example = "the two sides of a torus", "4x4"
     if CHIPS[kind].platform == "gpu":
-        wanted, example = "hosts x GPUs of a host", "8x8"
+        expected, example = "hosts x GPUs per host", "8x8"
     elif kind == "v5p":
-        wanted, example = "the three sides of a torus", "4x4x4"
-    if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*){1,2}", sides):
-        raise ConfigError(f"--topology={text}: give sides, e.g. {kind}:{example}")
-    shape = tuple(map(int, sides.split("x")))
+        expected, example = "the three sides of a torus", "4x4x4"
+    shape = tuple(map(int, sides.split("x"))) if _is_shape(sides) else ()
     if len(shape) != len(example.split("x")):
-        raise ConfigError(f"--topology={text}: give {wanted}, e.g. {kind}:{example}")
+        raise ConfigError(f"--topology={text}: expected {expected}, e.g. {kind}:{example}")
     return Topology(text, CHIPS[kind], shape)
+
+
+def _is_shape(text: str) -> bool:
+    return re.fullmatch(r"[1-9]\d*(x[1-9]\d*){1,2}", text) is not None
 
 
 def use_compilers() -> None:
     """Prepares this process to compile for chips that it does not have, before JAX is used."""
     quiet = {"TPU_SKIP_MDS_QUERY": "1", "TPU_MIN_LOG_LEVEL": "3", "TPU_STDERR_LOG_LEVEL": "3"}
-    # No TPU is asked where it stands, and none is held: several processes may compile.
+    # libtpu must not look for TPUs, nor lock them, so that several processes can compile.
     quiet |= {"TPU_WORKER_HOSTNAMES": "localhost", "TPU_WORKER_ID": "0"}
-    quiet |= {"TPU_ACCELERATOR_TYPE": "v5litepod-16"}  # whichever is compiled for
+    quiet |= {"TPU_ACCELERATOR_TYPE": "v5litepod-16"}  # for all topologies
     quiet |= {"ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
     for name, value in quiet.items():
         os.environ.setdefault(name, value)
@@ -114,5 +119,5 @@ def _has_cuda() -> bool:
     from importlib import metadata
 
     return any(
-        found.name.startswith("xla_cuda") for found in metadata.entry_points(group="jax_plugins")
+        plugin.name.startswith("xla_cuda") for plugin in metadata.entry_points(group="jax_plugins")
     )

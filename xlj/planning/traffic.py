@@ -1,9 +1,8 @@
-"""Bytes that a compiled program reads from a chip's main memory and writes to it, once run.
+"""Counts the bytes that one run of a compiled program reads from and writes to main memory.
 
-Every instruction that runs on its own reads what it takes and writes what it gives. Of an operand
-that is only sliced, looked up or updated in place, the part that is touched counts. Caches are not
-modelled: what two instructions read counts twice. What the compiler keeps near the cores (a TPU's
-VMEM) is not counted.
+Each instruction reads its operands and writes its results. If an operand is only sliced, looked up
+or updated in place, only the affected part counts. Caches are not modelled: data that two
+instructions read counts twice. Memory near the cores (a TPU's VMEM) is not counted.
 """
 
 import re
@@ -20,7 +19,7 @@ _SUFFIX = re.compile(r"(\.(\d+|clone|remat\d*))+$")
 
 
 def traffic(program: Program) -> dict[str, float]:
-    """Bytes by operation and the function that it comes from, the largest first."""
+    """Returns bytes by operation and the function that it comes from, largest first."""
     total: dict[str, float] = {}
     for computation, instruction, times in program.executed():
         if moved := of_instruction(program, computation, instruction):
@@ -30,7 +29,7 @@ def traffic(program: Program) -> dict[str, float]:
 
 
 def label(instruction: Instruction) -> str:
-    """The operation, its name without numbers, and the function that it was traced from."""
+    """Returns the operation, its name without numbers, and the function that it comes from."""
     name = _SUFFIX.sub("", instruction.name)
     kind = instruction.op if name.startswith(instruction.op) else f"{instruction.op} {name}"
     parts = [part for part in instruction.source.split("/") if "(" not in part]
@@ -39,7 +38,7 @@ def label(instruction: Instruction) -> str:
 
 
 def of_instruction(program: Program, computation: Computation, instruction: Instruction) -> float:
-    """Bytes that one run of an instruction moves."""
+    """Returns the bytes that one run of an instruction reads and writes."""
     op, operands = instruction.op, computation.operands(instruction)
     if op in _NOTHING or op.endswith(("-done", "-update")):
         return 0.0
@@ -51,44 +50,49 @@ def of_instruction(program: Program, computation: Computation, instruction: Inst
         return _of_start(instruction, operands)
     if op == "fusion":
         body = program.computations[instruction.called[0]]
-        read = sum(_read(program, body, index, found.bytes) for index, found in enumerate(operands))
-        return read + _written(program, body, instruction.bytes)
+        read = sum(
+            _bytes_read(program, body, index, operand.bytes)
+            for index, operand in enumerate(operands)
+        )
+        return read + _bytes_written(program, body, instruction.bytes)
     if op in ("dynamic-slice", "gather", "slice"):
         return 2 * instruction.bytes
     if op == "dynamic-update-slice":
         return 2 * operands[1].bytes
     if op == "scatter":
-        return sum(found.bytes for found in operands[1:]) + 2 * operands[-1].bytes
+        return sum(operand.bytes for operand in operands[1:]) + 2 * operands[-1].bytes
     results = instruction.results
     if op == "custom-call" and re.search("__(cublas|cudnn)", instruction.attributes):
-        results = tuple(array for array in results if array.type != "s8")  # a workspace
-    return sum(array.bytes for array in results) + sum(found.bytes for found in operands)
+        results = tuple(array for array in results if array.type != "s8")  # without workspace
+    return sum(array.bytes for array in results) + sum(operand.bytes for operand in operands)
 
 
 def _of_start(instruction: Instruction, operands: list[Instruction]) -> float:
-    """Of a copy or collective that runs beside others: what it reads, and what it writes. Its
-    results are its operands, what becomes of them, and what it needs for itself; those of an
-    all-reduce, which works in place, only the second."""
+    """Returns the bytes of an asynchronous copy or collective.
+
+    Its results are the operands, the proper results, and a context. An all-reduce works in place
+    and has only the proper results.
+    """
     results, count = instruction.results, len(operands)
     if instruction.op != "all-reduce-start":
         results = results[count : 2 * count] or results[:1]
     if instruction.op in ("copy-start", "slice-start", "async-start"):
-        # One end may lie near the cores: the other counts, as much as moves.
+        # One end may be in memory near the cores; then only the other end counts.
         ends = [(end, written) for end, written in zip(_results(operands), results, strict=False)]
         return sum(_within(end, moved) + _within(moved, moved) for end, moved in ends)
     return sum(array.bytes for array in (*results, *_results(operands)))
 
 
 def _results(instructions: list[Instruction]) -> list[Array]:
-    return [array for found in instructions for array in found.results]
+    return [array for instruction in instructions for array in instruction.results]
 
 
 def _within(end: Array, moved: Array) -> float:
     return min(end.bytes, moved.bytes_anywhere)
 
 
-def _read(program: Program, body: Computation, index: int, full: float) -> float:
-    """What a fusion reads of its operand, which has `full` bytes."""
+def _bytes_read(program: Program, body: Computation, index: int, full: float) -> float:
+    """Returns the bytes that a fusion reads of an operand with `full` bytes."""
     source = body.parameter(index)
     if source is None:
         return full
@@ -102,26 +106,27 @@ def _read(program: Program, body: Computation, index: int, full: float) -> float
         if user.op in ("dynamic-slice", "gather", "slice") and first:
             touched += user.bytes
         elif user.op == "dynamic-update-slice" and first:
-            touched += 0.0  # in place: what is overwritten is not read
+            touched += 0.0  # in place: overwritten data is not read
         elif user.op == "scatter" and first:
             touched += body[user.operands[-1]].bytes
-        elif user.op == "fusion":  # TPUs' have others inside
+        elif user.op == "fusion":  # TPUs have nested fusions
             inner = program.computations[user.called[0]]
             places = [place for place, operand in enumerate(user.operands) if operand == name]
-            touched += sum(_read(program, inner, place, full) for place in places)
+            touched += sum(_bytes_read(program, inner, place, full) for place in places)
         else:
             return full
     return min(full, touched) if users else full
 
 
-def _written(program: Program, body: Computation, full: float) -> float:
-    """What a fusion writes of its results of `full` bytes: of those made in place, the update."""
-    for found in body.instructions:
-        if found.op == "fusion" and found.bytes <= full:
-            full -= found.bytes - _written(
-                program, program.computations[found.called[0]], found.bytes
+def _bytes_written(program: Program, body: Computation, full: float) -> float:
+    """Returns the bytes that a fusion writes of `full` bytes of results; of results that are
+    updated in place, only the update."""
+    for inner in body.instructions:
+        if inner.op == "fusion" and inner.bytes <= full:
+            full -= inner.bytes - _bytes_written(
+                program, program.computations[inner.called[0]], inner.bytes
             )
-        if found.bytes <= full and found.op in ("dynamic-update-slice", "scatter"):
-            update = found.operands[1 if found.op == "dynamic-update-slice" else -1]
-            full -= max(0.0, found.bytes - body[update].bytes)
+        if inner.bytes <= full and inner.op in ("dynamic-update-slice", "scatter"):
+            update = inner.operands[1 if inner.op == "dynamic-update-slice" else -1]
+            full -= max(0.0, inner.bytes - body[update].bytes)
     return max(full, 0.0)

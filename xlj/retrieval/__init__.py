@@ -1,1 +1,1 @@
-"""Sentence vectors with a trained encoder: retrieval, mining, embedding."""
+"""Sentence vectors of a trained encoder: embedding, retrieval, mining, pair scores."""

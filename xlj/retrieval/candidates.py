@@ -1,8 +1,7 @@
-"""Mining among candidates: the nearest of each sentence by cosine, exactly or by FAISS, and margins
-of these alone. The search divides over chunks of sentences, and so over hosts.
+"""Approximate search with FAISS, and margins computed among the nearest candidates only.
 
-Johnson, Douze and Jégou (2019), "Billion-scale similarity search with GPUs"; margins among the
-nearest as in Artetxe and Schwenk (2019), whose search is FAISS's too.
+Sources: Johnson, Douze and Jégou (2019), "Billion-scale similarity search with GPUs". Margins among
+the nearest as in Artetxe and Schwenk (2019), who use FAISS too.
 """
 
 import math
@@ -16,29 +15,29 @@ from xlj.retrieval.nearest import NEIGHBOURS, Nearest
 from xlj.retrieval.search import LEAST_DENSITY, Neighbours, neighbours
 
 CHUNK = 65536
-"""Sentences whose nearest are looked for at a time."""
+"""The number of queries or keys per call of the index."""
 COUNT = 16
-"""Candidates of each sentence."""
+"""The number of candidates per sentence."""
 
-_SAMPLE = 1024  # sentences that recall is measured with
-_TRAINED = 64  # vectors that a list of the index is trained with; FAISS warns below 39
+_SAMPLE = 1024  # queries for measuring recall
+_TRAINED = 64  # training vectors per list of the index; FAISS warns below 39
 
 
 Search = Callable[[np.ndarray], Neighbours]
-"""The nearest of some queries [n, width] among what was indexed, by cosine, best first."""
+"""Takes queries [n, width]; returns their nearest indexed vectors by cosine, best first."""
 
 
 def approximate(keys: np.ndarray, kind: str = "", probes: int = 32) -> Search:
-    """The search of an index of FAISS, on CPUs.
+    """Builds a FAISS index on CPUs and returns its search function.
 
     Args:
-      keys: float32 [n, width], of which slices are read.
-      kind: as its `index_factory` takes it. By itself, an inverted file of about 4 sqrt(n) lists
-        that holds float16: half the memory of the vectors.
-      probes: how many lists are looked through.
+      keys: float32 [n, width]; read in slices.
+      kind: the index for FAISS' `index_factory`. The default is an inverted file of about 4 sqrt(n)
+        lists with float16 vectors, which needs half the memory of the vectors.
+      probes: the number of lists to search.
 
     Raises:
-      ConfigError: if FAISS is not installed, or does not take the index.
+      ConfigError: if FAISS is not installed, or cannot build the index.
     """
     try:
         import faiss
@@ -55,7 +54,7 @@ def approximate(keys: np.ndarray, kind: str = "", probes: int = 32) -> Search:
             index.add(_unit(keys[start : start + CHUNK]))
     except RuntimeError as error:
         reason = str(error).partition("\n")[0][:300]
-        raise ConfigError(f"--index={kind}: FAISS does not make it ({reason})") from None
+        raise ConfigError(f"--index={kind}: FAISS cannot build this index ({reason})") from None
     if hasattr(index, "nprobe"):
         index.nprobe = probes
 
@@ -66,49 +65,50 @@ def approximate(keys: np.ndarray, kind: str = "", probes: int = 32) -> Search:
     return search
 
 
-def searched(search: Search, queries: np.ndarray) -> Neighbours:
-    """The nearest of any number of queries, a chunk at a time."""
+def search_chunks(search: Search, queries: np.ndarray) -> Neighbours:
+    """Searches for any number of queries, one chunk at a time."""
     starts = range(0, len(queries), CHUNK)
-    found = [search(queries[start : start + CHUNK]) for start in starts]
-    return Neighbours(*(np.concatenate(of) for of in zip(*found, strict=True)))
+    results = [search(queries[start : start + CHUNK]) for start in starts]
+    return Neighbours(*(np.concatenate(of) for of in zip(*results, strict=True)))
 
 
 def recall(search: Search, queries: np.ndarray, keys: np.ndarray) -> float:
-    """The share of the four nearest, exactly, that a search finds too, of a sample of queries."""
+    """Measures, for a sample of queries, the share of the four exact nearest keys that a search
+    finds."""
     sampled = queries[np.sort(hashing.sample(_SAMPLE, len(queries)))]
     count = min(NEIGHBOURS, len(keys))
     best = [np.zeros((len(sampled), 0)), np.zeros((len(sampled), 0), np.int64)]
-    for start in range(0, len(keys), CHUNK):  # any number of keys
-        found = neighbours(sampled, keys[start : start + CHUNK], count)
-        more = found.scores, found.indices + start
+    for start in range(0, len(keys), CHUNK):  # keys may not fit in memory
+        exact = neighbours(sampled, keys[start : start + CHUNK], count)
+        more = exact.scores, exact.indices + start
         best = [np.concatenate(pair, 1) for pair in zip(best, more, strict=True)]
         order = np.argsort(-best[0], axis=1, kind="stable")[:, :count]
         best = [np.take_along_axis(values, order, 1) for values in best]
-    found_too = search(sampled).indices[:, :, None] == best[1][:, None]
-    return float(found_too.any(1).mean())
+    is_hit = search(sampled).indices[:, :, None] == best[1][:, None]
+    return float(is_hit.any(1).mean())
 
 
 def by_margin(targets: Neighbours, sources: Neighbours) -> Nearest:
-    """The best partner of each sentence by margin, of its candidates by cosine; in both directions.
+    """Returns the candidate of each sentence with the largest margin, in both directions.
 
     Args:
-      targets: of each source, [sources, count].
-      sources: of each target, [targets, count].
+      targets: the candidates of each source, [sources, count].
+      sources: the candidates of each target, [targets, count].
     """
-    dense = [_density(found) for found in (targets, sources)]
-    return Nearest(_best(targets, *dense), _best(sources, *dense[::-1]))
+    densities = [_density(candidates) for candidates in (targets, sources)]
+    return Nearest(_best(targets, *densities), _best(sources, *densities[::-1]))
 
 
-def _density(found: Neighbours) -> np.ndarray:
-    nearest = found.scores[:, :NEIGHBOURS]
+def _density(candidates: Neighbours) -> np.ndarray:
+    nearest = candidates.scores[:, :NEIGHBOURS]
     return np.where(np.isfinite(nearest), nearest, 0).mean(1)
 
 
-def _best(found: Neighbours, own: np.ndarray, others: np.ndarray) -> Neighbours:
-    divisors = np.maximum((own[:, None] + others[found.indices]) / 2, LEAST_DENSITY)
-    margins = found.scores / divisors
+def _best(candidates: Neighbours, own: np.ndarray, others: np.ndarray) -> Neighbours:
+    divisors = np.maximum((own[:, None] + others[candidates.indices]) / 2, LEAST_DENSITY)
+    margins = candidates.scores / divisors
     best = margins.argmax(1)[:, None]
-    return Neighbours(*(np.take_along_axis(of, best, 1) for of in (margins, found.indices)))
+    return Neighbours(*(np.take_along_axis(of, best, 1) for of in (margins, candidates.indices)))
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

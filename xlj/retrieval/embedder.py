@@ -1,5 +1,5 @@
-"""One vector a sentence: the pooled hidden vectors of a layer, or what a folder of
-sentence-transformers makes of them."""
+"""Computes sentence vectors by pooling a layer's hidden vectors, or by sentence-transformers'
+modules."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from xlj.sharding.meshes import QUICK, mesh_of
 from xlj.sharding.trees import replicated, shard
 
 _CHUNK = 8192  # sentences encoded at a time
-_SHORTEST = 1e-12  # length of a vector that is divided by its length, as PyTorch has it
+_SHORTEST = 1e-12  # the smallest divisor in L2 normalisation, as in PyTorch
 _ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "Identity": lambda x: x,
     "Tanh": jnp.tanh,
@@ -35,26 +35,27 @@ _ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "SiLU": jax.nn.silu,
     "Sigmoid": jax.nn.sigmoid,
 }
-"""Those of `sentence_modules.ACTIVATIONS`."""
+"""The functions of `sentence_modules.ACTIVATIONS`."""
 
 
 class Embedder:
     """Embeds sentences.
 
     Args:
-      pretrained: the encoder, on any mesh; each process then embeds the same sentences.
-      layers: whose hidden vectors to pool, each from 0 (embeddings) to the model's last; none for
-        the layer nearest to two thirds of the depth.
-      pooling: one of `choices.POOLINGS`; None for the mean. Where the model has modules of
-        sentence-transformers, and neither layers nor a pooling are given, these make the vectors.
-      batch_rows: sentences at a time, at most; None for as many as suit the device.
-      prompt: the name of one of the folder's prompts; None for its default.
+      pretrained: the encoder, on any mesh; all processes must embed the same sentences.
+      layers: the layers to pool, each from 0 (embeddings) to the last; empty for the layer nearest
+        to two thirds of the depth.
+      pooling: one of `choices.POOLINGS`; None for the mean. If the model has modules of
+        sentence-transformers, and neither layers nor pooling are given, the modules are used.
+      batch_rows: the maximum number of sentences per batch; None for a number that suits the
+        device.
+      prompt: the name of one of the model's prompts; None for its default prompt.
 
     Raises:
-      ConfigError: if there is no such layer, pooling or prompt.
+      ConfigError: if the layer, pooling or prompt does not exist.
 
     Attributes:
-      cut: sentences so far that lost their end, because the model has no positions for it.
+      truncated: the number of sentences so far that were too long for the model's positions.
     """
 
     def __init__(
@@ -68,23 +69,24 @@ class Embedder:
         if pooling is not None:
             check_choice("pooling", pooling, POOLINGS)
         last = pretrained.model.layers
-        found, sentence = pretrained.sentence, None
-        if found and not layers and pooling is None:
-            sentence, layers = found, [last]
+        modules, sentence = pretrained.sentence, None
+        if modules and not layers and pooling is None:
+            sentence, layers = modules, [last]
         layers = layers or [encoder.middle_layer(last)]
         wrong = [layer for layer in layers if not 0 <= layer <= last]
         if wrong:
-            raise ConfigError(f"there is no layer {wrong[0]}; the model has layers 0 to {last}")
+            raise ConfigError(f"layer {wrong[0]} does not exist; the model has layers 0 to {last}")
         self._pretrained, self._mesh = pretrained, mesh_of(pretrained.params)
         self._limit = pretrained.model.positions - FIRST_POSITION
-        if prompt is not None and not found:
+        if prompt is not None and not modules:
             raise ConfigError(f"prompt={prompt!r}: the model has no prompts")
-        self._prompt = found.prompt(prompt) if found and (sentence or prompt is not None) else ""
+        has_prompt = modules and (sentence or prompt is not None)
+        self._prompt = modules.prompt(prompt) if modules and has_prompt else ""
         modes: tuple[str, ...] = (pooling or "mean",)
         steps: tuple[Dense | None, ...] = ()
         self._lowercase = False
         self.layers, self.width = tuple(layers), pretrained.model.hidden
-        not_pooled = 0  # tokens at a sentence's start
+        not_pooled = 0  # tokens at a sentence's start that are not pooled
         if sentence:
             self._limit = min(self._limit, sentence.length or self._limit)
             self._lowercase, modes, steps = sentence.lowercase, sentence.pooling, sentence.steps
@@ -93,12 +95,15 @@ class Embedder:
                 not_pooled = 1 + len(self._encode([""]).ids)
         static = {"mesh": self._mesh, "model": pretrained.model, "layers": self.layers}
         static |= {"modes": modes, "steps": steps, "not_pooled": not_pooled}
-        self._pooled = partial(_pooled, **static)
-        self.cut, self._batch_rows = 0, batch_rows
+        self._embed_batch = partial(_embed_batch, **static)
+        self.truncated, self._batch_rows = 0, batch_rows
 
     def embed(self, sentences: Sequence[str], with_bar: bool | None = None) -> np.ndarray:
-        """Vectors of sentences, float32 [layers, sentences, hidden], in order. A progress bar is
-        shown if `with_bar`; None is for terminals only."""
+        """Returns the vectors of sentences, float32 [layers, sentences, hidden], in order.
+
+        Args:
+          with_bar: whether to show a progress bar; None shows it on terminals only.
+        """
         hidden = None if with_bar is None else not with_bar
         vectors, done = np.empty((len(self.layers), len(sentences), self.width), np.float32), 0
         with tqdm(total=len(sentences), desc="embedding", unit=" sentences", disable=hidden) as bar:
@@ -108,33 +113,40 @@ class Embedder:
         return vectors
 
     def stream(self, sentences: Iterable[str], progress: Advance = bool) -> Iterator[np.ndarray]:
-        """Vectors of any number of sentences, in order and bounded memory: arrays float32 [layers,
-        some sentences, hidden]. `progress` is called with numbers of sentences as they are done."""
+        """Yields the vectors of any number of sentences in order, in bounded memory.
+
+        Args:
+          progress: called with the number of newly embedded sentences.
+
+        Yields:
+          float32 [layers, n, hidden], for the next n sentences.
+        """
         rest = iter(sentences)
         while chunk := list(itertools.islice(rest, _CHUNK)):
             yield self.embed_ids(self._encode(chunk), progress)
 
     def _encode(self, sentences: Sequence[str]) -> Ragged:
-        """Ids of sentences behind the prompt."""
+        """Returns the ids of the prompt and sentence, for each sentence."""
         texts = [self._prompt + sentence for sentence in sentences]
-        if self._lowercase:  # by characters, as the tokenizers library does it
+        if self._lowercase:  # character by character, as in the tokenizers library
             texts = ["".join(map(str.lower, text)) for text in texts]
         return self._pretrained.vocabulary.encode(texts)
 
     def embed_ids(self, encoded: Ragged, progress: Advance = bool) -> np.ndarray:
-        """Vectors of sentences that are encoded already, as `Vocabulary.encode` does, with a prompt
-        if they have one: float32 [layers, sentences, hidden]."""
+        """Returns the vectors of tokenized sentences (`Vocabulary.encode`), float32 [layers,
+        sentences, hidden]. The ids must include the prompt, if there is one."""
         count = len(encoded.lengths)
         vectors = np.empty((len(self.layers), count, self.width), np.float32)
-        for members, made in in_flight(self._batches(encoded)):
-            vectors[:, members] = np.asarray(made)[:, : len(members)]
+        for members, batch in in_flight(self._batches(encoded)):
+            vectors[:, members] = np.asarray(batch)[:, : len(members)]
             progress(len(members))
         return vectors
 
     def _batches(self, encoded: Ragged) -> Iterator[tuple[np.ndarray, jax.Array]]:
-        """Sentences by index, and their vectors [layers, rows, hidden], with rows to spare."""
+        """Yields indices of sentences and their vectors [layers, rows, hidden]; further rows are
+        unused."""
         lengths = np.minimum(encoded.lengths, self._limit - 2)
-        self.cut += int((lengths < encoded.lengths).sum())
+        self.truncated += int((lengths < encoded.lengths).sum())
         starts = encoded.starts
         batches = buckets(lengths + 2, self._limit, self._mesh.size, self._batch_rows)
         for members, width, rows in batches:
@@ -143,7 +155,7 @@ class Embedder:
                 start, length = starts[member], lengths[member]
                 tokens[row, 0], tokens[row, length + 1] = BOS, EOS
                 tokens[row, 1 : length + 1] = encoded.ids[start : start + length]
-            yield members, self._pooled(self._pretrained.params, shard(tokens, self._mesh))
+            yield members, self._embed_batch(self._pretrained.params, shard(tokens, self._mesh))
 
 
 @partial(
@@ -151,7 +163,7 @@ class Embedder:
     static_argnames=("mesh", "model", "layers", "modes", "steps", "not_pooled"),
     compiler_options=QUICK,
 )
-def _pooled(
+def _embed_batch(
     params: encoder.Params,
     tokens: jax.Array,
     mesh: Mesh,
@@ -161,29 +173,31 @@ def _pooled(
     steps: tuple[Dense | None, ...],
     not_pooled: int,
 ) -> jax.Array:
-    """[rows, length] -> float32 [layers, rows, width], on every device."""
+    """Embeds tokens [rows, length]; returns float32 [layers, rows, width], replicated on all
+    devices."""
     segments = (tokens != PAD).astype(jnp.int32)
     positions = jnp.arange(tokens.shape[1]) * segments
     inputs = encoder.Inputs(tokens, positions, segments, segments)
     depth = max(1, *layers)
 
     def vectors(hidden: jax.Array) -> jax.Array:
-        return _made(params, steps, _pool(hidden, tokens, modes, not_pooled))
+        return _apply_modules(params, steps, _pool(hidden, tokens, modes, not_pooled))
 
     if layers == (depth,):
         hidden = on_mesh(mesh, partial(encoder.apply, layers=depth))(params, model, inputs)
         pooled = vectors(hidden)[None]
     else:
         apply = partial(encoder.apply, layers=depth, all_layers=True)
-        every = on_mesh(mesh, apply)(params, model, inputs)
-        pooled = jnp.stack([vectors(every[layer]) for layer in layers])
+        all_hidden = on_mesh(mesh, apply)(params, model, inputs)
+        pooled = jnp.stack([vectors(all_hidden[layer]) for layer in layers])
     return jax.lax.with_sharding_constraint(pooled, replicated(mesh))
 
 
 def _pool(
     hidden: jax.Array, tokens: jax.Array, modes: tuple[str, ...], not_pooled: int
 ) -> jax.Array:
-    """[rows, length, hidden] -> [rows, modes * hidden]; without the first `not_pooled` tokens."""
+    """Pools [rows, length, hidden] to [rows, modes * hidden], without the first `not_pooled`
+    tokens."""
     place = jnp.arange(tokens.shape[1])
     is_pooled = (tokens != PAD) & (place >= not_pooled)  # [rows, length]
     real = is_pooled.astype(hidden.dtype)[..., None]  # [rows, length, 1]
@@ -206,8 +220,10 @@ def _pool(
     return pooled[0] if len(pooled) == 1 else jnp.concatenate(pooled, -1)
 
 
-def _made(params: encoder.Params, steps: tuple[Dense | None, ...], vectors: jax.Array) -> jax.Array:
-    """What the modules behind the pooling make of vectors, float32 [rows, width]."""
+def _apply_modules(
+    params: encoder.Params, steps: tuple[Dense | None, ...], vectors: jax.Array
+) -> jax.Array:
+    """Applies the modules after pooling; returns float32 [rows, width]."""
     vectors = vectors.astype(jnp.float32)
     for number, step in enumerate(steps):
         if step is None:
@@ -216,9 +232,9 @@ def _made(params: encoder.Params, steps: tuple[Dense | None, ...], vectors: jax.
             continue
         weights = params["sentence"][str(number)]
         product = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
-        made = product(vectors, weights["kernel"])
-        made = _ACTIVATIONS[step.activation](made + weights["bias"] if step.bias else made)
+        output = product(vectors, weights["kernel"])
+        output = _ACTIVATIONS[step.activation](output + weights["bias"] if step.bias else output)
         if step.residual:
-            made += product(vectors, weights["residual"]) if "residual" in weights else vectors
-        vectors = made
+            output += product(vectors, weights["residual"]) if "residual" in weights else vectors
+        vectors = output
     return vectors

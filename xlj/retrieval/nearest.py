@@ -1,4 +1,4 @@
-"""Sentence retrieval: whose translation is whose, by nearest neighbours in both directions."""
+"""Sentence retrieval: finds translations by nearest neighbours in both directions."""
 
 from typing import NamedTuple
 
@@ -8,60 +8,70 @@ from xlj.config.choices import SIMILARITIES, check_choice
 from xlj.retrieval.search import Neighbours, neighbours
 
 NEIGHBOURS = 4
-"""Of a sentence, whose mean cosine the margin divides by."""
+"""The number of nearest neighbours whose mean cosine the margin uses."""
 
 
 class Nearest(NamedTuple):
-    """The best partner of each sentence among all of the other side."""
+    """The best partner of each sentence among all sentences of the other side.
 
-    targets: Neighbours  # of each source, arrays [sources, 1]
-    sources: Neighbours  # of each target, arrays [targets, 1]
+    Attributes:
+      targets: of each source, arrays [sources, 1].
+      sources: of each target, arrays [targets, 1].
+    """
+
+    targets: Neighbours
+    sources: Neighbours
 
 
 class Accuracy(NamedTuple):
-    """Shares of sentences whose nearest neighbour is their translation (accuracy@1), 0 to 1."""
+    """The share of sentences whose nearest neighbour is their translation (accuracy@1), 0 to 1."""
 
     source_to_target: float
     target_to_source: float
 
 
 def centre(vectors: np.ndarray) -> None:
-    """Moves the vectors of one language, float32 [..., n, hidden], to a mean of 0, in place
-    (Libovický et al., 2020, "On the Language Neutrality of Pre-trained Multilingual
-    Representations")."""
+    """Subtracts the mean from the vectors of one language, float32 [..., n, hidden], in place.
+
+    Source: Libovický et al. (2020), "On the Language Neutrality of Pre-trained Multilingual
+    Representations".
+    """
     vectors -= vectors.mean(-2, dtype=np.float64, keepdims=True).astype(vectors.dtype)
 
 
 def nearest(source: np.ndarray, target: np.ndarray, similarity: str = "cosine") -> Nearest:
-    """The nearest neighbours in both directions, exactly; the first of equals.
+    """Finds the nearest neighbours in both directions by exact search; ties go to the first.
 
     Args:
       source, target: float [n, hidden] and [m, hidden].
-      similarity: one of `choices.SIMILARITIES`; a `ConfigError` if it is not.
+      similarity: one of `choices.SIMILARITIES`.
+
+    Raises:
+      ConfigError: if the similarity is unknown.
     """
     check_choice("similarity", similarity, SIMILARITIES)
     if similarity == "cosine":
         return Nearest(neighbours(source, target), neighbours(target, source))
-    dense = _density(source, target), _density(target, source)
-    found = neighbours(source, target, densities=dense)
-    return Nearest(found, neighbours(target, source, densities=dense[::-1]))
+    densities = _density(source, target), _density(target, source)
+    targets = neighbours(source, target, densities=densities)
+    return Nearest(targets, neighbours(target, source, densities=densities[::-1]))
 
 
-def accuracy(found: Nearest, translations: np.ndarray | None = None) -> Accuracy:
-    """How often the nearest sentence is the translation.
+def accuracy(result: Nearest, translations: np.ndarray | None = None) -> Accuracy:
+    """Computes how often the nearest sentence is the translation.
 
     Args:
-      translations: int [targets], the source that each target translates; None if they stand in
-        the same lines. A source without a target is only there to be mistaken for another.
+      translations: int [targets], the source that each target translates; None if both are on the
+        same lines. Sources without a target are distractors.
     """
-    lines = np.arange(len(found.sources.indices))
-    wanted = lines if translations is None else translations
+    lines = np.arange(len(result.sources.indices))
+    expected = lines if translations is None else translations
     return Accuracy(
-        float((found.targets.indices[wanted, 0] == lines).mean()),
-        float((found.sources.indices[:, 0] == wanted).mean()),
+        float((result.targets.indices[expected, 0] == lines).mean()),
+        float((result.sources.indices[:, 0] == expected).mean()),
     )
 
 
 def _density(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """The mean cosine of each source with its nearest targets, float32 [sources]."""
+    """Computes the mean cosine of each source with its nearest targets, float32 [sources]."""
     return neighbours(source, target, NEIGHBOURS).scores.mean(1)

@@ -1,4 +1,4 @@
-"""Files of sentence pairs in stretches: pairs a line, or two files of which line i is a side."""
+"""Reads files of sentence pairs in units of work: lines with a pair, or two parallel files."""
 
 import itertools
 import shutil
@@ -20,21 +20,23 @@ class Unit(Protocol):
     """Pairs that one process scores at a time."""
 
     def pairs(self, skipping: Skipping) -> Iterator[TextPair]:
-        """The pairs, in order; a malformed one is a pair of empty sentences if it is skipped."""
+        """Yields the pairs in order; a skipped malformed pair becomes a pair of empty sentences."""
 
     def as_json(self) -> dict[str, str | int]:
-        """Where they are, as JSON."""
+        """Returns the place of the pairs, for JSON."""
 
 
 class LinesUnit:
-    """Pairs a line, in a stretch of a file."""
+    """A part of a file with one pair per line."""
 
     def __init__(self, file_range: FileRange):
         self._range = file_range
 
     def pairs(self, skipping: Skipping) -> Iterator[TextPair]:
-        """`source TAB target`, or `source ||| target`; further columns stay in the line. A blank
-        line is a pair of empty sentences."""
+        """Yields pairs from lines `source TAB target` or `source ||| target`.
+
+        Further columns remain in `TextPair.line`. A blank line is a pair of empty sentences.
+        """
         place = self._range.place
         for number, line in enumerate(self._range.lines(skipping), 1):
             line = line.removesuffix("\r")
@@ -45,43 +47,44 @@ class LinesUnit:
             yield TextPair(columns[0].strip(), columns[1].strip(), line)
 
     def as_json(self) -> dict[str, str | int]:
-        """The stretch."""
+        """Returns the part of the file, for JSON."""
         return self._range.as_json()
 
 
 class TwoFilesUnit:
-    """Pairs of two files, which are read side by side and not cut."""
+    """Pairs of two parallel files, which are not split."""
 
     def __init__(self, source: Path, target: Path):
         self._files = source, target
 
     def pairs(self, skipping: Skipping) -> Iterator[TextPair]:
-        """Line i of both; a `ConfigError` if one has more lines."""
+        """Yields line i of both files; raises a `ConfigError` if they differ in length."""
         for lines in itertools.zip_longest(*(files.lines(p, skipping) for p in self._files)):
             if None in lines:
                 raise ConfigError(
-                    f"{' and '.join(map(str, self._files))} have not as many lines; line i of one "
-                    "must be the translation of line i of the other"
+                    f"{' and '.join(map(str, self._files))} differ in their number of lines; they "
+                    "must be translations line by line"
                 )
-            source, target = (" ".join(side.split()) for side in lines)  # a tab divides sides
+            # Tabs are removed, because a tab separates the sides in `TextPair.line`.
+            source, target = (" ".join(side.split()) for side in lines)
             yield TextPair(source, target, f"{source}\t{target}")
 
     def as_json(self) -> dict[str, str | int]:
-        """Both files."""
+        """Returns both files, for JSON."""
         return {"source": str(self._files[0]), "target": str(self._files[1])}
 
 
 def paths(
     pairs: Path | None, source: Path | None, target: Path | None, folder: Path | None
 ) -> list[tuple[Path, ...]]:
-    """The files of flags --input, or --source and --target: of one file, or of two, each.
+    """Returns the files of --input (one each), or of --source and --target (two each).
 
     Args:
-      folder: where standard input or a pipe is kept, which is read more than once; None to refuse
-        it.
+      folder: where to copy standard input or a pipe, because input is read more than once; None to
+        refuse them.
 
     Raises:
-      ConfigError: if a file is not there, or there are not as many of both sides.
+      ConfigError: if a file does not exist, or the sides differ in their number of files.
     """
     if source and target:
         sides = [
@@ -90,12 +93,13 @@ def paths(
         ]
         if len(sides[0]) != len(sides[1]):
             raise ConfigError(
-                f"--source={source} names {len(sides[0])} files, --target={target} {len(sides[1])}"
+                f"--source={source} names {len(sides[0])} files, but --target={target} "
+                f"{len(sides[1])}; expected as many"
             )
-        found: list[tuple[Path, ...]] = list(zip(*sides, strict=True))
+        result: list[tuple[Path, ...]] = list(zip(*sides, strict=True))
     elif pairs is None or files.is_stream(pairs):
         if folder is None:
-            raise ConfigError("--shard cannot share standard input or a pipe; name files")
+            raise ConfigError("--shard cannot split standard input or a pipe; give files")
         spooled = folder / "input"
         with spooled.open("wb") as file:
             if pairs is None or str(pairs) == "-":
@@ -103,24 +107,23 @@ def paths(
             else:
                 with pairs.open("rb") as stream:
                     shutil.copyfileobj(stream, file)
-        found = [(spooled,)]
+        result = [(spooled,)]
     else:
-        found = [(path,) for path in file_ranges.files_of_flag("input", pairs)]
-    for path in itertools.chain(*found):
+        result = [(path,) for path in file_ranges.files_of_flag("input", pairs)]
+    for path in itertools.chain(*result):
         if not path.is_file():
-            raise ConfigError(f"there is no file {path}")
+            raise ConfigError(f"{path}: no such file")
         formats.refuse(path, files.head(path), ("|||",))
-    return found
+    return result
 
 
-def units(found: Sequence[tuple[Path, ...]]) -> list[Unit]:
-    """The units of work of the files that `paths` found, in order."""
-    made: list[Unit] = []
-    for each in found:
+def units(of_pairs: Sequence[tuple[Path, ...]]) -> list[Unit]:
+    """Returns the units of work for the files from `paths`, in order."""
+    result: list[Unit] = []
+    for each in of_pairs:
         if len(each) == 2:
-            made.append(TwoFilesUnit(*each))
+            result.append(TwoFilesUnit(*each))
         else:
-            made += [
-                LinesUnit(part) for part in file_ranges.split_files([each[0]], file_ranges.BYTES)
-            ]
-    return made
+            parts = file_ranges.split_files([each[0]], file_ranges.BYTES)
+            result += [LinesUnit(part) for part in parts]
+    return result

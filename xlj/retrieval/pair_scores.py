@@ -1,4 +1,4 @@
-"""Scores of sentence pairs: what is computed of pairs as they come, and of all of them."""
+"""Scores of sentence pairs: cosine and likelihood pair by pair, and margins over all pairs."""
 
 import dataclasses
 import hashlib
@@ -24,7 +24,7 @@ _CHUNK = 4096  # pairs at a time
 
 
 class TextPair(NamedTuple):
-    """The sentences of a pair, without white space around, and its line as it came in."""
+    """The sentences of a pair, stripped of whitespace, and its original line."""
 
     source: str
     target: str
@@ -32,43 +32,47 @@ class TextPair(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether neither sentence is empty: of others the score is NaN."""
+        """Whether both sentences are non-empty; otherwise the score is NaN."""
         return bool(self.source and self.target)
 
 
 def vectors(
     pairs: Iterable[TextPair], embedder: Embedder, progress: Advance = bool
 ) -> Iterator[np.ndarray]:
-    """The vectors of both sentences of pairs, side by side: float32 [some pairs, 2 width], zero of
-    pairs that are not whole. In order and bounded memory."""
+    """Yields the vectors of pairs in order, in bounded memory.
+
+    Yields:
+      float32 [n, 2 width] for the next n pairs: the vectors of both sentences side by side. They
+      are zero if a sentence is empty.
+    """
     rest = iter(pairs)
     while chunk := list(itertools.islice(rest, _CHUNK)):
         whole = [place for place, pair in enumerate(chunk) if pair.is_whole]
-        found = np.zeros((len(chunk), 2 * embedder.width), np.float32)
+        both = np.zeros((len(chunk), 2 * embedder.width), np.float32)
         for side in range(2):
             texts = [chunk[place][side] for place in whole]
             done = 0
             columns = slice(side * embedder.width, (side + 1) * embedder.width)
-            for made in embedder.stream(texts):
-                found[whole[done : done + made.shape[1]], columns] = made[0]
-                done += made.shape[1]
+            for block in embedder.stream(texts):
+                both[whole[done : done + block.shape[1]], columns] = block[0]
+                done += block.shape[1]
         progress(len(chunk))
-        yield found
+        yield both
 
 
 class PairScorer:
-    """Scores pairs as they come, by cosine or by likelihood; of margins, makes their vectors.
+    """Scores pairs by cosine or likelihood; for margins, computes the vectors.
 
     Args:
       pretrained: the encoder, on any mesh.
       by: one of `choices.PAIR_SCORES`.
-      layer: whose vectors are compared; None for that of sentence vectors, or for likelihoods that
-        of the model's own alignment.
-      pooling, prompt: of sentence vectors, as of `Embedder`.
+      layer: the layer to use; None for the default layer of sentence vectors, or for likelihoods
+        the layer of the model's alignment.
+      pooling, prompt: for sentence vectors, as in `Embedder`.
 
     Raises:
-      ConfigError: if there is no such score, layer, pooling or prompt, likelihoods are to have one
-        of the last two, or the model lacks what it needs.
+      ConfigError: if the score, layer, pooling or prompt does not exist, likelihoods are combined
+        with pooling or prompt, or the model does not have the head for likelihoods.
     """
 
     def __init__(
@@ -87,90 +91,98 @@ class PairScorer:
             for name, value in (("pooling", pooling), ("prompt", prompt)):
                 if value is not None:
                     raise ConfigError(
-                        f"{name}={value} is of sentence vectors, and by=likelihood reads those of "
-                        f"tokens; leave {name} out"
+                        f"{name}={value} has no effect with by=likelihood, which uses vectors of "
+                        f"tokens; remove {name}"
                     )
             options = dataclasses.replace(pretrained.alignment, method="hmm", encode="apart")
             if layer is not None and not 0 <= layer <= depth:
-                raise ConfigError(f"there is no layer {layer}; the model has layers 0 to {depth}")
+                raise ConfigError(
+                    f"layer {layer} does not exist; the model has layers 0 to {depth}"
+                )
             self._aligner = Aligner(pretrained, options, layers)
         else:
             self.embedder = Embedder(pretrained, layers, pooling, prompt=prompt)
 
     def columns(self, pairs: Iterable[TextPair], progress: Advance = bool) -> Iterator[np.ndarray]:
-        """The scores of pairs, in order and bounded memory: float32 [some pairs, 1], `NONE` where a
-        pair is not whole."""
+        """Yields the scores of pairs in order, in bounded memory.
+
+        Yields:
+          float32 [n, 1] for the next n pairs; `NONE` if a sentence is empty.
+        """
         if self.embedder:
             for both in vectors(pairs, self.embedder, progress):
-                found = margins.cosines(*sides_of([both], self.embedder.width))
-                yield np.where(np.isnan(found), NONE, found)[:, None]
+                cosines = margins.cosines(*sides_of([both], self.embedder.width))
+                yield np.where(np.isnan(cosines), NONE, cosines)[:, None]
             return
         words = SPLITS["spaces"]
-        given = (Pair(p.line[:80], words(p.source), words(p.target)) for p in pairs)
-        scores = self._aligner.likelihoods(given, progress)
+        split = (Pair(p.line[:80], words(p.source), words(p.target)) for p in pairs)
+        scores = self._aligner.likelihoods(split, progress)
         while chunk := list(itertools.islice(scores, _CHUNK)):
             yield np.nan_to_num(np.array(chunk, np.float32), nan=float(NONE))[:, None]
 
     def scores(self, pairs: Sequence[TextPair], by: str, progress: Advance = bool) -> np.ndarray:
-        """The scores of all of some pairs, float32 [pairs]; NaN where a pair is not whole."""
+        """Returns the scores of all pairs, float32 [pairs]; NaN if a sentence is empty."""
         if by == "margin" and self.embedder:
-            made = list(vectors(pairs, self.embedder, progress))
-            return margins_of(pairs, made, self.embedder.width)
-        return known([some[:, 0] for some in self.columns(pairs, progress)])
+            parts = list(vectors(pairs, self.embedder, progress))
+            return margins_of(pairs, parts, self.embedder.width)
+        return join([column[:, 0] for column in self.columns(pairs, progress)])
 
     def report(self) -> None:
-        """Says how many sentences lost their end."""
-        if self.embedder and self.embedder.cut:
+        """Prints how many sentences were truncated."""
+        if self.embedder and self.embedder.truncated:
             print(
-                f"{self.embedder.cut} sentences lost their end: too long for the model",
+                f"{self.embedder.truncated} sentences were too long for the model and were "
+                "truncated",
                 file=sys.stderr,
             )
 
 
 NONE = np.float32(-1e30)
-"""Stands in files for the score of a pair that has none."""
+"""Represents a missing score in files."""
 
 
-def known(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """The scores of parts, float32 [pairs], NaN for `NONE`."""
+def join(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns the scores of all parts, float32 [pairs], with NaN instead of `NONE`."""
     scores = np.concatenate([np.zeros(0, np.float32), *parts])
     return np.where(scores <= NONE, np.float32(np.nan), scores)
 
 
 def sides_of(parts: Sequence[np.ndarray], width: int) -> tuple[Vectors, Vectors]:
-    """Both sides of what `vectors` made, in any number of arrays."""
+    """Returns the source and target sides of arrays from `vectors`."""
     return Vectors(parts, slice(width)), Vectors(parts, slice(width, 2 * width))
 
 
 class Distinct:
-    """Where each distinct sentence of a side stands first, by a hash of 64 bits each: in memory, 8
-    bytes a pair."""
+    """Collects the first occurrence of each distinct sentence of a side.
+
+    Sentences are compared by a 64-bit hash, which needs 8 bytes per pair.
+    """
 
     def __init__(self) -> None:
         self._hashes: list[np.ndarray] = []
         self._whole: list[np.ndarray] = []
 
     def add(self, texts: Sequence[str], whole: Sequence[bool]) -> None:
-        """Adds sentences; those of pairs that are not whole do not count."""
+        """Adds sentences; sentences of pairs that are not whole are ignored."""
         digests = b"".join(hashlib.blake2b(t.encode(), digest_size=8).digest() for t in texts)
         self._hashes.append(np.frombuffer(digests, "<u8"))
         self._whole.append(np.asarray(whole, bool))
 
     def places(self) -> np.ndarray:
-        """int64, rising."""
+        """Returns the indices of the first occurrences, int64, rising."""
         if not self._hashes:
             return np.zeros(0, np.int64)
         hashes, places = np.concatenate(self._hashes), np.flatnonzero(np.concatenate(self._whole))
         first = np.unique(hashes[places], return_index=True)[1]
-        found: np.ndarray = np.sort(places[first])
-        return found
+        result: np.ndarray = np.sort(places[first])
+        return result
 
 
 def margins_of(pairs: Iterable[TextPair], parts: Sequence[np.ndarray], width: int) -> np.ndarray:
-    """The ratio margin of each pair, float32 [pairs], with neighbours among all of them.
+    """Computes the ratio margin of each pair, float32 [pairs], with neighbours among all pairs.
 
     Args:
-      parts: their vectors, as `vectors` makes them.
+      parts: the vectors of the pairs, from `vectors`.
     """
     distinct, rest = (Distinct(), Distinct()), iter(pairs)
     while chunk := list(itertools.islice(rest, _CHUNK)):
@@ -182,14 +194,17 @@ def margins_of(pairs: Iterable[TextPair], parts: Sequence[np.ndarray], width: in
 
 
 def best(scores: np.ndarray, share: float | None, threshold: float | None) -> np.ndarray:
-    """Which pairs are kept, bool [pairs]: those of a score of at least `threshold`; of these the
-    best, so many that they are `share` of all. Of equals the first; none without a score."""
-    known = ~np.isnan(scores)
-    kept = known if threshold is None else known & (np.nan_to_num(scores) >= threshold)
+    """Selects the best pairs, bool [pairs].
+
+    Pairs need a score of at least `threshold`. Of these, the best ones are selected, at most
+    `share` of all pairs. Ties go to the first. Pairs without a score are not selected.
+    """
+    has_score = ~np.isnan(scores)
+    selected = has_score if threshold is None else has_score & (np.nan_to_num(scores) >= threshold)
     if share is not None:
-        order = np.argsort(np.where(kept, -scores, np.inf), kind="stable")
+        order = np.argsort(np.where(selected, -scores, np.inf), kind="stable")
         first = order[: round(share * len(scores))]
-        within = np.zeros_like(kept)
+        within = np.zeros_like(selected)
         within[first] = True
-        kept = kept & within
-    return kept
+        selected = selected & within
+    return selected

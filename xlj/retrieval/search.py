@@ -1,4 +1,4 @@
-"""Exact search for nearest neighbours: every cosine is computed, a block at a time."""
+"""Exact nearest neighbour search: computes all cosines, a block at a time."""
 
 from functools import partial
 from typing import NamedTuple
@@ -8,17 +8,22 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-_ROWS, _COLUMNS = 2048, 8192  # cosines held at a time: 64 MB
+_ROWS, _COLUMNS = 2048, 8192  # the size of a block of cosines: 64 MiB
 
 LEAST_DENSITY = 1e-6
-"""Keeps the margin of a sentence finite that is like no other."""
+"""The smallest divisor of a margin, which keeps margins of isolated sentences finite."""
 
 
 class Neighbours(NamedTuple):
-    """The nearest targets of each source, best first; of equals the one of the lowest index."""
+    """The nearest targets of each source, best first; ties go to the lowest index.
 
-    scores: np.ndarray  # float32 [sources, count]
-    indices: np.ndarray  # int64 [sources, count]
+    Attributes:
+      scores: float32 [sources, count].
+      indices: int64 [sources, count].
+    """
+
+    scores: np.ndarray
+    indices: np.ndarray
 
 
 def neighbours(
@@ -27,15 +32,15 @@ def neighbours(
     count: int = 1,
     densities: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Neighbours:
-    """The nearest targets of each source by cosine, or by margin.
+    """Finds the nearest targets of each source by cosine, or by margin.
 
-    Memory beside `source`: `target` once on the device, and a block of cosines.
+    In addition to `source`, it needs memory for `target` on the device and for a block of cosines.
 
     Args:
-      source, target: float [n, width] and [m, width], of any length.
-      count: how many, at most; there are never more than m.
-      densities: float32 [n] and [m]. If given, a cosine is divided by the mean of its source's and
-        its target's (the ratio margin of Artetxe and Schwenk 2019).
+      source, target: float [n, width] and [m, width]; vectors need not be normalised.
+      count: the maximum number of neighbours; m if m is smaller.
+      densities: float32 [n] and [m]. If given, each cosine is divided by the mean of the densities
+        of its source and target (the ratio margin of Artetxe and Schwenk, 2019).
     """
     rows, columns = min(_ROWS, len(source)), min(_COLUMNS, len(target))
     count = min(count, len(target))
@@ -44,7 +49,9 @@ def neighbours(
     targets = jnp.asarray(target)
     starts = range(0, len(source), rows)
     for start in tqdm(starts, "searching", disable=len(starts) < 8 or None, leave=False):
-        start = min(start, len(source) - rows)  # the last block is a whole one: one shape in all
+        start = min(
+            start, len(source) - rows
+        )  # the last block overlaps, so that all have one shape
         part = slice(start, start + rows)
         divisors = densities and (densities[0][part], densities[1])
         scores[part], indices[part] = _nearest(source[part], targets, divisors, count, columns)
@@ -59,7 +66,8 @@ def _nearest(
     count: int,
     columns: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """Scores and indices [rows, count] of the best of all targets, `columns` of them at a time."""
+    """Returns scores and indices [rows, count] of the best targets; compares `columns` targets at a
+    time."""
     queries, last = _unit(source), len(target) - columns
 
     def better(block: jax.Array, best: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -72,15 +80,15 @@ def _nearest(
             scores /= jnp.maximum((own[:, None] + others) / 2, LEAST_DENSITY)
         places = start + jnp.arange(columns)
         scores = jnp.where(places >= block * columns, scores, -jnp.inf)  # each target once
-        # top_k puts the first of equals first; what was found before has lower indices.
-        found, at = jax.lax.top_k(scores, min(count, columns))
-        scores = jnp.concatenate([best[0], found], 1)
+        # For equal values top_k prefers the first one. Earlier blocks have lower indices.
+        of_block, at = jax.lax.top_k(scores, min(count, columns))
+        scores = jnp.concatenate([best[0], of_block], 1)
         indices = jnp.concatenate([best[1], places[at]], 1)
         scores, at = jax.lax.top_k(scores, count)
         return scores, jnp.take_along_axis(indices, at, 1)
 
-    nothing = jnp.full((len(source), count), -jnp.inf), jnp.zeros((len(source), count), jnp.int32)
-    return jax.lax.fori_loop(0, -(-len(target) // columns), better, nothing)
+    empty = jnp.full((len(source), count), -jnp.inf), jnp.zeros((len(source), count), jnp.int32)
+    return jax.lax.fori_loop(0, -(-len(target) // columns), better, empty)
 
 
 def _unit(vectors: jax.Array) -> jax.Array:

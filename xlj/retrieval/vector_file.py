@@ -1,4 +1,4 @@
-"""Vectors on disk as NumPy's .npy, written row by row without knowing how many there will be."""
+"""Writes vectors to a .npy file block by block, without knowing their number in advance."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,37 +15,38 @@ from xlj.io.malformed import Skipping
 def writing(
     path: Path, width: int, dtype: str, skipping: Skipping | None = None
 ) -> Iterator[Callable[[np.ndarray], None]]:
-    """A function that appends rows [n, width] to a .npy file [rows, width]. The file appears under
-    `path`, complete, when the block ends well, else not at all.
+    """Context manager that yields a function which appends rows [n, width] to a .npy file.
+
+    The complete file appears at `path` when the block ends without an error, otherwise not at all.
 
     Args:
       dtype: one of `choices.VECTOR_TYPES`, stored little-endian.
-      skipping: whose `rows` are NaN.
+      skipping: the rows in `skipping.rows` are set to NaN.
 
     Raises:
-      ConfigError: (the function) if a number is not finite, or not in that type.
+      ConfigError: (the function) if a number is not finite, or too large for the type.
     """
     stored, rows = np.dtype(dtype).newbyteorder("<"), 0
     with atomic.writing(path) as file:
 
-        def write_header() -> None:  # NumPy leaves room in it for any number of rows
+        def write_header() -> None:  # NumPy reserves room in it for any number of rows
             shape = {"descr": stored.str, "fortran_order": False, "shape": (rows, width)}
             np.lib.format.write_array_header_1_0(file, shape)
 
         def append(vectors: np.ndarray) -> None:
             nonlocal rows
-            with np.errstate(over="ignore"):  # said below, with the row
-                made = np.array(vectors, stored, order="C")
-            bad = np.flatnonzero(~np.isfinite(made).all(1))
+            with np.errstate(over="ignore"):  # overflow is reported below, with the row
+                block = np.array(vectors, stored, order="C")
+            bad = np.flatnonzero(~np.isfinite(block).all(1))
             if len(bad):
                 raise ConfigError(
-                    f"{path}: the vector of line {rows + bad[0] + 1} does not fit into {dtype}, or "
-                    "is not finite at all"
+                    f"{path}: the vector of line {rows + bad[0] + 1} is too large for {dtype}, or "
+                    "not finite"
                 )
-            gone = [row - rows for row in (skipping.rows if skipping else ()) if row >= rows]
-            made[[row for row in gone if row < len(made)]] = np.nan
-            file.write(made.tobytes())
-            rows += len(made)
+            skipped = [row - rows for row in (skipping.rows if skipping else ()) if row >= rows]
+            block[[row for row in skipped if row < len(block)]] = np.nan
+            file.write(block.tobytes())
+            rows += len(block)
 
         write_header()
         yield append

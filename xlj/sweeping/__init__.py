@@ -1,4 +1,4 @@
-"""Sweeps: many runs of one recipe. A file of configs/sweeps/ makes a `Sweep`, often of a `grid`."""
+"""Sweeps: many runs of one recipe. Files in configs/sweeps/ return a `Sweep`, often of a `grid`."""
 
 from xlj.sweeping.definition import Sweep, grid
 

@@ -1,7 +1,7 @@
-"""Runs of one recipe that differ in some keys: their names and command lines.
+"""Definition of a sweep: runs of one recipe with different settings, their names and commands.
 
-A file `configs/sweeps/NAME.py` has `get_sweep(folder)`, which returns a `Sweep`; `folder` is where
-its workdirs will be.
+A file `configs/sweeps/NAME.py` has a function `get_sweep(folder)` that returns a `Sweep`. `folder`
+is the folder of the workdirs.
 """
 
 import dataclasses
@@ -19,28 +19,31 @@ from xlj.config.fields import ConfigError
 from xlj.io.quoting import shortened
 
 Settings = Mapping[str, Any]
-"""Values by config key. Two names are no keys: `variant`, of the recipe; `name`, of the run."""
+"""Values by config key. `variant` (of the recipe) and `name` (of the run) are no config keys."""
 
 _LONGEST_NAME = 200  # bytes; file systems allow 255
 
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """Runs of one recipe, in the order in which they run."""
+    """Runs of one recipe, in the order in which they run.
+
+    Attributes:
+      config: the recipe, such as configs/quickstart.py.
+      runs: the settings of each run. They make up its name, unless `name` is set.
+      settings: settings of all runs; those of a run override them.
+      command: the command, `xlj.train` or `xlj.finetune`.
+    """
 
     config: str
-    """The recipe, such as configs/quickstart.py."""
     runs: Sequence[Settings]
-    """Settings of each run; all of them are in its name, unless `name` gives that."""
     settings: Settings = dataclasses.field(default_factory=dict)
-    """Those of all runs, before their own."""
     command: str = "xlj.train"
-    """The command that runs them, `xlj.train` or `xlj.finetune`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A run of a sweep: its name, and how to call its command."""
+    """A run of a sweep: its name, workdir and command."""
 
     name: str
     workdir: Path
@@ -48,22 +51,23 @@ class Run:
     arguments: tuple[str, ...]
 
     def command(self, python: str = "python") -> list[str]:
-        """The command line, as words."""
+        """Returns the command line as a list of words."""
         return [python, "-m", self.module, *self.arguments]
 
 
 def grid(values: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
-    """Settings for every combination of the values of each key; the last key varies fastest."""
+    """Returns settings for all combinations of the keys' values; the last key varies fastest."""
     return [
-        dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())
+        dict(zip(values, combination, strict=True))
+        for combination in itertools.product(*values.values())
     ]
 
 
 def read(file: Path, folder: Path) -> Sweep:
-    """The sweep of a file, whose workdirs will be in a folder.
+    """Reads the sweep of a file, with workdirs in a folder.
 
     Raises:
-      ConfigError: if there is none; whatever goes wrong in it is said with its line.
+      ConfigError: if the file does not define a sweep, or raises an error (reported with its line).
     """
     file = Path(recipes.find(str(file)))
     try:
@@ -81,57 +85,60 @@ def read(file: Path, folder: Path) -> Sweep:
 
 
 def runs(sweep: Sweep, folder: Path, overrides: Sequence[str] = ()) -> list[Run]:
-    """The runs of a sweep, in order, with workdirs `folder/NAME`; `overrides` follow the arguments
-    of each.
+    """Returns the runs of a sweep in order, with workdirs `folder/NAME`.
+
+    Args:
+      overrides: arguments that are added to each command.
 
     Raises:
-      ConfigError: if there are none, on a name that is no folder's, on two runs with one name, on
-        an override of what a run sets.
+      ConfigError: if there are no runs, a name cannot be a folder, two runs have the same name, or
+        an override changes a key that runs set.
     """
-    made = [_run(sweep, settings, folder, overrides) for settings in sweep.runs]
-    for name, count in Counter(run.name for run in made).items():
+    result = [_run(sweep, settings, folder, overrides) for settings in sweep.runs]
+    for name, count in Counter(run.name for run in result).items():
         if count > 1:
-            raise ConfigError(f'{count} runs are called {name}; give them a "name" each')
-    if not made:
+            raise ConfigError(f'{count} runs are named {name}; give each a different "name"')
+    if not result:
         raise ConfigError("the sweep has no runs")
-    return made
+    return result
 
 
 def _run(sweep: Sweep, settings: Settings, folder: Path, overrides: Sequence[str]) -> Run:
     if not isinstance(settings, Mapping):
         raise ConfigError(
-            f"a run sets {shortened(repr(settings))}; it must be a dict of values by config key"
+            f"the settings of a run are {shortened(repr(settings))}; expected a dict of values by "
+            "config key"
         )
     for argument in overrides:
         key = argument.removeprefix("--config.").partition("=")[0]
         if key in settings:
-            raise ConfigError(f"{argument}: runs of this sweep set {key} themselves")
+            raise ConfigError(f"{argument}: the runs of this sweep set {key}; remove the argument")
     changes = {**sweep.settings, **settings}
-    given, variant = changes.pop("name", None), changes.pop("variant", "")
-    name = _name(settings) if given is None else str(given)
+    own_name, variant = changes.pop("name", None), changes.pop("variant", "")
+    name = _name(settings) if own_name is None else str(own_name)
     if not re.fullmatch(r"\w[\w.+=-]*", name) or len(name.encode()) > _LONGEST_NAME:
         raise ConfigError(
-            f"a run is called {shortened(repr(name))}; a name is at most {_LONGEST_NAME} bytes, a "
-            'letter or digit and then also . _ - + =; give another with "name"'
+            f"a run is named {shortened(repr(name))}; names have at most {_LONGEST_NAME} bytes, "
+            'start with a letter or digit, and also contain . _ - + =; set another "name"'
         )
     recipe = f"{sweep.config}:{variant}" if variant else sweep.config
-    keys = [f"--config.{key}={_shown(value)}" for key, value in changes.items()]
+    keys = [f"--config.{key}={_format(value)}" for key, value in changes.items()]
     workdir = folder / name
     arguments = (f"--config={recipe}", *keys, f"--workdir={workdir}", *overrides)
     return Run(name, workdir, sweep.command, arguments)
 
 
 def _name(settings: Settings) -> str:
-    """`VARIANT-KEY=VALUE-...`: keys without their sections, unless two would be the same."""
+    """Returns `VARIANT-KEY=VALUE-...`, with keys without their section if that is unambiguous."""
     short = {key: key.rpartition(".")[2] for key in settings}
-    twice = {name for name, count in Counter(short.values()).items() if count > 1}
-    shown = {key if short[key] in twice else short[key]: settings[key] for key in settings}
+    ambiguous = {name for name, count in Counter(short.values()).items() if count > 1}
+    named = {key if short[key] in ambiguous else short[key]: settings[key] for key in settings}
     parts = [
-        _shown(value) if key == "variant" else f"{key}={_shown(value)}"
-        for key, value in shown.items()
+        _format(value) if key == "variant" else f"{key}={_format(value)}"
+        for key, value in named.items()
     ]
     return re.sub(r"[^\w.+=-]", "_", "-".join(filter(None, parts))) or "default"
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,4 +1,4 @@
-"""Runs one after another on this machine, or handed to a cluster by a program."""
+"""Runs a sweep: one run after another on this machine, or submitted to a cluster."""
 
 import os
 import re
@@ -21,49 +21,54 @@ from xlj.sweeping import state
 from xlj.sweeping.definition import Run
 
 
-def run_all(chosen: Sequence[Run], left: Sequence[Run], configs: Mapping[str, Record]) -> int:
-    """Runs what is left, one after another; returns how many failed."""
-    width, failed, asked = max(len(run.name) for run in chosen), 0, list[int]()
-    with tqdm(total=len(chosen), unit="run", dynamic_ncols=True) as bar:
-        for run in chosen:
+def run_all(
+    selected: Sequence[Run], unfinished: Sequence[Run], configs: Mapping[str, Record]
+) -> int:
+    """Runs the unfinished ones of the selected runs one after another; returns how many failed."""
+    width, failed, signals = max(len(run.name) for run in selected), 0, list[int]()
+    with tqdm(total=len(selected), unit="run", dynamic_ncols=True) as bar:
+        for run in selected:
             bar.set_description(run.name)
-            outcome, seconds, said = "finished before", "", ""
-            if run in left:
+            outcome, seconds, result = "finished before", "", ""
+            if run in unfinished:
                 state.begin(run, configs[run.name])
                 start = time.monotonic()
-                code = _call(run, asked)
+                code = _call(run, signals)
                 seconds = f"{time.monotonic() - start:.0f} s"
-                if code not in (0, CONTINUE) and not asked:
+                if code not in (0, CONTINUE) and not signals:
                     failed += 1
-                    outcome, said = "failed", _complaint(run, code)
+                    outcome, result = "failed", _failure(run, code)
                 else:
                     is_finished = state.is_finished(run, configs[run.name])
                     outcome = "finished" if is_finished else "stopped"
             try:
-                said = said or state.measures(run.workdir)
-            except ConfigError as error:  # a damaged file of this run is no matter of the others
-                said = str(error)
-            bar.write(f"{run.name:{width}}  {outcome:15} {seconds:>8}  {said}".rstrip())
+                result = result or state.measures(run.workdir)
+            except ConfigError as error:  # damaged files of one run must not stop the others
+                result = str(error)
+            bar.write(f"{run.name:{width}}  {outcome:15} {seconds:>8}  {result}".rstrip())
             bar.update()
-            if asked:
-                bar.write("stopped; the same command goes on from there")
+            if signals:
+                bar.write("stopped; run the same command to resume")
                 break
     return failed
 
 
-def _call(run: Run, asked: list[int]) -> int:
-    """Calls the command, its output going to the end of the log; returns its exit code.
+def _call(run: Run, signals: list[int]) -> int:
+    """Runs a command, appends its output to the log, and returns its exit code.
 
-    A SIGTERM goes on to it, so that it saves and ends; that is noted in `asked`.
+    A SIGTERM is passed on to the command, which then saves and ends, and is added to `signals`.
     """
     child: subprocess.Popen | None = None
 
     def stop(number: int, _: FrameType | None) -> None:
-        asked.append(number)
+        signals.append(number)
         if child:
             child.terminate()
 
-    quiet = {"TQDM_MININTERVAL": "60", "PYTHONUNBUFFERED": "1"}  # bars: a line a minute
+    quiet = {
+        "TQDM_MININTERVAL": "60",
+        "PYTHONUNBUFFERED": "1",
+    }  # progress bars print one line per minute
     before = signal.signal(signal.SIGTERM, stop)
     try:
         with atomic.as_config_error(run.workdir / state.LOG):
@@ -73,7 +78,7 @@ def _call(run: Run, asked: list[int]) -> int:
                 log.write(f"\n$ {shlex.join(run.command())}\n".encode())
             command = run.command(sys.executable)
             child = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **quiet})
-            if asked:  # while it was being started
+            if signals:  # received before `child` was set
                 child.terminate()
             return child.wait()
     finally:
@@ -83,7 +88,8 @@ def _call(run: Run, asked: list[int]) -> int:
             child.wait()
 
 
-def _complaint(run: Run, code: int) -> str:
+def _failure(run: Run, code: int) -> str:
+    """Returns how a run failed, its log, and the last line of the log."""
     how = f"exit code {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
     log = run.workdir / state.LOG
     last = (log.read_text("utf-8", "replace").strip().splitlines() or [""])[-1]
@@ -91,34 +97,38 @@ def _complaint(run: Run, code: int) -> str:
 
 
 def check_template(template: str) -> None:
-    """Raises ConfigError on a template that names no program, or has no place for a run."""
+    """Raises ConfigError if a template's program does not exist, or it has no placeholder."""
     try:
         words = shlex.split(template)
     except ValueError as error:
         raise ConfigError(f"--submit={template}: {error}") from None
     if not any(place in word for word in words for place in ("{command}", "{arguments}")):
-        raise ConfigError(f"--submit={template} has neither {{command}} nor {{arguments}} in it")
+        raise ConfigError(f"--submit={template}: expected {{command}} or {{arguments}} in it")
     if "{" not in words[0] and not shutil.which(words[0]):
-        raise ConfigError(f"--submit={template}: there is no program {words[0]}")
+        raise ConfigError(f"--submit={template}: the program {words[0]} does not exist")
 
 
 def submit(run: Run, config: Record, template: str) -> bool:
-    """Calls the template for a run; says what it answered, and whether it went well."""
+    """Runs the template for a run and prints its output; returns whether it succeeded."""
     state.begin(run, config)
-    done = subprocess.run(_submission(run, template), capture_output=True, text=True)
+    done = subprocess.run(_fill_template(run, template), capture_output=True, text=True)
     outcome = f"failed, exit code {done.returncode}" if done.returncode else "submitted"
     print(f"{run.name}: {outcome}", (done.stdout + done.stderr).strip(), flush=True)
     return not done.returncode
 
 
-def _submission(run: Run, template: str) -> list[str]:
-    """The words of a template with a run in it; what stands alone becomes several words."""
-    inside = {"{command}": run.command(), "{arguments}": run.arguments, "{name}": [run.name]}
+def _fill_template(run: Run, template: str) -> list[str]:
+    """Returns the words of a template with the values of a run.
 
-    def quoted(place: re.Match[str]) -> str:  # in a word such as --wrap={command}
-        return shlex.join(inside[place[0]])
+    A placeholder that is a whole word becomes several words. Within a word (--wrap={command}) it is
+    quoted.
+    """
+    values = {"{command}": run.command(), "{arguments}": run.arguments, "{name}": [run.name]}
+
+    def quoted(place: re.Match[str]) -> str:
+        return shlex.join(values[place[0]])
 
     words: list[str] = []
     for word in shlex.split(template):
-        words += inside.get(word) or [re.sub("|".join(map(re.escape, inside)), quoted, word)]
+        words += values.get(word) or [re.sub("|".join(map(re.escape, values)), quoted, word)]
     return words

@@ -1,4 +1,4 @@
-"""The state of a sweep's runs, which is that of their workdirs: begun, finished, their scores."""
+"""The state of a sweep's runs, read from their workdirs: started, finished, scores."""
 
 import concurrent.futures
 import json
@@ -18,54 +18,57 @@ from xlj.sweeping.definition import Run
 from xlj.training import metrics
 
 LOG = "log.txt"
-"""A file of a workdir: what the run printed."""
+"""The file of a workdir with the output of the run."""
 BEGUN = "sweep.json"
-"""Another: the command and the config that it was begun with."""
+"""The file of a workdir with the command and the config of the run."""
 _CONFIG, _RESULTS = "config.json", "results.json"
 
 
-def checked(runs: Sequence[Run]) -> dict[str, Record]:
-    """The config of each run, by name, as its command reads it. Raises ConfigError if the command
-    refuses one, or a workdir was begun with another."""
+def check(runs: Sequence[Run]) -> dict[str, Record]:
+    """Returns the config of each run by name, as its command reads it.
+
+    Raises:
+      ConfigError: if a command refuses its config, or a workdir was started with another config.
+    """
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         configs = dict(zip([run.name for run in runs], pool.map(_config, runs), strict=True))
     for run in runs:
         before, now = flat(_begun(run)), flat(configs[run.name])
         if now.get("init_from") and not now.get("data.vocabulary"):
-            before.pop("data.vocabulary", None)  # a run notes that of the model it starts from
-        if now.get("data.rows"):  # a run notes the languages, lengths and so on of its rows
-            own = ("data.rows", "data.alpha")
-            before = {k: v for k, v in before.items() if not k.startswith("data.") or k in own}
+            before.pop("data.vocabulary", None)  # runs record the vocabulary of their first model
+        if now.get("data.rows"):  # runs record the languages, lengths and so on of their rows
+            compared = ("data.rows", "data.alpha")
+            before = {k: v for k, v in before.items() if not k.startswith("data.") or k in compared}
         changed = [key for key in before if key in now and before[key] != now[key]]
         if changed:
             key = changed[0]
             raise ConfigError(
-                f"{run.workdir} was begun with another config: {key} was {before[key]!r} and is "
+                f"{run.workdir} was started with another config: {key} was {before[key]!r} and is "
                 f"{now[key]!r}"
-                + (f", and {len(changed) - 1} keys more" if changed[1:] else "")
-                + "; take another --folder, or delete it"
+                + (f" (and {len(changed) - 1} more keys)" if changed[1:] else "")
+                + "; use another --folder, or delete the workdir"
             )
     return configs
 
 
 def _begun(run: Run) -> Record:
-    """The config that a workdir was begun with, by a sweep or by hand; nothing if it has no more
-    than that yet."""
-    there = {path.name for path in run.workdir.glob("*")}
-    if there <= {BEGUN, LOG, "lock"}:
+    """Returns the config that a workdir was started with, by a sweep or by hand; empty if the run
+    has not written any files yet."""
+    names = {path.name for path in run.workdir.glob("*")}
+    if names <= {BEGUN, LOG, "lock"}:
         return {}
     for file in (BEGUN, _CONFIG, _RESULTS):
-        if file in there:
-            found = json_file.read_object(run.workdir / file, not_finite=True)
-            config = found if file == _CONFIG else found.get("config", {})
+        if file in names:
+            content = json_file.read_object(run.workdir / file, not_finite=True)
+            config = content if file == _CONFIG else content.get("config", {})
             if not isinstance(config, dict):
-                raise ConfigError(f"{run.workdir / file} is damaged: config is no JSON object")
+                raise ConfigError(f"{run.workdir / file} is damaged: config is not a JSON object")
             return translate_recorded(config)
     return {}
 
 
 def _config(run: Run) -> Record:
-    """The config that the command reads, without any work."""
+    """Returns the config that the command reads, without doing the run's work."""
     command = [*run.command(sys.executable), "--check"]
     checked = subprocess.run(command, capture_output=True, text=True)
     if checked.returncode:
@@ -75,50 +78,56 @@ def _config(run: Run) -> Record:
 
 
 def is_finished(run: Run, config: Record) -> bool:
-    """Whether the last checkpoint is there and measured, or of a command that counts no steps the
-    results.
+    """Returns whether a run is finished: the last checkpoint exists and was evaluated, or, for a
+    command without steps, the results exist.
 
-    Both appear whole, after all else; but a run that is asked to stop in its last evaluation saves
-    without it. An exit code says less: it is that of one call, and a submitted run has none.
+    These files are written last and appear complete. A run that is stopped in its last evaluation
+    saves a checkpoint without it, so both are checked. Exit codes are not used, because they belong
+    to one call, and submitted runs have none.
     """
     steps = config.get("train", {}).get("steps")
     if steps is None:
         return (run.workdir / _RESULTS).exists()
-    measured = any(line["step"] == steps for line in metrics.read(run.workdir, damaged=[]))
-    return measured and (run.workdir / f"checkpoints/{steps}").exists()
+    is_evaluated = any(line["step"] == steps for line in metrics.read(run.workdir, damaged=[]))
+    return is_evaluated and (run.workdir / f"checkpoints/{steps}").exists()
 
 
 def begin(run: Run, config: Record) -> None:
-    """Makes the workdir of a run, and notes what it is begun with; ConfigError if it cannot."""
+    """Creates the workdir of a run and records its command and config.
+
+    Raises:
+      ConfigError: if the workdir cannot be written.
+    """
     with atomic.as_config_error(run.workdir):
         run.workdir.mkdir(parents=True, exist_ok=True)
     json_file.write(run.workdir / BEGUN, {"command": run.command(), "config": config})
 
 
 def measures(workdir: Path) -> str:
-    """The results of a run, or its last means on held-out data; nothing if it has neither."""
+    """Returns the results of a run, or its last mean metrics on held-out data; empty without
+    either."""
     results = workdir / _RESULTS
     if results.exists():
         try:
             return _results(json_file.read_object(results, not_finite=True))
         except (AttributeError, KeyError, TypeError):
-            raise ConfigError(f"{results} is damaged: it holds no scores") from None
+            raise ConfigError(f"{results} is damaged: it has no scores") from None
     lines = [line for line in metrics.read(workdir) if any(k.startswith("eval/") for k in line)]
     means = {
         key.removeprefix("eval/").removesuffix("/loss").replace("/", " "): value
         for key, value in (lines[-1] if lines else {}).items()
         if key.startswith("eval/") and key.count("/") == 2
     }
-    # An objective's loss says enough of it.
-    kept = [name for name in means if name.rpartition(" ")[0] not in means]
-    return ", ".join(f"{name} {means[name]:.3f}" for name in kept)
+    # Only the loss of an objective is shown, not its other metrics.
+    names = [name for name in means if name.rpartition(" ")[0] not in means]
+    return ", ".join(f"{name} {means[name]:.3f}" for name in names)
 
 
 def _results(results: Record) -> str:
-    """Averages on the dev sets, which a setting is chosen by, and on the test sets."""
-    metric, said = results["metric"], []
+    """Returns the averages on the dev sets, for choosing a setting, and on the test sets."""
+    metric, parts = results["metric"], []
     for split in ("dev", "test"):
-        found = [run[split].get(metric, {}) for run in results["runs"]]
-        if values := [value for scores in found for value in scores.values()]:
-            said.append(f"{split} {metric} {statistics.fmean(values):.2f}")
-    return ", ".join(said)
+        by_run = [run[split].get(metric, {}) for run in results["runs"]]
+        if values := [value for scores in by_run for value in scores.values()]:
+            parts.append(f"{split} {metric} {statistics.fmean(values):.2f}")
+    return ", ".join(parts)

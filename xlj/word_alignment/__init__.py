@@ -1,1 +1,1 @@
-"""Word alignment with a trained encoder."""
+"""Aligns words of sentence pairs with a trained encoder."""

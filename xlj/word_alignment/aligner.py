@@ -1,4 +1,4 @@
-"""Word alignment with an encoder: hidden vectors of two sentences to links between their words."""
+"""Word aligner: encodes two sentences and links their words by hidden vectors."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,33 +25,39 @@ from xlj.word_alignment.pair_batches import Batch, Pieces, Rows, batches, pieces
 from xlj.word_alignment.sentence_pairs import Pair
 
 MOST_PIECES = 8192
-"""A longer sentence is refused: the matrices of a pair would take several times 256 MB."""
+"""The most pieces of a sentence. The matrices of longer pairs would need several times 256 MB."""
 
-_CHUNK = 16_384  # sentence pairs held in memory at a time
+_CHUNK = 16_384  # sentence pairs in memory at a time
 
 
 class Aligned(NamedTuple):
-    """Of a sentence pair, at one layer."""
+    """The links of a sentence pair at one layer.
 
-    links: np.ndarray  # int32 [links, 2], sorted, words from 0
-    confidences: np.ndarray  # float32 [links], of each link, between 0 and 1
+    Attributes:
+      links: int32 [links, 2], sorted, words from 0.
+      confidences: float32 [links], between 0 and 1.
+    """
+
+    links: np.ndarray
+    confidences: np.ndarray
 
 
 class Aligner:
     """Aligns sentence pairs.
 
     Args:
-      pretrained: the encoder, on any mesh; each process then aligns the same pairs.
-      options: how pairs are encoded, and their pieces linked.
-      layers: whose hidden vectors to align, each between 0 (embeddings) and the model's last; by
-        default that of the options.
-      threshold: links of a lower confidence are left out.
+      pretrained: the encoder, on any mesh; all processes must align the same pairs.
+      options: how to encode pairs and link their pieces.
+      layers: the layers to align, each between 0 (embeddings) and the last; by default that of the
+        options.
+      threshold: links with a lower confidence are removed.
 
     Raises:
-      ConfigError: if there is no such method, or the model does not have what it needs.
+      ConfigError: if the method does not exist, or needs a head that the model does not have.
 
     Attributes:
-      windowed: pairs so far that were too long for the model, and were encoded in windows.
+      windowed: the number of pairs so far that were too long for the model and were encoded in
+        windows.
     """
 
     def __init__(
@@ -72,72 +78,84 @@ class Aligner:
         self.windowed = 0
 
     def align(self, pairs: Iterable[Pair], progress: Advance = bool) -> Iterator[list[np.ndarray]]:
-        """The links of each pair, in order: for each layer int32 [links, 2], sorted, words from 0.
+        """Yields the links of each pair: for each layer int32 [links, 2], sorted, words from 0.
 
-        Two words are linked if any of their pieces are. `progress` is called with numbers of pairs
-        as they are aligned.
+        Two words are linked if any of their pieces are.
+
+        Args:
+          pairs: sentence pairs; the results have the same order.
+          progress: called with the number of newly aligned pairs.
 
         Raises:
           ConfigError: if a sentence has more than `MOST_PIECES` pieces.
         """
-        what = "confidences" if self._threshold else "links"
-        for _, found in self._found(pairs, what, progress):
-            yield [aligned.links for aligned in found]
+        output = "confidences" if self._threshold else "links"
+        for _, by_layer in self._align_chunks(pairs, output, progress):
+            yield [aligned.links for aligned in by_layer]
 
     def scored(
         self, pairs: Iterable[Pair], progress: Advance = bool, of_pieces: bool = False
     ) -> Iterator[list[Aligned]]:
-        """The links of each pair as `align` gives them, or those of its pieces, from 0, with their
-        confidences, for each layer.
+        """Yields the links of each pair with their confidences, for each layer.
 
-        The confidence of a link between pieces is its entry in the soft alignment
-        (`methods`), that of a link between words the highest of its pieces'.
+        The confidence of a link between pieces is its entry in the soft alignment (`methods`). The
+        confidence of a link between words is the highest of its pieces.
+
+        Args:
+          of_pieces: yields links between pieces, numbered from 0, instead of words.
         """
-        for _, found in self._found(pairs, "confidences", progress, of_pieces):
-            yield found
+        for _, by_layer in self._align_chunks(pairs, "confidences", progress, of_pieces):
+            yield by_layer
 
     def soft(self, pairs: Iterable[Pair], progress: Advance = bool) -> Iterator[np.ndarray]:
-        """The soft alignment of each pair, in order: float32 [layers, source words, target words],
-        the highest of the words' pieces (`methods`); 0 of a word without any piece."""
-        for pair, found in self._found(pairs, "soft", progress):
-            matrices = np.zeros((len(found), len(pair.source), len(pair.target)), np.float32)
-            for matrix, (ends, values) in zip(matrices, found, strict=True):
+        """Yields the soft alignment of each pair, float32 [layers, source words, target words].
+
+        The value of two words is the highest of their pieces (`methods`), and 0 for a word without
+        pieces.
+        """
+        for pair, by_layer in self._align_chunks(pairs, "soft", progress):
+            matrices = np.zeros((len(by_layer), len(pair.source), len(pair.target)), np.float32)
+            for matrix, (ends, values) in zip(matrices, by_layer, strict=True):
                 matrix[tuple(ends.T)] = values
             yield matrices
 
     def likelihoods(self, pairs: Iterable[Pair], progress: Advance = bool) -> Iterator[float]:
-        """How well each pair's sentences are generated from each other, in order, at the first
-        layer: `methods.likelihoods`; NaN of a pair of which a sentence is empty.
+        """Yields how well the sentences of each pair are generated from each other, at the first
+        layer (`methods.likelihoods`); NaN if a sentence is empty.
 
         Raises:
           ConfigError: as `align`.
         """
         pairs = iter(pairs)
         while chunk := list(itertools.islice(pairs, _CHUNK)):
-            found = np.full(len(chunk), np.nan)
-            started = self._started(self._pieces(chunk, False), "likelihood")
+            result = np.full(len(chunk), np.nan)
+            started = self._start_batches(self._pieces(chunk, False), "likelihood")
             for batch, values in in_flight(started):
-                found[batch.members] = np.asarray(values)[0, : len(batch.members)]
+                result[batch.members] = np.asarray(values)[0, : len(batch.members)]
                 progress(len(batch.members))
-            yield from found.tolist()
+            yield from result.tolist()
 
-    def _found(
-        self, pairs: Iterable[Pair], what: str, progress: Advance, of_pieces: bool = False
+    def _align_chunks(
+        self, pairs: Iterable[Pair], output: str, progress: Advance, of_pieces: bool = False
     ) -> Iterator[tuple[Pair, list[Aligned]]]:
-        """Each pair with what is asked for of it: its links, these with their confidences, or all
-        pairs of words with their values ('soft')."""
+        """Yields each pair with its alignment at each layer.
+
+        Args:
+          output: `links`, `confidences` (links with confidences), or `soft` (all pairs of words
+            with their values).
+        """
         pairs = iter(pairs)
-        held = max(_CHUNK // 16, 1) if what == "soft" else _CHUNK
-        while chunk := list(itertools.islice(pairs, held)):
+        size = max(_CHUNK // 16, 1) if output == "soft" else _CHUNK
+        while chunk := list(itertools.islice(pairs, size)):
             pieces = self._pieces(chunk, of_pieces)
-            found = [[_NOTHING] * len(self._layers) for _ in chunk]
-            for batch, values in self._values(pieces, what):
-                _collect(found, batch, values, pieces)
+            by_pair = [[_NO_LINKS] * len(self._layers) for _ in chunk]
+            for batch, values in self._values(pieces, output):
+                _collect(by_pair, batch, values, pieces)
                 progress(len(batch.members))
-            yield from zip(chunk, found, strict=True)
+            yield from zip(chunk, by_pair, strict=True)
 
     def _pieces(self, chunk: list[Pair], of_pieces: bool) -> list[tuple[Pieces, Pieces]]:
-        """The pieces of each pair; with `of_pieces` each is a word of its own."""
+        """Returns the pieces of each pair; with `of_pieces`, each piece counts as a word."""
         vocabulary = self._pretrained.vocabulary
         sources = pieces_of([pair.source for pair in chunk], vocabulary, of_pieces)
         targets = pieces_of([pair.target for pair in chunk], vocabulary, of_pieces)
@@ -146,60 +164,60 @@ class Aligner:
             most = max(len(side.ids) for side in both)
             if most > MOST_PIECES:
                 raise ConfigError(
-                    f"{pair.where}: a sentence of {most} pieces; at most {MOST_PIECES} can be "
+                    f"{pair.where}: the sentence has {most} pieces; at most {MOST_PIECES} can be "
                     "aligned, so split it"
                 )
         return pieces
 
     def _values(
-        self, pieces: list[tuple[Pieces, Pieces]], what: str
+        self, pieces: list[tuple[Pieces, Pieces]], output: str
     ) -> Iterator[tuple[Batch, np.ndarray]]:
-        """Batches, each with what is asked for of its pieces, [layers, pairs, side, side]: bool, or
-        float32 values, 0 where there is nothing."""
+        """Yields batches with their output for pieces, [layers, pairs, side, side]: bool links, or
+        float32 values that are 0 without a link."""
         match = self._method.match
-        on_device = "soft" if match else what
-        for batch, result in in_flight(self._started(pieces, on_device)):
+        on_device = "soft" if match else output
+        for batch, result in in_flight(self._start_batches(pieces, on_device)):
             values = np.asarray(result)
-            if match and what != "soft":
+            if match and output != "soft":
                 sides = batch.rows.source_places, batch.rows.target_places
                 links = match(values, *((side >= 0).astype(np.int32) for side in sides))
-                values = links if what == "links" else np.where(links, values, 0)
-            if self._threshold and what != "soft":
+                values = links if output == "links" else np.where(links, values, 0)
+            if self._threshold and output != "soft":
                 values = np.where(values >= self._threshold, values, 0)
             yield batch, values
 
-    def _started(
-        self, pieces: list[tuple[Pieces, Pieces]], what: str
+    def _start_batches(
+        self, pieces: list[tuple[Pieces, Pieces]], output: str
     ) -> Iterator[tuple[Batch, jax.Array]]:
         for batch in batches(pieces, self._limit, self._together, self._mesh.size):
             self.windowed += len(batch.members) * batch.windowed
             rows = shard(batch.rows, self._mesh)
-            yield batch, self._align(self._pretrained.params, rows, what=what)
+            yield batch, self._align(self._pretrained.params, rows, output=output)
 
 
-_NOTHING = Aligned(np.zeros((0, 2), np.int32), np.zeros(0, np.float32))
+_NO_LINKS = Aligned(np.zeros((0, 2), np.int32), np.zeros(0, np.float32))
 
 
 @partial(
     jax.jit,
-    static_argnames=("mesh", "model", "layers", "method", "prior", "what"),
+    static_argnames=("mesh", "model", "layers", "method", "prior", "output"),
     compiler_options=QUICK,
 )
 def _align(params: encoder.Params, rows: Rows[jax.Array], mesh: Mesh, **static: Any) -> jax.Array:
-    """What is asked for of pieces, [layers, pairs, side, side], or of pairs, [layers, pairs]. On
-    every device."""
-    found = on_mesh(mesh, partial(_of_rows, **static))(params, rows)
-    return jax.lax.with_sharding_constraint(found, replicated(mesh))
+    """Returns the output for pieces, [layers, pairs, side, side], or for pairs, [layers, pairs],
+    replicated on all devices."""
+    result = on_mesh(mesh, partial(_align_rows, **static))(params, rows)
+    return jax.lax.with_sharding_constraint(result, replicated(mesh))
 
 
-def _of_rows(
+def _align_rows(
     params: encoder.Params,
     rows: Rows[jax.Array],
     model: Model,
     layers: tuple[int, ...],
     method: Method,
     prior: float,
-    what: str,
+    output: str,
 ) -> jax.Array:
     inputs = encoder.Inputs(
         rows.tokens, rows.positions, rows.segments, rows.segments, sides=rows.sides
@@ -208,29 +226,32 @@ def _of_rows(
     if len(layers) == 1:
         hidden = encoder.apply(params, model, inputs, layers=depth)[None]
     else:
-        every = encoder.apply(params, model, inputs, layers=depth, all_layers=True)
-        hidden = every[jnp.array(layers)]
+        all_hidden = encoder.apply(params, model, inputs, layers=depth, all_layers=True)
+        hidden = all_hidden[jnp.array(layers)]
     hidden = hidden.reshape(len(layers), -1, hidden.shape[-1])
     tokens = rows.tokens.reshape(-1)
     source, target = (
         Side(hidden[:, places], tokens[places], (places >= 0).astype(jnp.int32))
         for places in (rows.source_places, rows.target_places)
     )
-    if what == "likelihood":
+    if output == "likelihood":
         return methods.likelihoods(params, model, source, target)
-    found = method.align(params, model, source, target, prior)
-    if what == "soft" or found.links is None:
-        return found.soft
-    return found.links if what == "links" else jnp.where(found.links, found.soft, 0)
+    alignment = method.align(params, model, source, target, prior)
+    if output == "soft" or alignment.links is None:
+        return alignment.soft
+    if output == "links":
+        return alignment.links
+    return jnp.where(alignment.links, alignment.soft, 0)
 
 
 def _collect(
-    found: list[list[Aligned]],
+    by_pair: list[list[Aligned]],
     batch: Batch,
     values: np.ndarray,
     pieces: list[tuple[Pieces, Pieces]],
 ) -> None:
-    """Puts a batch's values of pieces into `found`, as those of words: the highest counts."""
+    """Converts a batch's values of pieces to values of words, the highest of their pieces, and
+    stores them in `by_pair`."""
     layer, place, *ends = np.nonzero(values)
     words = []
     for side, end in enumerate(ends):
@@ -238,7 +259,7 @@ def _collect(
         starts = np.cumsum([0, *map(len, of_pieces)])
         words.append(np.concatenate(of_pieces, dtype=np.int64)[starts[place] + end])
     owner = layer * values.shape[1] + place
-    # One number a link, in the order that links are written: 24 bits for each word.
+    # One integer per link, which sorts links in the order of the output: 24 bits for each word.
     distinct, which = np.unique(owner << 48 | words[0] << 24 | words[1], return_inverse=True)
     highest = np.zeros(len(distinct), np.float32)
     np.maximum.at(highest, which, values[layer, place, ends[0], ends[1]])
@@ -248,4 +269,4 @@ def _collect(
         for k, member in enumerate(batch.members):
             at = layer_index * values.shape[1] + k
             start, end = bounds[at], bounds[at + 1]
-            found[member][layer_index] = Aligned(links[start:end], highest[start:end])
+            by_pair[member][layer_index] = Aligned(links[start:end], highest[start:end])

@@ -1,4 +1,4 @@
-"""Gold word alignments in the two formats that they come in."""
+"""Reads gold word alignments in their two common formats, and scores links against them."""
 
 import re
 from collections.abc import Sequence
@@ -16,54 +16,66 @@ from xlj.word_alignment.words import SPLITS
 
 
 class Gold(NamedTuple):
-    """Links of one sentence pair, words from 0. A sure link is possible too, listed or not."""
+    """Gold links of one sentence pair, words from 0. Sure links are implicitly possible too.
+
+    Attributes:
+      nulls: the number of links to NULL, which are left out.
+    """
 
     sure: frozenset[Link]
     possible: frozenset[Link]
-    nulls: int = 0  # links to NULL, which are left out
+    nulls: int = 0
 
 
 def parse(text: str, where: str, first: int = 0) -> Gold:
-    """The links of one line, `i-j` (sure) or `ipj` (possible); a ConfigError that begins with
-    `where` if one is written otherwise.
+    """Parses the links of one line: `i-j` (sure) or `ipj` (possible).
 
-    A link outside the sentences is kept: no prediction can meet it, and it counts as missed.
+    Links outside the sentences are not removed: no prediction can match them, so they count as
+    missed.
 
     Args:
-      first: the number of the first word, 0 or 1; then 0 is NULL, whose links are left out.
+      where: the place of the line, for errors.
+      first: the number of the first word, 0 or 1. With 1, the word 0 is NULL, whose links are left
+        out.
+
+    Raises:
+      ConfigError: if a link is malformed.
     """
     links: list[tuple[Link, bool]] = []
     for item in SPLITS["spaces"](text):
-        found = re.fullmatch(r"(-?\d{1,9})([-p])(-?\d{1,9})", item)
-        if not found:
+        match = re.fullmatch(r"(-?\d{1,9})([-p])(-?\d{1,9})", item)
+        if not match:
             raise ConfigError(
-                f"{where}: {quoted(item)} is no link; write i-j (sure) or ipj (possible)"
+                f"{where}: {quoted(item)} is not a link; expected i-j (sure) or ipj (possible)"
             )
-        links.append(((int(found[1]), int(found[3])), found[2] == "-"))
+        links.append(((int(match[1]), int(match[3])), match[2] == "-"))
     return _gold(links, first)
 
 
 def _gold(links: Sequence[tuple[Link, bool]], first: int) -> Gold:
-    """Of links and whether each is sure. Links to NULL, the position before the first of 1, are
-    left out, as in the scores without NULL of the WPT shared tasks."""
-    kept = [(link, is_sure) for link, is_sure in links if not first or all(link)]
+    """Makes gold links from links and whether each is sure.
+
+    If words count from 1, links to NULL (word 0) are left out, as in the scores without NULL of the
+    WPT shared tasks.
+    """
+    proper = [(link, is_sure) for link, is_sure in links if not first or all(link)]
     sure, possible = (
-        frozenset((i - first, j - first) for (i, j), is_sure in kept if is_sure == wanted)
-        for wanted in (True, False)
+        frozenset((i - first, j - first) for (i, j), is_sure in proper if is_sure == selected)
+        for selected in (True, False)
     )
-    return Gold(sure, possible, len(links) - len(kept))
+    return Gold(sure, possible, len(links) - len(proper))
 
 
 def read(path: Path, first: int | None = None) -> list[Gold]:
-    """The gold alignments of a file, in the order of the sentence pairs.
+    """Reads the gold alignments of a file, in the order of the sentence pairs.
 
-    Either a line a sentence pair, as `parse` reads it, or the format of the WPT shared tasks
-    (NAACL, `alignv2.txt`): a line a link, `id source target [S|P] [confidence]`, S if the flag is
-    missing; the confidence is not read. There, the ids are names, not line numbers: the first id
-    that appears belongs to the first sentence pair, and so on.
+    The file has either one line per sentence pair (see `parse`), or the format of the WPT shared
+    tasks (NAACL, `alignv2.txt`): one line per link, `id source target [S|P] [confidence]`. Links
+    without a flag are sure; the confidence is ignored. Ids are names, not line numbers: the first
+    id in the file belongs to the first sentence pair, and so on.
 
     Args:
-      first: as of `parse`; None: 0 of a line a sentence pair, 1 of a line a link.
+      first: as in `parse`; None means 0 for lines per sentence pair, and 1 for lines per link.
 
     Raises:
       ConfigError: if the file cannot be read or a line is malformed.
@@ -76,16 +88,21 @@ def read(path: Path, first: int | None = None) -> list[Gold]:
 
 
 def score(links: Sequence[np.ndarray], golds: Sequence[Gold]) -> Scores:
-    """Alignment error rate and the rest of the links of all pairs, each int [links, 2]."""
+    """Computes alignment error rate, precision, recall and F1 over all pairs.
+
+    Args:
+      links: the predicted links of each pair, int [links, 2].
+      golds: the gold links of each pair.
+    """
     return error_rate.score(
-        [[(i, j) for i, j in found.tolist()] for found in links],
+        [[(i, j) for i, j in of_pair.tolist()] for of_pair in links],
         [gold.sure for gold in golds],
         [gold.possible for gold in golds],
     )
 
 
 def _alignv2(path: Path, lines: list[str], first: int) -> list[Gold]:
-    found: dict[str, list[tuple[Link, bool]]] = {}
+    by_id: dict[str, list[tuple[Link, bool]]] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -95,9 +112,9 @@ def _alignv2(path: Path, lines: list[str], first: int) -> list[Gold]:
         )
         if not fields:
             raise ConfigError(
-                f"{path}:{number}: {quoted(line)} is neither `id source target [S|P] "
-                "[confidence]`, words from 1, nor a line of links i-j and ipj, words from 0"
+                f"{path}:{number}: {quoted(line)}; expected `id source target [S|P] [confidence]` "
+                "with words from 1, or links i-j and ipj with words from 0"
             )
         link = int(fields[2]), int(fields[3])
-        found.setdefault(fields[1], []).append((link, fields[4] != "P"))
-    return [_gold(links, first) for links in found.values()]
+        by_id.setdefault(fields[1], []).append((link, fields[4] != "P"))
+    return [_gold(links, first) for links in by_id.values()]

@@ -1,4 +1,4 @@
-"""The formats in which word links are written."""
+"""Output formats of word links."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,7 +7,7 @@ from xlj.word_alignment.aligner import Aligned
 from xlj.word_alignment.sentence_pairs import Pair
 
 SEPARATOR = "<sep>"
-"""Between the two words of a link, as awesome-align writes them."""
+"""The separator between the two words of a link, as in awesome-align."""
 
 
 def _pharaoh(number: int, pair: Pair, aligned: Aligned, first: int = 0) -> str:
@@ -31,7 +31,12 @@ WRITERS: dict[str, Callable[[int, Pair, Aligned], str]] = {
     "words": _words,
     "pieces": _pharaoh,
 }
-"""By name, one of `config.choices.LINK_FORMATS`: (number of the pair from 1, pair, its links) ->
-text. `pharaoh`: a line a pair, `i-j`, words from 0; `pharaoh_1`: from 1. `naacl`: a line a link,
-`PAIR i j S`, all from 1, none for a pair without links. `words`: a line a pair, the words of each
-link with `SEPARATOR` between. `pieces`: as `pharaoh`, of pieces of the vocabulary."""
+"""Functions by format (`config.choices.LINK_FORMATS`). They take the number of the pair from 1, the
+pair and its links, and return text.
+
+- `pharaoh`: one line per pair, `i-j`, words from 0.
+- `pharaoh_1`: the same, words from 1.
+- `naacl`: one line per link, `PAIR i j S`, all from 1; no line for a pair without links.
+- `words`: one line per pair, with the two words of each link separated by `SEPARATOR`.
+- `pieces`: as `pharaoh`, for pieces of the vocabulary instead of words.
+"""

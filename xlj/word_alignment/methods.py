@@ -1,13 +1,13 @@
-"""The methods of word alignment: from hidden vectors of tokens to soft alignments and links.
+"""Methods of word alignment: compute soft alignments and links from hidden vectors of tokens.
 
 | method | soft alignment | links |
 |---|---|---|
-| optimal_transport | the transport plan | `itermax` of it |
-| released | the smaller of the plan normalised by rows and by columns | `released` |
-| argmax, itermax, match | (cosine + 1) / 2, times the prior | of that name |
-| hmm | both directions' probabilities, multiplied | those of `HMM_LEAST` or more |
+| optimal_transport | the transport plan | `extraction.itermax` of the plan |
+| released | the minimum of the plan normalised by rows and by columns | `extraction.released` |
+| argmax, itermax, match | (cosine + 1) / 2, times the prior | the function of this name |
+| hmm | the product of both directions' probabilities | values of at least `HMM_LEAST` |
 
-A method is a value; the aligner uses no more of it than `Method` declares. `register` adds one.
+`register` adds a user's method. The aligner uses only what `Method` declares.
 """
 
 import dataclasses
@@ -28,12 +28,12 @@ from xlj.models.encoder import Params
 from xlj.objectives.word_hmm import HEAD
 
 HMM_LEAST = 0.2
-"""The product of both directions' probabilities from which two tokens are linked (chosen on en-fr
-gold that nothing else is measured on)."""
+"""The minimum product of both directions' probabilities for a link. It was chosen on en-fr gold
+alignments that no reported result uses."""
 
 
 class Side(NamedTuple):
-    """One side of sentence pairs, at each layer that is aligned."""
+    """One side of sentence pairs, at each layer to align."""
 
     vectors: jax.Array  # float [layers, pairs, m, hidden]
     tokens: jax.Array  # int32 [pairs, m]
@@ -41,10 +41,16 @@ class Side(NamedTuple):
 
 
 class Alignment(NamedTuple):
-    """Of tokens, each [layers, pairs, m, n]."""
+    """An alignment of tokens.
 
-    soft: jax.Array  # float32, between 0 and 1, 0 between examples: how much two tokens go together
-    links: jax.Array | None  # bool; None where `Method.match` finds them
+    Attributes:
+      soft: float32 [layers, pairs, m, n] between 0 and 1, the strength of each link; 0 between
+        tokens of different examples.
+      links: bool [layers, pairs, m, n]; None if `Method.match` computes them.
+    """
+
+    soft: jax.Array
+    links: jax.Array | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,13 +58,13 @@ class Method:
     """A method of word alignment. Equal methods share compiled programs.
 
     Attributes:
-      name: what configs, commands and calls name it by.
-      align: aligns on the devices: (parameters, model, source, target, strength of the prior on the
-        diagonal) -> `Alignment`.
-      match: finds links in soft alignments, in NumPy on the host, where `align` finds none: (soft
-        [layers, pairs, m, n], source ids, target ids) -> bool [layers, pairs, m, n].
-      head: the part of the parameters that it needs beside the encoder; empty for none.
-      needs: what that part is, for the error of a model without it.
+      name: its name in configs, commands and calls.
+      align: computes alignments on devices. It takes (parameters, model, source, target, strength
+        of the prior on the diagonal) and returns an `Alignment`.
+      match: computes links from soft alignments in NumPy on the host, if `align` does not. It takes
+        (soft [layers, pairs, m, n], source ids, target ids) and returns bool [layers, pairs, m, n].
+      head: the head that the method needs in addition to the encoder; empty for none.
+      needs: a description of the head, for the error if a model does not have it.
     """
 
     name: str
@@ -67,33 +73,37 @@ class Method:
     head: str = ""
     needs: str = ""
 
-    def is_for(self, params: Mapping) -> bool:
-        """Whether a model with these parameters has what the method needs."""
+    def can_use(self, params: Mapping) -> bool:
+        """Returns whether a model with these parameters has the head that the method needs."""
         return not self.head or self.head in params
 
 
 METHODS: dict[str, Method] = {}
-"""All methods by name: those of xlj in the order of `config.choices`, then users' own."""
+"""All methods by name: xlj's in the order of `config.choices`, then users' methods."""
 
 
 def register(method: Method) -> Method:
-    """Adds a method, which can then be named; raises a ValueError if another has its name."""
+    """Adds a method, which configs, commands and calls can then name.
+
+    Raises:
+      ValueError: if another method has this name.
+    """
     if METHODS.setdefault(method.name, method) != method:
-        raise ValueError(f"there is another method {method.name}")
+        raise ValueError(f"another method is already named {method.name}")
     return method
 
 
 def named(name: str, params: Mapping) -> Method:
-    """The method of this name, for a model with these parameters.
+    """Returns the method with this name, for a model with these parameters.
 
     Raises:
-      ConfigError: if there is none, or the model does not have what it needs.
+      ConfigError: if the method does not exist, or needs a head that the model does not have.
     """
     if name not in METHODS:
-        raise ConfigError(f"there is no method {name}; there are {', '.join(METHODS)}")
+        raise ConfigError(f"unknown method {name}; expected one of {', '.join(METHODS)}")
     method = METHODS[name]
-    if not method.is_for(params):
-        raise ConfigError(f"the method {name} needs {method.needs}; this model was trained without")
+    if not method.can_use(params):
+        raise ConfigError(f"the method {name} needs {method.needs}, which this model does not have")
     return method
 
 
@@ -107,7 +117,7 @@ def _weight(source: Side, target: Side, prior: float) -> jax.Array | int:
 def _transport(
     is_released: bool, params: Params, model: Model, source: Side, target: Side, prior: float
 ) -> Alignment:
-    """XLM-Align's: of products of vectors, by optimal transport."""
+    """XLM-Align's methods: optimal transport on dot products of vectors."""
     similarity = dot_products(source.vectors, target.vectors) * _weight(source, target, prior)
     transport = sinkhorn(similarity, source.ids, target.ids)
     if is_released:
@@ -119,7 +129,7 @@ def _transport(
 def _cosine(
     links: _Extract | None, params: Params, model: Model, source: Side, target: Side, prior: float
 ) -> Alignment:
-    """SimAlign's: of cosines."""
+    """SimAlign's methods, on cosines of vectors."""
     similarity = shifted_cosines(source.vectors, target.vectors) * _weight(source, target, prior)
     soft = jnp.where(same_example(source.ids, target.ids), similarity, 0)
     return Alignment(soft, links(similarity, source.ids, target.ids) if links else None)
@@ -128,13 +138,13 @@ def _cosine(
 def _translation(
     params: Params, model: Model, source: Side, target: Side, prior: float
 ) -> Alignment:
-    """By the probability of each link in both directions, multiplied (Liang, Taskar and Klein,
-    2006), of the hidden Markov model that `objectives.word_hmm` trains; it has no prior."""
+    """Multiplies the probabilities of each link in both directions (Liang, Taskar and Klein, 2006),
+    under the hidden Markov model that `objectives.word_hmm` trains. It does not use the prior."""
 
     def of_layer(vectors: tuple[jax.Array, jax.Array]) -> jax.Array:
         forth, back = (
-            hmm.posteriors(*given).emission.source
-            for given in _directions(params, model, vectors, source, target)
+            hmm.posteriors(*direction).emission.source
+            for direction in _directions(params, model, vectors, source, target)
         )
         return forth * back.swapaxes(-1, -2)
 
@@ -143,9 +153,11 @@ def _translation(
 
 
 def likelihoods(params: Params, model: Model, source: Side, target: Side) -> jax.Array:
-    """How well each sentence of a pair is generated from the other: the logarithm of the likelihood
-    of both, over what chance gives, divided by their tokens. It is in nats a token, float32
-    [layers, pairs]; 0 where a pair has no tokens.
+    """Computes how well the sentences of a pair are generated from each other.
+
+    Returns:
+      float32 [layers, pairs] in nats per token: the log likelihood of both sentences relative to
+      chance, divided by their number of tokens; 0 for a pair without tokens.
     """
 
     def of_layer(vectors: tuple[jax.Array, jax.Array]) -> jax.Array:
@@ -164,12 +176,12 @@ def _directions(
     source: Side,
     target: Side,
 ) -> list[tuple[hmm.Emission, jax.Array, jax.Array, jax.Array]]:
-    """What `hmm.log_likelihood` takes for the target given the source, and the source given the
-    target, of the vectors of one layer."""
+    """Returns the arguments of `hmm.log_likelihood` for the target given the source, and for the
+    source given the target, from the vectors of one layer."""
     head, table = params[HEAD], params["embeddings"]["word"]
     keys = [word_hmm_head.keys(head, model, table, side.tokens) for side in (source, target)]
     queries = [word_hmm_head.queries(head, model, side) for side in vectors]
-    ids, found = (source.ids, target.ids), []
+    ids, directions = (source.ids, target.ids), []
     for start, end in ((0, 1), (1, 0)):
         score = word_hmm_head.products(queries[start], keys[end], model.dtype)
         batch = score.shape[:-2]
@@ -177,8 +189,8 @@ def _directions(
         null = word_hmm_head.products(nothing, keys[end], model.dtype)[..., 0, :]
         emission = hmm.Emission(*map(word_hmm_head.log_ratio, (score, null)))
         jumps = jnp.broadcast_to(head["jump_bias"], (*batch, *head["jump_bias"].shape))
-        found.append((emission, jumps, ids[start], ids[end]))
-    return found
+        directions.append((emission, jumps, ids[start], ids[end]))
+    return directions
 
 
 register(Method("optimal_transport", partial(_transport, False)))
@@ -186,5 +198,5 @@ register(Method("released", partial(_transport, True)))
 register(Method("argmax", partial(_cosine, extraction.argmax)))
 register(Method("itermax", partial(_cosine, extraction.itermax)))
 register(Method("match", partial(_cosine, None), match=extraction.match))
-_HMM_NEEDS = "what objectives.word_hmm trains (configs/aligner.py)"
+_HMM_NEEDS = "the head that objectives.word_hmm trains (configs/aligner.py)"
 register(Method("hmm", _translation, head=HEAD, needs=_HMM_NEEDS))

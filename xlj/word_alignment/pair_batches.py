@@ -1,10 +1,10 @@
 """Batches of sentence pairs in a few fixed shapes, for encoding and aligning; NumPy only.
 
-A pair is encoded together, as `<s> A </s> B </s>` with positions that run on (a row of XLM's TLM),
-or apart, each sentence as `<s> A </s>` in a row of its own. A pair too long for the model's
-positions is encoded in overlapping windows (ours): both sides are cut into equally many parts, each
-part is encoded with as much of its surroundings as fits, and the vectors of the parts are aligned
-as one sentence. Nothing is cut off.
+A pair is encoded together, as `<s> A </s> B </s>` with continuous positions (a row of XLM's TLM),
+or separately, with each sentence as `<s> A </s>` in its own row. A pair that is too long for the
+model's positions is encoded in overlapping windows (ours). Both sides are split into the same
+number of parts, each part is encoded with as much context as fits, and the vectors of all parts are
+aligned as one sentence. Nothing is truncated.
 """
 
 import itertools
@@ -20,40 +20,58 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.inference.row_batches import rounded
 
 BATCH_TOKENS = 4096
-"""Tokens of a batch, padding included, about."""
+"""The approximate number of tokens of a batch, including padding."""
 
 
 class Pieces(NamedTuple):
-    """The pieces of a sentence, each int32 [pieces]."""
+    """The pieces of a sentence.
+
+    Attributes:
+      ids: int32 [pieces].
+      words: int32 [pieces], the index of the word that each piece belongs to.
+    """
 
     ids: np.ndarray
-    words: np.ndarray  # which word of the sentence each piece belongs to, from 0
+    words: np.ndarray
 
 
 Of = TypeVar("Of", np.ndarray, jax.Array)
 
 
 class Rows(NamedTuple, Generic[Of]):
-    """Rows to encode, and where in them the pieces of each pair are; int32 arrays."""
+    """Rows to encode, and the places of each pair's pieces in them; int32 arrays.
 
-    tokens: Of  # [rows, length], as the next three
+    Attributes:
+      tokens, positions: [rows, length].
+      segments: [rows, length], 1 for tokens, 0 for padding.
+      sides: [rows, length], 1 for the second sentence of a pair that is encoded together, else 0.
+      source_places: [pairs, side], the index of each piece in the flattened tokens; -1 for none.
+      target_places: the same for the target.
+    """
+
+    tokens: Of
     positions: Of
-    segments: Of  # 1 for tokens, 0 for padding
-    sides: Of  # 1 for the second sentence of a pair that is encoded together, else 0
-    source_places: Of  # [pairs, side], where in all tokens each piece is; -1 for none
-    target_places: Of  # likewise
+    segments: Of
+    sides: Of
+    source_places: Of
+    target_places: Of
 
 
 class Batch(NamedTuple):
-    """Some of the pairs, as rows. There may be places for more pairs, which then have no pieces."""
+    """Some of the pairs as rows. If the batch has room for more pairs, these have no pieces.
 
-    members: list[int]  # indices of the pairs
-    windowed: bool  # whether these are long pairs, in windows
+    Attributes:
+      members: the indices of the pairs.
+      windowed: whether these are long pairs, encoded in windows.
+    """
+
+    members: list[int]
+    windowed: bool
     rows: Rows[np.ndarray]
 
 
 class _Window(NamedTuple):
-    """Pieces [start, end) are encoded; the vectors of [first, last) are kept."""
+    """A window that encodes pieces [start, end) and uses the vectors of [first, last)."""
 
     start: int
     end: int
@@ -67,33 +85,36 @@ _Member = tuple[int, list[tuple[_Window, _Window]]]  # the index of a pair, and 
 def pieces_of(
     sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, are_words: bool = False
 ) -> list[Pieces]:
-    """Each sentence in pieces; every word is encoded by itself, as XLM-Align's aligner does. With
-    `are_words` each piece counts as a word of its own."""
+    """Splits sentences into pieces; each word is tokenized separately, as in XLM-Align's aligner.
+
+    With `are_words`, each piece counts as a word.
+    """
     distinct = list(dict.fromkeys(itertools.chain.from_iterable(sentences)))
     pieces = dict(zip(distinct, vocabulary.encode_words(distinct), strict=True))
-    nothing = np.zeros(0, np.int32)
-    found = []
+    empty = np.zeros(0, np.int32)
+    result = []
     for sentence in sentences:
         parts = [pieces[word] for word in sentence]
         sizes = [len(part) for part in parts]
         words = np.repeat(np.arange(len(parts), dtype=np.int32), sizes)
         if are_words:
             words = np.arange(sum(sizes), dtype=np.int32)
-        found.append(Pieces(np.concatenate([nothing, *parts]), words))
-    return found
+        result.append(Pieces(np.concatenate([empty, *parts]), words))
+    return result
 
 
 def batches(
     pairs: Sequence[tuple[Pieces, Pieces]], limit: int, together: bool, devices: int = 1
 ) -> Iterator[Batch]:
-    """All pairs with two sides, in batches of pairs of similar length. Those of a length for which
-    padding to the next one costs no more than a batch go with these, so that few pairs need few
-    shapes: to compile one, or to fetch it, takes longer.
+    """Yields batches of pairs of similar length; pairs with an empty side are skipped.
+
+    Pairs are padded to the next longer length if that costs at most one batch of padding. This
+    keeps the number of shapes small, because compiling or loading a program takes longer.
 
     Args:
-      limit: the most tokens of a row, from the model's positions.
+      limit: the maximum number of tokens of a row, from the model's positions.
       together: encode the two sentences of a pair in one row.
-      devices: what rows and pairs of a batch divide over.
+      devices: the number of devices, which divides the rows and pairs of a batch.
     """
     buckets: dict[_Shape, list[_Member]] = defaultdict(list)
     for index, (source, target) in enumerate(pairs):
@@ -111,35 +132,35 @@ def batches(
             if len(members) * padding <= BATCH_TOKENS:
                 continue
         for start in range(0, len(members), shape.pairs):
-            some = members[start : start + shape.pairs]
-            yield _filled(some, pairs, shape.for_fewer(len(some), devices), together)
+            of_batch = members[start : start + shape.pairs]
+            yield _fill(of_batch, pairs, shape.for_fewer(len(of_batch), devices), together)
         members = []
 
 
 def windows(m: int, n: int, limit: int, together: bool) -> list[tuple[_Window, _Window]]:
-    """How a pair of m and n pieces is encoded: one window where it fits, else several."""
+    """Returns the windows for a pair of m and n pieces: one if it fits, otherwise several."""
     room = limit - 3 if together else limit - 2
     if together and m + n > room:
-        # The shorter side keeps what it needs, up to half.
+        # The shorter side gets the room that it needs, up to half.
         target_room = max(room - m, min(n, room // 2))
         rooms = room - target_room, target_room
     elif together:
         rooms = m, n
     else:
         rooms = room, room
-    # A kept part is at most half of its window, so that it sees a quarter on each side.
+    # A part is at most half of its window, so that it has a quarter of context on each side.
     sides = tuple(zip((m, n), rooms, strict=True))
     count = max(1 if size <= space else rounded(-(-2 * size // space), 2) for size, space in sides)
     return list(zip(*(_cut(size, space, count) for size, space in sides), strict=True))
 
 
 def _cut(size: int, room: int, count: int) -> list[_Window]:
-    found = []
+    result = []
     for k in range(count):
         first, last = size * k // count, size * (k + 1) // count
         start = min(max(first - (room - (last - first)) // 2, 0), max(size - room, 0))
-        found.append(_Window(start, min(start + room, size), first, last))
-    return found
+        result.append(_Window(start, min(start + room, size), first, last))
+    return result
 
 
 class _Shape(NamedTuple):
@@ -150,18 +171,18 @@ class _Shape(NamedTuple):
 
     @property
     def each(self) -> int:
-        """Rows of a pair."""
+        """The number of rows per pair."""
         return self.rows // self.pairs
 
     def for_fewer(self, pairs: int, devices: int) -> "_Shape":
-        """The shape for so many pairs at most, with few places to spare."""
+        """Returns the shape for at most `pairs` pairs, with little unused room."""
         pairs = rounded(pairs, 8)
         pairs = min(pairs + -pairs % devices, self.pairs)
         return self._replace(rows=self.each * pairs, pairs=pairs)
 
 
 def _shape(side: int, count: int, limit: int, together: bool, devices: int) -> _Shape:
-    """The shape for pairs of `count` windows with at most `side` pieces a sentence."""
+    """Returns the shape for pairs with `count` windows and at most `side` pieces per sentence."""
     length = min(2 * side + 3 if together else side + 2, limit)
     rows = count if together else 2 * count
     pairs = max(1, BATCH_TOKENS // (rows * length))
@@ -169,7 +190,7 @@ def _shape(side: int, count: int, limit: int, together: bool, devices: int) -> _
     return _Shape(rows * pairs, length, pairs, side)
 
 
-def _filled(
+def _fill(
     members: list[_Member], pairs: Sequence[tuple[Pieces, Pieces]], shape: _Shape, together: bool
 ) -> Batch:
     tokens = np.full((shape.rows, shape.length), PAD, np.int32)
@@ -185,8 +206,8 @@ def _filled(
                 ids = pairs[member][side].ids[window.start : window.end]
                 tokens[row, end : end + len(ids)] = ids
                 first = row * shape.length + end + window.first - window.start
-                kept = window.last - window.first
-                places[side, k, window.first : window.last] = np.arange(first, first + kept)
+                size = window.last - window.first
+                places[side, k, window.first : window.last] = np.arange(first, first + size)
                 end += len(ids)
                 tokens[row, end] = EOS
                 if side == 1 and together:

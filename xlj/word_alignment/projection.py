@@ -1,7 +1,8 @@
-"""Projection of labels across sentence pairs, through links of words (ours; docs/align.md).
+"""Projects labels from one side of sentence pairs to the other along word links (ours;
+docs/align.md).
 
-Labels are tags, one a word (parts of speech), or chunks of words (`B-PER I-PER O`), if every tag of
-the file is one of chunks.
+Labels are chunks of words (`B-PER I-PER O`) if all tags of the file have this form, otherwise one
+tag per word (such as parts of speech).
 """
 
 import itertools
@@ -20,76 +21,83 @@ from xlj.word_alignment.aligner import Aligned
 from xlj.word_alignment.sentence_pairs import Pair
 
 NO_TAG = "_"
-"""The tag of a word that no tagged word is linked to, as in CoNLL-U."""
+"""The tag of a word without a link to a tagged word, as in CoNLL-U."""
 
 
 class Labels(NamedTuple):
-    """The labels of one side of sentence pairs."""
+    """The labels of one side of sentence pairs.
 
-    tags: list[tuple[str, ...]]  # of each pair's words; none where that side is empty
-    of_source: bool  # whether the source is labelled, so that labels go to the target
+    Attributes:
+      tags: the tags of each pair's words; empty if the side is empty.
+      of_source: whether the source is labelled, so that labels are projected to the target.
+    """
+
+    tags: list[tuple[str, ...]]
+    of_source: bool
     are_chunks: bool
 
 
 def read(path: Path, pairs: Sequence[Pair]) -> Labels:
-    """The labels of a file of words and tags (`conll.read`): a sentence for each pair, in order,
-    but for pairs whose labelled side is empty. That side is told by the words; if both sides of all
-    pairs are the same, it is the source.
+    """Reads the labels of a file with words and tags (`conll.read`).
+
+    The file has a sentence for each pair, in order, except for pairs whose labelled side is empty.
+    The labelled side is recognised by its words; if both sides of all pairs are equal, it is the
+    source.
 
     Raises:
-      ConfigError: if the file cannot be read, has no tags, or its words are of neither side.
+      ConfigError: if the file cannot be read, has no tags, or fits neither side.
     """
     sentences = conll.read(path, "", ())
     bare = next((sentence for sentence in sentences if sentence.tags is None), None)
     if bare or not sentences:
         raise ConfigError(
-            f"{bare.place if bare else path}: no tags; bring lines `word TAB tag`, with a blank "
+            f"{bare.place if bare else path}: no tags; expected lines `word TAB tag` and a blank "
             "line after each sentence"
         )
     sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    wrong = [_misfit(path, side, sentences) for side in sides]
-    if all(wrong):
-        # The side that fits longer is the one that was meant.
-        place, message = max((found for found in wrong if found), key=lambda found: found[0])
+    mismatches = [_first_mismatch(path, side, sentences) for side in sides]
+    if all(mismatches):
+        # The user probably meant the side whose first mismatch comes later.
+        place, message = max((one for one in mismatches if one), key=lambda one: one[0])
         where = f" (at {pairs[place].where})" if place < len(pairs) else ""
         raise ConfigError(f"{message}{where}; the file must have the words of one side")
-    of_source = wrong[0] is None
-    left = iter(sentences)
+    of_source = mismatches[0] is None
+    remaining = iter(sentences)
     labelled = sides[0 if of_source else 1]
-    tags = [next(left).tags or () if words else () for words in labelled]
-    return Labels(tags, of_source, _are_chunks(path, {tag for some in tags for tag in some}))
+    tags = [next(remaining).tags or () if words else () for words in labelled]
+    return Labels(tags, of_source, _are_chunks(path, {tag for of_pair in tags for tag in of_pair}))
 
 
 def _are_chunks(path: Path, tags: set[str]) -> bool:
-    """Whether tags are of chunks; a `ConfigError` if some are and some are not."""
+    """Returns whether tags are chunk tags; raises a `ConfigError` if only some are."""
     of_chunks = {tag for tag in tags if re.fullmatch(CHUNK_TAG, tag)}
     if of_chunks - {"O"} and tags - of_chunks:
         other, one = min(tags - of_chunks), min(of_chunks - {"O"})
         raise ConfigError(
-            f"{path}: the tag {quoted(other)} is neither O nor one such as B-PER, though there is "
-            f"{quoted(one)}"
+            f"{path}: mixed tags: {quoted(one)} is a chunk tag, but {quoted(other)} is neither O "
+            "nor a tag such as B-PER"
         )
     return tags == of_chunks
 
 
-def _misfit(
+def _first_mismatch(
     path: Path, sides: Sequence[Sequence[str]], sentences: Sequence[Words]
 ) -> tuple[int, str] | None:
-    """The index of the first pair whose words are not those of its sentence, and what is wrong."""
-    left = iter(sentences)
+    """Returns the index of the first pair whose words differ from its sentence, and a message; None
+    if all fit."""
+    remaining = iter(sentences)
     for index, words in enumerate(sides):
         if not words:
             continue
-        sentence = next(left, None)
+        sentence = next(remaining, None)
         if sentence is None:
-            count = len(sentences)
-            return index, f"{path}: {count} sentences, fewer than there are pairs"
+            return index, f"{path}: {len(sentences)} sentences, fewer than pairs"
         if list(sentence.words) != list(words):
             text = quoted(" ".join(sentence.words))
             return index, f"{sentence.place}: {text} are not the words {quoted(' '.join(words))}"
-    more = next(left, None)
+    more = next(remaining, None)
     if more:
-        return len(sides), f"{more.place}: a sentence more than there are pairs"
+        return len(sides), f"{more.place}: more sentences than pairs"
     return None
 
 
@@ -97,7 +105,7 @@ class Projection:
     """Projects labels, pair by pair.
 
     Attributes:
-      counts: so far, by name, as `report` tells them.
+      counts: the counts so far, by the names that `report` uses.
     """
 
     def __init__(self, labels: Labels):
@@ -105,7 +113,7 @@ class Projection:
         self.counts: Counter[str] = Counter()
 
     def tags(self, index: int, pair: Pair, aligned: Aligned) -> tuple[Sequence[str], list[str]]:
-        """The words of the other side of the pair with this index, and their tags."""
+        """Returns the words of the other side of the pair with this index, and their tags."""
         links, words = aligned.links, pair.target
         if not self._labels.of_source:
             links, words = links[:, ::-1], pair.source
@@ -114,18 +122,18 @@ class Projection:
         return words, project(self._labels.tags[index], scored, len(words), self.counts)
 
     def report(self) -> str:
-        """What was projected, and what was not, in a line."""
-        found, counts = self.counts, "chunks" if self._labels.are_chunks else "words"
+        """Returns a line for users on what was projected."""
+        counts = self.counts
         if self._labels.are_chunks:
             return (
-                f"projected {found['projected']} of {found['labelled']} {counts}: "
-                f"{found['unlinked']} had no link, {found['lost']} lost all their words to others; "
-                f"{found['contested']} words were linked to several chunks, {found['filled']} "
-                f"chunks had gaps that were filled, {found['cut']} were cut at another chunk"
+                f"projected {counts['projected']} of {counts['labelled']} chunks: "
+                f"{counts['unlinked']} had no link, {counts['lost']} lost all their words to other "
+                f"chunks; {counts['contested']} words were linked to several chunks, gaps were "
+                f"filled in {counts['filled']} chunks, {counts['cut']} chunks were cut at another"
             )
         return (
-            f"tagged {found['projected']} of {found['labelled']} {counts}: {found['unlinked']} had "
-            f"no link, {found['contested']} were linked to words of different tags"
+            f"tagged {counts['projected']} of {counts['labelled']} words: {counts['unlinked']} had "
+            f"no link, {counts['contested']} were linked to words with different tags"
         )
 
 
@@ -133,8 +141,10 @@ _Links = Sequence[tuple[int, int, float]]  # (labelled word, other word, confide
 
 
 def project_tags(tags: Sequence[str], links: _Links, size: int, counts: Counter[str]) -> list[str]:
-    """The tags of the `size` words of the other side: each takes that of the word of its most
-    confident link, the first among equals; a word without a link has `NO_TAG`.
+    """Projects tags to the `size` words of the other side.
+
+    A word gets the tag of its most confident link, the first of equal ones. A word without a link
+    gets `NO_TAG`.
 
     Args:
       counts: labelled, projected, unlinked and contested words of the other side are added.
@@ -155,17 +165,21 @@ def project_tags(tags: Sequence[str], links: _Links, size: int, counts: Counter[
 def project_chunks(
     tags: Sequence[str], links: _Links, size: int, counts: Counter[str]
 ) -> list[str]:
-    """The tags (B, I, O) of the `size` words of the other side. A word belongs to the chunk of its
-    most confident link to a chunk, the first among equals. A chunk reaches from the first to the
-    last of its words; where words of another chunk lie between, it is cut there, and the part is
-    kept whose links are most confident in sum, the first among equals.
+    """Projects chunks (tags B, I, O) to the `size` words of the other side.
+
+    A word belongs to the chunk of its most confident link to a chunk, the first of equal ones. A
+    chunk reaches from its first to its last word. If words of another chunk are in between, it is
+    cut there, and only the part whose confidences have the largest sum is projected, the first of
+    equal ones.
 
     Args:
       counts: labelled, projected, unlinked, lost, filled and cut chunks are added, and contested
         words, which have links to several chunks.
     """
-    found = chunks(tags)
-    chunk_at = {i: k for k, chunk in enumerate(found) for i in range(chunk.start, chunk.end)}
+    source_chunks = chunks(tags)
+    chunk_at = {
+        i: k for k, chunk in enumerate(source_chunks) for i in range(chunk.start, chunk.end)
+    }
     best: dict[int, tuple[float, int]] = {}
     seen: dict[int, set[int]] = {}
     for i, j, confidence in links:
@@ -182,17 +196,17 @@ def project_chunks(
         run = max(runs, key=lambda words: sum(best[j][0] for j in words))
         counts["cut"] += len(runs) > 1
         counts["filled"] += run[-1] - run[0] >= len(run)
-        kind = found[k].kind
+        kind = source_chunks[k].kind
         projected[run[0] : run[-1] + 1] = [f"B-{kind}"] + [f"I-{kind}"] * (run[-1] - run[0])
-    counts["labelled"] += len(found)
+    counts["labelled"] += len(source_chunks)
     counts["projected"] += len(set(owned.values()))
-    counts["unlinked"] += len(found) - len(linked)
+    counts["unlinked"] += len(source_chunks) - len(linked)
     counts["lost"] += len(linked) - len(set(owned.values()))
     counts["contested"] += sum(len(kinds) > 1 for kinds in seen.values())
     return projected
 
 
 def _runs(chunk: int, owned: dict[int, int]) -> list[list[int]]:
-    """The words of a chunk, in order, divided where words of other chunks lie between."""
+    """Returns the words of a chunk in order, split at words of other chunks."""
     runs = itertools.groupby(sorted(owned), lambda j: owned[j] == chunk)
     return [list(run) for is_of_chunk, run in runs if is_of_chunk]

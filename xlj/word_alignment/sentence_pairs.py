@@ -1,4 +1,4 @@
-"""Sentence pairs of files in several formats, as words, with gold alignments if they have them."""
+"""Reads sentence pairs as words from files in several formats, with optional gold alignments."""
 
 import itertools
 import re
@@ -18,7 +18,7 @@ from xlj.word_alignment.words import SPLITS
 
 
 class Pair(NamedTuple):
-    """The words of two sentences, where they stand (FILE:LINE), and their gold alignment."""
+    """The words of two sentences, their place (FILE:LINE), and their gold alignment."""
 
     where: str
     source: list[str]
@@ -27,14 +27,14 @@ class Pair(NamedTuple):
 
 
 class Form(NamedTuple):
-    """How sentence pairs and gold links are written.
+    """The format of sentence pairs and gold links.
 
     Attributes:
-      columns: of source, target and, if they are asked for, gold links: numbers from 1, or names in
-        the first line, keys of JSON, columns of Parquet; of TMX its two languages. Empty: the first
-        ones.
-      words: one of `words.SPLITS`.
-      gold_from: the number of the first word in gold links; None: 0, of the WPT format 1.
+      columns: the columns of source, target and, if requested, gold links: numbers from 1, names in
+        the first line, keys of JSON, columns of Parquet, or the two languages of TMX. Empty: the
+        first columns.
+      words: how to split words, one of `words.SPLITS`.
+      gold_from: the number of the first word in gold links; None means 0, and 1 in the WPT format.
     """
 
     columns: tuple[str, ...] = ()
@@ -48,21 +48,23 @@ PLAIN = Form()
 def checked(
     path: Path, gold: str | None, skipping: Skipping | None = None, form: Form = PLAIN
 ) -> tuple[int, Iterator[Pair]]:
-    """The number of pairs, after reading all of them, so that no error in one comes late; and the
-    pairs. Those of a pipe, which cannot be read again, are kept. What is odd about gold links is
-    printed.
+    """Reads all pairs once to find errors early; returns their number and an iterator over them.
+
+    Pairs of a pipe, which cannot be read twice, are held in memory. Suspicious gold links are
+    reported.
 
     Args:
-      gold: a file of gold links; empty where the third column has them, None where nothing has.
+      gold: a file of gold links; empty if the third column has them; None without gold links.
       skipping: as in `parsed`.
 
     Raises:
-      ConfigError: as `read` and `gold_alignments.read` do, or if the gold is of other pairs.
+      ConfigError: as `read` and `gold_alignments.read`, or if there are not as many gold lines as
+        pairs.
     """
     pairs = read(path, gold == "", skipping, form)
     if files.is_stream(path):
-        kept = list(pairs)
-        first, pairs = iter(kept), iter(kept)
+        in_memory = list(pairs)
+        first, pairs = iter(in_memory), iter(in_memory)
     else:
         first, pairs = pairs, read(path, gold == "", skipping, form)
     if gold is None:
@@ -73,7 +75,7 @@ def checked(
         if len(golds) != len(sizes):
             raise ConfigError(
                 f"{gold} has links of {len(golds)} sentence pairs, but {path} has {len(sizes)} "
-                "pairs"
+                "pairs; expected as many"
             )
         sizes = [(*size[:3], links) for size, links in zip(sizes, golds, strict=True)]
         pairs = (pair._replace(gold=links) for pair, links in zip(pairs, golds, strict=True))
@@ -84,8 +86,8 @@ def checked(
 def _report_odd_links(
     gold: str, sizes: Sequence[tuple[str, int, int, Gold | None]], form: Form
 ) -> None:
-    """Prints how many gold links lead beyond their sentences or to NULL, and whether no word is
-    ever 0, so that they may count from 1."""
+    """Prints the number of gold links outside their sentences or to NULL. It also warns if no link
+    has a word 0, because words may then count from 1."""
     beyond, total, nulls, from_zero = [], 0, 0, False
     for where, source, target, links in sizes:
         if links is None:
@@ -98,10 +100,10 @@ def _report_odd_links(
                 beyond.append(where)
     hint = "" if form.gold_from else "; if their words count from 1, set --gold_from=1"
     if nulls:
-        print(f"{gold}: {nulls:,} links to NULL (word 0) are left out", file=sys.stderr)
+        print(f"{gold}: ignoring {nulls:,} links to NULL (word 0)", file=sys.stderr)
     if beyond:
         print(
-            f"{gold}: {len(beyond):,} of {total:,} gold links lead beyond their sentences, and "
+            f"{gold}: {len(beyond):,} of {total:,} gold links are outside their sentences and "
             f"count as missed (the first: {beyond[0]}){hint}",
             file=sys.stderr,
         )
@@ -115,12 +117,13 @@ def read(
     skipping: Skipping | None = None,
     form: Form = PLAIN,
 ) -> Iterator[Pair]:
-    """The pairs of a file (plain or compressed), in order, in one of these formats, which is seen
-    by its name and content: lines as `parsed` reads them; two files `A|B` of which line n of one
-    translates line n of the other; TMX; JSON lines and Parquet.
+    """Yields the pairs of a file (plain or compressed) in order.
+
+    The format is recognised by the file's name and content: lines as in `parsed`; two files `A|B`
+    that are parallel line by line; TMX; JSON lines; Parquet.
 
     Raises:
-      ConfigError: if the file cannot be read, or does not fit; with file and line.
+      ConfigError: if the file cannot be read, or a line is malformed (with file and line).
     """
     if "|" in f"{path}" and not path.exists():
         yield from _of_two_files(path, with_gold, skipping, form)
@@ -131,7 +134,7 @@ def read(
     name = known.name if known else ""
     if name == "TMX":
         if with_gold:
-            raise ConfigError(f"{path}: TMX has no column of gold links; name a file of them")
+            raise ConfigError(f"{path}: TMX has no column of gold links; give them in a file")
         for unit in tmx.read(path, form.columns):
             yield _pair(unit.place, [unit.source, unit.target], form)
     elif name in ("JSON", "Parquet"):
@@ -150,45 +153,47 @@ def parsed(
     skipping: Skipping | None = None,
     form: Form = PLAIN,
 ) -> Iterator[Pair]:
-    """The pairs of the lines of a file, or of a stretch of it; it raises as `read`.
+    """Yields the pairs of lines of a file, or of a part of it; raises as `read`.
 
-    A line is `source TAB target`, or `source ||| target` if it has no tab, as of fast_align; and
-    with `with_gold` a third column as `gold_alignments.parse` reads it. Further columns are not
-    read. A blank line is a pair without words. A first line `src TAB tgt [TAB gold]`, or one with
-    the names of `form.columns`, is a header, not a pair.
+    A line is `source TAB target`, or `source ||| target` without a tab, as in fast_align. With
+    `with_gold` it has a third column (see `gold_alignments.parse`). Further columns are ignored. A
+    blank line is a pair without words. A first line `src TAB tgt [TAB gold]`, or one with the names
+    of `form.columns`, is a header.
 
     Args:
-      place: what errors name each line by, in front of its number.
-      is_start: whether the first of them is that of the file, which may be a header.
-      skipping: what becomes of a line that lacks a column: if it is skipped, it is a pair without
-        words. None: it is an error.
+      place: the place of the lines in errors; the line number is appended.
+      is_start: whether the first line is the first line of the file, which may be a header.
+      skipping: how to handle a line without enough columns: if it is skipped, it becomes a pair
+        without words. None: it is an error.
     """
-    wanted = 2 + with_gold
-    places = _numbers(form.columns, wanted) if _are_numbers(form.columns) else None
+    count = 2 + with_gold
+    places = _numbers(form.columns, count) if _are_numbers(form.columns) else None
     if places is None and not is_start:
-        raise ConfigError(f"--columns={','.join(form.columns)}: with --shard, give their numbers")
+        raise ConfigError(
+            f"--columns={','.join(form.columns)}: with --shard, give column numbers, not names"
+        )
     for number, line in enumerate(lines, 1):
         where, line = f"{place}{number}", line.removesuffix("\r")
         columns = formats.split_columns(line) if line.strip() else []
         if places is None:
-            places = _named(form.columns, columns, wanted, where)
+            places = _find_columns(form.columns, columns, count, where)
             continue
         if is_start and number == 1:
             if line in ("src\ttgt", "src\ttgt\tgold"):
                 continue
             if len(columns) > 2 and not form.columns and re.fullmatch(r"-?\d+\.\d+", columns[0]):
                 raise ConfigError(
-                    f"{where}: the first column is the number {columns[0]}; name the columns of "
-                    "the sentences, --columns=2,3 if it is a score"
+                    f"{where}: the first column is the number {columns[0]}; set --columns to the "
+                    "columns of the sentences, --columns=2,3 if the first one is a score"
                 )
         if columns and len(columns) <= max(places):
             expected = "source, target and gold links" if with_gold else "source and target"
             if form.columns:
-                expected = f"those of --columns={','.join(form.columns)}"
-            problem = f": {len(columns)} columns; expected {expected}, with tabs between"
+                expected = f"the columns of --columns={','.join(form.columns)}"
+            problem = f": {len(columns)} columns; expected {expected}, separated by tabs"
             (skipping or Skipping()).skip(Malformed("wrong number of columns", problem), where)
             columns = []
-        chosen = [columns[at] for at in places] if columns else [""] * wanted
+        chosen = [columns[at] for at in places] if columns else [""] * count
         yield _pair(where, chosen, form)
 
 
@@ -204,27 +209,29 @@ def _are_numbers(columns: Sequence[str]) -> bool:
     return all(name.isdecimal() and 0 < int(name) < 10_000 for name in columns)
 
 
-def _numbers(columns: Sequence[str], wanted: int) -> list[int]:
-    _check_count(columns, wanted)
-    return [int(name) - 1 for name in columns[:wanted]] or list(range(wanted))
+def _numbers(columns: Sequence[str], count: int) -> list[int]:
+    _check_count(columns, count)
+    return [int(name) - 1 for name in columns[:count]] or list(range(count))
 
 
-def _named(columns: Sequence[str], names: Sequence[str], wanted: int, where: str) -> list[int]:
-    """The places of columns by a header."""
-    _check_count(columns, wanted)
+def _find_columns(
+    columns: Sequence[str], names: Sequence[str], count: int, where: str
+) -> list[int]:
+    """Returns the indices of columns in a header."""
+    _check_count(columns, count)
     for name in columns:
         if name not in names:
             raise ConfigError(
-                f"{where}: there is no column {quoted(name)}, which --columns names; there are "
+                f"{where}: --columns names {quoted(name)}, but the columns are "
                 f"{shortened(', '.join(names))}"
             )
-    return [names.index(name) for name in columns[:wanted]]
+    return [names.index(name) for name in columns[:count]]
 
 
-def _check_count(columns: Sequence[str], wanted: int) -> None:
-    if columns and not wanted <= len(columns) <= 3:
-        gold = " and gold links" if wanted == 3 else ""
-        raise ConfigError(f"--columns={','.join(columns)}: name those of source, target{gold}")
+def _check_count(columns: Sequence[str], count: int) -> None:
+    if columns and not count <= len(columns) <= 3:
+        names = "source, target and gold links" if count == 3 else "source and target"
+        raise ConfigError(f"--columns={','.join(columns)}: expected the columns of {names}")
 
 
 def _of_two_files(
@@ -232,13 +239,15 @@ def _of_two_files(
 ) -> Iterator[Pair]:
     sides = [Path(side).expanduser() for side in f"{path}".split("|")]
     if len(sides) != 2 or with_gold or form.columns:
-        raise ConfigError(f"{path}: two files have no columns, and gold links in a third file")
+        raise ConfigError(
+            f"{path}: expected two files A|B, without --columns and with gold links in a third file"
+        )
     for side in sides:
         formats.refuse(side, files.head(side))
     both = [files.lines(side, skipping) for side in sides]
     for number, lines in enumerate(itertools.zip_longest(*both), 1):
         if None in lines:
-            raise ConfigError(f"{sides[0]} and {sides[1]} have not as many lines")
+            raise ConfigError(f"{sides[0]} and {sides[1]} differ in their number of lines")
         yield _pair(f"{sides[0]}:{number}", lines, form)
 
 
@@ -246,8 +255,8 @@ def _of_records(path: Path, with_gold: bool, form: Form) -> Iterator[Pair]:
     for record, place in records.read(path):
         if not form.columns:
             raise ConfigError(
-                f"{place}: say which keys hold the sentences with --columns=SOURCE,TARGET; there "
-                f"are {shortened(', '.join(record))}"
+                f"{place}: set --columns=SOURCE,TARGET to the keys of the sentences; the keys are "
+                f"{shortened(', '.join(record))}"
             )
         _check_count(form.columns, 2 + with_gold)
         texts = [_field(record, name, place) for name in form.columns[: 2 + with_gold]]
@@ -255,11 +264,11 @@ def _of_records(path: Path, with_gold: bool, form: Form) -> Iterator[Pair]:
 
 
 def _field(record: Any, name: str, place: str) -> str:
-    """The text under a key; dots name nested ones, as `translation.en`."""
+    """Returns the text under a key; dots separate nested keys, such as `translation.en`."""
     for key in name.split("."):
         record = record.get(key) if isinstance(record, dict) else None
     if isinstance(record, list) and all(isinstance(word, str) for word in record):
         record = " ".join(record)
     if not isinstance(record, str):
-        raise ConfigError(f"{place}: {name} is {quoted(record)}, which is no text")
+        raise ConfigError(f"{place}: {name} is {quoted(record)}; expected text or a list of words")
     return record

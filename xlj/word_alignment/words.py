@@ -1,4 +1,4 @@
-"""Words of text that is tokenised already: what divides them."""
+"""Functions that split tokenised text into words."""
 
 import re
 from collections.abc import Callable
@@ -7,6 +7,6 @@ SPLITS: dict[str, Callable[[str], list[str]]] = {
     "spaces": lambda text: re.findall(r"[^ \t\r\n]+", text),
     "whitespace": str.split,
 }
-"""`spaces`: at ASCII spaces and tabs, as fast_align and eflomal split, so that a word may hold a
-NO-BREAK SPACE. `whitespace`: at any white space of Unicode, as Python's split, SimAlign and
-awesome-align do."""
+"""`spaces` splits at ASCII spaces, tabs and line ends, as fast_align and eflomal do, so a word may
+contain a NO-BREAK SPACE. `whitespace` splits at all Unicode whitespace, as Python's split, SimAlign
+and awesome-align do."""

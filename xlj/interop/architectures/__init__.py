@@ -1,8 +1,9 @@
-"""Names that Hugging Face's architectures have for sizes and parameters of our encoder.
+"""Maps Hugging Face's architectures to xlj's encoder: config keys and tensor names.
 
-One table serves both ways. A parameter of ours is one tensor of theirs, or, in the layers, one a
-layer, stacked; or a share of one, or several of theirs. Kernels are transposed, embeddings of words
-and positions have their rows elsewhere. A family has a module of its own.
+The same tables serve import and export. A parameter of xlj corresponds to one Hugging Face tensor;
+a parameter of the layers is stacked from one tensor per layer. Some parameters are a share of a
+tensor, or consist of several. Kernels are transposed. Rows of the word and position embeddings are
+reordered. Each family of architectures has its own module.
 """
 
 from xlj.interop.architectures.configs import (

@@ -1,4 +1,4 @@
-"""The architecture and the sizes that a config.json gives, and the config.json of a model."""
+"""Reads architecture and sizes from a config.json, and makes the config.json of a model."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ from xlj.io.quoting import quoted, shortened
 from xlj.models.embeddings import FIRST_POSITION
 
 MODERN = (MODERNBERT, EUROBERT, GTE)
-"""Those that are written for models with rotary positions."""
+"""The architectures that exports of models with rotary positions use."""
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     a.model_type: a
@@ -42,27 +42,28 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         NEW,
     )
 }
-"""Those that can be read, by `model_type`. XLM-Align, InfoXLM and mBERT have these layouts."""
+"""The architectures that can be read, by `model_type`. XLM-Align and InfoXLM have XLM-R's layout,
+mBERT has BERT's."""
 
 _JINA = (
-    "jina-embeddings-v3: its linear layers have five adapters (LoRA), one for each task, and which "
-    "of them is meant is chosen with each call; xlj's encoder has none"
+    "jina-embeddings-v3 has five adapters (LoRA) in its linear layers, one for each task, and each "
+    "call selects one; xlj's encoder has no adapters"
 )
 _GEMMA = (
-    "an encoder made of Gemma: it has four norms a layer, whose scales are 1 + w, norms of queries "
-    "and keys or capped scores, and scaled embeddings; xlj's encoder has none of these"
+    "encoders based on Gemma have four norms per layer with scales 1 + w, norms of queries and "
+    "keys or capped attention scores, and scaled embeddings; xlj's encoder has none of these"
 )
 _SONAR = (
-    "SONAR and NLLB are encoders of M2M's kind, with sinusoidal positions, ReLU, and a decoder; "
-    "xlj's encoder has none of these"
+    "SONAR and NLLB are encoders like M2M's, with sinusoidal positions, ReLU, and a decoder; xlj's "
+    "encoder has none of these"
 )
 _DEBERTA = (
-    "mDeBERTa adds products of queries and keys with embedded distances to attention's scores; "
+    "mDeBERTa adds products of queries and keys with embedded distances to the attention scores; "
     "xlj's encoder does not"
 )
 _NEOBERT = (
-    "NeoBERT turns neighbouring dimensions of a head by its rotary positions, where xlj turns "
-    "halves, and stores queries, keys and values head by head"
+    "NeoBERT's rotary positions rotate neighbouring dimensions of a head, and it stores queries, "
+    "keys and values head by head; xlj's encoder rotates the two halves of a head"
 )
 
 REFUSED: Mapping[str, str] = {
@@ -76,21 +77,27 @@ REFUSED: Mapping[str, str] = {
     "jina_embeddings_v3": _JINA,
     "neobert": _NEOBERT,
     **dict.fromkeys(("m2m_100", "nllb", "nllb_moe", "nllb-moe", "sonar"), _SONAR),
-    "nomic_bert": "nomic-embed-text is English, and its multilingual version a mixture of experts; "
-    "xlj's encoder has no experts",
-    "ultrabert": "UltraBERT has a window and a base of rotary positions for each layer, and a head "
-    "of two layers; xlj's encoder has one window, two bases, and a head of one layer",
+    "nomic_bert": "nomic-embed-text is English, and its multilingual version is a mixture of "
+    "experts; xlj's encoder has no experts",
+    "ultrabert": "UltraBERT has a window and a rotary base per layer, and a head of two layers; "
+    "xlj's encoder has one window, two rotary bases, and a head of one layer",
 }  # fmt: skip
-"""Encoders that xlj does not have, by `model_type`, and why."""
+"""The reason why xlj does not support an encoder, by `model_type`."""
 
-_LARGEST = 2**31 - 1  # of any size; XLA counts no further
+_LARGEST = 2**31 - 1  # the largest size that XLA supports
 
 
 def of_config(config: Record, where: str) -> Architecture:
-    """The architecture that a config.json names; a ConfigError if xlj cannot read it, or it has
-    parts that an encoder of ours does not."""
+    """Returns the architecture that a config.json names.
+
+    Args:
+      where: the path of the config.json, for errors.
+
+    Raises:
+      ConfigError: if xlj does not support the architecture or one of its options.
+    """
     name = config.get("model_type")
-    if "lora_adaptations" in config:  # jina's own code names XLM-R
+    if "lora_adaptations" in config:  # jina's config.json names XLM-R
         name = "jina_embeddings_v3"
     if isinstance(name, str) and name in REFUSED:
         raise ConfigError(f"{where}: model_type is {quoted(name)}; {REFUSED[name]}")
@@ -100,34 +107,43 @@ def of_config(config: Record, where: str) -> Architecture:
             "(XLM-Align and InfoXLM are xlm-roberta, mBERT is bert, mmBERT is modernbert)"
         )
     architecture = ARCHITECTURES[name]
-    for key, wanted in architecture.fixed.items():
-        if config.get(key, wanted) not in (wanted, None):
+    for key, supported in architecture.fixed.items():
+        if config.get(key, supported) not in (supported, None):
             raise ConfigError(
-                f"{where}: {key} is {quoted(config[key])}; xlj's encoder has {wanted!r}"
+                f"{where}: {key} is {quoted(config[key])}; xlj's encoder has {supported!r} only"
             )
     pad = config.get("pad_token_id", 1)
     if architecture.prefix == XLM_R.prefix and (not isinstance(pad, int) or pad < 0):
-        raise ConfigError(f"{where}: pad_token_id is {quoted(pad)}; positions are counted from it")
+        raise ConfigError(
+            f"{where}: pad_token_id is {quoted(pad)}; expected an id, from which positions are "
+            "counted"
+        )
     classes = config.get("architectures")
     if classes is not None and not isinstance(classes, list):
-        raise ConfigError(f"{where}: architectures is {quoted(classes)}, no list of classes")
+        raise ConfigError(
+            f"{where}: architectures is {quoted(classes)}; expected a list of classes"
+        )
     return with_pad(architecture, pad)
 
 
 def model_of(architecture: Architecture, config: Record, where: str) -> Model:
-    """The sizes that a config.json gives; a ConfigError if one is missing or impossible."""
+    """Returns the model that a config.json describes.
+
+    Raises:
+      ConfigError: if a key is missing, or a value is not supported.
+    """
     known = {**architecture.defaults, **config}
     before = FIRST_POSITION - architecture.first_position
     try:
-        sizes = {ours: known[theirs] for ours, theirs in architecture.sizes.items()}
+        sizes = {key: known[hf_key] for key, hf_key in architecture.sizes.items()}
         sizes["positions"] = known["max_position_embeddings"] + before
         sizes |= architecture.options(known, where)
     except (KeyError, TypeError) as error:
-        raise ConfigError(f"{where}: cannot use {error}") from None
+        raise ConfigError(f"{where}: missing or wrong value: {error}") from None
     for name, size in sizes.items():
         if isinstance(size, int) and size > _LARGEST:
-            theirs = architecture.sizes.get(name, name)
-            raise ConfigError(f"{where}: {theirs} is {quoted(size)}; too large")
+            key = architecture.sizes.get(name, name)
+            raise ConfigError(f"{where}: {key} is {quoted(size)}; expected at most {_LARGEST}")
     try:
         model = build({"model": sizes}).model
     except ConfigError as error:
@@ -141,8 +157,8 @@ def model_of(architecture: Architecture, config: Record, where: str) -> Model:
 
 
 def config_of(architecture: Architecture, model: Model, rows: int) -> Record:
-    """The config.json of a model of ours whose tables of words have so many rows."""
-    written = {theirs: getattr(model, ours) for ours, theirs in architecture.sizes.items()}
+    """Returns the config.json of a model. `rows` is the number of rows of its word embeddings."""
+    written = {hf_key: getattr(model, key) for key, hf_key in architecture.sizes.items()}
     if "token_types" in architecture.sizes:
         written[architecture.sizes["token_types"]] = token_types(architecture, model)
     return {
@@ -156,11 +172,15 @@ def config_of(architecture: Architecture, model: Model, rows: int) -> Record:
 
 
 def shifted(table: np.ndarray, rows: int) -> np.ndarray:
-    """A position table [positions, hidden] with `rows` more before it, all zero; or without its
-    first -`rows`. No position reads them."""
+    """Shifts a position table [positions, hidden] by `rows`.
+
+    It adds `rows` rows of zeros before the table, or removes the first -`rows` rows. No position
+    reads these rows.
+    """
     return np.pad(table, ((rows, 0), (0, 0))) if rows > 0 else table[-rows:]
 
 
 def token_types(architecture: Architecture, model: Model) -> int:
-    """Rows of the table of token types that is written: as many as the tokenizer's ids need."""
+    """Returns the number of rows of the exported token type table, enough for the tokenizer's
+    ids."""
     return max(model.token_types, architecture.token_types)

@@ -1,5 +1,7 @@
-"""EuroBERT's class. Sources: models/eurobert of transformers 5.24, the released config of
-EuroBERT/EuroBERT-210m."""
+"""The architecture of EuroBERT.
+
+Sources: models/eurobert of transformers 5.24, the released config of EuroBERT/EuroBERT-210m.
+"""
 
 from collections.abc import Iterator
 
@@ -13,7 +15,7 @@ from xlj.io.quoting import quoted
 
 _SWITCHES: dict[str, tuple[str, ...]] = {
     "attention_bias": ("attention", "output"),
-    "mlp_bias": ("inner", "outer", "vocabulary"),  # the head's goes by that of the layers
+    "mlp_bias": ("inner", "outer", "vocabulary"),  # the head has one if the layers have
 }
 _DEFAULTS = {
     "rms_norm_eps": 1e-5,
@@ -35,10 +37,12 @@ _LAYER = "layers.{layer}."
 
 
 def halves(layer: str) -> Iterator[Tensor]:
-    """The halves of a gated layer, which are tensors of their own: the activated one is ours'
-    first."""
+    """Yields the tensors of the two halves of a gated layer, which are one parameter in xlj.
+
+    The activated half comes first.
+    """
     for number, name in enumerate(("gate_proj", "up_proj")):
-        yield from module("layers/feed_forward/inner", f"{layer}mlp.{name}", of_ours=(number, 2))
+        yield from module("layers/feed_forward/inner", f"{layer}mlp.{name}", xlj_share=(number, 2))
 
 
 _TENSORS = (
@@ -49,7 +53,7 @@ _TENSORS = (
     *module("layers/feed_forward/outer", f"{_LAYER}mlp.down_proj"),
     *module("layers/feed_forward_norm", f"{_LAYER}post_attention_layernorm"),
     *module("final_norm", "norm"),
-    Tensor("prediction_head/word", "lm_head.weight"),  # where it is not tied
+    Tensor("prediction_head/word", "lm_head.weight"),  # if it is not tied
     Tensor("prediction_head/bias", "lm_head.bias"),
     *module("tagging_head/output", "classifier"),
 )
@@ -61,8 +65,8 @@ def _options(config: Record, where: str) -> Record:
     groups, size = config.get("num_key_value_heads"), config.get("head_dim")
     if size is not None and (not isinstance(heads, int) or size * heads != hidden):
         raise ConfigError(
-            f"{where}: head_dim is {quoted(size)}; xlj's heads have hidden_size / "
-            "num_attention_heads"
+            f"{where}: head_dim is {quoted(size)}; xlj's encoder supports hidden_size / "
+            "num_attention_heads only"
         )
     return {
         "key_value_heads": 0 if groups in (None, heads) else groups,
@@ -88,7 +92,7 @@ def _config(model: Model) -> Record:
         **{key: {*names} <= {*model.biases} for key, names in _SWITCHES.items()},
         "tie_word_embeddings": model.tied,
         "rope_parameters": rope,
-        # Code of before transformers 5 reads these.
+        # Releases before transformers 5 read these keys.
         "rope_theta": model.rotary_base,
         "rope_scaling": None if model.rotary_factor == 1 else rope,
     }

@@ -1,5 +1,7 @@
-"""gte's class. Its tensors have transformers' names, or those of the code on the Hub, which are
-fused; transformers writes the latter too, under a prefix of its own.
+"""The architecture of gte.
+
+Its tensors have the names of transformers, or those of the code on the Hub, which are fused.
+Transformers writes the fused tensors too, with another prefix.
 
 Sources: models/gte and conversion_mapping of transformers 5.24, configs of
 Alibaba-NLP/gte-multilingual-mlm-base and gte-multilingual-base.
@@ -49,14 +51,17 @@ _LAYERS = (
 
 
 def _fused() -> Iterator[Tensor]:
-    """Rows of `qkv_proj` are query, key, value; `up_gate_proj` ends with the activated half."""
+    """Yields the fused tensors.
+
+    The rows of `qkv_proj` are query, key and value. The activated half of `up_gate_proj` is last.
+    """
     for number, name in enumerate(("query", "key", "value")):
-        theirs = f"{_NEW_LAYER}attention.qkv_proj"
-        yield from module(f"layers/attention/{name}", theirs, of_theirs=(number, 3))
+        hf_name = f"{_NEW_LAYER}attention.qkv_proj"
+        yield from module(f"layers/attention/{name}", hf_name, hf_share=(number, 3))
     for number in range(2):
-        shares = {"of_ours": (number, 2), "of_theirs": (1 - number, 2)}
-        theirs = f"{_NEW_LAYER}mlp.up_gate_proj"
-        yield from module("layers/feed_forward/inner", theirs, **shares)
+        shares = {"xlj_share": (number, 2), "hf_share": (1 - number, 2)}
+        hf_name = f"{_NEW_LAYER}mlp.up_gate_proj"
+        yield from module("layers/feed_forward/inner", hf_name, **shares)
 
 
 _NEW_LAYERS = (
@@ -78,7 +83,7 @@ def _heads(prefix: str, norm: str) -> tuple[Tensor, ...]:
     return (
         *module("prediction_head/dense", "lm_head.dense"),
         *module("prediction_head/norm", f"lm_head.{norm}"),
-        Tensor("prediction_head/word", "lm_head.decoder.weight"),  # where it is not tied
+        Tensor("prediction_head/word", "lm_head.decoder.weight"),  # if it is not tied
         Tensor("prediction_head/bias", "lm_head.decoder.bias"),
         *module("classification_head/dense", f"{prefix}.pooler.dense"),
         *module("classification_head/output", "classifier"),
@@ -87,20 +92,21 @@ def _heads(prefix: str, norm: str) -> tuple[Tensor, ...]:
 
 
 def _options(config: Record, where: str) -> Record:
-    return _given(config, where, rotary_keys.read(config, where, "rope_theta"))
+    return _options_with(config, where, rotary_keys.read(config, where, "rope_theta"))
 
 
 def _new_options(config: Record, where: str) -> Record:
     hidden, heads = config.get("hidden_size"), config.get("num_attention_heads")
     size = hidden / heads if isinstance(hidden, int) and isinstance(heads, int) and heads else 1
 
-    def ntk(given: Rotary) -> Rotary:
-        return Rotary(given.base * given.factor, given.factor ** (2 / size))
+    def ntk(rotary: Rotary) -> Rotary:
+        return Rotary(rotary.base * rotary.factor, rotary.factor ** (2 / size))
 
-    return _given(config, where, rotary_keys.read(config, where, "rope_theta", more={"ntk": ntk}))
+    rotary = rotary_keys.read(config, where, "rope_theta", more={"ntk": ntk})
+    return _options_with(config, where, rotary)
 
 
-def _given(config: Record, where: str, rotary: Rotary) -> Record:
+def _options_with(config: Record, where: str, rotary: Rotary) -> Record:
     return {
         "family": "gte",
         "absolute_positions": False,
@@ -159,5 +165,5 @@ NEW = dataclasses.replace(
     },
     options=_new_options,
 )
-"""Read only. It is written as `GTE` with the same names of tensors, which transformers 5 reads
-without code from the Hub."""
+"""Supported for import only. An export uses `GTE` with the same tensor names, which transformers 5
+reads without code from the Hub."""

@@ -1,4 +1,4 @@
-"""ModernBERT's class: ModernBERT, mmBERT, Ettin, MrBERT, Granite embedding R2.
+"""The architecture of ModernBERT, mmBERT, Ettin, MrBERT and Granite embedding R2.
 
 Sources: models/modernbert of transformers 5.24 and 4.57, released configs of
 answerdotai/ModernBERT-base and jhu-clsp/mmBERT-small.
@@ -23,9 +23,9 @@ _SWITCHES = {
     "mlp_bias": ("inner", "outer"),
     "classifier_bias": ("prediction",),
     "decoder_bias": ("vocabulary",),
-    "norm_bias": (),  # `norm_type` goes by it
+    "norm_bias": (),  # sets `norm_type`
 }
-"""Keys of config.json, and the names in `model.biases` that they switch."""
+"""Keys of config.json, and the biases (names in `model.biases`) that each switches on."""
 
 _DEFAULTS = {
     "norm_eps": 1e-5,
@@ -47,16 +47,14 @@ _TENSORS = (
     *(
         tensor
         for number, name in enumerate(("query", "key", "value"))
-        for tensor in module(
-            f"layers/attention/{name}", f"{_LAYER}attn.Wqkv", of_theirs=(number, 3)
-        )
+        for tensor in module(f"layers/attention/{name}", f"{_LAYER}attn.Wqkv", hf_share=(number, 3))
     ),
-    # The embeddings' norm stands in the place of the first layer's.
+    # The norm of the embeddings replaces the first layer's attention norm.
     *module("layers/attention_norm", f"{_LAYER}attn_norm", first_layer=1),
     *modules(
         {
             "attention/output": "attn.Wo",
-            "feed_forward/inner": "mlp.Wi",  # both halves, the activated one first, as ours
+            "feed_forward/inner": "mlp.Wi",  # both halves, the activated one first, as in xlj
             "feed_forward/outer": "mlp.Wo",
             "feed_forward_norm": "mlp_norm",
         },
@@ -66,32 +64,33 @@ _TENSORS = (
     *module("final_norm", "final_norm"),
     *module("prediction_head/dense", "head.dense"),
     *module("prediction_head/norm", "head.norm"),
-    Tensor("prediction_head/word", "decoder.weight"),  # where it is not tied
+    Tensor("prediction_head/word", "decoder.weight"),  # if it is not tied
     Tensor("prediction_head/bias", "decoder.bias"),
 )
 
 
 def switched(config: Record, switches: dict[str, tuple[str, ...]], where: str) -> tuple[str, ...]:
-    """The value of `model.biases` that switches of a config.json give."""
+    """Returns the value of `model.biases` for the switches in a config.json."""
     for key in switches:
         if not isinstance(config[key], bool):
-            raise ConfigError(f"{where}: {key} is {quoted(config[key])}; it must be true or false")
+            raise ConfigError(f"{where}: {key} is {quoted(config[key])}; expected true or false")
     on = {name for key, names in switches.items() if config[key] for name in names}
     return tuple(name for name in BIASES if name in on)
 
 
 def gated(config: Record, key: str, where: str) -> str:
-    """The value of `model.feed_forward` that the name of an activation gives."""
+    """Returns the value of `model.feed_forward` for the activation in a config.json."""
     activation = config[key]
     if not isinstance(activation, str) or activation not in _GATED:
         raise ConfigError(
-            f"{where}: {key} is {quoted(activation)}; xlj's gated layers have {', '.join(_GATED)}"
+            f"{where}: {key} is {quoted(activation)}; xlj's gated layers support "
+            f"{' and '.join(_GATED)} only"
         )
     return _GATED[activation]
 
 
 def activation_of(model: Model) -> str:
-    """The name of the activation of a gated feed-forward layer."""
+    """Returns the name of the activation of a gated feed-forward layer."""
     return "silu" if model.feed_forward == "swiglu" else "gelu"
 
 
@@ -115,43 +114,46 @@ def _options(config: Record, where: str) -> Record:
         local = rotary_keys.read(config, where, _OLD_BASES[LOCAL], LOCAL)
         if local.factor != full.factor:
             raise ConfigError(
-                f"{where}: rope_parameters of {FULL} have a factor of {full.factor}, those of "
-                f"{LOCAL} of {local.factor}; xlj's encoder has one for all layers"
+                f"{where}: rope_parameters has the factor {full.factor} for {FULL} and "
+                f"{local.factor} for {LOCAL}; xlj's encoder has one factor for all layers"
             )
         options["rotary_local_base"] = local.base
     return options
 
 
 def _layers(config: Record, where: str) -> Record:
-    """Which layers are local, and their window."""
+    """Returns the options that say which layers are local, and their window."""
     layers, every, types = (config.get(k) for k in ("num_hidden_layers", _EVERY, "layer_types"))
     if not isinstance(layers, int) or layers < 1:
-        raise ConfigError(f"{where}: num_hidden_layers is {quoted(layers)}; not at least 1")
+        raise ConfigError(f"{where}: num_hidden_layers is {quoted(layers)}; expected at least 1")
     if every is not None and (not isinstance(every, int) or every < 1):
-        raise ConfigError(f"{where}: {_EVERY} is {quoted(every)}; not at least 1")
+        raise ConfigError(f"{where}: {_EVERY} is {quoted(every)}; expected at least 1")
     regular = None if every is None else _types(layers, every)
     if types is None:
         types = regular
     elif not isinstance(types, list) or len(types) != layers or {*map(str, types)} - {FULL, LOCAL}:
         raise ConfigError(
-            f"{where}: layer_types must be {layers} (num_hidden_layers) of {FULL} and {LOCAL}"
+            f"{where}: layer_types must be a list of {layers} (num_hidden_layers) values {FULL} or "
+            f"{LOCAL}"
         )
     elif regular is not None and types != regular:
         raise ConfigError(
-            f"{where}: layer_types is {quoted(types)}, but {_EVERY} is {every}; remove the one "
-            "that the model was not trained with"
+            f"{where}: layer_types is {quoted(types)}, but {_EVERY} is {every}; remove the key "
+            "that does not fit the trained model"
         )
     if types is None:
-        raise ConfigError(f"{where}: neither layer_types nor {_EVERY} gives which layers are local")
+        raise ConfigError(
+            f"{where}: cannot know which layers are local; expected layer_types or {_EVERY}"
+        )
     if LOCAL not in types:
         return {"local_attention": 0}
     if FULL not in types:
-        raise ConfigError(f"{where}: layer_types has no {FULL}; xlj's encoder has some full layers")
+        raise ConfigError(f"{where}: layer_types has no {FULL}; xlj's encoder needs one or more")
     window = config.get("local_attention")
     if isinstance(window, bool) or not isinstance(window, int) or window < 2:
         raise ConfigError(
-            f"{where}: local_attention is {quoted(window)}; it must be the width of the window of "
-            "local layers, at least 2"
+            f"{where}: local_attention is {quoted(window)}; expected the width of the local "
+            "layers' window, at least 2"
         )
     every = every or _every(types)
     if every:
@@ -165,14 +167,18 @@ def _types(layers: int, every: int) -> list[str]:
 
 
 def _every(types: list[str]) -> int | None:
-    """The number n for which every n-th layer is full; of several 3, as in all released models."""
+    """Returns n if every n-th layer is full; 3 if it is among several solutions, as in all released
+    models; None if no n fits."""
     numbers = (3, *range(1, len(types) + 1))
     return next((n for n in numbers if types == _types(len(types), n)), None)
 
 
 def _config(model: Model) -> Record:
-    """Transformers 4's keys beside transformers 5's, which version 4 does not read: it would take a
-    local base of 10,000. Null stops version 4 where it has no word for what the model does."""
+    """Returns the keys of both transformers 5 and transformers 4.
+
+    Version 4 does not read version 5's keys and would use a local rotary base of 10,000. If version
+    4 cannot express the scaling, its keys are null, which makes it fail.
+    """
     types = [LOCAL if kind.is_local else FULL for kind in pattern.kinds(model, model.layers)]
     bases = {FULL: model.rotary_base, LOCAL: model.rotary_local_base or model.rotary_base}
     plain = model.rotary_factor == 1
@@ -182,7 +188,7 @@ def _config(model: Model) -> Record:
         "norm_bias": model.norm_type == "layer",
         **{key: {*names} <= {*model.biases} for key, names in _SWITCHES.items() if names},
         "tie_word_embeddings": model.tied,
-        "local_attention": model.local_attention or 128,  # not read where no layer is local
+        "local_attention": model.local_attention or 128,  # not read if no layer is local
         "layer_types": types,
         _EVERY: _every(types),
         "rope_parameters": {

@@ -1,6 +1,7 @@
-"""Heads of transformers' classes: names of the classes, and keys of config.json about a task.
+"""Task heads in transformers: names of the classes, and keys of config.json about a task.
 
-A kind of task names its class (`TaskKind.hugging_face`), an architecture the tensors of its heads.
+A kind of task names its class (`TaskKind.hugging_face`). An architecture names the tensors of its
+heads.
 """
 
 import dataclasses
@@ -13,107 +14,114 @@ from xlj.data.labelled.kind import HuggingFace
 from xlj.interop.architectures.table import Architecture
 from xlj.io.json_file import Record
 
-_SINGLE_LABEL = "single_label_classification"  # what transformers takes where config.json is silent
+_SINGLE_LABEL = "single_label_classification"  # transformers' default
 _OTHERS = {"": "", "prediction_head": "ForMaskedLM"}
 
 
 def _classes() -> tuple[dict[str, str], dict[str, str]]:
-    """`CLASSES` and `TASKS`."""
+    """Returns `CLASSES` and `TASKS`."""
     classes, kinds = dict(_OTHERS), dict[str, str]()
     for name in (*tasks.KINDS, *tasks.VARIANTS):
-        theirs = kind.find(name).hugging_face
-        if theirs:
+        hf_task = kind.find(name).hugging_face
+        if hf_task:
             kinds[f"{name}_head"] = name
-        if theirs and not theirs.like:
-            classes[f"{name}_head"] = theirs.ending
+        if hf_task and not hf_task.like:
+            classes[f"{name}_head"] = hf_task.ending
     return classes, kinds
 
 
 CLASSES, TASKS = _classes()
-"""How the names of classes end, by the heads whose tensors architectures name; the kinds of xlj's
-tasks that transformers has a class for, by head."""
+"""`CLASSES`: endings of class names, by the heads whose tensors architectures name. `TASKS`: the
+kinds of tasks for which transformers has a class, by head."""
 
 
 def of_head(head: str, own: str = "") -> HuggingFace | None:
-    """What transformers has for the head of a task; None if it is none, or transformers has none.
+    """Returns transformers' class for a task's head; None for other heads, or without a class.
 
     Args:
-      own: the kind, if it is a user's own.
+      own: the kind of task, if it is user code.
     """
     return kind.find(own or TASKS[head]).hugging_face if own or head in TASKS else None
 
 
 def auto_class(head: str, own: str = "") -> str:
-    """The class of transformers that loads a model with this head, whatever its architecture."""
-    theirs = of_head(head, own)
-    return f"AutoModel{theirs.ending if theirs else CLASSES[head]}"
+    """Returns the `AutoModel` class of transformers that loads a model with this head."""
+    hf_task = of_head(head, own)
+    return f"AutoModel{hf_task.ending if hf_task else CLASSES[head]}"
 
 
 def classes_of(family: str, heads: Collection[str] = tuple(CLASSES)) -> dict[str, str]:
-    """The classes of a family, by the heads that it has."""
+    """Returns the classes of a family by head."""
     return {head: family + (CLASSES[head] or "Model") for head in heads}
 
 
 def with_head(architecture: Architecture, head: str, own: str = "") -> Architecture:
-    """The architecture with the tensors and the class of a head that is like another that it names;
-    as it is, if it has none such."""
-    theirs = of_head(head, own)
-    if theirs is None or theirs.like not in architecture.classes:
+    """Adds a head that has the tensors of another head (`HuggingFace.like`) to an architecture.
+
+    Returns the architecture unchanged if it does not have the other head.
+    """
+    hf_task = of_head(head, own)
+    if hf_task is None or hf_task.like not in architecture.classes:
         return architecture
     tensors = [
-        tensor._replace(ours=tensor.ours.replace(theirs.like, head, 1))
+        tensor._replace(xlj_name=tensor.xlj_name.replace(hf_task.like, head, 1))
         for tensor in architecture.tensors
-        if tensor.head == theirs.like
+        if tensor.head == hf_task.like
     ]
     family = architecture.classes[""].removesuffix("Model")
     return dataclasses.replace(
         architecture,
         tensors=(*architecture.tensors, *tensors),
-        classes={**architecture.classes, head: family + theirs.ending},
+        classes={**architecture.classes, head: family + hf_task.ending},
     )
 
 
 def labels_of(config: Record, where: str) -> tuple[str, ...]:
-    """The names of classes or tags that a config.json gives, in the order of the head; a
-    ConfigError if they are not numbered from 0."""
-    names = config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}  # what transformers takes
+    """Returns the labels in a config.json, in the order of the head's outputs.
+
+    Raises:
+      ConfigError: if they are not numbered from 0, or not distinct.
+    """
+    names = config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}  # transformers' default
     numbers = [str(number) for number in range(len(names))]
     labels: list[Any] = [names.get(n) for n in numbers] if isinstance(names, dict) else []
     if not all(isinstance(label, str) for label in labels) or len({*labels}) < len(names):
-        raise ConfigError(f"{where}: id2label must be distinct names by the numbers from 0")
+        raise ConfigError(f"{where}: id2label must map the numbers from 0 to distinct names")
     return tuple(labels)
 
 
 def task_head_of(architecture: Architecture, config: Record, tensors: Collection[str]) -> str:
-    """The head of a fine-tuned task that a folder has, if its config.json names the class and the
-    type of problem, and all of its tensors are there; else nothing."""
+    """Returns the task head of a folder; empty if xlj cannot use it.
+
+    Its config.json must name the class and the type of problem, and all tensors must exist.
+    """
     problem = config.get("problem_type") or _SINGLE_LABEL
-    is_number = len(config.get("id2label") or "01") == 1  # of regression, or a cross-encoder's
+    is_number = len(config.get("id2label") or "01") == 1  # regression, or a cross-encoder
     for head in TASKS:
-        theirs, able = of_head(head), with_head(architecture, head)
-        name = able.classes.get(head)
-        if theirs is None or name is None or name not in (config.get("architectures") or ()):
+        hf_task, extended = of_head(head), with_head(architecture, head)
+        name = extended.classes.get(head)
+        if hf_task is None or name is None or name not in (config.get("architectures") or ()):
             continue
-        if is_number != (theirs.problem_type == "regression"):
-            continue  # no choice, or several numbers, of which xlj has no task
-        if problem == (theirs.problem_type or _SINGLE_LABEL):
-            whole = [tensor.theirs for tensor in able.tensors if tensor.head == head]
-            return head if whole and {*whole} <= {*tensors} else ""
+        if is_number != (hf_task.problem_type == "regression"):
+            continue  # one label, or regression with several numbers: xlj has no such task
+        if problem == (hf_task.problem_type or _SINGLE_LABEL):
+            names = {tensor.hf_name for tensor in extended.tensors if tensor.head == head}
+            return head if names and names <= {*tensors} else ""
     return ""
 
 
 def is_of_task(config: Record) -> bool:
-    """Whether a config.json names a class with the head of a task other than masked tokens."""
+    """Returns whether a config.json names a class with a task head (not that for masked tokens)."""
     endings = (str(name).partition("For")[2] for name in config.get("architectures") or ())
     return any(ending not in ("", "MaskedLM") for ending in endings)
 
 
 def config_of_task(head: str, labels: Sequence[str], own: str = "") -> Record:
-    """The part of config.json about the head of a fine-tuned task and its labels, if it has any."""
-    theirs = of_head(head, own)
-    if theirs is None:
+    """Returns the keys of config.json about a task's head and its labels."""
+    hf_task = of_head(head, own)
+    if hf_task is None:
         return {}
-    config: Record = {"problem_type": theirs.problem_type} if theirs.problem_type else {}
+    config: Record = {"problem_type": hf_task.problem_type} if hf_task.problem_type else {}
     if labels:
         config["id2label"] = dict(enumerate(labels))
         config["label2id"] = {label: number for number, label in enumerate(labels)}

@@ -1,5 +1,5 @@
-"""The classes of 2019 and their like: XLM-R, XLM-R XL, RoBERTa, BERT, ERNIE-M, and xlj's own with a
-relative position bias."""
+"""Architectures like XLM-R: XLM-R, XLM-R XL, RoBERTa, BERT, DistilBERT, ERNIE-M, and xlj's own with
+a relative position bias."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
@@ -31,10 +31,10 @@ _LAYER = {
     "feed_forward/outer": ("output.dense", "linear2"),
     "feed_forward_norm": ("output.LayerNorm", "norm2"),
 }
-"""Modules of a layer of ours: BERT's and XLM-R's names of them, and ERNIE-M's."""
+"""The modules of a layer: (name in BERT and XLM-R, name in ERNIE-M), by xlj's name."""
 
-_BERT_LAYER = {ours: bert for ours, (bert, _) in _LAYER.items()}
-_ERNIE_M_LAYER = {ours: ernie_m for ours, (_, ernie_m) in _LAYER.items()}
+_BERT_LAYER = {name: bert for name, (bert, _) in _LAYER.items()}
+_ERNIE_M_LAYER = {name: ernie_m for name, (_, ernie_m) in _LAYER.items()}
 _XLM_R_XL_NORMS = {
     "attention_norm": "attention.self_attn_layer_norm",
     "feed_forward_norm": "LayerNorm",
@@ -45,7 +45,7 @@ _POSITION_BIAS = (
     Tensor("layers/attention/gates/kernel", f"{_ATTENTION}.gates.weight"),
     Tensor("layers/attention/gates/scale", f"{_ATTENTION}.gate_scale"),
 )
-"""Those of xlj's own models with a relative position bias (`remote_code`)."""
+"""Tensors of xlj's own models with a relative position bias (`remote_code`)."""
 
 
 def _layers(names: Mapping[str, str], folder: str = "encoder.layer") -> Iterator[Tensor]:
@@ -55,7 +55,10 @@ def _layers(names: Mapping[str, str], folder: str = "encoder.layer") -> Iterator
 def _heads(
     masked: str, norm: str, bias: str, dense: str, output: str, pooler: str
 ) -> tuple[Tensor, ...]:
-    """Of masked tokens, and of fine-tuned tasks, of which only those of whole rows differ."""
+    """Returns the tensors of the head for masked tokens and of all task heads.
+
+    Among the task heads, only those of whole rows differ between families.
+    """
     return (
         *module("prediction_head/dense", masked),
         *module("prediction_head/norm", norm),
@@ -116,13 +119,13 @@ _FIXED = {
     "tie_word_embeddings": True,
 }
 _BIAS = ("position_bias", "position_buckets", "position_distance", "absolute_positions")
-"""Keys of `Model` that are written under the same names, for `XLJ`."""
+"""Keys of `Model` that `XLJ` writes to config.json under the same names."""
 
 
 _OWN_HEADS = (
     "", "prediction_head", "classification_head", "tagging_head", "question_answering_head"
 )  # fmt: skip
-"""Those that `remote_code` has."""
+"""The heads that `remote_code` has."""
 
 
 def _always(options: Mapping[str, Any]) -> Callable[[Record, str], Record]:
@@ -212,7 +215,7 @@ DISTILBERT = Architecture(
         *module("tagging_head/output", "classifier"),
         *module("question_answering_head/output", "qa_outputs"),
     ),
-    # The activation of its heads of whole rows is ReLU.
+    # Heads of whole rows are missing, because their activation is ReLU.
     classes_of("DistilBert", ("", "prediction_head", "tagging_head", "question_answering_head")),
     {"vocab_projector.weight": "embeddings/word"},
     first_position=0,
@@ -241,14 +244,14 @@ DISTILBERT = Architecture(
     specials={"pad": PAD},
     ignored=((r"pre_classifier\..*", "the head of a task that xlj does not have"),),
 )
-"""Read only. It is written as BERT, with token types that add nothing."""
+"""Supported for import only. An export is BERT with token types that add zero."""
 
 OF_MARKERS = {"sentencepiece": XLM_R, "byte_bpe": ROBERTA, "wordpiece": BERT}
-"""Those that are written, by how the vocabulary marks words, if nothing else decides."""
+"""The architectures of exports, by how the vocabulary marks words, if nothing else decides."""
 
 
 def with_pad(architecture: Architecture, pad: int) -> Architecture:
-    """The architecture where `<pad>` has the id `pad`, in their numbers."""
+    """Returns the architecture with the id `pad` for `<pad>` (an id of the Hugging Face folder)."""
     if architecture.prefix != XLM_R.prefix:
         return architecture
     return dataclasses.replace(architecture, first_position=pad + 1)

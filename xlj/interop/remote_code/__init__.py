@@ -1,6 +1,6 @@
-"""The PyTorch module that an exported folder carries if its encoder has a relative position bias.
+"""PyTorch code that exported folders contain if the encoder has a relative position bias.
 
-The other two files of this folder are copied into it as they are, and transformers runs them there
-(`trust_remote_code=True`). So they import torch and transformers only, and nothing of xlj imports
-them.
+The other two files of this package are copied into the folder, and transformers runs them there
+(`trust_remote_code=True`). Therefore they import torch and transformers only, and nothing in xlj
+imports them.
 """

@@ -1,19 +1,21 @@
-"""The config of an xlj encoder: XLM-R's keys, and those of its relative position bias."""
+"""The config of an xlj encoder: XLM-R's keys, and keys of the relative position bias."""
 
 from transformers import XLMRobertaConfig
 
 
 class XljConfig(XLMRobertaConfig):
-    """The values of `config.json`; the keys that XLM-R has too mean what they mean there.
+    """The values of `config.json`. All other keys are XLM-R's and have the same meaning.
 
-    position_bias: what attention adds for the distance of two tokens: "none", "t5" (one learned
-      number a head and bucket of distances) or "gated" (that, gated by the query).
-    position_buckets: buckets of distances, half of them for each direction.
-    position_distance: the distance from which on all share a bucket.
-    absolute_positions: whether a learned vector of its position is added to each token. If not,
-      `max_position_embeddings` is not read, and inputs may be of any length.
+    Args:
+      position_bias: the bias that attention adds for the distance of two tokens: "none", "t5" (one
+        learned number per head and bucket of distances) or "gated" ("t5", gated by the query).
+      position_buckets: the number of buckets of distances; each direction has half of them.
+      position_distance: all distances from this one on share a bucket.
+      absolute_positions: whether to add a learned vector of the position to each token. If not,
+        `max_position_embeddings` is not read, and inputs can have any length.
 
-    Raises ValueError for a position bias that there is not.
+    Raises:
+      ValueError: if the position bias is unknown.
     """
 
     model_type = "xlj"
@@ -27,7 +29,7 @@ class XljConfig(XLMRobertaConfig):
         **others,
     ):
         if position_bias not in ("none", "t5", "gated"):
-            raise ValueError(f"position_bias={position_bias!r}: there are none, t5 and gated")
+            raise ValueError(f"position_bias={position_bias!r}: expected none, t5 or gated")
         self.position_bias = position_bias
         self.position_buckets = position_buckets
         self.position_distance = position_distance

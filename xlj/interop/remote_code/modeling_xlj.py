@@ -1,8 +1,8 @@
-"""XLM-R's encoder with a relative position bias, as xlj trains it, in PyTorch.
+"""XLM-R's encoder with a relative position bias in PyTorch, equivalent to xlj's encoder.
 
-The bias is T5's (Raffel et al., 2020, section 2.1) or the gated one of XLM-E (Chi et al., 2021,
-section 3.3). Weights have XLM-R's names; those of the bias are `position_bias.weight`, and in each
-layer's attention `gates.weight` and `gate_scale`.
+The bias is T5's (Raffel et al., 2020, section 2.1) or the gated bias of XLM-E (Chi et al., 2021,
+section 3.3). Weights have XLM-R's names. The weights of the bias are `position_bias.weight`, and
+`gates.weight` and `gate_scale` in each layer's attention.
 """
 
 import math
@@ -16,7 +16,7 @@ from .configuration_xlj import XljConfig
 
 
 class XljEmbeddings(nn.Module):
-    """Word, token type and (if the model has them) absolute position embeddings; LayerNorm."""
+    """Word, token type and optional absolute position embeddings, followed by LayerNorm."""
 
     def __init__(self, config):
         super().__init__()
@@ -37,7 +37,7 @@ class XljEmbeddings(nn.Module):
         x = x + self.token_type_embeddings(token_type_ids)
         if self.position_embeddings is not None:
             if position_ids is None:
-                # Counted from `pad + 1` on over what is not padding, as XLM-R does.
+                # As in XLM-R, tokens are counted from `pad + 1`, without padding.
                 real = torch.ones(x.shape[:2], dtype=torch.long, device=x.device)
                 if input_ids is not None:
                     real = (input_ids != self.pad).long()
@@ -47,7 +47,7 @@ class XljEmbeddings(nn.Module):
 
 
 class XljPositionBias(nn.Embedding):
-    """T5's bias of each head, by bucket of distances; all layers share it."""
+    """T5's bias per head and bucket of distances; all layers share it."""
 
     def __init__(self, config):
         super().__init__(config.position_buckets, config.num_attention_heads)
@@ -60,11 +60,11 @@ class XljPositionBias(nn.Embedding):
             growth = math.log(distance / exact) / math.log(furthest / exact)
             return min(exact + int(growth * (half - exact)), half - 1)
 
-        # A list, not a buffer: it is no weight, and must be right however the model is loaded.
+        # A list and not a buffer, so that it is correct regardless of how weights are loaded.
         self.bucket_of = [bucket(distance) for distance in range(furthest + 1)]
 
     def forward(self, length):
-        """[heads, query, key], each of the two `length` long."""
+        """Returns the bias [heads, query, key], where both sequences have this length."""
         device = self.weight.device
         place = torch.arange(length, device=device)
         difference = place[None, :] - place[:, None]
@@ -83,13 +83,21 @@ class XljSelfAttention(nn.Module):
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
         self.gated = config.position_bias == "gated"
         if self.gated:
-            # Rows: the paper's u (update) and v (reset). The scale is its w, one of each head.
+            # The rows are the paper's u (update) and v (reset). The scale is its w, one per head.
             self.gates = nn.Linear(hidden // self.heads, 2, bias=False)
             self.gate_scale = nn.Parameter(torch.ones(self.heads))
 
     def forward(self, x, seen, bias):
-        """x [rows, length, hidden]; `seen` bool, broadcast to [rows, heads, query, key];
-        `bias` [heads, query, key] or None -> the same shape as x, and the probabilities."""
+        """Computes attention.
+
+        Args:
+          x: [rows, length, hidden].
+          seen: bool, broadcast to [rows, heads, query, key].
+          bias: [heads, query, key] or None.
+
+        Returns:
+          The output, with the shape of x, and the probabilities [rows, heads, query, key].
+        """
 
         def heads_of(layer):
             return layer(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
@@ -104,13 +112,16 @@ class XljSelfAttention(nn.Module):
         return mixed.transpose(1, 2).flatten(2), weights
 
     def gate(self, query):
-        """The factor of the bias, [rows, heads, query, 1]: d + g_u d + (1 - g_u) w g_r d over d."""
+        """Returns the factor of the bias, [rows, heads, query, 1].
+
+        It is (d + g_u d + (1 - g_u) w g_r d) / d.
+        """
         update, reset = self.gates(query).sigmoid().unbind(-1)
         return (1 + update + (1 - update) * self.gate_scale[:, None] * reset)[..., None]
 
 
 class XljLayer(nn.Module):
-    """Post-LN: attention, then feed-forward. The dict gives the weights XLM-R's names."""
+    """A post-LN layer: attention, then feed-forward. ModuleDict keeps XLM-R's weight names."""
 
     def __init__(self, config):
         super().__init__()
@@ -166,13 +177,13 @@ class XljModel(XljPreTrainedModel):
         output_attentions=None,
         output_hidden_states=None,
         return_dict=None,
-        **others,  # of decoders
+        **others,  # arguments of decoders
     ):
-        """As XLM-R's, with hidden states those of the embeddings and of every layer.
+        """Encodes tokens as XLM-R does; hidden states are those of the embeddings and all layers.
 
-        `attention_mask` is [rows, length], 0 for padding, or [rows, query, key], for rows that hold
-        several examples. The bias is that of the distance of two places in the row, on whichever
-        side the padding is; `position_ids` do not change it.
+        `attention_mask` is [rows, length] with 0 for padding, or [rows, query, key] for rows with
+        several examples. The bias depends on the distance of two tokens in the row. Padding on
+        either side and `position_ids` do not change it.
         """
         config = self.config
         if output_attentions is None:
@@ -201,12 +212,12 @@ class XljModel(XljPreTrainedModel):
 
 
 class XljTask(XljPreTrainedModel):
-    """XLM-R's model for a task, with an encoder of xlj."""
+    """XLM-R's model for a task, with xlj's encoder."""
 
     def __init__(self, config):
-        # XLM-R's constructor makes the head, whose parts are that of the release of transformers,
-        # and an encoder that is let go. `from_pretrained` builds both on the meta device, where
-        # that costs nothing.
+        # XLM-R's constructor makes the head, which depends on the release of transformers, and an
+        # encoder, which is replaced. `from_pretrained` builds both on the meta device, so the
+        # unused encoder needs no memory.
         super().__init__(config)
         self.roberta = XljModel(config)
         self.post_init()
