@@ -112,7 +112,7 @@ def theirs(model, examples):
 
 
 def assert_close(found, wanted, tolerance):
-    """Compares hidden states and logits by the largest difference, relative to the largest value."""
+    """Compares hidden states and logits; the tolerance is relative to the largest value."""
     for (states, logits), (their_states, their_logits) in zip(found, wanted, strict=True):
         assert len(states) == len(their_states)
         for ours, theirs in [*zip(states, their_states, strict=True), (logits, their_logits)]:

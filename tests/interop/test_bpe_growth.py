@@ -102,7 +102,7 @@ def test_no_piece_goes_across_words(old, new):
 
 
 def test_text_that_spells_a_special_token_does_not_become_it(old):
-    """Nor a piece of bytes, of characters too rare to have pieces."""
+    """It does not become a piece of bytes either. Some characters are too rare to have pieces."""
     names = ("[MASK]", "<s>", "<mask>", "<|mask|>", "<0x41>")
     around = zip("abcdefgh", "hgfedcba", strict=True)
     spelled = [f"{one}{name}{other}" for one, other in around for name in names]
@@ -162,7 +162,9 @@ def test_too_many_pieces_and_too_few(kind, old):
     with pytest.raises(ConfigError, match="does not yield 90,000 new pieces, but at most"):
         extend(old, text("sw", 0, 20), 90_000)
     if kind in ("mmbert", "sentencepiece"):
-        with pytest.raises(ConfigError, match=r"3 new pieces cannot .* it has \d+ new characters"):
+        with pytest.raises(
+            ConfigError, match=r"3 new pieces are too few: .* has \d+ new characters"
+        ):
             extend(old, text("hi", 0, 300), 3)
     with pytest.raises(
         ConfigError, match="--share=0.5 has no effect, because .* BPE vocabulary have no prob"
