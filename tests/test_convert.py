@@ -35,7 +35,7 @@ def test_an_output_that_is_there_is_refused_first(refused, tmp_path, monkeypatch
         "extend": ["--checkpoint=none", "--text=none", "--pieces=3"],
     }[action]
     for output in (".", tmp_path):
-        refused("is there already", action, *more, f"--output={output}")
+        refused("exists already", action, *more, f"--output={output}")
 
 
 def test_an_output_that_cannot_be_made_is_named(refused, tmp_path, monkeypatch):

@@ -46,7 +46,7 @@ def test_a_command_gets_what_follows_its_name(monkeypatch, capsys):
     assert (code, output) == (2, "") and "did you mean quickstart?" in errors
     code, output, errors = run(monkeypatch, capsys, "trian")
     assert (code, output) == (2, "") and errors.endswith("'trian'; did you mean train?\n")
-    assert "; there are prepare, train," in run(monkeypatch, capsys, "xyz")[2]
+    assert "; commands: prepare, train," in run(monkeypatch, capsys, "xyz")[2]
     assert run(monkeypatch, capsys, "--version")[1] == f"xlj {xlj.__version__}\n"
 
 

@@ -116,10 +116,10 @@ def test_shards_are_what_one_command_writes_also_after_a_kill(
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (["--keep=1.5"], "argument --keep: 1.5 is no share above 0, at most 1"),
-        (["--scores"], "--scores is a column of kept pairs: set --keep or --threshold"),
-        (["--threshold=nan"], "--threshold=nan is no number"),
-        (["--source=x"], "--source and --target go together"),
+        (["--keep=1.5"], "argument --keep: 1.5 is not a share above 0 and up to 1"),
+        (["--scores"], "--scores adds a column to filtered pairs: set --keep or --threshold"),
+        (["--threshold=nan"], "--threshold=nan is not a number"),
+        (["--source=x"], "--source and --target must be set together"),
         (["--source=x", "--target=y"], "name pairs by --input, or by --source and --target"),
         (["--by=likelihood"], "configs/aligner.py"),
         (

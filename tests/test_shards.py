@@ -94,5 +94,5 @@ def test_an_index_finds_the_pairs_and_says_how_many_of_the_nearest(folder, check
     assert json.loads(found) == exact | {"recall_at_4": 1.0, "pairs": json.loads(found)["pairs"]}
     a, b = (set((folder / f"{x}.tsv").read_text().splitlines()) for x in "ab")
     assert len(a & b) > 0.8 * len(a)
-    with pytest.raises(ConfigError, match="--index is of --search=faiss"):
+    with pytest.raises(ConfigError, match="--index needs --search=faiss"):
         call(mine.main, *flags, f"--output={folder}/b.tsv", "--index=Flat")

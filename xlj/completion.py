@@ -2,8 +2,8 @@
 
     python -m xlj.completion bash
 
-It completes the command `xlj`: put `source <(xlj completion bash)` into ~/.bashrc, or `source <(xlj
-completion zsh)` into ~/.zshrc after compinit.
+The script completes the command `xlj`. Put `source <(xlj completion bash)` into ~/.bashrc, or
+`source <(xlj completion zsh)` into ~/.zshrc after compinit.
 """
 
 import importlib
@@ -30,7 +30,7 @@ _xlj() {
     COMPREPLY=("${COMPREPLY[@]#"${last%"${last##*[=:]}"}"}")
 }
 complete -o default -F _xlj xlj
-"""  # bash takes words apart at = and :
+"""  # bash splits words at = and :
 _ZSH = """\
 _xlj() {
     local -a found
@@ -48,7 +48,7 @@ compdef _xlj xlj
 
 
 def _add_flags(parser: Parser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh"), help="whose script to print")
+    parser.add_argument("shell", choices=("bash", "zsh"), help="shell of the script")
 
 
 @command.entry("completion", __doc__, _add_flags)
@@ -66,7 +66,7 @@ def main(flags: Namespace) -> None:
 
 
 def _words(name: str, parser: Parser) -> Iterator[str]:
-    """What may follow a command: names of actions, and flags with their choices."""
+    """Yields the words that may follow a command: names of actions, and flags with choices."""
     for action in parser._actions:
         if isinstance(action, _SubParsersAction):
             for sub, of_action in action.choices.items():

@@ -346,8 +346,8 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
 }
 
 OF_ANY_ARRAYS = (
-    devices.constrained, devices.gathered, devices.summed, devices.summed_over_replicas,
-    devices.exchanged, devices.on_whole_matrices, modules.run, array_trees.bytes_on_device,
+    devices.constrain, devices.all_gather, devices.reduce_sum, devices.sum_over_replicas,
+    devices.all_to_all, devices.on_whole_matrices, modules.run, array_trees.bytes_on_device,
 )  # fmt: skip
 """They move arrays of any rank, size and dtype between devices, or pass them to a module."""
 CHECKS = (

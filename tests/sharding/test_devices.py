@@ -163,7 +163,7 @@ def test_copies_add_their_sums_up_once(replica, fsdp):
     def gradients(shared, rows):
         def total(shared):
             kernel, table = shared
-            x = devices.constrained(rows["x"] + look_up(table, rows["ids"]), "hidden")
+            x = devices.constrain(rows["x"] + look_up(table, rows["ids"]), "hidden")
             twice = matmul(jnp.tanh(matmul(x, kernel, x.dtype)), kernel, x.dtype)
             return jnp.square(twice).sum()
 
@@ -245,7 +245,7 @@ def test_on_a_device_alone_nothing_is_split_again():
     x, kernel = normal(0, 64, 96), normal(1, 96, 12)
 
     def of_rows(x, kernel):
-        return matmul(devices.constrained(x, "hidden"), kernel, x.dtype)
+        return matmul(devices.constrain(x, "hidden"), kernel, x.dtype)
 
     all_of_it = devices.per_device(of_rows, (ROWS, KERNEL), ROWS)
     found, _ = run_on_mesh(all_of_it, (ROWS, KERNEL), (x, kernel))
@@ -265,7 +265,7 @@ def test_the_first_rule_that_names_an_array_holds():
 
 def test_an_activation_without_a_rule_is_refused():
     def of(name):
-        return lambda x: devices.constrained(x, name)
+        return lambda x: devices.constrain(x, name)
 
     x = normal(0, 16, 5, 24)
     for placed in (ROWS, REPLICATED):
@@ -279,8 +279,8 @@ def test_an_activation_without_a_rule_is_refused():
 def test_outside_of_what_each_device_computes_there_is_nothing_to_share():
     x = normal(0, 4, 6)
     shared = (
-        devices.gathered(x, 0), devices.summed(x), devices.summed(x, 1),
-        devices.summed_over_replicas(x), devices.exchanged(x, 0, 1),
+        devices.all_gather(x, 0), devices.reduce_sum(x), devices.reduce_sum(x, 1),
+        devices.sum_over_replicas(x), devices.all_to_all(x, 0, 1),
     )  # fmt: skip
     for found in shared:
         np.testing.assert_array_equal(found, x)

@@ -41,7 +41,7 @@ class HostSpeeds:
         """
         if not self._names:
             return {}, ""
-        probe, waits = hosts.gathered(np.array([_probe_seconds(), waiting_share], np.float32)).T
+        probe, waits = hosts.all_gather(np.array([_probe_seconds(), waiting_share], np.float32)).T
         factor = probe / max(float(np.median(probe)), 1e-9)
         slowest, waiting = int(factor.argmax()), int(waits.argmax())
         if jax.process_index() == 0:

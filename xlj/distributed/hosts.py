@@ -59,7 +59,7 @@ def join(coordinator: str | None, processes: int | None, process: int | None) ->
     return jax.process_index(), jax.process_count()
 
 
-def told(decide: Callable[[], T]) -> T:
+def broadcast(decide: Callable[[], T]) -> T:
     """What `decide` returns in process 0, through JSON, in every process.
 
     All must call this. A `ConfigError` that it raises there is raised everywhere.
@@ -86,7 +86,7 @@ def told(decide: Callable[[], T]) -> T:
     return value
 
 
-def gathered(values: np.ndarray) -> np.ndarray:
+def all_gather(values: np.ndarray) -> np.ndarray:
     """The values of every process, [processes, ...], in all of them. All must call this."""
     if jax.process_count() == 1:
         return values[None]
@@ -98,7 +98,7 @@ def gathered(values: np.ndarray) -> np.ndarray:
 def names() -> list[str]:
     """The host of each process. All must call this."""
     name = np.frombuffer(socket.gethostname().encode()[:_NAME].ljust(_NAME, b"\0"), np.uint8)
-    return [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in gathered(name)]
+    return [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in all_gather(name)]
 
 
 def check_shared(folder: AnyPath, named: str) -> None:
@@ -112,9 +112,9 @@ def check_shared(folder: AnyPath, named: str) -> None:
     """
     if jax.process_count() == 1:
         return
-    mark = folder / told(lambda: _marked(folder, named))
+    mark = folder / broadcast(lambda: _marked(folder, named))
     try:
-        all_see = gathered(np.array([_appears(mark)]))[:, 0]
+        all_see = all_gather(np.array([_appears(mark)]))[:, 0]
     finally:
         if jax.process_index() == 0:
             with contextlib.suppress(OSError):

@@ -61,7 +61,7 @@ def are_shared() -> bool:
     return not mesh.empty and mesh.shape["fsdp"] > 1
 
 
-def constrained(x: jax.Array, name: str) -> jax.Array:
+def constrain(x: jax.Array, name: str) -> jax.Array:
     """An activation [rows, ...], and its gradient, where the rule of `activations/NAME` says."""
     spec = _within(rule_of(f"activations/{name}")[1], _free())
     return jax.lax.with_sharding_constraint(x, spec) if _is_sharded((x,), (spec,)) else x
@@ -85,8 +85,9 @@ def on_whole_matrices(function: Callable[[jax.Array], jax.Array], kernel: jax.Ar
 def per_device(
     function: Callable[..., Found], inputs: tuple[PartitionSpec, ...], outputs: object
 ) -> Callable[..., Found]:
-    """A function of rows as each device computes it of its own rows; for what devices share it uses
-    `gathered` and `summed`. It is itself on one device, and for arrays that devices cannot share.
+    """Returns a function that each device applies to its own rows. Inside it, `all_gather` and
+    `reduce_sum` exchange arrays between devices. On one device, and for arrays that cannot be
+    sharded, the function is called directly.
 
     Args:
       inputs, outputs: how its arguments and results lie.
@@ -122,8 +123,8 @@ def by_copy(
             return function(shared, rows)
 
         def of_copy(shared: Shared, rows: RowsOf) -> Found:
-            copy = _along_slices(gathered, inputs, shared)
-            return _along_slices(summed, outputs, _sharing((), function)(copy, rows))
+            copy = _along_slices(all_gather, inputs, shared)
+            return _along_slices(reduce_sum, outputs, _sharing((), function)(copy, rows))
 
         slices = jax.tree.map(_slices, (inputs, outputs))
         return _mapped(of_copy, axes, (slices[0], ROWS), slices[1])(shared, rows)
@@ -139,7 +140,7 @@ def _slices(spec: PartitionSpec) -> PartitionSpec:
 def _along_slices(
     exchange: Callable[[jax.Array, int | None], jax.Array], specs: object, tree: Sliced
 ) -> Sliced:
-    """`gathered` or `summed` along the axis that each array is sliced along, if it is."""
+    """`all_gather` or `reduce_sum` along the axis that each array is sliced along, if it is."""
 
     def exchanged_of(spec: PartitionSpec, part: object) -> object:
         axis = spec.index("fsdp") if "fsdp" in spec else None
@@ -174,7 +175,7 @@ def _mapped(
 
 
 def _sharing(axes: Sequence[str], function: Callable[Given, Found]) -> Callable[Given, Found]:
-    """A function in which `gathered` and the like are over these axes."""
+    """A function in which `all_gather` and the like are over these axes."""
 
     def call(*arguments: Given.args, **named: Given.kwargs) -> Found:
         before = _shared.set(tuple(axes))
@@ -202,14 +203,14 @@ def _within(spec: PartitionSpec, axes: Sequence[str]) -> PartitionSpec:
     return PartitionSpec(*map(kept, spec))
 
 
-def gathered(x: jax.Array, axis: int | None) -> jax.Array:
+def all_gather(x: jax.Array, axis: int | None) -> jax.Array:
     """Of a device's slice along `axis`, the array (all-gather); inside `per_device`."""
     if axis is None or "fsdp" not in _shared.get():
         return x
     return jax.lax.all_gather(x, "fsdp", axis=axis, tiled=True)
 
 
-def summed(x: jax.Array, axis: int | None = None) -> jax.Array:
+def reduce_sum(x: jax.Array, axis: int | None = None) -> jax.Array:
     """The sum of what devices have (all-reduce), or a device's slice of it along `axis`
     (reduce-scatter); inside `per_device`."""
     axes = list(_shared.get())
@@ -219,12 +220,12 @@ def summed(x: jax.Array, axis: int | None = None) -> jax.Array:
     return jax.lax.psum(x, axes) if axes else x
 
 
-def summed_over_replicas(x: jax.Array) -> jax.Array:
+def sum_over_replicas(x: jax.Array) -> jax.Array:
     """The sum of what the devices have that hold copies of one slice; inside `per_device`."""
     return jax.lax.psum(x, "replica") if "replica" in _shared.get() else x
 
 
-def exchanged(x: jax.Array, split: int, joined: int) -> jax.Array:
+def all_to_all(x: jax.Array, split: int, joined: int) -> jax.Array:
     """Each device's array is split along `split`, a part for each device that shares a copy of the
     parameters; what a device gets is joined along `joined` (all-to-all). Inside `per_device`."""
     if "fsdp" not in _shared.get():
