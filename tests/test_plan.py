@@ -102,7 +102,7 @@ def test_no_flags_are_given_where_another_phase_does_not_fit(capsys, monkeypatch
             ["--topology=h100:1x1", "--config.data.vocabulary=no.model"],
             "no.model cannot be read: .*; a plan needs its size alone, e.g. --config.data.voc",
         ),
-        (["--topology=h100:1x4", "--config.mesh.fsdp=3"], "mesh.fsdp=3 does not use the 4 devices"),
+        (["--topology=h100:1x4", "--config.mesh.fsdp=3"], "mesh.fsdp=3 does not use all 4 devices"),
     ],
 )
 def test_bad_input_is_an_error_before_any_work(call, monkeypatch, arguments, message):

@@ -43,7 +43,7 @@ def test_vectors(model, random_encoder, vectors):
 
 
 def test_what_loses_its_end_is_told(model):
-    with pytest.warns(UserWarning, match="1 sentences lost their end"):
+    with pytest.warns(UserWarning, match="1 sentences were truncated"):
         model.embed(["a " * 60, "a"])
 
 
@@ -118,11 +118,11 @@ def test_choices_are_checked(model):
             "pooling is 'cls'; it must be one of mean, text, first",
         ),
         (lambda: model.retrieve("a", "b", similarity="dot"), "similarity='dot': .* cosine, margin"),
-        (lambda: model.align(["a"], ["b"]), r"layer=\['b'\] is no number; .* are one argument"),
+        (lambda: model.align(["a"], ["b"]), r"layer=\['b'\] is not a number; .* as one argument"),
         (lambda: model.similarity(["a"], ["b"]), "similarity takes vectors"),
         (lambda: model.align(pairs, method="mwmf"), "no method mwmf; there are optimal_transport"),
         (lambda: model.embed(["a", 3]), "sentence 1 is 3, not a string"),
-        (lambda: model.align(["abc", "d", "e"]), "pair 1 is 'abc'; a pair has two sentences"),
+        (lambda: model.align(["abc", "d", "e"]), "pair 1 is 'abc'; a pair must have two sentences"),
         (lambda: model.align("abc"), "pair 1 is 'abc'"),
         (lambda: model.save_pretrained("x"), "save_pretrained needs an encoder that xlj.load"),
     ):
@@ -176,7 +176,7 @@ def test_a_notebook_draws_alignments_and_pandas_has_results(model, tmp_path):
 
 
 def test_masked_words(model, random_encoder):
-    with pytest.raises(ConfigError, match="no head that predicts masked tokens"):
+    with pytest.raises(ConfigError, match="no head for masked tokens"):
         model.fill("the <mask>")
     params, sizes, vocabulary, *_ = random_encoder
     head = heads.init_prediction(jax.random.key(1), sizes, vocabulary.size)

@@ -38,7 +38,8 @@ from xlj.distributed import hosts
 from xlj.distributed.host_speeds import HostSpeeds
 
 hosts.WAIT, index = 1.0, jax.process_index()
-found = {"index": index, "value": hosts.broadcast(lambda: ["of", index]), "hosts": len(hosts.names())}
+value = hosts.broadcast(lambda: ["of", index])
+found = {"index": index, "value": value, "hosts": len(hosts.names())}
 
 def refusal(function, *arguments):
     try:

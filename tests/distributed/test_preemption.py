@@ -69,7 +69,7 @@ def test_before_the_first_step_a_signal_ends_the_process_whatever_its_main_threa
         process.send_signal(sent)
         printed, said = process.communicate(timeout=30)
     assert (process.returncode, printed) == (code, "")
-    assert said == "\nstopped before the first step; the same command goes on from step 3\n"
+    assert said == "\nstopped before the first step; the same command resumes from step 3\n"
 
 
 @pytest.mark.parametrize("owns_process", [True, False])

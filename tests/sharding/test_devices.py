@@ -272,7 +272,7 @@ def test_an_activation_without_a_rule_is_refused():
         found, _ = run_on_mesh(of("hidden"), (placed,), (x,))
         assert found.sharding.shard_shape(found.shape) == (2, 5, 24)
     np.testing.assert_array_equal(of("hidden")(x), x)  # on no mesh
-    with pytest.raises(ValueError, match="no partitioning rule names the array activations/other"):
+    with pytest.raises(ValueError, match="no sharding rule matches the array activations/other"):
         run_on_mesh(of("other"), (ROWS,), (x,))
 
 
