@@ -1,4 +1,4 @@
-"""A command line that is wrong: one line, exit code 2, no work."""
+"""Wrong command lines: one line of error, exit code 2, no work."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def run(*arguments, name="train"):
             "unknown config key train.stepz; did you mean train.steps?",
         ),
         (["--config=configs/quickstart.py", "--config.train.steps=many"], "train.steps"),
-        (["--config=configs/quickstart.py", "--config.train.steps"], "after an equals sign"),
+        (["--config=configs/quickstart.py", "--config.train.steps"], "with an equals sign"),
         (["--config=configs/quickstart.py", "--workdri=/tmp/x"], "did you mean --workdir?"),
         (["--config=configs/quickstart.py", "extra"], "cannot read 'extra'"),
         (["--config=configs/quickstart.py", "--config.mesh.fsdp=3"], "mesh.fsdp=3 does not use"),

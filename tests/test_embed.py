@@ -1,4 +1,4 @@
-"""The command of sentence vectors: a row a line, from a file or a pipe, or nothing at all."""
+"""The command of sentence vectors: one row per line, from a file or a pipe, or no output."""
 
 import contextlib
 import functools
@@ -152,7 +152,7 @@ def test_from_the_command_line_errors_are_one_line():
 
 
 def test_an_interrupt_ends_at_once_and_writes_nothing(checkpoint, tmp_path):
-    """Also while batches are on their way, where Python's own end crashed now and then."""
+    """Also while batches are computed, when a normal exit of Python sometimes crashed."""
     (tmp_path / "many.txt").write_text("The cat sleeps on the mat.\n" * 500_000)
     command = [sys.executable, "-m", "xlj.embed", f"--checkpoint={checkpoint}"]
     command += [f"--input={tmp_path / 'many.txt'}", f"--output={tmp_path / 'a.npy'}"]

@@ -1,4 +1,4 @@
-"""The command: XTREME's own scores on its mock data, files and a plot, and clear errors."""
+"""xlj.evaluate: the scores of XTREME on its mock data, output files, a plot, and clear errors."""
 
 import json
 import subprocess

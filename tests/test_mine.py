@@ -75,7 +75,7 @@ def test_gold_finds_a_threshold_that_another_run_may_use(run, texts, tmp_path):
 
 
 def test_blank_lines_between_documents_change_nothing(run, texts, tmp_path):
-    """Also of a shard, whose vectors are made by line."""
+    """Also with --shard, which computes vectors line by line."""
     folder, *_ = texts
     outputs = []
     for name in ("plain", "documents"):

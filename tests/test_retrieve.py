@@ -15,7 +15,7 @@ from xlj.retrieval.embedder import Embedder
 
 @pytest.fixture
 def run(checkpoint, call):
-    """Runs the command in this process; returns its JSON lines, and what it says beside."""
+    """Runs the command in this process; returns its JSON lines and its other output."""
 
     def run(*arguments):
         printed = call(retrieve.main, f"--checkpoint={checkpoint}", *arguments)

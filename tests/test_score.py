@@ -1,4 +1,4 @@
-"""Scores of given pairs: a plain cosine and margin, the aligner's likelihood, and what is kept."""
+"""Scores of sentence pairs: cosine, margin, likelihood of an aligner, and filtered pairs."""
 
 import json
 
@@ -37,7 +37,7 @@ def run(checkpoint, call, tmp_path):
 
 
 def plain(checkpoint, lines, by):
-    """In NumPy, from the definition."""
+    """Computes cosines or margins in NumPy, from their definitions."""
     model = load(checkpoint)
     sides = [list(side) for side in zip(*(line.split("\t")[:2] for line in lines), strict=True)]
     one, other = (model.embed(side, layer=1).astype(np.float64) for side in sides)

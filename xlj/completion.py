@@ -33,15 +33,15 @@ complete -o default -F _xlj xlj
 """  # bash splits words at = and :
 _ZSH = """\
 _xlj() {
-    local -a found
+    local -a candidates
     if (( CURRENT == 2 )); then
-        found=(@COMMANDS@)
+        candidates=(@COMMANDS@)
     else
         case "${words[2]}" in
 @CASES@
         esac
     fi
-    compadd -S '' -- "${found[@]}" || { compset -P '*='; _files }
+    compadd -S '' -- "${candidates[@]}" || { compset -P '*='; _files }
 }
 compdef _xlj xlj
 """
@@ -56,7 +56,7 @@ def main(flags: Namespace) -> None:
     """Prints the script."""
     from xlj.__main__ import COMMANDS
 
-    script, case = (_BASH, 'words="{}"') if flags.shell == "bash" else (_ZSH, "found=({})")
+    script, case = (_BASH, 'words="{}"') if flags.shell == "bash" else (_ZSH, "candidates=({})")
     cases = []
     for name in COMMANDS:
         parser = importlib.import_module(f"xlj.{name}").main.parser()

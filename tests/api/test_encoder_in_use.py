@@ -1,4 +1,4 @@
-"""An encoder as programs use it, against the parts that it is made of, and by hand."""
+"""The Python API of an encoder, compared with its parts and with values computed by hand."""
 
 import chex
 import jax
@@ -26,7 +26,7 @@ def model(random_encoder):
 
 @pytest.fixture(scope="module")
 def vectors(random_encoder):
-    """Of all layers, mean."""
+    """An embedder of all layers with mean pooling."""
     return Embedder(random_encoder, range(4), "mean").embed(SENTENCES)
 
 
@@ -137,7 +137,7 @@ def test_a_string_is_one_sentence_and_two_are_one_pair(model):
     np.testing.assert_array_equal(model.soft_align(pair)[0], model.soft_align([pair])[0])
     found = model.retrieve(one, pair)
     assert found.targets.indices.tolist() == [[0]] and model.mine(one, one).sources.tolist() == [0]
-    two = [["the", "cat"], ["die", "Katze"]]  # two pairs of one word a side
+    two = [["the", "cat"], ["die", "Katze"]]  # two pairs with one word on each side
     assert len(model.align(two)) == 2
 
 

@@ -1,4 +1,4 @@
-"""Where outputs may go: never over an input of the same command."""
+"""Checks of output paths: an output never overwrites an input of the same command."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def test_an_output_is_no_input_under_any_name(text, tmp_path):
         refused(output, ("gold", None), ("input", text))
         refused("text.tsv", ("input", output))
     (tmp_path / "dangling").symlink_to("none.tsv")
-    refused("none.tsv", ("scores", "dangling"))  # another output, not there yet
+    refused("none.tsv", ("scores", "dangling"))  # another output, which does not exist yet
     check_output("output", "none.tsv", [("input", text), ("gold", "other.tsv")])
 
 

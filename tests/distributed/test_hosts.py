@@ -1,4 +1,4 @@
-"""Two real processes agree on what the first decides, on storage, and on who is slow."""
+"""Two real processes: broadcasts, shared storage, and the detection of a slow process."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Products, look-ups and losses on a mesh are those of one device, and no device holds more."""
+"""Products, look-ups and losses on a mesh equal those of one device, and need no more memory."""
 
 import re
 from functools import partial
@@ -19,7 +19,7 @@ from xlj.sharding.rules import KERNEL, REPLICATED, ROWS, TABLE
 
 
 def run_on_mesh(function, places, arguments, replica=2, fsdp=4):
-    """Its result for arguments that lie on a mesh of eight devices, and the compiled program."""
+    """Returns the result of a function on a mesh of eight devices, and the compiled program."""
     mesh = jax.make_mesh((replica, fsdp), rules.AXES, (AxisType.Auto,) * 2)
     placed = [
         jax.device_put(x, jax.tree.map(lambda spec: NamedSharding(mesh, spec), spec))
@@ -156,7 +156,7 @@ def test_the_loss_and_the_choice_of_tokens(dtype):
 
 @pytest.mark.parametrize("replica, fsdp", [(2, 4), (8, 1), (1, 8)])
 def test_copies_add_their_sums_up_once(replica, fsdp):
-    """Of two products and a look-up, with rows that each device has its own of."""
+    """The gradients of two products and a look-up, with sharded rows."""
     x, kernel, table = normal(0, 16, 24), normal(1, 24, 24), normal(2, 50, 24)
     ids = jnp.asarray(np.random.default_rng(3).integers(0, 50, 16), jnp.int32)
 
@@ -230,7 +230,7 @@ def test_rows_that_devices_cannot_share_are_summed_as_on_one():
 
 @pytest.mark.parametrize("rows, width, kernel", [(1, 24, KERNEL), (16, 9, REPLICATED)])
 def test_what_devices_cannot_share_is_computed_as_on_one(rows, width, kernel):
-    """A single vector, say, or a kernel of an objective of one's own that no axis divides."""
+    """For example a single vector, or a kernel of a user's objective that no axis divides."""
     x, weights = normal(0, rows, width), normal(1, width, 12)
 
     def both(x, weights):
@@ -241,7 +241,8 @@ def test_what_devices_cannot_share_is_computed_as_on_one(rows, width, kernel):
 
 
 def test_on_a_device_alone_nothing_is_split_again():
-    """Its rows and its slice of the kernel, though these sizes divide once more."""
+    """Each device gets its rows and its slice of the kernel, though the sizes could be divided
+    again."""
     x, kernel = normal(0, 64, 96), normal(1, 96, 12)
 
     def of_rows(x, kernel):
