@@ -460,7 +460,9 @@ class Encoder:
         with tqdm(total=len(text_pairs), desc="scoring", unit=" pairs", disable=hidden) as bar:
             scores = scorer.scores(text_pairs, by, bar.update)
         if scorer.embedder and scorer.embedder.truncated:
-            message = f"{scorer.embedder.truncated} sentences were truncated: too long for the model"
+            message = (
+                f"{scorer.embedder.truncated} sentences were truncated: too long for the model"
+            )
             warnings.warn(message, stacklevel=2)
         return scores
 
