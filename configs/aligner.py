@@ -4,12 +4,12 @@ r"""A word aligner from parallel text alone, in minutes (ours).
         --config.data.parallel='my.{pair}.tsv' --config.data.pairs=en-fr
     python -m xlj.align --checkpoint=runs/aligner --input=pairs.tsv --output=links.txt
 
-A hidden Markov model of translation over word vectors, in both directions (`objectives.word_hmm`).
-Text should be tokenised; a BPE vocabulary is trained on it. More pairs of languages share what they
-have in common. The metric to look at without gold is `word_hmm/accuracy` on held-out pairs: the
-share of tokens on whose link both directions agree.
+The model is a hidden Markov model of translation over word vectors, in both directions
+(`objectives.word_hmm`). The text should be tokenised; a BPE vocabulary is trained on it. Several
+language pairs share one model. Without gold links, watch `word_hmm/accuracy` on held-out pairs: the
+share of tokens for which both directions choose the same link.
 
-A run makes two passes over its pairs (`train.steps=2ep`), and at least 800 steps, which are two
+A run makes two passes over its pairs (`train.steps=2ep`), but at least 800 steps, which are two
 passes over 50,000 pairs.
 Takes about 5 minutes on 2 CPU cores, for up to 50,000 pairs.
 
@@ -25,7 +25,7 @@ def get_config(variant=""):
 
     config.data.vocabulary_type = "bpe"
     config.data.vocabulary_lowercase = True
-    config.data.vocabulary_size = 0  # few: rare words share pieces
+    config.data.vocabulary_size = 0  # a small vocabulary, in which rare words share pieces
     config.data.pair_length = "auto"
     config.data.held_out_share = 0.005
 
@@ -43,14 +43,14 @@ def get_config(variant=""):
     config.optimizer.learning_rate = 3e-3
     config.optimizer.warmup_steps = 100
     config.optimizer.schedule = "linear"
-    config.optimizer.weight_decay = 0.3  # without, more steps align worse
+    config.optimizer.weight_decay = 0.3  # without it, more steps make alignments worse
 
     config.evaluation.alignment.method = "hmm"
     config.evaluation.alignment.encode = "apart"
     config.evaluation.alignment.layer = 0
 
     config.train.steps = "2ep"
-    config.train.fewest_steps = 800  # few pairs need them; more steps would overfit
+    config.train.fewest_steps = 800  # small data needs them, but would overfit with more
     config.train.log_every = 50
     config.train.eval_every = 400
     config.train.checkpoint_every = 400

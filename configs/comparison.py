@@ -1,15 +1,19 @@
-r"""Objectives beside each other on the embedded corpus: docs/experiments/objectives.md.
+r"""Comparison of objectives on the embedded corpus: docs/experiments/objectives.md.
 
     python -m xlj.sweep --config=configs/sweeps/comparison.py
 
-runs it and its variants with three seeds. `start` is masked language modelling; without a variant
-it goes on, and so do `tlm` with TLM beside it, `dwa` with XLM-Align in TLM's place, and `ernie_m`
-with CAMLM and then BTMLM, each from the start's checkpoint (`--config.init_from=...`) for as many
-steps. `mrtd` and `mrtd_trtd`, replaced token detection in place of all of it, go on from `aligned`,
-a start that finds translations: a discriminator this small forgets more of a sentence than it
-learns, so what can be compared is how much it keeps.
-Takes about 3 minutes on 2 CPU cores. XLM-E itself begins from scratch, with a
-position bias. Ours: a very small model. `:tiny` is smaller still.
+This command runs the recipe and its variants with three seeds. The variants:
+
+- `start`: masked language modelling from scratch
+- no variant, `tlm`, `dwa`, `ernie_m`: continue from the checkpoint of `start`
+  (`--config.init_from=...`), for the same number of steps, with masked language modelling; with TLM
+  in addition; with XLM-Align in place of TLM; and with CAMLM and then BTMLM
+- `aligned`: a start that also learns to find translations
+- `mrtd`, `mrtd_trtd`: continue from `aligned` with replaced token detection only. A discriminator
+  this small forgets more about sentences than it learns, so the comparison is of how much it keeps
+
+Takes about 3 minutes on 2 CPU cores. XLM-E itself starts from scratch and has a position bias.
+Ours: a very small model. `:tiny` is even smaller.
 """
 
 import ml_collections
@@ -25,10 +29,10 @@ def start(config):
 
 
 def aligned(config):
-    """A start of which languages are near to each other."""
+    """A start in which translations have similar vectors."""
     start(config)
     config.objectives.camlm.batch_rows = 16
-    config.objectives.retrieval.batch_rows = 4  # of four pairs each, about
+    config.objectives.retrieval.batch_rows = 4  # of about four pairs each
     config.objectives.camlm.mask_rate = 0.25
     config.objectives.retrieval.weight = 0.3
 
@@ -44,7 +48,7 @@ def dwa(config):
 
 
 def ernie_m(config):
-    """CAMLM from the beginning, BTMLM from half of the steps on."""
+    """CAMLM from the first step, and BTMLM in the second half."""
     config.objectives.camlm.batch_rows = 16
     config.model.language_embeddings = "predicted"
     later = {"start_step": STEPS // 2, "objectives": {"btmlm": {"batch_rows": 16}}}
@@ -55,7 +59,7 @@ def mrtd(config):
     config.objectives.mmlm.batch_rows = 0
     config.objectives.mrtd.batch_rows = 16
     config.objectives.mrtd.generator_layers = 1
-    config.optimizer.learning_rate = 5e-4  # XLM-E's; at 3e-3 the discriminator learns nothing
+    config.optimizer.learning_rate = 5e-4  # XLM-E's; with 3e-3 the discriminator learns nothing
 
 
 def mrtd_trtd(config):

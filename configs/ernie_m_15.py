@@ -4,8 +4,9 @@ r"""ERNIE-M with 15 languages (Ouyang et al., 2021, section 4): ERNIE-M base on 
         --config.data.mono='/data/cc100/{language}.txt.xz' \
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
 
-The paper: pretrained on 15 languages, "the same as that of HICTL", to be compared on XNLI. It
-states neither the list nor the size. Ours: XNLI's 15, base size, all else as ernie_m_base.py.
+The paper pretrains on 15 languages, "the same as that of HICTL", for a comparison on XNLI. It
+states neither the languages nor the size. Ours: the 15 of XNLI, base size, all else as
+ernie_m_base.py.
 `:tiny` trains on the embedded corpus.
 """
 

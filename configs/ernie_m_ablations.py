@@ -11,7 +11,7 @@ r"""ERNIE-M's ablations (Ouyang et al., 2021, Table 6): XLM-R continued with som
 - `exp4`: MMLM and CAMLM, then BTMLM
 - `exp5`: MMLM, TLM and CAMLM, then BTMLM; ERNIE-M itself, and this file without a variant
 
-Experiment 0 is XLM-R as it is. Size, batch and steps are not stated; they are those of
+Experiment 0 is XLM-R itself. Size, batch and steps are not stated; they are those of
 ernie_m_base.py. `:tiny`, or `:exp3,tiny`, trains on the embedded corpus.
 """
 
@@ -20,8 +20,9 @@ import ernie_m_base
 from xlj.config import variants
 
 
-def monolingual_or_read_together(*off):
-    """A variant without these objectives and CAMLM: no token is predicted from another language."""
+def without_cross_attention(*off):
+    """Returns a variant without CAMLM, BTMLM and these objectives. No token is then predicted from
+    another language only."""
 
     def change(config):
         variants.without("camlm", "btmlm", *off)(config)
@@ -31,8 +32,8 @@ def monolingual_or_read_together(*off):
 
 
 VARIANTS = {
-    "exp1": monolingual_or_read_together("tlm"),
-    "exp2": monolingual_or_read_together(),
+    "exp1": without_cross_attention("tlm"),
+    "exp2": without_cross_attention(),
     "exp3": variants.without("tlm", "btmlm"),
     "exp4": variants.without("tlm"),
     "exp5": variants.without(),

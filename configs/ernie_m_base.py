@@ -6,17 +6,17 @@ r"""ERNIE-M base (Ouyang et al., 2021): MMLM, TLM, CAMLM, and then BTMLM, from X
 
 Section 4 of the paper: 12 layers, 768 wide, 12 heads, GELU; batches of 2,048, at most 512 tokens;
 Adam, peak rate 2e-4, linear decay, warm-up 10k; 96 languages of CC-100; parallel text "the same as
-InfoXLM's". BTMLM "builds on the transferability learned through CAMLM" (section 3.2), so it is
-switched on later, by a phase. Figure 6 compares pseudo-tokens for 5, 10, 15 and 20 % of a sentence;
-perplexity falls as they increase, so it is 20 % here.
+InfoXLM's". BTMLM "builds on the transferability learned through CAMLM" (section 3.2), so a phase
+turns it on later. Figure 6 compares pseudo-tokens for 5, 10, 15 and 20 % of a sentence; perplexity
+falls as they increase, so the share is 20 % here.
 
-Not stated, and ours: the total of 200k steps (InfoXLM's) and BTMLM in their second half; that all
+Not stated, and ours: the total of 200k steps (as InfoXLM) with BTMLM in the second half; that all
 objectives share a step, each with weight 1; target language (uniform) and its tokens (argmax);
-Adam's betas (0.9, 0.98), epsilon 1e-6, decay 0.01 and clipping at 1.0 (XLM-Align's), dropout 0.1
-(the released weights' config), alpha = 0.3 (XLM-R's, on the same text), mask rate 15 %; the
-languages (their table is not in the text at hand: here the files of CC-100 in their own script) and
-the pairs (those of XLM-Align, Table 10). 2,048 rows of text; pairs and sentences are packed, so
-256 rows stand for 2,048 of them. `:tiny` trains on the embedded corpus.
+Adam's betas (0.9, 0.98), epsilon 1e-6, decay 0.01 and clipping at 1.0 (as XLM-Align), dropout 0.1
+(from the config of the released weights), alpha = 0.3 (as XLM-R, on the same text), mask rate 15 %;
+the languages (we do not have the paper's table; here the files of CC-100 in their own script) and
+the pairs (those of XLM-Align, Table 10). There are 2,048 rows of text. Pairs and sentences are
+packed, so 256 rows hold about 2,048 of them. `:tiny` trains on the embedded corpus.
 """
 
 import xlm
@@ -31,7 +31,7 @@ def get_config(variant=""):
 
     config.data.languages = xlm_r_base.OWN_SCRIPT
     config.data.parallel = "data/parallel/{pair}.tsv.gz"
-    config.data.pairs = xlm.PAIRS.replace("zh", "zh-Hans")  # as CC-100 calls it
+    config.data.pairs = xlm.PAIRS.replace("zh", "zh-Hans")  # the name in CC-100
     config.data.pair_length = 512
 
     config.model.language_embeddings = "predicted"

@@ -5,14 +5,14 @@ r"""ERNIE-M's fine-tuning for retrieval (Ouyang et al., 2021, Figure 5 and Table
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
 
 Section 4 and the appendix: "we use hardest negative binary cross-entropy loss to fine-tune ERNIE-M
-with the same bilingual corpus in pre-training"; from "the best XNLI model", of which Table 5 takes
-the middle layer's averages. That model is large, which `init_from` must be (ernie_m_large.py,
-fine-tuned on XNLI).
+with the same bilingual corpus in pre-training"; from "the best XNLI model", of which Table 5 uses
+the averages of the middle layer. That model is large, so `init_from` must name a large one
+(ernie_m_large.py, fine-tuned on XNLI).
 
-Ours: all of it but that (its Table 14 is not in the text at hand): 10k steps of 128 rows of two
-halves of 64 tokens, into which about 256 pairs are packed; peak rate 1e-5, warm-up 1k, all else as
-ernie_m_large.py; no other objective; layer 16, two thirds; docs/fidelity.md has the loss. `:tiny`
-trains from scratch, on the embedded corpus.
+Ours is everything else, since we do not have the paper's Table 14: 10k steps of 128 rows with two
+halves of 64 tokens, which hold about 256 pairs; peak rate 1e-5, warm-up 1k, all else as
+ernie_m_large.py; no other objective; layer 16 (two thirds). docs/fidelity.md describes the loss.
+`:tiny` trains from scratch on the embedded corpus.
 """
 
 import ernie_m_large

@@ -5,9 +5,9 @@ r"""ERNIE-M small (Ouyang et al., 2021, Table 8): ERNIE-M's recipe from scratch,
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
 
 The paper says "small-sized" and "from scratch", and nothing else. Ours: 6 layers, 384 wide, 12
-heads, and base's schedule and batches (ernie_m_base.py). A vocabulary of 250,002 is trained, unless
-data.vocabulary names XLM-R's. `:xlm_r` is XLM-R small, the same run with MMLM alone. `:tiny` trains
-on the embedded corpus.
+heads, and the schedule and batches of ernie_m_base.py. A vocabulary of 250,002 is trained, unless
+data.vocabulary names that of XLM-R. `:xlm_r` is XLM-R small, the same run with MMLM only. `:tiny`
+trains on the embedded corpus.
 """
 
 import ernie_m_ablations

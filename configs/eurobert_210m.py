@@ -8,13 +8,13 @@ From the paper and its code (optimus): 12 layers, 768 wide, 12 heads, feed-forwa
 gated by SiLU; AdamW with betas (0.9, 0.95), epsilon 1e-5, decay 0.1, clipping at 1, peak rate 1e-4;
 5T tokens; every selected token becomes <mask>, 50 % of the tokens, and 10 % in the annealing;
 rows of 2,048 with rotary base 10,000, then of 8,192 with 250,000; parallel text as one document,
-source `<|parallel_sep|>` target, masked as all text (`tlm`).
+source `<|parallel_sep|>` target, masked like all text (`tlm`).
 
-Ours: the split of the tokens (4.7T and 300B of annealing, whose rate falls in a line), the warm-up
-of 2,000 steps, 2,304 rows a step of which a ninth are pairs, alpha 0.5, and pairs of English with
-each other language (the paper's 15; code and mathematics are left out). The released vocabulary has
-128,256 ids and the separator; `data.vocabulary` must name one that has it. `:tiny` trains on the
-embedded corpus, with `</s>` between sentences.
+Ours: the split of the tokens (4.7T, and 300B of annealing with a linear decay), the warm-up of
+2,000 steps, 2,304 rows per step of which a ninth are pairs, alpha 0.5, and pairs of English with
+each other language (the paper's 15 languages, without code and mathematics). The released
+vocabulary has 128,256 ids and the separator; `data.vocabulary` must name a vocabulary with it.
+`:tiny` trains on the embedded corpus, with `</s>` between sentences.
 """
 
 from xlj import config as schema

@@ -1,17 +1,17 @@
-r"""InfoXLM base (Chi et al., 2021): cross-lingual contrast (XLCO) beside MLM and TLM.
+r"""InfoXLM base (Chi et al., 2021): cross-lingual contrast (XLCO) with MLM and TLM.
 
     python -m xlj.train --config=configs/infoxlm.py --config.init_from=checkpoints/xlm_r_base \
         --config.data.mono='/data/ccnet/{language}.txt.xz' \
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
 
-The released command's values (unilm, infoxlm/README.md): xlm_r_tlm.py, and XLCO with weight 1 on
+Values of the released command (unilm, infoxlm/README.md): xlm_r_tlm.py, and XLCO with weight 1 on
 layer 8, a queue of 131,072 keys that is filled before training, momentum 0.9999, temperature 0.25,
-mixup contrast, 15 % of the input masked. The paper itself was not at hand.
+mixup contrast, and 15 % of the input masked. We did not have the paper itself.
 
-Ours: languages, pairs and alpha (see xlm_r_tlm.py), and which side is the query, drawn anew. Pairs
-are packed, at most 16 of them in a row of two halves of 256 tokens, so 256 rows stand for 2,048
-pairs. The first 64 of the 200k steps fill the queue and change no parameter. `:tiny` trains on the
-embedded corpus, with a queue of 128 keys.
+Ours: languages, pairs and alpha (see xlm_r_tlm.py), and the random choice of the query side. Pairs
+are packed, at most 16 in a row with two halves of 256 tokens, so 256 rows hold about 2,048 pairs.
+The first 64 of the 200k steps fill the queue and change no parameter. `:tiny` trains on the
+embedded corpus with a queue of 128 keys.
 """
 
 import xlm_r_tlm

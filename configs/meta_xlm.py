@@ -10,19 +10,20 @@ steps of batches of 64; Adam with betas (0.9, 0.98) and epsilon 1e-6, peak rate 
 warm-up 10k, clipping at 1.0, decay 0.01, dropout 0.1; alpha = 0.7; Wikipedia in 94 languages,
 XLM-R's vocabulary. Not stated: length (512, as in its meta-pretraining) and mask rate (15 %).
 
-This is the second of its phases, the cross-lingual one. `init_from` is the folder of the English
-encoder (RoBERTa base, from Hugging Face); its word embeddings are matched to XLM-R's vocabulary:
-the word, then the normalised word, and no further guess (section 3.2).
+This is the second phase of MetaXLM, the cross-lingual one. `init_from` is the folder of the English
+encoder (RoBERTa base, from Hugging Face). Its word embeddings are matched to XLM-R's vocabulary by
+the word, then by the normalised word, and in no other way (section 3.2).
 
 - `xlm`: the baseline, from scratch
-- `dict`: MetaXLM+Dict, through MUSE's bilingual dictionaries, before any other look-up
-- `body`, `embeddings`: only the layers, or only the embeddings, come from the encoder (Table 5)
-- `kd`: XLM+KD (Table 3), from scratch, with the matched encoder as the teacher of English rows:
-  the checkpoint of this recipe after one step at `--config.optimizer.learning_rate=0`. The paper
-  gives no loss, weight or batch; see docs/fidelity.md for ours
+- `dict`: MetaXLM+Dict, which first looks words up in MUSE's bilingual dictionaries
+- `body`, `embeddings`: load only the layers, or only the embeddings, of the encoder (Table 5)
+- `kd`: XLM+KD (Table 3), from scratch, with the matched encoder as the teacher of English rows. The
+  teacher is the checkpoint of this recipe after one step with
+  `--config.optimizer.learning_rate=0`. The paper gives no loss, weight or batch size;
+  docs/fidelity.md describes ours
 - `freezing`: MetaXLM+freezing (Table 4), embeddings and head only
 
-`:tiny` trains on the embedded corpus. `:kd,tiny` needs a teacher of its size first, such as
+`:tiny` trains on the embedded corpus. `:kd,tiny` needs a teacher of the same size, such as
 
     python -m xlj.train --config=configs/meta_xlm.py:tiny --workdir=runs/teacher
     python -m xlj.train --config=configs/meta_xlm.py:kd,tiny \

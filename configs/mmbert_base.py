@@ -3,8 +3,9 @@ r"""mmBERT base (Marone et al., 2025): masked language modelling with annealed l
     python -m xlj.train --config=configs/mmbert_base.py --config.data.vocabulary=tokenizer.json \
         --config.data.mono='/data/fineweb2/{language}/*.parquet#text'
 
-Three phases, with more languages, a flatter mixture and fewer masks in each; StableAdamW with betas
-(0.9, 0.95), epsilon 1e-8 and a fully decoupled decay of 8e-5; dropout 0.1 behind attention:
+There are three phases; each has more languages, a flatter mixture and fewer masks. The optimizer is
+StableAdamW with betas (0.9, 0.95), epsilon 1e-8 and a fully decoupled decay of 8e-5. Dropout is 0.1
+after attention.
 
 | | tokens | languages | alpha | mask rate | rows | rotary bases |
 |---|---|---|---|---|---|---|
@@ -12,17 +13,17 @@ Three phases, with more languages, a flatter mixture and fewer masks in each; St
 | `context` | 600B | 110 | 0.5 | 0.15 | 4,608 of 8,192 | 160,000 |
 | `decay` | 100B | all | 0.3 | 0.05 | 4,608 of 8,192 | 160,000 |
 
-The learning rate is 8e-4 after a warm-up of 3B tokens, and falls by 1 - sqrt to 0.02 of it in the
-decay. Batches grow from 48 rows over 60B tokens.
+The learning rate is 8e-4 after a warm-up of 3B tokens, and falls by 1 - sqrt to 0.02 times that in
+the decay phase. Batches grow from 48 rows over 60B tokens.
 
 The paper and the published configs differ: the yaml of pretraining masks 25 % and is one segment of
-400B tokens; the paper says 30 % and 2.3T, which are taken here.
+400B tokens. The values here are those of the paper, 30 % and 2.3T tokens.
 
-Ours: the languages. mmBERT's are 60, 110 and 1,833 of FineWeb2, and code; here they are the 60
-of CC-100 with most text (Conneau et al., 2020, Table 6), its 94 in their own script, and all 100.
-Its vocabulary is Gemma 2's (`data.vocabulary`); without it one of the same size is trained. The
-released model merges three decays (`xlj convert merge --method=ties`). `:tiny` trains on the
-embedded corpus.
+Ours: the languages. mmBERT has 60, 110 and 1,833 languages of FineWeb2, and code; here they are the
+60 languages of CC-100 with the most text (Conneau et al., 2020, Table 6), its 94 files in their own
+script, and all 100 files. Its vocabulary is that of Gemma 2 (`data.vocabulary`); without it a
+vocabulary of the same size is trained. The released model merges three decays (`xlj convert merge
+--method=ties`). `:tiny` trains on the embedded corpus.
 """
 
 import modernbert_base

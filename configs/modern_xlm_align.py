@@ -1,13 +1,13 @@
-r"""XLM-Align's tasks on mmBERT's encoder (ours).
+r"""XLM-Align's objectives with mmBERT's encoder (ours).
 
     python -m xlj.train --config=configs/modern_xlm_align.py --config.init_from=mmBERT-base \
         --config.data.mono='/data/wiki/{language}.txt.gz' \
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
 
-DWA, TLM and MLM of `xlm_align.py`, continued for 150k steps from mmBERT base (`init_from`, which
-also gives the vocabulary). Layers that the tasks name are those of the same depth (labels from
-layer 18 of 22, whose vectors pass the last norm), and the rate falls by 1 - sqrt over the last 15k
-steps. `:tiny` trains on the embedded corpus.
+Continues mmBERT base (`init_from`, which also has the vocabulary) for 150k steps with DWA, TLM and
+MLM of `xlm_align.py`. The layers of the objectives are at the same relative depth (labels from
+layer 18 of 22, whose vectors pass through the last norm). The learning rate falls by 1 - sqrt over
+the last 15k steps. `:tiny` trains on the embedded corpus.
 """
 
 import mmbert_base

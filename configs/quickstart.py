@@ -1,14 +1,15 @@
-"""The main job on the embedded corpus: an encoder of eight languages, in minutes on a laptop.
+"""An encoder of eight languages on the embedded corpus, in minutes on a laptop.
 
     python -m xlj.train --config=configs/quickstart.py
 
-Masked language modelling on text, and on sentence pairs TLM, ERNIE-M's CAMLM, and retrieval of
-translations among all sentences of the batch (as one recipe: ours). Translations are found, words
-align, and most of what a task teaches in English holds in the other languages (docs/results.md).
+Objectives: masked language modelling on text; and on sentence pairs TLM, ERNIE-M's CAMLM, and
+retrieval of translations among all sentences of the batch (the combination is ours). The model
+finds translations and aligns words, and most of what it learns from a task in English transfers to
+the other languages (docs/results.md).
 Takes about 4 minutes on 2 CPU cores.
-Nothing to download: the sentences come from xlj's own phrasebook. The model is far too small for
-real text; configs/xlm_tiny.py is the next larger step. Variant `tlm` is XLM: TLM alone on the
-pairs. It models text better, and aligns little.
+Nothing is downloaded: the sentences come from xlj's own phrasebook. The model is far too small for
+real text; configs/xlm_tiny.py is the next larger recipe. The variant `tlm` is XLM, with TLM as the
+only objective on pairs. It models text better, but aligns poorly.
 """
 
 from xlj import config as schema
@@ -50,10 +51,10 @@ def get_config(variant=""):
     config.model.intermediate = 512
     config.model.positions = 66
     config.model.dtype = "auto"
-    config.model.scan_layers = False  # two layers: a loop would save no compilation worth its cost
+    config.model.scan_layers = False  # a loop over two layers would hardly save compilation time
     config.model.token_types = 2
     config.model.pair_token_types = True
-    config.model.init_std = 0.05  # RoBERTa's 0.02 is for 768 wide: 0.02 * sqrt(768 / 128)
+    config.model.init_std = 0.05  # RoBERTa's 0.02 for a width of 768: 0.02 * sqrt(768 / 128)
     config.model.dropout = 0.0
     config.model.attention_dropout = 0.0
 

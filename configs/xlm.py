@@ -6,21 +6,22 @@ r"""XLM (Lample and Conneau, 2019): MLM on Wikipedia, TLM on parallel text, 15 l
 Section 5.1 of the paper: 12 layers (the XNLI model), 1,024 hidden units, 8 heads, GELU, dropout
 0.1, streams of 256 tokens in batches of 64, TLM batches of 4,000 tokens, Adam with learning rates
 from 1e-4 to 5e-4 and linear warm-up, 95k pieces, alpha = 0.7 for sampling and 0.5 for the
-vocabulary. Adam's beta 2, no weight decay and the feed-forward width are the released command's.
+vocabulary. Adam's beta 2, no weight decay and the feed-forward width come from the released
+command.
 
-Ours: 500k steps and 10k of warm-up (not stated), linear decay (the command: inverse square root),
-both objectives in every step (XLM alternates), BPE of text that is not tokenised before. `:tiny`
-trains on the embedded corpus.
+Ours: 500k steps with 10k of warm-up (not stated), linear decay (the command has inverse square
+root), both objectives in every step (XLM alternates), and BPE of text that is not tokenised.
+`:tiny` trains on the embedded corpus.
 """
 
 from xlj import config as schema
 from xlj.config import variants
 
 LANGUAGES = "ar,bg,de,el,en,es,fr,hi,ru,sw,th,tr,ur,vi,zh"
-"""XNLI's 15."""
+"""The 15 languages of XNLI."""
 
 PAIRS = "en-ar,en-bg,en-de,en-el,en-es,en-fr,en-hi,en-ru,en-sw,en-th,en-tr,en-ur,en-vi,en-zh"
-"""English with each of the other 14; InfoXLM and XLM-Align have the same."""
+"""English with each of the other 14 languages, as in InfoXLM and XLM-Align."""
 
 
 def get_config(variant=""):

@@ -1,4 +1,4 @@
-r"""XLM-Align (Chi et al., 2021): denoising word alignment (DWA) beside MLM and TLM.
+r"""XLM-Align (Chi et al., 2021): denoising word alignment (DWA) with MLM and TLM.
 
     python -m xlj.train --config=configs/xlm_align.py --config.init_from=checkpoints/xlm_r_base \
         --config.data.mono='/data/wiki/{language}.txt.gz,/data/ccnet/{language}.txt.xz' \
@@ -8,11 +8,12 @@ Section 4.1 and Table 11: XLM-R base continued for 150k steps of 2,048 sequences
 (0.9, 0.98) and epsilon 1e-6, peak rate 2e-4, linear, warm-up 10k, clipping at 1.0, decay 0.01;
 labels from layer 10, 2 iterations of Sinkhorn and 2 of filtering with alpha = 0.9, the pointer on
 the last layer; text of Wikipedia and CCNet (Tables 8 and 9). TLM and DWA share a forward pass, so
-`objectives.dwa` holds both. Not stated: length, dropout, mask rate, the loss's denominator (as
-released: see xlm_r_tlm.py, which also tells what is ours). The released command trains 200k steps.
+`objectives.dwa` has both. Not stated: length, dropout, mask rate and the denominator of the loss
+(as in the released code; xlm_r_tlm.py also lists what is ours). The released command trains 200k
+steps.
 
-Variants are the ablations of section 5, each 50k steps of batches of 256; other values are assumed
-to be the same:
+Variants are the ablations of section 5, each with 50k steps of batches of 256; other values are
+assumed to be the same:
 
 - Table 3: `ablation` (the full model), `mmlm` (XLM-R*), `no_dwa`, `no_tlm`
 - Table 4: `label_layer_8`, `label_layer_10` (as in `ablation`), `label_layer_12`
@@ -31,14 +32,14 @@ from xlj.config import variants
 
 
 def smaller(config):
-    """The run of section 5's ablations."""
+    """The base run of the ablations in section 5."""
     config.train.steps = 50_000
     config.objectives.mmlm.batch_rows = 256
     config.objectives.dwa.batch_rows = 32  # of several pairs each
 
 
 def ablation(**changes):
-    """A variant: that run with these keys of `objectives.dwa` changed."""
+    """Returns a variant: the base run with changes of `objectives.dwa`."""
 
     def change(config):
         smaller(config)

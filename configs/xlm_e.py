@@ -10,17 +10,17 @@ with 12 heads, from scratch; lambda = 50; 125k steps of about 1M tokens a task (
 2.0, decay 0.01; alpha = 0.7; CC-100, XLM-R's vocabulary; gated relative position bias (section
 3.3); for the generator every selected token becomes <mask> (sections 2 and 3.1).
 
-- `without_trtd`: the ablation of section 4.2, on text alone
-- `mmlm_tlm`: Figure 1's baseline, "XLM-R augmented with translation language modeling, using the
-  same corpora and code base": XLM-R's model with MMLM and TLM in place of both tasks, all else
-  alike (ours: nothing more of it is in the text)
+- `without_trtd`: the ablation of section 4.2, on text only
+- `mmlm_tlm`: the baseline of Figure 1, "XLM-R augmented with translation language modeling, using
+  the same corpora and code base": XLM-R's model with MMLM and TLM in place of both objectives. The
+  paper gives no other details, so all else is the same (ours)
 
-Not stated, and ours: the mask rate (ELECTRA base's 15 %), dropout (COCO-LM's 0.1), shared
-embeddings and temperature 1 (ELECTRA's), buckets of the bias and that absolute positions stay
+Not stated, and ours: the mask rate (15 %, as ELECTRA base), dropout (0.1, as COCO-LM), shared
+embeddings and temperature 1 (as ELECTRA), the buckets of the bias and the use of absolute positions
 (docs/fidelity.md), the pairs ("translation pairs in 100 languages": here English with each other
-file of CC-100 in its own script), and a vocabulary of 250,002 trained here, unless data.vocabulary
-names XLM-R's. TRTD's rows of 512 hold several pairs, about 1M tokens. `:tiny` trains on the
-embedded corpus.
+file of CC-100 in its own script), and a vocabulary of 250,002 that is trained, unless
+data.vocabulary names that of XLM-R. TRTD's rows of 512 hold several pairs, about 1M tokens per
+step. `:tiny` trains on the embedded corpus.
 """
 
 import xlm_r_base

@@ -20,7 +20,7 @@ LANGUAGES = (
 """The 100 files of CC-100."""
 
 OWN_SCRIPT = ",".join(name for name in LANGUAGES.split(",") if "_" not in name)
-"""Those 94 that are neither romanised nor in Zawgyi's encoding."""
+"""The 94 files of CC-100 that are neither romanised nor in the Zawgyi encoding."""
 
 
 def get_config(variant=""):

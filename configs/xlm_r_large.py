@@ -3,8 +3,8 @@ r"""XLM-R large (Conneau et al., 2020): XLM-R base's recipe with 24 layers and 5
     python -m xlj.train --config=configs/xlm_r_large.py \
         --config.data.mono='/data/cc100/{language}.txt.xz'
 
-Table 8 of the paper: L=24, H=1024, A=16. Learning rate and warm-up are RoBERTa large's (Liu et
-al., 2019, Table 9), since the paper gives none. `:tiny` trains on the embedded corpus.
+Table 8 of the paper: L=24, H=1024, A=16. The learning rate and warm-up are those of RoBERTa large
+(Liu et al., 2019, Table 9), since the paper gives none. `:tiny` trains on the embedded corpus.
 """
 
 import xlm_r_base

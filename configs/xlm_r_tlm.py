@@ -1,4 +1,4 @@
-r"""XLM-R base continued with MLM and TLM: the baseline that InfoXLM and XLM-Align add to.
+r"""XLM-R base continued with MLM and TLM: the baseline of InfoXLM and XLM-Align.
 
     python -m xlj.train --config=configs/xlm_r_tlm.py --config.init_from=checkpoints/xlm_r_base \
         --config.data.mono='/data/ccnet/{language}.txt.xz' \
@@ -7,11 +7,11 @@ r"""XLM-R base continued with MLM and TLM: the baseline that InfoXLM and XLM-Ali
 Values of InfoXLM's released command (unilm, infoxlm/README.md): batches of 2,048 sequences of up to
 512 tokens, 200k updates, peak rate 2e-4, linear, warm-up 10k, betas (0.9, 0.98), epsilon 1e-6,
 decay 0.01, clipping at 1.0, no dropout; one denominator for all losses (released code). Languages
-and pairs are those of XLM-Align (Tables 8 to 10), alpha = 0.7 is MetaXLM's Appendix A, "following"
-XLM-Align. The mask rate is stated nowhere; 0.15 is XLM-R's.
+and pairs are those of XLM-Align (Tables 8 to 10); alpha = 0.7 is from MetaXLM's Appendix A,
+"following" XLM-Align. The mask rate is not stated; 0.15 is that of XLM-R.
 
-Ours: pairs are packed, several to a row, so 256 rows stand for 2,048 pairs (of 60 tokens or so).
-`:mmlm` continues with MLM alone. `:tiny` trains on the embedded corpus.
+Ours: several pairs are packed into a row, so 256 rows hold about 2,048 pairs (of about 60 tokens).
+`:mmlm` continues with MLM only. `:tiny` trains on the embedded corpus.
 """
 
 import xlm
@@ -24,7 +24,7 @@ LANGUAGES = (
     "hy,id,is,it,ja,ka,kk,km,kn,ko,ky,la,lo,lt,lv,mk,ml,mn,mr,ms,mt,my,ne,nl,nn,no,or,pa,pl,ps,pt,"
     "ro,ru,sa,sd,si,sk,sl,sq,sr,sv,sw,ta,te,tg,th,tl,tr,tt,ug,uk,ur,uz,vi,yi,zh"
 )
-"""The 94 languages of XLM-Align (Tables 8 and 9) and MetaXLM (Table 6), some of one code."""
+"""The 94 languages of XLM-Align (Tables 8 and 9) and MetaXLM (Table 6); some share a code."""
 
 
 VARIANTS = {"mmlm": variants.without("tlm")}

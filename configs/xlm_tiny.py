@@ -1,14 +1,14 @@
 r"""MLM on monolingual text and TLM on sentence pairs (XLM, Lample and Conneau, 2019), small.
 
-A real model for one workstation: 4 layers, 256 wide, a vocabulary of 16,384 pieces trained on your
-text. Bring text in any languages and pairs in some:
+A model for one workstation: 4 layers, 256 wide, with a vocabulary of 16,384 pieces that is trained
+on your text. It needs text in any languages, and sentence pairs of some of them:
 
     python -m xlj.train --config=configs/xlm_tiny.py --workdir=/tmp/xlm \
         --config.data.mono='DIR/{language}.txt.gz' --config.data.languages=en,de,sw \
         --config.data.parallel='DIR/{pair}.tsv.gz' --config.data.pairs=en-de,en-sw
 
-Takes 90 to 150 minutes on 2 CPU cores where pairs fit 128 tokens, more where they are longer.
-Ours, not a paper's: the proportions follow XLM-R base. `:tiny` is smaller still, on the embedded
+Takes 90 to 150 minutes on 2 CPU cores if pairs fit 128 tokens, more if they are longer.
+The recipe is ours; its proportions follow XLM-R base. `:tiny` is even smaller, on the embedded
 corpus.
 """
 

@@ -1,12 +1,12 @@
-"""A small real corpus, its rows, and a tiny config, shared by all tests; 8 fake CPU devices."""
+"""Shared fixtures: a small real corpus, its rows, a tiny config, and 8 fake CPU devices."""
 
 import os
 from importlib import metadata
 from pathlib import Path
 
-# Compiling is most of the time that tests take. Of two ways to compile a fusion on a CPU this one
-# takes half as long, on one thread; and LLVM optimises little. Later JAX has only the other way,
-# and a flag that XLA does not know ends the process.
+# Tests spend most of their time on compilation. Without fusion emitters, on one thread and with few
+# LLVM optimisations, compiling on a CPU takes half as long. Later releases of JAX do not have this
+# flag, and XLA aborts on an unknown flag.
 os.environ["XLA_FLAGS"] = " ".join(
     [
         *os.environ.get("XLA_FLAGS", "").split(),
@@ -20,13 +20,13 @@ os.environ["XLA_FLAGS"] = " ".join(
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
-# Each program is compiled once, whichever process of the tests comes to it first.
+# The test processes share compiled programs, so that each program is compiled once.
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / "build" / "cache" / "jax")
 )
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
 
-# What Hypothesis looks up of Unicode.
+# Unicode tables of Hypothesis.
 os.environ.setdefault(
     "HYPOTHESIS_STORAGE_DIRECTORY", str(Path(__file__).parents[1] / "build/cache/hypothesis")
 )
@@ -47,12 +47,12 @@ from xlj import config as schema
 from xlj import phrasebook
 from xlj.config import ConfigError, parse
 
-# The same examples each time, on any machine, however busy.
+# The same examples in each run, and no deadlines, since machines may be busy.
 settings.register_profile("xlj", derandomize=True, database=None, deadline=None, max_examples=60)
 settings.load_profile("xlj")
 
-MOST_MEMORY = 6.0 if "cuda" in os.environ["JAX_PLATFORMS"] else 3.0
-"""GiB that a process of the tests may hold; CUDA's libraries are of it."""
+MAX_MEMORY = 6.0 if "cuda" in os.environ["JAX_PLATFORMS"] else 3.0
+"""Maximum memory of a test process in GiB, including the libraries of CUDA."""
 
 
 def pytest_runtest_setup(item):
@@ -69,18 +69,18 @@ def pytest_runtest_setup(item):
 
 @pytest.fixture(scope="session")
 def peaks():
-    """The most that this process has held so far, in GiB, by module in the order in which they end.
-    When the session ends, in each process of it, that must be less than `MOST_MEMORY`."""
+    """The peak memory of this process in GiB after each module. At the end of the session it must
+    be less than `MAX_MEMORY` in each process."""
     held: dict[str, float] = {}
     yield held
     grew = [f"{now:.1f} in {module}" for (module, now), before in
             zip(held.items(), [0, *held.values()], strict=False) if now > before + 0.2]  # fmt: skip
-    assert max(held.values(), default=0) < MOST_MEMORY, f"GiB of this process: {', '.join(grew)}"
+    assert max(held.values(), default=0) < MAX_MEMORY, f"GiB of this process: {', '.join(grew)}"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def memory(request, peaks):
-    """Gives back what a module made: compiled programs, and what only they refer to."""
+    """Frees the compiled programs of a module and the objects that only they refer to."""
     yield
     unit = 2**30 if sys.platform == "darwin" else 2**20
     peaks[request.node.nodeid] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
@@ -93,9 +93,9 @@ def memory(request, peaks):
 
 @pytest.fixture
 def call(capsys):
-    """Calls a command in this process: `call(align.main, *arguments)` returns what it prints.
+    """Calls a command in this process: `call(align.main, *arguments)` returns its printed output.
 
-    What was printed before it is dropped. An error that it prints is raised.
+    Earlier output is dropped. An error that the command prints is raised as a `ConfigError`.
     """
 
     def call(main, *arguments):
@@ -111,7 +111,7 @@ def call(capsys):
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory):
-    """A folder with mono/{en,de,sw}.txt of unequal sizes and pairs/{en-de,en-sw}.tsv."""
+    """A folder with mono/{en,de,sw}.txt of different sizes and pairs/{en-de,en-sw}.tsv."""
     folder = tmp_path_factory.mktemp("corpus")
     (folder / "mono").mkdir()
     (folder / "pairs").mkdir()
@@ -127,19 +127,19 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def rows_folder(tmp_path_factory):
-    """Where rows of the session are kept."""
+    """The folder for the rows of the session."""
     return tmp_path_factory.mktemp("rows")
 
 
 @pytest.fixture
 def tiny(make_tiny):
-    """An ml_collections config of MMLM and TLM that trains on `corpus` in a moment."""
+    """An ml_collections config of MMLM and TLM that trains on `corpus` in a few seconds."""
     return make_tiny()
 
 
 @pytest.fixture(scope="session")
 def make_tiny(corpus, rows_folder):
-    """Makes `tiny`, for fixtures that last longer than a test."""
+    """A function that builds `tiny`, for fixtures with a larger scope than a test."""
     return functools.partial(_tiny, corpus, rows_folder)
 
 
@@ -173,7 +173,7 @@ def _tiny(corpus, rows_folder):
 
 @pytest.fixture
 def every(tiny):
-    """`tiny` with every objective on, and every part of the model that they use."""
+    """`tiny` with every objective and every part of the model that they use."""
     for name in schema.registered():
         tiny.objectives[name].batch_rows = 16
     tiny.objectives.xlco.queue = 32
@@ -187,7 +187,7 @@ def every(tiny):
 
 @pytest.fixture
 def store(tiny):
-    """The rows of `tiny`, made once a session."""
+    """The rows of `tiny`, built once per session."""
     from xlj.data.rows.preparing import prepare_rows
 
     return prepare_rows(parse(tiny))
@@ -195,7 +195,7 @@ def store(tiny):
 
 @pytest.fixture(scope="session")
 def checkpoint(corpus, tmp_path_factory):
-    """A checkpoint of random weights: 3 layers, rows of at most 128 tokens."""
+    """A checkpoint with random weights: 3 layers, rows of at most 128 tokens."""
     import jax
     import sentencepiece
 
@@ -231,7 +231,7 @@ def checkpoint(corpus, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def vocabulary(corpus):
-    """400 pieces of the corpus' languages."""
+    """A vocabulary of 400 pieces for the languages of the corpus."""
     import io
 
     import sentencepiece
@@ -252,7 +252,7 @@ def vocabulary(corpus):
 
 @pytest.fixture(scope="session")
 def random_encoder(vocabulary):
-    """Random weights, three layers, 38 positions after the two of padding."""
+    """An encoder with random weights: three layers, 38 positions after the two of padding."""
     import jax
 
     from xlj.config import Model
@@ -266,7 +266,8 @@ def random_encoder(vocabulary):
 
 @pytest.fixture(scope="session")
 def copying_encoder(random_encoder):
-    """Its layers change nothing much and positions are zero: a word is most like itself."""
+    """An encoder whose layers change vectors little and whose positions are zero, so that a word is
+    most similar to itself."""
     import jax
     import jax.numpy as jnp
 
@@ -281,14 +282,14 @@ def copying_encoder(random_encoder):
 
 @pytest.fixture(scope="session")
 def trained_once(tmp_path_factory):
-    """Where the run below is kept, once a test has made it."""
+    """The folder of the run of `trained`, which the first test that needs it creates."""
     return tmp_path_factory.mktemp("trained") / "run"
 
 
 @pytest.fixture
 def trained(tiny, store, trained_once, tmp_path):
-    """The workdir, of the test alone, of a finished run of `tiny` with its checkpoints of steps 2
-    and 4; `tiny` is then its config."""
+    """A copy of the workdir of a finished run of `tiny`, with checkpoints of steps 2 and 4. `tiny`
+    then has the config of the run."""
     tiny.train.steps, tiny.train.keep_checkpoints = 4, 9
     from xlj.training import loop, start
 

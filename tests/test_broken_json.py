@@ -1,4 +1,4 @@
-"""Broken JSON, wherever it is read: an error that names the file, or what damage means there."""
+"""Broken JSON in any file: an error that names the file or reports damage."""
 
 import json
 from pathlib import Path

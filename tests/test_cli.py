@@ -1,4 +1,4 @@
-"""A command line that is wrong: one line, exit code 2, no work."""
+"""Wrong command lines: one line of error, exit code 2, no work."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def run(*arguments, name="train"):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ([], "say which recipe with --config=NAME or --config=FILE.py"),
+        ([], "name a recipe with --config=NAME or --config=FILE.py"),
         (["--config=configs/none.py"], "--config=configs/none.py: there is no such file"),
         (["--config=configs/quickstart.py:huge"], "there is no variant 'huge'"),
         (
@@ -31,7 +31,7 @@ def run(*arguments, name="train"):
             "unknown config key train.stepz; did you mean train.steps?",
         ),
         (["--config=configs/quickstart.py", "--config.train.steps=many"], "train.steps"),
-        (["--config=configs/quickstart.py", "--config.train.steps"], "after an equals sign"),
+        (["--config=configs/quickstart.py", "--config.train.steps"], "with an equals sign"),
         (["--config=configs/quickstart.py", "--workdri=/tmp/x"], "did you mean --workdir?"),
         (["--config=configs/quickstart.py", "extra"], "cannot read 'extra'"),
         (["--config=configs/quickstart.py", "--config.mesh.fsdp=3"], "mesh.fsdp=3 does not use"),
@@ -74,10 +74,10 @@ def test_errors_are_one_clear_line(arguments, message):
         (["--length=31"], "--length: 31 is below 32"),  # sentences have at least 8 tokens
         (
             ["--what=step,sleep"],
-            "--what=step,sleep: there are peak, step, objectives, profile, attention, links",
+            "--what=step,sleep: the names are peak, step, objectives, profile, attention, links",
         ),
-        (["--objectives=mmlm,xml"], "--objectives=mmlm,xml: there are mmlm, tlm, camlm"),
-        (["--json=/nowhere/b.json"], "--json=/nowhere/b.json: there is no such folder"),
+        (["--objectives=mmlm,xml"], "--objectives=mmlm,xml: the names are mmlm, tlm, camlm"),
+        (["--json=/nowhere/b.json"], "--json=/nowhere/b.json: the folder /nowhere does not exist"),
     ],
 )
 def test_bench_refuses_what_it_cannot_measure(arguments, message):

@@ -1,4 +1,4 @@
-"""Errors of `xlj.convert` before it reads a model; and the vocabulary that it extends."""
+"""Errors of `xlj.convert` before it reads a model, and extended vocabularies."""
 
 import dataclasses
 import itertools
@@ -35,7 +35,7 @@ def test_an_output_that_is_there_is_refused_first(refused, tmp_path, monkeypatch
         "extend": ["--checkpoint=none", "--text=none", "--pieces=3"],
     }[action]
     for output in (".", tmp_path):
-        refused("is there already", action, *more, f"--output={output}")
+        refused("exists already", action, *more, f"--output={output}")
 
 
 def test_an_output_that_cannot_be_made_is_named(refused, tmp_path, monkeypatch):
@@ -49,7 +49,7 @@ def test_an_output_that_cannot_be_made_is_named(refused, tmp_path, monkeypatch):
 
 def test_extend_adds_pieces_and_keeps_the_rows_of_the_old(tmp_path, call):
     sizes = {"layers": 1, "hidden": 8, "heads": 2, "intermediate": 8, "positions": 42}
-    model = Model(**sizes, tied=False)  # so that the head has a table of its own
+    model = Model(**sizes, tied=False)  # so that the head has its own table
     lines = {"en": list(itertools.islice(phrasebook.text_lines("en"), 300))}
     old = Vocabulary(vocabulary_training.train(lines, {"en": 1}, 300, 1.0))
     key = jax.random.key(0)

@@ -1,4 +1,4 @@
-"""The command of sentence vectors: a row a line, from a file or a pipe, or nothing at all."""
+"""The command of sentence vectors: one row per line, from a file or a pipe, or no output."""
 
 import contextlib
 import functools
@@ -100,7 +100,7 @@ def test_no_line_is_no_row(run, tmp_path):
 def test_lost_ends_are_reported(run, tmp_path):
     (tmp_path / "long.txt").write_text("word " * 300 + "\nword\n")
     printed = run(f"--input={tmp_path / 'long.txt'}", f"--output={tmp_path / 'a.npy'}").err
-    assert "1 sentences lost their end: too long for the model" in printed
+    assert "1 sentences were truncated: too long for the model" in printed
 
 
 def test_an_error_on_the_way_leaves_nothing_behind(run, text, tmp_path, monkeypatch):
@@ -121,10 +121,10 @@ def test_an_error_on_the_way_leaves_nothing_behind(run, text, tmp_path, monkeypa
     "arguments, message",
     [
         (["--layer=4"], "layer 4 does not exist; the model has layers 0 to 3"),
-        (["--output=/none/a.npy"], "--output=/none/a.npy: there is no such folder"),
+        (["--output=/none/a.npy"], "--output=/none/a.npy: the folder"),
         (["--output=FOLDER"], "this is a folder; name a file in it"),
-        (["--output=DANGLING"], "there is no such folder"),
-        (["--output=CIRCLE"], "these links lead in a circle"),
+        (["--output=DANGLING"], "the folder"),
+        (["--output=CIRCLE"], "its symbolic links form a cycle"),
         (["--output=/dev/null"], "--output=/dev/null: this is a pipe or a device, not a file"),
         (["--input=/none.txt"], "/none.txt: cannot read this file"),
         (["--input=BAD"], "bad.txt:2: the line is not UTF-8"),
@@ -152,7 +152,7 @@ def test_from_the_command_line_errors_are_one_line():
 
 
 def test_an_interrupt_ends_at_once_and_writes_nothing(checkpoint, tmp_path):
-    """Also while batches are on their way, where Python's own end crashed now and then."""
+    """Also while batches are computed, when a normal exit of Python sometimes crashed."""
     (tmp_path / "many.txt").write_text("The cat sleeps on the mat.\n" * 500_000)
     command = [sys.executable, "-m", "xlj.embed", f"--checkpoint={checkpoint}"]
     command += [f"--input={tmp_path / 'many.txt'}", f"--output={tmp_path / 'a.npy'}"]

@@ -1,4 +1,4 @@
-"""The command: XTREME's own scores on its mock data, files and a plot, and clear errors."""
+"""xlj.evaluate: the scores of XTREME on its mock data, output files, a plot, and clear errors."""
 
 import json
 import subprocess
@@ -98,8 +98,8 @@ def test_scoring_needs_no_jax(folders):
     "flag, message",
     [
         ("--xtreme_predictions=nowhere", "nowhere: no such folder"),
-        ("--output=scores.txt", "--output=scores.txt: a file ends in .json or .md"),
-        ("--output=nowhere/scores.md", "--output=nowhere/scores.md: there is no such folder"),
+        ("--output=scores.txt", "--output=scores.txt: the file name must end in .json or .md"),
+        ("--output=nowhere/scores.md", "--output=nowhere/scores.md: the folder"),
         ("--plot=scores.nothing", "--plot=scores.nothing: "),
     ],
 )

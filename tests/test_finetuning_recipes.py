@@ -1,4 +1,4 @@
-"""Every recipe of fine-tuning, and each of its variants, is a config that can be run."""
+"""Every fine-tuning recipe and each of its variants is a valid config."""
 
 import importlib.util
 import itertools
@@ -15,7 +15,7 @@ NAMES = sorted(file.stem for file in FOLDER.glob("*.py"))
 
 
 def recipe(name, monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])  # recipes build on their neighbours
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])  # recipes import other recipes
     spec = importlib.util.spec_from_file_location(f"finetune_{name}", FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -1,4 +1,4 @@
-"""What an error quotes of a line is short, however long the line."""
+"""Errors quote only a short part of a long line."""
 
 import json
 

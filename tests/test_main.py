@@ -1,4 +1,4 @@
-"""One command for all, the names that a program gets from xlj, and what a wheel has in it."""
+"""The command `xlj`, the public names of the package, and the contents of a wheel."""
 
 import importlib
 import re
@@ -21,7 +21,7 @@ MODULES = {
 
 
 def run(monkeypatch, capsys, *arguments):
-    """(exit code, output, errors) of `xlj ARGUMENTS`."""
+    """Returns (exit code, output, errors) of `xlj ARGUMENTS`."""
     monkeypatch.setattr(sys, "argv", ["xlj", *arguments])
     monkeypatch.setattr(sys, "path", list(sys.path))
     code = launcher.main()
@@ -46,7 +46,7 @@ def test_a_command_gets_what_follows_its_name(monkeypatch, capsys):
     assert (code, output) == (2, "") and "did you mean quickstart?" in errors
     code, output, errors = run(monkeypatch, capsys, "trian")
     assert (code, output) == (2, "") and errors.endswith("'trian'; did you mean train?\n")
-    assert "; there are prepare, train," in run(monkeypatch, capsys, "xyz")[2]
+    assert "; commands: prepare, train," in run(monkeypatch, capsys, "xyz")[2]
     assert run(monkeypatch, capsys, "--version")[1] == f"xlj {xlj.__version__}\n"
 
 
@@ -71,7 +71,7 @@ def test_the_version_is_one():
 
 @pytest.mark.slow
 def test_a_wheel_has_the_recipes_and_the_assets_of_pages(tmp_path):
-    """Installed into an empty folder, outside of the clone."""
+    """A wheel installed into an empty folder, outside of the clone."""
     clone, site = tmp_path / "clone", tmp_path / "site"
     names = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "--deduplicate"],

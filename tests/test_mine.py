@@ -44,7 +44,9 @@ def test_centred_vectors_are_mined_without_their_means(run, texts, tmp_path):
     plain, centred = run(*sides), run(*sides, "--centred")
     assert centred["threshold"] != plain["threshold"] and centred["recall"] > 0.5
     (tmp_path / "one").write_text("a-0\tGood morning!\na-1\tGood morning!\n")
-    with pytest.raises(ConfigError, match="one has one sentence; --centred needs many"):
+    with pytest.raises(
+        ConfigError, match="one has only one distinct sentence; --centred needs many"
+    ):
         run(f"--source={tmp_path / 'one'}", sides[1], "--centred", "--threshold=1", "--output=x")
 
 
@@ -73,7 +75,7 @@ def test_gold_finds_a_threshold_that_another_run_may_use(run, texts, tmp_path):
 
 
 def test_blank_lines_between_documents_change_nothing(run, texts, tmp_path):
-    """Also of a shard, whose vectors are made by line."""
+    """Also with --shard, which computes vectors line by line."""
     folder, *_ = texts
     outputs = []
     for name in ("plain", "documents"):
@@ -113,17 +115,17 @@ def test_gold_of_which_nothing_is_found(run, texts, tmp_path):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ([], "say how alike the sentences of a pair must be with --threshold=T"),
-        (["--threshold=1"], "say where the pairs go with --output=FILE"),
-        (["--threshold=1", "--output=/none/x"], "--output=/none/x: there is no such folder"),
-        (["--gold=gold"], "--gold names ids, but a.txt has none"),
-        (["--gold=gold", "--scores"], "--scores is a column of --output, which is missing"),
+        ([], "set the minimum margin of a pair with --threshold=T"),
+        (["--threshold=1"], "nothing to do: name a file for the pairs with --output=FILE"),
+        (["--threshold=1", "--output=/none/x"], "--output=/none/x: the folder"),
+        (["--gold=gold"], "--gold has ids, but a.txt has none"),
+        (["--gold=gold", "--scores"], "--scores writes a column of --output, which is missing"),
         (
             ["--gold=gold", "--source=a.ids", "--target=a.ids"],
             "gold:1: b-34 is not an id of the target",
         ),
         (["--threshold=1", "--output=x", "--source=odd.ids"], "odd.ids:1: a column is blank"),
-        (["--threshold=nan", "--output=x"], "--threshold=nan is no number"),
+        (["--threshold=nan", "--output=x"], "--threshold=nan is not a number"),
         (["--threshold=much"], "argument --threshold: invalid float value"),
     ],
 )

@@ -1,4 +1,4 @@
-"""New text gets the labels that fine-tuning wrote for the same text, and those of transformers."""
+"""New text gets the same labels as in fine-tuning, and the same as with transformers."""
 
 import dataclasses
 import functools
@@ -20,7 +20,7 @@ KINDS = ("classification", "tagging", "question_answering", "regression", "multi
 
 
 def made_task(folder, kind):
-    """Data that a model learns something of in some steps."""
+    """Data from which a model learns something in a few steps."""
     rng = random.Random(5)
     lines = [line for line in phrasebook.text_lines("en") if line and len(line) < 50][:300]
     for split, size in (("train", 96), ("dev", 16), ("test", 24)):

@@ -1,4 +1,4 @@
-"""xlj.prepare prints what became of the text, and the command that trains without it."""
+"""xlj.prepare prints statistics of the text, and the command that trains without the text."""
 
 import shlex
 

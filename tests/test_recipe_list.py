@@ -1,4 +1,4 @@
-"""The list of recipes, and what a shell completes."""
+"""The list of recipes, and shell completion."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""Every pretraining recipe has the values of its paper, written out here once more.
+"""Every pretraining recipe has the values of its paper, which are repeated here.
 
 Where a paper is silent the value is ours (docs/fidelity.md), and held all the same.
 """
@@ -116,7 +116,7 @@ META_XLM = (
     | {"init_from": "checkpoints/roberta-base"}
 )
 FROM_SCRATCH = {"init_from": "", "transfer.vocabulary": "same"} | flat(
-    transfer={"accents": True, "place": True}  # nothing reads them
+    transfer={"accents": True, "place": True}  # unused
 )
 XLM = flat(  # Lample and Conneau, 2019, section 5.1, and the released command
     model={"layers": 12, "hidden": 1024, "heads": 8, "intermediate": 4096, "dropout": 0.1}

@@ -15,7 +15,7 @@ from xlj.retrieval.embedder import Embedder
 
 @pytest.fixture
 def run(checkpoint, call):
-    """Runs the command in this process; returns its JSON lines, and what it says beside."""
+    """Runs the command in this process; returns its JSON lines and its other output."""
 
     def run(*arguments):
         printed = call(retrieve.main, f"--checkpoint={checkpoint}", *arguments)
@@ -124,22 +124,37 @@ def test_languages_are_averaged(run, tatoeba):
             ["--gold=short.txt"],
             "short.txt:1: 'Guten Morgen!' is not a line of the source; expected 0 to 2",
         ),
-        (["--layers=all", "--layer=1"], "--layers=all only scores: it takes no --layer"),
-        (["--layers=all", "--output=x"], "it takes no --layer and no --output"),
-        (["--layers=all", "--plot=/none/x.png"], "--plot=/none/x.png: there is no such folder"),
-        (["--plot=x.png"], "--plot=x.png: only --layers=all draws"),
-        (["--output=/none/x"], "--output=/none/x: there is no such folder"),
-        (["--layers=all", "--plot=x.txt"], "--plot=x.txt: a file ends in .png or .svg or .pdf"),
+        (["--layers=all", "--layer=1"], "--layers=all only scores: remove --layer"),
+        (["--layers=all", "--output=x"], "remove --layer and --output"),
+        (["--layers=all", "--plot=/none/x.png"], "--plot=/none/x.png: the folder"),
+        (["--plot=x.png"], "--plot=x.png needs --layers=all"),
+        (["--output=/none/x"], "--output=/none/x: the folder"),
+        (
+            ["--layers=all", "--plot=x.txt"],
+            "--plot=x.txt: the file name must end in .png or .svg or .pdf",
+        ),
         (["--source=short.txt", "--target=short.txt"], "have one sentence each"),
-        (["--source={language}", "--languages=de,,fr"], "--languages=de,,fr: each language once"),
-        (["--source={language}", "--languages=de,de"], "--languages=de,de: each language once"),
-        (["--languages=de"], "--source=a.txt: with --languages it needs {language}"),
-        (["--source={language}.txt"], "--source={language}.txt: say which with --languages=A,B"),
+        (
+            ["--source={language}", "--languages=de,,fr"],
+            "--languages=de,,fr: a language is empty or repeated",
+        ),
+        (
+            ["--source={language}", "--languages=de,de"],
+            "--languages=de,de: a language is empty or repeated",
+        ),
+        (["--languages=de"], "--source=a.txt: with --languages it must contain {language}"),
+        (
+            ["--source={language}.txt"],
+            "--source={language}.txt: name the languages with --languages=A,B",
+        ),
         (["--layer=9"], "layer 9 does not exist"),
-        (["--source=short.txt", "--gold=gold", "--centred"], "short.txt has one sentence"),
+        (
+            ["--source=short.txt", "--gold=gold", "--centred"],
+            "short.txt has only one distinct sentence",
+        ),
         (
             ["--source={language}", "--target=/dev/null", "--languages=de,fr"],
-            "--target=/dev/null: it is read for each language, so must be a file",
+            "--target=/dev/null: it is read again for each language, so it must be a file",
         ),
     ],
 )

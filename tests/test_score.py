@@ -1,4 +1,4 @@
-"""Scores of given pairs: a plain cosine and margin, the aligner's likelihood, and what is kept."""
+"""Scores of sentence pairs: cosine, margin, likelihood of an aligner, and filtered pairs."""
 
 import json
 
@@ -37,7 +37,7 @@ def run(checkpoint, call, tmp_path):
 
 
 def plain(checkpoint, lines, by):
-    """In NumPy, from the definition."""
+    """Computes cosines or margins in NumPy, from their definitions."""
     model = load(checkpoint)
     sides = [list(side) for side in zip(*(line.split("\t")[:2] for line in lines), strict=True)]
     one, other = (model.embed(side, layer=1).astype(np.float64) for side in sides)
@@ -116,10 +116,10 @@ def test_shards_are_what_one_command_writes_also_after_a_kill(
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (["--keep=1.5"], "argument --keep: 1.5 is no share above 0, at most 1"),
-        (["--scores"], "--scores is a column of kept pairs: set --keep or --threshold"),
-        (["--threshold=nan"], "--threshold=nan is no number"),
-        (["--source=x"], "--source and --target go together"),
+        (["--keep=1.5"], "argument --keep: 1.5 is not a share above 0 and up to 1"),
+        (["--scores"], "--scores adds a column to filtered pairs: set --keep or --threshold"),
+        (["--threshold=nan"], "--threshold=nan is not a number"),
+        (["--source=x"], "--source and --target must be set together"),
         (["--source=x", "--target=y"], "name pairs by --input, or by --source and --target"),
         (["--by=likelihood"], "configs/aligner.py"),
         (

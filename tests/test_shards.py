@@ -1,4 +1,4 @@
-"""embed, align and mine in parts: the same as at once, also after a kill, and a manifest."""
+"""embed, align and mine with --shard: the same results as without, also after a kill."""
 
 import json
 
@@ -12,7 +12,7 @@ from xlj.io import file_ranges
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Two text files a side and two of pairs, in stretches of some lines."""
+    """Two text files per side and two files of pairs, in ranges of a few lines."""
     monkeypatch.setattr(file_ranges, "BYTES", 400)
     monkeypatch.setattr(file_ranges.split_files, "__defaults__", (400,))
     for k in (0, 1):
@@ -27,7 +27,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def whole(folder, name):
-    """All files of a name as one."""
+    """Returns the contents of all files that match, joined."""
     path = folder / f"whole-{name}"
     path.write_text("".join((folder / name.replace(".", f"{k}.")).read_text() for k in (0, 1)))
     return path
@@ -94,5 +94,5 @@ def test_an_index_finds_the_pairs_and_says_how_many_of_the_nearest(folder, check
     assert json.loads(found) == exact | {"recall_at_4": 1.0, "pairs": json.loads(found)["pairs"]}
     a, b = (set((folder / f"{x}.tsv").read_text().splitlines()) for x in "ab")
     assert len(a & b) > 0.8 * len(a)
-    with pytest.raises(ConfigError, match="--index is of --search=faiss"):
+    with pytest.raises(ConfigError, match="--index needs --search=faiss"):
         call(mine.main, *flags, f"--output={folder}/b.tsv", "--index=Flat")

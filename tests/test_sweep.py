@@ -109,7 +109,7 @@ def test_a_crash_loses_no_other_run_and_what_is_finished_is_not_run_again(sweep)
     assert f"exit code 1, {log}: boom" in lines["crash"] and "boom" in log.read_text()
     assert "killed by SIGKILL" in lines["kill"] and "stopped" in lines["stop"]
     assert "metrics.jsonl:1 is not a line of metrics" in lines["damage"]
-    assert "folder/metrics.jsonl: cannot read it (Is a directory)" in lines["folder"]
+    assert "folder/metrics.jsonl: cannot be read (Is a directory)" in lines["folder"]
     assert "broken/results.json is damaged: it has no scores" in lines["broken"]
     assert "finished" in lines["last"]
     code, output, _ = sweep([runs[0], {**runs[1], "do": "good"}, runs[-1]])
@@ -130,17 +130,17 @@ def test_fine_tuning_is_finished_when_its_results_are_there(sweep):
     [
         ([{"name": "a"}, {"name": "b", "typo": 1}], [], "run b: unknown config key typo"),
         ([{"name": "a"}, {"name": "a", "x": 1}], [], "2 runs are named a"),
-        ([{"name": "a"}], ["--only=b*"], "--only=b* is no run of"),
-        ([{"name": "a"}], ["--submit=sbatch x.sh"], "neither {command} nor {arguments}"),
+        ([{"name": "a"}], ["--only=b*"], "--only=b* matches no run of"),
+        ([{"name": "a"}], ["--submit=sbatch x.sh"], "expected {command} or {arguments} in it"),
         ([{"name": "a"}], ["--submit='{command}"], "No closing quotation"),
         ([{"name": "a"}], ["--submit=nowhere {command}"], "the program nowhere does not exist"),
         (
             [{"train.seed": 0}, {"train.seed": 1}],
             ["--config.train.seed=7"],
-            "--config.train.seed=7: runs of this sweep set train.seed themselves",
+            "--config.train.seed=7: the runs of this sweep set train.seed",
         ),
         ([{"name": "a"}], ["--config.x"], "cannot read '--config.x'"),
-        ([{"name": "a"}, 3], [], "a run sets 3; it must be a dict"),
+        ([{"name": "a"}, 3], [], "the settings of a run are 3; expected a dict"),
     ],
 )
 def test_errors_come_before_any_work(sweep, runs, arguments, message):
@@ -242,7 +242,7 @@ def test_sigterm_lets_the_run_save_and_starts_no_other(sweep):
         time.sleep(0.05)
     child.send_signal(signal.SIGTERM)
     output, _ = child.communicate(timeout=30)
-    assert child.returncode == 0 and "stopped; the same command goes on" in output
+    assert child.returncode == 0 and "stopped; run the same command to resume" in output
     assert not (sweep.runs / "b").exists()
 
 

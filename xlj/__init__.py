@@ -3,8 +3,8 @@
     model = xlj.load("runs/quickstart")
     vectors = model.embed(["A cat sleeps.", "Eine Katze schläft."])
 
-docs/api.md has the rest. Importing xlj imports neither JAX nor NumPy: the names below are looked up
-when they are asked for.
+docs/api.md describes the API. Importing xlj imports neither JAX nor NumPy: the names below are
+imported on first use.
 """
 
 import importlib
@@ -27,8 +27,8 @@ _HOMES = {
     "pretrain": ("xlj.api.runs", "pretrain"),
     "recipe": ("xlj.config.recipes", "read"),
 }
-"""Public names: (module, name there). None is a command's, such as `xlj.align`, which is a module
-once it is imported."""
+"""Public names, with the module and the name in it. They must differ from the names of commands,
+since `xlj.align` is a module once it is imported."""
 
 __all__ = ["__version__", *_HOMES]
 

@@ -1,4 +1,4 @@
-"""All commands behind one name: `xlj train ...` is `python -m xlj.train ...`."""
+"""Entry point of all commands: `xlj train ...` runs `python -m xlj.train ...`."""
 
 import ast
 import difflib
@@ -30,25 +30,25 @@ COMMANDS = (
 
 
 def main() -> int:
-    """Calls the command that the first argument names, with the others; returns its exit code."""
+    """Runs the command in the first argument with the other arguments; returns its exit code."""
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help", "--version"):
         print(_version() if name == "--version" else _help())
         return 0
     if name not in COMMANDS:
         close = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(COMMANDS)}"
+        hint = f"did you mean {close[0]}?" if close else f"commands: {', '.join(COMMANDS)}"
         print(f"error: there is no command {name!r}; {hint}", file=sys.stderr)
         return 2
     sys.argv = [f"{sys.argv[0]} {name}", *arguments]
-    sys.path.insert(0, os.getcwd())  # modules of the user's own, as for python -m
+    sys.path.insert(0, os.getcwd())  # for modules of the user, as with python -m
     code: int = importlib.import_module(f"xlj.{name}").main()
     return code
 
 
 def _help() -> str:
-    lines = ["xlj COMMAND ...   (xlj COMMAND --help tells more)", ""]
-    for name in COMMANDS:  # read, not imported
+    lines = ["xlj COMMAND ...   (xlj COMMAND --help describes a command)", ""]
+    for name in COMMANDS:  # parsed without importing, which would be slow
         module = ast.parse(Path(__file__).with_name(f"{name}.py").read_text("utf-8"))
         lines.append(f"  {name:10} {(ast.get_docstring(module) or '').splitlines()[0]}")
     return "\n".join(lines)

@@ -3,10 +3,10 @@
     python -m xlj.align --checkpoint=DIR --input=pairs.tsv --output=links.txt
     python -m xlj.align --checkpoint=DIR --input=gold.tsv --gold [--layers=all]
 
-A line of the input is `source TAB target`, words separated by spaces; a line of the output has the
-links of that pair, `i-j` for the words i and j counted from 0. Other formats are read and written,
-too. --html makes a page to look through them, --project carries tags across, --shard=I/N shares the
-work. docs/align.md tells more.
+Each input line is `source TAB target`, with words separated by spaces. Each output line has the
+links of that pair: `i-j` for the words i and j, counted from 0. There are other input and output
+formats. --html writes a page that shows the alignments, --project transfers tags to the other
+language, and --shard=I/N divides the work among hosts. More: docs/align.md
 """
 
 import contextlib
@@ -34,10 +34,10 @@ if TYPE_CHECKING:  # types only: a command reads its flags without JAX
 
 @command.entry("align", __doc__, alignment_flags.add)
 def main(flags: Namespace) -> None:
-    """Aligns, writes links, prints scores."""
+    """Aligns, writes links and prints scores."""
     alignment_flags.check(flags)
     if flags.shard:
-        _share(flags)
+        _align_shard(flags)
         return
     from xlj.api.encoder import load
     from xlj.word_alignment import projection, sentence_pairs
@@ -47,41 +47,43 @@ def main(flags: Namespace) -> None:
     size, pairs = sentence_pairs.checked(flags.input, flags.gold, skipping, form)
     labels = None
     if flags.project:
-        kept = list(pairs)
-        labels, pairs = projection.read(flags.project, kept), iter(kept)
+        in_memory = list(pairs)
+        labels, pairs = projection.read(flags.project, in_memory), iter(in_memory)
     encoder = load(flags.checkpoint)
     if flags.layers:
         _score_layers(flags, encoder, size, list(pairs))
         return
     options = _options(flags, encoder)
     aligner = _aligner(flags, encoder, options)
-    chosen = dataclasses.asdict(options) | {"threshold": flags.threshold}
-    chosen = {name: value for name, value in chosen.items() if value or name == "layer"}
-    projected = projection.Projection(labels) if labels else None
-    scores = _aligned(flags, aligner, size, pairs, chosen, projected)
+    settings = dataclasses.asdict(options) | {"threshold": flags.threshold}
+    settings = {name: value for name, value in settings.items() if value or name == "layer"}
+    tags = projection.Projection(labels) if labels else None
+    scores = _align(flags, aligner, size, pairs, settings, tags)
     for name in ("output", "scores", "html"):
         path = getattr(flags, name)
         if path and path != "-":
-            what = "labels" if projected and name == "output" else _WRITTEN[name]
+            what = "labels" if tags and name == "output" else _CONTENTS[name]
             print(f"{path}: {what} of {size:,} pairs", file=sys.stderr)
     _report_windows(aligner, size)
     skipping.report()
-    if projected:
-        print(projected.report(), file=sys.stderr)
+    if tags:
+        print(tags.report(), file=sys.stderr)
     if scores:
         rounded = {name: round(value, 6) for name, value in scores._asdict().items()}
-        print(json.dumps({**chosen, "pairs": size, **rounded}))
+        print(json.dumps({**settings, "pairs": size, **rounded}))
 
 
-_WRITTEN = {"output": "links", "scores": "confidences", "html": "a page"}
+_CONTENTS = {"output": "links", "scores": "confidences", "html": "a page"}
 _OPTIONS = tuple(field.name for field in dataclasses.fields(AlignmentOptions))
 
 
 def _options(flags: Namespace, encoder: "Encoder") -> AlignmentOptions:
-    """The options of alignment: what the flags leave out is the model's own."""
+    """Returns the alignment options; those of the model replace flags that are not set."""
     depth = encoder.layers
     if flags.layer is not None and not 0 <= flags.layer <= depth:
-        raise ConfigError(f"--layer={flags.layer}: this model has layers 0 (embeddings) to {depth}")
+        raise ConfigError(
+            f"--layer={flags.layer}: this model has the layers 0 (embeddings) to {depth}"
+        )
     return encoder.alignment_options(**{name: getattr(flags, name) for name in _OPTIONS})
 
 
@@ -93,8 +95,8 @@ def _aligner(
     return Aligner(encoder.pretrained, options, tuple(layers), flags.threshold)
 
 
-def _share(flags: Namespace) -> None:
-    """Aligns the parts of this shard that are not there yet."""
+def _align_shard(flags: Namespace) -> None:
+    """Aligns the missing parts of this shard."""
     from xlj.api.encoder import load
     from xlj.io import atomic, file_ranges
     from xlj.io.parts import Parts
@@ -105,7 +107,7 @@ def _share(flags: Namespace) -> None:
     paths = file_ranges.files_of_flag("input", flags.input)
     units = file_ranges.split_files(paths)
     names = (*_OPTIONS, "threshold", "lowercase")
-    # Later flags are named where they are set, so that folders that were begun before go on.
+    # Newer flags are recorded only if they are set, so that older folders can be resumed.
     names += ("columns",) * bool(flags.columns) + ("words",) * (flags.words != "spaces")
     names += ("output_format",) * (flags.output_format != "pharaoh")
     job = shards.job(flags, paths, names)
@@ -122,29 +124,29 @@ def _share(flags: Namespace) -> None:
         )
         pairs, again = itertools.tee(_shown(pairs, None))
         with atomic.writing(parts.file(part)) as output:
-            found = aligner.scored(
-                _compared(pairs, flags), of_pieces=flags.output_format == "pieces"
+            alignments = aligner.scored(
+                _normalised(pairs, flags), of_pieces=flags.output_format == "pieces"
             )
-            for size, ((aligned,), pair) in enumerate(zip(found, again, strict=True), 1):
+            for size, ((aligned,), pair) in enumerate(zip(alignments, again, strict=True), 1):
                 output.write(line(size, pair, aligned).encode())
         parts.mark_complete(part, **unit.as_json(), pairs=size)
     skipping.report()
-    shards.end(parts)
+    shards.finish(parts)
 
 
-def _aligned(
+def _align(
     flags: Namespace,
     aligner: "Aligner",
     size: int,
     pairs: Iterator["Pair"],
-    chosen: dict,
-    projected: "Projection | None",
+    settings: dict,
+    projection: "Projection | None",
 ) -> "Scores | None":
-    """Writes what the flags ask for of each pair; the scores of all links, if asked for."""
+    """Aligns each pair and writes the outputs of the flags; returns the scores with --gold."""
     from xlj.reporting.alignment_page import Page
     from xlj.word_alignment import gold_alignments, link_formats
 
-    golds, kept, line = [], [], link_formats.WRITERS[flags.output_format]
+    golds, predictions, line = [], [], link_formats.WRITERS[flags.output_format]
     pairs, again = itertools.tee(_shown(pairs, size))
     with contextlib.ExitStack() as files:
         output, scores, html = (
@@ -152,13 +154,14 @@ def _aligned(
             for path in (flags.output, flags.scores, flags.html and str(flags.html))
         )
         title = f"{flags.input.name}, aligned"
-        page = Page(html, title, chosen, flags.gold is not None) if html else None
+        page = Page(html, title, settings, flags.gold is not None) if html else None
         if page:
             files.enter_context(page)
-        found = aligner.scored(_compared(pairs, flags), of_pieces=flags.output_format == "pieces")
-        for index, ((aligned,), pair) in enumerate(zip(found, again, strict=True)):
-            if output and projected:
-                words, tags = projected.tags(index, pair, aligned)
+        of_pieces = flags.output_format == "pieces"
+        alignments = aligner.scored(_normalised(pairs, flags), of_pieces=of_pieces)
+        for index, ((aligned,), pair) in enumerate(zip(alignments, again, strict=True)):
+            if output and projection:
+                words, tags = projection.tags(index, pair, aligned)
                 lines = [f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True)]
                 output.write("".join([*lines, "\n"] if lines else lines).encode())
             elif output:
@@ -169,19 +172,19 @@ def _aligned(
                 page.add(pair, aligned)
             if flags.gold is not None and pair.gold is not None:
                 golds.append(pair.gold)
-                kept.append(aligned.links)
-    return gold_alignments.score(kept, golds) if flags.gold is not None else None
+                predictions.append(aligned.links)
+    return gold_alignments.score(predictions, golds) if flags.gold is not None else None
 
 
 def _shown(pairs: Iterable["Pair"], size: int | None) -> Iterable["Pair"]:
-    """The pairs, with a bar of how many have been read."""
+    """Wraps the pairs in a progress bar."""
     from tqdm import tqdm
 
     return tqdm(pairs, "aligning", size, unit=" pairs", disable=None)
 
 
-def _compared(pairs: Iterable["Pair"], flags: Namespace) -> Iterator["Pair"]:
-    """The pairs with their words as they are compared."""
+def _normalised(pairs: Iterable["Pair"], flags: Namespace) -> Iterator["Pair"]:
+    """Yields the pairs, with lowercase words if --lowercase is set."""
     for pair in pairs:
         if flags.lowercase:
             source, target = ([word.lower() for word in side] for side in pair[1:3])
@@ -192,14 +195,14 @@ def _compared(pairs: Iterable["Pair"], flags: Namespace) -> Iterator["Pair"]:
 def _report_windows(aligner: "Aligner", size: int) -> None:
     if aligner.windowed:
         print(
-            f"{aligner.windowed} of {size} pairs were too long for the model, and were "
-            "encoded in overlapping windows",
+            f"{aligner.windowed} of {size} pairs were too long for the model and were encoded in "
+            "overlapping windows",
             file=sys.stderr,
         )
 
 
 def _score_layers(flags: Namespace, encoder: "Encoder", size: int, pairs: list["Pair"]) -> None:
-    """Scores all layers, by all methods and encodings that are asked for."""
+    """Scores all layers with each selected method and encoding."""
     from xlj.evaluation import layer_report
     from xlj.io import atomic
     from xlj.word_alignment import gold_alignments
@@ -207,27 +210,27 @@ def _score_layers(flags: Namespace, encoder: "Encoder", size: int, pairs: list["
     options = _options(flags, encoder)
     methods = encoder.methods if options.method == "all" else (options.method,)
     encodings = ENCODINGS if options.encode == "all" else (options.encode,)
-    ways = list(itertools.product(encodings, methods))
+    variants = list(itertools.product(encodings, methods))
     layers = range(encoder.layers + 1)
-    found: dict[str, list] = {}
+    by_variant: dict[str, list] = {}
     lines = []
-    for encode, method in ways:
-        way = dataclasses.replace(options, encode=encode, method=method)
-        aligner = _aligner(flags, encoder, way, layers)
-        links = list(aligner.align(_compared(_shown(pairs, size), flags)))
+    for encode, method in variants:
+        variant = dataclasses.replace(options, encode=encode, method=method)
+        aligner = _aligner(flags, encoder, variant, layers)
+        links = list(aligner.align(_normalised(_shown(pairs, size), flags)))
         golds = [pair.gold for pair in pairs if pair.gold is not None]
         scores = [gold_alignments.score([of[k] for of in links], golds) for k in layers]
-        found[f"{encode} {method}"] = scores
-        named = {"encode": encode, "method": method} if len(ways) > 1 else {}
-        lines += [{**named, "layer": i, **score._asdict()} for i, score in enumerate(scores)]
+        by_variant[f"{encode} {method}"] = scores
+        names = {"encode": encode, "method": method} if len(variants) > 1 else {}
+        lines += [{**names, "layer": i, **score._asdict()} for i, score in enumerate(scores)]
         if method == methods[0]:
             _report_windows(aligner, size)
-    print(layer_report.table(found))
+    print(layer_report.table(by_variant))
     if flags.scores:
         content = "".join(f"{json.dumps(line)}\n" for line in lines)
         atomic.write(Path(flags.scores), content.encode())
-    curves = {name: [score.aer for score in scores] for name, scores in found.items()}
-    title = flags.input.name if len(ways) > 1 else f"{flags.input.name}: {options.method}"
+    curves = {name: [score.aer for score in scores] for name, scores in by_variant.items()}
+    title = flags.input.name if len(variants) > 1 else f"{flags.input.name}: {options.method}"
     if flags.plot:
         outputs.draw(flags.plot, lambda: layer_report.plot(curves, flags.plot, title, "AER"))
 

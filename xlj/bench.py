@@ -1,26 +1,26 @@
-"""Speeds of this machine, and of the libraries that do the same, side by side.
+"""Measures the speed of xlj on this machine, compared with other libraries.
 
     python -m xlj.bench --config=configs/xlm_r_base.py [--what=step,align] [--rows=8] [--length=128]
 
-What is measured, and beside what:
+Measurements, with the library that xlj is compared with:
 
-  peak        a large matrix product; torch's
-  step        the train step of MMLM, in each type; transformers' XLM-R with AdamW. On a CPU each
-              runs in a process of its own, and the memory that these take is told
-  objectives  the train step of each objective, whether the config trains it or not
+  peak        a large matrix product (torch)
+  step        the train step of MMLM in each type (transformers' XLM-R with AdamW). On a CPU each
+              runs in its own process, and the memory of these processes is printed too
+  objectives  the train step of each objective, whether or not the config trains it
   profile     the time of the train step of MMLM (or --objectives) by kind of kernel
-  attention   each path of attention, forward and backward; torch's SDPA
-  links       word alignment from given vectors; SimAlign's
-  align       word alignment from text; SimAlign
-  embed       sentence vectors from text; sentence-transformers
-  prepare     sentence pairs to rows
-  read        batches of the config's rows, which are made if they are not there
-  start       what programs import; what theirs import
+  attention   each implementation of attention, forward and backward (torch's SDPA)
+  links       word alignment from vectors (SimAlign)
+  align       word alignment from text (SimAlign)
+  embed       sentence vectors from text (sentence-transformers)
+  prepare     building rows from sentence pairs
+  read        reading batches of the config's rows, which are built if they are missing
+  start       the imports of programs (those of programs with the other libraries)
 
-Everything is measured in one run, so that ratios hold even on a busy machine; times are medians.
-`pip install -e '.[peers]'` installs the others; what is not installed is left out. `align` and
-`embed` take an encoder of the config's sizes with random weights, the same for both, and sentences
-of the phrasebook. Only `read` needs TensorFlow and seqio, and only where rows are to be made.
+All measurements are made in one run, so that ratios hold even on a busy machine; times are medians.
+`pip install -e '.[peers]'` installs the other libraries; missing ones are skipped. `align` and
+`embed` use sentences of the phrasebook and an encoder with the config's sizes and random weights,
+the same for both libraries. Only `read` needs TensorFlow and seqio, and only to build rows.
 """
 
 import json
@@ -42,30 +42,38 @@ _WHAT = (
 
 def _add_flags(parser: Parser) -> None:
     add = parser.add_argument
-    add("--rows", metavar="N", type=at_least(1), default=8, help="rows of a step [8]")
-    add("--length", metavar="N", type=at_least(32), default=128, help="tokens in a row [128]")
-    add("--what", metavar="A,B", default="peak,step", help="of these, or all [peak,step]")
+    add("--rows", metavar="N", type=at_least(1), default=8, help="rows per step [8]")
+    add("--length", metavar="N", type=at_least(32), default=128, help="tokens per row [128]")
     add(
-        "--objectives", metavar="A,B", default="", help="of --what=objectives [all], profile [mmlm]"
+        "--what",
+        metavar="A,B",
+        default="peak,step",
+        help="names of measurements, or all [peak,step]",
     )
-    add("--repeats", metavar="N", type=at_least(1), default=5, help="times each is measured [5]")
-    add("--json", metavar="FILE", type=Path, help="write what was measured there")
-    add("--table", metavar="FILE", type=Path, help="write it as a table in Markdown")
+    add(
+        "--objectives",
+        metavar="A,B",
+        default="",
+        help="objectives to measure in objectives [all] and profile [mmlm]",
+    )
+    add("--repeats", metavar="N", type=at_least(1), default=5, help="repeats per measurement [5]")
+    add("--json", metavar="FILE", type=Path, help="file for the measurements as JSON")
+    add("--table", metavar="FILE", type=Path, help="file for the measurements as a Markdown table")
 
 
 @command.entry("bench", __doc__, _add_flags, schema)
 def main(flags: Namespace) -> None:
-    """Prints a line for each measurement, and writes them where it is told."""
-    wanted = _WHAT if flags.what == "all" else [name.strip() for name in flags.what.split(",")]
-    if not set(wanted) <= set(_WHAT):
-        raise ConfigError(f"--what={flags.what}: there are {', '.join(_WHAT)}, and all")
+    """Prints a line for each measurement, and writes all to the files of the flags."""
+    selected = _WHAT if flags.what == "all" else [name.strip() for name in flags.what.split(",")]
+    if not set(selected) <= set(_WHAT):
+        raise ConfigError(f"--what={flags.what}: the names are {', '.join(_WHAT)}, or all")
     outputs.check_output("json", flags.json)
     outputs.check_output("table", flags.table, [("json", flags.json)])
     names = [name.strip() for name in flags.objectives.split(",") if name.strip()]
-    there = flags.config.objectives.options
-    if not set(names) <= set(there):
-        raise ConfigError(f"--objectives={flags.objectives}: there are {', '.join(there)}")
-    # What JAX does not hold of a GPU's memory its peers have.
+    known = flags.config.objectives.options
+    if not set(names) <= set(known):
+        raise ConfigError(f"--objectives={flags.objectives}: the names are {', '.join(known)}")
+    # Otherwise JAX would allocate most of a GPU's memory, which the other libraries need.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax
 
@@ -85,7 +93,7 @@ def main(flags: Namespace) -> None:
     measures: dict[str, Measure] = {
         "peak": machine.peak,
         "step": train_steps.step,
-        "objectives": partial(train_steps.each_objective, names=names or tuple(there)),
+        "objectives": partial(train_steps.each_objective, names=names or tuple(known)),
         "profile": partial(profile.each_kind, names=names or ("mmlm",)),
         "attention": attention.each_path,
         "links": links.each_method,
@@ -97,15 +105,15 @@ def main(flags: Namespace) -> None:
     }
     size = Size(flags.rows, flags.length, flags.repeats)
     config = flags.config.for_platform(jax.default_backend())
-    if not {"step", "objectives", "profile"}.isdisjoint(wanted):
+    if not {"step", "objectives", "profile"}.isdisjoint(selected):
         train_steps.check_length(config, size)
     measured: list[Measurement] = []
     try:
-        for name in wanted:
+        for name in selected:
             for measurement in measures[name](config, size):
                 print(measurement.line, flush=True)
                 measured.append(measurement)
-    finally:  # what was measured before an error too
+    finally:  # also writes what was measured before an error
         if flags.json:
             atomic.write(flags.json, json.dumps(record(measured), indent=2).encode())
         if flags.table:

@@ -2,8 +2,8 @@
 
     python -m xlj.completion bash
 
-It completes the command `xlj`: put `source <(xlj completion bash)` into ~/.bashrc, or `source <(xlj
-completion zsh)` into ~/.zshrc after compinit.
+The script completes the command `xlj`. Put `source <(xlj completion bash)` into ~/.bashrc, or
+`source <(xlj completion zsh)` into ~/.zshrc after compinit.
 """
 
 import importlib
@@ -30,25 +30,25 @@ _xlj() {
     COMPREPLY=("${COMPREPLY[@]#"${last%"${last##*[=:]}"}"}")
 }
 complete -o default -F _xlj xlj
-"""  # bash takes words apart at = and :
+"""  # bash splits words at = and :
 _ZSH = """\
 _xlj() {
-    local -a found
+    local -a candidates
     if (( CURRENT == 2 )); then
-        found=(@COMMANDS@)
+        candidates=(@COMMANDS@)
     else
         case "${words[2]}" in
 @CASES@
         esac
     fi
-    compadd -S '' -- "${found[@]}" || { compset -P '*='; _files }
+    compadd -S '' -- "${candidates[@]}" || { compset -P '*='; _files }
 }
 compdef _xlj xlj
 """
 
 
 def _add_flags(parser: Parser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh"), help="whose script to print")
+    parser.add_argument("shell", choices=("bash", "zsh"), help="shell of the script")
 
 
 @command.entry("completion", __doc__, _add_flags)
@@ -56,7 +56,7 @@ def main(flags: Namespace) -> None:
     """Prints the script."""
     from xlj.__main__ import COMMANDS
 
-    script, case = (_BASH, 'words="{}"') if flags.shell == "bash" else (_ZSH, "found=({})")
+    script, case = (_BASH, 'words="{}"') if flags.shell == "bash" else (_ZSH, "candidates=({})")
     cases = []
     for name in COMMANDS:
         parser = importlib.import_module(f"xlj.{name}").main.parser()
@@ -66,7 +66,7 @@ def main(flags: Namespace) -> None:
 
 
 def _words(name: str, parser: Parser) -> Iterator[str]:
-    """What may follow a command: names of actions, and flags with their choices."""
+    """Yields the words that may follow a command: names of actions, and flags with choices."""
     for action in parser._actions:
         if isinstance(action, _SubParsersAction):
             for sub, of_action in action.choices.items():

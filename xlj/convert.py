@@ -1,4 +1,4 @@
-"""Takes models in from Hugging Face folders, and out to them; extends, merges and widens them.
+"""Converts models from and to Hugging Face folders; extends, merges and widens models.
 
     python -m xlj.convert import --source=DIR --output=DIR
     python -m xlj.convert export --checkpoint=DIR --output=DIR
@@ -6,7 +6,7 @@
     python -m xlj.convert merge --models DIR DIR --output=DIR
     python -m xlj.convert widen --checkpoint=DIR --layers=28 --hidden=1024 --heads=16 --output=DIR
 
-Nothing is written unless all of it can be. docs/convert.md tells more.
+The output folder appears only when it is complete. More: docs/convert.md
 """
 
 import os
@@ -19,10 +19,10 @@ from xlj.config.paths import local_path
 
 @command.entry("convert", __doc__, conversion_flags.add)
 def main(flags: Namespace) -> None:
-    """Converts into a folder that is not there yet."""
+    """Writes the converted model to a new folder."""
     output = local_path("--output", flags.output).absolute()
     if os.path.lexists(output):
-        raise ConfigError(f"--output={flags.output} is there already; name a new folder")
+        raise ConfigError(f"--output={flags.output} exists already; name a new folder")
     try:
         if flags.action == "import":
             from xlj.conversion.importing import import_folder
@@ -35,26 +35,26 @@ def main(flags: Namespace) -> None:
         elif flags.action == "merge":
             from xlj.conversion.merging import Ties, merge
 
-            given = {name: getattr(flags, name) for name in ("share", "scale")}
-            options = {name: value for name, value in given.items() if value is not None}
+            options = {name: getattr(flags, name) for name in ("share", "scale")}
+            options = {name: value for name, value in options.items() if value is not None}
             if options and not flags.base:
-                raise ConfigError(f"--{next(iter(options))} belongs to TIES; name the --base too")
+                raise ConfigError(f"--{next(iter(options))} is an option of TIES; set --base too")
             ties = Ties(flags.base, **options) if flags.base else None
             merge(flags.models, output, flags.weights or (), ties)
         elif flags.action == "widen":
             from xlj.conversion.widening import widen
 
-            given = {name: getattr(flags, name) for name in conversion_flags.SIZES}
-            sizes = {name: size for name, size in given.items() if size is not None}
+            sizes = {name: getattr(flags, name) for name in conversion_flags.SIZES}
+            sizes = {name: size for name, size in sizes.items() if size is not None}
             widen(flags.checkpoint, sizes, output, flags.copied)
         else:
             if flags.pieces < 1 or not (flags.share is None or 0 < flags.share <= 1):
-                raise ConfigError("--pieces must be 1 or more, and --share above 0 and at most 1")
+                raise ConfigError("--pieces must be at least 1, and --share above 0 and at most 1")
             from xlj.conversion.extending import extend_checkpoint
 
             text, pieces, share = flags.text, flags.pieces, flags.share
             extend_checkpoint(flags.checkpoint, text, pieces, share, output)
-    except OSError as error:  # what is read has errors of its own
+    except OSError as error:  # errors of inputs are ConfigErrors
         raise ConfigError(f"--output={flags.output} cannot be written: {error}") from None
 
 

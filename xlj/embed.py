@@ -3,8 +3,8 @@
     python -m xlj.embed --checkpoint=DIR --input=sentences.txt --output=vectors.npy
     zcat *.gz | python -m xlj.embed --checkpoint=DIR --output=vectors.npy --dtype=float16
 
-Row i belongs to line i. The text is read as a stream, and the file appears when all is done. With
---shard=I/N several hosts share the work. docs/embed.md tells more.
+Row i of the array is the vector of line i. The text is read as a stream, and the output file
+appears when it is complete. --shard=I/N divides the work among hosts. More: docs/embed.md
 """
 
 import sys
@@ -22,22 +22,20 @@ def _add_flags(parser: Parser) -> None:
     sentence_vectors.add_flags(parser)
     parser.add_file(
         "--input",
-        "a sentence a line: text, also .gz, .bz2, .xz or .zst; the default is standard input",
+        "text with one sentence per line, may be .gz, .bz2, .xz or .zst [standard input]",
         default=Path("-"),
     )
-    parser.add_file(
-        "--output", "where the vectors go, a .npy file; a folder with --shard", required=True
-    )
+    parser.add_file("--output", ".npy file for the vectors; a folder with --shard", required=True)
     parser.add_malformed("a row of NaN")
     shards.add_flag(parser)
-    add("--dtype", choices=VECTOR_TYPES, default="float32", help="of the file [float32]")
+    add("--dtype", choices=VECTOR_TYPES, default="float32", help="number type [float32]")
 
 
 @command.entry("embed", __doc__, _add_flags)
 def main(flags: Namespace) -> None:
-    """Reads, embeds and writes, some thousand sentences at a time."""
+    """Reads, embeds and writes a few thousand sentences at a time."""
     if flags.shard:
-        _share(flags)
+        _embed_shard(flags)
         return
     inputs = [("checkpoint", flags.checkpoint), ("input", flags.input)]
     outputs.check_output("output", flags.output, inputs)
@@ -51,9 +49,9 @@ def main(flags: Namespace) -> None:
 
     total, skipping = None, Skipping(flags.malformed, "--malformed")
     if not files.is_stream(flags.input):
-        # Reads everything once before any work, so that no error in it comes late.
+        # Reads all input before any work, so that errors in it are reported at once.
         total = sum(1 for _ in files.lines(flags.input, skipping))
-    embedder = sentence_vectors.embedder(flags)
+    embedder = sentence_vectors.load_embedder(flags)
     with (
         vector_file.writing(flags.output, embedder.width, flags.dtype, skipping) as append,
         tqdm(total=total, desc="embedding", unit=" sentences", disable=None) as bar,
@@ -69,8 +67,8 @@ def main(flags: Namespace) -> None:
     sentence_vectors.report_cut(embedder)
 
 
-def _share(flags: Namespace) -> None:
-    """Embeds the parts of this shard that are not there yet."""
+def _embed_shard(flags: Namespace) -> None:
+    """Embeds the missing parts of this shard."""
     outputs.check_folder("output", flags.output)
     from xlj.io import file_ranges, formats
     from xlj.io.parts import Parts
@@ -84,7 +82,7 @@ def _share(flags: Namespace) -> None:
     skipping = Skipping(flags.malformed, "--malformed")
     sentence_vectors.embed_parts(flags, parts, units, flags.dtype, skipping)
     skipping.report()
-    shards.end(parts)
+    shards.finish(parts)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python -m xlj.evaluate --xtreme_labels=DIR --xtreme_predictions=DIR [--output=scores.md]
 
-Both folders hold TASK/test-LANGUAGE.tsv (.json for questions), as XTREME's submissions do. Prints
-the scores as JSON. docs/evaluate.md tells more.
+Both folders contain TASK/test-LANGUAGE.tsv (.json for question answering), as in submissions to
+XTREME. Prints the scores as JSON. More: docs/evaluate.md
 """
 
 import json
@@ -17,15 +17,21 @@ from xlj.cli.parser import Parser
 
 def _add_flags(parser: Parser) -> None:
     add = parser.add_argument
-    add("--xtreme_labels", metavar="DIR", required=True, type=Path, help="what is right")
-    add("--xtreme_predictions", metavar="DIR", required=True, type=Path, help="what was predicted")
-    parser.add_file("--output", "where the scores go too: .json, or .md for tables by language")
-    parser.add_file("--plot", "where to draw them (.png, .svg, .pdf)")
+    add("--xtreme_labels", metavar="DIR", required=True, type=Path, help="folder of true labels")
+    add(
+        "--xtreme_predictions",
+        metavar="DIR",
+        required=True,
+        type=Path,
+        help="folder of predictions",
+    )
+    parser.add_file("--output", "file for the scores: .json, or .md for tables by language")
+    parser.add_file("--plot", "file for a plot of the scores (.png, .svg, .pdf)")
 
 
 @command.entry("evaluate", __doc__, _add_flags)
 def main(flags: Namespace) -> None:
-    """Scores, prints, writes, draws."""
+    """Scores the predictions; prints, writes and plots the scores."""
     names = ("xtreme_labels", "xtreme_predictions")
     inputs = [(name, file) for name in names for file in getattr(flags, name).glob("*/test-*")]
     outputs.check_output("output", flags.output, inputs, (".json", ".md"))
@@ -39,8 +45,8 @@ def main(flags: Namespace) -> None:
     text = json.dumps(xtreme.as_json(results), indent=2) + "\n"
     print(text, end="", flush=True)
     if flags.output:
-        written = xtreme.as_markdown(results) if flags.output.suffix == ".md" else text
-        atomic.write(flags.output, written.encode())
+        content = xtreme.as_markdown(results) if flags.output.suffix == ".md" else text
+        atomic.write(flags.output, content.encode())
     if flags.plot:
         panels = xtreme.panels(results)
         outputs.draw(flags.plot, lambda: language_report.plot(panels, flags.plot))

@@ -2,9 +2,9 @@
 
     python -m xlj.finetune --config=configs/finetune/NAME.py --config.init_from=DIR
 
-DIR is a workdir, a checkpoint or a Hugging Face folder. The workdir gets a folder a seed, with
-checkpoints, metrics and predictions, and results.json, results.md. The same command again goes on
-where it stopped. docs/finetune.md tells more.
+DIR is a workdir, a checkpoint or a Hugging Face folder. The command writes results.json and
+results.md to its own workdir, and a folder per seed with checkpoints, metrics and predictions. If
+it is interrupted, the same command resumes it. More: docs/finetune.md
 """
 
 import sys
@@ -20,7 +20,7 @@ from xlj.io import exit_codes
 
 @command.entry("finetune", __doc__, finetuning_flags.add, finetuning)
 def main(flags: Namespace) -> int:
-    """Fine-tunes to the end, writes the results and prints their table."""
+    """Fine-tunes, writes the results and prints them as a table."""
     name = flags.name or configs.name_of(flags.config_file)
     workdir = local_path("--workdir", flags.workdir or Path("runs") / "finetune" / name)
     outputs.check_folder("workdir", workdir)
@@ -37,14 +37,14 @@ def main(flags: Namespace) -> int:
     outcome = runs.fine_tune(flags.config, workdir)
     if not outcome.finished:
         if jax.process_index() == 0:
-            print(f"stopped; the same command goes on from there, in {workdir}")
+            print(f"stopped; the same command resumes the run in {workdir}")
         return exit_codes.CONTINUE
     if jax.process_index() == 0:
-        _tell(flags, workdir, name, outcome)
+        _report(flags, workdir, name, outcome)
     return 0
 
 
-def _tell(flags: Namespace, workdir: Path, name: str, outcome: Any) -> None:
+def _report(flags: Namespace, workdir: Path, name: str, outcome: Any) -> None:
     """Writes and prints the results."""
     from xlj.evaluation import language_report
     from xlj.finetuning import task_results
@@ -57,13 +57,13 @@ def _tell(flags: Namespace, workdir: Path, name: str, outcome: Any) -> None:
         folder, others = task_results.submit(submission, name, config, outcome)
         print(folder)
         for file in others:
-            print(f"{file} was there before, and is not of this run", file=sys.stderr)
+            print(f"{file} existed before and is not from this run", file=sys.stderr)
     panels = task_results.panels(outcome)
     if flags.plot and panels:
         path = Path(flags.plot)
         outputs.draw(path, lambda: language_report.plot(panels, path))
     elif flags.plot:
-        print("no plot: no labels are known", file=sys.stderr)
+        print("no plot: the data has no labels", file=sys.stderr)
 
 
 if __name__ == "__main__":

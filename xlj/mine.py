@@ -1,11 +1,11 @@
-r"""Finds the sentences of two texts that translate each other.
+r"""Finds sentences of two texts that translate each other.
 
     python -m xlj.mine --checkpoint=DIR --source=de.txt --target=en.txt --output=pairs.tsv \
         --threshold=1.06
 
-The texts have a sentence a line, in any order and number; a line of the output is `source TAB
-target`. The threshold can be found on texts whose translations are known: `--gold=FILE` prints the
-one of the best F1 (BUCC's task). docs/retrieve.md tells more.
+The texts have one sentence per line, in any order and number. Each output line is `source TAB
+target`. On texts with known translations, `--gold=FILE` finds and prints the threshold with the
+best F1 (the task of BUCC). More: docs/retrieve.md
 """
 
 import json
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # types only: a command reads its flags without JAX
 
 @command.entry("mine", __doc__, mining_flags.add)
 def main(flags: Namespace) -> None:
-    """Embeds both texts, mines, writes, prints."""
+    """Embeds both texts, mines pairs, writes them and prints scores."""
     mining_flags.check(flags)
     import numpy as np
 
@@ -41,51 +41,50 @@ def main(flags: Namespace) -> None:
     for path, read in ((flags.source, source), (flags.target, target)):
         sentence_vectors.check_centred(flags, path, read.texts)
     gold = _gold(flags, source, target) if flags.gold else None
-    whole = None
+    all_vectors = None
     if flags.shard:
-        whole = _shared_vectors(flags, files)
-        if whole is None:
+        all_vectors = _embed_shard(flags, files)
+        if all_vectors is None:
             return
     places = [mining.first_occurrences(side.texts) for side in (source, target)]
     texts, names = (
         [[of[i] for i in first] for of, first in zip(every, places, strict=True)]
         for every in ((source.texts, target.texts), (_names(source), _names(target)))
     )
-    if whole is None:
-        embedder = sentence_vectors.embedder(flags)
-        vectors = [made[0] for made in sentence_vectors.embed(flags, embedder, *texts)]
+    if all_vectors is None:
+        embedder = sentence_vectors.load_embedder(flags)
+        vectors = [layers[0] for layers in sentence_vectors.embed(flags, embedder, *texts)]
         sentence_vectors.report_cut(embedder)
     else:
-        vectors = [side[first] for side, first in zip(whole, places, strict=True)]
+        vectors = [side[first] for side, first in zip(all_vectors, places, strict=True)]
         for side in vectors if flags.centred else ():
             centre(side)
-    found, recall = _mined(flags, *vectors)
-    ends = zip(found.sources.tolist(), found.targets.tolist(), strict=True)
+    mined, recall = _mine(flags, *vectors)
+    ends = zip(mined.sources.tolist(), mined.targets.tolist(), strict=True)
     pairs = [(names[0][i], names[1][j]) for i, j in ends]
     threshold = flags.threshold
     if gold and threshold is None:
-        right = np.array([pair in gold for pair in pairs])
-        threshold = best_threshold(found.scores, right, len(gold))
-    pairs = pairs[: int((found.scores >= threshold).sum())]
+        is_correct = np.array([pair in gold for pair in pairs])
+        threshold = best_threshold(mined.scores, is_correct, len(gold))
+    pairs = pairs[: int((mined.scores >= threshold).sum())]
     if flags.output:
         output = flags.output / "pairs.tsv" if flags.shard else flags.output
-        mining.write(output, pairs, found.scores.tolist() if flags.scores else None)
-    shown = threshold if math.isfinite(threshold) else None  # no pair is right
-    printed = {
-        "layer": flags.layer if whole else embedder.layers[0],
-        "threshold": shown,
+        mining.write(output, pairs, mined.scores.tolist() if flags.scores else None)
+    report = {
+        "layer": flags.layer if all_vectors else embedder.layers[0],
+        "threshold": threshold if math.isfinite(threshold) else None,  # no pair is correct
         "pairs": len(pairs),
         **recall,
     }
     if gold:
-        printed |= {"gold": len(gold), **pair_scores(pairs, gold)._asdict()}
-    print(json.dumps(printed), flush=True)
+        report |= {"gold": len(gold), **pair_scores(pairs, gold)._asdict()}
+    print(json.dumps(report), flush=True)
 
 
-def _mined(
+def _mine(
     flags: Namespace, source: "np.ndarray", target: "np.ndarray"
 ) -> tuple["Pairs", dict[str, float]]:
-    """The pairs by the search that is asked for; of FAISS, what it finds of the exact one."""
+    """Returns the mined pairs and, for FAISS, the recall compared with the exact search."""
     from xlj.retrieval import candidates, mining
 
     if flags.search == "exact":
@@ -93,18 +92,18 @@ def _mined(
     of_target = candidates.approximate(target, flags.index or "", flags.probes)
     recall = candidates.recall(of_target, source, target)
     targets = candidates.search_chunks(of_target, source)
-    del of_target  # one index at a time
+    del of_target  # keeps only one index in memory
     of_source = candidates.approximate(source, flags.index or "", flags.probes)
     sources = candidates.search_chunks(of_source, target)
-    found = mining.select_pairs(candidates.by_margin(targets, sources))
-    return found, {"recall_at_4": round(recall, 4)}
+    pairs = mining.select_pairs(candidates.by_margin(targets, sources))
+    return pairs, {"recall_at_4": round(recall, 4)}
 
 
-def _shared_vectors(
+def _embed_shard(
     flags: Namespace, files: Sequence[Sequence[Path]]
 ) -> "tuple[np.ndarray, np.ndarray] | None":
-    """Embeds the parts of this shard that are not there yet; the vectors of both sides, once all
-    shards are done."""
+    """Embeds the missing parts of this shard. Returns the vectors of both sides if all shards are
+    complete, else None."""
     import numpy as np
 
     from xlj.io import file_ranges
@@ -115,7 +114,7 @@ def _shared_vectors(
     job = shards.job(flags, [*files[0], *files[1]], ("layer", "pooling", "prompt"))
     parts = Parts(flags.output, job, len(units), ".npy", flags.shard)
     sentence_vectors.embed_parts(flags, parts, units, "float32", has_ids=True)
-    if not shards.end(parts):
+    if not shards.finish(parts):
         return None
     loaded = [np.load(parts.file(part)) for part in range(len(units))]
     first = len(sides[0])
@@ -123,7 +122,7 @@ def _shared_vectors(
 
 
 def _names(side: "Sentences") -> list[str]:
-    """What a line of the output calls each sentence."""
+    """Returns the names of sentences in the output: their ids, or else their text."""
     return side.ids or side.texts
 
 
@@ -133,7 +132,9 @@ def _gold(flags: Namespace, source: "Sentences", target: "Sentences") -> set[tup
     ids = []
     for path, side in ((flags.source, source), (flags.target, target)):
         if side.ids is None:
-            raise ConfigError(f"--gold names ids, but {path} has none; lines are `id TAB sentence`")
+            raise ConfigError(
+                f"--gold has ids, but {path} has none; its lines must be `id TAB sentence`"
+            )
         ids.append(side.ids)
     return sentence_files.read_pairs(flags.gold, *ids)
 

@@ -1,13 +1,13 @@
-"""Tells what a run needs and could reach at best on GPUs or TPUs that are not here.
+"""Plans a run on GPUs or TPUs that this machine does not have: its memory and time per step.
 
     python -m xlj.plan --config=configs/xlm_r_base.py --topology=h100:8x8 [--search] [--json=FILE]
 
-Compiles the train step of every phase for that topology, without its chips: `pip install -e
-'.[cuda]'` brings the compiler for a100, h100, h200, b200 (hosts x GPUs of a host), '.[tpu]' that
-for v5e, v6e (two sides of a torus, v5e:4x4) and v5p (three). Prints memory, operations, traffic
-with memory and between devices, the least time that these take, and an estimate of a step's time
-from rates measured on an H100. `--search` tries meshes, recomputation and microbatches for the same
-batch, and ends with flags to paste. docs/scaling.md tells more.
+Compiles the train step of every phase for the topology, without its chips. `pip install -e
+'.[cuda]'` installs the compiler for a100, h100, h200 and b200 (hosts x GPUs per host); '.[tpu]'
+installs that for v5e and v6e (two sides of a torus, such as v5e:4x4) and v5p (three sides). Prints
+the memory, the operations, the traffic with memory and between devices, the least time that these
+take, and an estimate of the step time from rates measured on an H100. `--search` tries meshes,
+recomputation and microbatches for the same batch, and prints the best flags. More: docs/scaling.md
 """
 
 from argparse import Namespace
@@ -25,10 +25,15 @@ if TYPE_CHECKING:  # types only: a command reads its flags without JAX
 
 def _add_flags(parser: Parser) -> None:
     add = parser.add_argument
-    add("--topology", metavar="CHIP:SIDES", required=True, help="h100:8x8, v5e:4x4, v5p:4x4x4, ...")
+    add(
+        "--topology",
+        metavar="CHIP:SIDES",
+        required=True,
+        help="chips and their number, such as h100:8x8, v5e:4x4 or v5p:4x4x4",
+    )
     add("--search", action="store_true", help="find the fastest mesh and microbatches that fit")
-    parser.add_file("--json", "all figures, as JSON")
-    help = "keep the text of the compiled programs there, phase-N.txt"
+    parser.add_file("--json", "file for all figures as JSON")
+    help = "folder for the text of the compiled programs, phase-N.txt"
     add("--programs", metavar="DIR", type=Path, help=help)
 
 
@@ -66,22 +71,22 @@ def main(flags: Namespace) -> int:
             config, known = best.choice.of(config), {search.heaviest(config, sizes): best.figures}
             advice = f"\nflags: {best.choice.flags()}"
         else:
-            advice = "nothing fits: take more or larger chips, or a smaller model"
+            advice = "nothing fits: use more or larger chips, or a smaller model"
     fits = not flags.search or bool(known)
     if fits:
         try:
-            found = figures.of_run(config, sizes, topology, known, flags.programs)
+            phases = figures.of_run(config, sizes, topology, known, flags.programs)
         except programs.DoesNotFit as error:
-            found, fits = [], False
+            phases, fits = [], False
             print(f"does not fit: {error}")
         else:
-            fits = all(each.memory.fits for each in found)
-            print(table.table(found, configs.name_of(flags.config_file), topology))
+            fits = all(phase.memory.fits for phase in phases)
+            print(table.table(phases, configs.name_of(flags.config_file), topology))
             if notes and store is None:
-                print(*notes, "rows count as full, and as read once a step", sep="\n")
-        record["phases"] = [each.record() for each in found]
-    if advice and known and not fits:  # another phase needs more than the one that was tried
-        advice = "nothing fits in every phase: take more or larger chips, or a smaller model"
+                print(*notes, "rows are counted as full, and as read once per step", sep="\n")
+        record["phases"] = [phase.record() for phase in phases]
+    if advice and known and not fits:  # the search tried one phase; another needs more memory
+        advice = "nothing fits in every phase: use more or larger chips, or a smaller model"
     if advice:
         print(advice)
     if flags.json:
@@ -90,7 +95,7 @@ def main(flags: Namespace) -> int:
 
 
 def _sizes(config: schema.Config, store: "RowStore | None") -> "Sizes":
-    """`training.memory.expected_sizes`, whose module uses JAX."""
+    """Returns `training.memory.expected_sizes` for the vocabulary of the config or the rows."""
     from xlj.training import memory, start
 
     try:
@@ -100,7 +105,7 @@ def _sizes(config: schema.Config, store: "RowStore | None") -> "Sizes":
         if not config.data.vocabulary:
             raise
         size = "--config.data.vocabulary= --config.data.vocabulary_size=250002"
-        raise schema.ConfigError(f"{error}; a plan needs its size alone, e.g. {size}") from None
+        raise schema.ConfigError(f"{error}; a plan needs only its size, e.g. {size}") from None
 
 
 if __name__ == "__main__":

@@ -3,9 +3,8 @@
     python -m xlj.predict --checkpoint=runs/finetune/panx/seed-0 --input=text.txt --output=tags.tsv
     cat text.conll | python -m xlj.predict --checkpoint=DIR --input_format=conll > tagged.conll
 
-DIR is a run of xlj.finetune, or the folder that xlj.convert export makes of it. Line i of the
-output belongs to line i of the input. With --shard=I/N several hosts share the work.
-docs/predict.md tells more.
+DIR is a run of xlj.finetune, or a folder that `xlj.convert export` wrote from it. Output line i has
+the labels of input line i. --shard=I/N divides the work among hosts. More: docs/predict.md
 """
 
 import itertools
@@ -32,27 +31,29 @@ def _add_flags(parser: Parser) -> None:
     parser.add_checkpoint()
     parser.add_file(
         "--input",
-        "the text, also .gz, .bz2, .xz or .zst; the default is standard input",
+        "the text, may be .gz, .bz2, .xz or .zst [standard input]",
         default=Path("-"),
     )
     add(
         "--input_format",
         choices=TEXT_FORMATS,
-        help="text: a sentence a line, of a pair `A TAB B`, of a question `question TAB context`, "
-        "of choices `premise TAB choice TAB choice`. jsonl: a JSON object a line. conll: a word a "
-        "line, blank lines between sentences [by the name of --input, else text]",
+        help="text: one sentence per line; for pairs `A TAB B`, for questions `question TAB "
+        "context`, for choices `premise TAB choice TAB choice`. jsonl: one JSON object per line. "
+        "conll: one word per line, blank lines between sentences [by the name of --input, else "
+        "text]",
     )
     add(
         "--output",
         metavar="FILE",
         default="-",
-        help="where the labels go [standard output]; a folder with --shard",
+        help="file for the labels; a folder with --shard [standard output]",
     )
     add(
         "--output_format",
         choices=LABEL_FORMATS,
-        help="tsv: the label and its probability, the tags, the answer and its score. jsonl: all "
-        "that is known, an object a line. conll: `word TAB tag` a line [conll of conll, else tsv]",
+        help="tsv: the label and its probability, the tags, or the answer and its score. jsonl: "
+        "one object per line with all details. conll: one `word TAB tag` per line [conll for conll "
+        "input, else tsv]",
     )
     parser.add_malformed("an empty line")
     shards.add_flag(parser)
@@ -60,7 +61,7 @@ def _add_flags(parser: Parser) -> None:
 
 @command.entry("predict", __doc__, _add_flags)
 def main(flags: Namespace) -> None:
-    """Reads, labels and writes, some hundred lines at a time."""
+    """Reads, labels and writes a few hundred lines at a time."""
     name = str(flags.input).lower()
     for form, endings in (("jsonl", (".jsonl", ".ndjson")), ("conll", (".conll", ".conllu"))):
         if any(ending in name for ending in endings):
@@ -69,7 +70,7 @@ def main(flags: Namespace) -> None:
     default = "conll" if flags.input_format == "conll" else "tsv"
     flags.output_format = flags.output_format or default
     if flags.shard:
-        _share(flags)
+        _label_shard(flags)
         return
     if flags.output != "-":
         inputs = [("checkpoint", flags.checkpoint), ("input", flags.input)]
@@ -80,7 +81,7 @@ def main(flags: Namespace) -> None:
     from xlj.io import files
 
     new_text.refuse(flags.input, flags.input_format)
-    labeller = _labeller(flags)
+    labeller = _load_labeller(flags)
     skipping = Skipping(flags.malformed, "--malformed")
 
     def items() -> "Iterator[Item]":
@@ -89,7 +90,7 @@ def main(flags: Namespace) -> None:
 
     total = None
     if not files.is_stream(flags.input):
-        # Reads everything once before any work, so that no error in it comes late.
+        # Reads all input before any work, so that errors in it are reported at once.
         total = sum(1 for _ in items())
     with (
         outputs.opened(flags.output) as output,
@@ -97,7 +98,7 @@ def main(flags: Namespace) -> None:
     ):
         assert output is not None
         count = 0
-        for line in _labelled(flags, labeller, items(), bar.update):
+        for line in _label(flags, labeller, items(), bar.update):
             output.write(line.encode())
             count += 1
     if flags.output != "-":
@@ -106,7 +107,7 @@ def main(flags: Namespace) -> None:
     _report(labeller, skipping)
 
 
-def _labeller(flags: Namespace) -> "Labeller":
+def _load_labeller(flags: Namespace) -> "Labeller":
     from xlj.finetuning import new_text
     from xlj.inference import pretrained
     from xlj.inference.labeller import Labeller
@@ -116,23 +117,23 @@ def _labeller(flags: Namespace) -> "Labeller":
     return labeller
 
 
-def _labelled(
+def _label(
     flags: Namespace, labeller: "Labeller", items: "Iterator[Item]", progress: "Advance"
 ) -> Iterator[str]:
-    """The text for each item."""
+    """Yields the output of each item."""
     from xlj.finetuning import new_text
 
     write = new_text.WRITERS[flags.output_format]
     items, again = itertools.tee(items)
-    described = labeller.stream((item.example for item in items), progress)
-    for item, one in zip(again, described, strict=True):
-        yield write(labeller.kind, item, one)
+    predictions = labeller.stream((item.example for item in items), progress)
+    for item, prediction in zip(again, predictions, strict=True):
+        yield write(labeller.kind, item, prediction)
 
 
-def _share(flags: Namespace) -> None:
-    """Labels the parts of this shard that are not there yet."""
+def _label_shard(flags: Namespace) -> None:
+    """Labels the missing parts of this shard."""
     if flags.output == "-":
-        raise ConfigError("--shard needs the folder that the shards share, --output=FOLDER")
+        raise ConfigError("--shard needs a folder that all shards share: --output=FOLDER")
     outputs.check_folder("output", flags.output)
     from tqdm import tqdm
 
@@ -150,7 +151,7 @@ def _share(flags: Namespace) -> None:
     paths = file_ranges.files_of_flag("input", flags.input)
     for path in paths:
         new_text.refuse(path, flags.input_format)
-    # A sentence of CoNLL has several lines, between which files are not cut.
+    # A CoNLL sentence has several lines, so files are not split.
     size = sys.maxsize if flags.input_format == "conll" else file_ranges.BYTES
     units = file_ranges.split_files(paths, size)
     job = shards.job(flags, paths, ("input_format", "output_format"))
@@ -159,26 +160,26 @@ def _share(flags: Namespace) -> None:
     skipping = Skipping(flags.malformed, "--malformed")
     left = parts.remaining()
     if left:
-        labeller = _labeller(flags)
+        labeller = _load_labeller(flags)
         with tqdm(desc="labelling", unit=" lines", disable=None) as bar:
             for part in left:
                 unit, count = units[part], 0
                 lines = unit.lines(skipping)
                 items = new_text.read(flags.input_format, lines, unit.place, labeller.kind)
                 with atomic.writing(parts.file(part)) as output:
-                    for line in _labelled(flags, labeller, items, bar.update):
+                    for line in _label(flags, labeller, items, bar.update):
                         output.write(line.encode())
                         count += 1
                 parts.mark_complete(part, **unit.as_json(), lines=count)
         _report(labeller, skipping)
-    shards.end(parts)
+    shards.finish(parts)
 
 
 def _report(labeller: "Labeller", skipping: Skipping) -> None:
     skipping.report()
     for what, count in labeller.truncated.items():
-        if count and what != "answers":  # an answer is not known beforehand
-            print(f"{count} {what} lost a part: too long for the model's rows", file=sys.stderr)
+        if count and what != "answers":  # new questions have no answers yet
+            print(f"{count} {what} were truncated: too long for the model", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Builds the rows of a config ahead of training, and prints what became of the text.
+"""Builds the rows of a config before training, and prints statistics of the text.
 
     python -m xlj.prepare --config=configs/NAME.py [--config.data.workers=8]
 
-`xlj.train` does the same on its first start; on several hosts, prepare first. Rows that are there
-are left alone. A run that was killed goes on where it stopped. At the end it prints the command
-that trains from the rows without the text. docs/data.md tells more.
+`xlj.train` does the same on its first start; for several hosts, run this command first. Existing
+rows are reused. If it is interrupted, the same command resumes it. At the end it prints the command
+that trains from the rows without the text. More: docs/data.md
 """
 
 import shlex
@@ -20,20 +20,20 @@ def _add_flags(parser: Parser) -> None:
         "--runner",
         metavar="NAME",
         default="",
-        help="Apache Beam runner that builds the rows; processes of this machine by itself",
+        help="Apache Beam runner to build the rows [processes on this machine, without Beam]",
     )
     parser.add_argument(
         "--pipeline",
         metavar="OPTION",
         action="append",
         default=[],
-        help="an option for Beam, e.g. --pipeline=--direct_num_workers=4; may be repeated",
+        help="option for Beam, e.g. --pipeline=--direct_num_workers=4; may be repeated",
     )
 
 
 @command.entry("prepare", __doc__, _add_flags, schema)
 def main(flags: Namespace) -> None:
-    """Builds the rows, and prints the report and the command that trains from them."""
+    """Builds the rows, and prints a report and the command that trains from them."""
     from xlj.data.rows.preparing import open_rows, prepare_rows
     from xlj.data.rows.report import malformed_records, report
 

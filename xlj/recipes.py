@@ -1,9 +1,9 @@
-"""Lists the recipes: what each is, what it needs, and how long it takes.
+"""Lists the recipes: what each trains, what it needs, and how long it takes.
 
     python -m xlj.recipes
 
-The time is measured where a recipe's docstring says so. Else it is estimated, for one H100 at a
-quarter of its peak, from the operations of the encoder's matrix products.
+The time is a measurement if the docstring of the recipe has one. Otherwise it is an estimate for
+one H100 at a quarter of its peak, from the operations of the encoder's matrix products.
 """
 
 import ast
@@ -18,12 +18,12 @@ from ml_collections import ConfigDict
 from xlj.cli import command
 from xlj.config import ROW_KINDS, durations, recipes, registered
 
-_OPERATIONS = 0.25 * 989e12  # of an H100 a second, in bfloat16
+_OPERATIONS = 0.25 * 989e12  # of an H100 per second, in bfloat16
 
 
 @command.entry("recipes", __doc__, lambda parser: None)
 def main(flags: Namespace) -> None:
-    """Prints some lines for each recipe."""
+    """Prints a few lines for each recipe."""
     for title, command_name, folder in (
         ("pretraining", "train", ""),
         ("fine-tuning", "finetune", "finetune"),
@@ -59,7 +59,7 @@ def _lines(name: str) -> Iterator[str]:
 
 
 def _needs(config: ConfigDict) -> str:
-    """The text and the model that a run reads."""
+    """Returns the text and the model that a run reads, for printing."""
     needs = [config.init_from] if config.init_from else []
     for key in dict.fromkeys(ROW_KINDS[kind].source for kind, _ in _rows(config)):
         text = config.data[key.removeprefix("data.")]
@@ -69,18 +69,18 @@ def _needs(config: ConfigDict) -> str:
 
 
 def _rows(config: ConfigDict) -> list[tuple[str, int]]:
-    """(kind, tokens a step) of the rows that each objective reads from the first step on."""
-    model_reads = config.model.positions - 2  # of a length that the text decides: at most
-    found = []
+    """Returns (kind, tokens per step) of the rows that each objective reads at the first step."""
+    max_length = config.model.positions - 2  # an upper bound for rows with length `auto`
+    rows_read = []
     for name, options in registered().items():
         if rows := config.objectives[name].batch_rows:
             key = ROW_KINDS[options.rows].length.removeprefix("data.")
-            found.append((options.rows, rows * (config.data[key] or model_reads)))
-    return found
+            rows_read.append((options.rows, rows * (config.data[key] or max_length)))
+    return rows_read
 
 
 def _estimate(config: ConfigDict) -> str:
-    """How long one H100 takes: six operations a parameter of the layers and a token."""
+    """Estimates the time on one H100: six operations per token and parameter of the layers."""
     model, duration = config.model, durations.read(config.train.steps)
     if duration.unit == "ep":
         return f"{duration.amount:g} passes over the text"

@@ -1,9 +1,9 @@
-"""Makes one HTML page about runs: curves, bars by language, tables, what their configs differ in.
+"""Writes an HTML page about runs: curves, bars by language, tables, and differences of configs.
 
     python -m xlj.report WORKDIR... [--output=report.html]
 
-WORKDIR is a workdir, NAME=WORKDIR, or a folder of workdirs such as a sweep's. The page needs no
-network and no other file. docs/sweep.md tells more.
+WORKDIR is a workdir, NAME=WORKDIR, or a folder of workdirs, such as that of a sweep. The page needs
+no network and no other file. More: docs/sweep.md
 """
 
 from argparse import Namespace
@@ -15,24 +15,24 @@ from xlj.cli.parser import Parser
 
 def _add_flags(parser: Parser) -> None:
     add = parser.add_argument
-    add("workdirs", metavar="WORKDIR", nargs="+", help="what to report on, in this order")
-    parser.add_file("--output", "where the page goes [report.html]", default=Path("report.html"))
-    add("--title", default="xlj report", help="what stands above [xlj report]")
+    add("workdirs", metavar="WORKDIR", nargs="+", help="runs of the page, in this order")
+    parser.add_file("--output", "file for the page [report.html]", default=Path("report.html"))
+    add("--title", default="xlj report", help="title of the page [xlj report]")
 
 
 @command.entry("report", __doc__, _add_flags)
 def main(flags: Namespace) -> None:
-    """Reads the workdirs, writes the page."""
+    """Reads the workdirs and writes the page."""
     outputs.check_output("output", flags.output)
     from xlj.io import atomic
     from xlj.reporting import runs
     from xlj.reporting.page import page
 
-    found = runs.find(flags.workdirs)
-    inputs = [("", file) for run in found for file in runs.files(run.workdir)]
+    reported = runs.find(flags.workdirs)
+    inputs = [("", file) for run in reported for file in runs.files(run.workdir)]
     outputs.check_other("output", flags.output, inputs)
-    atomic.write(flags.output, page(found, flags.title).encode())
-    print(f"report: {flags.output}, {len(found)} run{'s' * (len(found) > 1)}")
+    atomic.write(flags.output, page(reported, flags.title).encode())
+    print(f"report: {flags.output}, {len(reported)} run{'s' * (len(reported) > 1)}")
 
 
 if __name__ == "__main__":

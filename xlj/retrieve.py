@@ -1,9 +1,10 @@
-"""Finds each sentence's translation among those of another file, and says how often rightly.
+"""Finds the translation of each sentence in another file, and prints the accuracy.
 
     python -m xlj.retrieve --checkpoint=DIR --source=de.txt --target=en.txt [--layers=all]
 
-The files hold a sentence a line, translations of each other line by line, or in XTREME's form
-(Tatoeba), with --gold. Prints accuracy@1 in both directions as JSON. docs/retrieve.md tells more.
+The files have one sentence per line. Line i of one file translates line i of the other, or --gold
+has the labels in the format of XTREME (Tatoeba). Prints accuracy@1 in both directions as JSON.
+More: docs/retrieve.md
 """
 
 import json
@@ -18,36 +19,36 @@ if TYPE_CHECKING:  # types only: a command reads its flags without JAX
 
 @command.entry("retrieve", __doc__, retrieval_flags.add)
 def main(flags: Namespace) -> None:
-    """Embeds all files, searches, prints."""
+    """Embeds all files, searches, and prints the accuracy."""
     files = retrieval_flags.check(flags)
     from xlj.evaluation import layer_report
     from xlj.retrieval import sentence_files
     from xlj.retrieval.nearest import Accuracy, accuracy, nearest
 
-    # Reads everything before any work, so that no error in it comes late.
-    read = [
+    # Reads all input before any work, so that errors in it are reported at once.
+    tasks = [
         sentence_files.read_task(of.source, of.target, of.gold, is_numbered=of.output is not None)
         for of in files
     ]
-    for of, task in zip(files, read, strict=True):
+    for of, task in zip(files, tasks, strict=True):
         sentence_vectors.check_centred(flags, of.source, task.source)
         sentence_vectors.check_centred(flags, of.target, task.target)
-    embedder = sentence_vectors.embedder(flags, all_layers=bool(flags.layers))
+    embedder = sentence_vectors.load_embedder(flags, all_layers=bool(flags.layers))
     layers: list[list[Accuracy]] = [[] for _ in embedder.layers]
-    for of, task in zip(files, read, strict=True):
+    for of, task in zip(files, tasks, strict=True):
         vectors = sentence_vectors.embed(flags, embedder, task.source, task.target)
         for layer, scores, source, target in zip(embedder.layers, layers, *vectors, strict=True):
-            found = nearest(source, target, flags.similarity)
+            neighbours = nearest(source, target, flags.similarity)
             if of.output:
-                sentence_files.write_places(of.output, found.sources.indices[:, 0])
-            scores.append(accuracy(found, task.translations))
-            named = {"language": of.language} if of.language else {}
-            _print({**named, "layer": layer}, scores[-1], len(task.target))
+                sentence_files.write_places(of.output, neighbours.sources.indices[:, 0])
+            scores.append(accuracy(neighbours, task.translations))
+            name = {"language": of.language} if of.language else {}
+            _print({**name, "layer": layer}, scores[-1], len(task.target))
     sentence_vectors.report_cut(embedder)
     means = [Accuracy(*(sum(x) / len(x) for x in zip(*s, strict=True))) for s in layers]
     if flags.languages:
         for layer, mean in zip(embedder.layers, means, strict=True):
-            _print({"language": "average", "layer": layer}, mean, sum(len(t.target) for t in read))
+            _print({"language": "average", "layer": layer}, mean, sum(len(t.target) for t in tasks))
     if flags.plot:
         curves = {
             "source to target": [mean.source_to_target for mean in means],
@@ -58,8 +59,8 @@ def main(flags: Namespace) -> None:
         outputs.draw(flags.plot, lambda: layer_report.plot(curves, flags.plot, title, "accuracy@1"))
 
 
-def _print(first: dict, found: "Accuracy", sentences: int) -> None:
-    print(json.dumps({**first, **found._asdict(), "sentences": sentences}), flush=True)
+def _print(names: dict, accuracy: "Accuracy", sentences: int) -> None:
+    print(json.dumps({**names, **accuracy._asdict(), "sentences": sentences}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-r"""Scores given sentence pairs by how well they translate each other, or keeps the best of them.
+r"""Scores sentence pairs by translation quality, or keeps the best pairs.
 
     python -m xlj.score --checkpoint=DIR --input=pairs.tsv --output=scores.txt
     python -m xlj.score --checkpoint=DIR --source=a.en --target=a.de --by=margin --keep=0.8 \
         --output=kept.tsv
 
-A line of the input is `source TAB target`; line i of the output is the score of line i, or with
---keep or --threshold the output has the lines that are kept. With --shard=I/N several hosts share
-the work. docs/score.md tells more.
+Each input line is `source TAB target`. Output line i is the score of input line i; with --keep or
+--threshold, the output has the best input lines instead. --shard=I/N divides the work among hosts.
+More: docs/score.md
 """
 
 import contextlib
@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # types only: a command reads its flags without JAX
 
 @command.entry("score", __doc__, scoring_flags.add)
 def main(flags: Namespace) -> None:
-    """Scores stretches of the input into parts, then writes all scores, or what is kept."""
+    """Scores the input in parts, then writes all scores or the best pairs."""
     scoring_flags.check(flags)
     from xlj.io.parts import Parts
     from xlj.retrieval import pair_files
@@ -41,8 +41,8 @@ def main(flags: Namespace) -> None:
         shard = flags.shard or (1, 1)
         if not flags.shard:
             near = None if flags.output == "-" else Path(flags.output).resolve().parent
-            made = tempfile.TemporaryDirectory(prefix=".xlj-score-", dir=near)
-            folder = Path(stack.enter_context(made)) / "parts"
+            temporary = tempfile.TemporaryDirectory(prefix=".xlj-score-", dir=near)
+            folder = Path(stack.enter_context(temporary)) / "parts"
         spool = None if flags.shard else folder.parent
         paths = pair_files.paths(flags.input, flags.source, flags.target, spool)
         units = pair_files.units(paths)
@@ -50,23 +50,25 @@ def main(flags: Namespace) -> None:
         parts = Parts(folder, job, len(units), ".npy", shard)
         skipping = Skipping(flags.malformed, "--malformed")
         if not flags.shard:
-            # Reads everything once before any work, so that no error in it comes late.
+            # Reads all input before any work, so that errors in it are reported at once.
             for unit in units:
                 for _ in unit.pairs(skipping):
                     pass
-        _make(flags, parts, units, skipping)
+        _score_parts(flags, parts, units, skipping)
         skipping.report()
-        if not shards.end(parts):
+        if not shards.finish(parts):
             return
-        kept = flags.keep is not None or flags.threshold is not None
+        is_filter = flags.keep is not None or flags.threshold is not None
         output = flags.output
         if flags.shard:
-            output = str(folder / ("kept.tsv" if kept else "scores.txt"))
+            output = str(folder / ("kept.tsv" if is_filter else "scores.txt"))
         _write(flags, output, _all_scores(flags, parts, units), units)
 
 
-def _make(flags: Namespace, parts: "Parts", units: "Sequence[Unit]", skipping: Skipping) -> None:
-    """Scores the parts of this shard that are not there yet; of margins, makes their vectors."""
+def _score_parts(
+    flags: Namespace, parts: "Parts", units: "Sequence[Unit]", skipping: Skipping
+) -> None:
+    """Scores the missing parts of this shard; for margins, computes their vectors."""
     left = parts.remaining()
     if not left:
         return
@@ -85,20 +87,20 @@ def _make(flags: Namespace, parts: "Parts", units: "Sequence[Unit]", skipping: S
             rows = 0
             pairs = units[part].pairs(skipping)
             with vector_file.writing(parts.file(part), width, "float32") as append:
-                made = (
+                chunks = (
                     pair_scores.vectors(pairs, embedder, bar.update)
                     if embedder
                     else scorer.columns(pairs, bar.update)
                 )
-                for some in made:
-                    append(some)
-                    rows += len(some)
+                for chunk in chunks:
+                    append(chunk)
+                    rows += len(chunk)
             parts.mark_complete(part, **units[part].as_json(), rows=rows)
     scorer.report()
 
 
 def _all_scores(flags: Namespace, parts: "Parts", units: "Sequence[Unit]") -> "np.ndarray":
-    """The scores of all pairs, float32 [pairs], NaN where there is none."""
+    """Returns the scores of all pairs, float32 [pairs]; NaN for pairs without a score."""
     import numpy as np
 
     from xlj.retrieval import pair_scores
@@ -107,10 +109,10 @@ def _all_scores(flags: Namespace, parts: "Parts", units: "Sequence[Unit]") -> "n
     if flags.by != "margin":
         return pair_scores.join([array[:, 0] for array in arrays])
     width = arrays[0].shape[1] // 2 if arrays else 1
-    return pair_scores.margins_of(_every(flags, units), arrays, width)
+    return pair_scores.margins_of(_all_pairs(flags, units), arrays, width)
 
 
-def _every(flags: Namespace, units: "Sequence[Unit]") -> "Iterator[TextPair]":
+def _all_pairs(flags: Namespace, units: "Sequence[Unit]") -> "Iterator[TextPair]":
     for unit in units:
         yield from unit.pairs(Skipping(flags.malformed, "--malformed"))
 
@@ -120,23 +122,23 @@ def _write(flags: Namespace, output: str, scores: "np.ndarray", units: "Sequence
 
     from xlj.retrieval import pair_scores
 
-    filters = flags.keep is not None or flags.threshold is not None
-    kept = pair_scores.best(scores, flags.keep, flags.threshold)
+    is_filter = flags.keep is not None or flags.threshold is not None
+    mask = pair_scores.best(scores, flags.keep, flags.threshold)
     with outputs.opened(output) as file:
         assert file is not None
-        if not filters:
+        if not is_filter:
             for score in _numbers(scores):
                 file.write(f"{score:.6f}\n".encode())
         else:
-            pairs = _every(flags, units)
-            for pair, is_kept, score in zip(pairs, _numbers(kept), _numbers(scores), strict=True):
-                if is_kept:
-                    more = f"\t{score:.6f}" if flags.scores else ""
-                    file.write(f"{pair.line}{more}\n".encode())
+            pairs = _all_pairs(flags, units)
+            for pair, is_best, score in zip(pairs, _numbers(mask), _numbers(scores), strict=True):
+                if is_best:
+                    column = f"\t{score:.6f}" if flags.scores else ""
+                    file.write(f"{pair.line}{column}\n".encode())
     if output != "-":
         what = (
-            f"{int(kept.sum()):,} of {len(scores):,} pairs"
-            if filters
+            f"{int(mask.sum()):,} of {len(scores):,} pairs"
+            if is_filter
             else f"{len(scores):,} scores"
         )
         print(f"{output}: {what}", file=sys.stderr)
@@ -146,7 +148,7 @@ def _write(flags: Namespace, output: str, scores: "np.ndarray", units: "Sequence
 
 
 def _numbers(array: "np.ndarray") -> "Iterator[Any]":
-    """The numbers of an array, of which few are objects at a time."""
+    """Yields the numbers of an array; only a few are Python objects at a time."""
     for start in range(0, len(array), 65536):
         yield from array[start : start + 65536].tolist()
 

@@ -1,11 +1,11 @@
-"""Runs a sweep: one recipe with many settings, one run after another, or each on a cluster.
+"""Runs a sweep of one recipe with many settings, one run after another or on a cluster.
 
     python -m xlj.sweep --config=configs/sweeps/NAME.py [--folder=DIR] [--config.KEY=VALUE]
     python -m xlj.sweep --config=configs/sweeps/NAME.py --print
     python -m xlj.sweep --config=... --submit='env NAME={name} launch/slurm.sh {arguments}'
 
-The same command again runs what is not finished. --config.KEY=VALUE changes all runs.
-docs/sweep.md tells more.
+The same command again runs the unfinished runs. --config.KEY=VALUE changes all runs. More:
+docs/sweep.md
 """
 
 import fnmatch
@@ -21,20 +21,26 @@ from xlj.config.paths import local_path
 
 def _add_flags(parser: Parser) -> None:
     add = parser.add_argument
-    parser.add_file("--config", "the sweep (configs/sweeps/)", required=True)
+    parser.add_file("--config", "file of the sweep (configs/sweeps/)", required=True)
     add(
         "--folder",
         metavar="DIR",
         type=Path,
-        help="where the workdirs are; runs/ and the sweep's name by itself",
+        help="folder for the workdirs [runs/ and the name of the sweep]",
     )
-    add("--only", metavar="PATTERN", default="*", help="only the runs of such names, as 'tlm-*'")
-    add("--print", action="store_true", help="print the command of each unfinished run, and end")
+    add(
+        "--only",
+        metavar="PATTERN",
+        default="*",
+        help="only runs whose names match, such as 'tlm-*' [all]",
+    )
+    add("--print", action="store_true", help="only print the command of each unfinished run")
     add(
         "--submit",
         metavar="COMMAND",
-        help="call this for each unfinished run, and end. {command} in it becomes the run's "
-        "command, {arguments} what follows its `python -m xlj.train`, {name} the run's name",
+        help="only call this command for each unfinished run, for example to submit it to a "
+        "cluster. In it, {command} is replaced by the command of the run, {arguments} by its "
+        "arguments after `python -m xlj.train`, and {name} by its name",
     )
 
 
@@ -46,15 +52,15 @@ def main(flags: Namespace) -> int:
     if flags.submit is not None:
         running.check_template(flags.submit)
     folder = local_path("--folder", flags.folder or Path("runs") / flags.config.stem)
-    every = definition.runs(definition.read(flags.config, folder), folder, flags.overrides)
-    chosen = [run for run in every if fnmatch.fnmatchcase(run.name, flags.only)]
-    if not chosen:
-        names = ", ".join(run.name for run in every)
-        raise ConfigError(f"--only={flags.only} is no run of {flags.config}: {names}")
-    for run in chosen:
+    runs = definition.runs(definition.read(flags.config, folder), folder, flags.overrides)
+    selected = [run for run in runs if fnmatch.fnmatchcase(run.name, flags.only)]
+    if not selected:
+        names = ", ".join(run.name for run in runs)
+        raise ConfigError(f"--only={flags.only} matches no run of {flags.config}: {names}")
+    for run in selected:
         outputs.check_folder("folder", run.workdir)
-    configs = state.check(chosen)
-    left = [run for run in chosen if not state.is_finished(run, configs[run.name])]
+    configs = state.check(selected)
+    left = [run for run in selected if not state.is_finished(run, configs[run.name])]
     if flags.print:
         for run in left:
             print(shlex.join(run.command()))
@@ -62,7 +68,7 @@ def main(flags: Namespace) -> int:
     if flags.submit:
         failed = sum(not running.submit(run, configs[run.name], flags.submit) for run in left)
     else:
-        failed = running.run_all(chosen, left, configs)
+        failed = running.run_all(selected, left, configs)
     return int(failed > 0)
 
 

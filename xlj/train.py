@@ -1,9 +1,9 @@
-"""Pretrains an encoder: builds the rows if need be, trains, evaluates, checkpoints, resumes.
+"""Pretrains an encoder: builds missing rows, trains, evaluates, saves checkpoints, and resumes.
 
     python -m xlj.train --config=configs/NAME.py [--workdir=DIR] [--config.train.steps=1000]
 
-The same command again goes on from the workdir's latest checkpoint. SIGTERM saves and ends with
-exit code 75. docs/train.md tells more.
+The same command resumes from the latest checkpoint of the workdir. On SIGTERM, the command saves a
+checkpoint and exits with code 75. More: docs/train.md
 """
 
 from argparse import Namespace
@@ -21,20 +21,20 @@ def _add_flags(parser: Parser) -> None:
     parser.add_argument(
         "--workdir",
         metavar="DIR",
-        help="checkpoints and metrics, a folder or gs://BUCKET/FOLDER; runs/ and the config's name "
-        "by itself",
+        help="folder or gs://BUCKET/FOLDER for checkpoints and metrics [runs/ and the name of the "
+        "config]",
     )
     parser.add_argument(
         "--dry_run",
         action="store_true",
-        help="build the rows if need be, print and draw what the run will do when; do not train",
+        help="build missing rows, then print and draw the schedule of the run without training",
     )
     distributed_flags.add_flags(parser)
 
 
 @command.entry("train", __doc__, _add_flags, schema)
 def main(flags: Namespace) -> int:
-    """Trains to the end, and prints a summary."""
+    """Trains and prints a summary."""
     default = Path("runs") / configs.name_of(flags.config_file)
     from xlj.checkpoints.workdir import resolve
 
@@ -55,12 +55,12 @@ def main(flags: Namespace) -> int:
         return 0
     Preemption.owns_process = flags.is_process
     outcome = runs.pretrain(flags.config, workdir)
-    # In all processes: to open a checkpoint, Orbax waits for each of them.
+    # Called in all processes, since Orbax waits for all of them to open a checkpoint.
     can_export = outcome.finished and _can_export(outcome.checkpoint)
     if jax.process_index() == 0:
-        # Without what is this run's own.
-        own = ("workdir", "config.init_from", *distributed_flags.FLAGS)
-        again = command.line("train", flags.arguments, own)
+        # The summary suggests this command for a new run, without the flags of this run.
+        of_this_run = ("workdir", "config.init_from", *distributed_flags.FLAGS)
+        again = command.line("train", flags.arguments, of_this_run)
         print(summary.summary(outcome, again, can_export))
     return 0 if outcome.finished else exit_codes.CONTINUE
 

@@ -1,10 +1,10 @@
 """Named entities of CoNLL 2002 and 2003: en, de, es, nl.
 
 Source: ERNIE-M, section 4 and Table 2: trained on English, on each language (variant per_language),
-or on all (variant all), five seeds. Its Tables 12 and 13 with the hyperparameters are not in the
-text we have; these are PAN-X's, with ERNIE-M's layer-wise decay (ours).
+or on all (variant all), with five seeds. We do not have its Tables 12 and 13 with the
+hyperparameters; the values here are those of PAN-X with ERNIE-M's layer-wise decay (ours).
 
-Data: columns of words and tags, the word first and the entity last: conll/LANGUAGE.train and so on.
+Data: columns with the word first and the entity tag last, in conll/LANGUAGE.train and so on.
 """
 
 from xlj.config.finetuning import default

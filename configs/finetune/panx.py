@@ -1,10 +1,10 @@
 """Named entities of WikiAnn (PAN-X; Rahimi et al., 2019, in XTREME's 40 languages).
 
-Source: XLM-E, Table 7, and XLM-Align, Table 12: 10 epochs, 8 sentences a step, learning rate from
+Source: XLM-E, Table 7, and XLM-Align, Table 12: 10 epochs, 8 sentences per step, learning rate from
 {5, ..., 9}e-6 (configs/sweeps/finetune_panx.py), 10 % of warm-up. MetaXLM, Table 8: 7e-6.
 
-Data: XTREME's files, a word and its tag a line. Variants: per_language (a model each, on its own
-training data), tfds (TensorFlow Datasets).
+Data: XTREME's files, with a word and its tag per line. Variants: per_language (one model per
+language, trained on that language), tfds (TensorFlow Datasets).
 """
 
 from xlj.config.finetuning import default

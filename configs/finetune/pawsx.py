@@ -1,7 +1,7 @@
-"""PAWS-X (Yang et al., 2019): do two sentences with much the same words mean the same?
+"""PAWS-X (Yang et al., 2019): do two sentences with similar words have the same meaning?
 
-Source: XLM-E, Table 7: 10 epochs, 32 pairs a step, learning rate from {8, 9, 10, 20}e-6 (XLM-Align,
-Table 12: {1, 2}e-5), 10 % of warm-up. MetaXLM, Table 8: 2e-5, weight decay 0.01
+Source: XLM-E, Table 7: 10 epochs, 32 pairs per step, learning rate from {8, 9, 10, 20}e-6
+(XLM-Align, Table 12: {1, 2}e-5), 10 % of warm-up. MetaXLM, Table 8: 2e-5, weight decay 0.01
 (variant meta_xlm).
 
 Data: XTREME's files. Variants: translate_train, meta_xlm, tfds (TensorFlow Datasets), phrasebook.
@@ -25,7 +25,7 @@ def tfds(config):
     config.task.train = "tfds:paws_x_wiki/{language}#train"
     config.task.dev = "tfds:paws_x_wiki/{language}#validation"
     config.task.test = "tfds:paws_x_wiki/{language}#test"
-    config.task.labels = "different_meaning,paraphrase"  # what TFDS calls 0 and 1
+    config.task.labels = "different_meaning,paraphrase"  # the names of 0 and 1 in TFDS
 
 
 VARIANTS = {

@@ -1,10 +1,9 @@
 """Parts of speech (Universal Dependencies, XTREME's 33 languages).
 
-Source: XLM-E, Table 7, and XLM-Align, Table 12: 10 epochs, {8, 16, 32} sentences a step, learning
-rate from {1, 2, 3}e-5, 10 % of warm-up. MetaXLM, Table 8: 32 sentences, 1e-5 (variant
-meta_xlm).
+Source: XLM-E, Table 7, and XLM-Align, Table 12: 10 epochs, {8, 16, 32} sentences per step, learning
+rate from {1, 2, 3}e-5, 10 % of warm-up. MetaXLM, Table 8: 32 sentences, 1e-5 (variant meta_xlm).
 
-Data: XTREME's files, a word and its tag a line. Variants: meta_xlm, phrasebook.
+Data: XTREME's files, with a word and its tag per line. Variants: meta_xlm, phrasebook.
 """
 
 from xlj.config.finetuning import default
@@ -17,7 +16,7 @@ def meta_xlm(config):
 
 def phrasebook(config):
     embedded("tags", epochs=2, length=32)(config)
-    config.optimizer.layer_decay = 0.3  # English words are soon known by heart
+    config.optimizer.layer_decay = 0.3  # otherwise the model soon memorises English words
 
 
 VARIANTS = {"meta_xlm": meta_xlm, "phrasebook": phrasebook}

@@ -1,11 +1,11 @@
 """XQuAD (Artetxe et al., 2020): questions about English paragraphs of SQuAD, translated.
 
-Source: XLM-E, Table 7, and XLM-Align, Table 12: trained on SQuAD 1.1, 4 epochs, 32 windows a step,
-learning rate from {2, 3, 4}e-5, 10 % of warm-up. Windows of 384 tokens, questions
-of 64, answers of 30: XTREME's script. Windows have 128 tokens in common (ours; that script moves
-on by 128, so that it has 190 to 240 in common, and more windows).
+Source: XLM-E, Table 7, and XLM-Align, Table 12: trained on SQuAD 1.1, 4 epochs, 32 windows per
+step, learning rate from {2, 3, 4}e-5, 10 % of warm-up. Windows of 384 tokens, questions of 64 and
+answers of 30 are as in XTREME's script. Windows overlap by 128 tokens (ours; the script moves
+windows by 128 tokens, so that they overlap by 190 to 240, which gives more windows).
 
-XQuAD has no dev sets; the checkpoint is chosen on SQuAD's English one, as XTREME does.
+XQuAD has no dev sets; the checkpoint is selected on SQuAD's English dev set, as XTREME does.
 Variant: phrasebook.
 """
 
@@ -17,8 +17,8 @@ def phrasebook(config):
     embedded("questions", epochs=5, length=64)(config)
     config.task.dev_languages = ""
     config.task.stride, config.task.question_length = 16, 20
-    config.task.answer_length, config.task.metric = 8, "mlqa"  # in Chinese, characters count
-    config.optimizer.frozen = "embeddings"  # else English moves away from the other languages
+    config.task.answer_length, config.task.metric = 8, "mlqa"  # mlqa splits Chinese into characters
+    config.optimizer.frozen = "embeddings"  # otherwise English drifts from the other languages
 
 
 VARIANTS = {"phrasebook": phrasebook}

@@ -1,9 +1,9 @@
-"""Word aligners: of all pairs together, of two pairs alone, and of the Hansards over three seeds.
+"""Word aligners: one for all pairs, two for single pairs, and three seeds for the Hansards.
 
     python docs/compare_aligners.py text DATA runs/aligners/text
     python -m xlj.sweep --config=configs/sweeps/aligner.py --folder=runs/aligners
 
-The first command gathers the text; docs/experiments/aligner.md has the scores.
+The first command collects the text; docs/experiments/aligner.md has the scores.
 """
 
 from pathlib import Path

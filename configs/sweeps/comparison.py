@@ -1,15 +1,15 @@
-"""The objectives of configs/comparison.py beside each other: docs/experiments/objectives.md.
+"""Comparison of the objectives of configs/comparison.py: docs/experiments/objectives.md.
 
     python -m xlj.sweep --config=configs/sweeps/comparison.py
 
-Every other variant goes on from the checkpoint of a start with its seed, so the starts come first.
+The starts run first, since all other variants continue from a start with the same seed.
 Takes about an hour on 2 CPU cores.
 """
 
 from xlj.sweeping import Sweep
 
 SEEDS = (0, 1, 2)
-GO_ON = {  # the recipe itself, without a variant, is MMLM alone
+CONTINUATIONS = {  # by start; the recipe without a variant is MMLM only
     "start": ("", "tlm", "dwa", "ernie_m"),
     "aligned": ("mrtd", "mrtd_trtd"),
 }
@@ -18,10 +18,10 @@ GO_ON = {  # the recipe itself, without a variant, is MMLM alone
 def get_sweep(folder):
     runs = [
         {"name": f"{start}-{seed}", "variant": start, "train.seed": seed}
-        for start in GO_ON
+        for start in CONTINUATIONS
         for seed in SEEDS
     ]
-    for start, variants in GO_ON.items():
+    for start, variants in CONTINUATIONS.items():
         for seed in SEEDS:
             begin = {"init_from": f"{folder}/{start}-{seed}", "train.seed": seed}
             for variant in variants:

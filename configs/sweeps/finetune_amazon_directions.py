@@ -2,7 +2,7 @@
 
 python -m xlj.sweep --config=configs/sweeps/finetune_amazon_directions.py --config.init_from=DIR
 
-All domains together (ours: the paper does not say).
+The data has all domains together (ours; the paper does not say).
 """
 
 from xlj.sweeping import Sweep

@@ -1,4 +1,4 @@
-"""Amazon reviews, a model for each language and domain: MetaXLM, Table 2.
+"""Amazon reviews, one model per language and domain: MetaXLM, Table 2.
 
 python -m xlj.sweep --config=configs/sweeps/finetune_amazon_domains.py --config.init_from=DIR
 """

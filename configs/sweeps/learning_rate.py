@@ -1,4 +1,4 @@
-"""Learning rates of the quickstart, three seeds each: nine runs of some minutes.
+"""Learning rates of the quickstart with three seeds each: nine runs of a few minutes.
 
 python -m xlj.sweep --config=configs/sweeps/learning_rate.py
 """

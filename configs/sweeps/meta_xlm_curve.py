@@ -1,9 +1,10 @@
-"""MLQA from checkpoints of 2K to 40K steps, of MetaXLM and of XLM: MetaXLM, Figure 5.
+"""MLQA scores of MetaXLM and XLM checkpoints from 2K to 40K steps: MetaXLM, Figure 5.
 
 python -m xlj.sweep --config=configs/sweeps/meta_xlm_curve.py
 
-The curves are of the dev sets, which results.json has for each run by language. Every 2,000 steps
-are ours: the paper says "ranging from 2K to 40K". docs/papers.md trains both encoders.
+The curves are scores on the dev sets, which are in results.json of each run by language. The
+interval of 2,000 steps is ours; the paper says "ranging from 2K to 40K". docs/papers.md trains both
+encoders.
 """
 
 from xlj.sweeping import Sweep

@@ -1,10 +1,10 @@
-"""Shares of pseudo-tokens, 5, 10, 15 and 20 %, and held-out perplexity: ERNIE-M, Figure 6.
+"""Held-out perplexity for 5, 10, 15 and 20 % of pseudo-tokens: ERNIE-M, Figure 6.
 
 python -m xlj.sweep --config=configs/sweeps/pseudo_tokens.py --config.init_from=DIR
 
-A sentence of n pieces has ceil(share * n) pseudo-tokens: up to 10 pieces 5 % are as many as 10 %,
-and up to 5 pieces all shares are one. Size and batches are not stated; they are those of
-configs/ernie_m_base.py, where BTMLM begins with the second half (docs/fidelity.md).
+A sentence of n pieces has ceil(share * n) pseudo-tokens. So 5 % and 10 % give the same number up to
+10 pieces, and all shares give one up to 5 pieces. Size and batches are not stated; they are those
+of configs/ernie_m_base.py, where BTMLM starts in the second half (docs/fidelity.md).
 """
 
 from xlj.sweeping import Sweep, grid

@@ -1,4 +1,4 @@
-"""An encoder as programs use it, against the parts that it is made of, and by hand."""
+"""The Python API of an encoder, compared with its parts and with values computed by hand."""
 
 import chex
 import jax
@@ -26,7 +26,7 @@ def model(random_encoder):
 
 @pytest.fixture(scope="module")
 def vectors(random_encoder):
-    """Of all layers, mean."""
+    """An embedder of all layers with mean pooling."""
     return Embedder(random_encoder, range(4), "mean").embed(SENTENCES)
 
 
@@ -43,7 +43,7 @@ def test_vectors(model, random_encoder, vectors):
 
 
 def test_what_loses_its_end_is_told(model):
-    with pytest.warns(UserWarning, match="1 sentences lost their end"):
+    with pytest.warns(UserWarning, match="1 sentences were truncated"):
         model.embed(["a " * 60, "a"])
 
 
@@ -118,11 +118,11 @@ def test_choices_are_checked(model):
             "pooling is 'cls'; it must be one of mean, text, first",
         ),
         (lambda: model.retrieve("a", "b", similarity="dot"), "similarity='dot': .* cosine, margin"),
-        (lambda: model.align(["a"], ["b"]), r"layer=\['b'\] is no number; .* are one argument"),
+        (lambda: model.align(["a"], ["b"]), r"layer=\['b'\] is not a number; .* as one argument"),
         (lambda: model.similarity(["a"], ["b"]), "similarity takes vectors"),
         (lambda: model.align(pairs, method="mwmf"), "no method mwmf; there are optimal_transport"),
         (lambda: model.embed(["a", 3]), "sentence 1 is 3, not a string"),
-        (lambda: model.align(["abc", "d", "e"]), "pair 1 is 'abc'; a pair has two sentences"),
+        (lambda: model.align(["abc", "d", "e"]), "pair 1 is 'abc'; a pair must have two sentences"),
         (lambda: model.align("abc"), "pair 1 is 'abc'"),
         (lambda: model.save_pretrained("x"), "save_pretrained needs an encoder that xlj.load"),
     ):
@@ -137,7 +137,7 @@ def test_a_string_is_one_sentence_and_two_are_one_pair(model):
     np.testing.assert_array_equal(model.soft_align(pair)[0], model.soft_align([pair])[0])
     found = model.retrieve(one, pair)
     assert found.targets.indices.tolist() == [[0]] and model.mine(one, one).sources.tolist() == [0]
-    two = [["the", "cat"], ["die", "Katze"]]  # two pairs of one word a side
+    two = [["the", "cat"], ["die", "Katze"]]  # two pairs with one word on each side
     assert len(model.align(two)) == 2
 
 
@@ -176,7 +176,7 @@ def test_a_notebook_draws_alignments_and_pandas_has_results(model, tmp_path):
 
 
 def test_masked_words(model, random_encoder):
-    with pytest.raises(ConfigError, match="no head that predicts masked tokens"):
+    with pytest.raises(ConfigError, match="no head for masked tokens"):
         model.fill("the <mask>")
     params, sizes, vocabulary, *_ = random_encoder
     head = heads.init_prediction(jax.random.key(1), sizes, vocabulary.size)

@@ -1,4 +1,4 @@
-"""Runs of a config, as programs start them."""
+"""Runs that are started from Python."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_pretraining_returns_what_was_measured(tiny, tmp_path, monkeypatch):
         xlj.load(tmp_path / "run", device="nowhere")
     model.save_pretrained(tmp_path / "saved")
     same = xlj.load(tmp_path / "saved", device="cpu").embed(["a"])
-    # The folder's vectors are those that sentence-transformers gives: of the last layer.
+    # The folder's vectors are those of sentence-transformers, from the last layer.
     of_last = model.embed(["a"], layer=2, pooling="mean")
     np.testing.assert_allclose(same, of_last, rtol=1e-4, atol=1e-5)
     assert "<polyline" in longer.plot().page and "srcdoc" in longer.plot()._repr_html_()

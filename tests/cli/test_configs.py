@@ -1,4 +1,4 @@
-"""Config files on the command line: types, overrides, neighbours, many in one process."""
+"""Config files on the command line: types, overrides, imports, several calls in one process."""
 
 import json
 import typing
@@ -21,7 +21,7 @@ NAMES = st.text("abcxyz019-_/{}#:.*", min_size=1, max_size=9)
 
 @pytest.fixture
 def recipe(tmp_path):
-    """Writes a recipe that takes its number of steps from a neighbour."""
+    """Writes a recipe that imports its number of steps from another file."""
 
     def write(folder, steps, helper=""):
         (tmp_path / folder).mkdir(exist_ok=True)
@@ -64,7 +64,7 @@ def test_values_have_the_types_of_their_keys(call, recipe):
 
 
 def test_an_unknown_flag_is_refused_with_the_nearest(call):
-    with pytest.raises(ConfigError, match="unrecognized .*--row=2; did you mean --rows?"):
+    with pytest.raises(ConfigError, match="unknown flags.*--row=2; did you mean --rows?"):
         call(bench.main, "--config=configs/quickstart.py", "--row=2")
     with pytest.raises(ConfigError, match="cannot read 'extra'"):
         call(bench.main, "--config=configs/quickstart.py", "extra")
@@ -82,7 +82,7 @@ def test_help_is_printed_and_no_error(call):
 
 
 class Alone:
-    """The schema without what its values mean together."""
+    """The schema without checks of combinations of values."""
 
     keys = staticmethod(schema.keys)
 
@@ -95,7 +95,7 @@ class Alone:
 
 @st.composite
 def settings(draw):
-    """(path, value) of a key, a value that it may have."""
+    """Draws (path, value) of a key with a possible value."""
     path = draw(st.sampled_from([path for path in FIELDS if path != "objective_modules"]))
     field = FIELDS[path]
     low, high, choices = (field.metadata[name] for name in ("low", "high", "choices"))

@@ -1,4 +1,4 @@
-"""Where outputs may go: never over an input of the same command."""
+"""Checks of output paths: an output never overwrites an input of the same command."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def test_an_output_is_no_input_under_any_name(text, tmp_path):
         refused(output, ("gold", None), ("input", text))
         refused("text.tsv", ("input", output))
     (tmp_path / "dangling").symlink_to("none.tsv")
-    refused("none.tsv", ("scores", "dangling"))  # another output, not there yet
+    refused("none.tsv", ("scores", "dangling"))  # another output, which does not exist yet
     check_output("output", "none.tsv", [("input", text), ("gold", "other.tsv")])
 
 
@@ -78,9 +78,9 @@ def test_links_in_a_circle_are_refused(text):
     os.symlink("there", "here")
     os.symlink("here", "there")
     for path in ("here", "there/file"):
-        with pytest.raises(ConfigError, match=f"--output={path}: these links lead in a circle"):
+        with pytest.raises(ConfigError, match=f"--output={path}: its symbolic links form a cycle"):
             check_output("output", path)
-        with pytest.raises(ConfigError, match=f"--folder={path}: these links lead in a circle"):
+        with pytest.raises(ConfigError, match=f"--folder={path}: its symbolic links form a cycle"):
             check_folder("folder", path)
 
 
@@ -163,7 +163,7 @@ def test_a_submission_does_not_overwrite_the_data(call, checkpoint, tmp_path):
     with pytest.raises(ConfigError, match="--submission=.*test-en.tsv would overwrite"):
         call(finetune.main, *arguments, f"--submission={tmp_path}")
     (tmp_path / "test-en.svg").symlink_to("animals/test-en.tsv")
-    with pytest.raises(ConfigError, match="--plot=.*: a file ends in"):
+    with pytest.raises(ConfigError, match="--plot=.*: the file name must end in"):
         call(finetune.main, *arguments, f"--plot={tmp_path / 'test-en.svg'}")
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="--submission=.*file/animals: .*file is a file"):
@@ -184,6 +184,6 @@ def test_the_message_names_both(call, text):
     with pytest.raises(ConfigError) as error:
         call(embed.main, "--checkpoint=none", "--input=text.tsv", "--output=text.tsv")
     assert str(error.value) == (
-        "--output=text.tsv would overwrite --input=text.tsv; take another name"
+        "--output=text.tsv would overwrite --input=text.tsv; use another name"
     )
     assert json.dumps(text.read_text())

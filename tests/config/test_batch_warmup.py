@@ -1,4 +1,4 @@
-"""The batch warm-up against tables by hand."""
+"""The batch warm-up, compared with tables written by hand."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from xlj.config.batch_warmup import BatchWarmup
     [
         (BatchWarmup(6, 1, 4), [1, 1, 2, 2, 3, 3, 4, 4]),
         (BatchWarmup(7, 2, 4), [2, 2, 2, 2, 3, 3, 3, 4, 4]),
-        # Fewer steps than sizes: some are left out.
+        # Fewer steps than sizes: some sizes are skipped.
         (BatchWarmup(2, 1, 5), [1, 3, 5, 5]),
         (BatchWarmup(3, 4, 5), [4, 4, 4, 5]),
     ],

@@ -1,4 +1,4 @@
-"""Families set their options at once, on the command line and in recipes."""
+"""A family sets all of its options, on the command line and in recipes."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Sections of a config: their values are checked wherever one is built, in Python too."""
+"""Sections check their values whenever they are built, also in Python."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from xlj.config.sections import RetrievalEvaluation
 
 
 class Warmth(Options):
-    """Of a user."""
+    """An objective of a user."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ def test_values_are_of_their_keys_types():
 
 
 def placed(section, prefix=""):
-    """(path, section) of each section of a config."""
+    """Yields (path, section) of each section of a config."""
     yield prefix, section
     for field in dataclasses.fields(section):
         value = getattr(section, field.name)

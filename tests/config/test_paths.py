@@ -31,7 +31,9 @@ def test_keys_and_outputs_are_refused_by_name(tiny):
         outputs.check_output("output", "s3://b/x.json")
     with pytest.raises(ConfigError, match="init_from=abfs://bucket/run is a URL"):
         stored_models.find("abfs://bucket/run", "init_from")
-    with pytest.raises(ConfigError, match="workdir=s3://b/run: no checkpoint .* s3://"):
+    with pytest.raises(
+        ConfigError, match="workdir=s3://b/run: s3:// buckets cannot store checkpoints"
+    ):
         xlj.pretrain(tiny, "s3://b/run")
     with pytest.raises(ConfigError, match="workdir=gs://bucket/: name a folder in the bucket"):
         xlj.pretrain(tiny, "gs://bucket/")

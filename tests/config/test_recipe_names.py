@@ -1,4 +1,4 @@
-"""Recipes by file and by name, from wherever a command is called."""
+"""Finding recipes by file and by name, from any working directory."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Keys of old names: in recipes, on the command line, in recorded configs, in phases."""
+"""Old names of keys in recipes, on the command line, in recorded configs and in phases."""
 
 import copy
 import json
@@ -43,9 +43,9 @@ def test_a_recipe_may_set_an_old_key(detecting, capsys):
     for _ in range(2):  # the line is printed once
         parsed = parse(detecting)
         assert parsed.objectives.mrtd.generator_layers == 2
-        assert parsed.objectives.trtd.generator_layers == 4  # nothing would read it
+        assert parsed.objectives.trtd.generator_layers == 4  # TRTD is off
     assert capsys.readouterr().err == f"{OLD}=2 is read as {MRTD}\n"
-    assert detecting.model.generator_layers == 2  # it is the user's
+    assert detecting.model.generator_layers == 2  # the user's config does not change
     detecting.objectives.trtd.batch_rows = 8
     parsed = parse(detecting)
     assert parsed.objectives.trtd.generator_layers == parsed.objectives.mrtd.generator_layers == 2
@@ -94,7 +94,7 @@ def test_a_new_key_on_the_command_line_wins_over_an_old_one_of_the_recipe(detect
 
 
 def test_an_old_key_on_the_command_line_is_explicit(tiny, monkeypatch):
-    """A recipe may set a key that nothing reads; the command line may not, by either name."""
+    """A recipe may set an unused key; the command line may not, by either name."""
     monkeypatch.setitem(renamed.RENAMED, "data.old_length", ("data.pair_length",))
     config = schema.default()
     config.update(tiny)
@@ -115,8 +115,8 @@ def test_the_tiny_variant_scales_an_old_key():
 def test_phases_and_allow_change_may_name_old_keys(detecting, monkeypatch, capsys):
     old, new = "objectives.mrtd.old_weight", "objectives.mrtd.generator_weight"
     monkeypatch.setitem(renamed.RENAMED, old, (new,))
-    config = schema.default()  # with the place for it
-    config.update(detecting)  # another ConfigDict with places for old keys
+    config = schema.default()  # accepts the old key
+    config.update(detecting)  # another ConfigDict that accepts old keys
     change = {"start_step": 2, "objectives": {"mrtd": {"old_weight": 2.5}}}
     config.phases = {"later": change}
     config.train.allow_change = f"{old},train.seed,{OLD}"
@@ -134,7 +134,7 @@ def test_fine_tuning_configs_have_their_old_keys(monkeypatch, capsys):
     config = finetuning.default()
     config.init_from, config.task.train, config.task.test = "model", "a", "b"
     config.task.select = "last"
-    assert "generator_layers" not in config.model  # pretraining's
+    assert "generator_layers" not in config.model  # only pretraining has this old key
     config.optimizer.rate = 1e-4
     assert finetuning.parse(config).optimizer.learning_rate == 1e-4
     line = "optimizer.rate=0.0001 is read as optimizer.learning_rate\n"

@@ -1,4 +1,4 @@
-"""Functions of the user's own."""
+"""Importing functions of the user."""
 
 import pytest
 

@@ -29,7 +29,7 @@ def test_what_is_as_it_is_to_be_passes(arrays):
 @pytest.mark.parametrize(
     "arrays, words",
     [
-        ({"x": ("float [n]", ZEROS)}, ("x of f is to be float [n]", "rank 2", "expected 1")),
+        ({"x": ("float [n]", ZEROS)}, ("x of f must be float [n]", "rank 2", "expected 1")),
         ({"x": ("float [..., n, m, k]", ZEROS)}, ("rank 2", "expected 3")),
         ({"x": ("float [n, 5]", ZEROS)}, ("(3, 4)", "expected (3, 5)")),
         ({"x": ("float [n, n]", ZEROS)}, ("(3, 4)", "expected (3, 3)")),
@@ -39,11 +39,11 @@ def test_what_is_as_it_is_to_be_passes(arrays):
         ({"x": ("key [n, m]", ZEROS)}, ("jax.random.key",)),
         (
             {"x": ("float [n, m]", ZEROS), "y": ("float [m]", ZEROS[:, 0])},
-            ("y of f is to be float [m], with m=4", "(3,)"),
+            ("y of f must be float [m], with m=4", "(3,)"),
         ),
         (
             {"x": ("float [n..., m]", ZEROS), "y": ("float [n...]", ZEROS[0])},
-            ("y of f is to be float [n...], with n...=3",),
+            ("y of f must be float [n...], with n...=3",),
         ),
     ],
 )
@@ -66,5 +66,5 @@ def test_it_holds_while_functions_are_transformed_and_leaves_nothing_behind(tran
     assert str(found) == str(jax.make_jaxpr(transform(lambda x: 2 * x))(ZEROS)).replace(
         "<lambda>", "function"
     )
-    with pytest.raises(AssertionError, match="x of f is to be"):
+    with pytest.raises(AssertionError, match="x of f must be"):
         jax.eval_shape(transform(function), jnp.zeros((3, 5)))

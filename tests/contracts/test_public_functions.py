@@ -1,5 +1,5 @@
-"""Every public function of objectives, alignment and models that takes arrays refuses those of a
-wrong rank, dtype or size, and says which array of which function it was."""
+"""Every public function of objectives, alignment and models refuses arrays of a wrong rank, dtype
+or size, with a message that names the array and the function."""
 
 import dataclasses
 import importlib
@@ -113,7 +113,7 @@ VECTORS = {"first": f32(6, H), "second": f32(6, H), "negatives": booleans(6, 6)}
 
 
 def trees():
-    """Parameters, as shapes."""
+    """Returns parameters, as shapes."""
 
     def made(key):
         params = encoder.init(key, MODEL, V, 2)
@@ -135,7 +135,7 @@ HEAD = PARAMS["prediction_head"]
 DWA, MASKING = WordAlignment(), Masking()
 
 ENTRIES: dict[Callable, tuple[dict, dict]] = {
-    # function: (arguments that are no arrays, or parameters, whose shapes flax checks; arrays)
+    # function: (arguments that are not arrays, or parameters, whose shapes flax checks; arrays)
     sinkhorn.same_example: ({}, {n: PAIRS[n] for n in ("source_ids", "target_ids")}),
     sinkhorn.sinkhorn: ({}, PAIRS),
     extraction.argmax: ({}, PAIRS),
@@ -346,15 +346,15 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
 }
 
 OF_ANY_ARRAYS = (
-    devices.constrained, devices.gathered, devices.summed, devices.summed_over_replicas,
-    devices.exchanged, devices.on_whole_matrices, modules.run, array_trees.bytes_on_device,
+    devices.constrain, devices.all_gather, devices.reduce_sum, devices.sum_over_replicas,
+    devices.all_to_all, devices.on_whole_matrices, modules.run, array_trees.bytes_on_device,
 )  # fmt: skip
-"""They move arrays of any rank, size and dtype between devices, or hand them to a module."""
+"""They move arrays of any rank, size and dtype between devices, or pass them to a module."""
 CHECKS = (
     sinkhorn.check_pairs, logits.check_block, logits.check_factors, dense_attention.check_inputs,
 )  # fmt: skip
 INNER = tuple(f"fused_attention.{name}" for name in ("gpu", "tpu", "tiles")) + ("local_blocks",)
-"""Behind `fused_attention.attend` and `dense_attention`, the ways in."""
+"""Called by `fused_attention.attend` and `dense_attention` only."""
 
 ANY_DTYPE = {"at_positions.values", "filled.x"}
 ANY_RANK = {
@@ -370,7 +370,7 @@ ANY_RANK = {
     "buckets.differences",
 }
 ANY_SIZE = ANY_RANK | {
-    # Arrays that share no axis with another one, and whose sizes no option says.
+    # Arrays that share no axis with another one, and whose sizes are not options.
     "labels.links", "row_seeds.rngs", "keep_mask.seeds", "look_up.table", "look_up.ids",
     "look_up_small.table", "look_up_small.ids", "stream_of.x", "count.tokens", "is_example.tokens",
     "starts.tokens", "split.rngs", "sides.tokens", "sum_over_rows.x", "block_starts.table",
@@ -379,11 +379,11 @@ ANY_SIZE = ANY_RANK | {
     "diagonal.source_ids", "diagonal.target_ids", "rotations.positions", "of_layers.positions",
 }  # fmt: skip
 ANYTHING = {"dtype": ANY_DTYPE, "rank": ANY_RANK, "size": ANY_SIZE}
-"""What a function takes of any dtype, rank or size."""
+"""Arguments of any dtype, rank or size."""
 
 
 def array_taking(hint):
-    """Whether a parameter of this type may hold arrays; functions of arrays are none."""
+    """Returns whether a parameter of this type may have arrays (not functions of arrays)."""
     if hint in (jax.Array, np.ndarray, encoder.Params):
         return True
     origin = typing.get_origin(hint)
@@ -421,7 +421,7 @@ def test_every_public_function_of_arrays_stands_here():
 
 
 def call(function, plain, arrays):
-    """Traces a function; one of NumPy arrays is called."""
+    """Traces a function, or calls it if it is a function of NumPy arrays."""
     trees = {name: plain[name] for name in plain if isinstance(plain[name], dict)}
     rest = {name: plain[name] for name in plain if name not in trees}
     if function in (extraction.match, position_bias.buckets):
@@ -431,7 +431,7 @@ def call(function, plain, arrays):
 
 
 def leaves_of(function, arrays):
-    """(name, place in the tree, array) of each array."""
+    """Yields (name, place in the tree, array) of each array."""
     for path, leaf in jax.tree_util.tree_flatten_with_path(arrays)[0]:
         name = jax.tree_util.keystr(path, simple=True, separator=".")
         yield f"{function.__name__}.{name}", path, leaf
@@ -444,7 +444,7 @@ def with_leaf(arrays, path, leaf):
 
 
 def refused(function, plain, arrays, path, leaf):
-    """What is said of another array at a place; empty if it was no check that refused it."""
+    """Returns the message for another array at a place; empty if no check refused it."""
     try:
         call(function, plain, with_leaf(arrays, path, leaf))
     except AssertionError as error:
@@ -475,8 +475,8 @@ def test_it_refuses_arrays_of_another_kind(function):
         sizes = [other(leaf, size) for size in longer]
         others = {"dtype": [dtype], "rank": ranks, "size": sizes}
         for kind, changed in others.items():
-            said = [refused(function, plain, arrays, path, leaf) for leaf in changed]
-            found = any("is to be" in text for text in said)
+            messages = [refused(function, plain, arrays, path, leaf) for leaf in changed]
+            found = any("must be" in text for text in messages)
             expected = name not in ANYTHING[kind] and bool(changed)
             assert found or not expected, f"{name}: another {kind} passes, or is refused elsewhere"
             assert expected or not found, f"{name} is refused for its {kind} after all"

@@ -203,7 +203,7 @@ def test_models_that_differ_are_refused_with_the_difference(
         (["b", "--weights", "1", "0"], "give each model one weight above 0"),
         (["b", "--weights", "1", "1", "--base=c"], "--weights belongs to a mean; remove it"),
         (["b", "--base=c", "--share=0"], "--share=0 must be above 0"),
-        (["b", "--share=0.5"], "--share belongs to TIES"),
+        (["b", "--share=0.5"], "--share is an option of TIES"),
     ],
 )
 def test_flags_that_contradict_are_refused_before_any_model(call, tmp_path, flags, message):

@@ -1,4 +1,4 @@
-"""Guards of several processes, without JAX: whose end came first, and what all end with."""
+"""Guards of several processes, without JAX: which process ended first, and all exit codes."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ sys.exit(code)
 
 
 class Members:
-    """Some processes that wait to be told how to end."""
+    """Starts processes that wait for a command to end in a given way."""
 
     def __init__(self, folder, count, silence=30.0):
         self.folder = folder
@@ -61,14 +61,14 @@ class Members:
             while not (folder / str(k)).exists() or not (folder / str(k)).read_text():
                 time.sleep(0.01)
         self.pids = [int((folder / str(k)).read_text()) for k in range(count)]
-        time.sleep(0.5)  # until the guards have heard of it
+        time.sleep(0.5)  # until the guards know it
 
     def end(self, process, code):
         (self.folder / "code").write_text(str(code))
         (self.folder / "code").rename(self.folder / f"end{process}")
 
     def ends(self):
-        """Exit code and what was said, of each guard."""
+        """Returns the exit code and the printed errors of each guard."""
         said = [guard.communicate(timeout=60)[1] for guard in self.guards]
         return [guard.returncode for guard in self.guards], said
 
@@ -136,7 +136,7 @@ def test_a_guard_that_says_nothing_is_lost(members, silent):
 
 
 def test_what_comes_of_a_loss_is_not_blamed(members):
-    """Process 1 fails because process 2 is gone, and its guard may hear of it first."""
+    """Process 1 fails because process 2 is gone, and the hub may learn about process 1 first."""
     run = members(3)
     run.end(1, 1)
     time.sleep(0.5)
@@ -150,7 +150,7 @@ def test_an_error_of_one_ends_all_with_its_code(members):
     run.end(1, 2)
     codes, said = run.ends()
     assert codes == [2] * 3
-    assert "process 1 of 3" in said[0] + said[2] and not said[1]  # it has said it itself
+    assert "process 1 of 3" in said[0] + said[2] and not said[1]  # it printed its own error
 
 
 def test_the_signal_to_stop_goes_on_to_the_child(members):

@@ -1,4 +1,4 @@
-"""Two real processes agree on what the first decides, on storage, and on who is slow."""
+"""Two real processes: broadcasts, shared storage, and the detection of a slow process."""
 
 import json
 import os
@@ -38,7 +38,8 @@ from xlj.distributed import hosts
 from xlj.distributed.host_speeds import HostSpeeds
 
 hosts.WAIT, index = 1.0, jax.process_index()
-found = {"index": index, "told": hosts.told(lambda: ["of", index]), "hosts": len(hosts.names())}
+value = hosts.broadcast(lambda: ["of", index])
+found = {"index": index, "value": value, "hosts": len(hosts.names())}
 
 def refusal(function, *arguments):
     try:
@@ -49,20 +50,20 @@ def refusal(function, *arguments):
 def refuse():
     raise ConfigError(f"no, says {index}")
 
-found["refused"] = refusal(hosts.told, refuse)
+found["refused"] = refusal(hosts.broadcast, refuse)
 found["shared"] = refusal(hosts.check_shared, flags.folder, "workdir")
 found["unshared"] = refusal(hosts.check_shared, flags.folder / str(index), "workdir")
 if index == 0:
     (flags.folder / "0/checkpoints/7").mkdir(parents=True)
 found["stale"] = refusal(reading.latest, flags.folder / str(index)) if index else ""
 if not index:
-    hosts.told(lambda: 7)
+    hosts.broadcast(lambda: 7)
 found["speeds"] = HostSpeeds(GrowingFiles(flags.folder)).measures(3, 0.25 * index)[0]
 (flags.folder / f"found{index}.json").write_text(json.dumps(found))
 if index == flags.lost:
     os.kill(os.getpid(), signal.SIGKILL)
 while flags.lost >= 0:
-    hosts.told(lambda: 0)
+    hosts.broadcast(lambda: 0)
 """
 
 
@@ -86,7 +87,7 @@ def test_two_processes_agree_and_one_that_dies_ends_both(tmp_path, lost):
         assert f"{process}: error: process {lost} of 2" in done.stdout
     both = [json.loads((tmp_path / f"found{k}.json").read_text("utf-8")) for k in (0, 1)]
     for found in both:
-        assert found["told"] == ["of", 0] and found["refused"] == "no, says 0"
+        assert found["value"] == ["of", 0] and found["refused"] == "no, says 0"
         assert found["hosts"] == 2 and found["shared"] is None
         assert "process 1" in found["unshared"] and "does not see" in found["unshared"]
         assert found["speeds"]["time/most_waiting_process"] == 1
@@ -102,7 +103,7 @@ def test_two_processes_agree_and_one_that_dies_ends_both(tmp_path, lost):
     [
         (["--coordinator=a:1"], "--coordinator need --distributed"),
         (["--distributed", "--coordinator=a"], "HOST:PORT"),
-        (["--distributed", "--processes=2", "--process=2"], "counted from 0"),
+        (["--distributed", "--processes=2", "--process=2"], "must be from 0 to 1"),
         (["--distributed"], "give --coordinator=HOST:PORT"),
         (["--distributed", "--coordinator=127.0.0.1:1"], "give --coordinator=HOST:PORT"),
     ],

@@ -1,4 +1,4 @@
-"""Ctrl-C, once and twice, while the main thread is in code that Python's signals do not reach."""
+"""Ctrl-C, once and twice, while the main thread runs code that delays Python's signal handlers."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ from xlj.distributed.preemption import Preemption
 
 
 def press_while_computing(times):
-    """SIGINT so many times, as it comes from a terminal, while the main thread computes."""
+    """Sends SIGINT so many times, as a terminal does, while the main thread computes."""
 
     def press():
         for _ in range(times):
@@ -51,7 +51,7 @@ from xlj.distributed.preemption import Preemption
 Preemption.owns_process = True
 preemption = Preemption(3)
 print("starting", flush=True)
-hashlib.pbkdf2_hmac("sha256", b"", b"", 100_000_000)  # a minute in code as XLA's
+hashlib.pbkdf2_hmac("sha256", b"", b"", 100_000_000)  # a minute in code like XLA's
 print("started")
 """
 
@@ -69,7 +69,7 @@ def test_before_the_first_step_a_signal_ends_the_process_whatever_its_main_threa
         process.send_signal(sent)
         printed, said = process.communicate(timeout=30)
     assert (process.returncode, printed) == (code, "")
-    assert said == "\nstopped before the first step; the same command goes on from step 3\n"
+    assert said == "\nstopped before the first step; the same command resumes from step 3\n"
 
 
 @pytest.mark.parametrize("owns_process", [True, False])

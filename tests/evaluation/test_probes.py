@@ -229,7 +229,7 @@ def test_a_probe_can_be_interrupted_between_batches_and_pairs(probed, store):
             measure(state, stop)
 
 
-def test_the_layer_is_two_thirds_of_the_depth_unless_said(probed, store):
+def test_the_layer_is_by_default_two_thirds_of_the_depth(probed, store):
     state = random_state(parse(probed))
 
     probed.evaluation.alignment.sentences = 8

@@ -1,4 +1,4 @@
-"""Models with random weights, and folders of Hugging Face's made of them."""
+"""Models with random weights, and Hugging Face folders of them."""
 
 import itertools
 
@@ -21,13 +21,13 @@ MODEL = Model(layers=3, hidden=32, heads=4, intermediate=48, positions=42)
 
 @pytest.fixture
 def model():
-    """Sizes that no two axes share."""
+    """A model whose axes all have different sizes."""
     return MODEL
 
 
 @pytest.fixture(scope="session")
 def vocabulary():
-    """400 pieces of English and Turkish."""
+    """A vocabulary of 400 English and Turkish pieces."""
     lines = {
         name: list(itertools.islice(phrasebook.text_lines(name), 500)) for name in ("en", "tr")
     }
@@ -63,7 +63,7 @@ def params_of():
 
 @pytest.fixture
 def folder_of(tmp_path, vocabulary, params_of):
-    """(model, with head) -> (a folder that xlj exported, its parameters)."""
+    """Exports a model, with or without a head; returns the folder and the parameters."""
 
     def make(model=MODEL, head=True):
         params = params_of(model, vocabulary.size, head)

@@ -1,10 +1,10 @@
-"""A vocabulary that is only pieces."""
+"""A vocabulary that consists of pieces only."""
 
 from typing import NamedTuple
 
 
 class MarkedPieces(NamedTuple):
-    """Pieces behind the specials and before `<mask>`: the first has id 4."""
+    """Pieces between the specials and `<mask>`; the first has id 4."""
 
     learned: tuple[str, ...]
     markers: str = "sentencepiece"

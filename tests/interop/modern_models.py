@@ -9,7 +9,7 @@ from references.families import VOCABULARY, options
 
 
 def config(name):
-    """A model's options as transformers has them: keyword arguments of its config."""
+    """Returns a model's options as keyword arguments of transformers' config."""
     model, kind = options(name), name.partition("-")[0]
     common = {
         "vocab_size": VOCABULARY,
@@ -84,7 +84,7 @@ def their_model(name, width=2.4, head="ForMaskedLM", **changes):
 
 @contextlib.contextmanager
 def in_float64():
-    """Makes transformers compute in float64 what it casts to float32: angles, RMSNorm, queries."""
+    """Makes transformers compute angles, RMSNorm and queries in float64 instead of float32."""
     torch = pytest.importorskip("torch")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch, "float", torch.float64)
@@ -112,7 +112,7 @@ def theirs(model, examples):
 
 
 def assert_close(found, wanted, tolerance):
-    """Hidden states of every index and logits: the largest difference by the largest value."""
+    """Compares hidden states and logits; the tolerance is relative to the largest value."""
     for (states, logits), (their_states, their_logits) in zip(found, wanted, strict=True):
         assert len(states) == len(their_states)
         for ours, theirs in [*zip(states, their_states, strict=True), (logits, their_logits)]:
@@ -120,7 +120,7 @@ def assert_close(found, wanted, tolerance):
 
 
 class Tensors:
-    """The tensors of a state dict, each read once."""
+    """The tensors of a state dict; each may be read once."""
 
     def __init__(self, state):
         self.left = {name: np.asarray(tensor, np.float64) for name, tensor in state.items()}
@@ -152,7 +152,7 @@ class Tensors:
         return made | {"kernel": made["kernel"].swapaxes(-1, -2)}
 
     def split(self, prefix, numbers, names):
-        """A dense layer's outputs, cut into as many layers as there are names."""
+        """Splits a dense layer's outputs into one layer per name."""
         whole = self.dense(prefix, numbers)
         parts = {part: np.split(whole[part], len(names), axis=-1) for part in whole}
         return {name: {part: parts[part][at] for part in parts} for at, name in enumerate(names)}

@@ -1,4 +1,4 @@
-"""Folders as people have them, made by transformers' and sentence-transformers' own classes.
+"""Folders as users have them, written by classes of transformers and sentence-transformers.
 
     python tests/interop/odd_folders.py NAME FOLDER
 
@@ -20,7 +20,7 @@ _SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
           "intermediate_size": 48, "max_position_embeddings": 40}  # fmt: skip
 _DISTIL = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 40}
 _MODULES = {
-    # LaBSE's and distiluse's shapes, E5's, and those that lead to what seldom occurs.
+    # The forms of LaBSE, distiluse and E5, and rare ones.
     "labse": ("Bert", "cls", [("Tanh", 32, {}), None], {}),
     "pooler": ("Bert", None, [None], {}),
     "distiluse": ("DistilBert", "mean", [("Tanh", 24, {})], {"max_seq_length": 9}),
@@ -37,7 +37,7 @@ NAMES = tuple(_MODULES)
 
 
 def bert(path, kind="Bert", lowercase=False, head="Model", **changes):
-    """A folder of BERT or DistilBERT with its tokenizer, and weights that no two of are alike."""
+    """A folder of BERT or DistilBERT with its tokenizer and distinct weights."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     from tokenizers.implementations import BertWordPieceTokenizer
 
@@ -77,7 +77,7 @@ def minilm(path, vocabulary, tokenizer_class="XLMRobertaTokenizer"):
 
 
 def sentence_folder(name, path):
-    """One of `NAMES`, as release 6 of sentence-transformers writes it."""
+    """Writes one of `NAMES` with release 6 of sentence-transformers."""
     st = pytest.importorskip("sentence_transformers")
     import torch
     from sentence_transformers.base.modules import Dense, Normalize, Transformer
@@ -123,7 +123,7 @@ def sentence_folder(name, path):
 
 
 def as_release_5(path, lowercase=False):
-    """The folder as release 5 writes it: other types of modules, other keys."""
+    """Rewrites the folder as release 5 writes it, with other types of modules and other keys."""
 
     def change(file, change):
         content = json.loads(file.read_text())

@@ -65,7 +65,7 @@ def added(old, new):
 
 
 def cut_by_library(vocabulary, piece):
-    """A piece cut by the model alone."""
+    """Splits a piece by the model alone."""
     if vocabulary.model.startswith(b"{"):
         model = Tokenizer.from_str(vocabulary.model.decode()).model
         return [token.value for token in model.tokenize(piece)]
@@ -102,7 +102,7 @@ def test_no_piece_goes_across_words(old, new):
 
 
 def test_text_that_spells_a_special_token_does_not_become_it(old):
-    """Nor a piece of bytes, of characters too rare to have pieces."""
+    """It does not become a piece of bytes either. Some characters are too rare to have pieces."""
     names = ("[MASK]", "<s>", "<mask>", "<|mask|>", "<0x41>")
     around = zip("abcdefgh", "hgfedcba", strict=True)
     spelled = [f"{one}{name}{other}" for one, other in around for name in names]
@@ -119,7 +119,7 @@ def test_text_that_spells_a_special_token_does_not_become_it(old):
         assert cut_by_library(new, piece) == [piece]
 
 
-def test_text_is_cut_into_fewer_pieces_and_comes_back(old, new):
+def test_text_is_split_into_fewer_pieces_and_decoded_unchanged(old, new):
     for language in ("sw", "hi"):
         unseen = text(language, 500, 600)
         encoded = new.encode(unseen)
@@ -129,7 +129,7 @@ def test_text_is_cut_into_fewer_pieces_and_comes_back(old, new):
         if not (encoded.ids == UNK).any():
             found = [decode(new, ids).strip() for ids in new.encode_batch(unseen[:9])]
             assert found == unseen[:9]
-    # A new piece joins old ones: nothing is cut where it was whole.
+    # New pieces join old ones; no old piece is split.
     known = text("fr", 500, 600)
     for before, after in zip(old.encode_batch(known), new.encode_batch(known), strict=True):
         ends = [
@@ -139,7 +139,7 @@ def test_text_is_cut_into_fewer_pieces_and_comes_back(old, new):
             assert {*ends[1]} <= {*ends[0]}
 
 
-def test_rows_come_from_the_pieces_of_before(old, new):
+def test_rows_come_from_old_pieces(old, new):
     matches = initial_rows(old, new)
     rules = np.array(RULES)[matches.rules]
     sources = np.split(matches.sources.ids, matches.sources.starts[1:])
@@ -162,7 +162,9 @@ def test_too_many_pieces_and_too_few(kind, old):
     with pytest.raises(ConfigError, match="does not yield 90,000 new pieces, but at most"):
         extend(old, text("sw", 0, 20), 90_000)
     if kind in ("mmbert", "sentencepiece"):
-        with pytest.raises(ConfigError, match=r"3 new pieces cannot .* it has \d+ new characters"):
+        with pytest.raises(
+            ConfigError, match=r"3 new pieces are too few: .* has \d+ new characters"
+        ):
             extend(old, text("hi", 0, 300), 3)
     with pytest.raises(
         ConfigError, match="--share=0.5 has no effect, because .* BPE vocabulary have no prob"
@@ -171,7 +173,7 @@ def test_too_many_pieces_and_too_few(kind, old):
 
 
 def test_merges_written_as_text(old, new):
-    """As releases of the library before 0.20 wrote them."""
+    """Releases of the library before 0.20 wrote them so."""
     if not old.model.startswith(b"{"):
         return
     content = json.loads(old.model)
@@ -183,7 +185,7 @@ def test_merges_written_as_text(old, new):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_pieces_a_word_of_real_text(kind):
+def test_pieces_per_word_of_real_text(kind):
     """Prints the numbers of docs/tokenizers.md: a vocabulary of 28 languages, and 1,000 pieces for
     one that it does not have, of 2,000 lines; pieces a word in the next 1,000."""
     others = [
@@ -195,5 +197,5 @@ def test_pieces_a_word_of_real_text(kind):
         unseen = lines_of(name, 2000, 3000)
         words = sum(len(line.split()) for line in unseen)
         before, after = (len(v.encode(unseen).ids) / words for v in (old, new))
-        print(f"{kind} {name}: {before:.2f} -> {after:.2f} pieces a word")
+        print(f"{kind} {name}: {before:.2f} -> {after:.2f} pieces per word")
         assert after < 0.8 * before

@@ -1,4 +1,4 @@
-"""Bilingual dictionaries of files, in either direction, with errors that name the line."""
+"""Bilingual dictionaries are read in either direction; errors name the line."""
 
 import gzip
 
@@ -24,7 +24,7 @@ def test_tabs_blanks_order_and_case(tmp_path):
     }
 
 
-def test_the_pair_tells_the_direction(tmp_path):
+def test_the_pair_gives_the_direction(tmp_path):
     file = tmp_path / "words.txt"
     file.write_text("a b\n")
     assert read(file, "en-de") == {"b": ("a",)}
@@ -38,7 +38,7 @@ def test_the_pair_tells_the_direction(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["words.txt", "bg-tr.txt", "en-.txt", "en-de.fr-en.txt"])
-def test_a_name_that_tells_no_direction(tmp_path, name):
+def test_a_name_without_a_direction(tmp_path, name):
     (tmp_path / name).write_text("a b\n")
     with pytest.raises(ConfigError, match=f"{name}: its name must contain a pair"):
         read(tmp_path / name)

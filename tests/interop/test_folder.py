@@ -1,4 +1,4 @@
-"""Hugging Face folders: whatever is damaged, or could run code, is refused by name."""
+"""Damaged Hugging Face folders, and files that could run code, are refused by name."""
 
 import json
 import shutil
@@ -61,7 +61,7 @@ def test_tensors_are_read_whole_or_in_part_as_float32(kind, request):
     np.testing.assert_array_equal(folder.read("b"), B.astype(np.float32))
 
 
-def test_a_digest_is_of_the_content_not_of_the_place(sharded, tmp_path_factory):
+def test_a_digest_depends_on_the_content_not_on_the_path(sharded, tmp_path_factory):
     moved = tmp_path_factory.mktemp("moved") / "folder"
     shutil.copytree(sharded, moved)
     assert open_folder(moved).digest() == open_folder(sharded).digest()
@@ -96,7 +96,7 @@ def test_a_truncated_file_is_named(single, size):
         {"dtype": "F99"},
     ],
 )
-def test_a_header_that_cannot_be_is_named_in_a_short_line(single, change):
+def test_an_impossible_header_is_named_in_a_short_line(single, change):
     file = single / "model.safetensors"
     raw = file.read_bytes()
     size = int.from_bytes(raw[:8], "little")
@@ -110,7 +110,7 @@ def test_a_header_that_cannot_be_is_named_in_a_short_line(single, change):
 
 
 @pytest.mark.parametrize("length", [0, 1, 1 << 20, 1 << 40, (1 << 64) - 1])
-def test_a_length_of_a_header_that_cannot_be_is_named(single, length):
+def test_an_impossible_length_of_a_header_is_named(single, length):
     file = single / "model.safetensors"
     file.write_bytes(length.to_bytes(8, "little") + file.read_bytes()[8:])
     with pytest.raises(ConfigError, match=r"model\.safetensors is damaged"):
@@ -154,7 +154,7 @@ def test_an_index_that_is_wrong_is_refused(sharded):
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model_state.pdparams", "weights.pt"])
-def test_pickles_are_refused_with_the_way_out(single, name):
+def test_pickles_are_refused_with_a_remedy(single, name):
     (single / "model.safetensors").rename(single / name)
     way_out = "python -c" if name.endswith(".bin") else "with the library that wrote them"
     with pytest.raises(ConfigError, match=f"can run any code.*{way_out}"):
@@ -197,7 +197,7 @@ def test_a_damaged_config_is_named(single, text):
         open_folder(single)
 
 
-def test_a_workdir_is_no_folder(single):
+def test_a_workdir_is_not_a_folder(single):
     assert is_folder(single)
     (single / "checkpoints").mkdir()
     assert not is_folder(single)

@@ -28,7 +28,7 @@ KINDS = ("XLMRoberta", "XLMRobertaXL", "Roberta", "Bert")
 
 
 def their_model(kind, size, vocabulary_size, **options):
-    """A model of transformers with random weights, norms and biases too, and its config."""
+    """A model of transformers with random weights, norms and biases, and its config."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     torch.manual_seed(5)
     bert = kind == "Bert"
@@ -113,7 +113,7 @@ def test_hidden_layers_and_logits_agree(imported):
 
 
 def test_positions_agree_where_pad_has_another_id(tmp_path, vocabulary):
-    """RoBERTa counts positions from the row after that of its `<pad>`."""
+    """RoBERTa counts positions from the row after the id of `<pad>`."""
     torch = pytest.importorskip("torch")
     path = tmp_path / "theirs"
     mine = folder_with_tokenizer("Roberta", path, vocabulary, "<pad>", "<s>")
@@ -186,7 +186,7 @@ def test_the_auto_classes_load_an_exported_model(imported, tmp_path):
     assert encoder_alone.config.num_hidden_layers == theirs.config.num_hidden_layers
 
 
-def test_an_ernie_m_folder_is_read_and_goes_out_as_xlm_r(tmp_path, vocabulary):
+def test_an_ernie_m_folder_is_imported_and_exported_as_xlm_r(tmp_path, vocabulary):
     """transformers 5 has no ERNIE-M: its layers are XLM-R's under other names (facts)."""
     transformers = pytest.importorskip("transformers")
     from safetensors.numpy import load_file, save_file
@@ -227,7 +227,7 @@ def test_an_ernie_m_folder_is_read_and_goes_out_as_xlm_r(tmp_path, vocabulary):
         assert tensor.equal(again.state_dict()[name]), name
 
 
-def test_a_model_with_a_position_bias_needs_only_the_code_beside_it(
+def test_a_model_with_a_position_bias_needs_only_the_code_in_its_folder(
     tmp_path, vocabulary, params_of, code_cache
 ):
     torch = pytest.importorskip("torch")

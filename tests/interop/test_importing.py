@@ -1,4 +1,4 @@
-"""Import: every tensor accounted for, the same bits as the files', on any mesh."""
+"""Import uses or reports every tensor, with the bits of the files, on any mesh."""
 
 import dataclasses
 import json
@@ -30,7 +30,7 @@ def assert_equal(found, wanted):
 
 
 def changed(folder, change):
-    """The folder with its tensors as `change` leaves them."""
+    """Rewrites the folder's tensors with `change`."""
     file = folder / "model.safetensors"
     tensors = load_file(file)
     change(tensors)
@@ -78,7 +78,7 @@ def test_shards_are_read_as_one_file_is(folder_of, monkeypatch):
 
 
 @pytest.mark.parametrize("pad, rows", [(0, 43), (1, 42), (3, 40)])
-def test_positions_start_behind_the_row_of_pad(folder_of, pad, rows):
+def test_positions_start_after_the_row_of_pad(folder_of, pad, rows):
     folder, params = folder_of()
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"pad_token_id": pad}))
@@ -187,7 +187,7 @@ LAYER = "roberta.encoder.layer.1"
         ),
     ],
 )
-def test_what_does_not_fit_is_named(folder_of, change, message):
+def test_tensors_that_do_not_fit_are_named(folder_of, change, message):
     folder, _ = folder_of()
     with pytest.raises(ConfigError, match=message):
         loaded(changed(folder, change))

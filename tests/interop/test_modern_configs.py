@@ -1,4 +1,4 @@
-"""Keys of config.json of modern models: read in either version's words, or refused by name."""
+"""Keys of config.json of modern models, of transformers 4 and 5, are read or refused by name."""
 
 import dataclasses
 
@@ -56,7 +56,7 @@ WANTED["new"] = dataclasses.replace(WANTED["gte"], rotary_factor=8 ** (1 / 32))
 
 
 def model(model_type, **changes):
-    """The model of a config.json; None takes a key away."""
+    """Returns the model of a config.json; None removes a key."""
     config = {"model_type": model_type, **SIZES, **BASES[model_type]} | changes
     config = {key: value for key, value in config.items() if value is not None}
     architecture = architectures.of_config(config, "config.json")
@@ -68,7 +68,7 @@ def test_options_are_read(model_type):
     assert model(model_type) == WANTED[model_type]
 
 
-def test_old_and_new_keys_say_the_same():
+def test_old_and_new_keys_are_equivalent():
     none = dict.fromkeys(OLD)
     for keys in (OLD, none | NEW, OLD | NEW, OLD | {"layer_types": NEW["layer_types"]}):
         assert model("modernbert", **keys) == WANTED["modernbert"]
@@ -152,7 +152,7 @@ def test_switches_are_honoured(model_type, keys, options):
         ("new", {"logn_attention_scale": True}, "logn_attention_scale is True"),
     ],
 )  # fmt: skip
-def test_what_contradicts_or_lacks_is_refused(model_type, keys, message):
+def test_contradicting_and_missing_keys_are_refused(model_type, keys, message):
     with pytest.raises(ConfigError, match=f"^config.json: .*{message}"):
         model(model_type, **keys)
 
@@ -180,7 +180,7 @@ def test_other_encoders_are_refused_by_name(config, message):
 
 @pytest.mark.parametrize("model_type", ["modernbert", "eurobert", "gte"])
 @pytest.mark.parametrize("factor", [1.0, 2.0])
-def test_what_is_written_is_read(model_type, factor):
+def test_written_keys_are_read(model_type, factor):
     wanted = dataclasses.replace(WANTED[model_type], rotary_factor=factor)
     if model_type == "modernbert":
         wanted = dataclasses.replace(wanted, full_layers=("1", "2"), biases=("inner", "outer"))
@@ -191,7 +191,7 @@ def test_what_is_written_is_read(model_type, factor):
 
 
 def test_version_4_of_transformers_reads_what_is_written_or_stops():
-    """Its keys of ModernBERT are written where it has words for what the model does, else null."""
+    """Its keys of ModernBERT are written if they can express the model, otherwise they are null."""
     architecture = architectures.ARCHITECTURES["modernbert"]
     config = architectures.config_of(architecture, WANTED["modernbert"], 50)
     assert {key: config[key] for key in OLD} == OLD

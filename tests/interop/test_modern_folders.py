@@ -1,4 +1,4 @@
-"""Folders of ModernBERT, EuroBERT and gte: read exactly, written as they were."""
+"""Folders of ModernBERT, EuroBERT and gte are read exactly and written back unchanged."""
 
 import dataclasses
 import functools
@@ -43,7 +43,7 @@ def run(*arguments):
 
 
 def saved(name, path, vocabulary, width=2.4, head="ForMaskedLM", names="native", **changes):
-    """A folder that transformers wrote of a random model, that model, and its vocabulary."""
+    """A folder that transformers wrote for a random model, the model, and its vocabulary."""
     kind = name.partition("-")[0]
     mine = folder_with_tokenizer(TOKENIZERS[kind], path, vocabulary)
     rows = mine.size + SURPLUS[kind]
@@ -58,7 +58,7 @@ def saved(name, path, vocabulary, width=2.4, head="ForMaskedLM", names="native",
             "model_type": "new",
             "architectures": [f"New{head}"],
             "rope_theta": 20000.0,
-            "rope_scaling": {"type": "ntk", "factor": 8.0},  # what `Gte-large` comes to
+            "rope_scaling": {"type": "ntk", "factor": 8.0},  # equivalent to `Gte-large`
             "position_embedding_type": "rope",
         }
         rewrite(path, **of_hub, rope_parameters=None)
@@ -66,7 +66,7 @@ def saved(name, path, vocabulary, width=2.4, head="ForMaskedLM", names="native",
 
 
 def rewrite(folder, **changes):
-    """Changes keys of a config.json; None takes a key away."""
+    """Changes keys of a config.json; None removes a key."""
     config = json.loads((folder / "config.json").read_text()) | changes
     kept = {key: value for key, value in config.items() if value is not None}
     (folder / "config.json").write_text(json.dumps(kept))
@@ -102,7 +102,7 @@ def computed(params, inputs, model):
 
 
 def wanted(model, vocabulary, examples):
-    """What transformers computes of examples, in float64; logits by the ids of ours."""
+    """Computes examples with transformers in float64; logits are ordered by xlj's ids."""
     with in_float64():
         exact = type(model)(model.config).double().eval()
         exact.load_state_dict(model.state_dict())
@@ -118,7 +118,7 @@ SIZES = [
 @pytest.mark.slow
 @pytest.mark.parity
 @pytest.mark.parametrize("name", MODELS)
-def test_the_reference_computes_of_a_folder_what_transformers_does(name, tmp_path, vocabulary):
+def test_the_reference_equals_transformers_on_a_folder(name, tmp_path, vocabulary):
     mine, model = saved(name, tmp_path / "theirs", vocabulary)
     found, params = loaded(tmp_path / "theirs")
     params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
@@ -131,8 +131,8 @@ def test_the_reference_computes_of_a_folder_what_transformers_does(name, tmp_pat
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", SIZES)
-def test_xlj_computes_of_a_folder_what_transformers_does(name, tmp_path, vocabulary):
-    """Narrower weights, since wide ones amplify float32's rounding to 1e-2 in gte."""
+def test_xlj_equals_transformers_on_a_folder(name, tmp_path, vocabulary):
+    """Small weights, because large ones amplify float32's rounding to 1e-2 in gte."""
     mine, model = saved(name, tmp_path / "theirs", vocabulary, width=1.0)
     found, params = loaded(tmp_path / "theirs")
     tokens, places, where, examples = packed(mine)
@@ -151,7 +151,7 @@ def test_xlj_computes_of_a_folder_what_transformers_does(name, tmp_path, vocabul
     + [("Gte-large", "gte, fused"), ("Gte-large", "new, fused")],
 )
 def test_parameters_are_those_of_transformers_model(name, names, tmp_path, vocabulary):
-    """Against the mapping of the references' own tests, whose result equals transformers'."""
+    """Against the mapping of the references' tests, whose results equal transformers'."""
     mine, model = saved(name, tmp_path / "theirs", vocabulary, names=names)
     state = {part: tensor.numpy() for part, tensor in model.state_dict().items()}
     wanted, wanted["prediction_head"] = modern_models.named(name, state)
@@ -178,7 +178,7 @@ def test_parameters_are_those_of_transformers_model(name, names, tmp_path, vocab
         ("Gte-large", "new, fused", "checkpoint"),
     ],
 )
-def test_a_folder_comes_back_bit_for_bit(name, names, way, tmp_path, vocabulary):
+def test_a_folder_is_written_back_bit_for_bit(name, names, way, tmp_path, vocabulary):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     path, out = tmp_path / "theirs", tmp_path / "again"
     mine, model = saved(name, path, vocabulary, names=names)
@@ -215,7 +215,7 @@ def test_a_folder_comes_back_bit_for_bit(name, names, way, tmp_path, vocabulary)
         ("EuroBert-small", "ForTokenClassification", "tagging", "native"),
     ],
 )
-def test_heads_of_tasks_come_in_and_go_out(name, head, kind, names, tmp_path, vocabulary):
+def test_task_heads_are_imported_and_exported(name, head, kind, names, tmp_path, vocabulary):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     path, labels = tmp_path / "theirs", {0: "no", 1: "perhaps", 2: "yes"}
     mine, model = saved(name, path, vocabulary, 1.0, head, names, id2label=labels)
@@ -350,7 +350,7 @@ def test_a_tensor_of_another_shape_is_named(kind, names, written):
 
 
 @pytest.mark.parametrize("kind", ["gte", "untied", "xlm_r"])
-def test_surplus_rows_come_back_unless_the_model_was_trained(
+def test_surplus_rows_are_restored_unless_the_model_was_trained(
     kind, written, tmp_path, vocabulary, monkeypatch, capsys
 ):
     monkeypatch.setitem(MODERN, "xlm_r", {"norm": "pre"})  # XLM-R XL, of 250,880 rows
@@ -377,7 +377,7 @@ def test_surplus_rows_come_back_unless_the_model_was_trained(
 @pytest.mark.parametrize(
     "kind, names", [("modernbert", ""), ("eurobert", ""), ("gte", "new, fused")]
 )
-def test_a_folder_without_a_head_comes_back_without_one(kind, names, written, tmp_path):
+def test_a_folder_without_a_head_is_written_back_without_one(kind, names, written, tmp_path):
     folder, _, _ = written(kind, names, surplus=46)
     file = folder / "model.safetensors"
     tensors = load_file(file)
@@ -401,7 +401,7 @@ def test_a_tied_head_without_a_bias_is_refused(written):
 
 
 @pytest.mark.parametrize("rows", [399, True, None, 10**9])
-def test_a_number_of_rows_that_cannot_be_is_named(rows, written):
+def test_an_impossible_number_of_rows_is_named(rows, written):
     folder, _, _ = written("gte")
     rewrite(folder, vocab_size=rows)
     with pytest.raises(ConfigError, match=f"vocab_size is {rows}, "):
@@ -431,8 +431,8 @@ def test_ids_without_a_row_in_the_folder_have_zeros_and_are_not_written(
     np.testing.assert_array_equal(table, leaves["prediction_head/word"][[0, 2, *range(4, 400)]])
 
 
-def test_the_head_of_a_task_is_not_that_of_masked_tokens(written):
-    """ModernBERT's heads of tasks share tensors with that of masked tokens."""
+def test_a_task_head_is_not_read_as_the_head_for_masked_tokens(written):
+    """ModernBERT's task heads share tensors with the head for masked tokens."""
     folder, _, leaves = written("modernbert")
     rewrite(folder, architectures=["ModernBertForSequenceClassification"])
     file = folder / "model.safetensors"

@@ -1,4 +1,4 @@
-"""The NumPy encoder computes what transformers' ModernBERT, EuroBERT and gte compute."""
+"""The NumPy encoder equals ModernBERT, EuroBERT and gte of transformers."""
 
 import modern_models
 import numpy as np
@@ -48,7 +48,7 @@ def shape_of(tree):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_reference_equals_transformers(name):
-    with in_float64():  # their buffers of frequencies too
+    with in_float64():  # including buffers of frequencies
         model = their_model(name).double()
         examples, computed = ours(name, model)
         alone = [theirs(model, [example])[0] for example in examples]
@@ -58,7 +58,7 @@ def test_the_reference_equals_transformers(name):
 
 @pytest.mark.parametrize("name", ["ModernBert-medium", "EuroBert-medium", "Gte-medium"])
 def test_the_reference_equals_transformers_in_float32(name):
-    """Narrower weights: those above amplify float32's rounding to 1e-2 in gte."""
+    """Small weights, because those above amplify float32's rounding to 1e-2 in gte."""
     model = their_model(name, width=1.0)
     examples, computed = ours(name, model)
     assert_close(computed, theirs(model, examples), 1e-5)

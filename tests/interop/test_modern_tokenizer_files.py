@@ -1,4 +1,4 @@
-"""Folders of ModernBERT's, mmBERT's and EuroBERT's kind: which tokens are special, and back."""
+"""Tokenizer folders like ModernBERT's, mmBERT's and EuroBERT's: special tokens, import, export."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The exported normaliser does what SentencePiece's does, down to single code points."""
+"""The exported normaliser equals SentencePiece's, for all code points."""
 
 import io
 import random
@@ -17,7 +17,7 @@ RULES = ("nmt_nfkc", "nfkc")
 
 
 def processor(rule):
-    """(a model with this rule, a SentencePiece that leaves spaces as they are)."""
+    """(a model with this rule, a SentencePiece that does not change spaces)."""
     model = io.BytesIO()
     lines = [line for _, line in zip(range(500), phrasebook.text_lines("en"), strict=False) if line]
     sentencepiece.SentencePieceTrainer.train(
@@ -32,7 +32,7 @@ def processor(rule):
 
 @pytest.fixture(scope="module", params=RULES)
 def both(request):
-    """(SentencePiece's normalisation, the exported one, the one that only has the rules)."""
+    """(SentencePiece's normaliser, the exported one, one with the rules only)."""
     spec, sentences = processor(request.param)
     assert spec.name == request.param
     exported = nfkc.normalizer(spec.precompiled_charsmap)
@@ -41,7 +41,8 @@ def both(request):
 
 
 def wrong(both, texts):
-    """Texts that the exported normaliser gets wrong, and how many the plain one does."""
+    """Returns the texts with errors of the exported normaliser, and the number with errors of the
+    plain one."""
     right, exported, plain = both
     return (
         [text for text in texts if exported(text) != right(text)],
@@ -72,7 +73,7 @@ def test_decompositions(both, form):
 
 
 def test_letters_that_are_composed_in_part(both):
-    """SentencePiece knows whole decompositions only, so it leaves the mark of a further one."""
+    """SentencePiece has whole decompositions only, so it does not compose a further mark."""
     letters, tones = "aăâeêioôơuưyẹọạ", "\u0300\u0301\u0303\u0309\u0323\u0302\u0306"
     texts = [f"x{letter}{tone}y" for letter in letters for tone in tones]
     assert wrong(both, texts)[0] == []
@@ -81,7 +82,7 @@ def test_letters_that_are_composed_in_part(both):
 
 
 def test_marks_in_any_order(both):
-    """What still differs: at most 1 in 100 of stacks of random marks, as no language has them."""
+    """At most 1 in 100 stacks of random marks differ; no language has such stacks."""
     rng = random.Random(0)
     marks = [chr(c) for c in range(0x300, 0x370)]
     letters = "aeiouAEIOUncszgyơăâêôđ①ﬁａﾊｶ"

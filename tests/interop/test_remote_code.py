@@ -51,7 +51,7 @@ SIZES = {
     ),
 }  # fmt: skip
 LENGTHS = {"tiny": 40, "uneven": 64, "defaults": 200}
-"""Beyond the distance from which on all share a bucket."""
+"""Longer than the distance from which on all distances share a bucket."""
 
 NAMES = {
     "attention/query": "attention.self.query",
@@ -83,7 +83,7 @@ def drawn(model):
 
 
 def state_dict(params, head=None):
-    """XLM-R's names and layouts of an encoder's parameters, and of a head's of masked tokens."""
+    """Returns the parameters of an encoder and a head for masked tokens in XLM-R's layout."""
     params = {name: np.array(leaf) for name, leaf in named_leaves(params).items()}
     embeddings = "embeddings.{}_embeddings.weight"
     zeros = np.zeros((1, params["embeddings/word"].shape[1]), np.float32)
@@ -151,7 +151,7 @@ def config_of(model):
 
 
 def exported(folder, model, with_head=True):
-    """A folder as the exporter writes it."""
+    """Writes a folder as the exporter does."""
     folder.mkdir()
     for name in ("configuration_xlj.py", "modeling_xlj.py"):
         shutil.copy(CODE / name, folder)
@@ -163,7 +163,7 @@ def exported(folder, model, with_head=True):
 
 
 def load(kind, folder, **options):
-    """A model of the kind, every one of whose weights must be the folder's, and in evaluation."""
+    """Loads a model in evaluation mode; all its weights must come from the folder."""
     auto = getattr(transformers, kind)
     loaded, report = auto.from_pretrained(
         folder, trust_remote_code=True, output_loading_info=True, **options
@@ -185,7 +185,7 @@ def example(rng, length):
 
 
 def rows(kind, length):
-    """Token ids [3, length] of pairs: full, padded on a side, or several in a row."""
+    """Returns token ids [3, length] of pairs: full, padded on one side, or several in a row."""
     rng = np.random.default_rng(0)
     if kind == "packed":
         cuts = (length // 4, length // 2 - 3, length // 8)
@@ -220,7 +220,7 @@ def assert_close(found, expected):
         ("defaults", "gated", True),
     ],
 )
-def test_hidden_states_and_logits_are_xljs(tmp_path, size, bias, absolute):
+def test_hidden_states_and_logits_equal_xlj(tmp_path, size, bias, absolute):
     model = dataclasses.replace(SIZES[size], position_bias=bias, absolute_positions=absolute)
     params, head = drawn(model)
     peer = masked_lm(exported(tmp_path / "model", model))
@@ -251,7 +251,7 @@ def test_hidden_states_and_logits_are_xljs(tmp_path, size, bias, absolute):
 
 
 @pytest.mark.parametrize("count, distance", [(32, 128), (320, 800), (4, 2), (16, 33), (32, 9)])
-def test_distances_share_the_buckets_of_xljs(count, distance):
+def test_distances_have_the_buckets_of_xlj(count, distance):
     from xlj.interop.remote_code.configuration_xlj import XljConfig
     from xlj.interop.remote_code.modeling_xlj import XljPositionBias
 
@@ -267,7 +267,7 @@ def test_distances_share_the_buckets_of_xljs(count, distance):
 
 
 def test_every_part_of_the_bias_matters(tmp_path):
-    """Much more than the agreement above allows."""
+    """The change is much larger than the tolerance above."""
     peer = masked_lm(exported(tmp_path / "model", TINY))
     given = tensors(input_ids=rows("full", 40))
     with torch.no_grad():
@@ -285,7 +285,7 @@ def test_without_a_bias_it_is_xlm_r(tmp_path):
     peer = masked_lm(exported(tmp_path / "model", model))
     config = {k: v for k, v in config_of(model).items() if k not in ("model_type", "auto_map")}
     xlm_r = transformers.XLMRobertaForMaskedLM(transformers.XLMRobertaConfig(**config)).eval()
-    xlm_r.load_state_dict(peer.state_dict())  # every name of the one is the other's
+    xlm_r.load_state_dict(peer.state_dict())  # all names are equal
     for kind in ("left", "right"):
         tokens = rows(kind, 40)
         given = tensors(input_ids=tokens, attention_mask=tokens != 1, labels=tokens)
@@ -335,7 +335,7 @@ def test_the_encoder_alone(tmp_path, with_head):
         first, weights = peer(**given, output_attentions=True, return_dict=False)
         assert len(weights) == 2 and weights[0].shape == (3, 4, 40, 40)
         torch.testing.assert_close(weights[0].sum(-1), torch.ones(3, 4, 40))
-        assert (weights[0][1, :, :, 20:] == 0).all()  # padding is a key of no query
+        assert (weights[0][1, :, :, 20:] == 0).all()  # no query attends to padding
         torch.testing.assert_close(first, expected, rtol=0, atol=0)
 
         # Vectors instead of ids: positions then count from the row's start.
@@ -427,8 +427,8 @@ def test_half_precision_and_rows_of_padding_are_finite(tmp_path):
         assert peer(**given).logits.isfinite().all()
 
 
-def test_what_a_checkpoint_lacks_is_drawn(tmp_path):
-    """The gates of a T5 model, say: their scale would else be whatever lay in memory."""
+def test_missing_parameters_are_initialised(tmp_path):
+    """Such as the gates of a T5 model; their scale would otherwise be uninitialised memory."""
     model = dataclasses.replace(TINY, position_bias="t5")
     folder = exported(tmp_path / "model", model)
     config = config_of(model) | {"position_bias": "gated"}
@@ -442,8 +442,8 @@ def test_what_a_checkpoint_lacks_is_drawn(tmp_path):
         assert 0.01 < attention.gates.weight.std() < 0.04
 
 
-def test_a_head_that_a_checkpoint_lacks_is_drawn(tmp_path):
-    """An XLM-E discriminator has none of masked tokens."""
+def test_a_missing_head_is_initialised(tmp_path):
+    """An XLM-E discriminator has no head for masked tokens."""
     folder = exported(tmp_path / "model", TINY, with_head=False)
     peer, missing, unexpected = load("AutoModelForMaskedLM", folder)
     assert missing and all(name.startswith("lm_head.") for name in missing) and not unexpected

@@ -1,4 +1,4 @@
-"""Folders of sentence-transformers: vectors, errors, and what is written back."""
+"""Folders of sentence-transformers: vectors, errors, and export."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture
 def folder(folders, tmp_path):
-    """LaBSE's shape, to break."""
+    """A folder like LaBSE's, to damage."""
     return shutil.copytree(folders["labse"], tmp_path / "labse")
 
 
@@ -38,7 +38,7 @@ def theirs(path, prompt=None):
     return model.encode(SOME, prompt_name=prompt, show_progress_bar=False)
 
 
-@pytest.mark.filterwarnings("ignore:.*lost their end")
+@pytest.mark.filterwarnings("ignore:.*were truncated")
 @pytest.mark.parametrize(
     "name, prompt",
     [
@@ -47,20 +47,20 @@ def theirs(path, prompt=None):
         ("instructor", "query"),
     ],
 )
-def test_vectors_are_the_librarys(name, prompt, folders, tmp_path):
+def test_vectors_equal_the_librarys(name, prompt, folders, tmp_path):
     path = folders[name]
     wanted = theirs(path, prompt)
     found = load(path).embed(SOME, prompt=prompt)
     assert found.shape == wanted.shape
     np.testing.assert_allclose(found, wanted, atol=1e-5)
-    if name != "pooler":  # release 5 has no word for it
+    if name != "pooler":  # release 5 cannot express it
         old = as_release_5(shutil.copytree(path, tmp_path / "old"), name == "instructor")
         np.testing.assert_allclose(
             load(old).embed(SOME, prompt=prompt), theirs(old, prompt), atol=1e-5
         )
 
 
-@pytest.mark.filterwarnings("ignore:.*lost their end")
+@pytest.mark.filterwarnings("ignore:.*were truncated")
 @pytest.mark.parametrize("name", ["labse", "pooler", "instructor"])
 def test_a_checkpoint_and_an_export_have_the_modules(name, folders, tmp_path):
     path = folders[name]
@@ -78,7 +78,7 @@ def test_a_checkpoint_and_an_export_have_the_modules(name, folders, tmp_path):
     )
 
 
-def test_a_named_layer_or_pooling_is_of_the_encoder_alone(folders):
+def test_a_given_layer_or_pooling_uses_the_encoder_alone(folders):
     model = load(folders["labse"])
     hidden = model.embed(SOME, layer=2, pooling="first")
     dense = load_file(folders["labse"] / "2_Dense" / "model.safetensors")
@@ -91,7 +91,7 @@ def test_a_named_layer_or_pooling_is_of_the_encoder_alone(folders):
         model.embed(SOME, prompt="code")
 
 
-def test_digests_tell_modules_apart(folder, folders):
+def test_digests_of_modules_differ(folder, folders):
     before = stored_models.find(folder).digest()
     assert before == stored_models.find(folders["labse"]).digest()
     change(folder, "2_Dense/config.json", activation_function="torch.nn.modules.linear.Identity")
@@ -123,9 +123,9 @@ def change(folder, name, **keys):
         ("config_sentence_transformers.json", {"default_prompt_name": "a"}, "is not in prompts"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_honoured_is_refused(folder, name, keys, said):
+def test_unsupported_options_are_refused(folder, name, keys, message):
     change(folder, name, **keys)
-    with pytest.raises(ConfigError, match=said) as caught:
+    with pytest.raises(ConfigError, match=message) as caught:
         load(folder)
     assert str(folder / name.partition("/")[0]) in str(caught.value)
 
@@ -146,16 +146,16 @@ def test_what_cannot_be_honoured_is_refused(folder, name, keys, said):
         (3, "1_Pooling", "module 1 has no type and path"),
     ],
 )
-def test_modules_that_are_not_there_are_refused(folder, kind, path, said):
+def test_unsupported_modules_are_refused(folder, kind, path, message):
     modules = json.loads((folder / "modules.json").read_text())
     modules[1] |= {"type": kind, "path": path}
     (folder / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         load(folder)
 
 
-def test_an_encoder_in_a_folder_of_its_own_and_links_into_a_cache(folders, tmp_path):
-    """The first releases put the encoder into 0_Transformer; a download cache is all links."""
+def test_an_encoder_in_a_subfolder_and_links_into_a_cache(folders, tmp_path):
+    """Early releases put the encoder into 0_Transformer; a download cache consists of links."""
     source, hub = folders["labse"], tmp_path / "models--a--b"
     (hub / "blobs").mkdir(parents=True)
     made = hub / "snapshots" / "1234"
@@ -177,7 +177,7 @@ def test_an_encoder_in_a_folder_of_its_own_and_links_into_a_cache(folders, tmp_p
         link.symlink_to(blob)
     wanted = load(source).embed(SOME)
     np.testing.assert_array_equal(load(made).embed(SOME), wanted)
-    mine = tmp_path / "mine"  # a folder of one's own, with links into the cache
+    mine = tmp_path / "mine"  # a user's folder with links into the cache
     for file in (file for file in made.rglob("*") if file.is_file()):
         (mine / file.relative_to(made)).parent.mkdir(parents=True, exist_ok=True)
         (mine / file.relative_to(made)).symlink_to(file)

@@ -1,4 +1,4 @@
-"""Heads of fine-tuned tasks say the same in xlj and in transformers, in and out."""
+"""Task heads have equal outputs in xlj and transformers, after import and export."""
 
 import dataclasses
 import itertools
@@ -29,7 +29,7 @@ KINDS = ("XLMRoberta", "XLMRobertaXL", "Roberta", "Bert")
 LABELS = ("no", "perhaps", "yes")
 UNNAMED = ("question_answering", "multiple_choice", "regression")
 LATER = ("multiple_choice", "regression")
-"""Kinds that a model of one family or two is enough for."""
+"""Kinds that are tested with one or two families only."""
 FIRST = tuple(kind for kind in architectures.TASKS.values() if kind not in LATER)
 
 
@@ -39,7 +39,7 @@ def run(*arguments):
 
 
 def their_model(kind, head, vocabulary_size):
-    """A model of transformers with random weights, norms and biases too."""
+    """A model of transformers with random weights, norms and biases."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     torch.manual_seed(3)
     bert = kind == "Bert"
@@ -79,7 +79,7 @@ def token_rows(vocabulary, width):
 
 
 def assert_logits_agree(kind, params, model, vocabulary, theirs):
-    """What xlj's head says is what theirs says, of every row and every real token."""
+    """Compares the logits of xlj and transformers, for all rows and all real tokens."""
     import torch
 
     tokens = token_rows(vocabulary, model.positions - 2)
@@ -90,7 +90,7 @@ def assert_logits_agree(kind, params, model, vocabulary, theirs):
     if model.pair_token_types:
         given["token_type_ids"] = np.array(segments(jnp.asarray(tokens)).side)
     tensors = {name: torch.tensor(value).long() for name, value in given.items()}
-    if kind == "multiple_choice":  # each row a choice of its own
+    if kind == "multiple_choice":  # each row is a separate choice
         tensors = {name: value[:, None] for name, value in tensors.items()}
     with torch.no_grad():
         out = theirs(**tensors)
@@ -129,7 +129,7 @@ def loaded(auto, folder, **options):
         ("Bert", "multiple_choice"),
     ],
 )
-def test_a_model_of_transformers_comes_in_and_goes_out_with_its_head(
+def test_a_model_of_transformers_is_imported_and_exported_with_its_head(
     kind, task, tmp_path, vocabulary
 ):
     torch = pytest.importorskip("torch")
@@ -145,7 +145,7 @@ def test_a_model_of_transformers_comes_in_and_goes_out_with_its_head(
     params = source.params(meshes.one_device())
     assert_logits_agree(task, params, source.model, mine, theirs)
 
-    # Through a checkpoint of xlj and back: the same bits, whatever way they took.
+    # An export through a checkpoint of xlj has the same bits as a direct export.
     run("import", f"--source={path}", f"--output={tmp_path}/ours")
     assert stored_models.find(tmp_path / "ours").labels == labels
     for checkpoint in ("theirs", "ours"):
@@ -195,7 +195,7 @@ def exported(tmp_path, vocabulary, params_of):
 
 @pytest.mark.parity
 @pytest.mark.parametrize("kind", [*FIRST, "regression"])
-def test_a_model_with_a_position_bias_has_its_head_in_the_code_beside_it(
+def test_a_model_with_a_position_bias_has_its_head_in_the_remote_code(
     kind, exported, vocabulary, code_cache
 ):
     folder, params = exported(kind, BIASED)
@@ -206,7 +206,7 @@ def test_a_model_with_a_position_bias_has_its_head_in_the_code_beside_it(
 
 
 @pytest.mark.parametrize("kind", architectures.TASKS.values())
-def test_what_went_out_comes_back(kind, exported, model):
+def test_import_of_export_is_the_same(kind, exported, model):
     folder, params = exported(kind, model)
     found = importing.inspect(folder)
     assert found.head == supervised.head_of(kind)
@@ -259,7 +259,7 @@ def test_a_head_that_xlj_does_not_have_is_not_read(changes, exported, model):
         ({"0": "no", "1": "yes"}, r"classifier.*has shape \[3.*imply \[2"),
     ],
 )
-def test_labels_that_are_not_the_heads_are_refused(names, match, exported, model):
+def test_labels_that_do_not_fit_the_head_are_refused(names, match, exported, model):
     folder, _ = exported("tagging", model)
     rewritten(folder, id2label=names)
     with pytest.raises(ConfigError, match=match):
@@ -287,7 +287,9 @@ def test_positions_that_restart_are_not_exported(model, vocabulary, params_of):
         ({"biases": ("output", "outer")}, "model.biases=output,outer"),
     ],
 )
-def test_what_no_architecture_has_is_not_exported(options, named, model, vocabulary, params_of):
+def test_options_that_no_architecture_has_are_not_exported(
+    options, named, model, vocabulary, params_of
+):
     model = dataclasses.replace(model, **options)
     leaves = named_leaves(params_of(model, vocabulary.size))
     with pytest.raises(ConfigError, match=f"{named}.*cannot be exported"):
@@ -330,8 +332,8 @@ def test_the_tokenizer_makes_the_rows_that_it_was_trained_on(
 
 
 @pytest.mark.parametrize("trimmed", [False, True])
-def test_spaces_stay_out_of_words_where_they_were(trimmed, tmp_path, vocabulary):
-    """RoBERTa's own frame leaves the space before a word out of its characters; so does ours."""
+def test_offsets_of_words_exclude_spaces_as_before(trimmed, tmp_path, vocabulary):
+    """RoBERTa's post-processor excludes the space before a word from its offsets; so does xlj's."""
     from tokenizers import Tokenizer, processors
 
     mine = folder_with_tokenizer("Roberta", tmp_path / "tokenizer", vocabulary)
@@ -351,7 +353,7 @@ def test_spaces_stay_out_of_words_where_they_were(trimmed, tmp_path, vocabulary)
 
 
 def names_after(folder, line, instead):
-    """What the card's code leaves behind, with another line in the place of one."""
+    """Runs the card's code with one line replaced; returns its variables."""
     code = (folder / "README.md").read_text().split("```python\n")[1].split("\n```")[0]
     assert code.count(line) == 1
     names = {}

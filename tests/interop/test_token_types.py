@@ -1,4 +1,4 @@
-"""A pair's second sentence has the token types that the folder's tokenizer gives it."""
+"""A pair's second sentence has the token types of the folder's tokenizer."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.parity
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """BERT's layout with BERT's tokenizer."""
+    """A folder with BERT's layout and BERT's tokenizer."""
     pytest.importorskip("transformers")
     return bert(tmp_path_factory.mktemp("types") / "bert")
 
@@ -33,7 +33,7 @@ def changed(folder, path, **keys):
 
 
 def without_types(path):
-    """The folder, whose template gives a pair no types."""
+    """Changes the template of the folder, so that pairs have no types."""
     file = path / "tokenizer.json"
     file.write_text(file.read_text().replace('"type_id": 1', '"type_id": 0'))
     return path
@@ -65,7 +65,7 @@ _TYPED = [*_NAMES, "token_type_ids"]
 def test_the_class_and_the_names_of_inputs_decide(folders, tmp_path, keys, typed):
     path = changed(folders, tmp_path / "folder", **keys)
     assert importing.inspect(path).model.pair_token_types == typed
-    if keys.get("tokenizer_class") != "XLMRobertaTokenizer":  # which makes no sense of WordPiece
+    if keys.get("tokenizer_class") != "XLMRobertaTokenizer":  # which cannot read WordPiece
         assert library_gives_types(path) == typed
 
 
@@ -83,7 +83,7 @@ def test_the_template_decides_which_types_there_are(folders, tmp_path):
 
 @pytest.mark.parametrize("name", ["XLMRobertaTokenizer", None])
 def test_vectors_of_a_pair_in_berts_layout_with_xlm_rs_tokenizer(tmp_path, vocabulary, name):
-    """Multilingual-MiniLM's shape: its embeddings have two types, its tokenizer gives one."""
+    """As in Multilingual-MiniLM, the embeddings have two types, and the tokenizer gives one."""
     torch = pytest.importorskip("torch")
     path = tmp_path / "minilm"
     model = minilm(path, vocabulary, name)

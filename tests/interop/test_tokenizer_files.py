@@ -1,4 +1,4 @@
-"""Tokenizers of Hugging Face folders, read and written; what is wrong with a folder is said."""
+"""Tokenizers of Hugging Face folders are read and written; errors name the problem."""
 
 import io
 import json
@@ -75,10 +75,10 @@ def same(one, other, lines):
     return all(map(np.array_equal, one.encode_batch(lines), other.encode_batch(lines)))
 
 
-# Written, and read again.
+# Export and import.
 
 
-def test_an_export_is_read_as_what_it_was(trained, xlmr):
+def test_import_of_export_is_the_same(trained, xlmr):
     assert tokenizer_files.read(xlmr) == trained
     config = json.loads((xlmr / "tokenizer_config.json").read_bytes())
     assert config["model_max_length"] == 77 and config["mask_token"] == "<mask>"
@@ -92,7 +92,7 @@ def test_the_exported_tokenizer_json_gives_the_same_ids(trained, xlmr):
     assert same(again, trained, [*TEXT, *HARD, *SPECIALS])
 
 
-def test_a_tokenizer_json_is_written_as_it_was(bert, tmp_path):
+def test_a_tokenizer_json_is_written_unchanged(bert, tmp_path):
     vocabulary = tokenizer_files.read(bert)
     tokenizer_files.write(vocabulary, tmp_path, 512, typed=True)
     assert (tmp_path / "tokenizer.json").read_bytes() == vocabulary.model
@@ -112,7 +112,7 @@ def sentencepiece_model(**options):
 
 
 @pytest.mark.parametrize("reason", ["equal scores", "occurs in its pieces but is not a piece"])
-def test_bpe_that_is_joined_otherwise_is_refused(reason, tmp_path):
+def test_bpe_with_another_order_of_merges_is_refused(reason, tmp_path):
     proto = ModelProto.FromString(sentencepiece_model(model_type="bpe").model)
     if reason == "equal scores":
         proto.pieces[4].score = proto.pieces[3].score
@@ -135,7 +135,7 @@ def test_bpe_that_is_joined_otherwise_is_refused(reason, tmp_path):
         ({"split_by_whitespace": False}, "it has pieces across words"),
     ],
 )
-def test_models_that_have_no_equal_are_refused(options, reason, tmp_path):
+def test_models_without_an_equivalent_are_refused(options, reason, tmp_path):
     if "normalization_rule_tsv" in options:
         (tmp_path / "rules.tsv").write_text("61 62\t63\n")
         options = {"normalization_rule_tsv": str(tmp_path / "rules.tsv")}
@@ -224,7 +224,7 @@ def test_ernie_m_with_the_ids_of_xlmr_is_its_sentencepiece_model(trained, ernie_
 
 
 @pytest.mark.parametrize("write_ids", [False, True])
-def test_ernie_m_with_ids_of_its_own(trained, ernie_m, write_ids):
+def test_ernie_m_with_other_ids(trained, ernie_m, write_ids):
     order = np.random.default_rng(0).permutation(SIZE)
     vocabulary = tokenizer_files.read(ernie_m(order, write_ids))
     assert vocabulary.native_specials == tuple(ALIASES.values())
@@ -234,7 +234,7 @@ def test_ernie_m_with_ids_of_its_own(trained, ernie_m, write_ids):
     assert found == native
 
 
-# What is wrong is said.
+# Errors.
 
 
 def test_a_folder_without_a_tokenizer(tmp_path):
@@ -275,7 +275,7 @@ def test_a_damaged_list_of_added_tokens_is_named(bert, decoder):
         tokenizer_files.read(bert)
 
 
-def test_tokens_that_were_added_beside_the_vocabulary(bert):
+def test_added_tokens_outside_of_the_vocabulary(bert):
     (bert / "added_tokens.json").write_text('{"[MASK]": 4, "<ent>": 21}')
     with pytest.raises(ConfigError, match="1 added tokens, such as '<ent>', are not in"):
         tokenizer_files.read(bert)

@@ -1,4 +1,4 @@
-"""Ids agree with those of transformers, on real sentences and on strings that are hard."""
+"""Ids agree with those of transformers, on real sentences and on difficult strings."""
 
 import json
 
@@ -33,7 +33,7 @@ def training_text():
 
 @pytest.fixture(scope="module")
 def real_sentences():
-    """10,000 sentences that nothing here is trained on."""
+    """10,000 sentences that no tokenizer is trained on here."""
     return sentences(334, skip=200)[:10_000]
 
 
@@ -49,7 +49,7 @@ def differing(folder, vocabulary, lines, **options):
     return [(line, them, us) for line, them, us in pairs if them != us]
 
 
-# A vocabulary that xlj trained, and what AutoTokenizer makes of its export.
+# A vocabulary that xlj trained, and its export in AutoTokenizer.
 
 
 @pytest.fixture(scope="module", params=["unigram", "bpe"])
@@ -62,7 +62,7 @@ def trained(training_text, request):
     scope="module", params=["{}", '{"model_type": "xlm-roberta"}'], ids=["bare", "xlmr"]
 )
 def exported(trained, tmp_path_factory, request):
-    """Alone, and beside a model that brings a tokenizer class of its own."""
+    """Alone, and with a model that has a different tokenizer class."""
     folder = tmp_path_factory.mktemp("exported")
     tokenizer_files.write(trained, folder, 512)
     (folder / "config.json").write_text(request.param)
@@ -95,7 +95,7 @@ def test_export_frames_cuts_and_masks_as_xlmr(exported):
     assert tokenizer.decode(plain) == "a b"
 
 
-# Tokenizers that others trained, and the vocabularies that xlj makes of their files.
+# Tokenizers trained elsewhere, and xlj's vocabularies of their files.
 
 
 def wordpiece(lines, lowercase):
@@ -152,13 +152,13 @@ def tokenizer(kind, training_text):
 
 @pytest.fixture(scope="module", params=["json", "parts"])
 def folder(kind, tokenizer, tmp_path_factory, request):
-    """A folder as the Hub has them: with tokenizer.json, or with the files of earlier releases."""
+    """A folder as on the Hub: with tokenizer.json, or with the files of earlier releases."""
     folder = tmp_path_factory.mktemp("folder")
     _, architecture, config = KINDS[kind]
     (folder / "config.json").write_text(json.dumps({"model_type": architecture}))
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     if request.param == "json":
-        tokenizer.enable_truncation(16)  # as many files on the Hub have it; it is not ours
+        tokenizer.enable_truncation(16)  # as in many files on the Hub; xlj ignores it
         tokenizer.enable_padding()
         tokenizer.save(str(folder / "tokenizer.json"))
         tokenizer.no_truncation()

@@ -1,4 +1,4 @@
-"""Rows are found by the first rule that can, whatever the marker conventions."""
+"""Old rows are chosen by the first rule that matches, for all marker conventions."""
 
 import random
 import time
@@ -17,14 +17,14 @@ BERT = MarkedPieces(
 
 
 def old_ids(matches):
-    """The one old id of each new id, -1 where there is none."""
+    """Returns the old id of each new id; -1 without one."""
     sources, lengths = matches.sources, matches.sources.lengths
     assert lengths.max() == 1
     return np.where(lengths, sources.ids[np.cumsum(lengths) - 1], -1)
 
 
 def found(old, pieces, *dictionaries, **options):
-    """(rule, old piece) of each new SentencePiece piece."""
+    """Returns (rule, old piece) of each new SentencePiece piece."""
     new = MarkedPieces(tuple(pieces))
     matches = match(old, new, dictionaries, **options)
     assert len(matches.rules) == len(new.pieces) == len(matches.sources.lengths)
@@ -150,7 +150,7 @@ def test_translations_start_words():
     ]
 
 
-def test_no_text_is_found_as_it_is_alone():
+def test_empty_text_matches_exactly_only():
     old = MarkedPieces(("▁a", "▁", "▁a\u0301"))
     assert found(old, ("▁", "▁\u0301", "\u0301")) == [("exact", "▁")] + [("none", None)] * 2
 

@@ -1,4 +1,4 @@
-"""Pieces of the three conventions say the same words."""
+"""Pieces of the three conventions have the same words."""
 
 import itertools
 import unicodedata
@@ -37,7 +37,7 @@ def test_blanks_and_other_bytes():
     assert read("byte_bpe", "Â", "ĠÃ", "é", "中") == [None] * 4
 
 
-def test_wordpieces_that_stand_alone():
+def test_separate_wordpieces():
     assert read(
         "wordpiece",
         ",",
@@ -61,10 +61,10 @@ def test_wordpieces_that_stand_alone():
         Word("##", True),
         None,
         Word("...", True),
-        Word("°", False),  # a symbol, which BERT leaves where it is
+        Word("°", False),  # a symbol, which BERT does not split
         Word("°", True),
         Word("か", True),
-        Word("$", False),  # ASCII, though no punctuation in Unicode
+        Word("$", False),  # ASCII, but not punctuation in Unicode
         None,
         Word("x", False),
     ]

@@ -168,7 +168,7 @@ def test_it_is_sharded_by_its_rules(tiny, module):
     assert where.objectives["mine"]["centre"].spec == jax.sharding.PartitionSpec()
     module.write_text(MINE.replace('rules=((r"centre", PartitionSpec()),),', ""), encoding="utf-8")
     forget("mine", "my_objective")
-    with pytest.raises(ValueError, match="no partitioning rule names the array .*centre"):
+    with pytest.raises(ValueError, match="no sharding rule matches the array .*centre"):
         state.sharding(parse(chosen(tiny)), corpus, mesh)
 
 

@@ -144,14 +144,14 @@ def test_figures_are_recorded_and_printed(planned, here):
 
 
 def test_a_step_without_gradients_has_no_mfu(here):
-    """As InfoXLM's first steps, which fill a queue: the model's count is that of training."""
+    """InfoXLM's first steps fill a queue; the counts assume training all the same."""
     config = config_of(**{"objectives.mmlm.weight": 0.0, "phases": {}})
     found = figures.of_phase(config, expected_sizes(config), here, 0)
     assert found.mfu is None and found.record()["mfu"] is None and not found.record()["trains"]
     assert "at most               no MFU" in table.table([found], "tiny", here)
 
 
-def test_known_phases_are_not_compiled_and_programs_are_kept(here, tmp_path, monkeypatch):
+def test_known_phases_are_not_compiled_and_programs_are_saved(here, tmp_path, monkeypatch):
     config = config_of()
     sizes, known = expected_sizes(config), object()
     compiled = []

@@ -43,19 +43,19 @@ def runs(program):
     return {found.name: times for _, found, times in program.executed()}
 
 
-def test_a_loop_whose_trips_the_compiler_does_not_tell():
+def test_a_loop_without_a_known_trip_count():
     found = runs(Program(TPU))
     assert found["add.1"] == 7 and found["tuple.2"] == 1 and "while.1" not in found
 
 
-def test_a_loop_whose_trips_the_compiler_tells():
+def test_a_loop_with_a_known_trip_count():
     said = TPU.replace(
         "body=%body.3", 'body=%body.3, backend_config={"known_trip_count":{"n":"12"}}'
     )
     assert runs(Program(said))["add.1"] == 12
 
 
-def test_trips_that_nothing_tells_are_an_error():
+def test_an_unknown_trip_count_is_an_error():
     text = TPU.replace(
         "  ROOT %compare.1", "  %constant.9 = s32[]{:T(128)} constant(9)\n  ROOT %compare.1"
     )

@@ -140,7 +140,7 @@ def test_a_few_programs_find_the_most_rows_that_fit(chips, slope):
     assert len(tried) <= 4
 
 
-def test_where_nothing_fits_the_least_comes_first(chips):
+def test_if_nothing_fits_the_smallest_comes_first(chips):
     config = config_of()
     topology, _ = chips(seconds, lambda choice: needed(choice) + 20 * GIB, stops=True)
     trials = search.search(config, expected_sizes(config), topology)

@@ -166,7 +166,7 @@ def test_a_program_has_the_traffic_that_a_count_from_its_text_finds(program):
     assert len(theirs) > 5
 
 
-def test_the_largest_come_first_and_say_where_they_are_from():
+def test_the_largest_come_first_with_their_functions():
     def f(x):
         with jax.named_scope("large"):
             x = jnp.sin(x) @ x

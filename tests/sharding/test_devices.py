@@ -1,4 +1,4 @@
-"""Products, look-ups and losses on a mesh are those of one device, and no device holds more."""
+"""Products, look-ups and losses on a mesh equal those of one device, and need no more memory."""
 
 import re
 from functools import partial
@@ -19,7 +19,7 @@ from xlj.sharding.rules import KERNEL, REPLICATED, ROWS, TABLE
 
 
 def run_on_mesh(function, places, arguments, replica=2, fsdp=4):
-    """Its result for arguments that lie on a mesh of eight devices, and the compiled program."""
+    """Returns the result of a function on a mesh of eight devices, and the compiled program."""
     mesh = jax.make_mesh((replica, fsdp), rules.AXES, (AxisType.Auto,) * 2)
     placed = [
         jax.device_put(x, jax.tree.map(lambda spec: NamedSharding(mesh, spec), spec))
@@ -156,14 +156,14 @@ def test_the_loss_and_the_choice_of_tokens(dtype):
 
 @pytest.mark.parametrize("replica, fsdp", [(2, 4), (8, 1), (1, 8)])
 def test_copies_add_their_sums_up_once(replica, fsdp):
-    """Of two products and a look-up, with rows that each device has its own of."""
+    """The gradients of two products and a look-up, with sharded rows."""
     x, kernel, table = normal(0, 16, 24), normal(1, 24, 24), normal(2, 50, 24)
     ids = jnp.asarray(np.random.default_rng(3).integers(0, 50, 16), jnp.int32)
 
     def gradients(shared, rows):
         def total(shared):
             kernel, table = shared
-            x = devices.constrained(rows["x"] + look_up(table, rows["ids"]), "hidden")
+            x = devices.constrain(rows["x"] + look_up(table, rows["ids"]), "hidden")
             twice = matmul(jnp.tanh(matmul(x, kernel, x.dtype)), kernel, x.dtype)
             return jnp.square(twice).sum()
 
@@ -230,7 +230,7 @@ def test_rows_that_devices_cannot_share_are_summed_as_on_one():
 
 @pytest.mark.parametrize("rows, width, kernel", [(1, 24, KERNEL), (16, 9, REPLICATED)])
 def test_what_devices_cannot_share_is_computed_as_on_one(rows, width, kernel):
-    """A single vector, say, or a kernel of an objective of one's own that no axis divides."""
+    """For example a single vector, or a kernel of a user's objective that no axis divides."""
     x, weights = normal(0, rows, width), normal(1, width, 12)
 
     def both(x, weights):
@@ -241,11 +241,12 @@ def test_what_devices_cannot_share_is_computed_as_on_one(rows, width, kernel):
 
 
 def test_on_a_device_alone_nothing_is_split_again():
-    """Its rows and its slice of the kernel, though these sizes divide once more."""
+    """Each device gets its rows and its slice of the kernel, though the sizes could be divided
+    again."""
     x, kernel = normal(0, 64, 96), normal(1, 96, 12)
 
     def of_rows(x, kernel):
-        return matmul(devices.constrained(x, "hidden"), kernel, x.dtype)
+        return matmul(devices.constrain(x, "hidden"), kernel, x.dtype)
 
     all_of_it = devices.per_device(of_rows, (ROWS, KERNEL), ROWS)
     found, _ = run_on_mesh(all_of_it, (ROWS, KERNEL), (x, kernel))
@@ -265,22 +266,22 @@ def test_the_first_rule_that_names_an_array_holds():
 
 def test_an_activation_without_a_rule_is_refused():
     def of(name):
-        return lambda x: devices.constrained(x, name)
+        return lambda x: devices.constrain(x, name)
 
     x = normal(0, 16, 5, 24)
     for placed in (ROWS, REPLICATED):
         found, _ = run_on_mesh(of("hidden"), (placed,), (x,))
         assert found.sharding.shard_shape(found.shape) == (2, 5, 24)
     np.testing.assert_array_equal(of("hidden")(x), x)  # on no mesh
-    with pytest.raises(ValueError, match="no partitioning rule names the array activations/other"):
+    with pytest.raises(ValueError, match="no sharding rule matches the array activations/other"):
         run_on_mesh(of("other"), (ROWS,), (x,))
 
 
 def test_outside_of_what_each_device_computes_there_is_nothing_to_share():
     x = normal(0, 4, 6)
     shared = (
-        devices.gathered(x, 0), devices.summed(x), devices.summed(x, 1),
-        devices.summed_over_replicas(x), devices.exchanged(x, 0, 1),
+        devices.all_gather(x, 0), devices.reduce_sum(x), devices.reduce_sum(x, 1),
+        devices.sum_over_replicas(x), devices.all_to_all(x, 0, 1),
     )  # fmt: skip
     for found in shared:
         np.testing.assert_array_equal(found, x)

@@ -1,4 +1,4 @@
-"""Meshes: which devices gather parameters from each other, on hosts and slices."""
+"""Meshes: which devices gather parameters from each other, within hosts and slices."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from xlj.sharding import meshes
 
 
 def devices(groups, each, **of_group):
-    """Devices of several groups in an order that mixes them; `of_group` is what tells groups."""
+    """Devices of several groups in mixed order; `of_group` sets the attributes of a group."""
     return [
         SimpleNamespace(
             id=each * group + place, device_kind="", **{k: v(group) for k, v in of_group.items()}
@@ -63,7 +63,7 @@ def test_an_axis_longer_than_a_host_goes_over_whole_hosts():
 
 
 def test_a_mesh_has_the_order_of_the_devices():
-    """Rows, and so masks, do not depend on it; the layout of one host is that of its ids."""
+    """Rows and masks do not depend on the layout; on one host the devices are in order of ids."""
     config = dataclasses.replace(Config(), mesh=Mesh(fsdp=4))
     mesh = meshes.make_mesh(config)
     assert mesh.shape == {"replica": 2, "fsdp": 4}

@@ -44,7 +44,7 @@ def config_of(count, fsdp, gather, parts, names):
 
 gather, names = sys.argv[3], sys.argv[5].split(",")
 if sys.argv[6] == "chips":
-    devices.unrolled = lambda turns: 1
+    devices.unroll_count = lambda turns: 1
 count, fsdp, parts = (int(sys.argv[place]) for place in (1, 2, 4))
 config = config_of(count, fsdp, gather, parts, names)
 sizes = expected_sizes(config)

@@ -57,7 +57,7 @@ def test_a_sharded_state_fits_where_a_whole_one_does_not(tiny, monkeypatch):
         tiny.mesh.fsdp = fsdp
         config = parse(tiny)
         corpus, mesh = memory.expected_sizes(config).corpus, meshes.make_mesh(config)
-        sizes[fsdp] = sum(memory._state_bytes(config, corpus, mesh).values())
+        sizes[fsdp] = sum(memory.state_bytes(config, corpus, mesh).values())
     monkeypatch.setattr(memory, "_device_memory", lambda mesh: (sizes[1] + sizes[8]) / 2)
     check(tiny)
     tiny.mesh.fsdp = 1

@@ -110,7 +110,7 @@ def links_by_method(source, target):
 
 @pytest.mark.parametrize("together", [True, False])
 def test_a_pair_is_read_as_in_pretraining(random_encoder, together, monkeypatch):
-    """Positions and sides too, of which models may make more than their sum."""
+    """Compares positions and sides too, on which models may depend in other ways than by a sum."""
     read, real = [], encoder.apply
     monkeypatch.setattr(encoder, "apply", lambda *a, **b: (read.append(a[2]), real(*a, **b))[1])
     monkeypatch.setattr(aligner, "_align", aligner._align.__wrapped__)

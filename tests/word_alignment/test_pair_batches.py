@@ -80,7 +80,7 @@ def test_few_pairs_make_small_batches(together):
 
 
 @both_ways
-def test_kept_parts_of_windows_see_their_surroundings(together):
+def test_used_parts_of_windows_have_context(together):
     for m, n in [(100, 90), (5, 200), (200, 5), (37, 37), (1000, 30), (30, 31), (1, 40)]:
         cut = windows(m, n, LIMIT, together)
         for size, parts in zip((m, n), zip(*cut, strict=True), strict=True):

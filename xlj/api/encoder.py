@@ -1,4 +1,4 @@
-"""A trained encoder, and what it is used for: vectors, translations, word links, masked words."""
+"""A trained encoder and its uses: sentence vectors, retrieval, word alignment, masked words."""
 
 import dataclasses
 import warnings
@@ -42,23 +42,22 @@ MASK = "<mask>"
 _HEAD = "prediction_head"
 
 Words = str | Sequence[str]
-"""A sentence, whose words are what blanks separate, or its words."""
+"""A sentence whose words are separated by spaces, or a list of words."""
 Sentences = str | Iterable[str]
-"""Sentences; a string is one."""
+"""Sentences; a string is one sentence."""
 WordPairs = tuple[str, str] | Iterable[tuple[Words, Words]]
 """Pairs of sentences; two strings are one pair."""
 
 
 class Filling(NamedTuple):
-    """A piece of the vocabulary for a `<mask>`, as text (`Vocabulary.text_of`), and its
-    probability."""
+    """A predicted piece for a `<mask>`, as text (`Vocabulary.text_of`), and its probability."""
 
     piece: str
     probability: float
 
 
 class AlignmentChoices(TypedDict, total=False):
-    """What a call to align may choose beside layer and method, as `Encoder.aligner` describes."""
+    """Options of alignment besides layer and method, described in `Encoder.aligner`."""
 
     together: bool | None
     prior: float | None
@@ -66,28 +65,29 @@ class AlignmentChoices(TypedDict, total=False):
 
 
 def load(path: str | Path, device: str | None = None) -> "Encoder":
-    """The encoder at `path`, verified: a workdir (its latest checkpoint; of a
-    finished fine-tuning run, that which was scored), the folder of one checkpoint, or a Hugging
-    Face folder.
+    """Loads an encoder and verifies its files.
 
     Args:
-      device: where it computes: `cpu`, `gpu`, `cuda:1` and the like; None for the first device.
+      path: a workdir (its latest checkpoint, or for a finished fine-tuning run the scored
+        checkpoint), a checkpoint folder, or a Hugging Face folder.
+      device: the device to compute on, such as `cpu`, `gpu` or `cuda:1`; None for the first device.
 
     Raises:
-      ConfigError: if there is no model or no device, or the model is damaged.
+      ConfigError: if there is no such model or device, or the model is damaged.
     """
     return Encoder(pretrained.load(path, device), str(path))
 
 
 class Encoder:
-    """An encoder in use.
+    """A trained encoder.
 
-    Where a layer is asked for, 0 is the embeddings; the default is the layer nearest to two thirds
-    of the depth, 8 of 12. A sentence that is too long for the model loses its end, with a warning.
+    In all methods layer 0 is the embeddings, and the default layer is the one nearest to two thirds
+    of the depth, such as 8 of 12. A sentence that is too long for the model is truncated, with a
+    warning.
 
     Attributes:
-      pretrained: its parameters, its sizes, and its vocabulary.
-      source: the path that it was loaded from; empty if it was not.
+      pretrained: the parameters, sizes and vocabulary.
+      source: the path that the encoder was loaded from; empty if it was not loaded from a path.
     """
 
     def __init__(self, pretrained: Pretrained, source: str = ""):
@@ -105,13 +105,13 @@ class Encoder:
 
     @property
     def device(self) -> str:
-        """The device that it computes on, such as `cpu:0`."""
+        """The device that the encoder computes on, such as `cpu:0`."""
         (device, *_) = jax.tree.leaves(self.pretrained.params)[0].devices()
         return f"{device.platform}:{device.id}"
 
     @property
     def layers(self) -> int:
-        """How many it has."""
+        """The number of layers."""
         return self.pretrained.model.layers
 
     def embedder(
@@ -121,7 +121,7 @@ class Encoder:
         batch_size: int | None = None,
         prompt: str | None = None,
     ) -> Embedder:
-        """What `embed` uses, for streams of sentences, and for several layers at a time."""
+        """Returns the `Embedder` of `embed`, for streams of sentences and for several layers."""
         return Embedder(self.pretrained, layers, pooling, batch_size, prompt)
 
     def aligner(
@@ -132,35 +132,41 @@ class Encoder:
         prior: float | None = None,
         threshold: float = 0.0,
     ) -> Aligner:
-        """What `align` uses, for streams of pairs, several layers at a time, and confidences of
-        links (`Aligner.scored`). Each option that is None is the model's own (`alignment_options`).
+        """Returns the `Aligner` of `align`, for streams of pairs, several layers, and confidences
+        of links (`Aligner.scored`). None selects the model's option (`alignment_options`).
 
         Args:
-          layers: whose hidden vectors to compare.
+          layers: layers whose hidden vectors to compare.
           method: one of `methods`; docs/align.md describes each.
-          together: encode a pair as one example, not each sentence alone.
-          prior: strength of the prior on the diagonal; 0 is none.
-          threshold: links of a lower confidence are left out.
+          together: encode a pair as one example, or each sentence separately.
+          prior: strength of the prior on the diagonal; 0 for no prior.
+          threshold: drop links with a lower confidence.
 
         Raises:
-          ConfigError: if there is no such method, or the model lacks what it needs.
+          ConfigError: if there is no such method, or the model has no parameters for it.
         """
         encode = None if together is None else ENCODINGS[0 if together else 1]
         options = self.alignment_options(method=method, encode=encode, prior=prior)
         return Aligner(self.pretrained, options, layers, threshold)
 
     def alignment_options(self, **choices: Any) -> AlignmentOptions:
-        """The options of alignment: those of `choices` that are not None, by the names of
-        `AlignmentOptions`; the rest as the model's config chose it (`evaluation.alignment`), else
-        as in XLM-Align's paper. The layer is a number from 0 on."""
-        chosen = {name: value for name, value in choices.items() if value is not None}
-        options = dataclasses.replace(self.pretrained.alignment, **chosen)
+        """Returns the alignment options of this model, with changes.
+
+        Args:
+          choices: fields of `AlignmentOptions`; None for the value in the model's config
+            (`evaluation.alignment`), or without one the default of XLM-Align's paper.
+
+        Returns:
+          The options, with a layer of at least 0.
+        """
+        changes = {name: value for name, value in choices.items() if value is not None}
+        options = dataclasses.replace(self.pretrained.alignment, **changes)
         layer = encoder.layer_or_middle(options.layer, self.layers)
         return dataclasses.replace(options, layer=layer)
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The names of those that it can align by."""
+        """The names of the alignment methods that this model supports."""
         return tuple(n for n, method in METHODS.items() if method.can_use(self.pretrained.params))
 
     def embed(
@@ -175,30 +181,32 @@ class Encoder:
         show_progress_bar: bool | None = None,
         prompt: str | None = None,
     ) -> np.ndarray:
-        """A vector a sentence, float32 [sentences, hidden]; of a folder of sentence-transformers
-        that which its modules make, unless a layer or a pooling is named.
+        """Computes a vector for each sentence, float32 [sentences, hidden].
+
+        For a sentence-transformers folder, its modules compute the vectors, unless `layer` or
+        `pooling` is set.
 
         Args:
           sentences: any number; a single string is one sentence.
-          layer: whose hidden vectors to pool.
-          pooling: mean (over all tokens, `<s>` and `</s>` too), text (over the text's own), or
-            first (the vector of `<s>`); None for mean.
-          centred: take their mean vector off all of them, so that what all sentences of a language
-            have in common counts for nothing.
+          layer: the layer whose hidden vectors to pool.
+          pooling: `mean` of all tokens including `<s>` and `</s>`, `text`: the mean of the text's
+            tokens only, or `first`: the vector of `<s>`; None for `mean`.
+          centred: subtract the mean of all vectors, which removes what all sentences of a language
+            have in common.
           normalize: divide each vector by its length, so that products are cosines.
-          batch_size: sentences at a time, at most; None for as many as suit the device.
-          show_progress_bar: None shows one in terminals only.
-          prompt: the name of a prompt of the folder, which goes before each sentence; None for the
-            folder's default.
+          batch_size: maximum number of sentences at a time; None to suit the device.
+          show_progress_bar: None for a bar in terminals only.
+          prompt: name of a prompt of the folder to put before each sentence; None for the folder's
+            default.
 
         Raises:
-          ConfigError: if there is no such layer, pooling or prompt, or a sentence is no string.
+          ConfigError: if there is no such layer, pooling or prompt, or a sentence is not a string.
         """
         layers = [] if layer is None else [self._layer(layer)]
         embedder = self.embedder(layers, pooling, batch_size, prompt)
         vectors = embedder.embed(_sentences(sentences), show_progress_bar)[0]
         if embedder.truncated:
-            message = f"{embedder.truncated} sentences lost their end: too long for the model"
+            message = f"{embedder.truncated} sentences were truncated: too long for the model"
             warnings.warn(message, stacklevel=2)
         if centred and len(vectors):
             centre(vectors)
@@ -212,19 +220,34 @@ class Encoder:
         normalize_embeddings: bool = False,
         **options: Any,
     ) -> np.ndarray:
-        """`embed` under the names of sentence-transformers: float32 [sentences, hidden], and
-        [hidden] of a single string. `options` are `layer`, `pooling`, `centred` and `prompt` of
-        `embed`."""
+        """Computes vectors as `embed`, with the parameter names of sentence-transformers.
+
+        Args:
+          options: `layer`, `pooling`, `centred` and `prompt` of `embed`.
+
+        Returns:
+          float32 [sentences, hidden], or [hidden] for a single string.
+        """
         options |= {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
         vectors = self.embed(sentences, normalize=normalize_embeddings, **options)
         return vectors[0] if isinstance(sentences, str) else vectors
 
     def similarity(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """The cosine of each vector of `first`, [n, hidden] or [hidden], with each of `second`, [m,
-        hidden] or [hidden]: float32 [n, m]. Raises a ConfigError for text."""
+        """Computes the cosine of each vector of `first` with each vector of `second`.
+
+        Args:
+          first: [n, hidden] or [hidden].
+          second: [m, hidden] or [hidden].
+
+        Returns:
+          float32 [n, m].
+
+        Raises:
+          ConfigError: if an argument is text.
+        """
         for side in (first, second):
             if np.asarray(side).dtype.kind not in "fiu":
-                raise ConfigError("similarity takes vectors, as embed and encode give them")
+                raise ConfigError("similarity needs vectors of embed or encode, not text")
         sides = (np.atleast_2d(np.asarray(side, np.float32)) for side in (first, second))
         one, other = map(_normalized, sides)
         return one @ other.T
@@ -232,18 +255,20 @@ class Encoder:
     def save_pretrained(
         self, folder: str | Path, layer: int | None = None, pooling: str | None = None
     ) -> None:
-        """Writes a Hugging Face folder that transformers and sentence-transformers load: what
-        `python -m xlj.convert export` does. Its sentence vectors are of the last layer that is
-        written, as sentence-transformers pools; `embed` takes a middle layer by default.
+        """Writes a Hugging Face folder for transformers and sentence-transformers, as `python -m
+        xlj.convert export` does.
+
+        The sentence vectors of the folder come from the last exported layer, since
+        sentence-transformers pools that layer. `embed` uses a middle layer by default.
 
         Args:
-          folder: a new one.
-          layer: the last one that is written; None for all.
-          pooling: `mean` or `first`, as sentence-transformers is to pool; None for the modules of
-            the folder that it was loaded from, else mean.
+          folder: a new folder.
+          layer: the last layer to export; None for all layers.
+          pooling: pooling in sentence-transformers, `mean` or `first`; None for the modules of the
+            folder that the encoder was loaded from, else `mean`.
 
         Raises:
-          ConfigError: if the encoder was not loaded from a path, the folder is there already, or
+          ConfigError: if the encoder was not loaded from a path, the folder exists already, or
             transformers has no such model.
         """
         if pooling is None and (layer is not None or not self.pretrained.sentence):
@@ -254,7 +279,7 @@ class Encoder:
             raise ConfigError("save_pretrained needs an encoder that xlj.load loaded from a path")
         output = local_path("folder", folder).absolute()
         if output.exists():
-            raise ConfigError(f"folder={str(folder)!r} is there already; name a new folder")
+            raise ConfigError(f"folder={str(folder)!r} exists already; name a new folder")
         export(self.source, output, layer, pooling or "")
 
     def align(
@@ -264,17 +289,20 @@ class Encoder:
         method: str | None = None,
         **choices: Unpack[AlignmentChoices],
     ) -> Alignments:
-        """The links of each pair, a list of them, sorted: (i, j) for word i of the first sentence
-        and word j of the second, counted from 0. A notebook draws them.
+        """Aligns the words of sentence pairs.
 
         Args:
           pairs: any number of pairs of sentences; two strings are one pair.
-          layer: whose hidden vectors to compare.
-          method, choices: as of `aligner`.
+          layer: the layer whose hidden vectors to compare.
+          method, choices: as in `aligner`.
+
+        Returns:
+          A sorted list of links for each pair: (i, j) for word i of the first sentence and word j
+          of the second, counted from 0. Notebooks display a drawing.
 
         Raises:
-          ConfigError: as `aligner`, or if there is no such layer, an item is no pair, or a sentence
-            is longer than the model's positions.
+          ConfigError: as in `aligner`, or if there is no such layer, an item is not a pair, or a
+            sentence is longer than the model's positions.
         """
         layers = [] if layer is None else [self._layer(layer)]
         return Alignments(list(_pairs(pairs)), self.aligner(layers, method, **choices))
@@ -286,8 +314,11 @@ class Encoder:
         method: str | None = None,
         **choices: Unpack[AlignmentChoices],
     ) -> list[np.ndarray]:
-        """The soft alignment of each pair, float32 [words of the first, words of the second]:
-        between 0 and 1, what the method takes links from. Options and errors as of `align`."""
+        """Computes the soft alignment of each pair, float32 [words of the first, words of the
+        second], with values from 0 to 1 from which the method selects links.
+
+        Arguments and errors are those of `align`.
+        """
         layers = [] if layer is None else [self._layer(layer)]
         aligner = self.aligner(layers, method, **choices)
         return [matrices[0] for matrices in aligner.soft(_pairs(pairs))]
@@ -301,24 +332,28 @@ class Encoder:
         centred: bool = False,
         similarity: str = "cosine",
     ) -> Retrieved:
-        """The nearest sentence of the other side, for each of both: `targets.indices` int [sources,
-        1] and their `scores`, and `sources` likewise. Of equals the first is taken.
+        """Finds the nearest sentence on the other side for each sentence. Ties go to the earlier
+        sentence.
 
         Args:
-          layer, pooling, centred: as of `embed`.
-          similarity: cosine, or margin (which counts how near the others are).
+          layer, pooling, centred: as in `embed`.
+          similarity: `cosine`, or `margin`, which takes the nearest neighbours into account.
+
+        Returns:
+          `targets.indices`, int [sources, 1], and their `scores`; and the same for the other
+          direction in `sources`.
 
         Raises:
-          ConfigError: if there is no such layer, pooling or similarity, or nothing on a side.
+          ConfigError: if there is no such layer, pooling or similarity, or a side is empty.
         """
         sides = _sentences(source), _sentences(target)
         if not all(sides):
             raise ConfigError("retrieve needs sentences on both sides")
         check_choice("similarity", similarity, SIMILARITIES)
         first, second = (self.embed(side, layer, pooling, centred) for side in sides)
-        found = Retrieved(*nearest(first, second, similarity))
-        found.sentences = sides
-        return found
+        retrieved = Retrieved(*nearest(first, second, similarity))
+        retrieved.sentences = sides
+        return retrieved
 
     def mine(
         self,
@@ -329,58 +364,65 @@ class Encoder:
         pooling: str | None = None,
         centred: bool = False,
     ) -> MinedPairs:
-        """Pairs of sentences that translate each other, best first: places int [pairs] on either
-        side, and `scores`. A sentence that stands on a side twice counts as its first.
+        """Finds pairs of sentences that translate each other.
+
+        Repeated sentences on a side are represented by their first occurrence.
 
         Args:
-          threshold: the lowest score (the margin: about 1 for chance) that makes a pair.
-          layer, pooling, centred: as of `embed`.
+          threshold: minimum score of a pair. The score is the margin, about 1 by chance.
+          layer, pooling, centred: as in `embed`.
+
+        Returns:
+          The positions of the sentences on each side, int [pairs], and `scores`, best first.
 
         Raises:
-          ConfigError: if there is no such layer, or nothing on a side.
+          ConfigError: if there is no such layer, or a side is empty.
         """
         sides = _sentences(source), _sentences(target)
         if not all(sides):
             raise ConfigError("mine needs sentences on both sides")
         first, second = (np.array(mining.first_occurrences(side)) for side in sides)
-        found = mining.mine(
+        mined = mining.mine(
             *(
                 self.embed([side[i] for i in places], layer, pooling, centred)
                 for side, places in zip(sides, (first, second), strict=True)
             )
         )
-        enough = int((found.scores >= threshold).sum())  # they fall
-        sources, targets, scores = (values[:enough] for values in found)
+        count = int((mined.scores >= threshold).sum())  # scores are in descending order
+        sources, targets, scores = (values[:count] for values in mined)
         pairs = MinedPairs(first[sources], second[targets], scores)
         pairs.sentences = sides
         return pairs
 
     def predict(self, texts: Any, *, show_progress_bar: bool | None = None) -> Labels:
-        """What a fine-tuned model says of new text, an object for each text: `xlj predict` in
-        Python. docs/predict.md lists the keys of each kind of task, such as `label`, `probability`
-        and `probabilities` of classification.
+        """Labels new text with a fine-tuned model, as `xlj predict` does.
 
         Args:
-          texts: a string is one text. A member is a string; the parts of an example (two sentences
-            of a pair, question and context, premise and choices), of tagging the words of a
-            sentence; or a mapping such as `{"text": ..., "text_pair": ...}`.
-          show_progress_bar: None shows one in terminals only.
+          texts: a single string is one text. An item is a string; or a sequence with the parts of
+            an example (two sentences, question and context, premise and choices) or for tagging
+            the words of a sentence; or a mapping such as `{"text": ..., "text_pair": ...}`.
+          show_progress_bar: None for a bar in terminals only.
+
+        Returns:
+          One object per text. docs/predict.md lists its keys for each kind of task, such as
+          `label`, `probability` and `probabilities` for classification.
 
         Raises:
           ConfigError: if the model was not fine-tuned, or a text does not fit its task.
         """
         labeller = Labeller(self.pretrained, self.source)
-        given = [texts] if isinstance(texts, (str, Mapping)) else list(texts)
+        items = [texts] if isinstance(texts, (str, Mapping)) else list(texts)
         examples = [
-            _example(labeller.kind, text, f"text {number}") for number, text in enumerate(given)
+            _example(labeller.kind, text, f"text {number}") for number, text in enumerate(items)
         ]
         hidden = None if show_progress_bar is None else not show_progress_bar
-        with tqdm(total=len(given), desc="labelling", unit=" texts", disable=hidden) as bar:
-            found = Labels(one for one in labeller.stream(examples, bar.update) if one is not None)
-        lost = [f"{n} {what}" for what, n in labeller.truncated.items() if n and what != "answers"]
-        if lost:
-            warnings.warn(f"{', '.join(lost)} lost a part: too long for its rows", stacklevel=2)
-        return found
+        with tqdm(total=len(items), desc="labelling", unit=" texts", disable=hidden) as bar:
+            labels = Labels(one for one in labeller.stream(examples, bar.update) if one is not None)
+        cut = [f"{n} {what}" for what, n in labeller.truncated.items() if n and what != "answers"]
+        if cut:
+            message = f"{', '.join(cut)} were truncated: too long for the model"
+            warnings.warn(message, stacklevel=2)
+        return labels
 
     def score(
         self,
@@ -392,75 +434,87 @@ class Encoder:
         show_progress_bar: bool | None = None,
         prompt: str | None = None,
     ) -> np.ndarray:
-        """How well the sentences of each pair translate each other, float32 [pairs], NaN where one
-        is empty: `xlj score` in Python.
+        """Scores how well the sentences of each pair translate each other, as `xlj score` does.
 
         Args:
           pairs: any number of pairs of sentences; two strings are one pair.
-          by: cosine of the sentences' vectors; margin, over the mean cosine of both with their
-            nearest neighbours among all these pairs; or likelihood, how well each is generated from
-            the other, in nats a token over chance, of a model that `configs/aligner.py` trained.
-          layer, pooling, prompt: as of `embed`; likelihoods read the vectors of tokens, and take a
-            layer only.
-          show_progress_bar: None shows one in terminals only.
+          by: `cosine` of the sentence vectors; `margin`: the cosine divided by the mean cosine of
+            both with their nearest neighbours among all these pairs; or `likelihood`: how well a
+            model of `configs/aligner.py` generates each sentence from the other, in nats per token
+            above chance.
+          layer, pooling, prompt: as in `embed`; likelihoods depend on vectors of tokens and accept
+            only `layer`.
+          show_progress_bar: None for a bar in terminals only.
+
+        Returns:
+          float32 [pairs]; NaN if a sentence is empty.
 
         Raises:
-          ConfigError: if there is no such score, layer, pooling or prompt, the model lacks what it
-            needs, or what is given are no pairs of strings.
+          ConfigError: if there is no such score, layer, pooling or prompt, the model has no
+            parameters for the score, or an item is not a pair of strings.
         """
-        given = _text_pairs(pairs)
-        chosen = None if layer is None else self._layer(layer)
-        scorer = PairScorer(self.pretrained, by, chosen, pooling, prompt)
+        text_pairs = _text_pairs(pairs)
+        layer = None if layer is None else self._layer(layer)
+        scorer = PairScorer(self.pretrained, by, layer, pooling, prompt)
         hidden = None if show_progress_bar is None else not show_progress_bar
-        with tqdm(total=len(given), desc="scoring", unit=" pairs", disable=hidden) as bar:
-            scores = scorer.scores(given, by, bar.update)
+        with tqdm(total=len(text_pairs), desc="scoring", unit=" pairs", disable=hidden) as bar:
+            scores = scorer.scores(text_pairs, by, bar.update)
         if scorer.embedder and scorer.embedder.truncated:
-            count = scorer.embedder.truncated
-            message = f"{count} sentences lost their end: too long for the model"
+            message = (
+                f"{scorer.embedder.truncated} sentences were truncated: too long for the model"
+            )
             warnings.warn(message, stacklevel=2)
         return scores
 
     def fill(self, text: str, most: int = 5) -> list[list[Filling]]:
-        """For each `<mask>` of a text, the most likely pieces in its place, best first.
+        """Predicts the most likely pieces for each `<mask>` of a text.
+
+        Args:
+          most: the number of pieces.
+
+        Returns:
+          For each `<mask>`, the pieces with their probabilities, best first.
 
         Raises:
-          ConfigError: if there is no `<mask>`, the text is too long, or the model has no head that
-            predicts masked tokens (XLM-E's discriminator, say).
+          ConfigError: if there is no `<mask>`, the text is too long, or the model has no head for
+            masked tokens (such as XLM-E's discriminator).
         """
         params, model, vocabulary, *_ = self.pretrained
         if _HEAD not in params:
-            raise ConfigError("this model has no head that predicts masked tokens")
+            raise ConfigError("this model has no head for masked tokens")
         if MASK not in text:
             raise ConfigError(f"the text has no {MASK}: {text!r}")
         ids = [BOS, *vocabulary.encode_masked(text).tolist(), EOS]
         limit = model.positions - FIRST_POSITION
         if len(ids) > limit:
-            raise ConfigError(f"the text has {len(ids)} tokens; this model reads {limit}")
+            raise ConfigError(f"the text has {len(ids)} tokens; this model reads at most {limit}")
         tokens = jnp.asarray([ids])
         places = np.flatnonzero(np.asarray(ids) == vocabulary.mask)
-        probabilities = np.asarray(_filled(params, tokens, places, model))
-        if vocabulary.native_size < vocabulary.size:  # internal ids are none of the model's
+        probabilities = np.asarray(_mask_probabilities(params, tokens, places, model))
+        if vocabulary.native_size < vocabulary.size:  # internal ids are not in the model's files
             probabilities = np.where(vocabulary.native_ids < 0, 0, probabilities)
             probabilities /= probabilities.sum(1, keepdims=True)
         best = np.argsort(-probabilities, axis=1, kind="stable")[:, :most]
         return [
-            [Filling(vocabulary.text_of(int(i)), float(row[i])) for i in chosen]
-            for row, chosen in zip(probabilities, best, strict=True)
+            [Filling(vocabulary.text_of(int(i)), float(row[i])) for i in ids_of_row]
+            for row, ids_of_row in zip(probabilities, best, strict=True)
         ]
 
     def _layer(self, layer: int) -> int:
         if isinstance(layer, bool) or not isinstance(layer, int):
             raise ConfigError(
-                f"layer={quoted(layer)} is no number; sentences and their translations are one "
-                "argument: [(sentence, translation), ...]"
+                f"layer={quoted(layer)} is not a number; pass sentences and their translations as "
+                "one argument: [(sentence, translation), ...]"
             )
         if not 0 <= layer <= self.layers:
-            raise ConfigError(f"there is no layer {layer}; the model has layers 0 to {self.layers}")
+            raise ConfigError(
+                f"there is no layer {layer}; the model has the layers 0 to {self.layers}"
+            )
         return layer
 
 
-def _sentences(given: Sentences) -> list[str]:
-    sentences = [given] if isinstance(given, str) else list(given)
+def _sentences(sentences: Sentences) -> list[str]:
+    sentences = [sentences] if isinstance(sentences, str) else list(sentences)
     for number, sentence in enumerate(sentences):
         if not isinstance(sentence, str):
             raise ConfigError(f"sentence {number} is {quoted(sentence)}, not a string")
@@ -478,15 +532,15 @@ def _example(kind: TaskKind, text: Any, place: str) -> Example:
     return kind.from_fields(parts, place)
 
 
-def _text_pairs(given: Any) -> list[TextPair]:
-    pairs: list[Any] = [given] if isinstance(given, str) else list(given)
+def _text_pairs(argument: Any) -> list[TextPair]:
+    pairs: list[Any] = [argument] if isinstance(argument, str) else list(argument)
     if len(pairs) == 2 and all(isinstance(side, str) for side in pairs):
         pairs = [(pairs[0], pairs[1])]
     for number, pair in enumerate(pairs):
         is_sequence = isinstance(pair, Sequence) and not isinstance(pair, str)
         sides = [*pair] if is_sequence else []
         if len(sides) != 2 or not all(isinstance(side, str) for side in sides):
-            raise ConfigError(f"pair {number} is {quoted(pair)}; a pair has two strings")
+            raise ConfigError(f"pair {number} is {quoted(pair)}; a pair must have two strings")
     return [TextPair(first.strip(), second.strip(), first) for first, second in pairs]
 
 
@@ -495,15 +549,15 @@ def _normalized(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
 
 
-def _pairs(given: WordPairs) -> Iterator[Pair]:
-    pairs: list[Any] = [given] if isinstance(given, str) else list(given)
+def _pairs(argument: WordPairs) -> Iterator[Pair]:
+    pairs: list[Any] = [argument] if isinstance(argument, str) else list(argument)
     if len(pairs) == 2 and all(isinstance(side, str) for side in pairs):
         pairs = [(pairs[0], pairs[1])]
     for number, pair in enumerate(pairs, 1):
         if isinstance(pair, str) or len(pair) != 2:
             raise ConfigError(
-                f"pair {number} is {quoted(pair)}; a pair has two sentences, each a string or "
-                "a list of words"
+                f"pair {number} is {quoted(pair)}; a pair must have two sentences, each a string "
+                "or a list of words"
             )
         yield Pair(f"pair {number}", _words(pair[0]), _words(pair[1]))
 
@@ -513,12 +567,13 @@ def _words(sentence: Words) -> list[str]:
 
 
 @partial(jax.jit, static_argnames=("model",), compiler_options=QUICK)
-def _filled(
+def _mask_probabilities(
     params: encoder.Params, tokens: jax.Array, places: jax.Array, model: Model
 ) -> jax.Array:
-    """Probabilities float32 [places, vocabulary] at places of a row, int32 [1, length]."""
-    nobody = jnp.full((1, 2), -1)  # the language is not known
-    hidden = encoder.apply(params, model, whole_examples(model, tokens, nobody))[0, places]
+    """Computes probabilities, float32 [places, vocabulary], at places of a row, int32 [1,
+    length]."""
+    unknown = jnp.full((1, 2), -1)  # the languages
+    hidden = encoder.apply(params, model, whole_examples(model, tokens, unknown))[0, places]
     words = params["embeddings"]["word"]
     vectors, table, bias = heads.predict(params[_HEAD], words, model, hidden)
     return jax.nn.softmax(vectors @ table.T + bias)

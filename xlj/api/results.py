@@ -1,4 +1,4 @@
-"""What calls return, with what notebooks want of it: drawings, and tables of pandas."""
+"""Results of calls, with drawings for notebooks and tables for pandas."""
 
 import dataclasses
 import html
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Drawing:
-    """A page: a notebook shows it, and a browser once it is saved.
+    """An HTML page that notebooks display and `save` writes to a file.
 
     Attributes:
       page: the HTML of the whole page, which needs no other file.
-      height: of its frame in a notebook, in pixels.
+      height: height of its frame in a notebook, in pixels.
     """
 
     page: str = dataclasses.field(repr=False)
@@ -43,8 +43,8 @@ class Drawing:
 
 
 class Alignments(list[list[tuple[int, int]]]):
-    """The links of each pair, sorted: (i, j) for word i of the first sentence and word j of the
-    second, counted from 0. A notebook draws them."""
+    """The sorted links of each pair: (i, j) for word i of the first sentence and word j of the
+    second, counted from 0. Notebooks display them as a drawing."""
 
     def __init__(self, pairs: Sequence[Pair], aligner: Aligner):
         self._pairs, self._aligner = pairs, aligner
@@ -53,17 +53,17 @@ class Alignments(list[list[tuple[int, int]]]):
         )
 
     def plot(self) -> Drawing:
-        """Draws the words of each pair, and the links between them, the thicker the more confident.
-        The pairs are aligned once more for it."""
+        """Draws the words of each pair and the links between them; thicker links have a higher
+        confidence. Aligns the pairs again to compute confidences."""
         file = io.BytesIO()
-        with alignment_page.Page(file, f"{len(self._pairs):,} pairs", {}, False) as drawn:
+        with alignment_page.Page(file, f"{len(self._pairs):,} pairs", {}, False) as page:
             scored = self._aligner.scored(iter(self._pairs))
             for pair, (aligned,) in zip(self._pairs, scored, strict=True):
-                drawn.add(pair, aligned)
+                page.add(pair, aligned)
         return Drawing(file.getvalue().decode(), min(600, 200 + 120 * len(self._pairs)))
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """A row a link: the pair's number, both words' numbers, and the words."""
+        """Returns one row per link: the numbers of the pair and of both words, and the words."""
         rows = [
             (number, i, j, pair.source[i], pair.target[j])
             for number, (pair, links) in enumerate(zip(self._pairs, self, strict=True))
@@ -76,20 +76,20 @@ class Alignments(list[list[tuple[int, int]]]):
 
 
 class Labels(list[Record]):
-    """What a fine-tuned model says of texts: an object for each."""
+    """The predictions of a fine-tuned model, one object per text."""
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """A row a text, a column a key."""
+        """Returns one row per text and one column per key."""
         return frame(list(self), *(self[0] if self else ()))
 
 
 class MinedPairs(Pairs):
-    """Mined pairs, and the sentences that they are places of."""
+    """Mined pairs, and the sentences that they refer to."""
 
     sentences: tuple[Sequence[str], Sequence[str]]
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """A row a pair, best first: both sentences, and the score."""
+        """Returns one row per pair, best first: both sentences and the score."""
         first, second = self.sentences
         places = zip(
             self.sources.tolist(), self.targets.tolist(), self.scores.tolist(), strict=True
@@ -99,20 +99,20 @@ class MinedPairs(Pairs):
 
 
 class Retrieved(Nearest):
-    """The nearest sentences, and the sentences that they are places of."""
+    """The nearest sentences, and the sentences that they refer to."""
 
     sentences: tuple[Sequence[str], Sequence[str]]
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """A row a source: the sentence, the nearest target, and the score."""
+        """Returns one row per source sentence: the sentence, the nearest target and the score."""
         first, second = self.sentences
-        found = zip(self.targets.indices[:, 0].tolist(), self.targets.scores[:, 0], strict=True)
-        rows = [(first[i], second[j], float(score)) for i, (j, score) in enumerate(found)]
+        nearest = zip(self.targets.indices[:, 0].tolist(), self.targets.scores[:, 0], strict=True)
+        rows = [(first[i], second[j], float(score)) for i, (j, score) in enumerate(nearest)]
         return frame(rows, "source", "target", "score")
 
 
 def frame(rows: Sequence[tuple | Mapping], *columns: str) -> "pandas.DataFrame":
-    """A table of these rows; raises a `ConfigError` where there is no pandas."""
+    """Returns a table of these rows; raises a `ConfigError` if pandas is not installed."""
     try:
         import pandas
     except ImportError:

@@ -1,4 +1,4 @@
-"""Runs from a config: pretraining and fine-tuning, to the end or until they are asked to stop."""
+"""Pretraining and fine-tuning runs from a config."""
 
 import contextlib
 import dataclasses
@@ -35,11 +35,11 @@ class PretrainingRun(loop.Outcome):
     """A run of `pretrain`."""
 
     def plot(self) -> Drawing:
-        """Draws the losses and all else that was measured, by step: the page of `xlj.report`."""
+        """Draws the losses and all other metrics by step: the page of `xlj.report`."""
         return _report(self.workdir)
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """A row a line of metrics."""
+        """Returns one row per line of metrics."""
         return frame(self.metrics)
 
 
@@ -54,7 +54,8 @@ class FinetuningRun(running.Outcome):
         return _report(self.workdir)
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """A row a score: the run's languages and seed, the split, the language and the measure."""
+        """Returns one row per score, with the run's languages and seed, the split, the language and
+        the measure."""
         rows = [
             ("+".join(run.languages), run.seed, split, language, measure, value)
             for run in self.runs
@@ -67,24 +68,27 @@ class FinetuningRun(running.Outcome):
 
 def _report(workdir: AnyPath) -> Drawing:
     if not isinstance(workdir, Path):
-        raise ConfigError(f"{workdir} is no folder of this machine; copy it to draw it")
+        raise ConfigError(f"{workdir} is not a local folder; copy it to this machine to draw it")
     return Drawing(page(found_runs.find([str(workdir)]), workdir.name))
 
 
 def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) -> PretrainingRun:
-    """Builds the rows if need be, trains, evaluates, checkpoints; goes on from the workdir's latest
-    checkpoint if there is one. What `python -m xlj.train` does.
+    """Pretrains an encoder, as `python -m xlj.train` does.
+
+    Builds missing rows, trains, evaluates and saves checkpoints. If the workdir has a checkpoint,
+    the run resumes from the latest one.
 
     Args:
       config: such as `xlj.recipe("quickstart")`.
-      workdir: gets checkpoints and metrics; a folder of this machine, or gs://BUCKET/FOLDER.
+      workdir: for checkpoints and metrics; a local folder, or gs://BUCKET/FOLDER.
 
     Returns:
-      The last step, its checkpoint, and `metrics`, all that was measured; `plot()` draws them.
+      The last step, its checkpoint, and all `metrics`; `plot()` draws them.
 
     Raises:
-      ConfigError: before any work, if the config is wrong, or text, mesh, memory or the workdir's
-        checkpoint do not fit it; later, if too many steps were not finite.
+      ConfigError: before any work, if the config is wrong, or does not fit the text, mesh, memory
+        or the workdir's checkpoint; later, if too many steps have a loss or gradient that is not
+        finite.
       KeyboardInterrupt: after Ctrl-C (`loop.train`).
     """
     step_memory.compute_in_the_calling_thread()
@@ -93,26 +97,25 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
     workdir = resolve("workdir", workdir)
     config, store = open_rows(adopt_model(config, workdir))
     files = probe_files.read(config)
-    with _alone(workdir):
+    with _lock(workdir):
         hosts.check_shared(workdir, "workdir")
         start = prepare(config, workdir, store)
         if jax.process_index() == 0:
             alarms = amounts.warnings(start.config, start.store)
             print(report(start.store, config.data.alpha), *alarms, "", sep="\n", flush=True)
-        made = probes.make(start.config, files, start.store, start.vocabulary)
-        outcome = loop.train(start, made)
+        outcome = loop.train(start, probes.make(start.config, files, start.store, start.vocabulary))
     return PretrainingRun(**vars(outcome))
 
 
 def dry_run(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) -> None:
-    """Checks what `pretrain` checks, builds the rows if need be, prints what the run will do in
-    each phase, and draws it into `workdir/schedule.html`. What `xlj train --dry_run` does.
+    """Prints the schedule of a run without training, as `xlj train --dry_run` does.
 
-    Args, errors: as of `pretrain`.
+    Makes the checks of `pretrain`, builds missing rows, prints what the run will do in each phase,
+    and draws it into `workdir/schedule.html`. Arguments and errors are those of `pretrain`.
     """
     config = parse(config) if isinstance(config, ml_collections.ConfigDict) else config
     workdir = resolve("workdir", workdir)
-    with _alone(workdir):
+    with _lock(workdir):
         start = prepare(config, workdir)
         if jax.process_index():
             return
@@ -131,30 +134,32 @@ def dry_run(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) 
 def fine_tune(
     config: ml_collections.ConfigDict | FinetuningConfig, workdir: str | Path
 ) -> FinetuningRun:
-    """Fine-tunes an encoder on a task, one seed after the other, and scores it in all languages;
-    what the workdir has already is taken from there. What `python -m xlj.finetune` does.
+    """Fine-tunes an encoder on a task, as `python -m xlj.finetune` does.
+
+    Trains one seed after the other, and scores each in all languages. Seeds that the workdir
+    already has are reused, and an interrupted seed is resumed.
 
     Args:
       config: such as `xlj.recipe("finetune/udpos")`, with `init_from` set.
-      workdir: gets a folder a seed.
+      workdir: local folder; gets a folder per seed.
 
     Returns:
-      The runs, each with its scores on dev and test by language, and those of the baseline;
+      The runs, each with its scores on dev and test by language, and the scores of the baseline;
       `plot()` draws the curves.
 
     Raises:
-      ConfigError: before any training, if the config is wrong, or data, labels, model or mesh do
-        not fit it; later, as `pretrain`.
+      ConfigError: before any training, if the config is wrong, or does not fit the data, labels,
+        model or mesh; later, as in `pretrain`.
     """
     step_memory.compute_in_the_calling_thread()
     compiled.keep()
     config = finetuning.parse(config) if isinstance(config, ml_collections.ConfigDict) else config
     workdir = local_path("workdir", workdir)
-    with _alone(workdir):
+    with _lock(workdir):
         hosts.check_shared(workdir, "workdir")
         return FinetuningRun(**vars(running.run(config, workdir)), workdir=workdir)
 
 
-def _alone(workdir: AnyPath) -> contextlib.AbstractContextManager:
-    """Keeps a workdir from other runs; one process of a run sees to it."""
+def _lock(workdir: AnyPath) -> contextlib.AbstractContextManager:
+    """Locks a workdir against other runs; process 0 of a run does this for all its processes."""
     return only_run(workdir) if jax.process_index() == 0 else contextlib.nullcontext()

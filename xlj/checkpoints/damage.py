@@ -24,7 +24,7 @@ def move_damaged(workdir: AnyPath) -> None:
     Raises:
       ConfigError: if a folder cannot be moved.
     """
-    hosts.told(lambda: _move_damaged(workdir))
+    hosts.broadcast(lambda: _move_damaged(workdir))
 
 
 def _move_damaged(workdir: AnyPath) -> None:

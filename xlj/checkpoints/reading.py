@@ -166,7 +166,7 @@ def list_all(workdir: AnyPath) -> list[Checkpoint]:
     Raises:
       CheckpointError: if a description is damaged.
     """
-    return [_read_listed(workdir, step) for step in hosts.told(lambda: steps(workdir))]
+    return [_read_listed(workdir, step) for step in hosts.broadcast(lambda: steps(workdir))]
 
 
 def latest(workdir: AnyPath) -> Checkpoint | None:
@@ -174,7 +174,7 @@ def latest(workdir: AnyPath) -> Checkpoint | None:
 
     Of several processes the first decides which one it is. Raises as `list_all`.
     """
-    step = hosts.told(lambda: max(steps(workdir), default=None))
+    step = hosts.broadcast(lambda: max(steps(workdir), default=None))
     if step is None:
         return None
     return _read_listed(workdir, step)

@@ -1,1 +1,1 @@
-"""The command line: flags, config files, errors in one line, where outputs may go."""
+"""Command line: flags, config files, one-line errors, and checks of output paths."""

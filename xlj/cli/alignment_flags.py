@@ -1,4 +1,4 @@
-"""The flags of `xlj.align`, and which of them go together."""
+"""Flags of `xlj.align`, and checks of their combinations."""
 
 from argparse import Namespace
 
@@ -20,8 +20,8 @@ def add(parser: Parser) -> None:
     parser.add_checkpoint()
     parser.add_file(
         "--input",
-        "sentence pairs: `source TAB target`, `source ||| target`, two files 'A|B', TMX, JSON "
-        "lines or Parquet; a first line `src TAB tgt` is a header",
+        "sentence pairs: lines `source TAB target` or `source ||| target`, two files 'A|B', TMX, "
+        "JSON lines or Parquet; a first line `src TAB tgt` is a header",
         required=True,
     )
     add(
@@ -29,46 +29,47 @@ def add(parser: Parser) -> None:
         metavar="A,B",
         type=_names,
         default=(),
-        help="the columns of source and target (and gold links) of --input: numbers from 1, or "
-        "names in its first line, keys of JSON, the two languages of TMX [the first ones]",
+        help="columns of --input with the source, the target (and gold links): numbers from 1, "
+        "names in its first line, JSON keys, or the two languages of TMX [the first columns]",
     )
     add(
         "--words",
         choices=WORD_SPLITS,
         default="spaces",
-        help="what divides words: ASCII spaces and tabs, as for fast_align and eflomal; or any "
-        "white space of Unicode, as for SimAlign and awesome-align [spaces]",
+        help="word separators: spaces: ASCII spaces and tabs, as in fast_align and eflomal; "
+        "whitespace: any Unicode white space, as in SimAlign and awesome-align [spaces]",
     )
     add(
         "--output",
         metavar="FILE",
-        help="where the links go, a line a pair, or with --project the labels; - prints them",
+        help="file for the links, one line per pair, or for the labels of --project; - for "
+        "standard output",
     )
     add(
         "--output_format",
         choices=LINK_FORMATS,
         default="pharaoh",
-        help="of links: pharaoh (`i-j`, words from 0), pharaoh_1 (from 1), naacl (a line a link, "
-        "`PAIR i j S`, from 1), words (`word<sep>word`, as awesome-align's), pieces (pharaoh, of "
-        "the vocabulary's pieces) [pharaoh]",
+        help="format of the links: pharaoh (`i-j`, words from 0), pharaoh_1 (from 1), naacl (one "
+        "line per link, `PAIR i j S`, from 1), words (`word<sep>word`, as awesome-align writes), "
+        "pieces (as pharaoh, but pieces of the vocabulary) [pharaoh]",
     )
-    add("--lowercase", action="store_true", help="compare words in lower case")
+    add("--lowercase", action="store_true", help="lowercase words before the alignment")
     parser.add_malformed("an empty line")
     shards.add_flag(parser)
     _add_choices(parser)
     _add_gold(parser)
-    parser.add_file("--plot", "where --layers=all draws its curves (.png, .svg, .pdf) [nowhere]")
+    parser.add_file("--plot", "file for a plot of the curves of --layers=all (.png, .svg, .pdf)")
     add(
         "--scores",
         metavar="FILE",
-        help="where the confidences of the links go, a line a pair, in their order; of "
-        "--layers=all, AER as a line of JSON a layer",
+        help="file for the confidences of the links, one line per pair in the order of the links; "
+        "with --layers=all, for the AER of each layer, one JSON object per line",
     )
-    parser.add_file("--html", "where a page goes to look through the alignments")
+    parser.add_file("--html", "file for an HTML page that shows the alignments")
     parser.add_file(
         "--project",
-        "tagged words of one side, `word TAB tag`, blank lines between sentences: --output is the "
-        "other side with these tags",
+        "tagged words of one side, `word TAB tag`, with blank lines between sentences; --output "
+        "then gets the words of the other side with these tags",
     )
 
 
@@ -80,96 +81,100 @@ def _add_gold(parser: Parser) -> None:
         metavar="FILE",
         nargs="?",
         const="",
-        help="score against gold links: the third column of the input, or FILE. Links are `i-j` "
-        "(sure) and `ipj` (possible), from 0; or FILE has lines `id source target [S|P]`, from 1",
+        help="score against gold links in the third column of the input, or in FILE. Links are "
+        "`i-j` (sure) or `ipj` (possible), from 0; or lines `id source target [S|P]`, from 1",
     )
     add(
         "--gold_from",
         type=int,
         choices=(0, 1),
-        help="the number of the first word in gold links; with 1, links to 0 (NULL) are left out "
-        "[0; of lines `id source target` 1]",
+        help="number of the first word in gold links; with 1, links to 0 (NULL) are skipped [0, "
+        "but 1 for lines `id source target`]",
     )
 
 
 def _add_choices(parser: Parser) -> None:
-    """Adds the flags that say how words are linked."""
+    """Adds the flags of the alignment method."""
     add = parser.add_argument
     add(
         "--method",
         choices=(*METHODS, *TRAINED_METHODS, "all"),
-        help="optimal_transport: XLM-Align's paper. released: XLM-Align's released aligner. "
-        "argmax, itermax, match: SimAlign's. hmm: configs/aligner.py's. all: with --layers=all "
-        "[as in training, else optimal_transport]",
+        help="optimal_transport: as in XLM-Align's paper. released: XLM-Align's released aligner. "
+        "argmax, itermax, match: the methods of SimAlign. hmm: for models of configs/aligner.py. "
+        "all: every method, with --layers=all [as in training, else optimal_transport]",
     )
     add(
         "--encode",
         choices=(*ENCODINGS, "all"),
-        help="together: a pair as one example, as XLM-Align does. apart: each sentence alone, as "
-        "SimAlign does. all: with --layers=all [as in training, else together]",
+        help="together: encode a pair as one example, as XLM-Align does. apart: encode each "
+        "sentence separately, as SimAlign does. all: both, with --layers=all [as in training, else "
+        "together]",
     )
     add(
         "--prior",
         metavar="STRENGTH",
         type=positive,
-        help="multiply similarities by exp(-STRENGTH |i/m - j/n|), fast_align's prior on the "
-        "diagonal [as in training, else 0]",
+        help="multiply similarities by exp(-STRENGTH |i/m - j/n|), the diagonal prior of "
+        "fast_align [as in training, else 0]",
     )
     add(
         "--threshold",
         metavar="CONFIDENCE",
         type=positive,
         default=0.0,
-        help="leave out links of a lower confidence [0]",
+        help="drop links with a lower confidence [0]",
     )
     parser.add_layer("compare")
     add(
         "--layers",
         choices=("all",),
-        help="score every layer: a table of AER by layer; needs --gold",
+        help="score every layer and print a table of AER by layer; needs --gold",
     )
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """The type of a flag that takes names with commas between."""
+    """Converts the value of a flag: names separated by commas."""
     return tuple(name.strip() for name in text.split(","))
 
 
 def check(flags: Namespace) -> None:
-    """Refuses flags that do not go together, and outputs that cannot be written (`ConfigError`)."""
+    """Raises a `ConfigError` if flags contradict each other, or an output cannot be written."""
     alone = flags.output or flags.html or flags.project or flags.layer is not None
     if flags.layers and (flags.gold is None or alone):
         raise ConfigError(
-            "--layers=all only scores: it needs --gold, and no --output, --layer, --html or "
+            "--layers=all only scores: it needs --gold, and excludes --output, --layer, --html and "
             "--project"
         )
     for name in ("method", "encode"):
         if getattr(flags, name) == "all" and not flags.layers:
             raise ConfigError(f"--{name}=all needs --layers=all")
     if not (flags.output or flags.scores or flags.html) and flags.gold is None:
-        raise ConfigError("say where the links go with --output=FILE, or score them with --gold")
+        raise ConfigError("nothing to do: name a file for the links with --output=FILE, or score "
+                          "them with --gold")  # fmt: skip
     for name in ("gold", "project"):
         if flags.malformed == "skip" and getattr(flags, name) is not None:
-            raise ConfigError(f"--malformed=skip: malformed lines always stop --{name}")
+            raise ConfigError(f"--malformed=skip cannot be used with --{name}")
     if flags.gold_from is not None and flags.gold is None:
-        raise ConfigError("--gold_from is of --gold, which is missing")
+        raise ConfigError("--gold_from needs --gold")
     if flags.output_format != "pharaoh" and (flags.project or not flags.output):
-        raise ConfigError(f"--output_format={flags.output_format} is of links in --output")
+        raise ConfigError(
+            f"--output_format={flags.output_format} needs links in --output=FILE, without --project"
+        )
     if flags.output_format == "pieces" and (flags.gold is not None or flags.html):
-        raise ConfigError("--output_format=pieces: --gold and --html are of links between words")
+        raise ConfigError("--output_format=pieces: --gold and --html need links between words")
     if flags.project and not flags.output:
-        raise ConfigError(f"--project={flags.project}: say where the labels go with --output=FILE")
+        raise ConfigError(f"--project={flags.project}: name a file for the labels: --output=FILE")
     if flags.shard:
         if flags.output_format == "naacl":
             raise ConfigError(
-                "--output_format=naacl numbers all pairs, and --shard has a part of them"
+                "--output_format=naacl numbers all pairs, but --shard sees only a part of them"
             )
         others = ("gold", "scores", "html", "project", "layers", "plot")
-        given = [f"--{name}" for name in others if getattr(flags, name) is not None]
-        if given or flags.output == "-":
+        excluded = [f"--{name}" for name in others if getattr(flags, name) is not None]
+        if excluded or flags.output == "-":
             raise ConfigError(
-                f"--shard only writes links into a folder, --output=FOLDER, without "
-                f"{' and '.join(given) or '--output=-'}"
+                f"--shard only writes links into a folder, --output=FOLDER; remove "
+                f"{' and '.join(excluded) or '--output=-'}"
             )
         outputs.check_folder("output", flags.output)
         return

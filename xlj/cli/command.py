@@ -1,4 +1,4 @@
-"""A command from its flags to its exit code: an error that a user can mend is one line."""
+"""Runs a command from its flags to its exit code, and prints user errors as one line."""
 
 import contextlib
 import json
@@ -26,28 +26,28 @@ def entry(
     schema: Schema | None = None,
     implied: Callable[[Namespace], Implied] = lambda flags: Implied(),
 ) -> Callable[[Work], Callable[..., int]]:
-    """Makes `main(argv=None) -> exit code` of a function of a command's flags, as `run` does;
-    `main.parser()` is the parser of its flags.
+    """Returns a decorator that turns a function of a command's flags into `main(argv=None) -> exit
+    code`, which calls `run`. `main.parser()` returns the parser of the flags.
 
     Args:
-      name, doc, schema: as of `Parser`.
-      add_flags: adds the flags beside those of the config.
-      implied: what these flags set in the config.
+      name, doc, schema: as in `Parser`.
+      add_flags: adds the flags of the command, besides those of the config.
+      implied: returns what these flags set in the config.
     """
 
-    def main_of(work: Work) -> Callable[..., int]:
-        def parser() -> Parser:
-            made = Parser(name, doc, schema)
-            add_flags(made)
-            return made
+    def decorator(work: Work) -> Callable[..., int]:
+        def build_parser() -> Parser:
+            parser = Parser(name, doc, schema)
+            add_flags(parser)
+            return parser
 
         def main(argv: Sequence[str] | None = None) -> int:
-            return run(parser(), work, argv, implied)
+            return run(build_parser(), work, argv, implied)
 
-        main.parser = parser  # type: ignore[attr-defined]
+        main.parser = build_parser  # type: ignore[attr-defined]
         return main
 
-    return main_of
+    return decorator
 
 
 def run(
@@ -56,23 +56,24 @@ def run(
     argv: Sequence[str] | None = None,
     implied: Callable[[Namespace], Implied] = lambda flags: Implied(),
 ) -> int:
-    """Reads the flags of a command, and does its work.
+    """Reads the flags of a command and runs it.
 
     Args:
-      work: gets the flags, with the checked config in `config` and its file in `config_file` where
-        the parser has a schema; returns the exit code, None for 0.
-      argv: the arguments; those of the process if None.
-      implied: what other flags set in the config.
+      work: takes the flags and returns the exit code, None for 0. If the parser has a schema,
+        `flags.config` is the checked config and `flags.config_file` its file.
+      argv: the arguments; None: those of the process.
+      implied: returns what other flags set in the config.
 
     Returns:
-      The exit code: that of the work, or 2 after an error that a user can mend (`ConfigError`,
-      `RowStoreError`, one of storage), which is printed in a line. Where nobody reads the output
-      any more (`| head`) it is a shell's, 141. Ctrl-C ends the process with 130, if the arguments
-      are its own; after it a run has saved (`loop.train`), and the command that goes on is printed.
+      The exit code of `work`, or 2 after a user error (`ConfigError`, `RowStoreError` or a storage
+      error), which is printed as one line. If the reader of the output has closed it (`| head`),
+      the code is 141, as in shells. Ctrl-C ends the process with 130 if the arguments are those of
+      the process; the run has then saved a checkpoint (`loop.train`), and the command that resumes
+      it is printed.
     """
     try:
         try:
-            code = _done(parser, work, argv, implied)
+            code = _execute(parser, work, argv, implied)
         except SystemExit as end:  # --help; SIGTERM in io.processes
             if not isinstance(end.code, int):
                 raise
@@ -81,32 +82,32 @@ def run(
         return code
     except BrokenPipeError:
         if not _drop_closed_output():
-            raise  # it is another pipe that broke
+            raise  # another pipe broke
         return 141
     except OSError as error:
-        if not (said := storage_errors.describe(error)):
+        if not (message := storage_errors.describe(error)):
             raise
         _drop_full_output()
-        print(f"error: {said}", file=sys.stderr)
+        print(f"error: {message}", file=sys.stderr)
         return 2
     except (ConfigError, RuntimeError) as error:
-        if not _can_be_mended(error):
+        if not _is_user_error(error):
             raise
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
         if argv is not None:
             raise
-        with contextlib.suppress(OSError):  # `| tee` ends with it
-            if step := str(stop):  # of a run
-                step = f": {step}\nto go on:\n  {line(parser.command, sys.argv[1:])}"
+        with contextlib.suppress(OSError):  # `| tee` is interrupted too
+            if step := str(stop):  # set by a training run
+                step = f": {step}\nto resume:\n  {line(parser.command, sys.argv[1:])}"
             print(f"interrupted{step}", file=sys.stderr)
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
-        os._exit(130)  # Python's own end crashes now and then while XLA is still computing
+        os._exit(130)  # a normal exit sometimes crashes while XLA is still computing
 
 
-def _done(
+def _execute(
     parser: Parser,
     work: Work,
     argv: Sequence[str] | None,
@@ -129,28 +130,29 @@ def _done(
 
 
 def line(name: str, arguments: Sequence[str], without: Sequence[str] = ()) -> str:
-    """The command line of these arguments.
+    """Returns the command line with these arguments.
 
     Args:
-      without: names of flags that are left out.
+      without: names of flags to leave out, with their values.
     """
-    kept, left_out = [], False
+    words, is_dropped = [], False
     for argument in arguments:
         flag, equals, _ = argument.partition("=")
         if argument.startswith("--"):
-            left_out = flag.removeprefix("--") in without
-        if not left_out:
-            kept.append(argument)
+            is_dropped = flag.removeprefix("--") in without
+        if not is_dropped:
+            words.append(argument)
         elif equals or not argument.startswith("--"):
-            left_out = False  # its value was in it, or was this one
-    return shlex.join(["python", "-m", f"xlj.{name}", *kept])
+            is_dropped = False  # the argument had its value, or was the value
+    return shlex.join(["python", "-m", f"xlj.{name}", *words])
 
 
 def _use_huge_pages() -> None:
-    """Starts this command again with glibc's memory in huge pages, which it asks for only at the
-    start of a process: on CPUs XLA takes its buffers from there anew each step, and a sixth of a
-    small model's step is saved (docs/benchmarks.md). Nothing is done where GLIBC_TUNABLES is set,
-    nor in a program that calls a command.
+    """Restarts this command with glibc's memory in huge pages.
+
+    glibc reads the setting only at the start of a process. On CPUs XLA allocates its buffers from
+    glibc in each step, and huge pages save a sixth of a small model's step (docs/benchmarks.md).
+    Does nothing if GLIBC_TUNABLES is set, or if a program calls the command.
     """
     main = sys.modules["__main__"]
     spec, script = main.__spec__, getattr(main, "__file__", None) or ""
@@ -162,8 +164,8 @@ def _use_huge_pages() -> None:
 
 
 def _drop_closed_output() -> bool:
-    """Whether nobody reads standard output any more; what is left to be written is dropped, since
-    Python flushes it again as it ends."""
+    """Returns whether the reader of standard output has closed it. If so, drops the unwritten rest,
+    which Python would flush again at its exit."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     is_closed = any(event & select.POLLERR for _, event in poll.poll(0))
@@ -173,14 +175,14 @@ def _drop_closed_output() -> bool:
 
 
 def _drop_full_output() -> None:
-    """Drops what is left to be written to a full disk, which Python would try again as it ends."""
+    """Drops output that does not fit on a full disk, which Python would flush again at its exit."""
     try:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _can_be_mended(error: Exception) -> bool:
-    from xlj.data.rows.store import RowStoreError  # late: --help needs no NumPy
+def _is_user_error(error: Exception) -> bool:
+    from xlj.data.rows.store import RowStoreError  # imported late, since --help needs no NumPy
 
     return isinstance(error, (ConfigError, RowStoreError))

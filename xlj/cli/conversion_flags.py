@@ -1,4 +1,4 @@
-"""The flags of `xlj.convert`, by action."""
+"""Flags of `xlj.convert`, by action."""
 
 from pathlib import Path
 
@@ -6,12 +6,12 @@ from xlj.cli.parser import Parser
 
 SIZES = {
     "layers": "layers of the larger model",
-    "hidden": "width of its vectors",
-    "heads": "heads of its attention",
-    "key_value_heads": "heads of keys and values",
-    "intermediate": "width inside its feed-forward layers",
+    "hidden": "width of its hidden vectors",
+    "heads": "its attention heads",
+    "key_value_heads": "its heads of keys and values",
+    "intermediate": "inner width of its feed-forward layers",
 }
-"""The keys of `model` that `widen` may raise."""
+"""The keys of `model` that `widen` can increase, with their help."""
 
 
 def add(parser: Parser) -> None:
@@ -21,34 +21,35 @@ def add(parser: Parser) -> None:
     )
     add = actions.add_parser(
         "import",
-        doc="Makes a checkpoint of xlj, to start from with --config.init_from, of a Hugging Face "
-        "folder:\nXLM-R, RoBERTa, BERT, mBERT, ERNIE-M, XLM-Align or InfoXLM, with its tokenizer.",
+        doc="Converts a Hugging Face folder (XLM-R, RoBERTa, BERT, mBERT, ERNIE-M, XLM-Align or\n"
+        "InfoXLM, with its tokenizer) to an xlj checkpoint for --config.init_from.",
     ).add_argument
     add("--source", metavar="DIR", required=True, type=Path, help="the Hugging Face folder")
     add("--output", metavar="DIR", required=True, type=Path, help="a new folder")
     exporting = actions.add_parser(
         "export",
-        doc="Writes a folder that transformers' AutoModelForMaskedLM, AutoModel and AutoTokenizer "
-        "load;\nof a fine-tuned model AutoModelForSequenceClassification, TokenClassification or\n"
-        "QuestionAnswering.",
+        doc="Writes a folder for AutoModelForMaskedLM, AutoModel and AutoTokenizer of\n"
+        "transformers; for a fine-tuned model AutoModelForSequenceClassification,\n"
+        "AutoModelForTokenClassification or AutoModelForQuestionAnswering.",
     )
     _export_flags(exporting)
     extending = actions.add_parser(
         "extend",
-        doc="Makes a checkpoint whose vocabulary has more pieces, for languages that it cuts to\n"
-        "bits. A new piece starts from the mean of those that it was cut into.",
+        doc="Adds pieces to the vocabulary of a checkpoint, for languages whose words it splits\n"
+        "into many short pieces. The vector of a new piece starts from the mean vector of the\n"
+        "pieces that it replaces.",
     )
     _extend_flags(extending)
     merging = actions.add_parser(
         "merge",
-        doc="Makes one checkpoint of several models of the same shapes and vocabulary: their mean\n"
-        "or, with --base, what they have learned since it (TIES).",
+        doc="Merges models of the same shapes and vocabulary into one checkpoint: their mean or,\n"
+        "with --base, the base plus their merged differences from it (TIES).",
     )
     _merge_flags(merging)
     widening = actions.add_parser(
         "widen",
-        doc="Makes a larger model of a smaller one, to start from: its weights in the middle of\n"
-        "larger ones and the same again around them; layers are repeated.",
+        doc="Builds a larger initial model from a smaller one: the middle of each weight is the\n"
+        "smaller weight, which is repeated around it; layers are repeated.",
     )
     _widen_flags(widening)
 
@@ -60,14 +61,15 @@ def _export_flags(parser: Parser) -> None:
     add(
         "--pooling",
         choices=("mean", "first"),
-        help="make it a sentence-transformers folder too: the mean of all tokens, <s> and </s> "
-        "too, or <s>'s vector",
+        help="also make it a sentence-transformers folder, with vectors that are the mean of all "
+        "tokens including <s> and </s> (mean), or the vector of <s> (first)",
     )
     add(
         "--layer",
         metavar="N",
         type=int,
-        help="end after this layer, for sentence vectors, without the head if it is not the last",
+        help="export only the layers up to this one, for sentence vectors; the head is exported "
+        "only with the last layer",
     )
 
 
@@ -80,15 +82,16 @@ def _extend_flags(parser: Parser) -> None:
         required=True,
         nargs="+",
         type=Path,
-        help="text of the new languages, a sentence a line, plain or compressed",
+        help="text of the new languages, one sentence per line, plain or compressed",
     )
-    add("--pieces", metavar="N", required=True, type=int, help="how many to add")
+    add("--pieces", metavar="N", required=True, type=int, help="number of pieces to add")
     add(
         "--share",
         metavar="P",
         type=float,
-        help="of a unigram vocabulary, of the new languages in the text to come: more cuts them "
-        "into fewer pieces, and old languages at other places [0.01]",
+        help="for unigram vocabularies: expected share of the new languages in future text. A "
+        "larger share splits them into fewer pieces, but changes the pieces of old languages more "
+        "often [0.01]",
     )
     add("--output", metavar="DIR", required=True, type=Path, help="a new folder")
 
@@ -100,18 +103,28 @@ def _merge_flags(parser: Parser) -> None:
         metavar="DIR",
         required=True,
         nargs="+",
-        help="workdirs, folders of checkpoints, or Hugging Face folders",
+        help="workdirs, checkpoint folders or Hugging Face folders",
     )
-    add("--weights", metavar="W", nargs="+", type=float, help="of each model in the mean [equal]")
-    add("--base", metavar="DIR", help="the model that they were trained from: merge by TIES")
+    add(
+        "--weights",
+        metavar="W",
+        nargs="+",
+        type=float,
+        help="weight of each model in the mean [equal]",
+    )
+    add("--base", metavar="DIR", help="merge with TIES: the model that the others started from")
     add(
         "--share",
         metavar="P",
         type=float,
-        help="TIES: the share of each model's differences from the base that is kept, the largest "
-        "ones [0.2]",
+        help="TIES: share of the differences of each model to keep, the largest ones [0.2]",
     )
-    add("--scale", metavar="X", type=float, help="TIES: lambda, times the merged differences [1]")
+    add(
+        "--scale",
+        metavar="X",
+        type=float,
+        help="TIES: lambda, factor of the merged differences [1]",
+    )
     add("--output", metavar="DIR", required=True, type=Path, help="a new folder")
 
 
@@ -123,7 +136,7 @@ def _widen_flags(parser: Parser) -> None:
     add(
         "--copied",
         action="store_true",
-        help="copy weights as they are, as ModernBERT-large was made; without it they are divided "
-        "by the copies of their input and get noise, which separates the copies",
+        help="copy weights unchanged, as for ModernBERT-large. Without this flag, weights are "
+        "divided by the number of copies of their input, and noise makes the copies differ",
     )
     add("--output", metavar="DIR", required=True, type=Path, help="a new folder")

@@ -1,4 +1,4 @@
-"""The flags of commands that run as several processes, and how a process joins the others."""
+"""Flags of commands that run as several processes, and joining the other processes."""
 
 import re
 from argparse import Namespace
@@ -13,27 +13,34 @@ FLAGS = ("distributed", "coordinator", "processes", "process")
 
 
 def add_flags(parser: Parser) -> None:
-    """Adds --distributed and what says where the others are."""
+    """Adds --distributed and the flags that describe the other processes."""
     add = parser.add_argument
     add(
         "--distributed",
         action="store_true",
-        help="this is one of several processes: join them. Slurm, a TPU pod and Open MPI tell who "
-        "they are; elsewhere the next three flags do (launch/local.py gives them)",
+        help="run as one of several processes. Under Slurm, Open MPI and on TPU pods they are "
+        "detected; elsewhere set the next three flags (launch/local.py does)",
     )
-    add("--coordinator", metavar="HOST:PORT", help="where process 0 listens, on a free port")
-    add("--processes", metavar="N", type=at_least(1), help="how many there are")
-    add("--process", metavar="I", type=at_least(0), help="which of them this is, from 0")
+    add(
+        "--coordinator",
+        metavar="HOST:PORT",
+        help="address of process 0, with a free port on which it listens",
+    )
+    add("--processes", metavar="N", type=at_least(1), help="number of processes")
+    add("--process", metavar="I", type=at_least(0), help="number of this process, from 0")
 
 
 def join(flags: Namespace) -> int | None:
-    """Joins the other processes, if there are to be any.
+    """Joins the other processes, if --distributed is set.
 
-    The command that was typed becomes the guard of a child that does the work (`cli.guard`): its
-    exit code is then that of the command. In the child, and without --distributed, it is None.
+    The command that the user started becomes the guard of a child process that does the work
+    (`distributed.guard`).
+
+    Returns:
+      In the guard, the exit code of the command. In the child, and without --distributed, None.
 
     Raises:
-      ConfigError: if the flags do not go together, or the others are not found.
+      ConfigError: if flags contradict each other, or the other processes are not found.
     """
     _check(flags)
     if not flags.distributed:
@@ -46,20 +53,22 @@ def join(flags: Namespace) -> int | None:
 
     process, count = hosts.join(flags.coordinator, flags.processes, flags.process)
     if guard.is_watched():
-        guard.report(process, count, hosts.told(guard.own_address))
+        guard.report(process, count, hosts.broadcast(guard.own_address))
     return None
 
 
 def _check(flags: Namespace) -> None:
-    given = {name: getattr(flags, name) for name in ("coordinator", "processes", "process")}
-    alone = [f"--{name}" for name, value in given.items() if value is not None]
-    if alone and not flags.distributed:
-        raise ConfigError(f"{' and '.join(alone)} need --distributed")
+    names = ("coordinator", "processes", "process")
+    used = [f"--{name}" for name in names if getattr(flags, name) is not None]
+    if used and not flags.distributed:
+        raise ConfigError(f"{' and '.join(used)} need --distributed")
     if flags.coordinator is not None and not re.fullmatch(r".+:[0-9]{1,5}", flags.coordinator):
-        raise ConfigError(f"--coordinator={flags.coordinator} is not HOST:PORT, 10.0.0.1:1234 say")
+        raise ConfigError(
+            f"--coordinator={flags.coordinator} is not HOST:PORT, for example 10.0.0.1:1234"
+        )
     if flags.process is not None and flags.processes is not None:
         if flags.process >= flags.processes:
             raise ConfigError(
-                f"--process={flags.process} of --processes={flags.processes}: they are counted "
-                "from 0"
+                f"--process={flags.process}: with --processes={flags.processes} it must be from 0 "
+                f"to {flags.processes - 1}"
             )

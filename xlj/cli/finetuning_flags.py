@@ -1,4 +1,4 @@
-"""The flags of `xlj.finetune`, and which of them go together."""
+"""Flags of `xlj.finetune`, and checks of their combinations."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -9,31 +9,35 @@ from xlj.config import ConfigError
 
 
 def add(parser: Parser) -> None:
-    """Adds all flags but those of the config."""
+    """Adds all flags except those of the config."""
     add = parser.add_argument
-    add("--workdir", metavar="DIR", help="runs and results; runs/finetune/ and the name by itself")
+    add("--workdir", metavar="DIR", help="folder for runs and results [runs/finetune/NAME]")
     add(
         "--submission",
         metavar="DIR",
-        help="folder that gets XTREME's files of predictions, in a folder NAME",
+        help="folder for prediction files in the format of XTREME, in a subfolder NAME",
     )
-    add("--name", help="the task's name in results; the config's by itself")
-    add("--plot", metavar="FILE", help="draw the scores by language into this .png, .svg or .pdf")
+    add("--name", help="name of the task in results [the name of the config]")
+    add(
+        "--plot",
+        metavar="FILE",
+        help="file for a plot of the scores by language (.png, .svg, .pdf)",
+    )
     distributed_flags.add_flags(parser)
 
 
 def check(flags: Namespace, name: str) -> None:
-    """Refuses outputs that cannot be written, or would overwrite data of the task.
+    """Checks that outputs can be written and do not overwrite data of the task.
 
     Args:
-      name: of the task.
+      name: name of the task.
 
     Raises:
-      ConfigError: if so, or a file of the task is missing.
+      ConfigError: if not, or if a file of the task is missing.
     """
     task = flags.config.task
     if flags.submission and not task.test:
-        raise ConfigError("--submission is of test sets, but task.test is empty")
+        raise ConfigError("--submission needs test sets, but task.test is empty")
     if not flags.plot and not flags.submission:
         return
     from xlj.finetuning import task_data, task_results

@@ -1,4 +1,4 @@
-"""The flags of `xlj.mine`, and which of them go together."""
+"""Flags of `xlj.mine`, and checks of their combinations."""
 
 import math
 from argparse import Namespace
@@ -12,49 +12,51 @@ from xlj.config.choices import SEARCHES
 def add(parser: Parser) -> None:
     """Adds all flags."""
     add = parser.add_argument
-    sentence_vectors.add_pair_flags(parser, "a sentence a line, or `id TAB sentence`")
+    sentence_vectors.add_pair_flags(parser, "one sentence per line, or `id TAB sentence`")
     add(
         "--threshold",
         metavar="T",
         type=float,
-        help="the least margin of a pair: its cosine over the mean cosine of both sentences with "
-        "their nearest neighbours. Default: the one of the best F1 on --gold",
+        help="minimum margin of a pair. The margin is the cosine divided by the mean cosine of "
+        "both sentences with their nearest neighbours [the threshold with the best F1 on --gold]",
     )
     parser.add_file(
-        "--gold", "the true pairs, lines `source id TAB target id`; prints precision, recall and F1"
+        "--gold",
+        "true pairs, lines `source id TAB target id`, to print precision, recall and F1",
     )
-    parser.add_file("--output", "where the pairs go, best first")
+    parser.add_file("--output", "file for the pairs, best first; a folder with --shard")
     shards.add_flag(parser)
     add(
         "--search",
         choices=SEARCHES,
         default="exact",
-        help="exact: every cosine is computed (the default). faiss: an index of FAISS, among whose "
-        "candidates margins are taken; prints the recall against the exact search",
+        help="exact: compute every cosine. faiss: compute margins only for candidates from a FAISS "
+        "index, and print the recall compared with the exact search [exact]",
     )
-    add("--index", help="the index, as FAISS's index_factory takes it ['IVF...,SQfp16']")
-    add("--probes", metavar="N", type=at_least(1), default=32, help="lists looked through [32]")
+    add("--index", help="FAISS index, in the syntax of index_factory ['IVF...,SQfp16']")
+    add("--probes", metavar="N", type=at_least(1), default=32, help="FAISS lists to search [32]")
     add("--scores", action="store_true", help="write the margin as a third column of --output")
 
 
 def check(flags: Namespace) -> None:
-    """Refuses flags that do not go together, and an output that cannot be written
-    (`ConfigError`)."""
+    """Raises a `ConfigError` if flags contradict each other, or the output cannot be written."""
     if flags.threshold is None and flags.gold is None:
         raise ConfigError(
-            "say how alike the sentences of a pair must be with --threshold=T (1.06, say; 0 keeps "
-            "all), or find it with --gold=FILE"
+            "set the minimum margin of a pair with --threshold=T (for example 1.06; 0 keeps all "
+            "pairs), or determine it with --gold=FILE"
         )
     if flags.threshold is not None and math.isnan(flags.threshold):
-        raise ConfigError("--threshold=nan is no number")
+        raise ConfigError("--threshold=nan is not a number")
     if flags.gold is None and flags.output is None:
-        raise ConfigError("say where the pairs go with --output=FILE, or score them with --gold")
+        raise ConfigError(
+            "nothing to do: name a file for the pairs with --output=FILE, or score them with --gold"
+        )
     if flags.index and flags.search != "faiss":
-        raise ConfigError("--index is of --search=faiss")
+        raise ConfigError("--index needs --search=faiss")
     if flags.scores and flags.output is None:
-        raise ConfigError("--scores is a column of --output, which is missing")
+        raise ConfigError("--scores writes a column of --output, which is missing")
     if flags.shard and flags.output is None:
-        raise ConfigError("--shard needs the folder that the shards share, --output=FOLDER")
+        raise ConfigError("--shard needs a folder that all shards share: --output=FOLDER")
     if flags.shard:
         outputs.check_folder("output", flags.output)
         return

@@ -1,4 +1,4 @@
-"""The flags of a command, and its --help."""
+"""Parser of a command's flags, and its --help."""
 
 import argparse
 import math
@@ -28,13 +28,13 @@ _OVERRIDE = re.compile(r"--?config\.")
 
 
 class Parser(argparse.ArgumentParser):
-    """Reads the flags of a command; its errors are `ConfigError`s.
+    """Parses the flags of a command; errors are `ConfigError`s.
 
     Args:
-      command: its name, `align` for `python -m xlj.align`.
-      doc: its docstring, the first part of `--help`.
-      schema: of its config, if it has one; --config and --check are then among its flags.
-      prog: argparse gives it to the parsers of sub-commands.
+      command: the name of the command: `align` for `python -m xlj.align`.
+      doc: its docstring, printed at the start of `--help`.
+      schema: the schema of its config, if it has one; adds the flags --config and --check.
+      prog: set by argparse for the parsers of sub-commands.
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class Parser(argparse.ArgumentParser):
             self.add_argument(
                 "--config",
                 metavar="FILE",
-                help="config file; NAME.py:VARIANT for a variant, e.g. xlm_r_base.py:tiny",
+                help="recipe or config file, with :VARIANT for a variant, such as xlm_r_base:tiny",
             )
-            help = "check the config, print it as JSON, and do nothing"
+            help = "only check the config and print it as JSON"
             self.add_argument("--check", action="store_true", help=help)
 
     def add_file(self, name: str, help: str, **more: Any) -> None:
-        """Adds a flag that names a file; `more` is what `add_argument` takes."""
+        """Adds a flag that names a file; `more` is passed to `add_argument`."""
         self.add_argument(name, metavar="FILE", type=Path, help=help, **more)
 
     def add_checkpoint(self) -> None:
@@ -68,37 +68,42 @@ class Parser(argparse.ArgumentParser):
             "--checkpoint",
             metavar="DIR",
             required=True,
-            help="a workdir (its latest checkpoint; of a finished fine-tuning run, as seed-0/, "
-            "that which was scored), one checkpoint's folder, or a Hugging Face folder",
+            help="model: a workdir (its latest checkpoint, or for a finished fine-tuning run such "
+            "as seed-0/ the scored checkpoint), a checkpoint folder, or a Hugging Face folder",
         )
 
     def add_layer(self, use: str) -> None:
-        """Adds --layer, whose hidden vectors the command has a use for."""
+        """Adds --layer; `use` is the verb for what the command does with its vectors."""
         self.add_argument(
             "--layer",
             metavar="N",
             type=int,
-            help=f"whose hidden vectors to {use}; 0 is the embeddings. The default is the layer "
-            "nearest to two thirds of the depth: 8 of 12",
+            help=f"layer whose hidden vectors to {use}; 0 is the embeddings [the layer nearest to "
+            "two thirds of the depth, such as 8 of 12]",
         )
 
-    def add_malformed(self, place: str) -> None:
-        """Adds --malformed; `place` is what the output has in the place of such a line."""
+    def add_malformed(self, placeholder: str) -> None:
+        """Adds --malformed; `placeholder` is the output for a malformed line."""
         self.add_argument(
             "--malformed",
             choices=("error", "skip"),
             default="error",
-            help="what a malformed line does (invalid UTF-8, NUL, too long, too few columns): stop "
-            f"the command, or be skipped and counted; the output has {place} in its place [error]",
+            help="what to do with malformed lines (invalid UTF-8, NUL, too long, too few columns): "
+            f"error: stop; skip: count them and write {placeholder} for each [error]",
         )
 
     def read(self, arguments: Sequence[str] | None = None) -> Namespace:
-        """The flags; those of the process without `arguments`. `overrides` among them has the
-        arguments `--config.KEY=VALUE`, where the command has a flag --config; `is_process` whether
-        the arguments are the process's.
+        """Parses flags.
+
+        Args:
+          arguments: None for the arguments of the process.
+
+        Returns:
+          The flags. If the command has a flag --config, `overrides` has the arguments
+          `--config.KEY=VALUE`. `is_process` is whether the arguments are those of the process.
 
         Raises:
-          ConfigError: on an unknown flag, or one without its value.
+          ConfigError: if a flag is unknown or has no value.
         """
         is_process = arguments is None
         arguments = sys.argv[1:] if arguments is None else arguments
@@ -106,22 +111,22 @@ class Parser(argparse.ArgumentParser):
         overrides = [x for x in arguments if has_config and _OVERRIDE.match(x)]
         flags, rest = self.parse_known_args([x for x in arguments if x not in overrides])
         if rest and rest[0].startswith("-"):
-            raise ConfigError(f"unrecognized arguments: {' '.join(rest)}{self._meant(rest)}")
+            raise ConfigError(f"unknown flags: {' '.join(rest)}{self._suggestion(rest)}")
         if rest:
             raise ConfigError(f"cannot read {quoted(rest[0])}; flags look like --NAME=VALUE")
         for argument in overrides:
             if "=" not in argument:
                 raise ConfigError(
-                    f"cannot read {quoted(argument)}; give the value after an equals sign, "
+                    f"cannot read {quoted(argument)}; set keys with an equals sign, "
                     "--config.KEY=VALUE"
                 )
         flags.arguments, flags.overrides = list(arguments), overrides
         flags.is_process = is_process
         return flags
 
-    def _meant(self, rest: Sequence[str]) -> str:
-        """The rest of an error about unknown flags: the flag, or the key of the config, that the
-        first of them may have meant."""
+    def _suggestion(self, rest: Sequence[str]) -> str:
+        """Returns the end of an error about unknown flags: a flag or config key that is close to
+        the first of them."""
         flag, _, value = rest[0].partition("=")
         name = flag.lstrip("-")
         if name in _OTHER_FLAGS and _OTHER_FLAGS[name] in self._option_string_actions:
@@ -136,30 +141,30 @@ class Parser(argparse.ArgumentParser):
         return hint.replace("did you mean ", "did you mean --config.").replace("?", f"={value}?")
 
     def print_help(self, file: "SupportsWrite[str] | None" = None) -> None:
-        """Prints all flags; a closed output is an error, which argparse would pass over."""
+        """Prints all flags. Unlike argparse, raises an error if the output is closed."""
         (file or sys.stdout).write(self.format_help())
 
     def error(self, message: str) -> NoReturn:
-        """Raises what argparse would print, without its usage."""
+        """Raises a `ConfigError` with the message that argparse would print."""
         raise ConfigError(message)
 
 
 def at_least(lowest: int) -> Callable[[str], int]:
-    """The type of a flag that takes a whole number, none below `lowest`."""
+    """Returns the type of a flag that takes an int of at least `lowest`."""
 
     def number(text: str) -> int:
         if int(text) < lowest:
             raise argparse.ArgumentTypeError(f"{text} is below {lowest}")
         return int(text)
 
-    number.__name__ = "int"  # argparse names it where the text is no number
+    number.__name__ = "int"  # argparse prints the name if the text is not a number
     return number
 
 
 def positive(text: str) -> float:
-    """The type of a flag that takes a finite number, none below 0."""
+    """Converts the value of a flag that takes a finite number of at least 0."""
     if not 0 <= float(text) < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a finite number from 0 on")
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number of at least 0")
     return float(text)
 
 

@@ -1,4 +1,4 @@
-"""The flags of `xlj.retrieve`, which of them go together, and the files of each language."""
+"""Flags of `xlj.retrieve`, checks of their combinations, and the files of each language."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -23,58 +23,65 @@ class Files(NamedTuple):
 def add(parser: Parser) -> None:
     """Adds all flags."""
     add = parser.add_argument
-    sentence_vectors.add_pair_flags(parser, "a sentence a line")
+    sentence_vectors.add_pair_flags(parser, "one sentence per line")
     parser.add_file(
         "--gold",
-        "XTREME's labels: line i says which line of the source, from 0, line i of the target "
-        "translates. Without it, the files are translations line by line",
+        "labels in the format of XTREME: line i is the number, from 0, of the source line that "
+        "line i of the target translates. Without it, line i translates line i",
     )
     parser.add_file(
         "--output",
-        "XTREME's predictions: for each line of the target, its nearest source's, from 0",
+        "file for predictions in the format of XTREME: for each target line the number, from 0, of "
+        "the nearest source line",
     )
     add(
         "--languages",
         metavar="A,B",
-        help="goes through them, in place of {language} in the files' names; and their average",
+        help="repeat for each language, in place of {language} in the file names, and print the "
+        "average",
     )
-    add("--layers", choices=("all",), help="accuracy at every layer (XLM-E Figure 3)")
-    parser.add_file("--plot", "where --layers=all draws its curve (.png, .svg, .pdf) [nowhere]")
+    add("--layers", choices=("all",), help="print the accuracy at every layer (XLM-E Figure 3)")
+    parser.add_file("--plot", "file for a plot of the curve of --layers=all (.png, .svg, .pdf)")
     add(
         "--similarity",
         choices=SIMILARITIES,
         default="cosine",
-        help="cosine (the default), or the ratio margin over the nearest neighbours",
+        help="cosine, or margin: the ratio margin over the nearest neighbours [cosine]",
     )
 
 
 def check(flags: Namespace) -> list[Files]:
-    """The files of each language, or of the one without a name; raises a `ConfigError` if flags do
-    not go together, or an output cannot be written."""
+    """Returns the files of each language; without --languages, of one language without a name.
+
+    Raises:
+      ConfigError: if flags contradict each other, or an output cannot be written.
+    """
     from xlj.io import files
 
     languages = [name.strip() for name in flags.languages.split(",")] if flags.languages else [""]
     if flags.layers and (flags.layer is not None or flags.output):
-        raise ConfigError("--layers=all only scores: it takes no --layer and no --output")
+        raise ConfigError("--layers=all only scores: remove --layer and --output")
     for name in ("source", "target", "gold", "output"):
         path = getattr(flags, name)
-        there = "{language}" in str(path)
-        if there and not flags.languages:
-            raise ConfigError(f"--{name}={path}: say which with --languages=A,B")
-        if flags.languages and path and not there and name in ("source", "output"):
-            raise ConfigError(f"--{name}={path}: with --languages it needs {{language}}")
-        if flags.languages and path and not there and files.is_stream(path):
-            raise ConfigError(f"--{name}={path}: it is read for each language, so must be a file")
+        is_template = "{language}" in str(path)
+        if is_template and not flags.languages:
+            raise ConfigError(f"--{name}={path}: name the languages with --languages=A,B")
+        if flags.languages and path and not is_template and name in ("source", "output"):
+            raise ConfigError(f"--{name}={path}: with --languages it must contain {{language}}")
+        if flags.languages and path and not is_template and files.is_stream(path):
+            raise ConfigError(
+                f"--{name}={path}: it is read again for each language, so it must be a file"
+            )
     if flags.languages and ("" in languages or len(set(languages)) < len(languages)):
-        raise ConfigError(f"--languages={flags.languages}: each language once, A,B")
-    found = [_files(flags, language) for language in languages]
+        raise ConfigError(f"--languages={flags.languages}: a language is empty or repeated")
+    by_language = [_files(flags, language) for language in languages]
     inputs = [("checkpoint", flags.checkpoint)]
     for name in ("source", "target", "gold"):
-        inputs += [(name, getattr(of_language, name)) for of_language in found]
-    for of_language in found:
-        outputs.check_output("output", of_language.output, inputs)
+        inputs += [(name, getattr(files_of, name)) for files_of in by_language]
+    for files_of in by_language:
+        outputs.check_output("output", files_of.output, inputs)
     outputs.check_plot_of_layers(flags.plot, flags.layers, inputs)
-    return found
+    return by_language
 
 
 def _files(flags: Namespace, language: str) -> Files:

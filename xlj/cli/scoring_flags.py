@@ -1,4 +1,4 @@
-"""The flags of `xlj.score`, and which of them go together."""
+"""Flags of `xlj.score`, and checks of their combinations."""
 
 import argparse
 import math
@@ -17,37 +17,40 @@ def add(parser: Parser) -> None:
     sentence_vectors.add_flags(parser)
     parser.add_file(
         "--input",
-        "pairs, `source TAB target` or `source ||| target` a line; the default is standard input",
+        "pairs, one `source TAB target` or `source ||| target` per line [standard input]",
     )
     for name in ("--source", "--target"):
-        parser.add_file(name, "instead: files whose line i is a side of pair i")
+        parser.add_file(
+            name, f"instead of --input: a file whose line i is the {name[2:]} of pair i"
+        )
     add(
         "--by",
         choices=PAIR_SCORES,
         default="cosine",
-        help="cosine of the sentences' vectors. margin: over the mean cosine of both with their "
-        "nearest neighbours among all pairs, as LASER's. likelihood: how well each is generated "
-        "from the other, of a model that configs/aligner.py trained [cosine]",
+        help="cosine: cosine of the sentence vectors. margin: the cosine divided by the mean "
+        "cosine of both with their nearest neighbours among all pairs, as in LASER. likelihood: "
+        "how well a model of configs/aligner.py generates each sentence from the other [cosine]",
     )
     add(
         "--output",
         metavar="FILE",
         default="-",
-        help="where the scores go, or the pairs that are kept [standard output]; a folder with "
-        "--shard",
+        help="file for the scores, or for the pairs of --keep or --threshold; a folder with "
+        "--shard [standard output]",
     )
-    add("--keep", metavar="SHARE", type=_share, help="write the best pairs, 0.8 of them say")
-    add("--threshold", metavar="T", type=float, help="write the pairs of at least this score")
-    add("--scores", action="store_true", help="write the score as a last column of kept pairs")
-    parser.add_malformed("nan, and it is not kept,")
+    add("--keep", metavar="SHARE", type=_share, help="write the best pairs, such as 0.8 of all")
+    add("--threshold", metavar="T", type=float, help="write the pairs with at least this score")
+    add("--scores", action="store_true", help="add the score as the last column of written pairs")
+    parser.add_malformed("the score nan, so that it is not kept,")
     shards.add_flag(parser)
 
 
 def _share(text: str) -> float:
     share = float(text)
     if not 0 < share <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is no share above 0, at most 1; of a score use "
-                                         "--threshold")  # fmt: skip
+        raise argparse.ArgumentTypeError(
+            f"{text} is not a share above 0 and up to 1; for a minimum score use --threshold"
+        )
     return share
 
 
@@ -55,20 +58,19 @@ _share.__name__ = "float"
 
 
 def check(flags: Namespace) -> None:
-    """Refuses flags that do not go together, and an output that cannot be written
-    (`ConfigError`)."""
+    """Raises a `ConfigError` if flags contradict each other, or the output cannot be written."""
     if (flags.source is None) != (flags.target is None):
-        raise ConfigError("--source and --target go together: line i of both is pair i")
+        raise ConfigError("--source and --target must be set together: line i of both is pair i")
     if flags.source and flags.input:
-        raise ConfigError("name pairs by --input, or by --source and --target, not both")
-    filters = flags.keep is not None or flags.threshold is not None
+        raise ConfigError("name pairs with --input, or with --source and --target, not both")
+    is_filter = flags.keep is not None or flags.threshold is not None
     if flags.threshold is not None and math.isnan(flags.threshold):
-        raise ConfigError("--threshold=nan is no number")
-    if flags.scores and not filters:
-        raise ConfigError("--scores is a column of kept pairs: set --keep or --threshold")
+        raise ConfigError("--threshold=nan is not a number")
+    if flags.scores and not is_filter:
+        raise ConfigError("--scores adds a column to filtered pairs: set --keep or --threshold")
     if flags.shard:
         if flags.output == "-":
-            raise ConfigError("--shard needs the folder that the shards share, --output=FOLDER")
+            raise ConfigError("--shard needs a folder that all shards share: --output=FOLDER")
         outputs.check_folder("output", flags.output)
         return
     if flags.output != "-":

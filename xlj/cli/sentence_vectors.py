@@ -1,4 +1,4 @@
-"""The flags of commands that make sentence vectors, and the vectors that they ask for."""
+"""Flags of commands that compute sentence vectors, and the computation of the vectors."""
 
 import sys
 from argparse import Namespace
@@ -26,61 +26,67 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument(
         "--pooling",
         choices=POOLINGS,
-        help="mean: over all tokens, <s> and </s> too, as XTREME and sentence-transformers do (the "
-        "default). text: over the text's own tokens. first: the vector of <s>. A folder of "
-        "sentence-transformers makes its vectors by its modules, unless --layer or --pooling is "
-        "given",
+        help="mean: the mean of all tokens including <s> and </s>, as in XTREME and "
+        "sentence-transformers. text: the mean of the text's tokens only. first: the vector of "
+        "<s>. For a sentence-transformers folder without --layer and --pooling, its modules "
+        "compute the vectors [mean]",
     )
     parser.add_argument(
         "--prompt",
         metavar="NAME",
-        help="of a folder of sentence-transformers: the prompt to put before each sentence [the "
-        "folder's default]",
+        help="for a sentence-transformers folder: name of the prompt to put before each sentence "
+        "[the default of the folder]",
     )
 
 
 def add_pair_flags(parser: Parser, lines: str) -> None:
-    """Adds --source and --target, which have such lines, and --centred, beside those of
-    `add_flags`."""
+    """Adds --source, --target and --centred, and the flags of `add_flags`.
+
+    Args:
+      lines: describes the lines of the files, for --help.
+    """
     add_flags(parser)
     for name in ("--source", "--target"):
-        parser.add_file(name, f"{lines}: text, also compressed", required=True)
+        parser.add_file(name, f"text file, {lines}; may be compressed", required=True)
     parser.add_argument(
         "--centred",
         action="store_true",
-        help="take the mean vector of each text off its sentences, so that what all of a language "
-        "have in common counts for nothing",
+        help="subtract the mean vector of each file from its vectors, which removes what all "
+        "sentences of a language have in common",
     )
 
 
 def check_centred(flags: Namespace, path: Path, sentences: Sequence[str]) -> None:
-    """Refuses --centred where the mean would be the sentence itself."""
+    """Refuses --centred for a file with one distinct sentence, whose centred vector is 0."""
     if flags.centred and len(set(sentences)) < 2:
         raise ConfigError(
-            f"{path} has one sentence; --centred needs many to know what they have in common"
+            f"{path} has only one distinct sentence; --centred needs many to compute a mean"
         )
 
 
-def embed(flags: Namespace, made: "Embedder", *texts: Sequence[str]) -> list["np.ndarray"]:
-    """Vectors of each text by an `Embedder`, centred if --centred says so."""
+def embed(flags: Namespace, embedder: "Embedder", *texts: Sequence[str]) -> list["np.ndarray"]:
+    """Computes the vectors of each text, centred if --centred is set."""
     from xlj.retrieval.nearest import centre
 
-    vectors = [made.embed(sentences) for sentences in texts]
+    vectors = [embedder.embed(sentences) for sentences in texts]
     if flags.centred:
         for side in vectors:
             centre(side)
     return vectors
 
 
-def embedder(flags: Namespace, all_layers: bool = False) -> "Embedder":
-    """The `Embedder` of --checkpoint, pooled as the flags say, at one layer or at all; raises a
-    `ConfigError` if there is no such model or layer."""
+def load_embedder(flags: Namespace, all_layers: bool = False) -> "Embedder":
+    """Loads the `Embedder` of --checkpoint with the pooling of the flags, for one layer or all.
+
+    Raises:
+      ConfigError: if there is no such model or layer.
+    """
     from xlj.api.encoder import load
 
     encoder = load(flags.checkpoint)
     layers = range(encoder.layers + 1) if all_layers else ()
-    chosen = layers or (() if flags.layer is None else [flags.layer])
-    return encoder.embedder(chosen, flags.pooling, prompt=flags.prompt)
+    selected = layers or (() if flags.layer is None else [flags.layer])
+    return encoder.embedder(selected, flags.pooling, prompt=flags.prompt)
 
 
 def embed_parts(
@@ -91,13 +97,14 @@ def embed_parts(
     skipping: "Skipping | None" = None,
     has_ids: bool = False,
 ) -> None:
-    """Embeds the lines of a stretch into each part of this shard that is not there yet.
+    """Embeds the lines of each missing part of this shard.
 
     Args:
+      units: the lines of each part.
       dtype: one of `choices.VECTOR_TYPES`.
-      skipping: what becomes of malformed lines; None: they are errors.
-      has_ids: whether lines may be `id TAB sentence`, of which the sentence is embedded; blank
-        lines are then passed over.
+      skipping: handles malformed lines; if None, they are errors.
+      has_ids: whether lines may be `id TAB sentence`; then only the sentence is embedded, and blank
+        lines are skipped.
     """
     left = parts.remaining()
     if not left:
@@ -109,22 +116,23 @@ def embed_parts(
     def text(line: str) -> str:
         return (line.rpartition("\t")[2] if has_ids else line).strip()
 
-    made = embedder(flags)
+    embedder = load_embedder(flags)
     with tqdm(desc="embedding", unit=" sentences", disable=None) as bar:
         for part in left:
             rows = 0
-            with vector_file.writing(parts.file(part), made.width, dtype, skipping) as append:
+            with vector_file.writing(parts.file(part), embedder.width, dtype, skipping) as append:
                 lines = units[part].lines(skipping)
                 if has_ids:
                     lines = filter(str.strip, lines)
-                for vectors in made.stream(map(text, lines), bar.update):
+                for vectors in embedder.stream(map(text, lines), bar.update):
                     append(vectors[0])
                     rows += vectors.shape[1]
             parts.mark_complete(part, **units[part].as_json(), rows=rows)
-    report_cut(made)
+    report_cut(embedder)
 
 
-def report_cut(made: "Embedder") -> None:
-    """Says how many sentences of an `Embedder` lost their end."""
-    if made.truncated:
-        print(f"{made.truncated} sentences lost their end: too long for the model", file=sys.stderr)
+def report_cut(embedder: "Embedder") -> None:
+    """Prints how many sentences an `Embedder` truncated."""
+    if embedder.truncated:
+        line = f"{embedder.truncated} sentences were truncated: too long for the model"
+        print(line, file=sys.stderr)

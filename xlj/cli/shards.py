@@ -1,4 +1,4 @@
-"""The flag --shard: a command that several hosts share, into a folder of parts with a manifest."""
+"""The flag --shard: several hosts share a command, and write parts and a manifest to a folder."""
 
 import argparse
 import re
@@ -21,22 +21,23 @@ def add_flag(parser: Parser) -> None:
         "--shard",
         metavar="I/N",
         type=_shard,
-        help="do the part I of N of the work, from 1: --output is then a folder that N commands "
-        "share, with a manifest once all is done; the same command goes on after a kill. 1/1 is "
-        "all of it. The inputs may be several files: a pattern ('text/*.txt'), or with commas",
+        help="do part I (from 1) of N parts of the work. --output is then a folder that N commands "
+        "share; the last to finish writes its manifest. After a kill, the same command resumes. "
+        "1/1 does all the work in one command. Inputs may be several files: a pattern "
+        "('text/*.txt') or a list with commas",
     )
 
 
 def _shard(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
     if not match or not 1 <= int(match[1]) <= int(match[2]):
-        raise argparse.ArgumentTypeError(f"{text} is not I/N with I from 1 to N, 3/16 say")
+        raise argparse.ArgumentTypeError(f"{text} is not I/N with I from 1 to N, such as 3/16")
     return int(match[1]), int(match[2])
 
 
 def job(flags: Namespace, paths: Sequence[Path], names: Sequence[str]) -> "Record":
-    """What decides the content of the parts: the model, the inputs with their sizes in bytes, and
-    the values of the flags of these names."""
+    """Returns a record of everything that determines the parts: the model, the inputs with their
+    sizes in bytes, and the values of these flags."""
     from xlj.checkpoints import stored_models
 
     return {
@@ -46,8 +47,9 @@ def job(flags: Namespace, paths: Sequence[Path], names: Sequence[str]) -> "Recor
     }
 
 
-def end(parts: "Parts") -> bool:
-    """Writes the manifest of a folder's `Parts` if all are there; says what is missing else."""
+def finish(parts: "Parts") -> bool:
+    """Writes the manifest if all parts of the folder exist; otherwise prints how many are missing.
+    Returns whether all exist."""
     if parts.finish() is not None:
         return True
     print(

@@ -663,7 +663,7 @@ class Train(Section, path="train"):
 
 
 HELD_OUT = "held_out"
-"""The retrieval source that stands for the held-out sentence pairs of the run."""
+"""The retrieval source that means the held-out sentence pairs of the run."""
 
 
 def _for_retrieval(config: "Sections", path: str) -> Unused | None:

@@ -1,1 +1,1 @@
-"""Contracts of functions of arrays, checked as JAX traces them."""
+"""Contracts of functions of arrays, checked while JAX traces them."""

@@ -1,4 +1,4 @@
-"""Checks of rank, shape and dtype, in the words of the docstrings: `int32 [rows, length]`."""
+"""Checks of rank, shape and dtype, written as in docstrings: `int32 [rows, length]`."""
 
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
@@ -11,38 +11,39 @@ from jax.typing import DTypeLike
 
 Array = jax.Array | np.ndarray
 PyTree = Any
-"""Arrays, or what stands for them, in dicts, tuples and dataclasses: all that `jax.tree` takes
-apart, which types cannot tell from other things."""
+"""A tree of arrays (or of their shapes), in dicts, tuples and dataclasses, as `jax.tree` accepts
+it. Python's types cannot express this."""
 Tree = TypeVar("Tree")
-"""Such a tree, where another of the same structure is given back."""
+"""A tree of arrays, for functions that return a tree of the same structure."""
 Leaf = jax.Array | np.ndarray | jax.ShapeDtypeStruct
 """An array, or its shape and type."""
 
 Specified = tuple[str, PyTree]
-"""What an array is to be, and the array; None, or a tree without arrays, is not looked at."""
+"""The specification of an array, and the array; None, and trees without arrays, are not checked."""
 
 _KINDS: dict[str, DTypeLike] = {"float": jnp.floating, "int": jnp.integer, "bool": jnp.bool_}
 _OPEN = "..."
 
 
 def check(function: str, **arrays: Specified) -> None:
-    """Checks what a function is given. Nothing of it is left in a compiled program: shapes and
-    dtypes are known while JAX traces, under jit, scan, vmap and remat too.
+    """Checks the array arguments of a function.
 
         check("gather", hidden=("float [rows, n, hidden]", x), positions=("int32 [rows, k]", p))
 
-    A kind is a dtype, or `float`, `int` and `key` of any width, or `any`. An axis is a size, or a
-    name, which stands for the same size wherever it is; `...` stands for any axes, `NAME...` for
-    the same ones wherever it is. An array that is None is not there; int64 and float64 of NumPy
-    count as what JAX makes of them.
+    Checks run while JAX traces, also under jit, scan, vmap and remat, so compiled programs do not
+    contain them.
+
+    A kind is a dtype, `float`, `int` or `key` of any width, or `any`. An axis is a size, or a name,
+    which must have the same size everywhere. `...` matches any axes; `NAME...` matches the same
+    axes everywhere. None is not checked. NumPy's int64 and float64 count as the types to which JAX
+    converts them.
 
     Args:
-      function: what messages call it.
-      arrays: by parameter: (what it is to be, the array).
+      function: its name in messages.
+      arrays: by parameter: (specification, array).
 
     Raises:
-      AssertionError: it says which array of which function is not what it is to be, and what is
-        known of the axes by then.
+      AssertionError: with the array, the function, the specification, and the known sizes of axes.
     """
     axes: dict[str, tuple[int, ...]] = {}
     for name, (specified, array) in arrays.items():
@@ -51,7 +52,7 @@ def check(function: str, **arrays: Specified) -> None:
 
 
 def check_ids(function: str, ids: NamedTuple, **more: Specified) -> None:
-    """Checks a tuple whose fields are int32 [rows, length] each, and more arrays, as `check`."""
+    """Checks a tuple whose fields are int32 [rows, length] each, and more arrays, like `check`."""
     fields = {name: ("int32 [rows, length]", array) for name, array in ids._asdict().items()}
     check(function, **fields, **more)
 
@@ -59,7 +60,7 @@ def check_ids(function: str, ids: NamedTuple, **more: Specified) -> None:
 def _check_one(name: str, specified: str, array: Array, known: dict[str, tuple[int, ...]]) -> None:
     kind, names = _parsed(specified)
     sizes = ", ".join(f"{axis}={_shown(size)}" for axis, size in known.items() if axis in names)
-    message = f"{name} is to be {specified}" + (f", with {sizes}" if sizes else "")
+    message = f"{name} must be {specified}" + (f", with {sizes}" if sizes else "")
     if kind == "key":
         is_key = jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
         chex.assert_equal(is_key, True, custom_message=f"{message} (jax.random.key)")
@@ -88,7 +89,7 @@ def _shown(sizes: tuple[int, ...]) -> str:
 
 @cache
 def _parsed(specified: str) -> tuple[str, tuple[str, ...]]:
-    """`int32 [rows, length]` as a kind and names of axes."""
+    """Parses `int32 [rows, length]` into the kind and the names of axes."""
     kind, _, axes = specified.partition(" ")
     inside = axes.removeprefix("[").removesuffix("]")
     return kind, tuple(inside.split(", ")) if inside else ()

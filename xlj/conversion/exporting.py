@@ -45,8 +45,8 @@ def export(
     # An imported tokenizer.json already writes pairs as an imported head expects. One that xlj
     # makes from a SentencePiece model writes them as XLM-R does unless `as_rows` is true.
     trained = source.checkpoint and source.checkpoint.step
-    ours = trained or vocabulary.markers == "sentencepiece"
-    as_rows = exported.hf_task is not None and source.separators == 1 and bool(ours)
+    is_changed = trained or vocabulary.markers == "sentencepiece"
+    as_rows = exported.hf_task is not None and source.separators == 1 and bool(is_changed)
     sentence = None if headless else source.sentence
     if pooling:
         sentence = sentence_modules.plain(model, pooling)

@@ -1,8 +1,9 @@
-"""A guard beside each process of a run on several hosts: when one is lost, all end, and say which.
+"""Guards of a run on several hosts: if one process is lost, all end and print which one it was.
 
-A guard starts the command again as its child, and knows how that ends. It needs neither JAX nor the
-devices, so that no collective that hangs, and no abort inside of JAX, stops it. Guards hold
-connections to that of process 0, which tells all of them whose end came first.
+A guard starts the command again as its child process and observes how the child ends. It uses
+neither JAX nor the devices, so a hanging collective or an abort inside JAX does not stop it. Every
+guard is connected to the guard of process 0, which decides which process ended first and informs
+all guards.
 """
 
 import contextlib
@@ -20,13 +21,13 @@ from typing import Any, NamedTuple
 from xlj.io.exit_codes import CONTINUE
 
 SILENCE = 30.0
-"""Seconds without a word after which a guard, with its host, is lost."""
+"""Seconds without a message after which a guard and its host count as lost."""
 
 _VARIABLE = "XLJ_GUARD"
-_BEAT = 2.0  # seconds from one word to the next
-_GRACE = 5.0  # seconds in which a child may end by itself, once another has
-_LATER = 3.0  # seconds in which an end may turn out to come of another's
-_CONSEQUENCES = (1, -signal.SIGABRT)  # how a process ends that loses another: an error, JAX's abort
+_BEAT = 2.0  # seconds between heartbeats
+_GRACE = 5.0  # seconds in which a child may end on its own after another process has ended
+_LATER = 3.0  # seconds to wait for an earlier end that may have caused this one
+_CONSEQUENCES = (1, -signal.SIGABRT)  # exit codes after another process is lost: error, JAX's abort
 
 
 class End(NamedTuple):
@@ -45,25 +46,26 @@ def is_watched() -> bool:
 
 
 def own_address() -> tuple[list[str], int, str]:
-    """Under which names and port this process's guard can be reached, and a word that those who
-    call it must know."""
-    _, port, word = os.environ[_VARIABLE].split(",")
+    """Returns the host names and the port of this process's guard, and the token that guards must
+    send when they connect to it."""
+    _, port, token = os.environ[_VARIABLE].split(",")
     names = [socket.gethostname()]
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("10.255.255.255", 9))  # nothing is sent; it tells our address
+        probe.connect(("10.255.255.255", 9))  # sends nothing, but sets our own address
         names.append(probe.getsockname()[0])
-    return [*names, "127.0.0.1"], int(port), word
+    return [*names, "127.0.0.1"], int(port), token
 
 
 def report(process: int, processes: int, address: tuple[list[str], int, str]) -> None:
-    """Tells this process's guard who it is, and where that of process 0 is (its `own_address`)."""
+    """Sends this process's guard the number of its process, and the address of the guard of process
+    0 (its `own_address`)."""
     pipe = int(os.environ[_VARIABLE].partition(",")[0])
-    joined = {"process": process, "processes": processes, "address": address}
-    os.write(pipe, json.dumps(joined).encode() + b"\n")
+    message = {"process": process, "processes": processes, "address": address}
+    os.write(pipe, json.dumps(message).encode() + b"\n")
 
 
 def run() -> int:
-    """Starts this command again, watches it to its end, and returns the exit code."""
+    """Starts this command again, watches it until it ends, and returns the exit code."""
     return _Guard().watch()
 
 
@@ -72,206 +74,207 @@ class _Peer:
 
     def __init__(self, link: socket.socket):
         self.link, self.process, self.host = link, -1, ""
-        self.heard, self.has_ended, self.has_left = time.monotonic(), False, False
+        self.last_message, self.has_ended, self.has_left = time.monotonic(), False, False
         self._unread = b""
 
-    def say(self, **message: Any) -> None:
-        with contextlib.suppress(OSError):  # it is gone, which reading tells
+    def send(self, **message: Any) -> None:
+        with contextlib.suppress(OSError):  # the peer is gone; `receive` will notice
             self.link.sendall(json.dumps(message).encode() + b"\n")
 
-    def hear(self) -> list[dict[str, Any]] | None:
-        """What came in; None if nothing will come any more."""
+    def receive(self) -> list[dict[str, Any]] | None:
+        """Returns the messages that arrived; None if the connection has ended."""
         try:
-            found = self.link.recv(1 << 16)
+            received = self.link.recv(1 << 16)
         except OSError:
             return None
-        if not found:
+        if not received:
             return None
-        self.heard = time.monotonic()
-        *lines, self._unread = (self._unread + found).split(b"\n")
+        self.last_message = time.monotonic()
+        *lines, self._unread = (self._unread + received).split(b"\n")
         try:
             return [json.loads(line) for line in lines]
-        except ValueError:  # no guard speaks like that
+        except ValueError:  # not a guard
             return None
 
 
 class _Guard:
-    """One guard; that of process 0 is the hub."""
+    """A guard; the guard of process 0 is the hub."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._listener = socket.create_server(("", 0), backlog=4096)
-        self._word, self._host = secrets.token_hex(8), socket.gethostname()
-        self._pipe, wanted = os.pipe()
+        self._token, self._host = secrets.token_hex(8), socket.gethostname()
+        self._pipe, end_of_child = os.pipe()
         port = self._listener.getsockname()[1]
-        environment = {**os.environ, _VARIABLE: f"{wanted},{port},{self._word}"}
+        environment = {**os.environ, _VARIABLE: f"{end_of_child},{port},{self._token}"}
         command = [sys.executable, *sys.orig_argv[1:]]
-        self._child = subprocess.Popen(command, env=environment, pass_fds=(wanted,))
-        os.close(wanted)
+        self._child = subprocess.Popen(command, env=environment, pass_fds=(end_of_child,))
+        os.close(end_of_child)
         self._process, self._processes = -1, 0
         self._hub: _Peer | None = None
-        self._peers: list[_Peer] = []  # of the hub: all others
-        self._doubtful: tuple[float, End] | None = None  # of the hub: it may come of another's end
+        self._peers: list[_Peer] = []  # in the hub: all other guards
+        # In the hub: an end that another end may have caused, and the time to decide.
+        self._doubtful: tuple[float, End] | None = None
         self._verdict: End | None = None
-        self._said = time.monotonic()
+        self._last_beat = time.monotonic()
 
     def watch(self) -> int:
         """See `run`."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._pass_on)
-        self._selector.register(self._pipe, selectors.EVENT_READ, self._joined)
-        self._selector.register(self._listener, selectors.EVENT_READ, self._called)
+        self._selector.register(self._pipe, selectors.EVENT_READ, self._join)
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         code = None
         while code is None and self._verdict is None:
-            self._turn()
+            self._poll()
             code = self._child.poll()
         if code is None:
-            code = self._ended_within(_GRACE)
+            code = self._wait_or_kill(_GRACE)
         elif code in (0, CONTINUE):
             for peer in self._links():
-                peer.say(end=None)
+                peer.send(end=None)
         else:
-            self._learn_why(code)
+            self._await_verdict(code)
         outcome = self._outcome(code)
-        self._take_leave()
+        self._disconnect()
         return outcome
 
     def _pass_on(self, number: int, _: Any) -> None:
-        if number == signal.SIGTERM:  # a terminal sends Ctrl-C to the child, too
+        if number == signal.SIGTERM:  # a terminal sends Ctrl-C to the child as well
             self._child.send_signal(number)
 
-    def _turn(self) -> None:
-        """Waits for a moment, and takes what comes in."""
+    def _poll(self) -> None:
+        """Handles messages for a moment, sends heartbeats, and detects lost guards."""
         for key, _ in self._selector.select(0.2):
             key.data()
         now = time.monotonic()
-        if now - self._said > _BEAT:
-            self._said = now
+        if now - self._last_beat > _BEAT:
+            self._last_beat = now
             for peer in self._links():
-                peer.say()
+                peer.send()
         for peer in self._links():
-            if now - peer.heard > SILENCE and not peer.has_ended:
-                self._lost(peer, f"has not answered for {SILENCE:.0f} seconds")
-        # Some guard may be lost, but is not yet known to be.
-        is_silent = any(now - p.heard > 3 * _BEAT and not p.has_ended for p in self._peers)
+            if now - peer.last_message > SILENCE and not peer.has_ended:
+                self._lose(peer, f"has not answered for {SILENCE:.0f} seconds")
+        # A silent guard may be lost without being known as lost yet.
+        is_silent = any(now - p.last_message > 3 * _BEAT and not p.has_ended for p in self._peers)
         if self._doubtful and now > self._doubtful[0] and not is_silent:
             self._decide(self._doubtful[1])
 
     def _links(self) -> list[_Peer]:
         return [*self._peers, *([self._hub] if self._hub else [])]
 
-    def _joined(self) -> None:
-        """The child is one of several processes, and says which."""
+    def _join(self) -> None:
+        """Reads the report of the child (`report`), and connects to the hub."""
         line = os.read(self._pipe, 1 << 16)
         self._selector.unregister(self._pipe)
         if not line:
             return
-        told = json.loads(line)
-        self._process, self._processes = told["process"], told["processes"]
+        message = json.loads(line)
+        self._process, self._processes = message["process"], message["processes"]
         if self._process:
-            names, port, word = told["address"]
-            link = _connected(names, port)
+            names, port, token = message["address"]
+            link = _connect(names, port)
             if link is None:
                 print(
                     f"no guard answers at port {port} of {' or '.join(names)}: if a process of "
-                    "this run is lost, only JAX will tell, in some minutes",
+                    "this run is lost, only JAX will report it, after some minutes",
                     file=sys.stderr,
                     flush=True,
                 )
                 return
             self._hub = _Peer(link)
             self._hub.process, self._hub.host = 0, names[0]
-            self._hub.say(process=self._process, host=self._host, word=word)
+            self._hub.send(process=self._process, host=self._host, token=token)
             self._listen_to(self._hub)
 
-    def _called(self) -> None:
-        """Another guard calls."""
+    def _accept(self) -> None:
+        """Accepts a connection of another guard."""
         link, _ = self._listener.accept()
         self._listen_to(_Peer(link))
 
     def _listen_to(self, peer: _Peer) -> None:
-        self._selector.register(peer.link, selectors.EVENT_READ, lambda: self._heard(peer))
+        self._selector.register(peer.link, selectors.EVENT_READ, lambda: self._handle(peer))
 
-    def _heard(self, peer: _Peer) -> None:
-        messages = peer.hear()
+    def _handle(self, peer: _Peer) -> None:
+        messages = peer.receive()
         if messages is None:
             self._selector.unregister(peer.link)
             if not peer.has_ended and peer.process >= 0:
-                self._lost(peer, "is gone")
+                self._lose(peer, "is gone")
             peer.has_ended = peer.has_left = True
             return
         for message in messages:
-            if message.get("word") == self._word:
+            if message.get("token") == self._token:
                 peer.process, peer.host = message["process"], message["host"]
                 self._peers.append(peer)
             elif peer.process >= 0 and "end" in message:
                 peer.has_ended = True
                 if message["end"]:
-                    self._weigh(End(*message["end"]), message["code"])
+                    self._judge(End(*message["end"]), message["code"])
             elif peer is self._hub and "verdict" in message:
                 self._verdict = End(*message["verdict"])
 
-    def _lost(self, peer: _Peer, how: str) -> None:
+    def _lose(self, peer: _Peer, how: str) -> None:
         peer.has_ended = True
         self._decide(End(peer.process, peer.host, how, CONTINUE))
 
-    def _weigh(self, end: End, code: int) -> None:
-        """Decides at once where an end cannot come of another's, else in a moment."""
+    def _judge(self, end: End, code: int) -> None:
+        """Decides at once if no other end can have caused this one, else after a moment."""
         if code not in _CONSEQUENCES:
             self._decide(end)
         elif not self._doubtful:
             self._doubtful = time.monotonic() + _LATER, end
 
     def _decide(self, end: End) -> None:
-        """Whose end came first; all hear of it."""
+        """Decides that this end came first, and informs all guards."""
         if self._verdict is None:
             self._verdict = end
             for peer in self._peers:
-                peer.say(verdict=end)
+                peer.send(verdict=end)
 
-    def _ended_within(self, seconds: float) -> int:
-        """The child's exit code; it is killed after so many seconds."""
+    def _wait_or_kill(self, seconds: float) -> int:
+        """Waits for the child, kills it after so many seconds, and returns its exit code."""
         try:
             return self._child.wait(seconds)
         except subprocess.TimeoutExpired:
             self._child.kill()
             return self._child.wait()
 
-    def _learn_why(self, code: int) -> None:
-        """Tells of the child's end, and waits for word of whose came first."""
+    def _await_verdict(self, code: int) -> None:
+        """Reports the end of the child, and waits for the decision which end came first."""
         signalled = code < 0 and -code != signal.SIGABRT
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
         end = End(self._process, self._host, how, CONTINUE if signalled else abs(code))
-        if not self._processes:  # it never joined the others
+        if not self._processes:  # it never joined the other processes
             return
         if self._process == 0:
-            self._weigh(end, code)
+            self._judge(end, code)
         elif self._hub is None or self._hub.has_ended:
             return
         else:
-            self._hub.say(end=end, code=code)
+            self._hub.send(end=end, code=code)
         latest = time.monotonic() + SILENCE + 2 * _LATER
         while self._verdict is None and time.monotonic() < latest:
-            self._turn()
+            self._poll()
 
-    def _take_leave(self) -> None:
-        """Lets the others read what they were told: a connection that is closed with something
-        unread in it may lose that."""
+    def _disconnect(self) -> None:
+        """Closes the connections after the other guards have read their messages. A connection that
+        is closed with unread input may lose its last messages."""
         for peer in self._links():
             with contextlib.suppress(OSError):
                 peer.link.shutdown(socket.SHUT_WR)
         latest = time.monotonic() + 1
         while time.monotonic() < latest and any(not peer.has_left for peer in self._links()):
-            self._turn()
+            self._poll()
 
     def _outcome(self, code: int) -> int:
-        """The exit code of this process; says what it comes of, where that is another's end."""
+        """Returns the exit code of this process. If another process ended first, prints which."""
         end = self._verdict
         if end is None or not self._processes:
             return 128 - code if code < 0 else code
         if (end.process != self._process or end.code == CONTINUE) and code != end.code:
-            again = "; the same command goes on from the last checkpoint"
-            print(  # on a line of its own, where the child left a bar
+            again = "; the same command resumes from the last checkpoint"
+            print(  # on a new line, since the child may have left a progress bar
                 f"\nerror: process {end.process} of {self._processes} (host {end.host}) {end.how}: "
                 f"the run ends here, with exit code {end.code}"
                 f"{again if end.code == CONTINUE else ''}",
@@ -281,8 +284,8 @@ class _Guard:
         return end.code
 
 
-def _connected(names: list[str], port: int) -> socket.socket | None:
-    """A connection to the first host that answers."""
+def _connect(names: list[str], port: int) -> socket.socket | None:
+    """Connects to the first host that answers; returns None if none does."""
     for name in names:
         with contextlib.suppress(OSError):
             link = socket.create_connection((name, port), timeout=5)

@@ -1,5 +1,6 @@
-"""How fast the devices of each host are, and how long each waits for rows, so that a slow one is
-found: the steps of all take as long as those of the slowest.
+"""Measures the speed of each host's devices and its waiting time for rows.
+
+A step of the run takes as long as that of its slowest host, so a slow host should be found.
 """
 
 import json
@@ -15,7 +16,7 @@ from xlj.io import atomic
 from xlj.io.growing import GrowingFiles
 
 FILE = "hosts.jsonl"
-"""In the workdir of a run of several processes: a line whenever training is measured."""
+"""A file in the workdir of a run of several processes, with a line for each log line."""
 
 _PRODUCTS = 16
 _SIZES = {"cpu": 256}
@@ -24,24 +25,27 @@ _SLOW = 1.25  # times the median
 
 
 class HostSpeeds:
-    """Measures each process's devices, alone: matrix products that need no other host. Nothing is
-    measured where there is one process."""
+    """Measures the devices of each process with matrix products that need no other host. A run of a
+    single process is not measured."""
 
     def __init__(self, files: GrowingFiles):
         self._files = files
         self._names = hosts.names() if jax.process_count() > 1 else []
 
     def measures(self, step: int, waiting_share: float) -> tuple[dict[str, float], str]:
-        """Who is slowest and who waits most, as metrics, and a word if one is slow; process 0
-        writes what was measured of all. All processes must call this.
+        """Measures all hosts; process 0 writes the results to `FILE`. All processes must call this.
 
         Args:
-          step: how many are done.
-          waiting_share: of this process's time, for rows.
+          step: number of finished steps.
+          waiting_share: share of its time that this process waited for rows.
+
+        Returns:
+          Metrics of the slowest process and of the process that waits most, and a warning if a
+          process is slow.
         """
         if not self._names:
             return {}, ""
-        probe, waits = hosts.gathered(np.array([_probe_seconds(), waiting_share], np.float32)).T
+        probe, waits = hosts.all_gather(np.array([_probe_seconds(), waiting_share], np.float32)).T
         factor = probe / max(float(np.median(probe)), 1e-9)
         slowest, waiting = int(factor.argmax()), int(waits.argmax())
         if jax.process_index() == 0:
@@ -54,18 +58,18 @@ class HostSpeeds:
             with atomic.as_config_error(self._files.folder / FILE):
                 with self._files.path(FILE).open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
-        said = f"process {slowest} ({self._names[slowest]}) is {factor[slowest]:.1f} x slower"
+        warning = f"process {slowest} ({self._names[slowest]}) is {factor[slowest]:.1f} x slower"
         return {
             "time/slowest_process": slowest,
             "time/slowest_process_factor": float(factor[slowest]),
             "time/most_waiting_process": waiting,
             "time/most_waiting_process_share": float(waits[waiting]),
-        }, said if factor[slowest] > _SLOW else ""
+        }, warning if factor[slowest] > _SLOW else ""
 
 
 def _probe_seconds() -> float:
-    """Seconds of the same products on each of this process's devices, of the slowest: the best of
-    two times, since the first may compile."""
+    """Measures the seconds that the slowest device of this process needs for fixed products. It is
+    the better of two times, since the first may include compilation."""
     devices = jax.local_devices()
     size = _SIZES.get(devices[0].platform, _SIZE)
     matrices = [jax.device_put(np.eye(size, dtype=jnp.bfloat16), device) for device in devices]
@@ -80,7 +84,7 @@ def _probe_seconds() -> float:
 
 @jax.jit
 def _products(matrix: jax.Array) -> Any:
-    def product(_: Any, made: jax.Array) -> jax.Array:
-        return jnp.matmul(made, matrix)
+    def product(_: Any, power: jax.Array) -> jax.Array:
+        return jnp.matmul(power, matrix)
 
     return jax.lax.fori_loop(0, _PRODUCTS, product, matrix)

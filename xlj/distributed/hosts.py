@@ -1,4 +1,4 @@
-"""What the processes of a run agree on: process 0 decides, and tells the others."""
+"""Coordination of the processes of a run: joining, broadcasts, and shared storage."""
 
 import contextlib
 import json
@@ -20,53 +20,56 @@ from xlj.io.storage import AnyPath
 T = TypeVar("T")
 
 WAIT = 30.0
-"""Seconds in which what one host writes must be seen by the others: NFS keeps what it listed."""
+"""Seconds in which all hosts must see what one host writes. NFS caches listings of folders."""
 
-_JOINING = 300  # seconds in which all must have come
-_NAME = 64  # bytes of a host's name that others see
+_JOINING = 300  # seconds in which all processes must have joined
+_NAME = 64  # bytes of a host's name that are sent to other hosts
 
 
 def join(coordinator: str | None, processes: int | None, process: int | None) -> tuple[int, int]:
-    """Joins the other processes of a run; returns which this is, and how many there are.
+    """Joins the other processes of a run.
 
     Args:
-      coordinator: HOST:PORT of process 0. It and the others may be None where JAX finds them by
-        itself: Slurm, a TPU pod, Open MPI.
+      coordinator: HOST:PORT of process 0. All arguments may be None where JAX detects the
+        processes: under Slurm and Open MPI, and on TPU pods.
+
+    Returns:
+      The number of this process, and the number of processes.
 
     Raises:
-      ConfigError: if they are not found, or do not come within `_JOINING` seconds.
+      ConfigError: if the processes are not found, or do not join within `_JOINING` seconds.
     """
-    given = (coordinator, processes, process)
+    arguments = (coordinator, processes, process)
     try:
         jax.distributed.initialize(
             coordinator_address=coordinator,
             num_processes=processes,
             process_id=process,
             initialization_timeout=_JOINING,
-            cluster_detection_method=None if None in given else "deactivate",
+            cluster_detection_method=None if None in arguments else "deactivate",
         )
     except ValueError as error:
         raise ConfigError(
-            f"--distributed: nothing here tells of the other processes ({error}); give "
+            f"--distributed: the other processes cannot be detected ({error}); set "
             "--coordinator=HOST:PORT (of process 0), --processes=N and --process=0 to N-1"
         ) from error
     except RuntimeError as error:
         raise ConfigError(
-            f"--distributed: not all processes came together within {_JOINING} s "
-            f"({str(error).partition(chr(10))[0][:200]}); is each of them started, with the same "
-            "--coordinator and --processes, and can its host reach that address?"
+            f"--distributed: not all processes joined within {_JOINING} s "
+            f"({str(error).partition(chr(10))[0][:200]}); check that each process is started with "
+            "the same --coordinator and --processes, and that its host can reach that address"
         ) from error
     return jax.process_index(), jax.process_count()
 
 
-def told(decide: Callable[[], T]) -> T:
-    """What `decide` returns in process 0, through JSON, in every process.
+def broadcast(decide: Callable[[], T]) -> T:
+    """Calls `decide` in process 0 and returns its result, sent as JSON, in every process.
 
-    All must call this. A `ConfigError` that it raises there is raised everywhere.
+    All processes must call this. A `ConfigError` of `decide` is raised in all of them.
     """
     if jax.process_count() == 1:
         return decide()
-    from jax.experimental import multihost_utils  # late: who reads a model needs none of it
+    from jax.experimental import multihost_utils  # late, since loading a model does not need it
 
     content = b""
     if jax.process_index() == 0:
@@ -77,17 +80,17 @@ def told(decide: Callable[[], T]) -> T:
     size = int(multihost_utils.broadcast_one_to_all(np.int32(len(content))))
     buffer = np.zeros(-(-size // 1024) * 1024, np.uint8)  # few shapes, each compiled once
     buffer[: len(content)] = np.frombuffer(content, np.uint8)
-    found: dict[str, Any] = json.loads(
+    message: dict[str, Any] = json.loads(
         np.asarray(multihost_utils.broadcast_one_to_all(buffer)).tobytes()[:size]
     )
-    if "error" in found:
-        raise ConfigError(found["error"])
-    value: T = found["value"]
+    if "error" in message:
+        raise ConfigError(message["error"])
+    value: T = message["value"]
     return value
 
 
-def gathered(values: np.ndarray) -> np.ndarray:
-    """The values of every process, [processes, ...], in all of them. All must call this."""
+def all_gather(values: np.ndarray) -> np.ndarray:
+    """Returns the values of every process, [processes, ...]. All processes must call this."""
     if jax.process_count() == 1:
         return values[None]
     from jax.experimental import multihost_utils
@@ -96,25 +99,25 @@ def gathered(values: np.ndarray) -> np.ndarray:
 
 
 def names() -> list[str]:
-    """The host of each process. All must call this."""
+    """Returns the host name of each process. All processes must call this."""
     name = np.frombuffer(socket.gethostname().encode()[:_NAME].ljust(_NAME, b"\0"), np.uint8)
-    return [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in gathered(name)]
+    return [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in all_gather(name)]
 
 
-def check_shared(folder: AnyPath, named: str) -> None:
-    """Refuses a folder that is not the same on every host. All must call this.
+def check_shared(folder: AnyPath, name: str) -> None:
+    """Refuses a folder that is not shared by all hosts. All processes must call this.
 
     Args:
-      named: the flag or key that names it, for the error.
+      name: the flag or key of the folder, for the error.
 
     Raises:
-      ConfigError: in all processes, with those that do not see what process 0 wrote there.
+      ConfigError: in all processes; names those that do not see a file of process 0 there.
     """
     if jax.process_count() == 1:
         return
-    mark = folder / told(lambda: _marked(folder, named))
+    mark = folder / broadcast(lambda: _write_mark(folder, name))
     try:
-        all_see = gathered(np.array([_appears(mark)]))[:, 0]
+        all_see = all_gather(np.array([_appears(mark)]))[:, 0]
     finally:
         if jax.process_index() == 0:
             with contextlib.suppress(OSError):
@@ -123,26 +126,26 @@ def check_shared(folder: AnyPath, named: str) -> None:
         hosts = names()
         blind = ", ".join(f"{k} (host {hosts[k]})" for k in np.flatnonzero(~all_see)[:8].tolist())
         raise ConfigError(
-            f"{named}={folder}: process {blind} does not see what process 0 (host {hosts[0]}) "
+            f"{name}={folder}: process {blind} does not see what process 0 (host {hosts[0]}) "
             "writes there; name a folder on storage that all hosts share, at the same path"
         )
 
 
-def _marked(folder: AnyPath, named: str) -> str:
+def _write_mark(folder: AnyPath, name: str) -> str:
     mark = f".shared-{uuid.uuid4().hex}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         atomic.write(folder / mark, b"")
     except OSError as error:
         reason = error.strerror or error
-        raise ConfigError(f"{named}={folder}: cannot write there ({reason})") from error
+        raise ConfigError(f"{name}={folder}: this folder is not writable ({reason})") from error
     except ConfigError as error:
-        raise ConfigError(f"{named}: {error}") from error
+        raise ConfigError(f"{name}: {error}") from error
     return mark
 
 
 def _appears(path: AnyPath) -> bool:
-    """Whether a file is there, or comes while listings of the folder are renewed."""
+    """Whether a file exists, or appears within `WAIT` seconds while the folder is listed again."""
     latest = time.monotonic() + WAIT
     while True:
         with contextlib.suppress(OSError):
@@ -156,8 +159,8 @@ def _appears(path: AnyPath) -> bool:
 
 
 def wait_for(path: AnyPath) -> None:
-    """Waits until this host sees what process 0 has seen; a `ConfigError` that names the host if it
-    does not come."""
+    """Waits until this host sees a file that process 0 sees; raises a `ConfigError` that names the
+    host if it does not appear."""
     if jax.process_count() > 1 and not _appears(path):
         raise ConfigError(
             f"process {jax.process_index()} (host {socket.gethostname()}) does not see {path}, "

@@ -179,7 +179,7 @@ def _plans(
             name = f"seed-{seed}" if len(groups) == 1 else f"{group[0]}-seed-{seed}"
             identity = _identity(inner, task, store, of_group, encoder_digest)
             folder = workdir / name
-            is_claimed = hosts.told(functools.partial(_check_claim, folder, identity))
+            is_claimed = hosts.broadcast(functools.partial(_check_claim, folder, identity))
             start = prepare(inner, folder, store, source, is_claimed)
             plans.append(_Plan(group, start, of_group, folder, identity))
     return plans
@@ -192,7 +192,7 @@ def _train(plan: _Plan, task: Task) -> TaskRun | None:
     if jax.process_index() == 0:  # also for a run that an older version finished
         folder.mkdir(parents=True, exist_ok=True)
         json_file.write(folder / TASK, labelling_options(task))
-    if content := hosts.told(lambda: finished_run(folder)):
+    if content := hosts.broadcast(lambda: finished_run(folder)):
         return TaskRun(**{**content, "languages": tuple(content["languages"])}, folder=folder)
     if jax.process_index() == 0:
         atomic.write(folder / IDENTITY, plan.identity.encode())
@@ -208,7 +208,7 @@ def _train(plan: _Plan, task: Task) -> TaskRun | None:
         return None
     step = outcome.step
     if task.select != "last":
-        step = hosts.told(lambda: _best_step(folder))
+        step = hosts.broadcast(lambda: _best_step(folder))
     chosen = stored_models.find(folder / "checkpoints" / str(step)).params(start.mesh)
     scores: dict[str, Scores] = {}
     for split, sets in (("dev", data.dev), ("test", data.test)):

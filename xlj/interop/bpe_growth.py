@@ -62,7 +62,7 @@ def grow(vocabulary: Vocabulary, lines: Sequence[str], new_pieces: int) -> bytes
         if len(learned) < count:
             raise ConfigError(
                 f"this text does not yield {new_pieces:,} new pieces, but at most "
-                f"{len(new) + len(characters):,}; give more text or a smaller --pieces"
+                f"{len(new) + len(characters):,} (give more text or a smaller --pieces)"
             )
         count += joined - len(new)
     last = list(new)[joined - 1] if joined else ""

@@ -116,12 +116,13 @@ def _summary(exported: Exported, model: Model, vocabulary: Vocabulary, trained: 
 
 
 def _usage(name: str, exported: Exported, is_sentence: bool) -> str:
-    is_ours = exported.architecture.model_type == XLJ.model_type
-    remote = ", trust_remote_code=True" if is_ours else ""
+    is_xlj = exported.architecture.model_type == XLJ.model_type
+    remote = ", trust_remote_code=True" if is_xlj else ""
     if is_sentence:
         return (
             "from sentence_transformers import SentenceTransformer\n\n"
-            f'vectors = SentenceTransformer("{name}"{remote}).encode(sentences)'
+            f'model = SentenceTransformer("{name}"{remote})\n'
+            'vectors = model.encode(["The cat sleeps.", "Die Katze schläft."])'
         )
     if exported.hf_task:
         return _task_usage(name, exported, exported.hf_task, remote)

@@ -72,7 +72,7 @@ class SentenceModules:
     Attributes:
       pooling: how to pool the last layer's hidden vectors; results of several are concatenated.
       include_prompt: whether to pool the tokens of the prompt too.
-      steps: the modules after pooling, in order; None stands for L2 normalisation.
+      steps: the modules after pooling, in order; None is L2 normalisation.
       length: the maximum number of tokens, including `<s>` and `</s>`; 0 for the model's maximum.
       lowercase: whether to lowercase text before it is tokenized.
       settings: the content of `config_sentence_transformers.json`; xlj uses `prompts` and

@@ -152,7 +152,7 @@ def _forward(
     activation: Activation | None,
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array | None]]:
     def of_rows(x: jax.Array, kernel: jax.Array) -> jax.Array:
-        return product(x, devices.gathered(kernel.astype(dtype), 0), dtype)
+        return product(x, devices.all_gather(kernel.astype(dtype), 0), dtype)
 
     active = _activate(x, shift, activation)
     return devices.per_device(of_rows, (ROWS, KERNEL), ROWS)(active, kernel), (x, kernel, shift)
@@ -172,8 +172,8 @@ def _backward(
         )
         if on_gpu and activation is None:
             of_kernel, gradient = jax.lax.optimization_barrier((of_kernel, gradient))
-        of_x = product(gradient, devices.gathered(kernel.astype(dtype), 0), dtype, right_axis=1)
-        return of_x.astype(dtype), devices.summed(of_kernel, 0)
+        of_x = product(gradient, devices.all_gather(kernel.astype(dtype), 0), dtype, right_axis=1)
+        return of_x.astype(dtype), devices.reduce_sum(of_kernel, 0)
 
     # XLA for GPUs delays kernels' gradients and keeps their factors in memory, unless later
     # operations need these gradients.
@@ -219,7 +219,7 @@ def _backward_add_shift(
     dtype: jnp.dtype, _: tuple[()], gradient: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     def of_rows(gradient: jax.Array) -> jax.Array:
-        return devices.summed(sum_over_rows(gradient.reshape(-1, gradient.shape[-1]), dtype))
+        return devices.reduce_sum(sum_over_rows(gradient.reshape(-1, gradient.shape[-1]), dtype))
 
     of_x = gradient.astype(dtype)
     return of_x, devices.per_device(of_rows, (ROWS,), REPLICATED)(of_x)

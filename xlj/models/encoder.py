@@ -126,7 +126,7 @@ def apply(
         tokens = insert_separators(tokens, inputs.sides)
     ids = tokens, positions, inputs.languages, inputs.sides
     x = run(embeddings, params["embeddings"], *ids, rngs)
-    x = devices.constrained(x, "hidden")
+    x = devices.constrain(x, "hidden")
 
     bias = None
     if model.position_bias != "none":
@@ -136,8 +136,8 @@ def apply(
     def layer(kind: Kind, x: Stream, weights: Params, index: jax.Array) -> Stream:
         context = Context(*segments, rngs, index + 1, bias, rotations)
         y = run(block_of(model, kind), weights, x, context)
-        narrow = None if y.narrow is None else devices.constrained(y.narrow, "hidden")
-        return Stream(devices.constrained(y.wide, "hidden"), narrow)
+        narrow = None if y.narrow is None else devices.constrain(y.narrow, "hidden")
+        return Stream(devices.constrain(y.wide, "hidden"), narrow)
 
     stream, outputs = _run_layers(layer, model, weights, stream_of(x, model), all_layers)
     norm = partial(run, Norm(model), params["final_norm"]) if "final_norm" in params else None
@@ -161,7 +161,7 @@ def _run_layers(
     """
     kinds = pattern.kinds(model, pattern.layer_count(weights))
     loop, outputs = pattern.loop_of(kinds), []
-    unroll = devices.unrolled(loop.times) if model.scan_layers else max(loop.times, 1)
+    unroll = devices.unroll_count(loop.times) if model.scan_layers else max(loop.times, 1)
     alone = _checkpointed(layer, model, looped=False)
     body = _checkpointed(layer, model, looped=unroll < loop.times)
 

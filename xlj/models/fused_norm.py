@@ -92,7 +92,7 @@ def _backward(
 
     def of_rows(*arrays: jax.Array) -> tuple[jax.Array, ...]:
         of_x, of_update, of_scale, of_bias = _of_add_norm(options, kind.dtype, *arrays)
-        return of_x, of_update, devices.summed(of_scale), devices.summed(of_bias)
+        return of_x, of_update, devices.reduce_sum(of_scale), devices.reduce_sum(of_bias)
 
     inputs = (ROWS, ROWS, ROWS, REPLICATED, ROWS, ROWS, ROWS)
     call = devices.per_device(of_rows, inputs, (ROWS, ROWS, REPLICATED, REPLICATED))

@@ -54,7 +54,7 @@ def choose(
             return (jnp.maximum(largest, top), best), None
 
         initial = (jnp.full(len(vectors), -jnp.inf), jnp.zeros(len(vectors), jnp.int32))
-        unroll = devices.unrolled(len(starts))
+        unroll = devices.unroll_count(len(starts))
         return jax.lax.scan(body, initial, starts, unroll=unroll)[0][1]
 
     per_device = devices.per_device(of_rows, (ROWS, TABLE, REPLICATED, ROWS), ROWS)

@@ -85,7 +85,7 @@ def _forward(
         count = len(vectors)
         zeros = jnp.zeros(count)
         initial = (jnp.full(count, -jnp.inf), jnp.zeros(count, jnp.int32), zeros, zeros)
-        carry, _ = jax.lax.scan(body, initial, starts, unroll=devices.unrolled(len(starts)))
+        carry, _ = jax.lax.scan(body, initial, starts, unroll=devices.unroll_count(len(starts)))
         largest, best, total, of_label = carry
         normaliser = largest + jnp.log(total)
         return normaliser - of_label, (best == labels).astype(jnp.float32), normaliser
@@ -117,7 +117,7 @@ def _backward(
                 vectors, weights, biases, *places, normaliser, of_loss
             )  # [n, size]
             more_of_vectors = product(of_logits, weights, dtype)  # [n, hidden]
-            of_weights = devices.summed(product_over_rows(of_logits, vectors, dtype), 1)
+            of_weights = devices.reduce_sum(product_over_rows(of_logits, vectors, dtype), 1)
             of_table = jax.lax.dynamic_update_slice_in_dim(of_table, of_weights, true_start, 0)
             of_bias = jax.lax.dynamic_update_slice_in_dim(
                 of_bias, sum_over_rows(of_logits, dtype), true_start, 0
@@ -129,10 +129,10 @@ def _backward(
         initial = (jnp.zeros(vectors.shape), of_table, of_bias)
         # The last block is first, since it overlaps the block before it. Its gradient is 0 at the
         # common entries, which the other block then overwrites; no block needs to add.
-        unroll = devices.unrolled(len(starts))
+        unroll = devices.unroll_count(len(starts))
         carry, _ = jax.lax.scan(body, initial, starts, reverse=True, unroll=unroll)
         of_vectors, of_table, of_bias = carry
-        return of_vectors, of_table, devices.summed(of_bias)
+        return of_vectors, of_table, devices.reduce_sum(of_bias)
 
     inputs = (ROWS, TABLE, REPLICATED, ROWS, ROWS, ROWS)
     per_device = devices.per_device(of_rows, inputs, (ROWS, TABLE, REPLICATED))

@@ -90,7 +90,7 @@ def _backward(
         of_table = product_over_rows(of_logits, vectors, dtype)[:vocabulary]
         of_bias = sum_over_rows(of_logits, dtype)[:vocabulary]
         of_vectors = product(of_logits, table, dtype)
-        return of_vectors, devices.summed(of_table), devices.summed(of_bias)
+        return of_vectors, devices.reduce_sum(of_table), devices.reduce_sum(of_bias)
 
     inputs = (ROWS, REPLICATED, REPLICATED, ROWS, ROWS, ROWS, ROWS)
     per_device = devices.per_device(of_rows, inputs, (ROWS, REPLICATED, REPLICATED))

@@ -59,7 +59,7 @@ def block_of(
     true_start = jnp.minimum(start, table.shape[0] - size)
     weights = jax.lax.dynamic_slice_in_dim(table, true_start, size)
     biases = jax.lax.dynamic_slice_in_dim(bias, true_start, size)
-    return devices.gathered(weights.astype(dtype), 1), biases, true_start
+    return devices.all_gather(weights.astype(dtype), 1), biases, true_start
 
 
 def check_factors(

@@ -38,14 +38,14 @@ def work(program: Program, chip: Chip) -> Work:
     """
     seconds, launches = dict.fromkeys(SHARES, 0.0), 0.0
     for body, instruction, times in program.executed():
-        moved = traffic.of_instruction(program, body, instruction)
+        size = traffic.of_instruction(program, body, instruction)
         operations = products.by_type(program, body, instruction)
-        if not (moved or operations) or instruction.op.removesuffix("-start") in collectives.KINDS:
+        if not (size or operations) or instruction.op.removesuffix("-start") in collectives.KINDS:
             continue
         is_attention = products.kernel(instruction) in attend.PRODUCTS
         kind = "attention" if is_attention else "products"
         multiplying = sum(count / chip.rate(dtype) for dtype, count in operations.items())
-        moving = moved / chip.bandwidth
+        moving = size / chip.bandwidth
         if moving / SHARES["memory"] > multiplying / SHARES[kind]:
             kind = "memory"
         seconds[kind] += times * (moving if kind == "memory" else multiplying)

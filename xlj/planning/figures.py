@@ -194,10 +194,10 @@ def of_phase(
     text = Program(program.text)
     mesh = meshes.make_mesh(config, devices)
     sent = collectives(text, list(mesh.devices.flat), chip.ring)
-    multiplied, moved = products(text), traffic(text)
+    by_type, by_operation = products(text), traffic(text)
     seconds = {
-        "products": sum(count / chip.rate(kind) for kind, count in multiplied.items()),
-        "memory": sum(moved.values()) / chip.bandwidth,
+        "products": sum(count / chip.rate(kind) for kind, count in by_type.items()),
+        "memory": sum(by_operation.values()) / chip.bandwidth,
         "fast links": sum(each.fast / each.links for each in sent) / chip.fast,
         "slow links": sum(each.slow for each in sent) / chip.slow,
     }
@@ -213,8 +213,8 @@ def of_phase(
         operations=sum(counted.values(), start=Operations()),
         counts=run_flops.of_step(schedule[phase].config, sizes.corpus, rows),
         trains=any(loss.weight for each in built.values() for loss in each.losses.values()),
-        products=multiplied,
-        traffic=moved,
+        products=by_type,
+        traffic=by_operation,
         collectives=sent,
         seconds=seconds,
         estimate=parts,

@@ -45,7 +45,7 @@ def _phase(figures: Figures) -> list[str]:
     by_part = {name: value for name, value in vars(figures.operations).items() if value}
     share = ", ".join(f"{name} {value / total:.0%}" for name, value in by_part.items())
     multiplied = sum(figures.products.values()) * figures.devices
-    moved = sum(figures.traffic.values())
+    total_traffic = sum(figures.traffic.values())
     lines = [
         f"steps {figures.start:,} to {figures.start + figures.steps:,}: {rows}",
         f"  memory per device     {memory.peak / _GIB:.2f} GiB of {memory.limit / _GIB:.2f}"
@@ -53,7 +53,7 @@ def _phase(figures: Figures) -> list[str]:
         "    " + ", ".join(f"{name} {size / _GIB:.2f}" for name, size in parts.items()),
         f"  operations per step   {figures.counts}",
         f"    {share}; the program computes {multiplied / total:.2f} times as many in products",
-        f"  memory traffic        {moved / 1e9:.1f} GB per device; largest operations:",
+        f"  memory traffic        {total_traffic / 1e9:.1f} GB per device; largest operations:",
     ]
     for name, size in list(figures.traffic.items())[:_LARGEST]:
         lines.append(f"    {size / 1e9:8.2f} GB  {name}")

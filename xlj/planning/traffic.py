@@ -22,9 +22,9 @@ def traffic(program: Program) -> dict[str, float]:
     """Returns bytes by operation and the function that it comes from, largest first."""
     total: dict[str, float] = {}
     for computation, instruction, times in program.executed():
-        if moved := of_instruction(program, computation, instruction):
+        if size := of_instruction(program, computation, instruction):
             name = label(instruction)
-            total[name] = total.get(name, 0.0) + times * moved
+            total[name] = total.get(name, 0.0) + times * size
     return dict(sorted(total.items(), key=lambda item: -item[1]))
 
 
@@ -79,7 +79,7 @@ def _of_start(instruction: Instruction, operands: list[Instruction]) -> float:
     if instruction.op in ("copy-start", "slice-start", "async-start"):
         # One end may be in memory near the cores; then only the other end counts.
         ends = [(end, written) for end, written in zip(_results(operands), results, strict=False)]
-        return sum(_within(end, moved) + _within(moved, moved) for end, moved in ends)
+        return sum(_within(end, result) + _within(result, result) for end, result in ends)
     return sum(array.bytes for array in (*results, *_results(operands)))
 
 
@@ -87,8 +87,8 @@ def _results(instructions: list[Instruction]) -> list[Array]:
     return [array for instruction in instructions for array in instruction.results]
 
 
-def _within(end: Array, moved: Array) -> float:
-    return min(end.bytes, moved.bytes_anywhere)
+def _within(end: Array, result: Array) -> float:
+    return min(end.bytes, result.bytes_anywhere)
 
 
 def _bytes_read(program: Program, body: Computation, index: int, full: float) -> float:

@@ -1,1 +1,1 @@
-"""Arrays on many devices: meshes, the rules that place arrays, and what devices exchange."""
+"""Arrays on many devices: meshes, sharding rules, and collectives."""

@@ -1,4 +1,4 @@
-"""How arrays lie on a mesh (replica, fsdp): one table of rules for parameters and activations."""
+"""Sharding rules of parameters and activations on a mesh (replica, fsdp), in one table."""
 
 import re
 
@@ -19,7 +19,7 @@ TABLE = PartitionSpec(None, "fsdp")
 """A table of embeddings [ids, hidden], split along the hidden size."""
 
 REPLICATED = PartitionSpec()
-"""An array of which each device has all."""
+"""An array that each device has in full."""
 
 Rules = tuple[tuple[str, PartitionSpec], ...]
 
@@ -31,25 +31,25 @@ RULES: Rules = (
     (r"activations/(hidden|slots)", ROWS),
     (r"activations/microbatches", PartitionSpec(None, *ROWS)),
 )
-"""(regular expression over an array's name, its axes); the first that matches holds. A name may
-have any parts before: the generator's layers are named as the encoder's are. An objective adds
-rules of its own."""
+"""(regular expression of an array's name, its axes); the first match applies. A name may have any
+prefix: the generator's layers have the same names as the encoder's. Objectives add their own
+rules."""
 
 
 def rule_of(name: str, rules: Rules = RULES) -> tuple[str, PartitionSpec]:
-    """The rule that names an array.
+    """Returns the rule of an array.
 
     Raises:
-      ValueError: if none does.
+      ValueError: if no rule matches its name.
     """
     for rule, spec in rules:
         if re.fullmatch(rf"(.*/)?({rule})", name):
             return rule, spec
-    raise ValueError(f"no partitioning rule names the array {name}")
+    raise ValueError(f"no sharding rule matches the array {name}")
 
 
 OTHERS: Rules = ((r".*", REPLICATED),)
-"""The last rule where objectives may be unknown that parameters belong to."""
+"""The last rule if some parameters may belong to unknown objectives."""
 
 STORED: Rules = (*RULES, *OTHERS)
 """The rules for the parameters of a stored model."""

@@ -224,7 +224,7 @@ def _evaluation(
 
 def _is_in_metrics(workdir: AnyPath, step: int) -> bool:
     """Returns whether the metrics have a line for a step; process 0 reads them."""
-    return hosts.told(lambda: any(line["step"] == step for line in metrics.read(workdir)))
+    return hosts.broadcast(lambda: any(line["step"] == step for line in metrics.read(workdir)))
 
 
 def _progress_bar(amounts: Amounts, done: int, total: int) -> tqdm:

@@ -251,7 +251,7 @@ def adopt_vocabulary(
             )
         return config, vocabulary
     path = storage.place(config.data.cache) / "vocabularies" / f"{vocabulary.digest[:16]}.model"
-    hosts.told(lambda: _write_once(path, vocabulary.model))
+    hosts.broadcast(lambda: _write_once(path, vocabulary.model))
     data = dataclasses.replace(config.data, vocabulary=str(path))
     return dataclasses.replace(config, data=data), vocabulary
 

@@ -189,7 +189,7 @@ class Microbatches:
 
     def slots(self, rows: int) -> jax.Array:
         """Returns the place of each row in the global batch, int32 [rows]."""
-        return devices.constrained(jnp.arange(rows), "slots")
+        return devices.constrain(jnp.arange(rows), "slots")
 
     def sum(
         self,
@@ -230,7 +230,7 @@ class Microbatches:
         shapes = jax.eval_shape(function, *shared, jax.tree.map(lambda x: x[0], split))
         zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
         if filled is None or self._are_unrolled:
-            return jax.lax.scan(add, zeros, split, unroll=devices.unrolled(self._parts))[0]
+            return jax.lax.scan(add, zeros, split, unroll=devices.unroll_count(self._parts))[0]
         return jax.lax.fori_loop(
             0, filled, lambda number, sums: add(sums, _part(split, number))[0], zeros
         )
@@ -250,7 +250,7 @@ class Microbatches:
 
         split = jax.tree.map(self._split, inputs)
         if self._filled is None or self._are_unrolled:
-            results = jax.lax.scan(one, None, split, unroll=devices.unrolled(self._parts))[1]
+            results = jax.lax.scan(one, None, split, unroll=devices.unroll_count(self._parts))[1]
         else:
             results = self._map_filled(function, split, self._filled)
         return jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(-1, *x.shape[2:]), results)
@@ -279,12 +279,12 @@ class Microbatches:
 
         On CPUs that share parameters, collectives in a loop would deadlock, so loops are unrolled.
         """
-        return devices.unrolled(self._parts) > 1
+        return devices.unroll_count(self._parts) > 1
 
     def _split(self, x: jax.Array) -> jax.Array:
         """Reshapes [rows, ...] -> [parts, rows / parts, ...]."""
         x = x.reshape(x.shape[0] // self._parts, self._parts, *x.shape[1:]).swapaxes(0, 1)
-        return devices.constrained(x, "microbatches")
+        return devices.constrain(x, "microbatches")
 
 
 def _part(split: Argument, number: jax.Array) -> Argument:

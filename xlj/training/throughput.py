@@ -34,7 +34,7 @@ class Throughput:
 
     def seen(self) -> int:
         """Returns the tokens of all rows of all steps so far. All processes must call this."""
-        high, low = hosts.gathered(np.array(divmod(self._own, _PART), np.int32)).T
+        high, low = hosts.all_gather(np.array(divmod(self._own, _PART), np.int32)).T
         self._seen += int(high.astype(np.int64).sum()) * _PART + int(low.astype(np.int64).sum())
         self._own = 0
         return self._seen

@@ -194,7 +194,7 @@ def _backward(
         *of_rows, of_bias, of_gates = kernels_for(platform).backward(
             sizes, scale, Inputs(*arrays), bias, output, logs, gradient
         )
-        return *of_rows, None if of_bias is None else devices.summed(of_bias), of_gates
+        return *of_rows, None if of_bias is None else devices.reduce_sum(of_bias), of_gates
 
     inputs, bias, output, logs = saved
     per_device = devices.per_device(

@@ -124,8 +124,8 @@ def backward(
     block, bounds = sizes.block, tiles.bounds(*ids, sizes.block, sizes.window)
     count = length // block
     call = partial(_call, sizes, _stages(query))
-    inner = (output.astype(jnp.float32) * gradient.astype(jnp.float32)).sum(-1).swapaxes(1, 2)
-    # inner: [rows, heads, length]
+    inner = (output.astype(jnp.float32) * gradient.astype(jnp.float32)).sum(-1)
+    inner = inner.swapaxes(1, 2)  # [rows, heads, length]
 
     def tile(
         i: jax.Array, j: jax.Array, q: jax.Array, k: jax.Array, v: jax.Array, do: jax.Array,
