@@ -27,7 +27,8 @@ Any key of a recipe can be set on the command line. Items of a list are separate
 
 A config is checked before any work. These are errors, each of one line that names the key: an
 unknown key (the nearest valid name is suggested), a wrong type, a value out of range, keys that
-contradict each other, and a key that nothing would read.
+contradict each other, and a key that has no effect. In the tables, "only with" and "only if" say
+when a key has an effect.
 
 """
 

@@ -81,9 +81,7 @@ def _options(flags: Namespace, encoder: "Encoder") -> AlignmentOptions:
     """Returns the alignment options; those of the model replace flags that are not set."""
     depth = encoder.layers
     if flags.layer is not None and not 0 <= flags.layer <= depth:
-        raise ConfigError(
-            f"--layer={flags.layer}: this model has the layers 0 (embeddings) to {depth}"
-        )
+        raise ConfigError(f"--layer={flags.layer}: this model has layers 0 (embeddings) to {depth}")
     return encoder.alignment_options(**{name: getattr(flags, name) for name in _OPTIONS})
 
 

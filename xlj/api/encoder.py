@@ -508,7 +508,7 @@ class Encoder:
             )
         if not 0 <= layer <= self.layers:
             raise ConfigError(
-                f"there is no layer {layer}; the model has the layers 0 to {self.layers}"
+                f"layer {layer} does not exist; the model has layers 0 to {self.layers}"
             )
         return layer
 

@@ -22,7 +22,8 @@ class WordHMM(Options):
     )
     agreement: float = option(
         0.9,
-        "share of the alignment target that comes from the expectations of both directions",
+        "weight of the product of both directions' alignments in the training target; the rest is "
+        "the alignment of each direction",
         low=0,
         high=1,
     )
