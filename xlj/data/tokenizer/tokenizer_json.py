@@ -40,7 +40,7 @@ _NAMES = {
 }
 """Names of special tokens, used for roles that neither the file nor its folder assigns."""
 
-_CARRIED = "xlj:"
+_ROLE_PREFIX = "xlj:"
 """Prefix of a role in the names of extra entries of a template's special tokens; such an entry
 assigns a token to the role. The template does not use the entry, so the library's results do not
 change. No other part of the file may contain unknown entries."""
@@ -151,7 +151,7 @@ def with_specials(model: bytes, named: Mapping[str, Sequence[str]]) -> bytes:
         both = {"type": "Sequence", "processors": [template, own]}
         description["post_processor"] = both if own else template
     for role, token in add.items():
-        name = _CARRIED + role
+        name = _ROLE_PREFIX + role
         template["special_tokens"][name] = {"id": name, "ids": [ids[token]], "tokens": [token]}
     return json.dumps(description, ensure_ascii=False, indent=2).encode()
 
@@ -303,8 +303,8 @@ def _assigned_specials(description: Mapping[str, Any], ids: Mapping[str, int]) -
         for role, names in (("bos", before), ("eos", after)):
             if len(names) == 1:  # with several tokens, one may name a language
                 numbers[role] = entries[names[0]]
-        carried = (name for name in entries if name.startswith(_CARRIED))
-        numbers |= {name.removeprefix(_CARRIED): entries[name] for name in carried}
+        assigned = (name for name in entries if name.startswith(_ROLE_PREFIX))
+        numbers |= {name.removeprefix(_ROLE_PREFIX): entries[name] for name in assigned}
     by_id = {number: piece for piece, number in ids.items()}
     tokens = {role: by_id[i] for role, i in numbers.items() if role in ROLES and i in by_id}
     model = description["model"]
