@@ -34,7 +34,7 @@ def test_xcopa_is_read(tmp_path):
         ({"label": "0"}, "label is '0'"),
         ({"choice2": None}, "choices must be a list of texts"),
         ({"choice2": " "}, "the premise or a choice is empty"),
-        ({"choices": ["a"]}, "1 choices; there must be 2 to 8"),
+        ({"choices": ["a"]}, "1 choices, expected 2 to 8"),
         ({"premise": 3}, "no text under premise or context or question"),
     ],
 )

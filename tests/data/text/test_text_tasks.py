@@ -234,7 +234,7 @@ def test_missing_text_is_reported_before_any_work(config, write, fields, message
         (
             "x.jsonl",
             '{"a": "x", "b": "y"}\n' * 9 + "{\n",
-            r"x\.jsonl: line 10: this record: it is no",
+            r"x\.jsonl: line 10: this record: not valid JSON",
         ),
         ("x.parquet", "PAR1", r"x\.parquet: not a Parquet file"),
     ],
