@@ -333,7 +333,7 @@ def test_shards_are_what_one_command_writes_also_after_a_kill(runs, call, tmp_pa
             "this is JSON; to read one object per line, use --input_format=jsonl",
         ),
         ("tagging", "Ada\tB-PER", [], "text:1: this line has a tab"),
-        ("classification", "a\tb\n\nc", [], "text:3: this line has 1 texts, but .*:1 has 2;"),
+        ("classification", "a\tb\n\nc", [], "text:3: this line has 1 texts, but "),
         ("tagging", "a", ["--input_format=conll", "--output_format=tsv"], "one line per sentence"),
         (
             "tagging",

@@ -35,7 +35,9 @@ def test_a_workdir_that_cannot_be_written_to(tmp_path, monkeypatch, code, refuse
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(Path, refuses, refuse)
-    with pytest.raises(ConfigError, match=rf"--workdir=.*\({os.strerror(code)}\); name a folder"):
+    with pytest.raises(
+        ConfigError, match=rf"--workdir=.*\({os.strerror(code)}\); name a writable folder"
+    ):
         with only_run(tmp_path / "run"):
             raise AssertionError("the run has begun")
 

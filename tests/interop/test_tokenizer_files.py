@@ -295,7 +295,7 @@ def test_added_tokens_outside_of_the_vocabulary(bert):
         ("vocab.txt", "\n".join([*BERT, "a", "a", "b"]).encode(), "none or two with id 5"),
         ("tokenizer_config.json", b"{", "tokenizer_config.json:1: not valid JSON"),
         ("tokenizer_config.json", b"[]", "tokenizer_config.json: expected a JSON object"),
-        ("tokenizer.json", b"{}", "tokenizer.json is not a tokenizer.json that tokenizers"),
+        ("tokenizer.json", b"{}", "tokenizer.json cannot be read as tokenizer.json by tokenizers"),
         ("sentencepiece.bpe.model", b"text", "bpe.model is neither a SentencePiece model"),
     ],
 )

@@ -66,7 +66,7 @@ def test_a_config_without_rows_stays_as_it_is(tiny):
         ({"model.positions": 40}, r"data\.rows=.*/rows has pairs rows of 48 tokens.*allows 38"),
         ({"data.vocabulary": "other.model"}, r"data\.rows=.* another vocabulary than data\.vocab"),
         ({"evaluation.retrieval.source": "held_out", "evaluation.retrieval.pairs": "en-fr"},
-         r"pairs=en-fr: only those of data\.rows=.*/rows are held out"),
+         r"pairs=en-fr: only pairs of data\.rows=.*/rows are held out"),
         ({"objectives.distillation.batch_rows": 8, "objectives.distillation.language": "fr",
           "objectives.distillation.teacher": "some"},
          r"distillation\.language=fr is not in data\.rows="),
