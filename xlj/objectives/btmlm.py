@@ -58,13 +58,10 @@ def objective(
 ) -> Objective[BTMLMInputs, object]:
     """Returns the objective BTMLM (ERNIE-M section 3.2).
 
-    Stage 1 fills the placeholders after a sentence with pseudo-tokens of another language. It uses
-    the current parameters, without gradient. Placeholders see the whole unmasked sentence, but not
-    each other. Stage 2 predicts masked tokens of the sentence from the sentence and the
-    pseudo-tokens.
-
-    In local layers the sentence may be outside a placeholder's window. The share of such
-    placeholders is the measure `NAME_blind`, a loss of weight 0.
+    Stage 1 fills placeholders after a sentence with pseudo-tokens of another language, with the
+    current parameters and no gradient. Placeholders see the unmasked sentence, not each other.
+    Stage 2 predicts masked tokens from the sentence and the pseudo-tokens. The loss `NAME_blind`,
+    of weight 0, measures how many placeholders cannot see the sentence within local windows.
     """
     probabilities, of_blind = target_probabilities(corpus, options.target_alpha), f"{name}_blind"
 

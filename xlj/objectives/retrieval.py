@@ -49,10 +49,9 @@ def objective(
     - `hardest`: ERNIE-M's fine-tuning for retrieval (section 4.2), `hardest_negative_loss`.
     - `all`: `all_negatives_loss`, after SimCLR's NT-Xent.
 
-    Negatives may be in other microbatches. So `targets` encodes all rows of the step with the
-    current parameters and computes the gradient of the batch's loss at each vector, as in GradCache
-    (Gao et al., 2021), but without dropout (ours). `loss` propagates this gradient to the
-    parameters. The result does not depend on accumulation and sharding.
+    Negatives may be in other microbatches. So `targets` encodes all rows of the step, without
+    dropout (ours), and computes the gradient of the batch's loss at each vector, as in GradCache
+    (Gao et al., 2021). `loss` propagates it to the parameters, for any accumulation and sharding.
     """
     pair_losses = {"hardest": hardest_negative_loss, "all": all_negatives_loss}[options.negatives]
     layer = encoder.layer_or_middle(options.layer, model.layers)
@@ -78,10 +77,8 @@ def objective(
             return losses.sum(), (losses, correct * has_negative)
 
         (of_first, of_second), results = jax.grad(of_batch, (0, 1), has_aux=True)(first, second)
-        losses, correct, has_negative = (x.reshape(shape) for x in (*results, has_negative))
-        return RetrievalInputs(
-            inputs.first, inputs.second, of_first, of_second, losses, correct, has_negative
-        )
+        by_row = (x.reshape(shape) for x in (*results, has_negative))
+        return RetrievalInputs(inputs.first, inputs.second, of_first, of_second, *by_row)
 
     def loss(params: Params, state: object, inputs: RetrievalInputs, rngs: Rngs) -> Losses:
         of_side = [None] * 2 if rngs is None else split(rngs)

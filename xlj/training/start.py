@@ -59,20 +59,18 @@ def prepare(
 ) -> Start:
     """Prepares a run of pretraining or fine-tuning.
 
-    Everything else is checked before rows are built. All processes of a run must call this function
-    inside `only_run`, which excludes other runs from the workdir.
+    Rows are built after all checks. All processes of a run must call this inside `only_run`, which
+    excludes other runs from the workdir.
 
     Args:
       config: as `xlj.config.checks.parse` returned it.
       workdir: of the run, which resumes from its latest checkpoint.
       store: finished rows, if `open_rows` returned them with `config`; None to open or build rows.
       source: the model that `init_from` names, if the caller has it; the rows have its vocabulary.
-      is_claimed: True if the caller has checked that the workdir's run began with `source`. The
-        model may have moved since then.
+      is_claimed: the caller has checked that the run began with `source`, which may have moved.
 
     Raises:
-      ConfigError: if mesh, memory, text, rows, vocabulary, a model or the workdir's checkpoint do
-        not fit the config.
+      ConfigError: if mesh, memory, text, rows, vocabulary, a model or checkpoint do not fit.
     """
     config = adopt_model(config, workdir)
     if store is None:

@@ -29,7 +29,10 @@ Batch = Mapping[str, Rows]
 
 
 class TrainStep(Protocol):
-    """A step of training, not jitted."""
+    """A step of training, not jitted.
+
+    Seed and rates are arguments, so runs that differ only in these compile to the same program.
+    """
 
     def __call__(
         self,
@@ -43,6 +46,7 @@ class TrainStep(Protocol):
         """Returns the next state.
 
         Args:
+          seed: uint32.
           filled: how many microbatches have rows, int32 []; None for all. The rows of the other
             microbatches must be padding.
         """
@@ -56,17 +60,11 @@ def make_train_step(
 ) -> TrainStep:
     """Returns the step of a phase, not jitted.
 
-    All predictions of a step are counted before any gradient, so that the microbatches add up to
-    the gradient of one large batch. If all weights are 0, a step only updates the states of
-    objectives.
-
-    Seed (uint32) and rates are arguments of the step. Runs that differ only in these, such as those
-    of a sweep, compile to the same program.
+    All predictions of a step are counted before any gradient, so that microbatches add up to the
+    gradient of one large batch. If all weights are 0, a step only updates states of objectives.
 
     Args:
-      config: of the phase.
-      begins: the objectives that the phase switches on, and the step at which it does. Their states
-        are initialised from the parameters of that step.
+      begins: the step at which each objective starts that the phase switches on.
     """
     weights = {name: loss.weight for o in objectives.values() for name, loss in o.losses.items()}
     every_microbatch = Microbatches(config.train.accumulation, whole=config.mesh.gather == "step")
