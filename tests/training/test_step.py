@@ -141,7 +141,7 @@ def test_loops_end_with_the_last_microbatch_that_has_rows():
     @jax.jit
     def of(rows, filled):
         compiled.append(filled)
-        parts = Microbatches(4).first(filled)
+        parts = Microbatches(4).with_filled(filled)
         total, count = parts.sum(lambda part: (part.sum(), jnp.int32(1)), (), rows)
         return total, count, parts.map(lambda part: 3 * part + 1, rows)
 
