@@ -168,8 +168,8 @@ def test_durations_that_do_not_fit_are_refused(tiny, store, changes, message):
     [
         (
             "5k",
-            r"phases\.x\.start_step is '5k'; it must be a number of steps, or a number with the unit "
-            "tok",
+            r"phases\.x\.start_step is '5k'; it must be a number of steps, or a number with the "
+            "unit tok",
         ),
         ("2ep", r"phases\.\*\.start_step are in passes and tokens; use one unit for all"),
     ],
