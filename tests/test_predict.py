@@ -341,7 +341,7 @@ def test_shards_are_what_one_command_writes_also_after_a_kill(runs, call, tmp_pa
             ["--input_format=jsonl"],
             "text:1: no words to tag",
         ),
-        ("tagging", "a", ["--shard=1/1"], "--shard needs the folder that the shards share"),
+        ("tagging", "a", ["--shard=1/1"], "--shard needs a folder that all shards share"),
         ("classification", "a", ["--shard=1/2", "--output_format=conll"], "does not label words"),
     ],
 )
