@@ -104,6 +104,16 @@ def test_every_page_is_in_the_sites_navigation():
         ("objective", "objectives.md"),
         ("write objective", "own_objective.md"),
         ("config keys", "configs.md"),
+        ("out of memory", "train.md"),
+        ("oom", "train.md"),
+        ("start mmbert", "train.md"),
+        ("continue pretraining", "train.md"),
+        ("ner", "finetune.md"),
+        ("named entity", "finetune.md"),
+        ("export sentence transformers", "convert.md"),
+        ("extend vocabulary", "convert.md"),
+        ("objective retrieval", "objectives.md"),
+        ("pharaoh", "align.md"),
     ],
 )
 def test_the_sites_search_finds_a_page_by_its_headings(query, name):

@@ -41,12 +41,15 @@ class Imported:
     """A model in a Hugging Face folder; its weights are still on disk.
 
     Attributes:
-      names: the names of the tensors in the folder, in the order of layers.
-      shapes: the shapes of all parameters that an encoder with these heads can have.
+      names: for each tensor, its names in the folder; a stacked tensor has one name per layer, in
+        order.
+      shapes: the shapes of all parameters of the encoder and of both heads, by xlj's name. The
+        folder may lack some of these parameters.
       surplus: int, rows of the word embeddings that have no id in the vocabulary.
       missing: parameters of the head for masked tokens that the folder lacks.
       ignored: tensors that are not read, with the reason.
-      head: the head of a fine-tuned task, e.g. tagging_head; empty if xlj supports none of them.
+      head: the head of a fine-tuned task, e.g. tagging_head; empty if the folder has no head that
+        xlj supports.
       labels: the names of the head's classes or tags, in order.
     """
 
@@ -110,7 +113,7 @@ def inspect(path: Path) -> Imported:
     if len(in_folder) < len(folder.shapes):
         twice = sorted(set(folder.shapes) - set(in_folder.values()))
         raise ConfigError(f"{path}: the tensor {twice[0]} also exists under its new name")
-    if model.layers > len(in_folder):  # checked before names are made for all layers
+    if model.layers > len(in_folder):  # the loops below would not end soon
         raise ConfigError(
             f"{where}: num_hidden_layers is {model.layers}, but there are {len(in_folder)} tensors"
         )
@@ -172,7 +175,7 @@ def load(imported: Imported, shardings: Callable[[PyTree], PyTree]) -> encoder.P
 
 
 def read(imported: Imported, name: str) -> np.ndarray:
-    """Reads one parameter in float32 by xlj's name; raises as `load`."""
+    """Reads one parameter, named as in xlj, in float32. Raises the same errors as `load`."""
     return _read_part(imported, name, (slice(None),) * len(imported.shapes[name]))
 
 
@@ -207,8 +210,8 @@ def _assign_names(
     expected: Collection[str],
     in_folder: Mapping[str, str],
 ) -> tuple[dict[Tensor, tuple[str, ...]], tuple[str, ...]]:
-    """Returns the names in the folder by tensor, and missing parameters of the head for masked
-    tokens."""
+    """Returns the names in the folder of each tensor, and the parameters that the folder lacks of
+    the head for masked tokens."""
     names: dict[Tensor, tuple[str, ...]] = {}
     missing: dict[str, str] = {}  # names in the folder, by xlj's name
     of_task = architecture.has_shared_head and architectures.is_of_task(folder.config)
@@ -352,8 +355,8 @@ def _fill(part: np.ndarray, imported: Imported, tensor: Tensor, ranges: list[ran
 
     Args:
       part: the array to fill.
-      ranges: the indices of each axis of `part`: xlj's layers, and inputs and outputs of the tensor
-        in the folder.
+      ranges: for each axis of `part`, the indices to read. Layers are counted as in xlj; inputs and
+        outputs as in the folder's tensor.
     """
     names = imported.names[tensor]
     index = tuple(slice(places.start, places.stop) for places in ranges)
@@ -383,7 +386,7 @@ def _empty_aligned(shape: list[int]) -> np.ndarray:
 def _read_rows(
     imported: Imported, name: str, ids: np.ndarray, index: tuple[slice, ...]
 ) -> np.ndarray:
-    """Reads the rows `ids` of a tensor in this order. Rows for -1, which the folder lacks, are 0.
+    """Reads the rows `ids` of a tensor, in the order of `ids`. An id of -1 gives a row of zeros.
 
     Consecutive ids are read together; there are few gaps, because only specials are reordered.
     """

@@ -33,10 +33,10 @@ def cross_entropy(
       table: float32 [vocabulary, hidden].
       bias: float32 [vocabulary].
       labels: int32 [n].
-      dtype: of the products; sums are float32.
+      dtype: the type of matrix products; sums are float32.
       block: number of vocabulary entries at a time; the backward pass computes each block's logits
-        again. If None and all logits are few (`kept_logits.MOST`), they are computed once and kept
-        for the backward pass; otherwise the block is `BLOCK`.
+        again. None: if the logits of the whole vocabulary are small enough (`kept_logits.MOST`),
+        they are computed once and kept for the backward pass; otherwise the block is `BLOCK`.
 
     Returns:
       losses float32 [n], and whether the label has the largest logit, float32 [n] (no gradient).
@@ -72,7 +72,7 @@ def _forward(
         def body(carry: ForwardCarry, start: jax.Array) -> tuple[ForwardCarry, None]:
             largest, best, total, of_label = carry
             weights, biases, true_start = block_of(table, bias, start, size, dtype)
-            # Each of the four, and each part of the carry: [n].
+            # The four results, and the four arrays of the carry, have shape [n].
             block_largest, block_total, place, block_of_label = statistics(
                 vectors, weights, biases, labels - true_start, start - true_start
             )
@@ -124,11 +124,12 @@ def _backward(
             )
             return (of_vectors + more_of_vectors, of_table, of_bias), None
 
-        # The loop writes all of both arrays, so they need no initial values.
+        # The loop writes every entry of both arrays, so they need no initial values.
         of_table, of_bias = (jax.lax.empty(x.shape, jnp.float32) for x in (table, bias))
         initial = (jnp.zeros(vectors.shape), of_table, of_bias)
-        # The last block is first, since it overlaps the block before it. Its gradient is 0 at the
-        # common entries, which the other block then overwrites; no block needs to add.
+        # The last two blocks may overlap. The last block has gradient 0 at the entries that both
+        # have. The loop runs in reverse, so the block before it then overwrites these entries with
+        # their gradient, and no block has to add to what is written.
         unroll = devices.unroll_count(len(starts))
         carry, _ = jax.lax.scan(body, initial, starts, reverse=True, unroll=unroll)
         of_vectors, of_table, of_bias = carry

@@ -80,7 +80,7 @@ def bars(groups: Mapping[str, Mapping[int, float]], names: Sequence[str]) -> Ele
     """Draws grouped bars; None if there is no finite value.
 
     Args:
-      groups: by name on the x axis, the values of runs by the run's index.
+      groups: for each name on the x axis, a mapping from the index of a run to its value.
       names: the names of the runs, for tooltips.
     """
     groups = {
@@ -119,7 +119,7 @@ def bars(groups: Mapping[str, Mapping[int, float]], names: Sequence[str]) -> Ele
 
 
 def ticks(low: float, high: float, about: int) -> list[float]:
-    """Returns about as many round numbers from `low` to `high`, and at least one."""
+    """Returns round numbers from `low` to `high`: about `about` of them, and at least one."""
     if not high > low:
         return [low]
     rough = (high - low) / about
