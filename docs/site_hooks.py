@@ -12,8 +12,9 @@ import os
 import re
 from pathlib import Path
 
-RESULTS = ("experiments/", "results.md", "benchmarks.md", "roadmap.md")
-"""Records of results name most words: the search ranks them below other pages."""
+RESULTS = ("experiments/", "results.md", "benchmarks.md", "roadmap.md", "architecture.md")
+"""Pages that contain most words: results, and the listing of the code. The search ranks them below
+other pages."""
 log = logging.getLogger("mkdocs.hooks.site_hooks")
 LINK = re.compile(r"(?<!!)\[([^][]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 

@@ -41,14 +41,16 @@ def test_wrong_flags_are_refused(call, tmp_path, monkeypatch, changes, match):
 
 def test_flags_set_the_keys_of_the_recipe(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    flags = GIVEN | {"pairs": "en-sw,sw-yo", "test": "test/{pair}.tsv", "languages": "sw,yo"}
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus/en.txt").write_text("A line.\n")  # so English is replayed
+    flags = GIVEN | {"pairs": "en-sw,de-yo", "test": "test/{pair}.tsv", "languages": "sw,yo"}
     text = call(adapt.main, *(f"--{k}={v}" for k, v in flags.items()), "--check").out
     config = json.loads(text)
     assert config["init_from"] == "DIR"
     assert config["transfer"]["model"] == "init_from"
     assert config["data"]["languages"] == ["en", "sw", "yo"]
-    assert config["data"]["pairs"] == ["en-sw", "sw-yo"]
-    assert config["data"]["exclude"] == ["test/en-sw.tsv", "test/sw-yo.tsv"]
+    assert config["data"]["pairs"] == ["en-sw", "de-yo"]
+    assert config["data"]["exclude"] == ["test/en-sw.tsv", "test/de-yo.tsv"]
     assert config["evaluation"]["retrieval"]["source"] == ["test/{pair}.tsv"]
 
 

@@ -69,7 +69,7 @@ def test_errors_are_one_clear_line(arguments, message):
     [
         (
             ["--length=513"],
-            "length=513 is beyond the model's positions: model.positions=66 allows 64",
+            "length=513 is too long: model.positions=66 allows 64",
         ),
         (["--length=31"], "--length: 31 is below 32"),  # sentences have at least 8 tokens
         (
