@@ -31,6 +31,7 @@ from xlj.inference import pretrained
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
 from xlj.io.processes import in_child
+from xlj.models.embeddings import FIRST_POSITION
 from xlj.reporting import runs as reported_runs
 from xlj.reporting.page import page
 from xlj.training import durations, start
@@ -123,6 +124,11 @@ def adapt(
     source = stored_models.find(config.init_from, "--from")
     with only_run(output):
         record = _record(folders, request, source)
+        if "data.length" not in explicit:  # the recipe's may be too long for a small model
+            length = min(config.data.length, source.model.positions - FIRST_POSITION)
+            config = dataclasses.replace(
+                config, data=dataclasses.replace(config.data, length=length)
+            )
         config = start.adopt_model(config)
         files = probe_files.read(config)
         samples = _sample(config, source.vocabulary())
