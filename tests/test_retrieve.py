@@ -81,7 +81,7 @@ def test_the_sorted_form_has_the_accuracy_of_the_aligned_one(run, tatoeba, tmp_p
     right = sum(a == b for a, b in zip(predicted, gold, strict=True)) / len(gold)
     assert right == found[0]["target_to_source"] > 0.5
     wrong, said = run(source, f"--target={tatoeba / 'de-en.en'}")
-    assert wrong[0]["target_to_source"] < 0.3 and "de-en.en is sorted, as the English" in said
+    assert wrong[0]["target_to_source"] < 0.3 and "de-en.en is sorted, like the English" in said
 
 
 def test_centred_vectors_are_compared_without_their_means(run, checkpoint, tmp_path):

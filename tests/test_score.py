@@ -120,7 +120,7 @@ def test_shards_are_what_one_command_writes_also_after_a_kill(
         (["--scores"], "--scores adds a column to filtered pairs: set --keep or --threshold"),
         (["--threshold=nan"], "--threshold=nan is not a number"),
         (["--source=x"], "--source and --target must be set together"),
-        (["--source=x", "--target=y"], "name pairs by --input, or by --source and --target"),
+        (["--source=x", "--target=y"], "name pairs with --input, or with --source and --target"),
         (["--by=likelihood"], "configs/aligner.py"),
         (
             ["--by=likelihood", "--pooling=text"],

@@ -104,8 +104,8 @@ def test_two_processes_agree_and_one_that_dies_ends_both(tmp_path, lost):
         (["--coordinator=a:1"], "--coordinator need --distributed"),
         (["--distributed", "--coordinator=a"], "HOST:PORT"),
         (["--distributed", "--processes=2", "--process=2"], "must be from 0 to 1"),
-        (["--distributed"], "give --coordinator=HOST:PORT"),
-        (["--distributed", "--coordinator=127.0.0.1:1"], "give --coordinator=HOST:PORT"),
+        (["--distributed"], "set --coordinator=HOST:PORT"),
+        (["--distributed", "--coordinator=127.0.0.1:1"], "set --coordinator=HOST:PORT"),
     ],
 )
 def test_flags_that_do_not_tell_of_the_others_are_refused(flags, message, monkeypatch):

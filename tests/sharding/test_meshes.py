@@ -21,8 +21,8 @@ def devices(groups, each, **of_group):
     ]
 
 
-def groups_of(laid_out, name):
-    return np.array([[getattr(device, name) for device in row] for row in laid_out])
+def groups_of(arranged, name):
+    return np.array([[getattr(device, name) for device in row] for row in arranged])
 
 
 @pytest.mark.parametrize(
@@ -44,22 +44,22 @@ def groups_of(laid_out, name):
 )
 @pytest.mark.parametrize("fsdp", [2, 8])
 def test_parameters_are_gathered_over_fast_links(found, name, fsdp):
-    laid_out = meshes._laid_out(fsdp, found)
-    assert laid_out.shape == (32 // fsdp, fsdp)
-    assert len({device.id for device in laid_out.flat}) == 32
-    groups = groups_of(laid_out, name)
+    arranged = meshes._arrange(fsdp, found)
+    assert arranged.shape == (32 // fsdp, fsdp)
+    assert len({device.id for device in arranged.flat}) == 32
+    groups = groups_of(arranged, name)
     assert (groups == groups[:, :1]).all(), "an fsdp axis crosses slow links"
-    assert not meshes.crosses_hosts(SimpleNamespace(devices=laid_out))
+    assert not meshes.crosses_hosts(SimpleNamespace(devices=arranged))
 
 
 def test_an_axis_longer_than_a_host_goes_over_whole_hosts():
     found = devices(4, 8, process_index=int, platform=lambda _: "gpu")
-    laid_out = meshes._laid_out(16, found)
-    assert [sorted(set(row)) for row in groups_of(laid_out, "process_index").tolist()] == [
+    arranged = meshes._arrange(16, found)
+    assert [sorted(set(row)) for row in groups_of(arranged, "process_index").tolist()] == [
         [0, 1],
         [2, 3],
     ]
-    assert meshes.crosses_hosts(SimpleNamespace(devices=laid_out))
+    assert meshes.crosses_hosts(SimpleNamespace(devices=arranged))
 
 
 def test_a_mesh_has_the_order_of_the_devices():
