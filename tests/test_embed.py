@@ -112,7 +112,7 @@ def test_an_error_on_the_way_leaves_nothing_behind(run, text, tmp_path, monkeypa
             yield vectors * (np.nan if count else 1)
 
     monkeypatch.setattr(Embedder, "stream", failing)
-    with pytest.raises(ConfigError, match="the vector of line 3 is too large"):
+    with pytest.raises(ConfigError, match="the vector of line 3 is too large for float32"):
         run(f"--input={text}", f"--output={tmp_path / 'a.npy'}")
     assert [path.name for path in tmp_path.iterdir()] == [text.name]
 

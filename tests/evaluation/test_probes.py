@@ -308,7 +308,7 @@ def test_bad_files_are_named(probed, files, tmp_path):
     alignment.source, alignment.pairs = f"{files}/{{pair}}.tsv", "en-de,en-zh"
     refused(r"evaluation\.alignment\.source has no file for en-zh; tried .*en-zh\.tsv.*\.pairs")
     alignment.pairs = "ende"
-    refused(r"evaluation\.alignment\.pairs=ende: a pair is")
+    refused(r"evaluation\.alignment\.pairs=ende: a pair must be")
     alignment.pairs = "en-de"
     alignment.source = f"{files}/{{pair}}.tsv|{files}/{{pair}}.en"
     refused(r"en-de\.en:1: .* is not a link|en-de\.en:1: .*expected `id source target")

@@ -104,7 +104,7 @@ def change(folder, name, **keys):
 
 
 @pytest.mark.parametrize(
-    "name, keys, said",
+    "name, keys, message",
     [
         ("1_Pooling/config.json", {"pooling_mode": "weightedmean"}, "pooling 'weightedmean'"),
         ("1_Pooling/config.json", {"pooling_mode": ["mean", "cls"]}, "expected each once, in"),
@@ -131,7 +131,7 @@ def test_unsupported_options_are_refused(folder, name, keys, message):
 
 
 @pytest.mark.parametrize(
-    "kind, path, said",
+    "kind, path, message",
     [
         (
             "sentence_transformers.models.WordEmbeddings",
