@@ -288,7 +288,7 @@ def test_no_output_is_left_after_an_error(run, tmp_path, monkeypatch):
     monkeypatch.setattr(aligner, "MOST_PIECES", 20)
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("one\teins\n" + "word " * 30 + "\tWort\n")
-    with pytest.raises(ConfigError, match=r"pairs\.tsv:2: a sentence of"):
+    with pytest.raises(ConfigError, match=r"pairs\.tsv:2: the sentence has"):
         run(f"--input={pairs}", f"--output={tmp_path / 'links.txt'}")
     assert [path.name for path in tmp_path.iterdir()] == ["pairs.tsv"]
 
@@ -304,7 +304,10 @@ def test_no_output_is_left_after_an_error(run, tmp_path, monkeypatch):
         (["--gold", "--encode=all"], "--encode=all needs --layers=all"),
         (["--output=x", "--gold_from=1"], "--gold_from needs --gold"),
         (["--gold", "--output_format=words"], "--output_format=words needs links in --output"),
-        (["--gold", "--output=x", "--output_format=pieces"], "are of links between words"),
+        (
+            ["--gold", "--output=x", "--output_format=pieces"],
+            "--gold and --html need links between words",
+        ),
         (["--output=x", "--columns=1"], "--columns=1: expected the columns of source and target"),
         (["--output=x", "--shard=1/2", "--output_format=naacl"], "naacl numbers all pairs"),
         (["--gold", "--prior=-1"], "argument --prior: -1 is not a finite number of at least 0"),
