@@ -131,8 +131,8 @@ def _check_edges(
         is_changed = (np.asarray(changed) != before).any((2, 3))
         wrong = np.argwhere(is_changed != sees[:, :, place])
         assert not len(wrong), (
-            f"{name}: the query at {wrong[0]} sees the key there although it is outside, or does "
-            "not see it although it is inside"
+            f"{name}: the outputs that depend on the key there are not exactly those within the "
+            f"window; the first wrong one is at {wrong[0]}"
         )
 
 
