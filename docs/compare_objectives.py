@@ -76,7 +76,7 @@ def is_complete(file: Path) -> bool:
 
 
 def test_pairs(pair: str) -> list[phrasebook.Pair]:
-    """Pairs of which neither sentence stands in any training text."""
+    """Pairs without a sentence of any training text."""
     languages = pair.split("-")
     seen = [set(phrasebook.text_lines(language)) for language in languages]
     for other in PAIRS:

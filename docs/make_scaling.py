@@ -2,11 +2,11 @@
 
     python docs/make_scaling.py [--only=xlm_r,h100] [--folder=build/scaling] [--again=FOLDER]
 
-Compiles every recipe for every topology without their chips (`pip install -e '.[cuda]'` and
-`'.[tpu]'`); hours of one core. Figures are kept in the folder, so that it goes on where it was
-stopped; those of other code stay there too, so take another folder after a change. With the old
-one as `--again` the choices that were found are compiled again, and none is searched for. Rows of
-the page that the folder has no figures of stay as they are.
+Compiles every recipe for every topology without the chips (`pip install -e '.[cuda]'` and
+`'.[tpu]'`), which takes hours of one core. The figures are saved in the folder, so the same command
+resumes. Figures are not replaced: take another folder after a change of the code. With the old
+folder as `--again`, its choices of mesh and microbatches are compiled again without a search. Rows of
+the page without figures in the folder do not change.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def made(path: Path, work) -> None:
 
 
 def parsed(name: str, changes: dict[str, object]):
-    """The config of a recipe, with steps in the place of durations, and the sizes of its rows."""
+    """The config of a recipe, with durations as steps, and the sizes of its rows."""
     from xlj import config as schema
     from xlj.cli import configs
     from xlj.training import durations

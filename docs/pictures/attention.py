@@ -26,7 +26,7 @@ LEFT, CELL = 78, 24
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """A row of tokens, and which of them are predicted."""
+    """A row of tokens, with the predicted tokens."""
 
     tokens: Sequence[str]
     predicted: Sequence[int]

@@ -41,11 +41,11 @@ def sampled(
     of all text that is drawn; empty without such text."""
     tokens = {task.name.partition(".")[2]: task.train.tokens for task in store.tasks(_TEXT)}
     natural = rates(tokens, config.data.alpha)
-    ours = sum(natural.get(name, 0.0) for name in new)
-    theirs = sum(natural.get(name, 0.0) for name in replay)
-    if not ours or not theirs:
+    of_new = sum(natural.get(name, 0.0) for name in new)
+    of_old = sum(natural.get(name, 0.0) for name in replay)
+    if not of_new or not of_old:
         return ()
-    factor = share * ours / ((1 - share) * theirs)
+    factor = share * of_new / ((1 - share) * of_old)
     return (*new, *(f"{name}={factor:.6g}" for name in replay if name in natural))
 
 

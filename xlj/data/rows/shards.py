@@ -255,7 +255,7 @@ def _shuffled(units: Sequence[tuple[np.ndarray, np.ndarray]], shard: int) -> Ite
     """Yields the selected records of all units, in pieces, in the order of a hash.
 
     Args:
-      units: the records of each unit, and which of them are selected, bool [records].
+      units: the records of each unit, and a mask of the selected records, bool [records].
     """
     chosen = [np.flatnonzero(keep) for _, keep in units]
     starts = np.cumsum([0, *map(len, chosen)])
