@@ -391,7 +391,7 @@ def test_the_size_that_heads_are_padded_to(platform, sizes):
 def test_groups_of_heads_on_tpus():
     grouped = tpu._Grouped((2, 256, 3, 64))
     gates, bias = jnp.ones((2, 3, 256)), jnp.ones((3, 3, 128, 128))
-    seeds, bias, gates = grouped.prepared(jnp.ones((2, 3), jnp.int32), bias, gates)
+    seeds, bias, gates = grouped.prepare(jnp.ones((2, 3), jnp.int32), bias, gates)
     assert [x.shape for x in (seeds, bias, gates)] == [(2, 4), (4, 3, 128, 128), (2, 2, 2, 256)]
     np.testing.assert_array_equal(seeds[:, 3:], 0)
     x = jnp.ones((2, 256, 3, 64))
