@@ -318,7 +318,10 @@ def test_no_output_is_left_after_an_error(run, tmp_path, monkeypatch):
         (["--output=x", "--scores=x"], "--scores=x would overwrite --output=x"),
         (["--gold", "--layer=4"], "--layer=4: this model has layers 0 (embeddings) to 3"),
         (["--output=/none/links.txt"], "--output=/none/links.txt: the folder"),
-        (["--gold", "--layers=all", "--plot=/none/x.png"], "--plot=/none/x.png: there is no such"),
+        (
+            ["--gold", "--layers=all", "--plot=/none/x.png"],
+            "--plot=/none/x.png: the folder /none does not exist",
+        ),
         (["--gold", "--plot=x.png"], "--plot=x.png needs --layers=all"),
         (["--gold=/none.txt"], "/none.txt: cannot read this file"),
         (["--gold", "--method=best"], "argument --method: invalid choice: 'best'"),
