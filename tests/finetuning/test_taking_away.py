@@ -49,7 +49,9 @@ def test_of_pairs_read_apart_the_encoder_goes_out(fine_tuned, tmp_path, capsys):
     config.task.pairs, config.train.epochs = "apart", 1
     running.run(finetuning.parse(config), tmp_path / "run")
     export(tmp_path / "run" / "seed-0", tmp_path / "out")
-    assert "transformers has no class that reads two sentences apart" in capsys.readouterr().out
+    assert (
+        "transformers has no class that encodes two sentences separately" in capsys.readouterr().out
+    )
     written = json.loads((tmp_path / "out" / "config.json").read_text())
     assert written["architectures"] == ["XLMRobertaModel"]
 
