@@ -76,7 +76,7 @@ def _front_matter(exported: Exported, is_sentence: bool, trained: _Meta, run: _M
     lines += [f"library_name: {library}", f"pipeline_tag: {task}", "tags:", "- xlj"]
     if exported.architecture.model_type != "xlj":
         lines.append(f"- {exported.architecture.model_type}")
-    lines += ["- cross-lingual", "---"]
+    lines += ["- cross-lingual"] * (len(languages) != 1) + ["---"]
     return "\n".join(lines)
 
 
@@ -161,8 +161,9 @@ def _metrics(metrics: Mapping[str, float]) -> str:
     for key, value in metrics.items():
         name, _, measure = key.rpartition("/")
         if key.startswith("eval/") and measure == "loss":
-            accuracy = metrics.get(f"{name}/accuracy", float("nan"))
-            rows.append(f"| {name.removeprefix('eval/')} | {value:.3f} | {100 * accuracy:.1f} % |")
+            accuracy = metrics.get(f"{name}/accuracy")
+            shown = "" if accuracy is None else f"{100 * accuracy:.1f} %"
+            rows.append(f"| {name.removeprefix('eval/')} | {value:.3f} | {shown} |")
     return "\n".join(rows)
 
 

@@ -136,7 +136,12 @@ def model_of(architecture: Architecture, config: Record, where: str) -> Model:
     before = FIRST_POSITION - architecture.first_position
     try:
         sizes = {key: known[hf_key] for key, hf_key in architecture.sizes.items()}
-        sizes["positions"] = known["max_position_embeddings"] + before
+        positions = known["max_position_embeddings"]
+        if not isinstance(positions, int):
+            raise ConfigError(
+                f"{where}: max_position_embeddings is {quoted(positions)}; expected a number"
+            )
+        sizes["positions"] = positions + before
         sizes |= architecture.options(known, where)
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{where}: missing or wrong value: {error}") from None
