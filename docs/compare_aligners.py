@@ -11,7 +11,8 @@ of DATA/alignment/PAIR.NAME.tsv.gz but not their gold, in the order of languages
 text has: PAIR.tsv, and gold/PAIR.NAME.tsv for scoring. The folder hansards has the same of
 DATA/parallel/hansards alone. `scores` trains fast_align (Thot's) and eflomal on a folder, in lower
 case, and aligns with the checkpoints; of a tool's ways to join both directions it takes the one
-that is best on en-fr.golden. Scores are saved in scores.jsonl, so the same command resumes after a stop.
+that is best on en-fr.golden. Scores are saved in scores.jsonl, so the same command resumes after a
+stop.
 """
 
 from __future__ import annotations

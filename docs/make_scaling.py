@@ -5,8 +5,8 @@
 Compiles every recipe for every topology without the chips (`pip install -e '.[cuda]'` and
 `'.[tpu]'`), which takes hours of one core. The figures are saved in the folder, so the same command
 resumes. Figures are not replaced: take another folder after a change of the code. With the old
-folder as `--again`, its choices of mesh and microbatches are compiled again without a search. Rows of
-the page without figures in the folder do not change.
+folder as `--again`, its choices of mesh and microbatches are compiled again without a search. Rows
+of the page without figures in the folder do not change.
 """
 
 import argparse
