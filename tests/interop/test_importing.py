@@ -209,7 +209,7 @@ def test_tensors_that_do_not_fit_are_named(folder_of, change, message):
         ("hidden_size", float("inf"), "config.json: its JSON contains 'Infinity'"),
         ("architectures", 7, "architectures is 7; expected a list of classes"),
         ("num_attention_heads", 5, "num_attention_heads"),
-        ("max_position_embeddings", None, "model.positions|missing or wrong value"),
+        ("max_position_embeddings", None, "max_position_embeddings is None; expected a number"),
     ],
 )
 def test_a_config_that_does_not_fit_is_named(folder_of, key, value, message):
