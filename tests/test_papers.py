@@ -69,7 +69,7 @@ def resolve(monkeypatch, tmp_path):
         assert words[:2] == ["python", "-m"]
         parsers, module = [], importlib.import_module(words[2])
         with monkeypatch.context() as context:
-            context.setattr(command, "run", lambda parser, work, argv: parsers.append(parser))
+            context.setattr(command, "run", lambda parser, *_: parsers.append(parser))
             module.main(words[3:])
         flags = parsers[0].read(words[3:])
         if parsers[0].schema:

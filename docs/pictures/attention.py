@@ -187,7 +187,7 @@ def back_translation() -> str:
         targets=jnp.ones((1, len(source)), jnp.int32),
         sample_rngs=jax.random.split(jax.random.key(0), 1),
     )
-    first, second = sees(btmlm._of_generation, corrupted), sees(mlm.whole, masked)
+    first, second = sees(btmlm._generation_inputs, corrupted), sees(mlm.whole, masked)
     drawing = Drawing(
         "BTMLM: stage 1 fills placeholders with pseudo-tokens of another language; stage 2 "
         "predicts masked tokens from the sentence and the pseudo-tokens"

@@ -59,7 +59,7 @@ def planned():
     """(config, first phase, second phase) of a run."""
     config = config_of()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(devices, "unrolled", lambda turns: 1)  # as chips loop
+        patch.setattr(devices, "unroll_count", lambda turns: 1)  # as chips loop
         return config, *figures.of_run(config, expected_sizes(config), topology(patch))
 
 

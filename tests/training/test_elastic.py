@@ -56,6 +56,8 @@ def test_batches_that_do_not_divide_are_refused_before_any_work(tiny, tmp_path, 
     (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 4}\n')
     tiny.data.cache = f"{tmp_path}/rows"
     devices(3)
-    with pytest.raises(ConfigError, match=r"mmlm\.batch_rows=16 .* not divisible by 3 .*; 2 of"):
+    with pytest.raises(
+        ConfigError, match=r"mmlm\.batch_rows=16 .* not divisible by 3 devices; use 2"
+    ):
         runs.pretrain(parse(tiny), tmp_path / "run")
     assert {file.name for file in tmp_path.rglob("*")} == {"run", "metrics.jsonl"}

@@ -82,7 +82,7 @@ def test_the_vocabulary_is_written_once_and_by_the_first_process(tiny, trained, 
     assert path.stat().st_mtime_ns == written
     path.write_bytes(b"cut short")
     with monkeypatch.context() as second:
-        second.setattr(start.hosts, "told", lambda decide: None)  # as in another process
+        second.setattr(start.hosts, "broadcast", lambda decide: None)  # as in another process
         start.adopt_vocabulary(config, source, None)
     assert path.read_bytes() == b"cut short"
     start.adopt_vocabulary(config, source, None)

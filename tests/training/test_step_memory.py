@@ -66,8 +66,8 @@ def test_a_run_retains_memory_between_steps_and_releases_it_before_other_work(
 
     class Memory(StepMemory):
         @contextlib.contextmanager
-        def kept(self):
-            output.append("kept")
+        def retain(self):
+            output.append("retained")
             yield
             output.append("done")
 
@@ -89,7 +89,7 @@ def test_a_run_retains_memory_between_steps_and_releases_it_before_other_work(
     tiny.train.steps, tiny.train.checkpoint_every = 4, 3
     tiny.train.log_every, tiny.train.eval_every = 3, 2
     loop.train(start.prepare(parse(tiny), tmp_path, store))
-    step, back = ["kept", "done"], "given back"
+    step, back = ["retained", "done"], "given back"
     assert output == [
         # Step 0 is measured when the first step has been made.
         *(*step, back, "evaluated", *step, back, "evaluated", *step, back, back, "saved"),

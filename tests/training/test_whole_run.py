@@ -126,7 +126,9 @@ def test_finished_rows_serve_phases_whose_lengths_they_have(config, store):
     opened, rows = open_rows(dataclasses.replace(config, data=named))
     assert opened.data.length == 32 and rows.tasks("text") == store.tasks("text")
     phases = {**PHASES, "longer": {**PHASES["longer"], "data": {"length": 40}}}
-    with pytest.raises(ConfigError, match=r"has no rows of phases\.longer\.data\.length=40; prep"):
+    with pytest.raises(
+        ConfigError, match=r"has no rows with phases\.longer\.data\.length=40; prep"
+    ):
         open_rows(dataclasses.replace(config, data=named, phases=phases))
 
 

@@ -119,7 +119,7 @@ def test_text_in_another_encoding_or_with_other_line_ends_is_always_refused(conf
     for name, message in (
         ("utf16", "the text is UTF-16LE by its bytes"),
         ("marked", "the text is UTF-16LE by its byte order mark"),
-        ("returns", "its lines end in carriage returns alone"),
+        ("returns", "its lines end in carriage returns only"),
     ):
         (task,) = text_tasks(config(languages=("en",), mono=(f"@{name}.txt",)).data)
         with pytest.raises(ConfigError, match=rf"{name}\.txt: {message}") as error:
