@@ -29,7 +29,7 @@ def arguments(folder, corpus, rows_folder):
     return [
         f"--from={folder}", "--languages=sw", f"--mono={corpus}/mono/{{language}}.txt",
         "--pairs=en-sw", f"--parallel={corpus}/pairs/{{pair}}.tsv", "--replay=en,de",
-        "--pieces=40", f"--config.data.cache={rows_folder}",
+        "--pieces=40", f"--config.data.cache={rows_folder}", "--config.data.length=32",
         "--config.data.held_out_share=0.1",
     ]  # fmt: skip
 
