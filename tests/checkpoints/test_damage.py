@@ -52,7 +52,7 @@ def test_the_first_stays_and_older_ones_are_moved_too(trained, capsys):
     damage.move_damaged(trained)  # the latest is intact, but every description is read
     assert reading.steps(trained) == [2, 5]
     assert names(trained / "damaged") == ["4", "4.1"]
-    assert "goes on" not in capsys.readouterr().out
+    assert "resumes" not in capsys.readouterr().out
     damaged(trained, 2, "params")
     damaged(trained, 5, "params")
     damage.move_damaged(trained)
