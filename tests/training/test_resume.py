@@ -299,7 +299,7 @@ def test_a_signal_while_xla_compiles_ends_the_run_at_once(
         assert process.poll() is None, output.decode()
     process.send_signal(sent)
     begin = time.monotonic()
-    assert "goes on from the beginning" in finish(process, code)
+    assert "starts from the beginning" in finish(process, code)
     assert time.monotonic() - begin < 5
     assert not reading.steps(tmp_path / "stopped")
 
