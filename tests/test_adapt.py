@@ -18,6 +18,7 @@ GIVEN = {
     [
         ({"parallel": None}, "--pairs and --parallel belong together"),
         ({"pairs": None}, "--pairs and --parallel belong together"),
+        ({"pairs": None, "parallel": None, "test": "t/{pair}.tsv"}, "--test needs --pairs"),
         ({"replay": "en,sw"}, "--replay=sw: this is one of --languages"),
         ({"languages": "sw,,yo"}, "a name is empty or appears twice"),
         ({"languages": "sw,sw"}, "a name is empty or appears twice"),
@@ -44,13 +45,14 @@ def test_flags_set_the_keys_of_the_recipe(call, tmp_path, monkeypatch):
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus/en.txt").write_text("A line.\n")  # so English is replayed
     flags = GIVEN | {"pairs": "en-sw,de-yo", "test": "test/{pair}.tsv", "languages": "sw,yo"}
+    flags["config.data.exclude"] = "more.txt"  # both are excluded
     text = call(adapt.main, *(f"--{k}={v}" for k, v in flags.items()), "--check").out
     config = json.loads(text)
     assert config["init_from"] == "DIR"
     assert config["transfer"]["model"] == "init_from"
     assert config["data"]["languages"] == ["en", "sw", "yo"]
     assert config["data"]["pairs"] == ["en-sw", "de-yo"]
-    assert config["data"]["exclude"] == ["test/en-sw.tsv", "test/de-yo.tsv"]
+    assert config["data"]["exclude"] == ["more.txt", "test/en-sw.tsv", "test/de-yo.tsv"]
     assert config["evaluation"]["retrieval"]["source"] == ["test/{pair}.tsv"]
 
 

@@ -1,17 +1,18 @@
-"""Adapts a model to more languages: pieces, training, measures, a report and an exported folder.
+"""Adapts a model to more languages, and exports it to Hugging Face.
 
     python -m xlj.adapt --from=DIR --languages=yo,sw --mono='corpus/{language}.txt' --replay=en \\
         [--pairs=en-yo,en-sw --parallel='corpus/{pair}.tsv'] --output=DIR
 
-Adds pieces where the tokenizer splits words into many, and trains on text (masked language
-modelling) and on sentence pairs (TLM and ranking). Measures the model before and after, and writes
-OUTPUT/report.html and OUTPUT/model, a Hugging Face folder. The same command again continues where
-it was stopped. The training is the recipe configs/adapt.py; --config names another, and
---config.KEY=VALUE changes it. docs/tutorials/adapting.md has an example.
+Adds pieces to the vocabulary if it splits words of a new language into many pieces. Then trains on
+text (masked language modelling) and on sentence pairs (TLM and ranking), with the recipe
+configs/adapt.py. Measures the model before and after, and writes OUTPUT/report.html and
+OUTPUT/model, a Hugging Face folder. The same command resumes a stopped adaptation. More:
+docs/adapt.md
 """
 
 import argparse
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 from xlj import config as schema
 from xlj.cli import command, configs, outputs
@@ -19,6 +20,9 @@ from xlj.cli.parser import Parser, at_least
 from xlj.config import ConfigError, variants
 from xlj.config.paths import local_path
 from xlj.io import exit_codes
+
+if TYPE_CHECKING:  # a command reads its flags without ml_collections
+    from ml_collections import ConfigDict
 
 
 def _add_flags(parser: Parser) -> None:
@@ -28,62 +32,74 @@ def _add_flags(parser: Parser) -> None:
         dest="source",
         metavar="DIR",
         required=True,
-        help="the model to adapt: a Hugging Face folder, a workdir or a checkpoint",
+        help="model to adapt: a Hugging Face folder, a workdir or a checkpoint folder",
     )
-    add("--languages", metavar="yo,sw", required=True, type=_names, help="the new languages")
+    add("--languages", metavar="yo,sw", required=True, type=_names, help="new languages")
     add(
         "--mono",
         metavar="TEMPLATE",
         required=True,
-        help="text of all languages, a file for each {language}: one sentence per line, a blank "
-        "line between documents; also .gz, .zst, JSON lines and Parquet (docs/data.md)",
+        help="text of new and old languages, one file per {language}: one sentence per line, a "
+        "blank line between documents; also .gz, .zst, JSON lines and Parquet (docs/data.md)",
     )
-    add("--pairs", metavar="en-yo,en-sw", default=(), type=_names, help="pairs of languages")
-    add("--parallel", metavar="TEMPLATE", help="sentence pairs, a TSV file for each {pair}")
+    add(
+        "--pairs",
+        metavar="en-yo,en-sw",
+        default=(),
+        type=_names,
+        help="language pairs of --parallel",
+    )
+    add("--parallel", metavar="TEMPLATE", help="sentence pairs, one TSV file per {pair}")
+    add(
+        "--test",
+        metavar="TEMPLATE",
+        help="test pairs, one TSV file per {pair}, to measure how often translations are found; "
+        "training excludes their lines [held-out pairs of --parallel]",
+    )
+    add("--output", metavar="DIR", required=True, help="new folder for all results")
+    add(
+        "--dry_run",
+        action="store_true",
+        help="choose pieces and build rows, then print the plan without training",
+    )
+    _add_choices(parser)
+
+
+def _add_choices(parser: Parser) -> None:
+    """Adds the flags that change what the command chooses."""
+    add = parser.add_argument
     add(
         "--replay",
         metavar="en,de",
         type=_names,
-        help="old languages whose text is trained on too, so that the model does not forget them "
-        "[the old languages of --pairs]",
+        help="old languages to train on too, so that the model does not forget them [the old "
+        "languages of --pairs that have text]",
     )
     add(
         "--replay_share",
         metavar="P",
         type=_share,
         default=0.3,
-        help="the share of the text that is drawn from the replayed languages [0.3]",
+        help="share of the replayed languages in the text that is drawn [0.3]",
     )
     add(
         "--pieces",
         metavar="N",
         type=at_least(0),
-        help="pieces to add for each new language, or 0 [auto: as many as bring a language near "
-        "the old ones, if its words are split into 1.25 times as many pieces]",
+        help="pieces to add for each new language; 0 keeps the vocabulary [as many as a language "
+        "needs to have nearly as few pieces per word as the best old language]",
     )
     add(
         "--steps",
         metavar="N",
         type=at_least(1),
-        help="steps of training; warm-up and decay change in proportion [auto: those of the "
-        "recipe, or as many as pass 20 times over the text of the new languages]",
-    )
-    add(
-        "--test",
-        metavar="TEMPLATE",
-        help="test pairs, a TSV file for each {pair}, for the accuracy of finding translations; "
-        "their lines are left out of training [held-out pairs of --parallel]",
-    )
-    add("--output", metavar="DIR", required=True, help="a new folder for all results")
-    add(
-        "--dry_run",
-        action="store_true",
-        help="choose the pieces, build the rows, print what training would do, and stop",
+        help="training steps; warm-up and decay change in proportion [those of the recipe, but at "
+        "most 20 passes over the text of the new languages]",
     )
 
 
 def _implied(flags: Namespace) -> configs.Implied:
-    """What the flags set in the config of the training run."""
+    """Returns what the flags set in the config of the training run."""
     from xlj.data.text.templates import fill, split_pair
 
     if bool(flags.pairs) != bool(flags.parallel):
@@ -92,6 +108,8 @@ def _implied(flags: Namespace) -> configs.Implied:
     if flags.replay is None:
         old = [name for name in dict.fromkeys(sides) if name not in flags.languages]
         flags.replay = tuple(name for name in old if _has_text(flags.mono, name))
+    if flags.test and not flags.pairs:
+        raise ConfigError("--test needs --pairs, the pairs of languages that it has files of")
     if both := set(flags.replay) & set(flags.languages):
         raise ConfigError(f"--replay={both.pop()}: this is one of --languages, the new ones")
     values = {
@@ -104,15 +122,20 @@ def _implied(flags: Namespace) -> configs.Implied:
     }
     if flags.test:
         values["evaluation.retrieval.source"] = flags.test
-        values["data.exclude"] = ",".join(
-            fill(flags.test, {"pair": pair}, "--test") for pair in flags.pairs
-        )
+    tests = [fill(flags.test, {"pair": pair}, "--test") for pair in flags.pairs if flags.test]
+
+    def change(config: "ConfigDict") -> None:
+        if not flags.pairs:
+            variants.text_only(config)
+        # Besides the files that --config.data.exclude names.
+        config.data.exclude = ",".join(filter(None, [config.data.exclude, *tests]))
+
     overrides = [f"--config.{key}={value}" for key, value in values.items()]
-    return configs.Implied("adapt", overrides, None if flags.pairs else variants.text_only)
+    return configs.Implied("adapt", overrides, change)
 
 
 def _has_text(templates: str, language: str) -> bool:
-    """Whether a template of --mono has text of a language."""
+    """Returns whether a template of --mono has text of a language."""
     from xlj.data.text.text_tasks import text_tasks
 
     try:
@@ -125,7 +148,7 @@ def _has_text(templates: str, language: str) -> bool:
 
 @command.entry("adapt", __doc__, _add_flags, schema, _implied)
 def main(flags: Namespace) -> int:
-    """Adapts, or continues; returns 75 if training was asked to stop."""
+    """Adapts the model, or resumes; returns 75 if training was stopped."""
     output = local_path("--output", flags.output)
     outputs.check_folder("output", output)
     from xlj.adaptation import running

@@ -89,6 +89,7 @@ def main(flags: Namespace) -> None:
     )
     from xlj.benchmarking.measurements import Measure, Measurement, Size, record, table
     from xlj.io import atomic
+    from xlj.training.start import adopt_model
 
     measures: dict[str, Measure] = {
         "peak": machine.peak,
@@ -104,7 +105,7 @@ def main(flags: Namespace) -> None:
         "start": start_up.each_import,
     }
     size = Size(flags.rows, flags.length, flags.repeats)
-    config = flags.config.for_platform(jax.default_backend())
+    config = adopt_model(flags.config).for_platform(jax.default_backend())
     if not {"step", "objectives", "profile"}.isdisjoint(selected):
         train_steps.check_length(config, size)
     measured: list[Measurement] = []

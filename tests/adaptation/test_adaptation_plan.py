@@ -103,6 +103,7 @@ def test_advice_is_in_numbers(tiny, store):
     held = task.held_out.sentences
     assert lines[1].startswith(f"sw has {held} held-out lines")
     assert lines[1].endswith("for about 80, add --config.data.held_out_share=0.2")
+    assert not any("words" in line for line in plan.advice({}, store, parse(tiny), ["sw"]))
     enough = {"sw": Fertility(2_000_000, 1, 0)}
     tiny.data.held_out_share = 0.2
     assert plan.advice(enough, store, parse(tiny), ["sw"]) == []

@@ -44,7 +44,7 @@ SHORT = [
 def test_a_dry_run_prints_the_plan_and_does_not_train(call, arguments, tmp_path):
     printed = call(adapt.main, *arguments, f"--output={tmp_path}/out", "--dry_run").out
     assert "vocabulary: 302 -> 342 ids" in printed
-    assert "sw" in printed and "as asked for" in printed
+    assert "sw" in printed and "as requested" in printed
     assert re.search(r"first +0 to 129 ", printed)
     assert "passes over the text of the new languages: 19.9" in printed
     assert "\ncost: about" in printed
@@ -53,6 +53,9 @@ def test_a_dry_run_prints_the_plan_and_does_not_train(call, arguments, tmp_path)
     assert not (tmp_path / "out/run").exists()
     with pytest.raises(ConfigError, match=r"other options \(pieces: 40, now 50\)"):
         call(adapt.main, *arguments, "--pieces=50", f"--output={tmp_path}/out")
+    with pytest.raises(ConfigError, match=r"data\.held_out_share: 0\.1, now 0\.2\)"):
+        more = "--config.data.held_out_share=0.2"
+        call(adapt.main, *arguments, more, f"--output={tmp_path}/out")
 
 
 @pytest.mark.slow
@@ -91,6 +94,14 @@ def test_an_adaptation_measures_reports_and_exports(call, arguments, tmp_path, m
     assert again.split("\nmeasure")[1] == printed.split("\nmeasure")[1]
     assert (tmp_path / "out/model/README.md").read_text() == card
     assert times == {path: path.stat().st_mtime_ns for path in times}
+
+    # Measures and an export of fewer steps are made again.
+    stale = record | {"step": 3, "after": {"accuracy_percent": {"en-sw": 12.5}}}
+    (tmp_path / "out/adaptation.json").write_text(json.dumps(stale))
+    (tmp_path / "out/model/README.md").write_text("old")
+    call(adapt.main, *arguments, *SHORT, "--output=out")
+    assert json.loads((tmp_path / "out/adaptation.json").read_text()) == record
+    assert (tmp_path / "out/model/README.md").read_text() == card
 
 
 def test_held_out_lines_are_measured_and_not_trained_on(arguments, corpus, tmp_path, monkeypatch):

@@ -77,7 +77,7 @@ def test_a_number_that_is_asked_for_is_given_to_each(english, swahili):
     assert vocabulary.size == english.size + 120
     assert sorted(choice.language for choice in choices) == ["sw", "tr"]
     assert choices[0].before >= choices[1].before
-    assert {(choice.pieces, choice.reason) for choice in choices} == {(60, "as asked for")}
+    assert {(choice.pieces, choice.reason) for choice in choices} == {(60, "as requested")}
     same, choices = pieces.choose(english, new, {}, 0)
     assert same is english
     assert {choice.pieces for choice in choices} == {0}

@@ -271,3 +271,7 @@ def test_a_run_resumes_with_the_model_that_it_took(tiny, trained, tmp_path):
     assert (first.step, second.step) == (2, 3)
     model = stored_models.find(tmp_path / "mine").model
     assert (model.layers, model.hidden, model.dropout) == (2, 32, 0.25)
+    tiny.train.steps, tiny.train.damaged_checkpoint = 4, "before"
+    (tmp_path / "mine/checkpoints/3/meta/metadata").write_text("{")
+    assert xlj.pretrain(tiny, tmp_path / "mine").step == 4
+    assert (tmp_path / "mine/damaged/3").is_dir()

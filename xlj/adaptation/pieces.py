@@ -1,6 +1,5 @@
 """Chooses how many pieces a vocabulary gets for a new language (ours)."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -26,16 +25,10 @@ class Choice(NamedTuple):
 
     language: str
     before: float
-    """Pieces a word with the old vocabulary."""
+    """Pieces per word with the old vocabulary."""
     after: float
     pieces: int
     reason: str
-
-
-def check_count(vocabulary: Vocabulary, pieces: int | None) -> None:
-    """Raises a `ConfigError` if pieces are asked for that the vocabulary cannot get."""
-    if pieces:
-        check_extendable(vocabulary)
 
 
 def choose(
@@ -44,76 +37,72 @@ def choose(
     old_text: Mapping[str, Sequence[str]],
     pieces: int | None = None,
 ) -> tuple[Vocabulary, list[Choice]]:
-    """The vocabulary with pieces for each language that needs some.
+    """Extends a vocabulary for each language that needs pieces.
 
     Languages get their pieces one after another, the one with most pieces per word first. Every
-    tenth line of their text measures; the pieces come from the other lines.
+    tenth line of their text measures pieces per word; the pieces come from the other lines.
 
     Args:
       new_text: lines of each new language, none of them held out.
       old_text: lines of old languages; the one with fewest pieces per word sets the goal.
-      pieces: for each new language; 0 for none. None for as many as bring a language to 1.1 times
-        the pieces per word of the best old language, doubling from 250. It gets at most one piece
-        for 40 words of its text, and no more if twice as many gain less than 2 %.
+      pieces: the number for each new language; 0 for none. None doubles the number from 250 until
+        the language has at most 1.1 times the pieces per word of the best old language, until
+        there is one piece for 40 words of its text, or until twice as many gain less than 2 %.
 
     Raises:
-      ConfigError: if `pieces` are asked for that the vocabulary or the text cannot give.
+      ConfigError: if `pieces` is a number that the vocabulary or the text cannot give.
     """
     of_old = [fertility.measure(old, lines).pieces_per_word for lines in old_text.values()]
     best = min(of_old, default=_USUAL)
-    measured = {name: fertility.measure(old, _measuring(lines)) for name, lines in new_text.items()}
-    order = sorted(measured, key=lambda name: -measured[name].pieces_per_word)
+    split = {name: _split(lines) for name, lines in new_text.items()}
+    before = {
+        name: fertility.measure(old, test).pieces_per_word for name, (_, test) in split.items()
+    }
     vocabulary, choices = old, []
-    for name in order:
-        before = measured[name].pieces_per_word
+    for name in sorted(before, key=lambda name: -before[name]):
+        train, test = split[name]
         if pieces is None:
-            vocabulary, count, reason = _enough(vocabulary, new_text[name], best)
-        elif pieces:
-            vocabulary = extend(vocabulary, new_text[name], pieces)
-            count, reason = pieces, "as asked for"
+            vocabulary, count, reason = _add_enough(vocabulary, train, test, best)
         else:
-            count, reason = 0, "as asked for"
-        after = fertility.measure(vocabulary, _measuring(new_text[name])).pieces_per_word
-        choices.append(Choice(name, before, after, count, reason))
+            vocabulary = extend(vocabulary, train, pieces) if pieces else vocabulary
+            count, reason = pieces, "as requested"
+        after = fertility.measure(vocabulary, test).pieces_per_word
+        choices.append(Choice(name, before[name], after, count, reason))
     return vocabulary, choices
 
 
-def _enough(
-    vocabulary: Vocabulary, lines: Sequence[str], best: float
+def _add_enough(
+    vocabulary: Vocabulary, train: Sequence[str], test: Sequence[str], best: float
 ) -> tuple[Vocabulary, int, str]:
-    """The vocabulary with as many pieces as a language needs, their number, and why not more."""
-    held = _measuring(lines)
-    now = fertility.measure(vocabulary, held)
+    """Returns the vocabulary with as many pieces as a language needs, their number, and the reason
+    why it is not larger."""
+    now = fertility.measure(vocabulary, test)
     if now.pieces_per_word <= TOLERATED * best and now.unknown_share <= UNKNOWN:
         return vocabulary, 0, f"at most {TOLERATED} times the {best:.2f} of the best old language"
     try:
         check_extendable(vocabulary)
     except ConfigError as error:
         return vocabulary, 0, str(error)
-    rest = [line for place, line in enumerate(lines) if place % 10] or lines
-    most = fertility.measure(vocabulary, rest).words // _WORDS_PER_PIECE
+    most = fertility.measure(vocabulary, train).words // _WORDS_PER_PIECE
     if most < _FIRST:
-        return (
-            vocabulary,
-            0,
-            f"too little text: {_FIRST} pieces need {_FIRST * _WORDS_PER_PIECE:,} words",
-        )
-    found, count, reached = vocabulary, 0, now.pieces_per_word
-    for doubled in range(int(math.log2(most / _FIRST)) + 2):
-        more = min(_FIRST << doubled, most)
+        words = _FIRST * _WORDS_PER_PIECE
+        return vocabulary, 0, f"too little text: {_FIRST} pieces need {words:,} words"
+    extended, count, per_word = vocabulary, 0, now.pieces_per_word
+    while count < most:
+        more = min(max(_FIRST, 2 * count), most)
         try:
-            larger = extend(vocabulary, rest, more)
+            larger = extend(vocabulary, train, more)
         except ConfigError:
-            return found, count, f"the text has no {more:,} pieces"
-        fewer = fertility.measure(larger, held).pieces_per_word
-        if count and fewer > (1 - _GAIN) * reached:
-            return found, count, f"{more:,} would gain {1 - fewer / reached:.1%}"
-        found, count, reached = larger, more, fewer
-        if reached <= _GOAL * best:
-            return found, count, f"within {_GOAL} times the {best:.2f} of the best old language"
-    return found, count, f"one piece for {_WORDS_PER_PIECE} words of its text"
+            return extended, count, f"the text has fewer than {more:,} new pieces"
+        fewer = fertility.measure(larger, test).pieces_per_word
+        if count and fewer > (1 - _GAIN) * per_word:
+            return extended, count, f"{more:,} would gain {1 - fewer / per_word:.1%}"
+        extended, count, per_word = larger, more, fewer
+        if per_word <= _GOAL * best:
+            return extended, count, f"within {_GOAL} times the {best:.2f} of the best old language"
+    return extended, count, f"one piece for {_WORDS_PER_PIECE} words of its text"
 
 
-def _measuring(lines: Sequence[str]) -> Sequence[str]:
-    """Every tenth of some lines."""
-    return lines[::10]
+def _split(lines: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Splits lines into those that give pieces, and every tenth, which measures."""
+    return [line for place, line in enumerate(lines) if place % 10] or lines, lines[::10]

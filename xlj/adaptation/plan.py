@@ -19,7 +19,7 @@ from xlj.data.rows.report import align
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.fertility import Fertility
 from xlj.models.dense import product
-from xlj.sharding import meshes
+from xlj.sharding import devices, meshes
 from xlj.training import amounts, memory, schedule
 from xlj.training.run_flops import RunFlops
 
@@ -37,8 +37,8 @@ _GIB = 2**30
 def sampled(
     store: RowStore, config: Config, new: Sequence[str], replay: Sequence[str], share: float
 ) -> tuple[str, ...]:
-    """The value of `data.sampled` with which text of the languages in `replay` is the share `share`
-    of all text that is drawn; empty without such text."""
+    """Returns the value of `data.sampled` that draws the share `share` of the text from the
+    languages of `replay`; empty if they have no text."""
     tokens = {task.name.partition(".")[2]: task.train.tokens for task in store.tasks(_TEXT)}
     natural = rates(tokens, config.data.alpha)
     of_new = sum(natural.get(name, 0.0) for name in new)
@@ -50,17 +50,19 @@ def sampled(
 
 
 def enough_steps(config: Config, store: RowStore, new: Sequence[str]) -> int:
-    """The steps of the config, or as many as pass `PASSES` times over the text of the new
-    languages, if these are fewer."""
+    """Returns the steps of the config, or fewer if these pass over the text of the new languages
+    more than `PASSES` times."""
     steps = config.train.steps
     most = PASSES * steps / max(1e-9, passes(config, store, new))
     return min(steps, max(_FEWEST_STEPS, int(most)))
 
 
 def with_steps(config: Config, steps: int) -> Config:
-    """The config with another number of steps. Warm-up, decay and the starts of phases change in
-    proportion, and the run evaluates at
-    least five times."""
+    """Returns the config with another number of steps.
+
+    Warm-up, decay and the starts of phases change in proportion. The run evaluates at least five
+    times.
+    """
     scale = steps / config.train.steps
     rates_of = {name: round(getattr(config.optimizer, name) * scale) for name in _SCALED}
     train = {
@@ -81,7 +83,7 @@ def with_steps(config: Config, steps: int) -> Config:
 
 
 def passes(config: Config, store: RowStore, new: Sequence[str]) -> float:
-    """How often a run reads the text of the new languages, all together."""
+    """Returns how often a run passes over the text of the new languages together."""
     drawn = 0.0
     for phase in config.schedule:
         for options in phase.active().values():
@@ -107,9 +109,10 @@ class Cost(NamedTuple):
 
     def __str__(self) -> str:
         hours = self.seconds / 3600
-        time = f"{hours:.1f} hours" if hours >= 1 else f"{max(1, round(60 * hours))} minutes"
+        minutes = max(1, round(60 * hours))
+        shown = f"{minutes} minute{'s' * (minutes > 1)}" if hours < 1 else f"{hours:.1f} hours"
         return (
-            f"about {time} for {self.operations:.2g} operations, at the speed of a matrix product "
+            f"about {shown} for {self.operations:.2g} operations, at the speed of a matrix product "
             f"on this machine; memory at least {self.bytes / _GIB:.2f} GiB, and activations"
         )
 
@@ -127,11 +130,12 @@ def cost(config: Config, store: RowStore) -> Cost:
     )
 
 
-_EFFICIENCY = 0.6  # of a large product's speed, over a whole step (docs/benchmarks.md)
+_EFFICIENCY = 0.5  # of the product's speed, over a whole step (docs/experiments/adapting.md)
 
 
 def _operations_per_second(hidden: int, dtype: str) -> float:
-    rows = 4096
+    """Returns the speed of a matrix product of the model's size on one device."""
+    rows = 4096 if devices.platform() == "cpu" else 65_536  # a GPU takes microseconds for few rows
     x, weights = jnp.ones((rows, hidden), dtype), jnp.ones((hidden, 4 * hidden), dtype)
     multiply = jax.jit(partial(product, dtype=jnp.dtype(dtype)))
     times = []
@@ -143,23 +147,24 @@ def _operations_per_second(hidden: int, dtype: str) -> float:
 
 
 def table(config: Config, store: RowStore) -> list[str]:
-    """What each phase of the run does, as `xlj train --dry_run` prints it."""
+    """Returns a table of the phases, as `xlj train --dry_run` prints it."""
     return [line.rstrip() for line in align(schedule.table(config, store), left=(0, 3, 6))]
 
 
 def advice(
     counts: Mapping[str, Fertility], store: RowStore, config: Config, new: Sequence[str]
 ) -> list[str]:
-    """Lines for new languages with little text, in numbers.
+    """Returns lines of advice, with numbers, for new languages with little text.
 
     Args:
-      counts: of the text of each new language, or of a sample of it.
+      counts: the words of each new language; without those of which only a sample was read, as they
+        have enough text.
     """
     lines = []
     of_text = {task.name.partition(".")[2]: task for task in store.tasks(_TEXT)}
     for name in new:
-        task, words = of_text[name], counts[name].words
-        if words < _ENOUGH_WORDS:
+        task = of_text[name]
+        if name in counts and (words := counts[name].words) < _ENOUGH_WORDS:
             lines.append(
                 f"{name} has {task.sentences:,} lines ({words:,} words), which is little: below "
                 f"about {_ENOUGH_WORDS:,} words, sentence pairs with an old language and text of "

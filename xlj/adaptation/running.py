@@ -1,11 +1,11 @@
-"""The steps of an adaptation, each of which is done once: a run that was stopped continues."""
+"""Runs the steps of an adaptation. Each step is done once, so a stopped adaptation resumes."""
 
 import dataclasses
+import shutil
+from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
 
 from xlj.adaptation import pieces, plan
 from xlj.adaptation.pieces import Choice
@@ -13,7 +13,8 @@ from xlj.api import runs
 from xlj.checkpoints import stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.workdir import only_run
-from xlj.config import Config, ConfigError
+from xlj.config import Config, ConfigError, record
+from xlj.config.fields import flat
 from xlj.conversion.exporting import export
 from xlj.conversion.extending import store_extended
 from xlj.data.rows import building
@@ -38,18 +39,23 @@ from xlj.training import durations, start
 from xlj.training.amounts import StepAmounts
 
 _CHARACTERS = 5_000_000  # of each language, from which pieces are chosen
-_HELD_OUT = 500  # lines of each language, and pairs, that the measures read
+_HELD_OUT = 500  # lines of each language, and pairs of each two, that the measures read
+_TEXT_KEYS = (
+    *("data.mono", "data.parallel", "data.pairs", "data.exclude", "data.filter"),
+    *("data.duplicates", "data.held_out_share", "evaluation.retrieval."),
+)
+"""Beginnings of the keys that decide what the measures read."""
 
 
 class Request(NamedTuple):
-    """What to adapt a model to.
+    """The options of an adaptation.
 
     Attributes:
-      languages: the new ones.
+      languages: the new languages.
       replay: old languages whose text is trained on too, so that the model does not forget them.
-      replay_share: of the text that is drawn, above 0 and below 1.
-      pieces: for each new language; None to choose them (`pieces.choose`).
-      steps: of training; None to choose them (`plan.enough_steps`).
+      replay_share: their share of the text that is drawn, above 0 and below 1.
+      pieces: the number for each new language; None to choose it (`pieces.choose`).
+      steps: the number of training steps; None to choose it (`plan.enough_steps`).
     """
 
     languages: tuple[str, ...]
@@ -58,10 +64,13 @@ class Request(NamedTuple):
     pieces: int | None
     steps: int | None
 
-    def as_json(self, source: StoredModel) -> Record:
-        """The request and the model that it starts from, to compare with another. The number of
-        steps may change: the training run checks it."""
-        return {
+    def as_json(self, source: StoredModel, config: Config) -> Record:
+        """Returns all that decides pieces and measures, to compare with an earlier request.
+
+        The training run checks the other keys of the config, and the number of steps.
+        """
+        keys = flat(record(config))
+        return {name: keys[name] for name in keys if name.startswith(_TEXT_KEYS)} | {
             "from": source.digest(),
             "languages": list(self.languages),
             "replay": list(self.replay),
@@ -76,7 +85,8 @@ class Folders(NamedTuple):
     output: Path
 
     @property
-    def record(self) -> Path:
+    def progress(self) -> Path:
+        """What is done: the request, the pieces, and the measures before and after."""
         return self.output / FILE
 
     @property
@@ -106,34 +116,31 @@ def adapt(
     explicit: Collection[str] = (),
     dry_run: bool = False,
 ) -> bool:
-    """Adapts the model that `config.init_from` names; prints the plan and the results.
+    """Adapts the model that `config.init_from` names, and prints the plan and the results.
 
     Args:
-      config: names the text of all languages; `transfer.model` is `init_from`.
-      output: a new folder, or that of the same adaptation, which continues.
-      explicit: paths of the keys that the user set: these are not changed.
-      dry_run: whether to stop before training; pieces are chosen and rows are built.
+      config: with the text of all languages, and `transfer.model=init_from`.
+      output: a new folder, or the folder of the same adaptation, which then resumes.
+      explicit: paths of the keys that the user set; they are not changed.
+      dry_run: stop before training. Pieces are chosen and rows are built.
 
     Returns:
-      Whether it is finished; it is not if the run was asked to stop, or with `dry_run`.
+      True if the adaptation is finished; False with `dry_run`, or if training was stopped.
 
     Raises:
-      ConfigError: if the model, the text or the config cannot be used, before any training.
+      ConfigError: before any training, if the model, the text or the config cannot be used.
     """
     folders = Folders(output)
     source = stored_models.find(config.init_from, "--from")
-    with only_run(output):
-        record = _record(folders, request, source)
-        if "data.length" not in explicit:  # the recipe's may be too long for a small model
-            length = min(config.data.length, source.model.positions - FIRST_POSITION)
-            config = dataclasses.replace(
-                config, data=dataclasses.replace(config.data, length=length)
-            )
+    with only_run(output, "--output"):
+        done = _progress(folders, request.as_json(source, config), source)
+        if "data.length" not in explicit:
+            config = _with_length_of(source, config)
         config = start.adopt_model(config)
         files = probe_files.read(config)
         samples = _sample(config, source.vocabulary())
         text = _test_text(config, request, samples, files)
-        adapted_from, choices = _with_pieces(request, source, samples, folders, record)
+        adapted_from, choices = _with_pieces(request, source, samples, folders, done)
         config = dataclasses.replace(config, init_from=str(adapted_from.folder))
         config, _ = start.adopt_vocabulary(config, adapted_from, None)
         store = prepare_rows(config, vocabulary=adapted_from.vocabulary())
@@ -143,33 +150,35 @@ def adapt(
         _print_plan(request, source, adapted_from, choices, samples, config, store)
         if dry_run:
             return False
-        if "before" not in record:
+        if "before" not in done:
             print("measuring the model before training", flush=True)
-            record["before"] = text_measures.measure(pretrained.of(source), text)
-            json_file.write(folders.record, record)
+            done["before"] = text_measures.measure(pretrained.of(source), text)
+            json_file.write(folders.progress, done)
         outcome = runs.pretrain(config, folders.run)
         if not outcome.finished:
-            print(f"\nstopped at step {outcome.step}; the same command continues from there")
+            print(f"\nstopped at step {outcome.step}; the same command resumes from there")
             return False
-        if "after" not in record:
-            trained = stored_models.find(folders.run, "")
-            record["after"] = text_measures.measure(pretrained.of(trained), text)
-            json_file.write(folders.record, record)
-        _write_results(folders, record, request)
+        if done.get("step") != outcome.step:  # not measured yet, or the run has become longer
+            print("measuring the model after training", flush=True)
+            trained = pretrained.of(stored_models.find(folders.run))
+            done |= {"after": text_measures.measure(trained, text), "step": outcome.step}
+            if folders.model.exists():
+                shutil.rmtree(folders.model)  # an export of fewer steps
+            json_file.write(folders.progress, done)
+        _write_results(folders, done, request)
     return True
 
 
-def _record(folders: Folders, request: Request, source: StoredModel) -> Record:
-    """The record of this adaptation, as far as it is done.
+def _progress(folders: Folders, asked: Record, source: StoredModel) -> Record:
+    """Reads how far the adaptation in the folder is.
 
     Raises:
-      ConfigError: if the folder has another one.
+      ConfigError: if the folder has an adaptation with other options.
     """
-    asked = request.as_json(source)
-    if not folders.record.is_file():
+    if not folders.progress.is_file():
         return {"source": str(source.folder), "request": asked}
-    record = json_file.read_object(folders.record)
-    before = record.get("request", {})
+    done = json_file.read_object(folders.progress)
+    before = done.get("request", {})
     differing = [name for name in asked if asked[name] != before.get(name)]
     if differing:
         name = differing[0]
@@ -177,11 +186,18 @@ def _record(folders: Folders, request: Request, source: StoredModel) -> Record:
             f"--output={folders.output} has an adaptation with other options ({name}: "
             f"{before.get(name)!r}, now {asked[name]!r}); name a new folder"
         )
-    return record
+    return done
+
+
+def _with_length_of(source: StoredModel, config: Config) -> Config:
+    """Returns the config with rows that a model with few positions can read, if the recipe's
+    `data.length` is larger."""
+    length = min(config.data.length, source.model.positions - FIRST_POSITION)
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, length=length))
 
 
 def _sample(config: Config, vocabulary: Vocabulary) -> dict[str, TextSample]:
-    """Text of each language and pair, by the name of its task."""
+    """Samples the text of each language and pair, by the name of its task."""
     request = request_of(config, vocabulary)
     samples: dict[str, TextSample] = in_child(
         "reading text", building.sample_text, request, _CHARACTERS, _HELD_OUT
@@ -198,7 +214,7 @@ def _test_text(
     samples: Mapping[str, TextSample],
     files: probe_files.Files,
 ) -> TestText:
-    """What the measures read: held-out lines, and the pairs of files or else held-out ones."""
+    """Collects what the measures read: held-out lines, and test pairs or else held-out pairs."""
     lines = {
         name: samples[f"text.{name}"].held_out[0]
         for name in (*request.languages, *request.replay)
@@ -214,12 +230,15 @@ def _test_text(
 
 
 def _distinct(columns: tuple[list[str], ...]) -> tuple[list[str], list[str]]:
-    """Pairs of which no other has the same sentence on either side."""
-    first, second = columns
-    counts = [dict(zip(*np.unique(side, return_counts=True), strict=True)) for side in columns]
-    kept = [pair for pair in zip(first, second, strict=True)
-            if all(count[side] == 1 for count, side in zip(counts, pair, strict=True))]  # fmt: skip
-    return [pair[0] for pair in kept], [pair[1] for pair in kept]
+    """Removes pairs with a sentence that another pair has on the same side, since either would be
+    right."""
+    counts = tuple(map(Counter, columns))
+    pairs = [
+        (source, target)
+        for source, target in zip(*columns, strict=True)
+        if counts[0][source] == counts[1][target] == 1
+    ]
+    return [source for source, _ in pairs], [target for _, target in pairs]
 
 
 def _with_pieces(
@@ -227,10 +246,10 @@ def _with_pieces(
     source: StoredModel,
     samples: Mapping[str, TextSample],
     folders: Folders,
-    record: Record,
+    done: Record,
 ) -> tuple[StoredModel, list[Choice]]:
-    """The model that training starts from, and the pieces that each language got."""
-    if "pieces" not in record:
+    """Returns the model that training starts from, and the pieces that each language got."""
+    if "pieces" not in done:
         old = source.vocabulary()
         new_text, old_text = (
             {name: samples[f"text.{name}"].train[0] for name in names}
@@ -239,9 +258,9 @@ def _with_pieces(
         vocabulary, choices = pieces.choose(old, new_text, old_text, request.pieces)
         if vocabulary is not old and not folders.extended.exists():
             store_extended(source, vocabulary, folders.extended)
-        record["pieces"] = [choice._asdict() for choice in choices]
-        json_file.write(folders.record, record)
-    choices = [Choice(**choice) for choice in record["pieces"]]
+        done["pieces"] = [choice._asdict() for choice in choices]
+        json_file.write(folders.progress, done)
+    choices = [Choice(**choice) for choice in done["pieces"]]
     if not any(choice.pieces for choice in choices):
         return source, choices
     return stored_models.find(folders.extended, "--output"), choices
@@ -250,7 +269,8 @@ def _with_pieces(
 def _planned(
     config: Config, store: RowStore, request: Request, explicit: Collection[str]
 ) -> Config:
-    """The config with the languages' shares and the number of steps, unless the user set them."""
+    """Returns the config with the shares of languages and the number of steps, unless the user set
+    them."""
     if "data.sampled" not in explicit:
         names = plan.sampled(store, config, request.languages, request.replay, request.replay_share)
         config = dataclasses.replace(config, data=dataclasses.replace(config.data, sampled=names))
@@ -270,22 +290,23 @@ def _print_plan(
     config: Config,
     store: RowStore,
 ) -> None:
+    vocabulary = adapted_from.vocabulary()
     counts = {
-        name: fertility.measure(adapted_from.vocabulary(), samples[f"text.{name}"].train[0])
+        name: fertility.measure(vocabulary, samples[f"text.{name}"].train[0])
         for name in request.languages
+        if samples[f"text.{name}"].is_whole
     }
     rows = [["language", "pieces per word", "new pieces", "then", "reason"]]
     rows += [
         [c.language, f"{c.before:.2f}", f"{c.pieces:,}", f"{c.after:.2f}", c.reason]
         for c in choices
     ]
-    ids = source.vocabulary().size, adapted_from.vocabulary().size
-    print(f"vocabulary: {ids[0]:,} -> {ids[1]:,} ids")
+    print(f"vocabulary: {source.vocabulary().size:,} -> {vocabulary.size:,} ids")
     print(*(line.rstrip() for line in align(rows, left=(0, 4))), sep="\n")
     if not request.replay:
         print(
-            "warning: no old language is replayed, so the model will forget what it knows; name "
-            "some with --replay=en,de, whose files --mono matches"
+            "warning: without --replay the model forgets its old languages; name some of them, "
+            "such as --replay=en,de, with text that --mono matches"
         )
     print("", *plan.table(config, store), sep="\n")
     times = plan.passes(config, store, request.languages)
@@ -294,14 +315,14 @@ def _print_plan(
     print(*plan.advice(counts, store, config, request.languages), "", sep="\n", flush=True)
 
 
-def _write_results(folders: Folders, record: Record, request: Request) -> None:
+def _write_results(folders: Folders, done: Record, request: Request) -> None:
     """Writes the report and the exported folder, and prints the measures."""
-    json_file.write(folders.run / FILE, record)
-    found = reported_runs.find([f"adapted={folders.run}"])
+    json_file.write(folders.run / FILE, done)
+    run = reported_runs.read(folders.run, "adapted")
     title = f"Adapted to {', '.join(request.languages)}"
-    atomic.write(folders.report, page(found, title).encode())
+    atomic.write(folders.report, page([run], title).encode())
     if not folders.model.exists():
         export(str(folders.run), folders.model, name=folders.output.absolute().name)
-    rows = adaptation_record.table(record["before"], record["after"])
+    rows = adaptation_record.table(done["before"], done["after"])
     print("", *(line.rstrip() for line in align(rows, left=(0, 1))), sep="\n")
     print(f"\nreport: {folders.report}\nmodel:  {folders.model}")

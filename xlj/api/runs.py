@@ -115,6 +115,7 @@ def dry_run(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) 
     """
     config = parse(config) if isinstance(config, ml_collections.ConfigDict) else config
     workdir = resolve("workdir", workdir)
+    config = adopt_model(config, workdir)
     with _lock(workdir):
         start = prepare(config, workdir)
         if jax.process_index():

@@ -175,9 +175,13 @@ def latest(workdir: AnyPath) -> Checkpoint | None:
     Of several processes the first decides which one it is. Raises as `list_all`.
     """
     step = hosts.broadcast(lambda: max(steps(workdir), default=None))
-    if step is None:
-        return None
-    return _read_listed(workdir, step)
+    return None if step is None else _read_listed(workdir, step)
+
+
+def earliest(workdir: AnyPath) -> Checkpoint | None:
+    """Returns the first finished checkpoint of a workdir, or None; otherwise as `latest`."""
+    step = hosts.broadcast(lambda: min(steps(workdir), default=None))
+    return None if step is None else _read_listed(workdir, step)
 
 
 def _read_listed(workdir: AnyPath, step: int) -> Checkpoint:

@@ -64,10 +64,13 @@ def resolve(named: str, path: str | AnyPath) -> AnyPath:
 
 
 @contextlib.contextmanager
-def only_run(workdir: AnyPath) -> Iterator[None]:
+def only_run(workdir: AnyPath, flag: str = "--workdir") -> Iterator[None]:
     """Locks a workdir during the block, and creates it if it does not exist.
 
     The lock ends with the process; in a bucket up to a minute later, if the process was killed.
+
+    Args:
+      flag: the flag that named the workdir, for errors.
 
     Raises:
       ConfigError: if the workdir cannot be created or written, or another run is using it.
@@ -79,12 +82,12 @@ def only_run(workdir: AnyPath) -> Iterator[None]:
         lock.__enter__()
     except BlockingIOError:
         raise ConfigError(
-            f"another run is using --workdir={workdir}; wait for it, stop it, or use another folder"
+            f"another run is using {flag}={workdir}; wait for it, stop it, or use another folder"
         ) from None
     except OSError as error:
         reason = error.strerror or error
         raise ConfigError(
-            f"--workdir={workdir} cannot be written ({reason}); name a writable folder"
+            f"{flag}={workdir} cannot be written ({reason}); name a writable folder"
         ) from error
     with contextlib.ExitStack() as stack:
         stack.push(lock)

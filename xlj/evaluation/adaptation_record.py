@@ -22,13 +22,13 @@ Scores = dict[str, dict[str, float]]
 
 
 def sides(record: Record) -> Mapping[str, Scores]:
-    """The scores before and after; empty if the record is not finished."""
+    """Returns the scores before and after; empty if the adaptation is not finished."""
     names = ("before", "after")
     return {name: record[name] for name in names} if all(name in record for name in names) else {}
 
 
 def markdown(record: Record) -> str:
-    """What was adapted, and the table, for a model card; empty if the record is not finished."""
+    """Describes the adaptation for a model card; empty if it is not finished."""
     scores = sides(record)
     if not scores:
         return ""
@@ -44,7 +44,7 @@ def markdown(record: Record) -> str:
 
 
 def table(before: Scores, after: Scores) -> list[list[str]]:
-    """A header and a row for each measure and language: the values before and after."""
+    """Returns a header, and a row with the values of each measure and language."""
     rows = [["measure", "of", "before", "after"]]
     for name, label in LABELS.items():
         for of in dict.fromkeys((*before.get(name, {}), *after.get(name, {}))):

@@ -1,5 +1,4 @@
-"""Measures of a model on plain text that do not depend on its vocabulary, to compare a model before
-and after it was adapted."""
+"""Measures a model on plain text, to compare it before and after an adaptation."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -15,16 +14,21 @@ from xlj.retrieval.nearest import accuracy, nearest
 
 @dataclasses.dataclass(frozen=True)
 class TestText:
-    """Text that no training reads: lines by language, and both sides of sentence pairs by pair."""
+    """Text that is not in any training text.
+
+    Attributes:
+      lines: by language.
+      pairs: both sides of sentence pairs, by pair of languages.
+      layer: the layer of the sentence vectors; -1 means two thirds of the layers.
+    """
 
     lines: Mapping[str, list[str]]
     pairs: Mapping[str, tuple[list[str], list[str]]]
     layer: int
-    """Whose vectors find translations; -1 means two thirds of the layers."""
 
 
 def measure(pretrained: Pretrained, text: TestText) -> Scores:
-    """All measures that the model has: a model without a prediction head has no loss."""
+    """Measures a model; without a prediction head it has no loss."""
     scores: Scores = {name: {} for name in LABELS}
     for language, lines in text.lines.items():
         counts = fertility.measure(pretrained.vocabulary, lines)
@@ -36,6 +40,6 @@ def measure(pretrained: Pretrained, text: TestText) -> Scores:
     layer = layer_or_middle(text.layer, pretrained.model.layers)
     embedder = Embedder(pretrained, [layer], "mean")
     for pair, (first, second) in text.pairs.items():
-        found = accuracy(nearest(embedder.embed(first, False)[0], embedder.embed(second, False)[0]))
-        scores["accuracy_percent"][pair] = 50 * sum(found)
+        sides = [embedder.embed(side, with_bar=False)[0] for side in (first, second)]
+        scores["accuracy_percent"][pair] = 50 * sum(accuracy(nearest(*sides)))
     return {name: values for name, values in scores.items() if values}

@@ -1,4 +1,4 @@
-"""The loss of masked words in nats per character: it compares models with different vocabularies.
+"""Measures the loss of masked words in nats per character, to compare vocabularies.
 
 A loss per token depends on the vocabulary: with more pieces, a model predicts fewer and rarer
 tokens. Here every model predicts the same words from the same context (ours). All pieces of a word
@@ -49,7 +49,7 @@ class WordLoss(NamedTuple):
 
     @property
     def per_character(self) -> float:
-        """Nats a character; NaN without words."""
+        """Nats per character; NaN without words."""
         return self.nats / self.characters if self.characters else float("nan")
 
 
@@ -62,19 +62,20 @@ class _Row(NamedTuple):
 
 
 def has_head(pretrained: Pretrained) -> bool:
-    """Whether the model predicts masked tokens."""
+    """Returns whether the model predicts masked tokens."""
     return _HEAD in pretrained.params
 
 
 def measure(pretrained: Pretrained, lines: Sequence[str], progress: Advance = bool) -> WordLoss:
-    """The loss of a model over all words of some lines. Each word is predicted once, with every
-    seventh word of its line masked.
+    """Measures the loss of a model over all words of some lines.
+
+    Each word is predicted once, with every seventh word of its line masked.
 
     Args:
       pretrained: a model with a prediction head (`has_head`), on any mesh.
-      lines: clean lines (`data.text.cleaning.clean`); of each, the first 64 words that the model's
-        positions hold.
-      progress: called with numbers of rows as they are done; a line has up to seven.
+      lines: clean lines (`data.text.cleaning.clean`). Only the first 64 words of a line are read,
+        or as many as the model's positions hold.
+      progress: called with the number of rows of each finished batch; a line has up to seven rows.
     """
     limit = pretrained.model.positions - FIRST_POSITION
     rows: list[_Row] = []
@@ -87,8 +88,8 @@ def measure(pretrained: Pretrained, lines: Sequence[str], progress: Advance = bo
     nats, mesh = 0.0, mesh_of(pretrained.params)
     losses = partial(_losses, mesh=mesh, model=pretrained.model)
     sizes = np.array([len(row.tokens) for row in rows], np.int64)
-    for members, made in in_flight(_batches(rows, sizes, limit, pretrained.params, mesh, losses)):
-        nats += float(np.asarray(made, np.float64).sum())
+    for members, batch in in_flight(_batches(rows, sizes, limit, pretrained.params, mesh, losses)):
+        nats += float(np.asarray(batch, np.float64).sum())
         progress(len(members))
     return WordLoss(nats, characters, unknown / words if words else 0.0)
 
@@ -105,12 +106,12 @@ class _Line(NamedTuple):
 
 
 def _words_of(vocabulary: Vocabulary, lines: Sequence[str], limit: int) -> Iterator[_Line]:
-    """The pieces of each line and the words that they belong to: a piece belongs to the word of its
-    first character."""
+    """Yields the pieces and words of each line. A piece belongs to the word of its first
+    character."""
     encoded, spans = vocabulary.encode_with_spans(lines)
     for line, start, length in zip(lines, encoded.starts, encoded.lengths, strict=True):
         ids, begins = encoded.ids[start : start + length], spans[start : start + length, 0]
-        number_at = np.zeros(len(line) + 1, np.int64)  # of the word at or behind each character
+        number_at = np.zeros(len(line) + 1, np.int64)  # the word at or after each character
         sizes = []
         end = 0
         for number, match in enumerate(WORD.finditer(line)):
@@ -132,7 +133,7 @@ def _words_of(vocabulary: Vocabulary, lines: Sequence[str], limit: int) -> Itera
 
 
 def _masked(line: _Line, known: Sequence[_Word], mask: int) -> Iterator[_Row]:
-    """The line once for each group of words that are masked together."""
+    """Yields a row for each group of words that are masked together."""
     for group in range(EVERY):
         masked = [word for place, word in enumerate(known) if place % EVERY == group]
         if not masked:
@@ -171,10 +172,10 @@ def _losses(
     mesh: Mesh,
     model: Model,
 ) -> jax.Array:
-    """Cross-entropy of the masked tokens, float32 [rows, slots], on every device."""
+    """Returns the cross-entropy of the masked tokens, float32 [rows, slots], on every device."""
 
     def of_rows(params, tokens, positions, labels):
-        language = jnp.full((len(tokens), 2), -1)  # not known
+        language = jnp.full((len(tokens), 2), -1)  # unknown
         hidden = encoder.apply(params, model, whole_examples(model, tokens, language))
         words = params["embeddings"]["word"]
         masked = gather(hidden, positions)  # [rows, slots, hidden]

@@ -63,7 +63,7 @@ def prepare(
     excludes other runs from the workdir.
 
     Args:
-      config: as `xlj.config.checks.parse` returned it.
+      config: as `xlj.config.checks.parse` or `adopt_model` returned it.
       workdir: of the run, which resumes from its latest checkpoint.
       store: finished rows, if `open_rows` returned them with `config`; None to open or build rows.
       source: the model that `init_from` names, if the caller has it; the rows have its vocabulary.
@@ -72,7 +72,6 @@ def prepare(
     Raises:
       ConfigError: if mesh, memory, text, rows, vocabulary, a model or checkpoint do not fit.
     """
-    config = adopt_model(config, workdir)
     if store is None:
         config, store = open_rows(config)
     if store is not None:
@@ -116,7 +115,8 @@ def adopt_model(config: Config, workdir: AnyPath | None = None) -> Config:
     """Replaces the section `model` by that of the model in `init_from`, unless `transfer.model` is
     `config`. The keys `KEYS_OF_RUN` stay those of the config.
 
-    A resumed run gets the model of its own checkpoint.
+    A resumed run gets the model of its own checkpoints: of the earliest one, which is intact even
+    if `train.damaged_checkpoint=before` will move later ones.
 
     Args:
       workdir: of the run, to find its checkpoint; None for a new run.
@@ -126,11 +126,11 @@ def adopt_model(config: Config, workdir: AnyPath | None = None) -> Config:
     """
     if config.transfer.model == "config":
         return config
-    latest = reading.latest(workdir) if workdir is not None else None
-    if latest is None:
+    earliest = reading.earliest(workdir) if workdir is not None else None
+    if earliest is None:
         model = stored_models.find(config.init_from, "init_from").model
     else:
-        model = Model(**latest.config()["model"])  # of the first phase
+        model = Model(**earliest.config()["model"])  # of the first phase
     own = {name: getattr(config.model, name) for name in KEYS_OF_RUN}
     config = dataclasses.replace(config, model=dataclasses.replace(model, **own))
     checks.check_values(config)
