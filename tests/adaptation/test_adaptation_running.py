@@ -45,8 +45,9 @@ def test_a_dry_run_prints_the_plan_and_does_not_train(call, arguments, tmp_path)
     printed = call(adapt.main, *arguments, f"--output={tmp_path}/out", "--dry_run").out
     assert "vocabulary: 302 -> 342 ids" in printed
     assert "sw" in printed and "as requested" in printed
-    assert re.search(r"first +0 to 129 ", printed)
-    assert "passes over the text of the new languages: 19.9" in printed
+    assert re.search(r"first +0 to 1\d\d ", printed)
+    (passes,) = re.findall(r"passes over the text of the new languages: (\S+)", printed)
+    assert 19 < float(passes) <= 20
     assert "\ncost: about" in printed
     assert "held-out lines, so its held-out loss is rough" in printed
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {"extended", "adaptation.json"}
