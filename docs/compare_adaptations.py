@@ -26,7 +26,7 @@ ARMS = {
     "new pieces, without ranking": ("--config=configs/adapt.py:tlm",),
     "new pieces, text only": (),
 }
-STEPS = 600
+STEPS = 200
 SIZES = {
     "objectives.mmlm.batch_rows": 32,
     "objectives.tlm.batch_rows": 8,
@@ -92,7 +92,7 @@ def base(data: Path, workdir: Path, seed: int) -> list[str]:
         "--config.objectives.mmlm.mask_rate=0.3", "--config.model.dtype=bfloat16",
         "--config.optimizer.learning_rate=1e-3", "--config.optimizer.warmup_steps=300",
         "--config.optimizer.schedule=wsd", "--config.optimizer.decay=sqrt",
-        "--config.optimizer.decay_steps=1000", "--config.train.steps=5000",
+        "--config.optimizer.decay_steps=600", "--config.train.steps=3000",
         f"--config.train.seed={seed}",
     ]  # fmt: skip
 
