@@ -65,12 +65,12 @@ def test_skipped_lines_keep_their_place(run, tmp_path, shard):
         ConfigError, match=r"pairs\.tsv:2: the line is not UTF-8; .*--malformed=skip"
     ):
         run(*flags)
-    told = run(*flags, "--malformed=skip").err
+    stderr = run(*flags, "--malformed=skip").err
     written = next(output.glob("*.links")) if shard else output
     assert written.read_text() == "0-0\n" + "\n" * 5 + "0-0\n"
     for number, reason in ((2, "invalid UTF-8"), (3, "wrong number of columns"), (5, "NUL")):
-        assert f"skipped: {reason}: 1 (first: {pairs}:{number})" in told
-    assert f"skipped: line too long: 1 (first: {pairs}:6)" in told
+        assert f"skipped: {reason}: 1 (first: {pairs}:{number})" in stderr
+    assert f"skipped: line too long: 1 (first: {pairs}:6)" in stderr
     with pytest.raises(ConfigError, match="--malformed=skip cannot be used with --gold"):
         run(f"--input={pairs}", "--gold", "--malformed=skip")
 

@@ -101,9 +101,9 @@ def test_damage_to_rows_is_noticed_or_without_a_meaning(fuzz, tiny, store, tmp_p
     for other in (tmp_path / "cache").glob("*/manifest.json"):
         if other.parent.name != store.path.name:
             shutil.rmtree(other.parent)
-    told = list(faults.damaged_files(tmp_path / "cache", "rows", 0, 60))
-    assert [fault for fault, _ in told if fault] == []
-    assert sum(noticed for _, noticed in told) > 20
+    damaged = list(faults.damaged_files(tmp_path / "cache", "rows", 0, 60))
+    assert [fault for fault, _ in damaged if fault] == []
+    assert sum(noticed for _, noticed in damaged) > 20
     assert prepare_rows(parse(tiny)).manifest.content_hash == store.manifest.content_hash
 
 

@@ -158,8 +158,8 @@ def test_an_output_on_a_full_disk_is_a_line():
     command = [sys.executable, "-m", "xlj.train", "--config=configs/quickstart.py", "--check"]
     with open("/dev/full", "wb") as full:
         result = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, timeout=120)
-    said = b"error: cannot write the output: No space left on device\n"
-    assert (result.returncode, result.stderr) == (2, said)
+    message = b"error: cannot write the output: No space left on device\n"
+    assert (result.returncode, result.stderr) == (2, message)
 
 
 @pytest.mark.parametrize(

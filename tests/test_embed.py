@@ -53,11 +53,11 @@ def test_skipped_lines_are_rows_of_nan(run, tmp_path, shard):
     flags = [f"--input={text}", f"--output={output}", *(["--shard=1/1"] if shard else [])]
     with pytest.raises(ConfigError, match=r"text:2: the line is not UTF-8; .*--malformed=skip"):
         run(*flags)
-    told = run(*flags, "--malformed=skip").err
+    stderr = run(*flags, "--malformed=skip").err
     found = np.load(next(output.glob("*.npy")) if shard else output)
     empty = [False, True, False, False, True, True, False]
     assert np.isnan(found).any(1).tolist() == np.isnan(found).all(1).tolist() == empty
-    assert f"skipped: invalid UTF-8: 1 (first: {text}:2)" in told and f"{text}:5" in told
+    assert f"skipped: invalid UTF-8: 1 (first: {text}:2)" in stderr and f"{text}:5" in stderr
 
 
 def test_standard_input_is_read_where_no_file_is_named(run, text, tmp_path, monkeypatch):

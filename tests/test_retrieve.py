@@ -69,19 +69,19 @@ def test_every_layer_is_printed_and_drawn(run, tatoeba, tmp_path):
 
 def test_the_sorted_form_has_the_accuracy_of_the_aligned_one(run, tatoeba, tmp_path):
     source = f"--source={tatoeba / 'de-en.de'}"
-    aligned, said = run(source, f"--target={tatoeba / 'aligned.de'}")
-    assert not said
+    aligned, stderr = run(source, f"--target={tatoeba / 'aligned.de'}")
+    assert not stderr
     output = tmp_path / "predicted.tsv"
-    found, said = run(
+    found, stderr = run(
         source, f"--target={tatoeba / 'de-en.en'}", f"--gold={tatoeba / 'test-de.tsv'}",
         f"--output={output}",
     )  # fmt: skip
-    assert found == aligned and not said
+    assert found == aligned and not stderr
     predicted, gold = output.read_text().split(), (tatoeba / "test-de.tsv").read_text().split()
     right = sum(a == b for a, b in zip(predicted, gold, strict=True)) / len(gold)
     assert right == found[0]["target_to_source"] > 0.5
-    wrong, said = run(source, f"--target={tatoeba / 'de-en.en'}")
-    assert wrong[0]["target_to_source"] < 0.3 and "de-en.en is sorted, like the English" in said
+    wrong, stderr = run(source, f"--target={tatoeba / 'de-en.en'}")
+    assert wrong[0]["target_to_source"] < 0.3 and "de-en.en is sorted, like the English" in stderr
 
 
 def test_centred_vectors_are_compared_without_their_means(run, checkpoint, tmp_path):

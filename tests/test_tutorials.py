@@ -102,7 +102,7 @@ def test_what_the_readme_tells_runs(folder):
     for side in ("labels", "predictions"):
         (folder / side / "pawsx").mkdir(parents=True)
         (folder / side / "pawsx/test-en.tsv").write_text("0\n1\n")
-    told = [block for block in blocks(ROOT / "README.md") if block != ("shell", "pytest")]
-    assert len(told) > 8
-    for kind, text in told:
+    to_run = [block for block in blocks(ROOT / "README.md") if block != ("shell", "pytest")]
+    assert len(to_run) > 8
+    for kind, text in to_run:
         run(kind, text + f" {LARGE_VOCABULARY}" * ("xlm_tiny" in text), folder)

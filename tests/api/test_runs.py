@@ -11,7 +11,7 @@ from xlj.io.growing import GrowingFiles
 @pytest.mark.slow
 def test_pretraining_returns_what_was_measured(tiny, tmp_path, monkeypatch):
     (tmp_path / "my_hook.py").write_text(
-        "said = []\n\n\ndef log(step, values):\n    said.append((step, values))\n"
+        "logged = []\n\n\ndef log(step, values):\n    logged.append((step, values))\n"
         "    if step == 4:\n        raise OSError('no network')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
@@ -22,12 +22,12 @@ def test_pretraining_returns_what_was_measured(tiny, tmp_path, monkeypatch):
     import my_hook
 
     lines = first.metrics
-    assert [{"step": step, **values} for step, values in my_hook.said] == lines
+    assert [{"step": step, **values} for step, values in my_hook.logged] == lines
     assert lines[-1]["step"] == 4 and "eval/mmlm/loss" in lines[0]
     tiny.train.steps, tiny.train.metrics_hook = 6, ""
     longer = xlj.pretrain(parse(tiny), str(tmp_path / "run"))
     assert longer.step == longer.metrics[-1]["step"] == 6 and longer.metrics[: len(lines)] == lines
-    assert len(my_hook.said) == len(lines), "another hook, or none, may go on"
+    assert len(my_hook.logged) == len(lines), "another hook, or none, may go on"
     model = xlj.load(tmp_path / "run")
     assert len(model.fill("the <mask>", 7)[0]) == 7 and model.embed(["a"]).shape == (1, 32)
     assert repr(model).startswith(f"<xlj.Encoder of {tmp_path / 'run'}: 2 layers of 32")

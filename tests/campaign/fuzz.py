@@ -92,9 +92,13 @@ def _read(reader: Reader, folder: Path, outcome: Outcome) -> str:
     except Lost as lost:
         return f"lost: {lost}"
     except (ConfigError, *reader.errors) as error:
-        said = str(error)
-        if (reader.named and str(folder) not in said) or "\n" in said or len(said) > _LONGEST:
-            return f"unclear error: {said[:200]!r}"
+        message = str(error)
+        if (
+            (reader.named and str(folder) not in message)
+            or "\n" in message
+            or len(message) > _LONGEST
+        ):
+            return f"unclear error: {message[:200]!r}"
         outcome.refused[reader.name] += 1
     except _TooLong:
         return f"it took more than {SECONDS:g} s"

@@ -125,8 +125,8 @@ def test_phases_and_allow_change_may_name_old_keys(detecting, monkeypatch, capsy
     weights = [p.config.objectives.options["mrtd"].generator_weight for p in parsed.schedule]
     assert weights == [0.5, 2.5]
     assert parsed.train.allow_change == (new, "train.seed", MRTD, TRTD)
-    said = capsys.readouterr().err
-    assert f"{old}=0.5 is read as {new}\n" in said and f"{old}=2.5 is read as {new}\n" in said
+    stderr = capsys.readouterr().err
+    assert f"{old}=0.5 is read as {new}\n" in stderr and f"{old}=2.5 is read as {new}\n" in stderr
 
 
 def test_fine_tuning_configs_have_their_old_keys(monkeypatch, capsys):

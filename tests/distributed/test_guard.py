@@ -24,13 +24,13 @@ if not guard.is_watched():
     guard.SILENCE, guard._LATER = float(sys.argv[4]), 1.0
     sys.exit(guard.run())
 be_killed_with_parent()
-told = folder / "address"
+address_file = folder / "address"
 if process == 0:
     (folder / "part").write_text(json.dumps(guard.own_address()))
-    (folder / "part").rename(told)
-while not told.exists():
+    (folder / "part").rename(address_file)
+while not address_file.exists():
     time.sleep(0.01)
-guard.report(process, processes, json.loads(told.read_text()))
+guard.report(process, processes, json.loads(address_file.read_text()))
 (folder / str(process)).write_text(str(os.getpid()))
 while not (folder / f"end{process}").exists():
     time.sleep(0.01)
@@ -69,8 +69,8 @@ class Members:
 
     def ends(self):
         """Returns the exit code and the printed errors of each guard."""
-        said = [guard.communicate(timeout=60)[1] for guard in self.guards]
-        return [guard.returncode for guard in self.guards], said
+        messages = [guard.communicate(timeout=60)[1] for guard in self.guards]
+        return [guard.returncode for guard in self.guards], messages
 
     def close(self):
         for guard in self.guards:
@@ -110,18 +110,18 @@ def test_asked_to_stop_each_has_the_time_to_save(members):
 def test_survivors_name_the_process_that_was_killed(members, lost):
     run, begin = members(3), time.monotonic()
     os.kill(run.pids[lost], signal.SIGKILL)
-    codes, said = run.ends()
+    codes, messages = run.ends()
     assert codes == [CONTINUE] * 3 and time.monotonic() - begin < 15
-    assert all(f"process {lost} of 3" in each and "SIGKILL" in each for each in said)
+    assert all(f"process {lost} of 3" in each and "SIGKILL" in each for each in messages)
 
 
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_guard_that_is_killed_takes_its_process_with_it(members, lost):
     run = members(3)
     run.guards[lost].kill()
-    codes, said = run.ends()
+    codes, messages = run.ends()
     assert [code for k, code in enumerate(codes) if k != lost] == [CONTINUE] * 2
-    assert all(f"process {lost} of 3" in each for k, each in enumerate(said) if k != lost)
+    assert all(f"process {lost} of 3" in each for k, each in enumerate(messages) if k != lost)
     assert not Path(f"/proc/{run.pids[lost]}").exists()
 
 
@@ -141,16 +141,18 @@ def test_what_comes_of_a_loss_is_not_blamed(members):
     run.end(1, 1)
     time.sleep(0.5)
     os.kill(run.pids[2], signal.SIGKILL)
-    codes, said = run.ends()
-    assert codes == [CONTINUE] * 3 and all("process 2 of 3" in each for each in said)
+    codes, messages = run.ends()
+    assert codes == [CONTINUE] * 3 and all("process 2 of 3" in each for each in messages)
 
 
 def test_an_error_of_one_ends_all_with_its_code(members):
     run = members(3)
     run.end(1, 2)
-    codes, said = run.ends()
+    codes, messages = run.ends()
     assert codes == [2] * 3
-    assert "process 1 of 3" in said[0] + said[2] and not said[1]  # it printed its own error
+    assert (
+        "process 1 of 3" in messages[0] + messages[2] and not messages[1]
+    )  # it printed its own error
 
 
 def test_the_signal_to_stop_goes_on_to_the_child(members):

@@ -67,9 +67,9 @@ def test_before_the_first_step_a_signal_ends_the_process_whatever_its_main_threa
     ) as process:
         assert process.stdout.readline() == "starting\n"
         process.send_signal(sent)
-        printed, said = process.communicate(timeout=30)
+        printed, errors = process.communicate(timeout=30)
     assert (process.returncode, printed) == (code, "")
-    assert said == "\nstopped before the first step; the same command resumes from step 3\n"
+    assert errors == "\nstopped before the first step; the same command resumes from step 3\n"
 
 
 @pytest.mark.parametrize("owns_process", [True, False])

@@ -120,11 +120,11 @@ def test_the_exported_folder_is_started_from_with_its_head(fine_tuned, tmp_path,
     export(workdir / "seed-0", tmp_path / "out")
     config = config.copy_and_resolve_references()
     config.init_from, config.train.epochs, config.train.evaluations = str(tmp_path / "out"), 0.1, 1
-    for labels, anew in (("dog,cat", False), ("cat,dog", True)):
+    for labels, is_new in (("dog,cat", False), ("cat,dog", True)):
         config.task.labels = labels
         capsys.readouterr()
         outcome = running.run(finetuning.parse(config), tmp_path / labels)
-        said = capsys.readouterr().out
-        assert ("newly initialised: classification_head" in said) == anew
-        assert ("not used: classification_head" in said) == anew
+        stdout = capsys.readouterr().out
+        assert ("newly initialised: classification_head" in stdout) == is_new
+        assert ("not used: classification_head" in stdout) == is_new
         assert outcome.finished

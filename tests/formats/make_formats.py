@@ -69,25 +69,25 @@ def main() -> None:
         store = prepare_rows(parsed)
         loop.train(start.prepare(parsed, Path(scratch) / "run", store))
         found = reading.find(Path(scratch) / "run")
-        told = {
+        record = {
             "rows": {"name": store.path.name, "content_hash": store.manifest.content_hash},
             "checkpoint": {"digest": found.digest(), "digests": found.meta["digests"]},
         }
         if not rows.exists():
-            _pack(rows, Path(scratch) / "cache", told["rows"])
+            _pack(rows, Path(scratch) / "cache", record["rows"])
         if not checkpoint.exists():
-            _pack(checkpoint, found.folder, told["checkpoint"])
+            _pack(checkpoint, found.folder, record["checkpoint"])
 
 
 def _pack(target: Path, folder: Path, expected: dict) -> None:
-    told = json.dumps(expected, indent=1).encode()
+    record = json.dumps(expected, indent=1).encode()
     content = {
         f"content/{file.relative_to(folder)}": file.read_bytes()
         for file in sorted(folder.rglob("*"))
         if file.is_file()
     }
     with tarfile.open(target, "w:xz") as packed:
-        for name, body in (content | {"expected.json": told}).items():
+        for name, body in (content | {"expected.json": record}).items():
             entry = tarfile.TarInfo(name)
             entry.size = len(body)
             packed.addfile(entry, io.BytesIO(body))

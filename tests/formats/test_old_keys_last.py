@@ -95,14 +95,14 @@ def test_the_checkpoint_is_as_it_was_written(old):
 def test_it_is_resumed_with_old_keys_in_the_recipe_and_on_the_command_line(old, tmp_path, capsys):
     run = workdir(old, tmp_path)
     assert train.main(flags_of(old, run)) == 0
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     new = "objectives.mrtd.{0} and objectives.trtd.{0}"
     for name, value in (("generator_layers", 1), ("generator_embeddings", "generator_only")):
         line = f"model.{name}={value} is read as {new.format(name)}"
-        assert said.err.count(f"\n{line}\n") + said.err.startswith(line) == 1
-        assert f"in a recorded config, {line}\n" in said.err
-    assert "resuming: train.steps was 2, is now 3\n" in said.out
-    assert not re.search("generator_.* was ", said.out)
+        assert printed.err.count(f"\n{line}\n") + printed.err.startswith(line) == 1
+        assert f"in a recorded config, {line}\n" in printed.err
+    assert "resuming: train.steps was 2, is now 3\n" in printed.out
+    assert not re.search("generator_.* was ", printed.out)
     assert reading.find(run).step == 3
     recorded = reading.find(run).meta["config"]
     assert recorded == json.loads((run / "config.json").read_text())
@@ -114,10 +114,10 @@ def test_it_is_resumed_with_old_keys_in_the_recipe_and_on_the_command_line(old, 
 def test_another_generator_is_refused(allow, old, tmp_path, capsys):
     keys = ["--config.model.generator_layers=2", f"--config.train.allow_change={allow}"]
     assert train.main(flags_of(old, workdir(old, tmp_path), *keys)) == 2
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     key = "objectives.{}.generator_layers: 1 -> 2"
-    assert f"{key.format('mrtd')}; {key.format('trtd')}" in said
-    assert "To resume with them" not in said and "init_from=" in said
+    assert f"{key.format('mrtd')}; {key.format('trtd')}" in printed
+    assert "To resume with them" not in printed and "init_from=" in printed
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ def noun(concept, **features):
     return Participant("noun", concept, **features)
 
 
-def said(language, *clauses, link=None):
+def sentence_of(language, *clauses, link=None):
     return realise(Meaning("test", clauses, link), language).text
 
 
@@ -110,69 +110,74 @@ def test_english():
         "Anna's brother has three cats.",
         "Ali came from the school because he was tired.",
     ]
-    assert said("en", Clause("have", ANNA, noun("apple", determiner="a"))) == "Anna has an apple."
-    assert said("en", Clause("read", ANNA, modal="can", object=noun("book"), negative=True)) == (
-        "Anna cannot read the book."
+    assert (
+        sentence_of("en", Clause("have", ANNA, noun("apple", determiner="a")))
+        == "Anna has an apple."
     )
+    assert sentence_of(
+        "en", Clause("read", ANNA, modal="can", object=noun("book"), negative=True)
+    ) == ("Anna cannot read the book.")
 
 
 def test_german_case_gender_and_word_order():
     def sees(thing, **features):
-        return said("de", Clause("see", ANNA, noun(thing, **features), tense="past"))
+        return sentence_of("de", Clause("see", ANNA, noun(thing, **features), tense="past"))
 
     assert sees("man", adjective="young") == "Anna hat den jungen Mann gesehen."
     assert sees("woman", adjective="young") == "Anna hat die junge Frau gesehen."
     assert sees("boy", determiner="a") == "Anna hat einen Jungen gesehen."
     assert sees("girl", determiner="a", adjective="young") == "Anna hat ein junges Mädchen gesehen."
     helps = Clause("help", ANNA, noun("child", plural=True), time="today", time_first=True)
-    assert said("de", helps) == "Heute hilft Anna den Kindern."
+    assert sentence_of("de", helps) == "Heute hilft Anna den Kindern."
     invites = Clause("invite", ANNA, noun("guest", plural=True))
-    assert said("de", invites) == "Anna lädt die Gäste ein."
-    assert said("de", Clause("eat", ANNA, noun("bread", determiner="a"), negative=True)) == (
+    assert sentence_of("de", invites) == "Anna lädt die Gäste ein."
+    assert sentence_of("de", Clause("eat", ANNA, noun("bread", determiner="a"), negative=True)) == (
         "Anna isst kein Brot."
     )
-    assert said("de", Clause("go", SHE, place=Participant("place", "turkey"), relation="to")) == (
-        "Sie geht in die Türkei."
-    )
+    assert sentence_of(
+        "de", Clause("go", SHE, place=Participant("place", "turkey"), relation="to")
+    ) == ("Sie geht in die Türkei.")
 
 
 def test_french_elision_contraction_and_agreement():
     def at(place, relation="to"):
-        return said("fr", Clause("go", SHE, place=place, relation=relation))
+        return sentence_of("fr", Clause("go", SHE, place=place, relation=relation))
 
     assert at(noun("school")) == "Elle va à l'école."
     assert at(noun("market")) == "Elle va au marché."
     assert at(Participant("place", "japan")) == "Elle va au Japon."
     assert at(Participant("place", "egypt")) == "Elle va en Égypte."
-    assert said("fr", Clause("come", SHE, place=noun("market"), relation="from")) == (
+    assert sentence_of("fr", Clause("come", SHE, place=noun("market"), relation="from")) == (
         "Elle vient du marché."
     )
     water = noun("water", determiner="a")
-    assert said("fr", Clause("drink", ANNA, water)) == "Anna boit de l'eau."
-    assert said("fr", Clause("drink", ANNA, water, negative=True)) == "Anna ne boit pas d'eau."
+    assert sentence_of("fr", Clause("drink", ANNA, water)) == "Anna boit de l'eau."
+    assert (
+        sentence_of("fr", Clause("drink", ANNA, water, negative=True)) == "Anna ne boit pas d'eau."
+    )
     new = noun("apple", plural=True, determiner="a", adjective="beautiful")
-    assert said("fr", Clause("buy", ANNA, new)) == "Anna achète de belles pommes."
+    assert sentence_of("fr", Clause("buy", ANNA, new)) == "Anna achète de belles pommes."
     tree = noun("man", determiner="this", adjective="old")
-    assert said("fr", Clause("see", ANNA, tree, tense="past")) == "Anna a vu ce vieil homme."
+    assert sentence_of("fr", Clause("see", ANNA, tree, tense="past")) == "Anna a vu ce vieil homme."
 
 
 def test_french_there_is_none():
     none = Clause("exist", noun("cat", determiner="a"), place=noun("theatre"), negative=True)
-    assert said("fr", none) == "Il n'y a pas de chat au théâtre."
+    assert sentence_of("fr", none) == "Il n'y a pas de chat au théâtre."
 
 
 def test_spanish_contraction_clitics_and_personal_a():
-    assert said("es", Clause("help", ANNA, noun("farmer"))) == "Anna ayuda al agricultor."
+    assert sentence_of("es", Clause("help", ANNA, noun("farmer"))) == "Anna ayuda al agricultor."
     like = Clause("like", ANNA, noun("apple", plural=True, determiner="all"), negative=True)
-    assert said("es", like) == "A Anna no le gustan las manzanas."
-    assert said("es", Clause("be", noun("water"), attribute="cold")) == "El agua está fría."
+    assert sentence_of("es", like) == "A Anna no le gustan las manzanas."
+    assert sentence_of("es", Clause("be", noun("water"), attribute="cold")) == "El agua está fría."
     two = (Clause("rain", tense="now"), Clause("cry", Participant("name", "Ivan"), tense="now"))
-    assert said("es", *two, link="and") == "Está lloviendo e Ivan está llorando."
+    assert sentence_of("es", *two, link="and") == "Está lloviendo e Ivan está llorando."
 
 
 def test_swahili_concord_runs_through_the_sentence():
     def good(thing, plural=False):
-        return said("sw", Clause("be", noun(thing, plural=plural), attribute="beautiful"))
+        return sentence_of("sw", Clause("be", noun(thing, plural=plural), attribute="beautiful"))
 
     assert good("teacher") == "Mwalimu ni mzuri."
     assert good("teacher", True) == "Walimu ni wazuri."
@@ -182,16 +187,21 @@ def test_swahili_concord_runs_through_the_sentence():
     assert good("car", True) == "Magari ni mazuri."
     assert good("song", True) == "Nyimbo ni nzuri."
     location = Clause("be", noun("book", plural=True), place=noun("kitchen"))
-    assert said("sw", location) == "Vitabu viko jikoni."
+    assert sentence_of("sw", location) == "Vitabu viko jikoni."
     red = noun("chair", plural=True, determiner="a", count=5, adjective="red")
-    assert said("sw", Clause("buy", SHE, red, tense="future")) == "Atanunua viti vyekundu vitano."
-    assert said("sw", Clause("eat", SHE, noun("fish"), negative=True)) == "Hali samaki."
-    assert said("sw", Clause("invite", SHE, noun("guest", plural=True))) == "Anawaalika wageni."
+    assert (
+        sentence_of("sw", Clause("buy", SHE, red, tense="future"))
+        == "Atanunua viti vyekundu vitano."
+    )
+    assert sentence_of("sw", Clause("eat", SHE, noun("fish"), negative=True)) == "Hali samaki."
+    assert (
+        sentence_of("sw", Clause("invite", SHE, noun("guest", plural=True))) == "Anawaalika wageni."
+    )
 
 
 def test_turkish_harmony_and_suffixes():
     def to(place, relation="to"):
-        return said("tr", Clause("go", SHE, place=place, relation=relation, tense="future"))
+        return sentence_of("tr", Clause("go", SHE, place=place, relation=relation, tense="future"))
 
     assert to(noun("school")) == "Okula gidecek."
     assert to(noun("house")) == "Eve gidecek."
@@ -199,38 +209,38 @@ def test_turkish_harmony_and_suffixes():
     assert to(noun("city")) == "Şehre gidecek."
     assert to(Participant("place", "istanbul")) == "İstanbul'a gidecek."
     mine = Participant("pronoun", "i")
-    assert said("tr", Clause("lose", ANNA, noun("book", owner=mine), tense="past")) == (
+    assert sentence_of("tr", Clause("lose", ANNA, noun("book", owner=mine), tense="past")) == (
         "Anna benim kitabımı kaybetti."
     )
-    assert said("tr", Clause("be", mine, place=CITY, question="polar")) == "Paris'te miyim?"
-    assert said("tr", Clause("be", noun("grandmother", owner=SHE), attribute="happy")) == (
+    assert sentence_of("tr", Clause("be", mine, place=CITY, question="polar")) == "Paris'te miyim?"
+    assert sentence_of("tr", Clause("be", noun("grandmother", owner=SHE), attribute="happy")) == (
         "Onun büyükannesi mutlu."
     )
 
 
 def test_hindi_agreement_and_ergative():
     def ate(thing, **features):
-        return said("hi", Clause("eat", ANNA, noun(thing, **features), tense="past"))
+        return sentence_of("hi", Clause("eat", ANNA, noun(thing, **features), tense="past"))
 
     assert ate("bread") == "अन्ना ने रोटी खाई।"
     assert ate("banana") == "अन्ना ने केला खाया।"
     assert ate("banana", plural=True) == "अन्ना ने केले खाए।"
     saw = Clause("see", ANNA, noun("boy", plural=True), tense="past")
-    assert said("hi", saw) == "अन्ना ने लड़कों को देखा।"
+    assert sentence_of("hi", saw) == "अन्ना ने लड़कों को देखा।"
     own = Clause("sell", ANNA, noun("house", owner=SHE), tense="now")
-    assert said("hi", own) == "अन्ना अपना घर बेच रही है।"
+    assert sentence_of("hi", own) == "अन्ना अपना घर बेच रही है।"
 
 
 def test_chinese_classifiers_and_aspect():
     def buys(thing, **features):
-        return said("zh", Clause("buy", ANNA, noun(thing, **features), tense="past"))
+        return sentence_of("zh", Clause("buy", ANNA, noun(thing, **features), tense="past"))
 
     assert buys("bicycle", determiner="a") == "安娜买了一辆自行车。"
     assert buys("shirt", determiner="this", adjective="white") == "安娜买了这件白色的衬衫。"
     assert buys("knife", determiner="a", count=2, plural=True) == "安娜买了两把刀。"
     now = Clause("read", ANNA, noun("book", determiner="a"), place=noun("garden"), tense="now")
-    assert said("zh", now) == "安娜正在花园里读一本书。"
-    assert said("zh", Clause("sleep", ANNA, place=noun("house"), tense="past")) == (
+    assert sentence_of("zh", now) == "安娜正在花园里读一本书。"
+    assert sentence_of("zh", Clause("sleep", ANNA, place=noun("house"), tense="past")) == (
         "安娜在房子里睡了觉。"
     )
 

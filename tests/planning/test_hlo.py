@@ -49,10 +49,10 @@ def test_a_loop_without_a_known_trip_count():
 
 
 def test_a_loop_with_a_known_trip_count():
-    said = TPU.replace(
+    program = TPU.replace(
         "body=%body.3", 'body=%body.3, backend_config={"known_trip_count":{"n":"12"}}'
     )
-    assert runs(Program(said))["add.1"] == 12
+    assert runs(Program(program))["add.1"] == 12
 
 
 def test_an_unknown_trip_count_is_an_error():

@@ -133,12 +133,12 @@ def test_a_finished_run_is_left_as_it_is(tiny, store, tmp_path, capsys):
     tiny.train.allow_change = "optimizer.learning_rate"
     assert loop.train(start.prepare(parse(tiny), tmp_path, store)) == outcome
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")} == before
-    said = capsys.readouterr().out.splitlines()
+    output = capsys.readouterr().out.splitlines()
     done = (
         f"{tmp_path}/checkpoints/6: this run is finished (step 6); raise train.steps to continue it"
     )
     changed = "no effect: optimizer.learning_rate was 0.001, is now 0.5"
-    assert said == [done, done, changed]
+    assert output == [done, done, changed]
 
 
 def test_a_resumed_run_prints_changed_config_keys(tiny, store, trained, capsys, monkeypatch):

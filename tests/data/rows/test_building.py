@@ -121,17 +121,17 @@ def phrasebook_text():
 def shared_english():
     """Three languages translate one English text; English and some sides are also mono text."""
     meanings = [phrasebook.draw(5, index) for index in range(2000)]
-    said = {
+    lines_of = {
         language: [phrasebook.realise(meaning, language).text for meaning in meanings]
         for language in ("en", "de", "fr", "sw")
     }
     pairs = {
-        f"en-{other}": list(zip(said["en"], said[other], strict=True))
+        f"en-{other}": list(zip(lines_of["en"], lines_of[other], strict=True))
         for other in ("de", "fr", "sw")
     }
     text = {
-        "en": [*said["en"], *itertools.islice(filter(None, phrasebook.text_lines("en")), 2000)],
-        "de": [line.upper() for line in said["de"][::2]],
+        "en": [*lines_of["en"], *itertools.islice(filter(None, phrasebook.text_lines("en")), 2000)],
+        "de": [line.upper() for line in lines_of["de"][::2]],
     }
     return text, pairs
 
