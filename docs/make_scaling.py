@@ -1,4 +1,4 @@
-"""Writes docs/scaling.md's tables: what each published recipe could reach on GPUs and TPUs.
+"""Writes the tables of docs/experiments/compiled_steps.md: what each published recipe could reach on GPUs and TPUs.
 
     python docs/make_scaling.py [--only=xlm_r,h100] [--folder=build/scaling] [--again=FOLDER]
 
@@ -38,7 +38,7 @@ TOPOLOGIES = ("h100:1x8", "h100:8x8", "v5e:16x16", "v6e:16x16")
 WEAK = {"h100:1x8": 8, "h100:8x8": 8, "h100:64x8": 8, "v5p:2x2x4": 4, "v5p:4x8x16": 4}
 """The devices that share a copy of the parameters: of a host, or of one side of a torus."""
 WEAK_ROWS = 32
-PAGE = ROOT / "docs" / "scaling.md"
+PAGE = ROOT / "docs" / "experiments" / "compiled_steps.md"
 _GIB = 2**30
 
 
