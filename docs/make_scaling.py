@@ -1,4 +1,4 @@
-"""Writes the tables of docs/experiments/compiled_steps.md: what each published recipe could reach on GPUs and TPUs.
+"""Writes the tables of docs/experiments/compiled_steps.md: bounds of each recipe on GPUs and TPUs.
 
     python docs/make_scaling.py [--only=xlm_r,h100] [--folder=build/scaling] [--again=FOLDER]
 

@@ -103,7 +103,7 @@ def test_a_table_of_a_plot_is_one_with_named_columns(maker, tmp_path, monkeypatc
     plots = importlib.import_module("pictures.plots")
     for corner in ("gold", "no such table"):
         with pytest.raises(ValueError, match=re.escape(f"begin with {corner!r}, not one")):
-            plots.table("aligner.md", corner)
+            plots.table("experiments/aligner.md", corner)
     (tmp_path / "a.md").write_text("| a | layer 1 | layer 1 |\n|---|---|---|\n| b | 1 | 2 |\n")
     monkeypatch.setattr(plots, "PAGES", tmp_path)
     with pytest.raises(ValueError, match="a.md: the table 'a' has two columns of the same name"):
@@ -112,9 +112,11 @@ def test_a_table_of_a_plot_is_one_with_named_columns(maker, tmp_path, monkeypatc
 
 def test_numbers_of_a_plot_are_those_of_the_table(maker):
     plots = importlib.import_module("pictures.plots")
-    numbers = plots.table("objectives.md", "AER")["+ MMLM, TLM + DWA"]
+    numbers = plots.table("experiments/objectives.md", "AER")["+ MMLM, TLM + DWA"]
     assert numbers["layer 3"] == plots.Number(50.5, 7.0) and len(numbers) == 3
-    questions = plots.table("zero_shot.md", "questions, F1")["quickstart"]
+    questions = plots.table("experiments/zero_shot.md", "questions, F1")["quickstart"]
     assert questions["seven others"] == plots.Number(23.9) and len(questions) == 9
-    found = plots.table("objectives.md", "retrieval")["+ MMLM, CAMLM, then BTMLM too"]
+    found = plots.table("experiments/objectives.md", "retrieval")["+ MMLM, CAMLM, then BTMLM too"]
     assert (found["layer 3"].value, found["centred, layer 3"].value) == (13.1, 16.8)
+    speeds = plots.table("benchmarks.md", "train step | ms")
+    assert speeds["XLM-R base, MMLM, 32 x 512, layers unrolled"]["tokens/s"].value == 335_000

@@ -1,4 +1,4 @@
-"""Results as bars, from the numbers in the tables of docs/experiments/."""
+"""Results as bars, from the numbers in tables of the documentation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pictures.svg import WIDTH, Drawing
 
-PAGES = Path(__file__).parents[1] / "experiments"
+PAGES = Path(__file__).parents[1]
 COLOURS = ("see", "grey", "second")
 EDGE = 12
 
@@ -26,7 +26,7 @@ def table(page: str, corner: str) -> dict[str, dict[str, Number]]:
     """The numbers of a page's table: by row, then by column.
 
     Args:
-      page: a file of docs/experiments/.
+      page: a file, relative to docs/.
       corner: the text of the table's first cells, which name it.
 
     Raises:
@@ -47,9 +47,9 @@ def table(page: str, corner: str) -> dict[str, dict[str, Number]]:
             break
         name, *cells = _cells(line)
         rows[name] = {
-            column: Number(*map(float, numbers[: 1 + ("±" in cell)]))
+            column: Number(*(float(n.replace(",", "")) for n in numbers[: 1 + ("±" in cell)]))
             for column, cell in zip(columns, cells, strict=True)
-            if (numbers := re.findall(r"\d+(?:\.\d+)?", cell))
+            if (numbers := re.findall(r"\d+(?:,\d{3})*(?:\.\d+)?", cell))
         }
     return rows
 
@@ -128,7 +128,7 @@ def bars(title: str, series: Mapping[str, Mapping[str, Number]], left: float) ->
 
 
 def _zero_shot(title: str, corner: str, rows: Mapping[str, str]) -> str:
-    numbers = table("zero_shot.md", corner)
+    numbers = table("experiments/zero_shot.md", corner)
     languages = [name for name in numbers["quickstart"] if len(name) == 2]
     series = {
         label: {language: numbers[row][language] for language in languages}
@@ -164,9 +164,54 @@ def zero_shot_xnli() -> str:
     return _zero_shot("Entailment, accuracy; trained on English", corner, names)
 
 
+def minilm_udpos() -> str:
+    """Parts of speech in seven languages, after continued pretraining and from fresh weights."""
+    numbers = table("experiments/minilm.md", "parts of speech (PUD), F1")
+    names = {
+        "against all": "retrieval against all",
+        "this encoder": "hardest negatives",
+        "fresh weights (float32)": "fresh weights",
+    }
+    languages = [name for name in numbers["against all"] if len(name) == 2]
+    series = {
+        label: {language: numbers[row][language] for language in languages}
+        for row, label in names.items()
+    }
+    return columns("Parts of speech, F1; trained on English", series)
+
+
+def minilm_translations() -> str:
+    """Translations found in six languages, after three ways of training and scoring."""
+    numbers = table("experiments/minilm.md", "Tatoeba, accuracy@1, layer 3, margin")
+    names = {
+        "against all, centred, to English": "against all, centred",
+        "centred, to English": "hardest, centred",
+        "plain, to English": "hardest, plain",
+    }
+    series = {label: numbers[row] for row, label in names.items()}
+    return columns("Tatoeba: English translations found, %", series)
+
+
+def speed_h100() -> str:
+    """Tokens per second of a train step on an H100, of xlj and transformers."""
+    numbers = table("benchmarks.md", "train step | ms")
+    compiled = "the same in transformers: `torch.compile`, SDPA, fused AdamW, autocast"
+    names = {
+        "XLM-R base, MMLM, 32 x 512, layers unrolled": "xlj",
+        compiled: "transformers, compiled",
+        "the same in transformers, not compiled": "transformers, not compiled",
+    }
+    thousands = {
+        label: Number(numbers[row]["tokens/s"].value / 1000) for row, label in names.items()
+    }
+    return bars("XLM-R base on one H100, thousand tokens/s", {"": thousands}, 170)
+
+
 def aligners() -> str:
     """Alignment error rates on nine gold sets."""
-    numbers = table("aligner.md", "gold | fast_align | eflomal | xlj, 0.4 passes | 1.2 passes")
+    numbers = table(
+        "experiments/aligner.md", "gold | fast_align | eflomal | xlj, 0.4 passes | 1.2 passes"
+    )
     names = {"2 passes": "xlj, 2 passes", "fast_align": "fast_align", "eflomal": "eflomal"}
     series = {
         label: {gold: row[column] for gold, row in numbers.items()}
@@ -176,7 +221,7 @@ def aligners() -> str:
 
 
 def _objectives(title: str, corner: str) -> str:
-    numbers = table("objectives.md", corner)
+    numbers = table("experiments/objectives.md", corner)
     return bars(title, {"": {name: row["layer 3"] for name, row in numbers.items()}}, 226)
 
 
