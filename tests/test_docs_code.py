@@ -155,7 +155,7 @@ def test_a_sweep(at):
 
 
 def test_alignments(checkpoint, at, capsys):
-    soft, own, gold = code_of(ROOT / "docs/align.md")
+    soft, gold, own = code_of(ROOT / "docs/align.md")
     exec(gold, {})
     size, pairs = sentence_pairs.checked(at / "gold.tsv", "")
     assert size == 500 and all(pair.gold.sure for pair in pairs)
