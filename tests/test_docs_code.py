@@ -21,7 +21,7 @@ from xlj.word_alignment import methods, sentence_pairs
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PIECES = {
-    "README.md": 1, "align.md": 3, "api.md": 3, "configs.md": 2,
+    "README.md": 1, "align.md": 3, "api.md": 3, "configs.md": 2, "convert.md": 2,
     "data.md": 2, "finetune.md": 1, "index.md": 1, "own_objective.md": 2, "papers.md": 1,
     "phases.md": 1,
     "sweep.md": 1, "tasks.md": 1, "train.md": 2,
@@ -29,7 +29,7 @@ PIECES = {
 """How many a page has. Those of README.md are run by test_tutorials, those of own_objective.md by
 objectives/test_own_objective, that of tasks.md by tasks/test_own_task, seqio's by
 data/rows/test_building_seqio, and what transformers makes of an exported folder by
-interop/test_task_heads and test_hugging_face."""
+interop/test_task_heads, test_hugging_face and test_sentence_modules."""
 
 
 def code_of(page):
