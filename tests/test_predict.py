@@ -289,7 +289,7 @@ def test_lines_out_are_the_lines_in(runs, call, tmp_path, monkeypatch):
 
 
 def test_shards_are_what_one_command_writes_also_after_a_kill(runs, call, tmp_path, monkeypatch):
-    monkeypatch.setattr(file_ranges, "BYTES", 300)
+    monkeypatch.setattr(file_ranges, "RANGE_BYTES", 300)
     _, done = runs("classification")
     lines = [f"{side} {n}\tthe other {n}" for n in range(40) for side in ("a a a", "z z z")]
     for name, part in (("one.txt", lines[:50]), ("two.txt", lines[50:])):

@@ -57,7 +57,7 @@ def plain(checkpoint, lines, by):
 
 @pytest.mark.parametrize("by", ["cosine", "margin"])
 def test_scores_equal_numpy(run, text, tmp_path, checkpoint, by, monkeypatch):
-    monkeypatch.setattr(file_ranges, "BYTES", 500)  # several parts
+    monkeypatch.setattr(file_ranges, "RANGE_BYTES", 500)  # several parts
     monkeypatch.setattr(margins, "CHUNK", 7)
     monkeypatch.setattr(pair_scores, "_CHUNK", 5)
     found, printed = run(f"--input={tmp_path}/pairs.tsv", f"--by={by}")
@@ -97,7 +97,7 @@ def test_the_best_are_kept_as_they_came(run, text, tmp_path):
 def test_shards_are_what_one_command_writes_also_after_a_kill(
     run, text, tmp_path, checkpoint, call, by, monkeypatch
 ):
-    monkeypatch.setattr(file_ranges, "BYTES", 600)
+    monkeypatch.setattr(file_ranges, "RANGE_BYTES", 600)
     wanted, _ = run(f"--input={tmp_path}/pairs.tsv", f"--by={by}", "--keep=0.5")
     flags = [f"--checkpoint={checkpoint}", "--layer=1", f"--by={by}", "--keep=0.5"]
     flags += [f"--input={tmp_path}/pairs.tsv", f"--output={tmp_path}/shared"]

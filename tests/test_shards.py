@@ -13,7 +13,7 @@ from xlj.io import file_ranges
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Two text files per side and two files of pairs, in ranges of a few lines."""
-    monkeypatch.setattr(file_ranges, "BYTES", 400)
+    monkeypatch.setattr(file_ranges, "RANGE_BYTES", 400)
     monkeypatch.setattr(file_ranges.split_files, "__defaults__", (400,))
     for k in (0, 1):
         drawn = [phrasebook.pair(phrasebook.draw(9, k * 20 + n), "en", "de") for n in range(20)]

@@ -3,8 +3,9 @@
     python -m xlj.predict --checkpoint=runs/finetune/panx/seed-0 --input=text.txt --output=tags.tsv
     cat text.conll | python -m xlj.predict --checkpoint=DIR --input_format=conll > tagged.conll
 
-DIR is a run of xlj.finetune, or a folder that `xlj.convert export` wrote from it. Output line i has
-the labels of input line i. --shard=I/N divides the work among hosts. More: docs/predict.md
+DIR is a run of xlj.finetune, or a folder that `xlj.convert export` wrote from such a run. Output
+line i has the labels of input line i. --shard=I/N divides the work among hosts. More:
+docs/predict.md
 """
 
 import itertools
@@ -31,7 +32,7 @@ def _add_flags(parser: Parser) -> None:
     parser.add_checkpoint()
     parser.add_file(
         "--input",
-        "the text, may be .gz, .bz2, .xz or .zst [standard input]",
+        "text to label; may be compressed (.gz, .bz2, .xz or .zst) [standard input]",
         default=Path("-"),
     )
     add(
@@ -39,14 +40,14 @@ def _add_flags(parser: Parser) -> None:
         choices=TEXT_FORMATS,
         help="text: one sentence per line; for pairs `A TAB B`, for questions `question TAB "
         "context`, for choices `premise TAB choice TAB choice`. jsonl: one JSON object per line. "
-        "conll: one word per line, blank lines between sentences [by the name of --input, else "
-        "text]",
+        "conll: one word per line, with blank lines between sentences [jsonl if the name of "
+        "--input contains .jsonl or .ndjson, conll for .conll or .conllu, else text]",
     )
     add(
         "--output",
         metavar="FILE",
         default="-",
-        help="file for the labels; a folder with --shard [standard output]",
+        help="file for the labels; with --shard, a folder of parts [standard output]",
     )
     add(
         "--output_format",
@@ -90,10 +91,10 @@ def main(flags: Namespace) -> None:
 
     total = None
     if not files.is_stream(flags.input):
-        # Reads all input before any work, so that errors in it are reported at once.
+        # Reads the whole input before the model labels it, so that errors in it are reported early.
         total = sum(1 for _ in items())
     with (
-        outputs.opened(flags.output) as output,
+        outputs.open_output(flags.output) as output,
         tqdm(total=total, desc="labelling", unit=" lines", disable=None) as bar,
     ):
         assert output is not None
@@ -124,9 +125,9 @@ def _label(
     from xlj.finetuning import new_text
 
     write = new_text.WRITERS[flags.output_format]
-    items, again = itertools.tee(items)
+    items, same_items = itertools.tee(items)
     predictions = labeller.stream((item.example for item in items), progress)
-    for item, prediction in zip(again, predictions, strict=True):
+    for item, prediction in zip(same_items, predictions, strict=True):
         yield write(labeller.kind, item, prediction)
 
 
@@ -152,17 +153,17 @@ def _label_shard(flags: Namespace) -> None:
     for path in paths:
         new_text.refuse(path, flags.input_format)
     # A CoNLL sentence has several lines, so files are not split.
-    size = sys.maxsize if flags.input_format == "conll" else file_ranges.BYTES
+    size = sys.maxsize if flags.input_format == "conll" else file_ranges.RANGE_BYTES
     units = file_ranges.split_files(paths, size)
     job = shards.job(flags, paths, ("input_format", "output_format"))
     job["task"] = finetuning.labelling_options(task)
     parts = Parts(Path(flags.output), job, len(units), f".{flags.output_format}", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
-    left = parts.remaining()
-    if left:
+    missing = parts.remaining()
+    if missing:
         labeller = _load_labeller(flags)
         with tqdm(desc="labelling", unit=" lines", disable=None) as bar:
-            for part in left:
+            for part in missing:
                 unit, count = units[part], 0
                 lines = unit.lines(skipping)
                 items = new_text.read(flags.input_format, lines, unit.place, labeller.kind)

@@ -15,7 +15,7 @@ from xlj.checkpoints import damage, reading, stored_models
 from xlj.checkpoints.workdir import only_run, resolve
 from xlj.config import ConfigError, parse
 from xlj.io import atomic, growing, storage
-from xlj.io.storage import place
+from xlj.io.storage import to_path
 from xlj.training import loop, metrics, start
 
 pytestmark = pytest.mark.cloud
@@ -47,7 +47,7 @@ def digests(workdir):
 
 
 def test_a_run_equals_a_local_run_and_resumes(short, store, bucket, tmp_path):
-    workdir = place(f"{bucket}/run")
+    workdir = to_path(f"{bucket}/run")
     last, short.train.steps = short.train.steps, 3
     short.optimizer.schedule = "constant"  # so that a shorter run has equal steps
     part = loop.train(start.prepare(parse(short), workdir, store))
@@ -63,13 +63,13 @@ def test_a_run_equals_a_local_run_and_resumes(short, store, bucket, tmp_path):
         == lines(tmp_path)
         == [{k: v for k, v in line.items() if not k.startswith("time/")} for line in whole.metrics]
     )
-    assert len(storage.below(workdir, "tensorboard/*")) == 2  # one file per start
+    assert len(storage.find_files_below(workdir, "tensorboard/*")) == 2  # one file per start
     assert json.loads((workdir / "config.json").read_bytes())["train"]["steps"] == last
     assert loop.train(start.prepare(parse(short), workdir, store)) == actual  # finished
 
 
 def test_its_model_can_be_loaded_and_started_from(short, store, bucket, tmp_path):
-    workdir = place(f"{bucket}/found")
+    workdir = to_path(f"{bucket}/found")
     loop.train(start.prepare(parse(short), workdir, store))
     model = stored_models.find(str(workdir))
     leaf = next(iter(model.leaves.values()))
@@ -89,10 +89,11 @@ def test_its_model_can_be_loaded_and_started_from(short, store, bucket, tmp_path
 
 
 def test_a_damaged_checkpoint_is_moved_away(short, store, bucket, tmp_path, capsys):
-    workdir = place(f"{bucket}/damaged")
+    workdir = to_path(f"{bucket}/damaged")
     loop.train(start.prepare(parse(short), workdir, store))
     last = short.train.steps
-    (file,) = storage.below(workdir / f"checkpoints/{last}/params", "**/manifest.ocdbt")[:1]
+    params = workdir / f"checkpoints/{last}/params"
+    (file,) = storage.find_files_below(params, "**/manifest.ocdbt")[:1]
     atomic.write(file, file.read_bytes()[:-7] + b"damaged")
     damage.move_damaged(workdir)
     assert f"it was moved to {workdir}/damaged/{last}" in capsys.readouterr().out
@@ -110,7 +111,7 @@ def test_a_server_that_does_not_answer_is_no_damage(short, store, bucket, monkey
     def gone(_):
         raise OSError("HTTP 503")
 
-    workdir = place(f"{bucket}/unanswered")
+    workdir = to_path(f"{bucket}/unanswered")
     loop.train(start.prepare(parse(short), workdir, store))
     monkeypatch.setattr(reading, "orbax_path", gone)
     with pytest.raises(ConfigError, match=r"its description \(meta\) \(HTTP 503\)$"):
@@ -132,16 +133,16 @@ def test_lines_are_sent_during_a_run_and_a_temporary_fault_does_not_end_it(bucke
     def gone(*_):
         raise OSError("HTTP 503")
 
-    workdir, send = place(f"{bucket}/lines"), storage.send
-    monkeypatch.setattr(growing, "_BETWEEN", 0.0)
+    workdir, upload = to_path(f"{bucket}/lines"), storage.upload
+    monkeypatch.setattr(growing, "_UPLOAD_INTERVAL", 0.0)
     writer = metrics.Metrics(growing.GrowingFiles(workdir), 0)
     writer.log(1, {"x": 1.0})
     assert metrics.read(workdir) == [{"step": 1, "x": 1.0}]
-    monkeypatch.setattr(storage, "send", gone)
+    monkeypatch.setattr(storage, "upload", gone)
     writer.log(2, {"x": 2.0})
     with pytest.raises(ConfigError, match=r"cannot write gs://.*/lines/metrics\.jsonl: HTTP 503"):
         writer._files.send(now=True)
-    monkeypatch.setattr(storage, "send", send)
+    monkeypatch.setattr(storage, "upload", upload)
     writer.log(3, {"x": 3.0})
     assert [line["step"] for line in metrics.read(workdir)] == [1, 2, 3]
     writer.close()
@@ -149,13 +150,13 @@ def test_lines_are_sent_during_a_run_and_a_temporary_fault_does_not_end_it(bucke
 
 
 def test_a_lock_is_released_and_a_missing_bucket_is_reported(bucket):
-    workdir = place(f"{bucket}/locked")
+    workdir = to_path(f"{bucket}/locked")
     with pytest.raises(ValueError, match="mine"), only_run(workdir):
         assert (workdir / "lock").is_file()
         raise ValueError("mine")
     assert not (workdir / "lock").is_file()
     with pytest.raises(ConfigError, match="cannot write gs://not-there/run/lock: "):
-        with only_run(place("gs://not-there/run")):
+        with only_run(to_path("gs://not-there/run")):
             raise AssertionError("the run has begun")
 
 
@@ -171,7 +172,7 @@ xlj.pretrain(config, sys.argv[2])
 
 def test_killed_at_some_moment_it_ends_with_the_same_bits(short, bucket, tmp_path):
     short.train.steps = 24
-    workdir = place(f"{bucket}/killed")
+    workdir = to_path(f"{bucket}/killed")
     command = [sys.executable, "-c", CODE, short.to_json()]
     subprocess.run([*command, str(tmp_path / "whole")], check=True, timeout=300)
     process = subprocess.Popen([*command, str(workdir)])

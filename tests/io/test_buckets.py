@@ -13,7 +13,7 @@ import servers
 from xlj.config import ConfigError
 from xlj.io import atomic, buckets, files, growing, storage
 from xlj.io.growing import GrowingFiles
-from xlj.io.storage import place
+from xlj.io.storage import to_path
 
 pytestmark = pytest.mark.cloud
 
@@ -26,16 +26,16 @@ def bucket(request):
 
 @pytest.fixture
 def folder(bucket, request):
-    return place(f"{bucket[0]}/{request.node.originalname}")
+    return to_path(f"{bucket[0]}/{request.node.originalname}")
 
 
 def test_written_objects_are_listed_and_read(folder):
     lines = [f"line {number}" for number in range(5000)]
     for name in ("b.txt", "a.txt", "c/d.txt"):
         atomic.write(folder / name, "\n".join(lines).encode())
-    assert storage.matching(f"{folder}/*.txt") == [folder / "a.txt", folder / "b.txt"]
-    assert storage.matching(f"{folder}/**/d.txt") == [folder / "c/d.txt"]
-    assert storage.matching(f"{folder}/none.txt") == []
+    assert storage.find_files(f"{folder}/*.txt") == [folder / "a.txt", folder / "b.txt"]
+    assert storage.find_files(f"{folder}/**/d.txt") == [folder / "c/d.txt"]
+    assert storage.find_files(f"{folder}/none.txt") == []
     assert folder.sizes() == {"a.txt": 48889, "b.txt": 48889}
     path = folder / "a.txt"
     assert list(files.lines(path)) == lines
@@ -44,11 +44,11 @@ def test_written_objects_are_listed_and_read(folder):
     assert path.read_range(5, 11) == b"0\nline"
     storage._listed_stats.clear()
     before = storage.identity(path)  # from the file itself
-    storage.matching(f"{folder}/*.txt")
+    storage.find_files(f"{folder}/*.txt")
     assert before == storage.identity(path) == [str(path), 48889, before[2]]  # from the listing
     atomic.write(path, b"x" * 48889)
     assert before == storage.identity(path)
-    storage.matching(str(path))
+    storage.find_files(str(path))
     assert before[:2] == storage.identity(path)[:2] and before[2] != storage.identity(path)[2]
     path.unlink()
     storage.remove_folder(folder / "c")
@@ -66,7 +66,7 @@ def test_an_error_in_the_middle_leaves_nothing(folder):
 
 
 def _write_until_killed(url):
-    with atomic.writing(place(url)) as file:
+    with atomic.writing(to_path(url)) as file:
         file.write(b"half of it")
         file.flush()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -104,7 +104,7 @@ def test_a_lock_is_let_go_at_the_end(folder):
 def test_a_missing_bucket_is_reported_before_any_work(bucket):
     scheme = bucket[0].partition(":")[0]
     with pytest.raises(ConfigError, match=rf"cannot write {scheme}://not-there/f/\.lock: "):
-        with storage.lock(place(f"{scheme}://not-there/f")):
+        with storage.lock(to_path(f"{scheme}://not-there/f")):
             raise AssertionError("there is no lock")
 
 
@@ -126,8 +126,8 @@ def test_who_comes_to_a_lock_waits(folder, capsys):
 
 
 def test_the_lock_of_one_that_was_killed_is_taken_but_not_that_of_one_at_work(folder, monkeypatch):
-    monkeypatch.setattr(buckets, "_BEAT", 0.2)
-    monkeypatch.setattr(buckets, "_STALE", 1.0)
+    monkeypatch.setattr(buckets, "_HEARTBEAT", 0.2)
+    monkeypatch.setattr(buckets, "_STALE_AFTER", 1.0)
     atomic.write(folder / ".lock", buckets._content("node7 12 a", 3))
     began = time.monotonic()
     taken = []
@@ -177,15 +177,15 @@ def test_without_the_extra_an_error_names_what_to_install(monkeypatch):
     monkeypatch.setitem(buckets._LIBRARIES, "gs", ("no_such_library", "X"))
     buckets._system.cache_clear()
     with pytest.raises(ConfigError, match=r"gs:// URLs need no_such_library .*xlj\[cloud\]"):
-        place("gs://abc/x").is_file()
+        to_path("gs://abc/x").is_file()
     buckets._system.cache_clear()
 
 
 def test_without_wait_an_active_holder_is_an_error_and_a_killed_one_loses_the_lock(
     folder, monkeypatch
 ):
-    monkeypatch.setattr(buckets, "_BEAT", 0.2)
-    monkeypatch.setattr(buckets, "_STALE", 2.0)
+    monkeypatch.setattr(buckets, "_HEARTBEAT", 0.2)
+    monkeypatch.setattr(buckets, "_STALE_AFTER", 2.0)
     with storage.lock(folder):
         began = time.monotonic()
         with pytest.raises(BlockingIOError), storage.lock(folder, wait=False):
@@ -200,7 +200,7 @@ def test_a_folder_is_moved(folder):
     for name in ("old/a", "old/b/c", "older/d"):
         atomic.write(folder / name, name.encode())
     storage.move_folder(folder / "old", folder / "new", "a")
-    actual = [str(path)[len(str(folder)) + 1 :] for path in storage.below(folder, "**")]
+    actual = [str(path)[len(str(folder)) + 1 :] for path in storage.find_files_below(folder, "**")]
     assert sorted(actual) == ["new/a", "new/b/c", "older/d"]
     assert (folder / "new/b/c").read_bytes() == b"old/b/c"
     assert storage.exists(folder / "new") and not storage.exists(folder / "old")
@@ -221,15 +221,15 @@ def test_a_move_that_is_killed_leaves_nothing_that_looks_whole(folder, monkeypat
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff"])
 def test_another_object_in_place_of_a_lock_becomes_stale(folder, monkeypatch, content):
-    monkeypatch.setattr(buckets, "_BEAT", 0.1)
-    monkeypatch.setattr(buckets, "_STALE", 0.4)
+    monkeypatch.setattr(buckets, "_HEARTBEAT", 0.1)
+    monkeypatch.setattr(buckets, "_STALE_AFTER", 0.4)
     atomic.write(folder / ".lock", content)
     with storage.lock(folder, wait=False):
         assert (folder / ".lock").read_bytes() != content
 
 
 def test_a_lock_that_was_lost_is_left_to_its_new_holder(folder, monkeypatch):
-    monkeypatch.setattr(buckets, "_BEAT", 0.1)
+    monkeypatch.setattr(buckets, "_HEARTBEAT", 0.1)
     other = buckets._content("node7 12 a", 3)
     with storage.lock(folder):
         atomic.write(folder / ".lock", other)

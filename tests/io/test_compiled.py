@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from xlj.io.compiled import keep
+from xlj.io.compiled import enable_cache
 
 ROOT = Path(__file__).parents[2]
 NAMES = (
@@ -32,28 +32,28 @@ def environment(monkeypatch, tmp_path):
 
 
 def test_programs_are_kept_under_the_users_cache(environment, tmp_path):
-    keep()
+    enable_cache()
     folder = Path(os.environ["JAX_COMPILATION_CACHE_DIR"])
     assert folder.parent == tmp_path / "xlj" / "compiled"
     assert float(os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"]) == 0
     assert jax.config.jax_compilation_cache_dir == str(folder)
     environment.delenv("JAX_COMPILATION_CACHE_DIR")
     jax.config.update("jax_compilation_cache_dir", None)
-    keep()
+    enable_cache()
     assert Path(os.environ["JAX_COMPILATION_CACHE_DIR"]) == folder
 
 
 @pytest.mark.parametrize("name, value", [(NAMES[0], "/elsewhere"), (NAMES[1], "false")])
 def test_what_the_user_sets_stays(environment, name, value):
     environment.setenv(name, value)
-    keep()
+    enable_cache()
     assert {n: os.environ[n] for n in NAMES if n in os.environ} == {name: value}
     assert jax.config.jax_compilation_cache_dir is None
 
 
 def test_a_folder_that_jax_has_stays(environment):
     jax.config.update("jax_compilation_cache_dir", "/elsewhere")
-    keep()
+    enable_cache()
     assert not {*NAMES} & {*os.environ}
     assert jax.config.jax_compilation_cache_dir == "/elsewhere"
 
@@ -64,8 +64,8 @@ def test_a_second_call_compiles_nothing(environment, tmp_path, after):
     """Also if JAX has already compiled something."""
     program = (
         f"{'import jax; jax.numpy.ones(4)' if after else 'import sys'}\n"
-        "from xlj.io.compiled import keep\n"
-        "keep()\n"
+        "from xlj.io.compiled import enable_cache\n"
+        "enable_cache()\n"
         "import jax\n"
         "found = []\n"
         "jax.monitoring.register_event_listener(lambda event, **_: found.append(event))\n"

@@ -144,7 +144,7 @@ def test_zeros_at_the_start_are_damage(tmp_path, ending):
     write(path, b"one\n")
     for content in (bytes(43) + b"\x1c" + bytes(20), bytes(1 << 18) + path.read_bytes()):
         path.write_bytes(content)
-        with pytest.raises(ConfigError, match="it begins with zeros"):
+        with pytest.raises(ConfigError, match="the file begins with zeros"):
             list(files.lines(path))
     if ending == ".xz":
         path.write_bytes(lzma.compress(b"one\n", lzma.FORMAT_ALONE))

@@ -119,7 +119,7 @@ def test_files_that_match_a_pattern(tmp_path):
     for name in ("b.txt", "a.txt", "c/d.txt", "[x].txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    actual = [str(f.relative_to(tmp_path)) for f in storage.matching(f"{tmp_path}/**/*.txt")]
+    actual = [str(f.relative_to(tmp_path)) for f in storage.find_files(f"{tmp_path}/**/*.txt")]
     assert actual == ["[x].txt", "a.txt", "b.txt", "c/d.txt"]
-    assert storage.matching(f"{tmp_path}/[x].txt") == [tmp_path / "[x].txt"]  # of that name
-    assert storage.matching(f"{tmp_path}/c") == storage.matching(f"{tmp_path}/no") == []
+    assert storage.find_files(f"{tmp_path}/[x].txt") == [tmp_path / "[x].txt"]  # of that name
+    assert storage.find_files(f"{tmp_path}/c") == storage.find_files(f"{tmp_path}/no") == []

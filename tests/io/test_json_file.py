@@ -54,7 +54,7 @@ def test_python_s_own_numbers_are_read_where_python_wrote_them():
 
 
 def test_a_file_that_is_too_large(tmp_path, monkeypatch):
-    monkeypatch.setattr(json_file, "MOST_BYTES", 300_000)
+    monkeypatch.setattr(json_file, "MAX_BYTES", 300_000)
     path = tmp_path / "a.json.gz"
     path.write_bytes(gzip.compress(b'"' + b"x" * 299_998 + b'"'))
     assert len(json_file.read(path)) == 299_998

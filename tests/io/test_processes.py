@@ -27,7 +27,7 @@ def test_what_comes_back():
         in_child("working", work, "refuse")
     with pytest.raises(RuntimeError, match="(?s)working failed:.*KeyError: 'oh'"):
         in_child("working", work, "fail")
-    with pytest.raises(RuntimeError, match="working: the process ended with exit code 7"):
+    with pytest.raises(RuntimeError, match="working: the child process ended with exit code 7"):
         in_child("working", work, "die")
 
 

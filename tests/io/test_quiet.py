@@ -27,7 +27,8 @@ def test_installed_libraries_are_not_imported():
         (
             (3, 14, 0),
             "cannot be installed on Python 3.14 and later (seqio needs tensorflow-text, which has "
-            "no release for it); use a Python before 3.14, or write the data to files",
+            "no release for these versions); use a Python version before 3.14, or write the data "
+            "to files",
         ),
     ],
 )

@@ -7,7 +7,7 @@ import servers
 
 from xlj.config import ConfigError
 from xlj.io import files, storage, web
-from xlj.io.storage import place
+from xlj.io.storage import to_path
 
 LINES = [f"line {number} of the file" for number in range(200_000)]
 CONTENT = "\n".join(LINES).encode()
@@ -25,7 +25,7 @@ def fast(served, monkeypatch):
     served.ranges, served.cut, served.wait = True, 0, 0.0
     served.tags.clear()
     monkeypatch.setattr(web, "_PAUSE", 0.01)
-    web._remembered.cache_clear()
+    web._cached_facts.cache_clear()
     storage._listed_stats.clear()
 
 
@@ -33,11 +33,11 @@ def fast(served, monkeypatch):
 @pytest.mark.parametrize("name", ["/a.txt", "/b.txt.gz"])
 def test_lines_are_those_of_the_file(served, name, ranges):
     served.ranges = ranges
-    assert list(files.lines(place(served.url + name))) == LINES
+    assert list(files.lines(to_path(served.url + name))) == LINES
 
 
 def test_ranges_are_consecutive(served):
-    path, cuts = place(f"{served.url}/a.txt"), [0, 1_000_000, 1_000_001, len(CONTENT)]
+    path, cuts = to_path(f"{served.url}/a.txt"), [0, 1_000_000, 1_000_001, len(CONTENT)]
     assert files.can_be_split(path, 1000)
     actual = []
     for start, stop in zip(cuts, cuts[1:], strict=False):
@@ -48,7 +48,7 @@ def test_ranges_are_consecutive(served):
 
 def test_without_ranges_files_are_not_cut(served):
     served.ranges = False
-    path = place(f"{served.url}/a.txt")
+    path = to_path(f"{served.url}/a.txt")
     assert not files.can_be_split(path, 1000)
     with path.open() as file, pytest.raises(OSError, match="not seekable"):
         file.seek(10)
@@ -56,19 +56,19 @@ def test_without_ranges_files_are_not_cut(served):
 
 def test_a_connection_that_breaks_is_taken_up_where_it_was(served):
     served.cut = 3
-    assert place(f"{served.url}/a.txt").read_bytes() == CONTENT
+    assert to_path(f"{served.url}/a.txt").read_bytes() == CONTENT
     assert served.cut == 0 and len(set(served.asked[-3:])) == 3  # each request starts further on
 
 
 def test_a_connection_that_breaks_ends_with_an_error_where_there_are_no_ranges(served):
     served.ranges, served.cut = False, 2  # the first request only asks for the size
     with pytest.raises(ConfigError, match=r"a\.txt: cannot read this file \(after [\d,]+ of"):
-        list(files.lines(place(f"{served.url}/a.txt")))
+        list(files.lines(to_path(f"{served.url}/a.txt")))
 
 
 def test_another_file_by_now_is_an_error(served):
     served.tags["/a.txt"] = '"1"'
-    with place(f"{served.url}/a.txt").open() as file:
+    with to_path(f"{served.url}/a.txt").open() as file:
         served.tags["/a.txt"] = '"2"'
         with pytest.raises(OSError, match="changed while it was read"):
             file.read()
@@ -76,26 +76,26 @@ def test_another_file_by_now_is_an_error(served):
 
 def test_slow_answers_are_waited_for_but_not_for_ever(served, monkeypatch):
     served.wait = 0.2
-    assert place(f"{served.url}/a.txt").stat().st_size == len(CONTENT)
+    assert to_path(f"{served.url}/a.txt").stat().st_size == len(CONTENT)
     monkeypatch.setattr(web, "TIMEOUT", 0.05)
     monkeypatch.setattr(web, "ATTEMPTS", 2)
     with pytest.raises(
         ConfigError, match=r"a\.txt cannot be read \(its server does not respond: .*timed out"
     ):
-        storage.matching(f"{served.url}/a.txt")
+        storage.find_files(f"{served.url}/a.txt")
 
 
 def test_sizes_and_versions(served):
     served.tags["/a.txt"] = '"of a"'
     url = f"{served.url}/a.txt"
-    assert storage.identity(place(url)) == [url, len(CONTENT), '"of a"']
-    assert place(f"{served.url}/empty.txt").read_bytes() == b""
-    assert storage.matching(f"{served.url}/none.txt") == []
-    assert place("https://h/a.txt.gz?x=1.b").suffix == ".gz"
+    assert storage.identity(to_path(url)) == [url, len(CONTENT), '"of a"']
+    assert to_path(f"{served.url}/empty.txt").read_bytes() == b""
+    assert storage.find_files(f"{served.url}/none.txt") == []
+    assert to_path("https://h/a.txt.gz?x=1.b").suffix == ".gz"
     with pytest.raises(ConfigError, match="does not list its files"):
-        storage.matching(f"{served.url}/*.txt")
+        storage.find_files(f"{served.url}/*.txt")
 
 
 def test_urls_of_other_kinds_are_refused():
     with pytest.raises(ConfigError, match=r"ftp://h/a: only https://, .* are supported"):
-        place("ftp://h/a")
+        to_path("ftp://h/a")

@@ -92,7 +92,7 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
       KeyboardInterrupt: after Ctrl-C (`loop.train`).
     """
     step_memory.compute_in_the_calling_thread()
-    compiled.keep()
+    compiled.enable_cache()
     config = parse(config) if isinstance(config, ml_collections.ConfigDict) else config
     workdir = resolve("workdir", workdir)
     config, store = open_rows(adopt_model(config, workdir))
@@ -153,7 +153,7 @@ def fine_tune(
         model or mesh; later, as in `pretrain`.
     """
     step_memory.compute_in_the_calling_thread()
-    compiled.keep()
+    compiled.enable_cache()
     config = finetuning.parse(config) if isinstance(config, ml_collections.ConfigDict) else config
     workdir = local_path("workdir", workdir)
     with _lock(workdir):

@@ -29,7 +29,7 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.distributed import hosts
 from xlj.io import storage
 from xlj.io.json_file import Record
-from xlj.io.storage import AnyPath, Url, place
+from xlj.io.storage import AnyPath, Url, to_path
 from xlj.models.encoder import Params
 from xlj.sharding.rules import STORED
 from xlj.sharding.trees import abstract_like, named_leaves, nested, shardings
@@ -100,7 +100,7 @@ def find(path: str | AnyPath, key: str = "") -> Checkpoint:
     Raises:
       CheckpointError: if there is none, or its description is damaged.
     """
-    path = place(path)
+    path = to_path(path)
     if _is_finished(path):
         return read_meta(path)
     finished = steps(path)
@@ -147,7 +147,7 @@ def steps(workdir: AnyPath) -> list[int]:
     folder = workdir / "checkpoints"
     try:
         if isinstance(folder, Url):
-            entries = [mark.parent for mark in storage.below(folder, f"*/{COMMITTED}")]
+            entries = [mark.parent for mark in storage.find_files_below(folder, f"*/{COMMITTED}")]
         else:
             entries = list(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):

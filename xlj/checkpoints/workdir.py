@@ -9,7 +9,7 @@ from xlj.config import ConfigError
 from xlj.config.paths import check_storable, local_path, scheme_of
 from xlj.io import json_file, storage
 from xlj.io.json_file import Record
-from xlj.io.storage import AnyPath, Url, place
+from xlj.io.storage import AnyPath, Url, to_path
 
 LOCK = "lock"
 """The file that locks a workdir."""
@@ -59,7 +59,7 @@ def resolve(named: str, path: str | AnyPath) -> AnyPath:
             raise ConfigError(
                 f"{named}={path}: {special[0]} has another meaning in a URL; remove it"
             )
-        return place(str(path).rstrip("/"))
+        return to_path(str(path).rstrip("/"))
     return local_path(named, path)
 
 

@@ -30,9 +30,11 @@ def entry(
     code`, which calls `run`. `main.parser()` returns the parser of the flags.
 
     Args:
-      name, doc, schema: as in `Parser`.
-      add_flags: adds the flags of the command, besides those of the config.
-      implied: returns what these flags set in the config.
+      name: the name of the command, `align` for `python -m xlj.align`.
+      doc: the docstring of the command, which `--help` prints.
+      add_flags: adds the flags of the command, except the flags of the config.
+      schema: the module that checks the config; None for a command without a config.
+      implied: returns the config values that these flags set.
     """
 
     def decorator(work: Work) -> Callable[..., int]:
@@ -61,20 +63,20 @@ def run(
     Args:
       work: takes the flags and returns the exit code, None for 0. If the parser has a schema,
         `flags.config` is the checked config and `flags.config_file` its file.
-      argv: the arguments; None: those of the process.
-      implied: returns what other flags set in the config.
+      argv: the arguments; None for the arguments of the process.
+      implied: returns the config values that other flags set.
 
     Returns:
       The exit code of `work`, or 2 after a user error (`ConfigError`, `RowStoreError` or a storage
-      error), which is printed as one line. If the reader of the output has closed it (`| head`),
-      the code is 141, as in shells. Ctrl-C ends the process with 130 if the arguments are those of
-      the process; the run has then saved a checkpoint (`loop.train`), and the command that resumes
-      it is printed.
+      error), which is printed as one line. If the reader of standard output has closed it
+      (`| head`), the code is 141, as in shells. If `argv` is None, Ctrl-C ends the process with
+      code 130. A training run saves a checkpoint first (`loop.train`), and the command that resumes
+      the run is printed.
     """
     try:
         try:
             code = _execute(parser, work, argv, implied)
-        except SystemExit as end:  # --help; SIGTERM in io.processes
+        except SystemExit as end:  # raised by --help, and by SIGTERM in io.processes
             if not isinstance(end.code, int):
                 raise
             code = end.code
@@ -115,7 +117,7 @@ def _execute(
 ) -> int:
     flags = parser.read(argv)
     if argv is None:
-        compiled.keep()
+        compiled.enable_cache()
     if parser.schema:
         if argv is None:
             _use_huge_pages()
@@ -130,10 +132,11 @@ def _execute(
 
 
 def line(name: str, arguments: Sequence[str], without: Sequence[str] = ()) -> str:
-    """Returns the command line with these arguments.
+    """Returns the command line of a command, quoted for a shell.
 
     Args:
-      without: names of flags to leave out, with their values.
+      name: the name of the command, `align` for `python -m xlj.align`.
+      without: names of flags to leave out, together with their values.
     """
     words, is_dropped = [], False
     for argument in arguments:
@@ -148,7 +151,7 @@ def line(name: str, arguments: Sequence[str], without: Sequence[str] = ()) -> st
 
 
 def _use_huge_pages() -> None:
-    """Restarts this command with glibc's memory in huge pages.
+    """Restarts this command so that glibc allocates memory in huge pages.
 
     glibc reads the setting only at the start of a process. On CPUs XLA allocates its buffers from
     glibc in each step, and huge pages save a sixth of a small model's step (docs/benchmarks.md).
@@ -164,8 +167,8 @@ def _use_huge_pages() -> None:
 
 
 def _drop_closed_output() -> bool:
-    """Returns whether the reader of standard output has closed it. If so, drops the unwritten rest,
-    which Python would flush again at its exit."""
+    """Returns whether the reader of standard output has closed it. If so, drops the output that is
+    not yet written, which Python would flush again at its exit."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     is_closed = any(event & select.POLLERR for _, event in poll.poll(0))

@@ -76,7 +76,7 @@ def refuse(path: Path, form: str) -> None:
       ConfigError: as `formats.refuse`.
     """
     head = files.head(path)
-    detected = formats.of(path, head)
+    detected = formats.detect(path, head)
     if detected and detected.name == "JSON" and form != "jsonl":
         raise ConfigError(f"{path}: this is JSON; to read one object per line, use "
                           "--input_format=jsonl")  # fmt: skip

@@ -15,33 +15,37 @@ from xlj.io import compressed, storage
 from xlj.io.storage import AnyPath, Url
 
 PART = ".part"
-"""Ending of unfinished files; a killed run may leave some."""
+"""Ending of the names of unfinished files; a killed process may leave such files."""
 
 
 @contextmanager
 def writing(path: AnyPath) -> Iterator[BinaryIO]:
-    """Opens a binary file that appears under `path` only when the block ends without an error.
+    """Opens a binary file that appears at `path` only when the block ends without an error.
 
-    The file is then complete and on disk. A symbolic link stays a link. A file of a bucket is sent
-    when it is complete. If the name ends in one of `compressed.ENDINGS`, the content is compressed;
-    such a file cannot seek.
+    The file is then complete and on disk. If `path` is a symbolic link, the target of the link is
+    replaced. A file of a bucket is uploaded at the end of the block. If the name ends in one of
+    `compressed.ENDINGS`, the content is compressed, and the file does not support `seek`.
 
     Raises:
-      ConfigError: if the file cannot be written: the disk is full, or the folder does not exist.
+      ConfigError: if the file cannot be written, for example because the disk is full or the folder
+        does not exist.
     """
     if isinstance(path, Url):
         with tempfile.TemporaryDirectory(prefix="xlj-") as scratch:
             part = Path(scratch, "file")
-            with io.BufferedWriter(_Raw(part, path)) as file, _compressing(file, path) as out:
+            with (
+                io.BufferedWriter(_UnfinishedFile(part, path)) as file,
+                _compressing(file, path) as out,
+            ):
                 yield out
             with as_config_error(path):
-                storage.send(part, path)
+                storage.upload(part, path)
         return
     target = path.resolve()
-    part = _part_of(target)
+    part = _unfinished_path(target)
     try:
         with as_config_error(path):
-            raw = _Raw(part, path)
+            raw = _UnfinishedFile(part, path)
         with io.BufferedWriter(raw) as file:
             with _compressing(file, path) as out:
                 yield out
@@ -61,28 +65,35 @@ def writing(path: AnyPath) -> Iterator[BinaryIO]:
 
 
 def _compressing(file: BinaryIO, path: AnyPath) -> AbstractContextManager[BinaryIO]:
-    """Returns the file, or a compressor that writes to it."""
+    """Returns a compressor that writes to the file; the file itself if `path` is not compressed."""
     if path.suffix not in compressed.ENDINGS:
         return nullcontext(file)
     return closing(compressed.compressor(file, path.suffix))
 
 
 def write(path: AnyPath, content: bytes) -> None:
-    """Writes `content` to `path` atomically; raises as `writing`."""
+    """Writes `content` to `path` atomically.
+
+    Raises:
+      ConfigError: if the file cannot be written.
+    """
     with writing(path) as file:
         file.write(content)
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Creates a folder that appears under `path` only when the block ends without an error.
+    """Creates a folder that appears at `path` only when the block ends without an error.
+
+    Yields:
+      The temporary path of the folder.
 
     Raises:
       ConfigError: if `path` exists or cannot be created.
     """
     if path.exists():
         raise ConfigError(f"{path} already exists; name a new folder")
-    part = _part_of(path)
+    part = _unfinished_path(path)
     try:
         with as_config_error(path):
             part.mkdir(parents=True)
@@ -95,20 +106,23 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def as_config_error(path: AnyPath) -> Iterator[None]:
-    """Converts each `OSError` in the block to a `ConfigError`: why `path` cannot be written."""
+    """Converts each `OSError` of the block to a `ConfigError`: why `path` cannot be written."""
     try:
         yield
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _part_of(path: Path) -> Path:
-    """Returns a unique name beside `path`; process ids could repeat in containers that share it."""
+def _unfinished_path(path: Path) -> Path:
+    """Returns a unique temporary path in the same folder.
+
+    The name contains no process id, because processes in several containers may have the same id.
+    """
     return path.with_name(f"{path.name}.{uuid.uuid4().hex}{PART}")
 
 
-class _Raw(io.FileIO):
-    """A new file whose errors contain its final name."""
+class _UnfinishedFile(io.FileIO):
+    """A new file with a temporary name; errors name the final path."""
 
     def __init__(self, part: Path, path: AnyPath):
         super().__init__(part, "xb")

@@ -1,7 +1,7 @@
 """Reads and writes objects of buckets, gs:// and s3://, through fsspec; all errors are `OSError`s.
 
-An object appears when its last byte is sent, so writing it is atomic. There are no folders, only
-names with a common beginning."""
+A written object appears when its last byte has been sent, so writing is atomic. A bucket has no
+folders. A "folder" here is a common beginning of the names of objects."""
 
 import contextlib
 import functools
@@ -23,31 +23,33 @@ from xlj.config import ConfigError
 from xlj.io.quoting import shortened
 
 BLOCK_BYTES = 8 << 20
-"""Bytes of one request."""
+"""How many bytes a request reads."""
 _LIBRARIES = {
     "gs": ("gcsfs", "GCSFileSystem"),
     "s3": ("s3fs", "S3FileSystem"),
 }
-_BEAT = 10  # seconds between two writes of a lock by its holder
-_STALE = 6 * _BEAT  # a lock that was not written for so long is taken over: its holder was killed
+_HEARTBEAT = 10
+"""Seconds between two writes of a lock by its holder."""
+_STALE_AFTER = 6 * _HEARTBEAT
+"""Seconds without a write after which another process takes over a lock."""
 
 
 def stat(url: str) -> tuple[int, str]:
-    """Returns the size of an object, and a tag that changes with its content.
+    """Returns the size of an object in bytes, and a tag that changes with the content.
 
     Raises:
-      FileNotFoundError: if it does not exist.
-      OSError: if its server does not respond.
+      FileNotFoundError: if the object does not exist.
+      OSError: if the server does not respond.
     """
-    info = _ask(url, "info", url)
+    info = _call(url, "info", url)
     if info.get("type") != "file":
         raise FileNotFoundError(url)
     return _stat_of(info)
 
 
 def last_modified(url: str) -> float:
-    """Returns when an object was last written, in seconds since 1970."""
-    return _ask(url, "modified", url).timestamp()
+    """Returns the time of the last write of an object, in seconds since 1970."""
+    return _call(url, "modified", url).timestamp()
 
 
 def can_seek(url: str) -> bool:
@@ -55,10 +57,10 @@ def can_seek(url: str) -> bool:
     return True
 
 
-def matching(pattern: str) -> dict[str, tuple[int, str]]:
-    """Returns the URLs of all matching objects, in order, with the result of `stat` for each."""
+def find_objects(pattern: str) -> dict[str, tuple[int, str]]:
+    """Returns the URLs of all objects that match, sorted, with the size and the tag of each."""
     scheme = pattern.partition("://")[0]
-    objects = sorted(_ask(pattern, "glob", pattern, detail=True).items())
+    objects = sorted(_call(pattern, "glob", pattern, detail=True).items())
     return {
         f"{scheme}://{name}": _stat_of(info) for name, info in objects if info["type"] == "file"
     }
@@ -70,9 +72,9 @@ def _stat_of(info: dict[str, Any]) -> tuple[int, str]:
 
 
 def sizes(folder: str) -> dict[str, int]:
-    """Returns the bytes of each object in a folder, by name."""
+    """Returns the size in bytes of each object in a folder, by name."""
     try:
-        objects = _ask(folder, "ls", folder, detail=True)
+        objects = _call(folder, "ls", folder, detail=True)
     except FileNotFoundError:
         return {}
     return {
@@ -83,37 +85,37 @@ def sizes(folder: str) -> dict[str, int]:
 
 
 def read_range(url: str, start: int, stop: int) -> bytes:
-    """Returns the bytes [start, stop) of an object, or fewer if it is shorter."""
-    return _ask(url, "cat_file", url, start=start, end=stop) if stop > start else b""
+    """Returns the bytes [start, stop) of an object; fewer bytes if the object is shorter."""
+    return _call(url, "cat_file", url, start=start, end=stop) if stop > start else b""
 
 
 def delete(url: str, missing_ok: bool) -> None:
     """Deletes an object."""
     try:
-        _ask(url, "rm_file", url)
+        _call(url, "rm_file", url)
     except FileNotFoundError:
         if not missing_ok:
             raise
 
 
 def list_below(url: str) -> list[str]:
-    """Returns the names, with the bucket, of all objects below a folder."""
-    return list(_ask(url, "find", url.rstrip("/") + "/"))
+    """Returns the names of all objects below a folder, as BUCKET/PATH."""
+    return list(_call(url, "find", url.rstrip("/") + "/"))
 
 
 def delete_below(url: str) -> None:
     """Deletes all objects below a folder."""
     if names := list_below(url):
-        with contextlib.suppress(FileNotFoundError):  # another process was faster
-            _ask(url, "rm", names)
+        with contextlib.suppress(FileNotFoundError):  # another process deleted an object first
+            _call(url, "rm", names)
 
 
 class Reader(io.RawIOBase):
-    """Reads an object, one range at a time."""
+    """A binary file that reads an object, one range per request."""
 
     def __init__(self, url: str):
         super().__init__()
-        self._url, self._place, self._size = url, 0, stat(url)[0]
+        self._url, self._position, self._size = url, 0, stat(url)[0]
 
     def readable(self) -> bool:
         return True
@@ -122,148 +124,157 @@ class Reader(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self._place
+        return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._place = offset + (0, self._place, self._size)[whence]
-        return self._place
+        self._position = offset + (0, self._position, self._size)[whence]
+        return self._position
 
     def readinto(self, buffer: Any) -> int:
-        stop = min(self._place + len(buffer), self._size)
-        if stop <= self._place:
+        stop = min(self._position + len(buffer), self._size)
+        if stop <= self._position:
             return 0
-        content = read_range(self._url, self._place, stop)
-        if len(content) != stop - self._place:
-            raise OSError(f"it ended after {self._place + len(content):,} of {self._size:,} bytes")
+        content = read_range(self._url, self._position, stop)
+        if len(content) != stop - self._position:
+            end = self._position + len(content)
+            raise OSError(f"the object ends after {end:,} of {self._size:,} bytes")
         buffer[: len(content)] = content
-        self._place = stop
+        self._position = stop
         return len(content)
 
 
 def make(url: str, content: bytes) -> None:
-    """Creates an object; raises `FileExistsError` if it exists.
+    """Creates an object; if several processes try to create it, only one of them succeeds.
 
-    Only one of several callers succeeds.
+    Raises:
+      FileExistsError: if the object exists.
     """
-    _ask(url, "pipe_file", url, content, mode="create")
+    _call(url, "pipe_file", url, content, mode="create")
 
 
-def send(file: Path, url: str) -> None:
-    """Uploads a file as an object."""
-    _ask(url, "put_file", str(file), url)
+def upload(file: Path, url: str) -> None:
+    """Uploads a local file as an object."""
+    _call(url, "put_file", str(file), url)
 
 
 def move_below(url: str, target: str, first: str) -> None:
     """Moves all objects of a folder to another folder, on the server.
 
-    The old objects are deleted after all are copied, the object named `first` before the others.
+    All objects are copied before any old object is deleted. The old object with the name `first` is
+    deleted before all other old objects.
     """
     source = url.partition("://")[2].rstrip("/")
     for name in list_below(url):
-        _ask(url, "cp_file", name, target.rstrip("/") + name.removeprefix(source))
+        _call(url, "cp_file", name, target.rstrip("/") + name.removeprefix(source))
     delete(f"{url}/{first}", missing_ok=True)
     delete_below(url)
 
 
 @contextlib.contextmanager
 def lock(url: str, wait: bool = True) -> Iterator[None]:
-    """Holds a lock during the block; waits while another process holds it.
+    """Holds a lock during the block.
 
-    With `wait=False`, raises `BlockingIOError` as soon as the other holder proves to be active.
+    The lock is an object, which the server lets only one process create. The holder rewrites the
+    object every `_HEARTBEAT` seconds. A waiting process takes over the lock if the object does not
+    change for `_STALE_AFTER` seconds of the clock of the waiting process.
 
-    The lock is an object that a server lets only one process create. Its holder writes it again
-    every `_BEAT` seconds. A waiting process takes it over if it has not changed for `_STALE`
-    seconds of its own clock. A holder that pauses for longer loses the lock and continues beside
-    the new holder. Two processes may also take over a lock at the same moment. In both cases each
-    object is still written completely by one of them.
+    In two cases, two processes hold the lock at the same time: a holder pauses for longer than
+    `_STALE_AFTER`, or two processes take over a lock at the same moment. Each object that they
+    write is still complete, because writing an object is atomic.
+
+    Args:
+      wait: what to do if another process holds the lock. True waits. False raises
+        `BlockingIOError` when the holder rewrites the object, which shows that it is active.
     """
-    own = f"{socket.gethostname()} {os.getpid()} {uuid.uuid4().hex}"
+    this_holder = f"{socket.gethostname()} {os.getpid()} {uuid.uuid4().hex}"
     try:
-        _acquire(url, own, wait)
+        _acquire(url, this_holder, wait)
     except BlockingIOError:
         raise
     except OSError as error:
         raise ConfigError(f"cannot write {url}: {error}") from error
     ended = threading.Event()
 
-    def beat() -> None:
+    def rewrite_lock() -> None:
         number = 0
-        while not ended.wait(_BEAT):
+        while not ended.wait(_HEARTBEAT):
             number += 1
             with contextlib.suppress(OSError):  # the next write may succeed
-                if _holder(url) != own:
+                if _read_holder(url) != this_holder:
                     return
-                _ask(url, "pipe_file", url, _content(own, number))
+                _call(url, "pipe_file", url, _content(this_holder, number))
 
-    beating = threading.Thread(target=beat, daemon=True)
-    beating.start()
+    heartbeat = threading.Thread(target=rewrite_lock, daemon=True)
+    heartbeat.start()
     try:
         yield
     finally:
         ended.set()
-        beating.join(_BEAT)
-        with contextlib.suppress(OSError):  # the lock then becomes stale; keep the block's error
-            if _holder(url) == own:
+        heartbeat.join(_HEARTBEAT)
+        # A lock that cannot be deleted becomes stale; an error here would hide that of the block.
+        with contextlib.suppress(OSError):
+            if _read_holder(url) == this_holder:
                 delete(url, missing_ok=True)
 
 
-def _holder(url: str) -> str:
-    """Returns the holder of a lock; empty if there is none, or the object is not a lock of xlj."""
+def _read_holder(url: str) -> str:
+    """Returns the holder of a lock; empty if the object does not exist or is not a lock of xlj."""
     try:
-        return str(json.loads(_ask(url, "cat_file", url))["holder"])
+        return str(json.loads(_call(url, "cat_file", url))["holder"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return ""
 
 
-def _acquire(url: str, own: str, wait: bool) -> None:
-    seen, since, announced = None, time.monotonic(), False
+def _acquire(url: str, this_holder: str, wait: bool) -> None:
+    last_content, last_change, is_announced = None, time.monotonic(), False
     while True:
         try:
-            return make(url, _content(own, 0))
+            return make(url, _content(this_holder, 0))
         except FileExistsError:
             pass
         try:
-            now = _ask(url, "cat_file", url)
+            content = _call(url, "cat_file", url)
         except FileNotFoundError:
             continue
-        if now != seen:
-            if seen is not None and not wait:
+        if content != last_content:
+            if last_content is not None and not wait:
                 raise BlockingIOError(url)
-            seen, since = now, time.monotonic()
-        elif time.monotonic() - since > _STALE:
+            last_content, last_change = content, time.monotonic()
+        elif time.monotonic() - last_change > _STALE_AFTER:
             delete(url, missing_ok=True)
             continue
-        if not announced:
-            holder = _holder(url).rpartition(" ")[0] or "unknown"
-            doing = "waiting for it" if wait else f"waiting up to {_STALE} s to see if it is active"
-            print(f"another process holds the lock ({holder}: {url}); {doing}", file=sys.stderr)
-            announced = True
-        time.sleep(_BEAT / 10)
+        if not is_announced:
+            holder = _read_holder(url).rpartition(" ")[0] or "unknown"
+            action = (
+                "waiting until it ends"
+                if wait
+                else f"waiting up to {_STALE_AFTER} s to see whether that process is active"
+            )
+            print(f"another process holds the lock ({holder}: {url}); {action}", file=sys.stderr)
+            is_announced = True
+        time.sleep(_HEARTBEAT / 10)
 
 
-def _content(own: str, number: int) -> bytes:
-    return json.dumps({"holder": own, "beat": number}).encode()
+def _content(holder: str, number: int) -> bytes:
+    return json.dumps({"holder": holder, "beat": number}).encode()
 
 
-def _ask(url: str, what: str, *arguments: Any, **named: Any) -> Any:
-    """Calls a method of the bucket's file system, and converts its errors to `OSError`."""
+def _call(url: str, method: str, *arguments: Any, **keywords: Any) -> Any:
+    """Calls a method of a bucket's file system, and converts errors of libraries to `OSError`."""
     system = _system(url.partition(":")[0])
     try:
-        return getattr(system, what)(*arguments, **named)
+        return getattr(system, method)(*arguments, **keywords)
     except OSError as error:
         if "PreconditionFailed" in str(error) or "pre-conditions" in str(error):
             raise FileExistsError(url) from None
         raise
-    except Exception as error:  # each library raises its own types, none of them an OSError
+    except Exception as error:  # each library raises types of its own that are no OSErrors
         raise OSError(shortened(f"{type(error).__name__}: {error}")) from error
 
 
 @functools.lru_cache(maxsize=8)
 def _system(scheme: str) -> Any:
-    """Returns the file system of a kind of bucket.
-
-    It finds credentials as the provider's tools do.
-    """
+    """Returns the file system of a scheme; it finds credentials like the tools of the provider."""
     library, name = _LIBRARIES[scheme]
     try:
         module = importlib.import_module(library)
@@ -271,5 +282,5 @@ def _system(scheme: str) -> Any:
         raise ConfigError(
             f"{scheme}:// URLs need {library} ({error}): pip install 'xlj[cloud]'"
         ) from None
-    logging.getLogger(library).setLevel(logging.CRITICAL)  # problems are raised as errors
+    logging.getLogger(library).setLevel(logging.CRITICAL)  # the library also raises its errors
     return getattr(module, name)(use_listings_cache=False, skip_instance_cache=True)

@@ -1,4 +1,4 @@
-"""Reads and writes compressed data, in pieces of bounded size even for extreme compression."""
+"""Reads and writes compressed data in pieces of bounded size, whatever the compression ratio is."""
 
 import bz2
 import gzip
@@ -10,14 +10,17 @@ from typing import Any, BinaryIO
 import zstandard
 
 ENDINGS = (".gz", ".bz2", ".xz", ".zst")
-"""Endings of supported files; each may contain several members, streams or frames."""
+"""Endings of supported files. A file may consist of several members, which the format may call
+streams or frames."""
 
 PIECE_BYTES = 1 << 18
+"""The maximum size of a piece of decompressed content."""
 
-_ZSTD_BYTES = 1 << 10  # zstandard has no limit: a byte may expand to 32 KiB (a block of 4 bytes)
-_XZ_MEMORY = 1 << 28  # a file states how much it needs; xz -9 needs 65 MiB
+_ZSTD_BYTES = 1 << 10  # a compressed byte may expand to 32 KiB, and zstandard cannot limit this
+_XZ_MEMORY = 1 << 28  # the maximum memory that a file may demand; xz -9 needs 65 MiB
 
-_Rest = Generator[bytes, None, bytes]
+_PiecesThenRest = Generator[bytes, None, bytes]
+"""Yields decompressed pieces of a member, and returns the compressed data after the member."""
 
 
 def decompress(raw: Iterable[bytes], ending: str, may_be_empty: bool = False) -> Iterator[bytes]:
@@ -26,33 +29,34 @@ def decompress(raw: Iterable[bytes], ending: str, may_be_empty: bool = False) ->
     Args:
       raw: the compressed data, in pieces.
       ending: one of `ENDINGS`.
-      may_be_empty: whether empty data, or only zeros, is allowed, as between members. As a whole
-        file it is an error: the file was truncated to nothing, or a crash left it so.
+      may_be_empty: whether `raw` may be empty or contain only zeros. It may if `raw` starts within
+        a file. A whole file without content is an error: it was truncated, perhaps by a crash.
 
     Raises:
       OSError: if the data is damaged, or needs more memory than any ordinary file.
-      EOFError: if it ends too early.
+      EOFError: if the data ends too early.
     """
     parts: list[bytes] = []
     size = 0
-    for part in _parts(raw, ending, may_be_empty):
+    for part in _decompress_members(raw, ending, may_be_empty):
         parts.append(part)
         size += len(part)
         if size >= PIECE_BYTES:
-            yield from _cut(b"".join(parts))
+            yield from _split(b"".join(parts))
             parts, size = [], 0
-    yield from _cut(b"".join(parts))
+    yield from _split(b"".join(parts))
 
 
-def _cut(content: bytes) -> Iterator[bytes]:
+def _split(content: bytes) -> Iterator[bytes]:
     for start in range(0, len(content), PIECE_BYTES):
         yield content[start : start + PIECE_BYTES]
 
 
-def _parts(raw: Iterable[bytes], ending: str, may_be_empty: bool) -> Iterator[bytes]:
-    new, read = _FORMATS[ending]
+def _decompress_members(raw: Iterable[bytes], ending: str, may_be_empty: bool) -> Iterator[bytes]:
+    """Yields the decompressed content of all members, in pieces."""
+    new, read = _DECOMPRESSORS[ending]
     member: Any = None
-    begun, has_zeros = may_be_empty, False
+    has_member, has_zeros = may_be_empty, False
     for data in raw:
         while data:
             if member is None:
@@ -60,35 +64,34 @@ def _parts(raw: Iterable[bytes], ending: str, may_be_empty: bool) -> Iterator[by
                 data = data.lstrip(b"\0")  # padding between members
                 if not data:
                     break
-                if has_zeros and not begun:
-                    raise OSError("it begins with zeros")
-                member, begun = new(), True
+                if has_zeros and not has_member:
+                    raise OSError("the file begins with zeros")
+                member, has_member = new(), True
             try:
                 data = yield from read(member, data)
             except (zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
                 raise OSError(str(error)) from None
             if member.eof:
                 member = None
-    if member is not None or not begun:
-        raise EOFError("its compressed data ends too early")
+    if member is not None or not has_member:
+        raise EOFError("the compressed data ends too early")
 
 
-def _gunzip(member: Any, data: bytes) -> _Rest:
-    """Yields the decompressed data, and returns the data after the member."""
+def _gunzip(member: Any, data: bytes) -> _PiecesThenRest:
     while data and not member.eof:
         yield member.decompress(data, PIECE_BYTES)
         data = member.unconsumed_tail
     return member.unused_data
 
 
-def _unpack(member: Any, data: bytes) -> _Rest:
+def _unpack(member: Any, data: bytes) -> _PiecesThenRest:
     yield member.decompress(data, PIECE_BYTES)
     while not (member.eof or member.needs_input):
         yield member.decompress(b"", PIECE_BYTES)
     return member.unused_data
 
 
-def _unzstd(member: Any, data: bytes) -> _Rest:
+def _unzstd(member: Any, data: bytes) -> _PiecesThenRest:
     for start in range(0, len(data), _ZSTD_BYTES):
         yield member.decompress(data[start : start + _ZSTD_BYTES])
         if member.eof:
@@ -96,7 +99,7 @@ def _unzstd(member: Any, data: bytes) -> _Rest:
     return b""
 
 
-_FORMATS = {
+_DECOMPRESSORS = {
     ".gz": (lambda: zlib.decompressobj(wbits=31), _gunzip),
     ".bz2": (bz2.BZ2Decompressor, _unpack),
     ".xz": (lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY), _unpack),
@@ -105,14 +108,18 @@ _FORMATS = {
 
 
 def compressor(file: BinaryIO, ending: str) -> Any:
-    """Returns a binary file that compresses its content into `file`, in the format of the ending.
+    """Returns a writable binary file that compresses what is written to it into `file`.
 
-    Equal content gives equal bytes. Closing it is required, and leaves `file` open.
+    Equal content gives equal bytes. The caller must close the returned file; `file` stays open.
+
+    Args:
+      file: the file that receives the compressed data.
+      ending: one of `ENDINGS`, which determines the format.
     """
-    return _WRITERS[ending](file)
+    return _COMPRESSORS[ending](file)
 
 
-_WRITERS: dict[str, Any] = {
+_COMPRESSORS: dict[str, Any] = {
     ".gz": lambda file: gzip.GzipFile("", "wb", fileobj=file, mtime=0),
     ".bz2": lambda file: bz2.BZ2File(file, "wb"),
     ".xz": lambda file: lzma.LZMAFile(file, "wb"),

@@ -1,4 +1,4 @@
-"""Divides text files into ranges of about one size, the same in all processes."""
+"""Divides text files into ranges of about equal size, the same ranges in all processes."""
 
 import glob
 import itertools
@@ -11,12 +11,15 @@ from xlj.config.paths import local_path
 from xlj.io import files, storage
 from xlj.io.malformed import Skipping
 
-BYTES = 16 << 20
-"""Length of a range, if its file can be split: some minutes of an encoder's work."""
+RANGE_BYTES = 16 << 20
+"""Size of a range of a file that can be split; an encoder needs some minutes for it."""
 
 
 class FileRange(NamedTuple):
-    """The lines that begin in the bytes [start, stop) of a file; all if it cannot be split."""
+    """The lines that begin in the bytes [start, stop) of a file.
+
+    A file that cannot be split is one range.
+    """
 
     path: Path
     start: int
@@ -28,23 +31,37 @@ class FileRange(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The text before a line number in errors; lines are numbered from `start` on."""
+        """The text before a line number in errors; line 1 is the first line of the range."""
         return f"{self.path}, from byte {self.start:,} on, line " if self.start else f"{self.path}:"
 
     def lines(self, skipping: Skipping | None = None) -> Iterator[str]:
-        """Yields the lines; raises as `files.lines`."""
+        """Yields the lines of the range.
+
+        Args:
+          skipping: the policy for malformed lines; None raises an error.
+
+        Raises:
+          ConfigError: if the file cannot be read, or on a malformed line that the policy does not
+            skip.
+        """
         blocks = files.range_blocks(self.path, self.start, self.stop)
         return (skipping or Skipping()).lines(itertools.chain.from_iterable(blocks), self.place)
 
 
-def split_files(paths: Sequence[Path], size: int = BYTES) -> list[FileRange]:
-    """Divides all files into ranges, in order; raises a `ConfigError` if one cannot be read."""
+def split_files(paths: Sequence[Path], size: int = RANGE_BYTES) -> list[FileRange]:
+    """Divides files into ranges of about `size` bytes, in order.
+
+    Raises:
+      ConfigError: if a file does not exist, is not a regular file, or cannot be read.
+    """
     ranges = []
     for path in paths:
         if not path.exists():
             raise ConfigError(f"no such file: {path}")
         if not path.is_file():
-            raise ConfigError(f"{path} is not a regular file, so it cannot be split; name files")
+            raise ConfigError(
+                f"{path} is not a regular file, so it cannot be split; name regular files"
+            )
         length = path.stat().st_size
         step = size if files.can_be_split(path, size) else max(length, 1)
         ranges += [FileRange(path, k, min(k + step, length)) for k in range(0, length, step)]
@@ -52,17 +69,19 @@ def split_files(paths: Sequence[Path], size: int = BYTES) -> list[FileRange]:
 
 
 def files_of_flag(flag: str, pattern: str | Path) -> list[Path]:
-    """Returns the files that a flag names: patterns with `*`, `?`, `[...]` and `**` as in a shell.
+    """Returns the files that the value of a command-line flag names.
 
-    Commas separate several patterns.
+    Args:
+      flag: the name of the flag, without `--`, for errors.
+      pattern: the value: paths with the wildcards `*`, `?`, `[...]` and `**`, separated by commas.
 
     Raises:
-      ConfigError: if a pattern with such a character matches no file.
+      ConfigError: if a path with a wildcard matches no file.
     """
     paths: list[Path] = []
-    for each in str(pattern).split(","):
-        matches = storage.matching_local(local_path(f"--{flag}", each))
-        if not matches and glob.has_magic(each):
-            raise ConfigError(f"--{flag}={pattern}: no file matches {each}")
-        paths += matches or [Path(each)]  # reading it reports why it cannot be read
+    for part in str(pattern).split(","):
+        matches = storage.find_local_files(local_path(f"--{flag}", part))
+        if not matches and glob.has_magic(part):
+            raise ConfigError(f"--{flag}={pattern}: no file matches {part}")
+        paths += matches or [Path(part)]  # the reader of a missing file raises the error
     return paths

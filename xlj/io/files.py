@@ -12,21 +12,23 @@ from xlj.io.malformed import INVALID_UTF8, NUL, Line, Skipping, strip_mark, too_
 from xlj.io.storage import AnyPath
 
 STDIN = Path("-")
-"""Standard input, where a file name is expected."""
+"""The file name that means standard input."""
 LINE_BYTES = 1 << 20
-"""The longest line that is read; a thousand times longer than a sentence or a paragraph."""
+"""The maximum length of a line; a sentence or a paragraph is a thousand times shorter."""
 _FRAMED = ".zst"
+"""The ending of compressed files that may consist of many independent frames."""
 
 
 def is_stream(path: AnyPath) -> bool:
-    """Whether it is standard input, a pipe or a device, which can be read only once."""
+    """Whether a path is standard input, a pipe or a device, which can be read only once."""
     return path == STDIN or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def pieces(path: AnyPath) -> Iterator[bytes]:
     """Yields the content of a file in pieces of at most `compressed.PIECE_BYTES`.
 
-    Files that end in one of `compressed.ENDINGS` are decompressed; standard input is not.
+    A file whose name ends in one of `compressed.ENDINGS` is decompressed; standard input is never
+    decompressed.
 
     Raises:
       ConfigError: if the file cannot be read or decompressed completely, or is not text.
@@ -41,32 +43,35 @@ def pieces(path: AnyPath) -> Iterator[bytes]:
             yield first
             yield from content
     except (OSError, EOFError) as error:
-        raise _unreadable(path, error) from error
+        raise _read_error(path, error) from error
 
 
 def head(path: AnyPath) -> bytes:
-    """Returns the first `formats.HEAD_BYTES` of a file's content; raises as `pieces`.
+    """Returns the first `formats.HEAD_BYTES` of the content of a file, after decompression.
 
-    Returns nothing for a stream, which can be read only once.
+    Returns no bytes for a stream, which can be read only once.
+
+    Raises:
+      ConfigError: if the file cannot be read or decompressed, or is not text.
     """
     return b"" if is_stream(path) else next(pieces(path), b"")[: formats.HEAD_BYTES]
 
 
-def _read_pieces(file: BinaryIO, left: int = sys.maxsize) -> Iterator[bytes]:
-    """Yields the next bytes of a file, at most `left`, in pieces."""
-    while piece := file.read(min(compressed.PIECE_BYTES, left)):
-        left -= len(piece)
+def _read_pieces(file: BinaryIO, limit: int = sys.maxsize) -> Iterator[bytes]:
+    """Yields the next bytes of a file, at most `limit` bytes in total, in pieces."""
+    while piece := file.read(min(compressed.PIECE_BYTES, limit)):
+        limit -= len(piece)
         yield piece
 
 
 def can_be_split(path: AnyPath, size: int) -> bool:
-    """Whether `range_blocks` can read parts of about `size` bytes of a longer file.
+    """Whether `range_blocks` can read ranges of about `size` bytes of a longer file.
 
-    The file must be plain, or a .zst file with many frames, judged by the first frames. If it is a
-    URL, its server must support range requests.
+    The file must be uncompressed, or a .zst file whose first frames have at most `size` bytes each.
+    The server of a URL must support range requests.
 
     Raises:
-      ConfigError: if it cannot be read.
+      ConfigError: if the file cannot be read.
     """
     try:
         if not storage.can_seek(path):
@@ -74,20 +79,28 @@ def can_be_split(path: AnyPath, size: int) -> bool:
         if path.suffix == _FRAMED:
             return zstd_frames.are_small(path, size)
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise _read_error(path, error) from error
     return path.suffix not in compressed.ENDINGS
 
 
 def range_blocks(
     path: AnyPath, start: int, stop: int, longest: int = LINE_BYTES
 ) -> Iterator[list[Line]]:
-    """Yields the lines that begin in the bytes [start, stop) of a file, in blocks as `blocks`.
+    """Yields the lines that begin in the bytes [start, stop) of a file, in blocks of lines.
 
-    Consecutive ranges contain every line once. Raises as `blocks`.
+    Consecutive ranges contain every line once. `blocks` describes the lines and the blocks.
 
-    In a .zst file, these are the lines that begin in the frames that begin in the range, except a
-    line that begins with the first frame. Such a line belongs to the range before, because only the
-    bytes before the frame show whether a line begins there. Other compressed files are one range.
+    In a .zst file, these are the lines that begin in a frame that begins in the range. A line at
+    the very start of the first frame is an exception: it belongs to the previous range, because
+    only the bytes before a frame show whether a line begins there. A file with another compression
+    is always read as a whole.
+
+    Args:
+      longest: the maximum length of a line in bytes.
+
+    Raises:
+      ConfigError: if the file cannot be read or decompressed completely, is not text or not UTF-8,
+        or if its lines end in carriage returns only.
     """
     if path.suffix == _FRAMED:
         yield from _blocks(_frames(path, start, stop), path, start, longest)
@@ -120,11 +133,11 @@ def range_blocks(
                     block = head + feed + last
                 yield _decode(block.removesuffix(b"\n"))
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise _read_error(path, error) from error
 
 
 def _frames(path: AnyPath, start: int, stop: int) -> Iterator[bytes]:
-    """Yields the content of a range of a .zst file, in pieces."""
+    """Yields the content of a range of a .zst file (see `range_blocks`), in pieces."""
     try:
         begin, end = (zstd_frames.first_from(path, offset) for offset in (start, stop))
         content = _decompress(path, begin, end)
@@ -143,11 +156,11 @@ def _frames(path: AnyPath, start: int, stop: int) -> Iterator[bytes]:
             if feed:
                 return
     except (OSError, EOFError) as error:
-        raise _unreadable(path, error) from error
+        raise _read_error(path, error) from error
 
 
 def _decompress(path: AnyPath, begin: int, end: int = sys.maxsize) -> Iterator[bytes]:
-    """Yields the content of frames, in pieces."""
+    """Yields the decompressed content of the bytes [begin, end) of a file, in pieces."""
     with path.open("rb") as file:
         file.seek(begin)
         raw = _read_pieces(file, end - begin)
@@ -155,7 +168,7 @@ def _decompress(path: AnyPath, begin: int, end: int = sys.maxsize) -> Iterator[b
 
 
 def first_line(path: AnyPath, start: int) -> int:
-    """Returns the number, from 1, of the first line of the range that begins at `start`."""
+    """Returns the one-based number of the first line of the range that begins at byte `start`."""
     if not start:
         return 1
     if path.suffix == _FRAMED:
@@ -166,26 +179,27 @@ def first_line(path: AnyPath, start: int) -> int:
 
 
 def _skip_line(file: BinaryIO, stop: int) -> None:
-    """Skips the rest of a line, however long, and its line feed; may stop early after `stop`."""
+    """Skips the rest of a line and its line feed; may stop early at a position after `stop`."""
     while rest := file.readline(compressed.PIECE_BYTES):
         if rest.endswith(b"\n") or file.tell() > stop:
             return
 
 
-def _unreadable(path: AnyPath, error: Exception) -> ConfigError:
+def _read_error(path: AnyPath, error: Exception) -> ConfigError:
     reason = getattr(error, "strerror", "") or error
     return ConfigError(f"{path}: cannot read this file ({reason})")
 
 
 def blocks(path: AnyPath, longest: int = LINE_BYTES) -> Iterator[list[Line]]:
-    """Yields the lines of a file (see `pieces`) in blocks, split only at line feeds.
+    """Yields the lines of a file in blocks (lists of lines); decompresses the file like `pieces`.
 
-    A line that is not UTF-8, contains NUL, or has more than `longest` bytes is a `Malformed`. Byte
-    order marks at the starts of lines are removed (`Marked`). A block has fewer bytes than
-    `compressed.PIECE_BYTES` and `longest` together.
+    Only line feeds end a line. A `Malformed` replaces a line that is not UTF-8, contains NUL, or
+    has more than `longest` bytes. Byte order marks at the starts of lines are removed (`Marked`).
+    The lines of a block have fewer than `compressed.PIECE_BYTES + longest` bytes.
 
     Raises:
-      ConfigError: as `pieces` and `malformed.check_start`.
+      ConfigError: if the file cannot be read or decompressed completely, is not text or not UTF-8,
+        or if its lines end in carriage returns only.
     """
     yield from _blocks(pieces(path), path, 0, longest)
 
@@ -193,9 +207,16 @@ def blocks(path: AnyPath, longest: int = LINE_BYTES) -> Iterator[list[Line]]:
 def _blocks(
     content: Iterator[bytes], path: AnyPath, start: int, longest: int
 ) -> Iterator[list[Line]]:
-    """Yields the lines of the content of a range, which comes in pieces."""
+    """Yields the lines of a range in blocks.
+
+    Args:
+      content: the decompressed content of the range, in pieces.
+      path: the file, for errors.
+      start: the start of the range in the file, in bytes.
+      longest: the maximum length of a line in bytes.
+    """
     unfinished: list[bytes] = []
-    size, is_first = 0, not start  # bytes of the unfinished line
+    size, is_first = 0, not start  # `size`: bytes of the unfinished line
     for piece in content:
         if is_first:
             malformed.check_start(path, piece)
@@ -221,10 +242,10 @@ def _blocks(
 
 
 def aligned_blocks(paths: Sequence[AnyPath]) -> Iterator[tuple[list[Line], ...]]:
-    """Yields the lines of files whose lines n belong together, in blocks of equal length.
+    """Yields the lines of files that are aligned by line number, in blocks of equal length.
 
     Raises:
-      ConfigError: as `blocks`, or if the numbers of lines differ.
+      ConfigError: if a file cannot be read (see `blocks`), or if the numbers of lines differ.
     """
     sides = [blocks(path) for path in paths]
     heads = [next(side, []) for side in sides]
@@ -233,17 +254,24 @@ def aligned_blocks(paths: Sequence[AnyPath]) -> Iterator[tuple[list[Line], ...]]
         yield tuple(block[:length] for block in heads)
         heads = [block[length:] or next(side, []) for block, side in zip(heads, sides, strict=True)]
     if any(heads):
-        raise ConfigError(f"{' and '.join(map(str, paths))} have different numbers of lines")
+        raise ConfigError(
+            f"{' and '.join(map(str, paths))} have different numbers of lines; line n of one file "
+            "must correspond to line n of the other file"
+        )
 
 
 def lines(
     path: AnyPath, skipping: Skipping | None = None, longest: int = LINE_BYTES
 ) -> Iterator[str]:
-    """Yields the lines of a file (or `STDIN`) in order, including blank lines.
+    """Yields the lines of a file (or of `STDIN`) in order, including blank lines.
+
+    Args:
+      skipping: the policy for malformed lines; None raises an error.
+      longest: the maximum length of a line in bytes.
 
     Raises:
-      ConfigError: as `blocks`, and on a malformed line, with file and line, unless `skipping` skips
-        it.
+      ConfigError: if the file cannot be read (see `blocks`), or on a malformed line that the policy
+        does not skip; the message names the file and the line.
     """
     policy = skipping or Skipping()
     yield from policy.lines(itertools.chain.from_iterable(blocks(path, longest)), f"{path}:")
@@ -263,7 +291,7 @@ def _decode(block: bytes) -> list[Line]:
 
 
 def decode(line: bytes) -> Line:
-    """Decodes bytes; returns a `Malformed` if they are not UTF-8 or contain NUL."""
+    """Decodes a line; returns a `Malformed` if the bytes are not UTF-8 or contain NUL."""
     try:
         return NUL if b"\0" in line else line.decode()
     except UnicodeDecodeError:

@@ -8,17 +8,18 @@ from xlj.config import ConfigError
 from xlj.io.storage import AnyPath
 
 HEAD_BYTES = 1 << 12
-"""How many bytes of a file's beginning `of` uses."""
+"""How many bytes of the beginning of a file `detect` uses."""
 
 
 class Format(NamedTuple):
     """A file format.
 
     Attributes:
-      endings: endings of its files.
-      content: a regular expression that matches the beginning of its content.
-      is_text: whether it is text.
-      hint: what a user can do if a command does not read it.
+      name: the name of the format, for errors.
+      endings: the endings of names of files in this format.
+      content: a regular expression that matches the first bytes of a file in this format.
+      is_text: whether files in this format are text.
+      hint: what the user can do if a command does not read this format.
     """
 
     name: str
@@ -28,8 +29,8 @@ class Format(NamedTuple):
     hint: str
 
 
-_NAMED = "add {} to its name"
-_TEXT = "convert it to plain text with one sentence per line"
+_ADD_ENDING = "add {} to its name"
+_CONVERT_TO_TEXT = "convert it to plain text with one sentence per line"
 
 FORMATS = (
     Format("tar", (".tar", ".tgz"), rb".{257}ustar", False, "unpack it and name the files in it"),
@@ -43,16 +44,16 @@ FORMATS = (
     Format("zip", (".zip",), rb"PK\x03\x04", False, "unpack it and name the files in it"),
     Format("7z", (".7z",), rb"7z\xbc\xaf\x27\x1c", False, "unpack it and name the files in it"),
     Format("lz4", (".lz4",), rb"\x04\x22\x4d\x18", False, "compress it as .zst or .gz instead"),
-    Format("gzip", (), rb"\x1f\x8b\x08", False, _NAMED.format(".gz")),
-    Format("bzip2", (), rb"BZh[1-9]1AY", False, _NAMED.format(".bz2")),
-    Format("xz", (), rb"\xfd7zXZ\0", False, _NAMED.format(".xz")),
-    Format("Zstandard", (), rb"\x28\xb5\x2f\xfd", False, _NAMED.format(".zst")),
+    Format("gzip", (), rb"\x1f\x8b\x08", False, _ADD_ENDING.format(".gz")),
+    Format("bzip2", (), rb"BZh[1-9]1AY", False, _ADD_ENDING.format(".bz2")),
+    Format("xz", (), rb"\xfd7zXZ\0", False, _ADD_ENDING.format(".xz")),
+    Format("Zstandard", (), rb"\x28\xb5\x2f\xfd", False, _ADD_ENDING.format(".zst")),
     Format(
         "Parquet",
         (".parquet",),
         rb"PAR1",
         False,
-        f"{_TEXT}; data.mono, data.parallel and fine-tuning read Parquet",
+        f"{_CONVERT_TO_TEXT}; data.mono, data.parallel and fine-tuning read Parquet",
     ),
     Format(
         "Arrow", (".arrow", ".feather"), rb"ARROW1", False, "convert it to Parquet or JSON lines"
@@ -64,53 +65,76 @@ FORMATS = (
         True,
         "write a line `source TAB target` for each unit; xlj.align reads TMX",
     ),
-    Format("XML", (".xml", ".xlf", ".xliff"), rb"\s*<\?xml\b", True, _TEXT),
+    Format("XML", (".xml", ".xlf", ".xliff"), rb"\s*<\?xml\b", True, _CONVERT_TO_TEXT),
     Format(
         "JSON",
         (".jsonl", ".ndjson", ".json"),
         rb'\s*(\[\s*)?\{\s*"',
         True,
-        f"{_TEXT} (`jq -r .KEY FILE`); data.mono, data.parallel and fine-tuning read JSON lines",
+        f"{_CONVERT_TO_TEXT} (`jq -r .KEY FILE`); data.mono, data.parallel and fine-tuning read "
+        "JSON lines",
     ),
-    Format("CSV", (".csv",), rb"(?!)", True, f"{_TEXT}; fine-tuning reads CSV"),
+    Format("CSV", (".csv",), rb"(?!)", True, f"{_CONVERT_TO_TEXT}; fine-tuning reads CSV"),
     Format(
-        "|||", (), rb"[^\t\n]*\S \|\|\| \S", True, f"{_TEXT}, in two files; xlj.align reads `|||`"
+        "|||",
+        (),
+        rb"[^\t\n]*\S \|\|\| \S",
+        True,
+        f"{_CONVERT_TO_TEXT}, in two files; xlj.align reads `|||`",
     ),
 )
-"""The first match is the format of a file. Text without a match is lines, or lines of columns."""
+"""All formats, in order: the first match is the format of a file. A text file without a match
+contains plain lines, or lines of columns."""
 
 
-def of(path: AnyPath, head: bytes = b"") -> Format | None:
-    """Returns the format of a file, by its name (without compression) and its first bytes."""
+def detect(path: AnyPath, head: bytes = b"") -> Format | None:
+    """Returns the format of a file; None if it is plain text or unknown.
+
+    Args:
+      path: the file; an ending of a compressed file, such as .gz, is ignored.
+      head: the first bytes of the content; empty to use only the name.
+    """
     name = re.sub(r"\.(gz|bz2|xz|zst)$", "", path.name.lower())
-    for form in FORMATS:
-        if name.endswith(form.endings) or re.match(form.content, head, re.DOTALL):
-            return form
+    for file_format in FORMATS:
+        if name.endswith(file_format.endings) or re.match(file_format.content, head, re.DOTALL):
+            return file_format
     return None
 
 
 def refuse(path: AnyPath, head: bytes = b"", readable: Collection[str] = ()) -> None:
-    """Refuses a file in a known format.
+    """Refuses a file in a known format that the caller does not read.
 
     Args:
+      path: the file.
+      head: the first bytes of the content; empty to use only the name.
       readable: names of formats that the caller reads.
 
     Raises:
-      ConfigError: with the name of the format, and what to do.
+      ConfigError: if the file is in another format; the message names the format and a remedy.
     """
-    form = of(path, head)
-    if form and form.name not in readable:
-        raise ConfigError(f"{path}: this is {form.name}, which is not supported here; {form.hint}")
+    file_format = detect(path, head)
+    if file_format and file_format.name not in readable:
+        raise ConfigError(
+            f"{path}: this is {file_format.name}, which is not supported here; {file_format.hint}"
+        )
 
 
 def refuse_binary(path: AnyPath, head: bytes) -> None:
-    """Refuses content that is not text; raises as `refuse`."""
-    refuse(path, head, [form.name for form in FORMATS if form.is_text])
+    """Refuses a file that is not text.
+
+    Args:
+      path: the file.
+      head: the first bytes of the content.
+
+    Raises:
+      ConfigError: if the file is not text; the message names the format and a remedy.
+    """
+    refuse(path, head, [file_format.name for file_format in FORMATS if file_format.is_text])
 
 
 def split_columns(line: str) -> list[str]:
-    """Splits a line into columns at tabs, or, if it has none, at `|||`.
+    """Splits a line into columns at tabs; a line without a tab is split at `|||`.
 
-    fast_align and awesome-align write pairs with `|||`.
+    fast_align and awesome-align read pairs of sentences that are separated by `|||`.
     """
     return line.split("\t") if "\t" in line else re.split(r"(?:^| +)\|\|\|(?: +|$)", line)

@@ -11,20 +11,22 @@ from xlj.io import storage
 from xlj.io.atomic import as_config_error
 from xlj.io.storage import AnyPath, Url
 
-_BETWEEN = 60.0  # seconds between uploads: objects cannot grow, so each upload sends a whole file
+_UPLOAD_INTERVAL = 60.0
+"""Seconds between uploads. Objects of buckets cannot grow, so each upload sends the whole file."""
 
 
 class GrowingFiles:
-    """The files of a folder that a process appends to.
+    """The files of a folder to which a process appends lines.
 
-    Files of a bucket grow in a local folder, from which they are uploaded.
+    If the folder is in a bucket, the files grow in a temporary local folder and are uploaded from
+    there.
 
     Args:
-      folder: the folder of the files; it may not exist yet.
+      folder: the folder of the files; it need not exist yet.
 
     Attributes:
-      folder: the same.
-      here: the local folder in which the files grow.
+      folder: the argument `folder`.
+      here: the local folder in which the files grow; for a local `folder`, it is `folder` itself.
     """
 
     def __init__(self, folder: AnyPath):
@@ -33,7 +35,11 @@ class GrowingFiles:
         self.here = Path(tempfile.mkdtemp(prefix="xlj-")) if is_url else Path(str(folder))
 
     def path(self, name: str) -> Path:
-        """Returns the local path of a file; raises `OSError` if its server does not respond."""
+        """Returns the local path of a file, and first downloads the file if it is in a bucket.
+
+        Raises:
+          OSError: if the server of the bucket does not respond.
+        """
         path = self.here / name
         if isinstance(self.folder, Url) and not path.exists():
             remote = self.folder / name
@@ -42,15 +48,19 @@ class GrowingFiles:
         return path
 
     def send(self, now: bool = False) -> None:
-        """Uploads files of a bucket that have grown.
+        """Uploads the files that have grown; does nothing for a local folder.
 
-        With `now`, uploads them at once, and raises a `ConfigError` if that fails. Otherwise,
-        uploads them only if the last upload was some time ago; failures are retried the next time.
+        Args:
+          now: True uploads the files at once. False uploads them only if the last upload was at
+            least 60 seconds ago, and ignores a failed upload, which the next call retries.
+
+        Raises:
+          ConfigError: if an upload with `now=True` fails.
         """
         if not isinstance(self.folder, Url):
             return
         if not now:
-            if time.monotonic() - self._last >= _BETWEEN:
+            if time.monotonic() - self._last >= _UPLOAD_INTERVAL:
                 self._last = time.monotonic()
                 with contextlib.suppress(ConfigError):
                     self.send(now=True)
@@ -59,12 +69,16 @@ class GrowingFiles:
             if path.is_file() and self._sent.get(path) != (size := path.stat().st_size):
                 url = self.folder / path.relative_to(self.here).as_posix()
                 with as_config_error(url):
-                    storage.send(path, url)
+                    storage.upload(path, url)
                 self._sent[path] = size
         self._last = time.monotonic()
 
     def close(self) -> None:
-        """Uploads the remaining files; raises as `send`."""
+        """Uploads the files that have grown, and removes the temporary local folder.
+
+        Raises:
+          ConfigError: if an upload fails.
+        """
         try:
             self.send(now=True)
         finally:

@@ -1,11 +1,11 @@
-"""Hashes and permutations of xlj's own, so that library versions cannot change batches."""
+"""Hashes and permutations that do not depend on library versions, so that batches never change."""
 
 import hashlib
 
 import numpy as np
 
-_STEP = 0x9E3779B97F4A7C15
-_MASK = (1 << 64) - 1
+_INCREMENT = 0x9E3779B97F4A7C15
+_64_BITS = (1 << 64) - 1
 _ROUNDS = 6
 
 
@@ -18,17 +18,24 @@ def combine(*parts: int) -> int:
     """Combines several integers into one 64-bit key; their order matters."""
     key = np.zeros(1, np.uint64)
     for part in parts:
-        key = hash64(key, part & _MASK)
+        key = hash64(key, part & _64_BITS)
     return int(key[0])
 
 
 def hash64(values: np.ndarray, key: int | np.ndarray) -> np.ndarray:
-    """Computes a keyed hash of each value: uint64 [n], one key or uint64 [n] -> uint64 [n].
+    """Computes a keyed hash of each value.
 
     Applies SplitMix64's finalizer (Steele et al., 2014) before and after mixing in the key.
+
+    Args:
+      values: uint64 [n].
+      key: one key for all values, or a key for each value, uint64 [n].
+
+    Returns:
+      uint64 [n].
     """
     with np.errstate(over="ignore"):
-        return _mix(_mix(values + np.uint64(_STEP)) ^ np.asarray(key, np.uint64))
+        return _mix(_mix(values + np.uint64(_INCREMENT)) ^ np.asarray(key, np.uint64))
 
 
 def _mix(x: np.ndarray) -> np.ndarray:
@@ -38,32 +45,40 @@ def _mix(x: np.ndarray) -> np.ndarray:
 
 
 def permute(indices: np.ndarray, sizes: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Permutes each index within its own range [0, size), by the permutation that its key chooses.
+    """Permutes indices: index i is mapped within [0, sizes[i]) by the permutation of keys[i].
 
-    Uses a Feistel network on the smallest even number of bits that can hold the size, repeated
-    until the image is in the range (Black and Rogaway, 2002). Indices, each in [0, size), sizes and
-    images are int64 [n], keys uint64 [n].
+    The permutation is a Feistel network on the smallest even number of bits that can hold the size.
+    The network is applied until the image is in the range (Black and Rogaway, 2002).
+
+    Args:
+      indices: int64 [n], with 0 <= indices[i] < sizes[i].
+      sizes: int64 [n].
+      keys: uint64 [n].
+
+    Returns:
+      The images of the indices, int64 [n].
     """
-    # Bits of size - 1; float64's exponent is exact below 2**53.
+    # The number of bits of size - 1; float64's exponent is exact below 2**53.
     bits = np.frexp((sizes - 1).astype(np.float64))[1]
     half = np.maximum(1, (bits + 1) // 2).astype(np.uint64)
     mask = (np.uint64(1) << half) - np.uint64(1)
     images = indices.astype(np.uint64)
-    walking = np.arange(len(images))
-    while len(walking):
-        x, h, m, k = images[walking], half[walking], mask[walking], keys[walking]
+    outside = np.arange(len(images))  # the positions whose image is not yet in the range
+    while len(outside):
+        x, h, m, k = images[outside], half[outside], mask[outside], keys[outside]
         left, right = x >> h, x & m
-        for turn in range(_ROUNDS):
-            left, right = right, left ^ (hash64(right, k + np.uint64(turn)) & m)
-        images[walking] = (left << h) | right
-        walking = walking[images[walking] >= sizes[walking].astype(np.uint64)]
+        for round_number in range(_ROUNDS):
+            left, right = right, left ^ (hash64(right, k + np.uint64(round_number)) & m)
+        images[outside] = (left << h) | right
+        outside = outside[images[outside] >= sizes[outside].astype(np.uint64)]
     return images.astype(np.int64)
 
 
 def sample(count: int, size: int) -> np.ndarray:
-    """Draws `count` of the numbers below `size`, always the same ones, unordered: int64 [n].
+    """Draws `count` different numbers from [0, size), the same numbers in every call.
 
-    Returns all numbers if there are not more.
+    Returns:
+      Unsorted numbers, int64 [min(count, size)].
     """
-    like = np.ones(min(count, size), np.int64)
-    return permute(np.arange(len(like)), size * like, like.astype(np.uint64))
+    ones = np.ones(min(count, size), np.int64)
+    return permute(np.arange(len(ones)), size * ones, ones.astype(np.uint64))

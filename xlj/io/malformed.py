@@ -1,4 +1,4 @@
-"""Represents malformed records of text, and skips them or raises errors."""
+"""Represents malformed records of text, and either skips them or raises errors."""
 
 import codecs
 import dataclasses
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from xlj.config import ConfigError
 
 MARK = "\ufeff"
-"""A byte order mark; within a line it is text."""
-_MARKS = (  # the longest first, since the short ones are prefixes of others
+"""A byte order mark. Only a mark at the start of a line is removed; elsewhere it is text."""
+_MARKS = (  # longer marks come first, because a short mark may be a prefix of a longer one
     (codecs.BOM_UTF32_LE, "UTF-32LE"),
     (codecs.BOM_UTF32_BE, "UTF-32BE"),
     (codecs.BOM_UTF16_LE, "UTF-16LE"),
@@ -20,13 +20,13 @@ _BLANKS = " \t\r\n"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Malformed:
-    """Replaces a record that cannot be read.
+    """Replaces a record (a line of text, an object of JSON, a row of Parquet) that cannot be read.
 
     Attributes:
       reason: the name under which such records are counted.
-      problem: the part of an error message after the place of the record.
-      before: number of lines or rows before it in its part, if its index among the lines read is
-        different; else -1.
+      problem: the part of an error message that follows the place of the record.
+      before: number of lines or rows before the record in its part of the source; -1 if this number
+        equals the index of the record among the lines that the source yields.
     """
 
     reason: str
@@ -35,7 +35,7 @@ class Malformed:
 
 
 class Marked(str):
-    """A line whose byte order mark was removed."""
+    """A line without the byte order mark that it began with."""
 
 
 Line = str | Malformed
@@ -45,36 +45,44 @@ NUL = Malformed("NUL", " contains NUL, so it is not text (or is UTF-16)")
 
 
 def too_long(longest: int) -> Malformed:
-    """Returns the replacement of a line of more than `longest` bytes."""
+    """Returns the `Malformed` that replaces a line of more than `longest` bytes."""
     problem = f" has more than {longest:,} bytes; a line should be at most a paragraph of text"
     return Malformed("line too long", problem)
 
 
 def strip_mark(line: str) -> str:
-    """Removes byte order marks at the start of a line."""
+    """Removes byte order marks at the start of a line; the result is then a `Marked`."""
     return Marked(line.lstrip(MARK)) if line.startswith(MARK) else line
 
 
 def check_start(path: object, content: bytes) -> None:
-    """Checks the first bytes of lines of text.
+    """Checks the encoding and the line ends of a text by its first bytes.
+
+    Args:
+      path: the file, for errors.
+      content: the first bytes, some hundred thousand of them.
 
     Raises:
-      ConfigError: as `check_encoding`, or if lines end in carriage returns only.
+      ConfigError: if the text is not UTF-8, or if its lines end in carriage returns only.
     """
     check_encoding(path, content)
     returns = content.count(b"\r") - content.count(b"\r\n") - content.endswith(b"\r")
     if returns > content.count(b"\n"):
         raise ConfigError(
-            f"{path}: its lines end in carriage returns only; convert them to line feeds: "
-            "tr '\\r' '\\n'"
+            f"{path}: its lines end in carriage returns only; convert the carriage returns to line "
+            "feeds: tr '\\r' '\\n'"
         )
 
 
 def check_encoding(path: object, content: bytes) -> None:
-    """Checks the encoding of text by its first bytes, some hundred thousand of them.
+    """Checks the encoding of a text by its first bytes.
+
+    Args:
+      path: the file, for the error.
+      content: the first bytes, some hundred thousand of them.
 
     Raises:
-      ConfigError: if it is not UTF-8, with the name of the encoding.
+      ConfigError: if the text is not UTF-8; the message names the encoding.
     """
     if encoding := encoding_of(content):
         name = encoding.partition(" ")[0]
@@ -84,9 +92,10 @@ def check_encoding(path: object, content: bytes) -> None:
 
 
 def encoding_of(content: bytes) -> str:
-    """Returns the encoding of text that is not UTF-8, by its byte order mark or NUL bytes.
+    """Detects the encoding of a text that is not UTF-8, by its byte order mark or its NUL bytes.
 
-    Empty if it is UTF-8 or unknown.
+    Returns:
+      The name of the encoding and how it was detected; empty if it is UTF-8 or unknown.
     """
     for mark, name in _MARKS:
         if content.startswith(mark):
@@ -97,26 +106,27 @@ def encoding_of(content: bytes) -> str:
 
 
 def _is_likely(content: bytes, encoding: str) -> bool:
-    """Whether most blank bytes are also blanks in this encoding.
+    """Whether bytes are likely text in an encoding.
 
-    If there are none, whether most characters are ASCII.
+    They are if most bytes of blanks are blanks in the decoded text too. Without bytes of blanks,
+    most decoded characters must be ASCII.
     """
-    blanks = sum(content.count(blank.encode()) for blank in _BLANKS)
+    blank_bytes = sum(content.count(blank.encode()) for blank in _BLANKS)
     text = content.decode(encoding, "replace")
-    if blanks:
-        return 2 * sum(map(text.count, _BLANKS)) > blanks
+    if blank_bytes:
+        return 2 * sum(map(text.count, _BLANKS)) > blank_bytes
     return 2 * sum("\0" < letter < "\x80" for letter in text) > len(text)
 
 
 class Skipping:
-    """The policy of a command for malformed lines, and the lines skipped so far.
+    """The policy of a command for malformed lines, and counts of the lines skipped so far.
 
     Args:
-      policy: `skip` replaces such a line by an empty line; `error` raises a `ConfigError`.
-      flag: the flag that sets the policy, for that error; empty for none.
+      policy: `skip` replaces a malformed line by an empty line; `error` raises a `ConfigError`.
+      flag: the command-line flag that sets the policy, for the error; empty if there is no flag.
 
     Attributes:
-      rows: indices, from 0, of the malformed lines in the last reading.
+      rows: zero-based indices of the malformed lines in the last call of `lines`.
     """
 
     def __init__(self, policy: str = "error", flag: str = ""):
@@ -125,9 +135,16 @@ class Skipping:
         self._places: dict[str, dict[str, None]] = {}
 
     def lines(self, source: Iterable[Line], place: str) -> Iterator[str]:
-        """Yields the lines; errors contain `place` and the number of a line.
+        """Yields lines; applies the policy to malformed lines.
 
-        Reading the same lines again does not count them again.
+        Each malformed line counts once, even if the same lines are read several times.
+
+        Args:
+          source: the lines.
+          place: the text before the number of a line in errors, such as `FILE:`.
+
+        Raises:
+          ConfigError: on a malformed line, if the policy is `error`.
         """
         self.rows = []
         for row, line in enumerate(source):
@@ -137,21 +154,28 @@ class Skipping:
                 yield ""
                 continue
             if row and isinstance(line, Marked):
-                self._note("byte order mark at the start of a line", f"{place}{row + 1}")
+                self._count("byte order mark at the start of a line", f"{place}{row + 1}")
             yield line
 
     def skip(self, record: Malformed, place: str) -> None:
-        """Counts a malformed record; raises a `ConfigError` if the policy is `error`."""
+        """Counts a malformed record that the caller skips.
+
+        Args:
+          place: the place of the record, for errors and `report`.
+
+        Raises:
+          ConfigError: if the policy is `error`.
+        """
         if self._policy == "error":
             hint = f"; fix it, or set {self._flag}=skip" if self._flag else ""
             raise ConfigError(f"{place}{record.problem}{hint}")
-        self._note(record.reason, place.removesuffix(": the line"))
+        self._count(record.reason, place.removesuffix(": the line"))
 
     def report(self) -> None:
-        """Prints the number of malformed records by reason, and the first of each."""
+        """Prints, for each reason, the number of malformed records and the place of the first."""
         for reason, places in self._places.items():
             count, first = f"{len(places):,}", next(iter(places))
             print(f"skipped: {reason}: {count} (first: {first})", file=sys.stderr)
 
-    def _note(self, reason: str, place: str) -> None:
+    def _count(self, reason: str, place: str) -> None:
         self._places.setdefault(reason, {})[place] = None

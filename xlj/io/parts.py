@@ -1,7 +1,8 @@
 """Writes a folder in parts, by several processes or in several runs, and its manifest.
 
-Each part is a file and then a small record, which marks it as complete; so an interrupted job
-resumes with the missing parts. `manifest.json` is written when all parts exist.
+Each part is a file of content and a small record file. The record is written last and marks the
+part as complete, so an interrupted job resumes with the missing parts. The process that completes
+the last part writes `manifest.json`.
 """
 
 import hashlib
@@ -12,20 +13,22 @@ from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
 
 JOB = "job.json"
-"""What the parts are made from, and how; the same for all parts."""
+"""Name of the file that describes the job: the input of the parts and the options."""
 MANIFEST = "manifest.json"
-"""The job, and `file`, `bytes`, `sha256` and further values of each part, in order."""
+"""Name of the file with the job and, in order, `file`, `bytes`, `sha256` and further values of each
+part."""
 
 
 class Parts:
-    """The parts of a folder; this process makes some of them.
+    """The parts of a folder. Several processes can divide them.
 
     Args:
-      folder: created if it does not exist.
-      job: JSON with all that determines the content of the parts.
+      folder: the folder of the parts; it is created if it does not exist.
+      job: JSON values that determine the content of all parts.
       count: number of parts.
-      ending: ending of the files of parts.
-      shard: (i, n): this process makes the parts i - 1, i - 1 + n, ..., counted from 0.
+      ending: ending of the names of the content files, such as `.npy`.
+      shard: (i, n) with a one-based i: this process makes the zero-based parts i - 1, i - 1 + n,
+        i - 1 + 2 n, and so on.
 
     Raises:
       ConfigError: if the folder contains parts of another job, or cannot be written.
@@ -39,54 +42,58 @@ class Parts:
         file = folder / JOB
         if not file.is_file():
             if any(folder.iterdir()):
-                raise ConfigError(f"{folder} contains other files; name a new folder")
+                raise ConfigError(f"{folder} contains other files; name a new or empty folder")
             json_file.write(file, self._job)
-        before = json_file.read_object(file)
-        if before != self._job:
-            keys = sorted(before.keys() | self._job.keys())
-            other = [key for key in keys if before.get(key) != self._job.get(key)]
+        stored_job = json_file.read_object(file)
+        if stored_job != self._job:
+            keys = sorted(stored_job.keys() | self._job.keys())
+            different = [key for key in keys if stored_job.get(key) != self._job.get(key)]
             raise ConfigError(
-                f"{folder} contains parts of another job: {', '.join(other)} differ (see {file}); "
-                "name another folder, or delete it"
+                f"{folder} contains parts of another job; these values differ from {file}: "
+                f"{', '.join(different)}; name another folder, or delete this folder"
             )
 
     def remaining(self) -> list[int]:
-        """Returns the parts that this process must still make."""
+        """Returns the numbers of the parts that this process must still make."""
         first, step = self._shard
-        return [k for k in range(first - 1, self._count, step) if self._record(k) is None]
+        return [k for k in range(first - 1, self._count, step) if self._read_record(k) is None]
 
     def file(self, part: int) -> Path:
-        """Returns the file of a part; write it atomically (`atomic`)."""
+        """Returns the path of a part's content file; the caller writes it with `atomic.writing`."""
         return self._folder / f"part-{part:05}{self._ending}"
 
     def mark_complete(self, part: int, **values: str | int) -> None:
-        """Marks a part as complete; `values` are added to its record in the manifest."""
+        """Writes the record of a part, which marks the part as complete.
+
+        Args:
+          values: further values of the record; the manifest contains them too.
+        """
         file = self.file(part)
         with file.open("rb") as content:
             digest = hashlib.file_digest(content, "sha256")
         record = {"file": file.name, "bytes": file.stat().st_size, "sha256": digest.hexdigest()}
-        json_file.write(self._note(part), {**record, **values}, indent=None)
+        json_file.write(self._record_file(part), {**record, **values}, indent=None)
 
     def finish(self) -> list[Record] | None:
-        """Writes the manifest if all parts exist, and returns their records; else returns None."""
-        every = [self._record(part) for part in range(self._count)]
-        records = [record for record in every if record is not None]
+        """Writes the manifest and returns the records of all parts; None if a part is missing."""
+        records_or_none = [self._read_record(part) for part in range(self._count)]
+        records = [record for record in records_or_none if record is not None]
         if len(records) < self._count:
             return None
         json_file.write(self._folder / MANIFEST, {**self._job, "files": records})
         return records
 
     def count_missing(self) -> int:
-        """Counts the parts that do not exist yet."""
-        return sum(self._record(part) is None for part in range(self._count))
+        """Counts the incomplete parts of all processes."""
+        return sum(self._read_record(part) is None for part in range(self._count))
 
-    def _note(self, part: int) -> Path:
+    def _record_file(self, part: int) -> Path:
         return self._folder / f"part-{part:05}.json"
 
-    def _record(self, part: int) -> Record | None:
-        """Returns the record of a part if it exists and is complete."""
-        file, note = self.file(part), self._note(part)
-        if not (file.is_file() and note.is_file()):
+    def _read_record(self, part: int) -> Record | None:
+        """Reads the record of a part; None if the part is missing or incomplete."""
+        file, record_file = self.file(part), self._record_file(part)
+        if not (file.is_file() and record_file.is_file()):
             return None
-        record = json_file.read_object(note)
+        record = json_file.read_object(record_file)
         return record if record.get("bytes") == file.stat().st_size else None

@@ -1,4 +1,4 @@
-"""Runs functions in processes that stop when their parent stops, for any reason."""
+"""Runs functions in processes that stop when their parent stops, even if the parent is killed."""
 
 import ctypes
 import multiprocessing
@@ -22,7 +22,7 @@ from xlj.io import storage_errors
 class _Process(SpawnProcess):
     """A spawned process that does not import the main module.
 
-    A script without a main guard would otherwise run again in the child.
+    Python's spawned processes import it, so a script without a main guard would run twice.
     """
 
     @staticmethod
@@ -41,11 +41,12 @@ class _Context(SpawnContext):
 
 
 SPAWN = _Context()
-"""Never fork: threads of TensorFlow, JAX and SentencePiece do not survive a fork."""
+"""The only start method that xlj uses: threads of TensorFlow, JAX and SentencePiece do not survive
+a fork."""
 
 
 def stop_with_parent() -> None:
-    """Makes a spawned process end with its parent and ignore Ctrl-C; call it first."""
+    """Makes this spawned process end with its parent and ignore Ctrl-C; call it at the start."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     be_killed_with_parent()
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -67,18 +68,19 @@ def in_child(
     *arguments: Parameters.args,
     **named: Parameters.kwargs,
 ) -> Result:
-    """Runs a function in a spawned process and returns its result.
+    """Runs a function in a spawned process (a child) and returns the result.
 
-    TensorFlow then never shares the memory or accelerator of this process. The child stops when
-    this process does.
+    The child does not use accelerators, and its memory is freed when it ends; both matter for
+    functions that import TensorFlow. The child stops when this process stops.
 
     Args:
-      doing: what the function does, for errors: `building rows`.
-      function, arguments, named: all of them and the result must be picklable.
+      doing: what the function does, for errors, such as `building rows`.
+      function: the function. It must be picklable, and so must its arguments and its result.
+      arguments, named: positional and keyword arguments of the function.
 
     Raises:
-      ConfigError: if the function raises one, or on a storage error.
-      RuntimeError: if it fails in another way, or the process dies.
+      ConfigError: if the function raises a `ConfigError` or a storage error.
+      RuntimeError: if the function raises another error, or the child dies.
     """
     receiver, sender = SPAWN.Pipe(duplex=False)
     process = SPAWN.Process(target=_child, args=(sender, function, arguments, named))
@@ -87,15 +89,15 @@ def in_child(
         sender.close()
         try:
             connection.wait([receiver, process.sentinel])
-            ended: tuple[str, Any] = "died", None
-            outcome, result = receiver.recv() if receiver.poll() else ended
+            no_result: tuple[str, Any] = "died", None
+            outcome, result = receiver.recv() if receiver.poll() else no_result
             process.join(timeout=3)  # TensorFlow may hang at exit after an error
         except EOFError:
             process.join()
             outcome, result = "died", None
         finally:  # an interrupt, or SIGTERM
             process.terminate()
-            process.join(timeout=3)  # enough to end its workers, but not to stop SentencePiece
+            process.join(timeout=3)  # enough to end its workers; SentencePiece may need longer
             process.kill()
             process.join()
     if outcome == "returned":
@@ -105,8 +107,8 @@ def in_child(
     if outcome == "failed":
         raise RuntimeError(f"{doing} failed:\n{result}")
     raise RuntimeError(
-        f"{doing}: the process ended with exit code {process.exitcode}; run the command again to "
-        "resume"
+        f"{doing}: the child process ended with exit code {process.exitcode}; run the command "
+        "again to resume"
     )
 
 
@@ -117,9 +119,9 @@ def _child(
     named: dict,
 ) -> None:
     stop_with_parent()
-    signal.signal(signal.SIGTERM, _leave)
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # accelerators belong to the training process
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # each core already has a process
+    signal.signal(signal.SIGTERM, _exit_on_signal)
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # only the training process uses accelerators
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there is already one process for each core
     try:
         sender.send(("returned", function(*arguments, **named)))
     except ConfigError as error:
@@ -131,22 +133,22 @@ def _child(
         sender.send(("failed", traceback.format_exc()))
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
+def _exit_on_signal(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
 @contextmanager
 def _sigterm_as_exit() -> Iterator[None]:
-    """Makes SIGTERM raise SystemExit in the main thread, so that children are stopped."""
+    """Makes SIGTERM raise SystemExit in the main thread, so that `in_child` stops the child."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    before = signal.signal(signal.SIGTERM, _leave)
+    previous_handler = signal.signal(signal.SIGTERM, _exit_on_signal)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)
 
 
 def _end_with_parent() -> None:

@@ -1,4 +1,4 @@
-"""Silences libraries that write to stderr; imports TensorFlow and its dependents that way."""
+"""Discards what libraries write to stderr, for example while they import TensorFlow."""
 
 import importlib
 import importlib.util
@@ -17,8 +17,12 @@ FIRST_WITHOUT_SEQIO = (3, 14)
 def require(name: str, data: str) -> None:
     """Checks that a library is installed, without importing it.
 
+    Args:
+      name: the module of the library.
+      data: describes the data that needs the library, for the error.
+
     Raises:
-      ConfigError: if it is missing; the message names the `data` that needs it, and a remedy.
+      ConfigError: if the library is not installed; the message contains a remedy.
     """
     if importlib.util.find_spec(name) is not None:
         return
@@ -27,16 +31,20 @@ def require(name: str, data: str) -> None:
     if sys.version_info >= FIRST_WITHOUT_SEQIO:
         reason = (
             f"cannot be installed on Python {first} and later (seqio needs tensorflow-text, which "
-            f"has no release for it); use a Python before {first}"
+            f"has no release for these versions); use a Python version before {first}"
         )
     raise ConfigError(f"reading {data} needs {name}, which {reason}, or write the data to files")
 
 
 def import_quietly(name: str, data: str = "this data") -> Any:
-    """Imports a library that imports TensorFlow, without its messages on stderr.
+    """Imports a library that imports TensorFlow, and discards the messages of both on stderr.
+
+    Args:
+      name: the module of the library.
+      data: describes the data that needs the library, for errors.
 
     Raises:
-      ConfigError: if the import fails; the message names the `data` and the reason.
+      ConfigError: if the import fails; the message contains the reason.
     """
     require(name, data)
     if name in sys.modules:
@@ -55,7 +63,7 @@ def import_quietly(name: str, data: str = "this data") -> Any:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Discards what libraries write to stderr in the block, bypassing Python."""
+    """Discards all that is written to stderr in the block, also by C++ and Rust libraries."""
     stderr = os.dup(2)
     try:
         with open(os.devnull, "w") as nowhere:

@@ -1,10 +1,14 @@
 """A common interface for local paths and URLs.
 
-`place` returns a `Path` or a `Url`; the latter has those methods of a `Path` that xlj uses. Other
-functions replace what URLs cannot do: a file is read instead of memory-mapped, a folder exists
-without being created, a lock is an object that only one process can create. Text is read from
-https, http, gs and s3. Rows are read from and written to buckets (gs, s3), and workdirs may be in
-gs. Buckets need `pip install 'xlj[cloud]'`.
+`to_path` converts a text to a `Path` or a `Url`. A `Url` has the methods of a `Path` that xlj uses.
+The functions of this module do the rest on both: for a URL, `memory_map` reads the file, and `lock`
+creates an object that only one process can create. A folder of a bucket needs no creation.
+
+- Text can be read from https, http, gs and s3.
+- Rows can be read from and written to the buckets gs and s3.
+- Workdirs can be in gs.
+
+Buckets need `pip install 'xlj[cloud]'`.
 """
 
 import contextlib
@@ -27,15 +31,16 @@ from xlj.config.paths import scheme_of
 from xlj.io import buckets, web
 
 _SCHEMES: dict[str, ModuleType] = {"https": web, "http": web, "gs": buckets, "s3": buckets}
-_listed_stats: "dict[Url, Stat]" = {}  # of files, from the last time they were matched
+_listed_stats: "dict[Url, Stat]" = {}  # of each file, from the last `find_files` that returned it
 
 
 class Stat(NamedTuple):
-    """Facts about a file.
+    """Size and version of a file at a URL.
 
     Attributes:
-      st_size: bytes.
-      version: changes whenever the content does: the server's ETag, or a time.
+      st_size: size in bytes.
+      version: a text that changes when the content changes: the ETag, or else a generation number
+        or the time of the last change, or else an empty text.
     """
 
     st_size: int
@@ -44,7 +49,7 @@ class Stat(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Url:
-    """A file or folder at a URL, with the interface of `pathlib.Path`; errors are `OSError`s."""
+    """A file or folder at a URL, with some methods of `pathlib.Path`; these raise `OSError`s."""
 
     url: str
 
@@ -59,13 +64,13 @@ class Url:
 
     @property
     def name(self) -> str:
-        """The part after the last slash; for a web page, without the part from `?` on."""
+        """The part after the last slash; for a web server, without `?` and the query after it."""
         path = self.url.partition("?")[0] if self._home is web else self.url
         return path.rpartition("/")[2]
 
     @property
     def suffix(self) -> str:
-        """The last ending of the name, with its dot."""
+        """The last ending of the name, including the dot."""
         return posixpath.splitext(self.name)[1]
 
     @property
@@ -75,15 +80,15 @@ class Url:
 
     @property
     def parent(self) -> "Url":
-        """The folder that contains it."""
+        """The folder that contains the file or folder."""
         return Url(self.url.rpartition("/")[0])
 
     def with_suffix(self, suffix: str) -> "Url":
-        """Returns the URL with another last ending."""
+        """Returns the URL with `suffix` in place of the last ending."""
         return self.parent / f"{self.stem}{suffix}"
 
     def absolute(self) -> "Url":
-        """Returns itself."""
+        """Returns the URL itself, since every URL is absolute."""
         return self
 
     def stat(self) -> Stat:
@@ -99,7 +104,7 @@ class Url:
         return True
 
     def exists(self) -> bool:
-        """Whether the file exists; buckets have no folders."""
+        """Whether a file exists at the URL; a folder of a bucket does not exist by itself."""
         return self.is_file()
 
     def is_dir(self) -> bool:
@@ -107,8 +112,8 @@ class Url:
         return False
 
     def open(self, mode: str = "rb", buffering: int = -1) -> BinaryIO:
-        """Opens the file for reading; bytes come in large pieces, whatever `buffering` is."""
-        assert mode == "rb", f"files at URLs are read, or written whole, but not opened for {mode}"
+        """Opens the file for reading; reads in large blocks and ignores `buffering`."""
+        assert mode == "rb", f"a file at a URL can only be opened with mode rb, not {mode}"
         return io.BufferedReader(self._home.Reader(self.url), self._home.BLOCK_BYTES)
 
     def read_bytes(self) -> bytes:
@@ -120,15 +125,15 @@ class Url:
         """Returns the bytes [start, stop)."""
         content = buckets.read_range(self.url, start, stop)
         if len(content) != stop - start:
-            raise OSError(f"{self.url} ends before its byte {stop:,}")
+            raise OSError(f"{self.url} has fewer than {stop:,} bytes")
         return content
 
     def sizes(self) -> dict[str, int]:
-        """Returns the bytes of the files in this folder, by name, with one request."""
+        """Returns the sizes in bytes of the files in this folder, by name, with one request."""
         return buckets.sizes(self.url)
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
-        """Does nothing, since a folder of a bucket exists with its first file.
+        """Checks that the bucket responds; a folder of a bucket needs no creation.
 
         Raises:
           OSError: if the bucket does not respond.
@@ -148,76 +153,77 @@ AnyPath = Path | Url
 """A local path or a URL."""
 
 
-def place(named: str | AnyPath) -> AnyPath:
-    """Converts a path, with `~` for the home folder, or a URL.
+def to_path(name: str | AnyPath) -> AnyPath:
+    """Converts a text to a path or URL; a leading `~` is the home folder.
 
     Raises:
-      ConfigError: if URLs of its kind are not supported.
+      ConfigError: if the scheme of the URL is not supported.
     """
-    if isinstance(named, Url):
-        return named
-    scheme = scheme_of(named)
+    if isinstance(name, Url):
+        return name
+    scheme = scheme_of(name)
     if not scheme:
-        return Path(named).expanduser()
+        return Path(name).expanduser()
     if scheme not in _SCHEMES:
         known = ", ".join(f"{scheme}://" for scheme in _SCHEMES)
-        raise ConfigError(f"{named}: only {known} and local paths are supported")
-    return Url(str(named))
+        raise ConfigError(f"{name}: only {known} and local paths are supported")
+    return Url(str(name))
 
 
-def matching(pattern: str) -> list[AnyPath]:
-    """Returns the files that match a path or URL, sorted.
+def find_files(pattern: str) -> list[AnyPath]:
+    """Returns the files that match a path or URL, sorted by name.
 
     `*`, `?`, `[...]` and `**` match as in a shell, except on web servers, which cannot list files.
 
     Raises:
       ConfigError: if a server does not respond.
     """
-    path = place(pattern)
+    path = to_path(pattern)
     if isinstance(path, Url):
         try:
-            stats = _matching(path.url)
+            stats = _find_urls(path.url)
             _listed_stats.update(stats)
             return [*stats]
         except OSError as error:
             raise ConfigError(f"{path} cannot be read ({error})") from error
-    return [*matching_local(path)]
+    return [*find_local_files(path)]
 
 
-def matching_local(path: Path) -> list[Path]:
-    """Returns the local files that match, as `matching`."""
+def find_local_files(path: Path) -> list[Path]:
+    """Returns the local files that match a path with wildcards (`find_files`), sorted by name."""
     if path.is_file() or not glob.has_magic(str(path)):
         return [path] if path.is_file() else []
     matches = map(Path, glob.glob(str(path), recursive=True))
     return sorted(match for match in matches if match.is_file())
 
 
-def _matching(url: str) -> dict[Url, Stat]:
-    """Returns the files, sorted, with size and version of each, without further requests."""
+def _find_urls(url: str) -> dict[Url, Stat]:
+    """Returns the files that match a URL, sorted by name, with the size and version of each."""
     if _SCHEMES[url.partition(":")[0]] is web:
         if "*" in url:
             raise ConfigError(f"{url}: a web server does not list its files; name each file")
     elif glob.has_magic(url):
-        return {Url(match): Stat(*stat) for match, stat in buckets.matching(url).items()}
+        return {Url(match): Stat(*stat) for match, stat in buckets.find_objects(url).items()}
     try:
         return {Url(url): Url(url).stat()}
     except FileNotFoundError:
         return {}
 
 
-def below(folder: AnyPath, pattern: str) -> list[AnyPath]:
-    """Returns the files below a folder that match, sorted."""
+def find_files_below(folder: AnyPath, pattern: str) -> list[AnyPath]:
+    """Returns the files below a folder whose relative paths match a pattern, sorted by name."""
     if isinstance(folder, Url):
-        return [*_matching(f"{folder}/{pattern}")]
+        return [*_find_urls(f"{folder}/{pattern}")]
     return [*sorted(folder.glob(pattern))]
 
 
 def identity(path: AnyPath) -> list[str | int]:
-    """Returns facts that identify a text file without reading it.
+    """Returns values that identify a text file without reading it.
 
-    These are its absolute path, its size in bytes, and its modification time in ns, or its version
-    on the server. For a URL they date from the last call of `matching`, since text is listed once,
-    however often it is read.
+    For a local file, these are its absolute path, its size in bytes, and its modification time in
+    ns. For a URL, these are the URL, its size in bytes, and its version on the server. Size and
+    version of a URL are those of the last call of `find_files` that returned it, so one listing
+    serves many reads.
     """
     if isinstance(path, Url):
         return [str(path), *(_listed_stats.get(path) or path.stat())]
@@ -226,12 +232,12 @@ def identity(path: AnyPath) -> list[str | int]:
 
 
 def size(path: AnyPath) -> int:
-    """Returns the size in bytes of a text file, as in `identity`."""
+    """Returns the size in bytes of a text file; for a URL, as `find_files` listed it."""
     return path.stat().st_size if isinstance(path, Path) else int(identity(path)[1])
 
 
 def last_modified(path: AnyPath) -> float:
-    """Returns when a file was last written, in seconds, to find the latest of several files."""
+    """Returns the time of the last change of a file, in seconds since 1970."""
     return path.stat().st_mtime if isinstance(path, Path) else buckets.last_modified(path.url)
 
 
@@ -241,7 +247,7 @@ def can_seek(path: AnyPath) -> bool:
 
 
 def memory_map(path: AnyPath, dtype: np.dtype | str) -> np.ndarray:
-    """Returns the records of a file, [records]: memory-mapped, or read from a URL."""
+    """Memory-maps the records of a local file, or reads the records of a URL: [records]."""
     if isinstance(path, Url):
         return np.frombuffer(path.read_bytes(), dtype)
     if not path.stat().st_size:
@@ -250,15 +256,16 @@ def memory_map(path: AnyPath, dtype: np.dtype | str) -> np.ndarray:
 
 
 def exists(path: AnyPath) -> bool:
-    """Whether a file or folder exists; a folder of a bucket exists if it contains a file."""
+    """Whether a file or folder exists; a folder of a bucket must contain a file."""
     return path.exists() or (isinstance(path, Url) and bool(buckets.list_below(path.url)))
 
 
 def move_folder(path: AnyPath, target: AnyPath, first: str) -> None:
-    """Moves a folder within its disk or bucket.
+    """Moves a folder within a disk or a bucket.
 
-    Moving takes time in a bucket. The file `first` is therefore removed from the old folder before
-    any other file, so that a partial folder can be recognized.
+    In a bucket, each file is copied and then deleted, and the process may be killed between two
+    files. An incomplete old folder is recognisable, because its file `first` is deleted before all
+    other files.
     """
     if isinstance(path, Url):
         buckets.move_below(path.url, str(target), first)
@@ -274,18 +281,21 @@ def remove_folder(path: AnyPath) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def send(file: Path, url: Url) -> None:
-    """Uploads a local file; it appears under `url` complete, or not at all."""
-    buckets.send(file, url.url)
+def upload(file: Path, url: Url) -> None:
+    """Uploads a local file; the object at `url` appears only when it is complete."""
+    buckets.upload(file, url.url)
 
 
 @contextlib.contextmanager
 def lock(folder: AnyPath, name: str = ".lock", wait: bool = True) -> Iterator[None]:
     """Holds the lock of a folder during the block.
 
-    If another process holds it, prints a message and waits; with `wait=False`, raises
-    `BlockingIOError`. The lock ends with the process; in a bucket up to a minute later, if the
-    process was killed.
+    The lock also ends when the process ends. If the process is killed, a lock in a bucket ends up
+    to a minute later.
+
+    Args:
+      wait: what to do if another process holds the lock: True prints a message and waits; False
+        raises `BlockingIOError`.
     """
     if isinstance(folder, Url):
         with buckets.lock(f"{folder}/{name}", wait):
@@ -297,6 +307,6 @@ def lock(folder: AnyPath, name: str = ".lock", wait: bool = True) -> Iterator[No
         except BlockingIOError:
             if not wait:
                 raise
-            print(f"another process is using {folder}; waiting for it", file=sys.stderr)
+            print(f"another process is using {folder}; waiting until it ends", file=sys.stderr)
             fcntl.flock(file, fcntl.LOCK_EX)
         yield

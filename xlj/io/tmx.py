@@ -10,12 +10,17 @@ from xlj.io import files
 from xlj.io.quoting import examples
 from xlj.io.storage import AnyPath
 
-_CODES = ("bpt", "ept", "it", "ph", "ut")  # their content is markup of another format
+_MARKUP_TAGS = ("bpt", "ept", "it", "ph", "ut")  # contain markup of the format that was translated
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
 class Unit(NamedTuple):
-    """A translation unit: its place, and its text in two languages, empty if it has none."""
+    """A translation unit in two languages.
+
+    Attributes:
+      place: the place of the unit in its file, for errors.
+      source, target: the text in each language; empty if the unit has no text in the language.
+    """
 
     place: str
     source: str
@@ -23,40 +28,42 @@ class Unit(NamedTuple):
 
 
 def read(path: AnyPath, languages: Sequence[str] = ()) -> Iterator[Unit]:
-    """Yields the units of a file in order, in two languages.
+    """Yields the translation units of a file in order, in two languages.
 
     Line feeds and tabs in a segment become spaces.
 
     Args:
-      languages: source and target, as named in the file, or without region (`en` matches `en-US`).
-        Empty: the source language of the header, and the other language of the first unit.
+      languages: the source and the target language, as named in the file, or without region (`en`
+        matches `en-US`). If empty, these are the source language of the header and the other
+        language of the first unit.
 
     Raises:
-      ConfigError: if the file cannot be read, is not XML, or the languages are ambiguous.
+      ConfigError: if the file cannot be read, is not XML, has no unit, or if `languages` is empty
+        and the languages are ambiguous.
     """
-    number, main, chosen = 0, "", tuple(languages)
+    number, source_language, chosen = 0, "", tuple(languages)
     for element in _elements(path):
         if element.tag == "header":
-            main = element.get("srclang", "")
+            source_language = element.get("srclang", "")
         if element.tag != "tu":
             continue
         number += 1
-        texts = {_language(part): _segment(part) for part in element if _name(part) == "tuv"}
-        chosen = chosen or _both(path, list(texts), main)
-        yield Unit(f"{path}: unit {number}", *(_text(texts, language) for language in chosen))
+        texts = {_language(part): _segment(part) for part in element if _tag_of(part) == "tuv"}
+        chosen = chosen or _choose_languages(path, list(texts), source_language)
+        yield Unit(f"{path}: unit {number}", *(_text_in(texts, language) for language in chosen))
     if not number:
-        raise ConfigError(f"{path} has no translation unit (tu)")
+        raise ConfigError(f"{path} has no translation unit (an element <tu>); check that it is TMX")
 
 
 def _elements(path: AnyPath) -> Iterator[ElementTree.Element]:
-    """Yields the elements of a file as they end; units are removed from memory after use."""
+    """Yields the elements of a file in the order of their end tags; frees each unit after use."""
     parser: Any = ElementTree.XMLPullParser(("start", "end"))
     body: ElementTree.Element | None = None
     try:
         for piece in files.pieces(path):
             parser.feed(piece)
             for event, element in parser.read_events():
-                element.tag = _name(element)
+                element.tag = _tag_of(element)
                 if event == "start" and element.tag == "body":
                     body = element
                 elif event == "end":
@@ -68,7 +75,7 @@ def _elements(path: AnyPath) -> Iterator[ElementTree.Element]:
         raise ConfigError(f"{path}: not valid XML ({error})") from None
 
 
-def _name(element: ElementTree.Element) -> str:
+def _tag_of(element: ElementTree.Element) -> str:
     """Returns the name of an element without its namespace."""
     return str(element.tag).rpartition("}")[2]
 
@@ -78,40 +85,46 @@ def _language(part: ElementTree.Element) -> str:
 
 
 def _segment(part: ElementTree.Element) -> str:
-    segment = next((child for child in part if _name(child) == "seg"), None)
+    segment = next((child for child in part if _tag_of(child) == "seg"), None)
     return "" if segment is None else re.sub(r"[\t\r\n]+", " ", _content(segment)).strip(" ")
 
 
 def _content(segment: ElementTree.Element) -> str:
-    """Returns the text of a segment and its elements, without the content of codes."""
+    """Returns the text of a segment and of its elements, except elements that contain markup."""
     parts: list[str] = []
-    ahead: list[ElementTree.Element | str | None] = [segment]
-    while ahead:
-        part = ahead.pop()
+    stack: list[ElementTree.Element | str | None] = [segment]
+    while stack:
+        part = stack.pop()
         if isinstance(part, ElementTree.Element):
             for child in reversed(part):
-                ahead += [child.tail, "" if _name(child) in _CODES else child]
-            ahead.append(part.text)
+                stack += [child.tail, "" if _tag_of(child) in _MARKUP_TAGS else child]
+            stack.append(part.text)
         else:
             parts.append(part or "")
     return "".join(parts)
 
 
-def _both(path: AnyPath, names: Sequence[str], main: str) -> tuple[str, str]:
-    """Returns the two languages of a file, from its first unit and the header's source language."""
-    first = [name for name in names if _is(name, main)] or list(names[:1])
-    others = [name for name in names if name not in first]
-    if len(first) != 1 or len(others) != 1:
+def _choose_languages(path: AnyPath, names: Sequence[str], source: str) -> tuple[str, str]:
+    """Returns the source and the target language of a file.
+
+    Args:
+      path: the file, for the error.
+      names: the languages of the first unit.
+      source: the source language in the header of the file.
+    """
+    sources = [name for name in names if _matches(name, source)] or list(names[:1])
+    targets = [name for name in names if name not in sources]
+    if len(sources) != 1 or len(targets) != 1:
         raise ConfigError(
             f"{path}: set the two languages to read; the first unit has {examples(names)}"
         )
-    return first[0], others[0]
+    return sources[0], targets[0]
 
 
-def _text(texts: dict[str, str], language: str) -> str:
-    return next((text for name, text in texts.items() if _is(name, language)), "")
+def _text_in(texts: dict[str, str], language: str) -> str:
+    return next((text for name, text in texts.items() if _matches(name, language)), "")
 
 
-def _is(name: str, language: str) -> bool:
+def _matches(name: str, language: str) -> bool:
     name, language = name.lower().replace("_", "-"), language.lower().replace("_", "-")
     return name == language or name.startswith(f"{language}-")

@@ -1,7 +1,7 @@
 """Reads files of web servers, and resumes after a broken connection.
 
-If a server supports range requests, a file can be read from any position; otherwise only from start
-to end."""
+If the server supports range requests, a file can be read from any position. Otherwise the file can
+only be read from start to end."""
 
 import email.message
 import functools
@@ -18,17 +18,17 @@ BLOCK_BYTES = 1 << 20
 TIMEOUT = 60
 """Seconds to wait for a server."""
 ATTEMPTS = 5
-"""Number of requests without receiving a byte before giving up."""
-_PAUSE = 0.5  # seconds before the second request; doubled each time
-_REMEMBERED = 10  # seconds
+"""How many requests in a row may return no byte; then reading fails."""
+_PAUSE = 0.5  # seconds before the second request; each later pause is twice as long
+_CACHE_SECONDS = 10  # how long the facts about a file are cached
 
 
 class _FileFacts(NamedTuple):
-    """Facts about a file from its server.
+    """What a server reports about a file.
 
     Attributes:
-      size: bytes.
-      version: a tag that changes with the content.
+      size: size of the file in bytes.
+      version: the ETag, or else the time of the last change, or else an empty string.
       ranges: whether the server supports range requests.
     """
 
@@ -38,33 +38,40 @@ class _FileFacts(NamedTuple):
 
 
 def stat(url: str) -> tuple[int, str]:
-    """Returns the size of a file, and its ETag, its time of last change, or an empty text.
+    """Returns the size of a file in bytes, and its version.
+
+    The version is the ETag, or else the time of the last change, or else an empty string.
 
     Raises:
-      FileNotFoundError: if it does not exist.
+      FileNotFoundError: if the file does not exist.
       OSError: if the server does not respond or does not report the size.
     """
-    facts = _ask(url)
+    facts = _request_facts(url)
     return facts.size, facts.version
 
 
 def can_seek(url: str) -> bool:
-    """Whether the file can be read from any position; raises as `stat`."""
-    return _remembered(url, int(time.monotonic()) // _REMEMBERED).ranges
+    """Whether the file can be read from any position.
+
+    Raises:
+      FileNotFoundError: if the file does not exist.
+      OSError: if the server does not respond or does not report the size.
+    """
+    return _cached_facts(url, int(time.monotonic()) // _CACHE_SECONDS).ranges
 
 
 class Reader(io.RawIOBase):
-    """Reads a file.
+    """A binary file at a URL.
 
-    `read` raises an `OSError` if the server does not respond, sends fewer bytes than it reported,
-    or has another version of the file by now.
+    `read` raises an `OSError` if the server does not respond, if the server sends fewer bytes than
+    it reported, or if the file has changed since it was opened.
     """
 
     def __init__(self, url: str):
         super().__init__()
-        self._url, self._facts = url, _ask(url)
-        self._place = 0
-        self._answer: Any = None
+        self._url, self._facts = url, _request_facts(url)
+        self._position = 0
+        self._response: Any = None
 
     def readable(self) -> bool:
         return True
@@ -73,72 +80,76 @@ class Reader(io.RawIOBase):
         return self._facts.ranges
 
     def tell(self) -> int:
-        return self._place
+        return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        place = offset + (0, self._place, self._facts.size)[whence]
-        if place != self._place:
+        position = offset + (0, self._position, self._facts.size)[whence]
+        if position != self._position:
             if not self._facts.ranges:
-                raise io.UnsupportedOperation(f"{self._url}: its server does not support ranges")
+                raise io.UnsupportedOperation(
+                    f"{self._url}: its server does not support range requests; copy the file to a "
+                    "local folder"
+                )
             self._disconnect()
-            self._place = place
-        return place
+            self._position = position
+        return position
 
     def readinto(self, buffer: Any) -> int:
-        if self._place >= self._facts.size:
+        if self._position >= self._facts.size:
             return 0
         reason: Exception | str = ""
         for attempt in range(ATTEMPTS):
             if attempt:
                 time.sleep(_PAUSE * 2 ** (attempt - 1))
             try:
-                if self._answer is None:
-                    self._answer = self._request_rest()
-                count = self._answer.readinto(buffer)
+                if self._response is None:
+                    self._response = self._request_rest()
+                count = self._response.readinto(buffer)
             except (OSError, http.client.HTTPException) as error:
                 count, reason = 0, error
-                if isinstance(error, _Changed):
+                if isinstance(error, _FileChanged):
                     raise
             if count:
-                self._place += count
+                self._position += count
                 return count
             self._disconnect()
-            if self._place and not self._facts.ranges:
-                break  # it could only be read from the start again
+            if self._position and not self._facts.ranges:
+                break  # without ranges, a new request would return the file from its start
         cause = reason or "the connection ended"
-        raise OSError(f"after {self._place:,} of {self._facts.size:,} bytes: {cause}")
+        raise OSError(f"after {self._position:,} of {self._facts.size:,} bytes: {cause}")
 
     def close(self) -> None:
         self._disconnect()
         super().close()
 
     def _request_rest(self) -> Any:
-        """Requests the file from the current position on."""
+        """Requests the content of the file from the current position to its end."""
         headers = {}
         if self._facts.ranges:
-            headers["Range"] = f"bytes={self._place}-"
-        answer = _request(self._url, headers)
-        if self._place and answer.status != 206 or _version(answer.headers) != self._facts.version:
-            answer.close()
-            raise _Changed("it changed while it was read")
-        return answer
+            headers["Range"] = f"bytes={self._position}-"
+        response = _request(self._url, headers)
+        is_rest = not self._position or response.status == 206
+        if not is_rest or _version(response.headers) != self._facts.version:
+            response.close()
+            raise _FileChanged("the file changed while it was read; run the command again")
+        return response
 
     def _disconnect(self) -> None:
-        answer, self._answer = self._answer, None
-        if answer is not None:
-            answer.close()
+        response, self._response = self._response, None
+        if response is not None:
+            response.close()
 
 
-class _Changed(OSError):
+class _FileChanged(OSError):
     """The file changed while it was read."""
 
 
-def _ask(url: str) -> _FileFacts:
-    """Requests the first byte: unlike HEAD, this shows whether ranges are supported."""
+def _request_facts(url: str) -> _FileFacts:
+    """Requests the first byte of a file; unlike HEAD, this shows whether ranges are supported."""
     for attempt in range(ATTEMPTS):
         try:
-            with _request(url, {"Range": "bytes=0-0"}) as answer:
-                return _read_headers(answer.status, answer.headers)
+            with _request(url, {"Range": "bytes=0-0"}) as response:
+                return _read_headers(response.status, response.headers)
         except urllib.error.HTTPError as error:
             with error:
                 if error.code == 416:  # an empty file has no first byte
@@ -155,8 +166,9 @@ def _ask(url: str) -> _FileFacts:
 
 
 @functools.lru_cache(maxsize=4096)
-def _remembered(url: str, now: int) -> _FileFacts:
-    return _ask(url)
+def _cached_facts(url: str, period: int) -> _FileFacts:
+    """Requests the facts about a file once in each period of `_CACHE_SECONDS`."""
+    return _request_facts(url)
 
 
 def _request(url: str, headers: dict[str, str]) -> Any:
@@ -168,7 +180,9 @@ def _read_headers(status: int, headers: email.message.Message) -> _FileFacts:
     length = headers.get("Content-Range" if status == 206 else "Content-Length", "")
     total = length.rpartition("/")[2]
     if not total.isdigit():
-        raise OSError("its server does not report the size of the file")
+        raise OSError(
+            "its server does not report the size of the file; copy the file to a local folder"
+        )
     return _FileFacts(int(total), _version(headers), status == 206)
 
 

@@ -124,6 +124,6 @@ def units(of_pairs: Sequence[tuple[Path, ...]]) -> list[Unit]:
         if len(each) == 2:
             result.append(TwoFilesUnit(*each))
         else:
-            parts = file_ranges.split_files([each[0]], file_ranges.BYTES)
+            parts = file_ranges.split_files([each[0]], file_ranges.RANGE_BYTES)
             result += [LinesUnit(part) for part in parts]
     return result

@@ -248,7 +248,7 @@ def adopt_vocabulary(
                 f"{getattr(config.data, key)}; leave data.{key} empty to use the model's"
             )
         return config, vocabulary
-    path = storage.place(config.data.cache) / "vocabularies" / f"{vocabulary.digest[:16]}.model"
+    path = storage.to_path(config.data.cache) / "vocabularies" / f"{vocabulary.digest[:16]}.model"
     hosts.broadcast(lambda: _write_once(path, vocabulary.model))
     data = dataclasses.replace(config.data, vocabulary=str(path))
     return dataclasses.replace(config, data=data), vocabulary

@@ -128,9 +128,9 @@ def read(
     if "|" in f"{path}" and not path.exists():
         yield from _of_two_files(path, with_gold, skipping, form)
         return
-    known = formats.of(path)
+    known = formats.detect(path)
     if not known or known.is_text:
-        known = formats.of(path, files.head(path))
+        known = formats.detect(path, files.head(path))
     name = known.name if known else ""
     if name == "TMX":
         if with_gold:

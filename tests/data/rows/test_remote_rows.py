@@ -19,7 +19,7 @@ from xlj.data.rows.request import request_of
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic, buckets, storage
-from xlj.io.storage import place
+from xlj.io.storage import to_path
 
 
 @pytest.fixture(scope="module", params=["gs", "s3"])
@@ -53,7 +53,7 @@ def small(tiny):
 @pytest.fixture(scope="module")
 def uploaded(bucket, corpus):
     for file in sorted(corpus.rglob("*.t*")):
-        atomic.write(place(f"{bucket}/text/{file.relative_to(corpus)}"), file.read_bytes())
+        atomic.write(to_path(f"{bucket}/text/{file.relative_to(corpus)}"), file.read_bytes())
     return f"{bucket}/text"
 
 
@@ -80,7 +80,7 @@ def test_rows_in_a_bucket_of_text_in_a_bucket(small, corpus, uploaded, bucket, t
     same(actual, expected)
     left = {
         url.partition("/rows/")[2].partition("/")[0]
-        for url in buckets.matching(f"{bucket}/rows/**")
+        for url in buckets.find_objects(f"{bucket}/rows/**")
     }
     assert left == {actual.path.name, "vocabularies", "companions", "duplicates"} | {
         task.name for task in actual.manifest.tasks
@@ -125,8 +125,8 @@ def test_batches_wait_for_a_bucket_once(small, corpus, bucket, tmp_path, monkeyp
 
 @pytest.mark.cloud
 def test_an_interrupted_build_resumes(small, corpus, bucket, tmp_path, monkeypatch):
-    monkeypatch.setattr(buckets, "_BEAT", 0.1)
-    monkeypatch.setattr(buckets, "_STALE", 0.5)
+    monkeypatch.setattr(buckets, "_HEARTBEAT", 0.1)
+    monkeypatch.setattr(buckets, "_STALE_AFTER", 0.5)
     folder = f"{bucket}/killed"
     config = small(corpus, folder)
     code = (
@@ -139,12 +139,12 @@ def test_an_interrupted_build_resumes(small, corpus, bucket, tmp_path, monkeypat
     child = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE)
     child.stdin.write(pickle.dumps(request))
     child.stdin.close()
-    while not any("/units/" in url for url in buckets.matching(f"{folder}/**/*.json")):
+    while not any("/units/" in url for url in buckets.find_objects(f"{folder}/**/*.json")):
         assert child.poll() is None, "it ended before it was killed"
         time.sleep(0.01)
     child.send_signal(signal.SIGKILL)
     child.wait()
-    assert place(f"{folder}/.lock").is_file() and not request.is_finished
+    assert to_path(f"{folder}/.lock").is_file() and not request.is_finished
     build_rows(request)
     same(RowStore(request.folder), prepare_rows(small(corpus, tmp_path / "here")))
 

@@ -12,7 +12,7 @@ from xlj.data.labelled.examples import Example, Question, Sentences, Words
 from xlj.data.text.templates import match
 from xlj.io import storage
 from xlj.io.quiet import require
-from xlj.io.storage import place
+from xlj.io.storage import to_path
 from xlj.phrasebook import LANGUAGES, labelled
 from xlj.phrasebook.labelled.examples import LabelledTexts, TaggedWords
 
@@ -74,7 +74,7 @@ def _read(source: str, language: str, task: Task) -> Sequence[Example]:
     if source.startswith("phrasebook:"):
         name, split = _phrasebook(source, task)
         return list(_phrasebook_examples(name, language, split))
-    return kind.find(task.effective_kind).read(place(source), language, task)
+    return kind.find(task.effective_kind).read(to_path(source), language, task)
 
 
 def _exists(source: str, language: str, task: Task) -> bool:
@@ -85,7 +85,7 @@ def _exists(source: str, language: str, task: Task) -> bool:
     if source.startswith("phrasebook:"):
         _phrasebook(source, task)
         return language in LANGUAGES
-    return storage.matching(source) == [place(source)]
+    return storage.find_files(source) == [to_path(source)]
 
 
 def _phrasebook(source: str, task: Task) -> tuple[str, str]:

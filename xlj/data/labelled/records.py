@@ -17,8 +17,8 @@ _TAGS = ("ner_tags", "tags", "pos_tags", "upos", "labels")
 
 def are_in(path: AnyPath) -> bool:
     """Whether a file contains records, by its name and its first bytes."""
-    form = formats.of(path)
-    form = form if form and not form.is_text else formats.of(path, files.head(path))
+    form = formats.detect(path)
+    form = form if form and not form.is_text else formats.detect(path, files.head(path))
     return form is not None and form.name in ("JSON", "Parquet")
 
 
@@ -28,7 +28,7 @@ def values(path: AnyPath) -> Iterator[tuple[Any, str]]:
     Raises:
       ConfigError: if the file cannot be read.
     """
-    form = formats.of(path)
+    form = formats.detect(path)
     if not form or form.name != "Parquet":
         yield from json_file.values(path)
         return

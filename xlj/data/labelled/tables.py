@@ -269,7 +269,7 @@ def _divider(path: AnyPath, head: str, columns: Sequence[str]) -> str:
         if texts and all(named):
             return divider
         widths[divider] = len(fields)
-    form = formats.of(path)
+    form = formats.detect(path)
     is_csv = form is not None and form.name == "CSV" and "\t" not in head
     return max(widths, key=widths.__getitem__) if is_csv else "\t"
 

@@ -166,7 +166,7 @@ def _open(config: Config) -> RowStore:
     """Opens the rows of `data.rows` and checks that they fit the config."""
     data, allowed = config.data, config.model.positions - 2
     try:
-        store = RowStore(storage.place(data.rows_folder))
+        store = RowStore(storage.to_path(data.rows_folder))
     except (RowStoreError, OSError) as error:
         raise ConfigError(f"data.rows={data.rows}: {error}") from error
     kinds = ", ".join(dict.fromkeys(task.kind for task in store.manifest.tasks))

@@ -123,7 +123,7 @@ def hold_out(request: Request, texts: Sequence[Text], run: RunJobs) -> dict[str,
             ]
     run("holding out", jobs)
     for note, parts in work.items():
-        companions = hash_sets.write(folder, map(_load, storage.below(parts, "*.npy")))
+        companions = hash_sets.write(folder, map(_load, storage.find_files_below(parts, "*.npy")))
         atomic.write(note, json.dumps({"file": companions.name}).encode())
         storage.remove_folder(parts)
     files: dict[str, list[AnyPath]] = defaultdict(list)

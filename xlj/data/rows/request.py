@@ -48,7 +48,7 @@ class Request:
     @property
     def cache(self) -> AnyPath:
         """The folder of all rows and prepasses."""
-        return storage.place(self.data.cache)
+        return storage.to_path(self.data.cache)
 
     @functools.cached_property
     def folder(self) -> AnyPath:
@@ -157,12 +157,12 @@ def request_of(config: Config, vocabulary: Vocabulary | None = None) -> Request:
       ConfigError: if text is missing, or the text or the vocabulary cannot be used.
     """
     data = config.data
-    cache = storage.place(data.cache)
+    cache = storage.to_path(data.cache)
     try:
         tasks = tuple(text_tasks(data))
     except ConfigError as error:
         stores = sorted(
-            storage.below(cache, f"*/{MANIFEST}"), key=storage.last_modified, reverse=True
+            storage.find_files_below(cache, f"*/{MANIFEST}"), key=storage.last_modified, reverse=True
         )
         if not stores:
             raise

@@ -417,7 +417,7 @@ def _open_files(text: str, columns: int, key: str) -> list[TextSource]:
     if "#" in text:
         name, fields = _with_fields(text, text, columns, key)
         sources: list[TextSource] = []
-        for path in storage.matching(name):
+        for path in storage.find_files(name):
             ending = _ending(path)
             if ending == ".parquet" and path.suffix == ending:
                 sources.append(ParquetFile(text, columns, (path,), fields))
@@ -431,7 +431,7 @@ def _open_files(text: str, columns: int, key: str) -> list[TextSource]:
                     "(or languages of pairs, in .tmx files)"
                 )
         return sources
-    sides = [storage.matching(side) for side in text.split("|")]
+    sides = [storage.find_files(side) for side in text.split("|")]
     if len(sides) > columns:
         allowed = "one file" if columns == 1 else "one TSV file or two files"
         raise ConfigError(f"{key}={text}: it must name {allowed}")

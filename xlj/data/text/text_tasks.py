@@ -81,7 +81,7 @@ def unused(data: Data, tasks: Iterable[TextTask]) -> list[str]:
             if template.partition(":")[0] in _UNLISTED or "{" not in template:
                 continue
             sides = fill(template, names, key).partition("#")[0].split("|")
-            more = [path for side in sides for path in storage.matching(side) if path not in used]
+            more = [path for side in sides for path in storage.find_files(side) if path not in used]
             if more:
                 some = ", ".join(path.name for path in more[:3]) + ", ..." * (len(more) > 3)
                 notes.append(

@@ -57,7 +57,7 @@ class Vocabulary:
         Raises:
           ConfigError: if the file cannot be read or does not fit; the message names the file.
         """
-        path = storage.place(path)
+        path = storage.to_path(path)
         try:
             return cls(path.read_bytes())
         except OSError as error:
