@@ -40,7 +40,7 @@ def test_the_pair_gives_the_direction(tmp_path):
 @pytest.mark.parametrize("name", ["words.txt", "bg-tr.txt", "en-.txt", "en-de.fr-en.txt"])
 def test_a_name_without_a_direction(tmp_path, name):
     (tmp_path / name).write_text("a b\n")
-    with pytest.raises(ConfigError, match=f"{name}: its name must contain a pair"):
+    with pytest.raises(ConfigError, match=f"{name}: the file name must contain one pair"):
         read(tmp_path / name)
 
 
@@ -75,9 +75,13 @@ def test_templates(tmp_path):
     [
         (["a.{pair}"], ["de-fr"], "de-fr: expected en on one side"),
         (["a.{pair}"], ["en-fr"], "no file for any pair; tried .*a.en-fr"),
-        (["a.{pair}"], [], "no file for any pair; tried nothing, because no pairs"),
+        (["a.{pair}"], [], "no file for any pair; tried no path, because there are no pairs"),
         (["a.{pair}", "b.{pair}"], ["en-de"], "b.{pair}: no file for any pair"),
-        (["a.{pair}"], ["en-de", "en-it", "en-fr"], "en-it, en-fr: no file in .*a.{pair}"),
+        (
+            ["a.{pair}"],
+            ["en-de", "en-it", "en-fr"],
+            "en-it, en-fr: no file for these pairs in .*a.{pair}",
+        ),
         (["none.en-de"], [], "none.en-de"),
     ],
 )

@@ -123,7 +123,7 @@ def test_an_impossible_length_of_a_header_is_named(single, length):
 def test_a_shard_outside_the_folder_is_refused(sharded, shard):
     save_file({"b": B}, sharded.parent / "x.safetensors")
     index(sharded, {"a": "model-1.safetensors", "b": shard})
-    with pytest.raises(ConfigError, match="is not a file of this folder"):
+    with pytest.raises(ConfigError, match="expected the name of a file in this folder"):
         open_folder(sharded)
 
 
@@ -131,7 +131,7 @@ def test_a_link_that_leaves_the_folder_is_refused(single, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "model.safetensors"
     (single / "model.safetensors").rename(elsewhere)
     (single / "model.safetensors").symlink_to(elsewhere)
-    with pytest.raises(ConfigError, match="is a link out of the folder"):
+    with pytest.raises(ConfigError, match="is a link to .*, outside the folder"):
         open_folder(single)
 
 
@@ -140,7 +140,7 @@ def test_an_index_that_is_a_link_elsewhere_is_refused(sharded, tmp_path_factory)
     elsewhere = tmp_path_factory.mktemp("elsewhere") / name
     (sharded / name).rename(elsewhere)
     (sharded / name).symlink_to(elsewhere)
-    with pytest.raises(ConfigError, match="is a link out of the folder"):
+    with pytest.raises(ConfigError, match="is a link to .*, outside the folder"):
         open_folder(sharded)
 
 
@@ -149,7 +149,7 @@ def test_an_index_that_is_wrong_is_refused(sharded):
     with pytest.raises(ConfigError, match=r"b is not in model-1\.safetensors"):
         open_folder(sharded)
     index(sharded, {})
-    with pytest.raises(ConfigError, match="no weight_map"):
+    with pytest.raises(ConfigError, match="expected weight_map"):
         open_folder(sharded)
 
 

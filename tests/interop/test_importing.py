@@ -163,7 +163,7 @@ LAYER = "roberta.encoder.layer.1"
         (lambda t: t.update(extra=np.zeros(2, np.float32)), "1 tensors do not belong.*: extra"),
         (
             lambda t: t.update({f"{LAYER[:-1]}3.output.dense.bias": np.zeros(32, np.float32)}),
-            r"do not belong to an encoder of 3 layers: roberta\.encoder\.layer\.3",
+            r"are unknown in an encoder with 3 layers: roberta\.encoder\.layer\.3",
         ),
         (
             lambda t: t.update({f"{LAYER}.output.dense.weight": np.zeros((48, 32), np.float32)}),
@@ -183,7 +183,7 @@ LAYER = "roberta.encoder.layer.1"
         ),
         (
             lambda t: t.update({"roberta.embeddings.LayerNorm.gamma": np.ones(32, np.float32)}),
-            r"LayerNorm\.(gamma|weight) also exists under its new name",
+            r"LayerNorm\.(gamma|weight) also exists under its newer name",
         ),
     ],
 )
@@ -196,20 +196,20 @@ def test_tensors_that_do_not_fit_are_named(folder_of, change, message):
 @pytest.mark.parametrize(
     "key, value, message",
     [
-        ("model_type", ["bert"], r"model_type is \['bert'\]; xlj reads"),
+        ("model_type", ["bert"], r"model_type is \['bert'\]; xlj supports"),
         ("pad_token_id", None, "pad_token_id is None"),
-        ("model_type", "gpt2", "model_type is 'gpt2'; xlj reads xlm-roberta, "),
+        ("model_type", "gpt2", "model_type is 'gpt2'; xlj supports xlm-roberta, "),
         ("hidden_act", "relu", "hidden_act is 'relu'"),
         ("vocab_size", 399, "vocab_size is 399, but the tokenizer of .* has 400 ids"),
-        ("num_hidden_layers", 2, "do not belong to an encoder of 2 layers"),
-        ("num_hidden_layers", 2**31 - 1, r"num_hidden_layers is 2147483647, but there are \d+ t"),
+        ("num_hidden_layers", 2, "are unknown in an encoder with 2 layers"),
+        ("num_hidden_layers", 2**31 - 1, r"is 2147483647, but the folder has \d+ tensors only"),
         ("hidden_size", "32", "model.hidden is '32'"),
         ("hidden_size", 2**63, "hidden_size is 9223372036854775808; expected at most"),
         ("hidden_size", "3" * 10_000, r"model.hidden is '3{200,300} \.\.\.$"),
         ("hidden_size", float("inf"), "config.json: its JSON contains 'Infinity'"),
-        ("architectures", 7, "architectures is 7; expected a list of classes"),
+        ("architectures", 7, "architectures is 7; expected a list of class names"),
         ("num_attention_heads", 5, "num_attention_heads"),
-        ("max_position_embeddings", None, "max_position_embeddings is None; expected a number"),
+        ("max_position_embeddings", None, "max_position_embeddings is None; expected an integer"),
     ],
 )
 def test_a_config_that_does_not_fit_is_named(folder_of, key, value, message):

@@ -245,17 +245,17 @@ def test_a_head_that_xlj_does_not_have_is_not_read(changes, exported, model):
     [
         (
             {"0": "no", "1": "yes", "3": "perhaps"},
-            "id2label must map the numbers from 0 to distinct names",
+            "id2label must map the numbers 0, 1, 2, ... to distinct names",
         ),
         (
             {"0": "no", "1": "yes", "2": "no"},
-            "id2label must map the numbers from 0 to distinct names",
+            "id2label must map the numbers 0, 1, 2, ... to distinct names",
         ),
         (
             {"0": "no", "1": ["yes"], "2": "perhaps"},
-            "id2label must map the numbers from 0 to distinct names",
+            "id2label must map the numbers 0, 1, 2, ... to distinct names",
         ),
-        (["no", "yes", "perhaps"], "id2label must map the numbers from 0 to distinct names"),
+        (["no", "yes", "perhaps"], "id2label must map the numbers 0, 1, 2, ... to distinct names"),
         ({"0": "no", "1": "yes"}, r"classifier.*has shape \[3.*imply \[2"),
     ],
 )
@@ -299,7 +299,7 @@ def test_options_that_no_architecture_has_are_not_exported(
 def test_labels_must_be_known(model, vocabulary, params_of):
     leaves = named_leaves(params_of(model, vocabulary.size, True, "tagging", LABELS))
     with pytest.raises(
-        ConfigError, match="tagging_head has 3 outputs, but its config has 2 labels"
+        ConfigError, match="tagging_head has 3 outputs, but the checkpoint's config has 2 labels"
     ):
         exporting.plan(leaves, model, vocabulary, False, ("no", "yes"))
     plan = exporting.plan(leaves, model, vocabulary, False, LABELS)

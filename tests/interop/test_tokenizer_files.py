@@ -254,7 +254,7 @@ def test_links_are_not_followed_out_of_the_folder(xlmr, tmp_path):
     outside, name = tmp_path / "outside", "sentencepiece.bpe.model"
     shutil.move(xlmr / name, outside)
     (xlmr / name).symlink_to(outside)
-    with pytest.raises(ConfigError, match=f"{name} is a link out of the folder, to .*outside"):
+    with pytest.raises(ConfigError, match=f"{name} is a link to .*outside.*, outside the folder"):
         tokenizer_files.read(xlmr)
     (xlmr / name).unlink()
     shutil.move(outside, xlmr / "blob")

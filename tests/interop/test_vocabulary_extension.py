@@ -161,7 +161,7 @@ def of_wordpiece():
         (of_characters, "expected a SentencePiece model or a tokenizer.json with a unigram or"),
         (
             of_wordpiece,
-            "the tokenizer.json has a WordPiece model, which cannot be extended",
+            "the tokenizer.json has a WordPiece model, which xlj cannot extend",
         ),
     ],
 )

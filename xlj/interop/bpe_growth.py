@@ -1,4 +1,4 @@
-"""Continues BPE training on new text: adds merges after those of a vocabulary (ours)."""
+"""Continues BPE training on new text: adds new merges after a vocabulary's merges (ours)."""
 
 import itertools
 import json
@@ -20,62 +20,69 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _SPACE = "\u2581"
-_COVERAGE = 0.9995  # the share of the text's characters that must be covered by pieces
-_LETTERS = 0x10000  # the first code point that represents a piece while merges are learned
-_LEAST = 2  # the minimum number of times that two pieces follow each other in the text
+_COVERAGE = 0.9995  # the share of the text's characters that pieces must cover
+_FIRST_LETTER = 0x10000  # the first code point that represents a piece while merges are learned
+_MIN_COUNT = 2  # a merge joins pieces that follow each other at least this often in the text
 
 _Word = tuple[str, ...]  # the pieces of a word
 _Merge = tuple[str, str]
 
 
 def grow(vocabulary: Vocabulary, lines: Sequence[str], new_pieces: int) -> bytes:
-    """Returns the file of a BPE vocabulary with `new_pieces` more pieces.
+    """Returns the model file of a BPE vocabulary with `new_pieces` more pieces.
 
-    Characters without a piece are added first (byte-level BPE has none), if they are among the most
-    frequent characters that make up 99.95 % of the text. Then the two pieces that most often follow
-    each other within words are joined, and so on. A merge that results in a known piece is added
-    too, but not counted.
+    The frequent characters that make up 99.95 % of the text get a piece first, if they have none.
+    (In byte-level BPE, every character has pieces.) The remaining pieces come from merges: as in
+    BPE training, each merge joins the two pieces that follow each other most often within words. A
+    merge whose result is already a piece is added too, but does not count as a new piece.
+
+    Args:
+      lines: the new text, one sentence per line.
 
     Raises:
-      ConfigError: if the model is not BPE, or the text yields too few pieces.
+      ConfigError: if the model is not BPE, the text yields too few pieces, or it has more new
+        characters than `new_pieces`.
     """
     is_json = is_tokenizer_json(vocabulary.model)
-    make: type[_Json] | type[_SentencePiece] = _Json if is_json else _SentencePiece
-    file = make(vocabulary)
+    model_type: type[_JsonModel] | type[_SentencePieceModel] = (
+        _JsonModel if is_json else _SentencePieceModel
+    )
+    file = model_type(vocabulary)
     texts = itertools.chain.from_iterable(file.texts(lines))
-    characters = _characters(Counter(texts), file.pieces)
+    characters = _find_new_characters(Counter(texts), file.pieces)
     if len(characters) > new_pieces:
         raise ConfigError(
-            f"{new_pieces:,} new pieces are too few: this text has {len(characters):,} new "
-            f"characters; set --pieces to {len(characters)} or more"
+            f"--pieces={new_pieces} is too small: this text has {len(characters):,} characters "
+            f"without a piece; set --pieces to {len(characters)} or more"
         )
     file.add(characters, [])
     words = Counter(file.words(lines))
-    known, joined = set(file.pieces), new_pieces - len(characters)
-    merges, count = [], joined
+    known, merged_pieces = set(file.pieces), new_pieces - len(characters)
+    merges, max_merges = [], merged_pieces
     while True:
-        learned = _learn_merges(words, count)
-        merges = _remove_merges(learned, known - file.plain)
+        learned = _learn_merges(words, max_merges)
+        merges = _remove_merges(learned, known - file.joinable)
         new = dict.fromkeys(a + b for a, b in merges if a + b not in known)
-        if len(new) >= joined:
+        if len(new) >= merged_pieces:
             break
-        if len(learned) < count:
+        if len(learned) < max_merges:
             raise ConfigError(
-                f"this text does not yield {new_pieces:,} new pieces, but at most "
-                f"{len(new) + len(characters):,} (give more text or a smaller --pieces)"
+                f"--pieces={new_pieces}: this text yields at most {len(new) + len(characters):,} "
+                "new pieces; give more text or a smaller --pieces"
             )
-        count += joined - len(new)
-    last = list(new)[joined - 1] if joined else ""
+        max_merges += merged_pieces - len(new)
+    last = list(new)[merged_pieces - 1] if merged_pieces else ""
     end = next((i + 1 for i, (a, b) in enumerate(merges) if a + b == last), 0)
-    file.add(list(new)[:joined], merges[:end])
+    file.add(list(new)[:merged_pieces], merges[:end])
     return file.content()
 
 
 def cut(vocabulary: Vocabulary, pieces: Sequence[str]) -> list[np.ndarray]:
-    """Splits new pieces into the pieces of a tokenizer.json's vocabulary, by its model alone.
+    """Splits new pieces into the old pieces of a tokenizer.json, without its normaliser.
 
     Returns:
-      The ids of each piece, int32; `<unk>` where the model does not know a part of it.
+      For each new piece, the ids of the old pieces, int32. A part that no old piece covers is
+      `<unk>`.
     """
     from tokenizers import Tokenizer
 
@@ -85,18 +92,18 @@ def cut(vocabulary: Vocabulary, pieces: Sequence[str]) -> list[np.ndarray]:
     return [xlj_ids[ids] if ids else np.array([UNK], np.int32) for ids in native]
 
 
-class _Json:
-    """The BPE model of a tokenizer.json."""
+class _JsonModel:
+    """Adds pieces and merges to the BPE model of a tokenizer.json."""
 
     def __init__(self, vocabulary: Vocabulary):
         self._description = json.loads(vocabulary.model)
         model = self._description["model"]
         if model["type"] != "BPE":
             raise ConfigError(
-                f"the tokenizer.json has a {model['type']} model, which cannot be extended; "
+                f"the tokenizer.json has a {model['type']} model, which xlj cannot extend; "
                 "expected BPE, or unigram with U+2581 at the start of words"
             )
-        self._is_of_bytes = vocabulary.markers == "byte_bpe"
+        self._is_byte_level = vocabulary.markers == "byte_bpe"
         # The tokenizers library renumbers added tokens after the model's pieces, unless the model
         # has them. New pieces must come after both, so the added tokens become pieces of the model.
         for token in self._description["added_tokens"]:
@@ -108,38 +115,41 @@ class _Json:
         return self._description["model"]["vocab"].keys()
 
     @property
-    def plain(self) -> set[str]:
-        """Pieces that may be joined: no special or added tokens, no byte fallback pieces."""
-        others = {token["content"] for token in self._description["added_tokens"]}
-        others.add(self._description["model"].get("unk_token"))
-        return {piece for piece in self.pieces if not BYTE.fullmatch(piece)} - others
+    def joinable(self) -> set[str]:
+        """Pieces that merges may join: all but special tokens, added tokens and byte pieces."""
+        specials = {token["content"] for token in self._description["added_tokens"]}
+        specials.add(self._description["model"].get("unk_token"))
+        return {piece for piece in self.pieces if not BYTE.fullmatch(piece)} - specials
 
     def texts(self, lines: Sequence[str]) -> Iterator[str]:
-        """Yields the normalised lines, whose new characters become pieces; none for byte-level
-        BPE."""
+        """Yields the normalised lines, from which new characters are taken.
+
+        Yields nothing for byte-level BPE, which needs no pieces for characters.
+        """
         normalizer = self._tokenizer().normalizer
-        if not self._is_of_bytes:
+        if not self._is_byte_level:
             yield from (normalizer.normalize_str(line) if normalizer else line for line in lines)
 
     def words(self, lines: Sequence[str]) -> Iterator[_Word]:
-        """Yields the pieces of each word. Added tokens are separate words."""
+        """Yields the pieces of each word. An added token ends a word."""
         tokenizer = self._tokenizer()
         tokenizer.encode_special_tokens = True
-        plain = self.plain
+        joinable = self.joinable
         for start in range(0, len(lines), 10_000):
-            for one in tokenizer.encode_batch(
+            for encoding in tokenizer.encode_batch(
                 list(lines[start : start + 10_000]), add_special_tokens=False
             ):
-                whose = zip(one.word_ids, one.tokens, strict=True)
-                for _, word in itertools.groupby(whose, key=lambda item: item[0]):
-                    yield from _split([piece for _, piece in word], plain)
+                pieces = zip(encoding.word_ids, encoding.tokens, strict=True)
+                for _, word in itertools.groupby(pieces, key=lambda item: item[0]):
+                    yield from _split_into_runs([piece for _, piece in word], joinable)
 
     def add(self, pieces: Sequence[str], merges: Sequence[_Merge]) -> None:
-        """Appends pieces and merges to those of the model."""
+        """Appends pieces and merges to the model."""
         vocab, known = self._description["model"]["vocab"], self._description["model"]["merges"]
         for piece in pieces:
             vocab[piece] = len(vocab)
-        as_text = bool(known) and isinstance(known[0], str)  # the format of older releases
+        # Older releases of the tokenizers library write a merge as "a b", newer ones as ["a", "b"].
+        as_text = bool(known) and isinstance(known[0], str)
         known += [f"{a} {b}" if as_text else [a, b] for a, b in merges]
 
     def content(self) -> bytes:
@@ -156,8 +166,8 @@ class _Json:
         return tokenizer
 
 
-class _SentencePiece:
-    """A BPE model of SentencePiece: each merge is a piece, and higher scores come first."""
+class _SentencePieceModel:
+    """Adds pieces to a BPE model of SentencePiece, where pieces with higher scores merge first."""
 
     def __init__(self, vocabulary: Vocabulary):
         self._proto: Any = ModelProto.FromString(vocabulary.model)
@@ -168,8 +178,8 @@ class _SentencePiece:
         return {piece.piece for piece in self._proto.pieces}
 
     @property
-    def plain(self) -> set[str]:
-        """Pieces that may be joined: all but special ones."""
+    def joinable(self) -> set[str]:
+        """Pieces that merges may join: all but special ones."""
         return {piece.piece for piece in self._proto.pieces if piece.type == piece.NORMAL}
 
     def texts(self, lines: Sequence[str]) -> Iterator[str]:
@@ -178,12 +188,15 @@ class _SentencePiece:
 
     def words(self, lines: Sequence[str]) -> Iterator[_Word]:
         """Yields the pieces of each word."""
-        plain = self.plain
+        joinable = self.joinable
         for pieces in self._processor().encode(list(lines), out_type=str):
-            yield from _split(pieces, plain)
+            yield from _split_into_runs(pieces, joinable)
 
     def add(self, pieces: Sequence[str], merges: Sequence[_Merge]) -> None:
-        """Appends pieces with falling scores below all others, which rank their merges last."""
+        """Appends pieces with falling scores, below the scores of all old pieces.
+
+        So the new merges come after the old ones.
+        """
         lowest = min(piece.score for piece in self._proto.pieces)
         for rank, piece in enumerate(pieces, 1):
             self._proto.pieces.add(piece=piece, score=lowest - rank)
@@ -197,28 +210,27 @@ class _SentencePiece:
         return sentencepiece.SentencePieceProcessor(model_proto=self.content())
 
 
-def _split(pieces: Sequence[str], plain: set[str]) -> Iterator[_Word]:
-    """Splits the pieces of a word, or of a whole line, into runs of pieces that may be joined.
+def _split_into_runs(pieces: Sequence[str], joinable: set[str]) -> Iterator[_Word]:
+    """Splits the pieces of a word, or of a whole line, into runs of pieces that merges may join.
 
-    The marker of a word's start can only be at the start of a run or after other markers, so no new
-    piece crosses words.
+    Each word starts a new run, so no merge crosses words.
     """
     run: list[str] = []
     for piece in pieces:
         starts_word = piece.startswith(_SPACE) and run and run[-1].strip(_SPACE)
-        if run and (starts_word or piece not in plain):
+        if run and (starts_word or piece not in joinable):
             yield tuple(run)
             run = []
-        if piece in plain:
+        if piece in joinable:
             run.append(piece)
     if run:
         yield tuple(run)
 
 
 def _remove_merges(merges: Sequence[_Merge], barred: set[str]) -> list[_Merge]:
-    """Removes merges that result in a barred piece, and merges of pieces that depend on them.
+    """Removes merges that result in a barred piece, and all merges that depend on them.
 
-    Text that spells a special token ("[MASK]") must not become that token.
+    Otherwise text that contains "[MASK]" would become the special token.
     """
     barred, allowed = set(barred), []
     for first, second in merges:
@@ -229,8 +241,13 @@ def _remove_merges(merges: Sequence[_Merge], barred: set[str]) -> list[_Merge]:
     return allowed
 
 
-def _characters(counts: Counter[str], known: Collection[str]) -> list[str]:
-    """Returns the characters to add, most frequent first."""
+def _find_new_characters(counts: Counter[str], known: Collection[str]) -> list[str]:
+    """Returns the characters to add as pieces, most frequent first.
+
+    Args:
+      counts: how often each character occurs in the text.
+      known: the old pieces.
+    """
     total, seen, characters = counts.total(), 0, []
     for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         if seen > _COVERAGE * total:
@@ -241,17 +258,17 @@ def _characters(counts: Counter[str], known: Collection[str]) -> list[str]:
     return characters
 
 
-def _learn_merges(words: Counter[_Word], most: int) -> list[_Merge]:
-    """Learns at most `most` merges by BPE training on words, in order.
+def _learn_merges(words: Counter[_Word], max_merges: int) -> list[_Merge]:
+    """Learns at most `max_merges` merges by BPE training on words; returns them in order.
 
-    The library's trainer starts from letters. To start from pieces, each piece is represented by a
-    letter.
+    The trainer of the tokenizers library starts from characters. To make it start from pieces, each
+    piece is replaced by one character.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     words = Counter({word: count for word, count in words.items() if len(word) > 1})
     pieces = sorted({piece for word in words for piece in word})
-    letter = {piece: chr(_LETTERS + i) for i, piece in enumerate(pieces)}
+    letter = {piece: chr(_FIRST_LETTER + i) for i, piece in enumerate(pieces)}
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     spelled = (
@@ -259,7 +276,7 @@ def _learn_merges(words: Counter[_Word], most: int) -> list[_Merge]:
         for word, count in words.items()
     )
     trainer = trainers.BpeTrainer(
-        vocab_size=len(pieces) + most, min_frequency=_LEAST, show_progress=False
+        vocab_size=len(pieces) + max_merges, min_frequency=_MIN_COUNT, show_progress=False
     )
     tokenizer.train_from_iterator(spelled, trainer)
     merges = json.loads(tokenizer.to_str())["model"]["merges"]

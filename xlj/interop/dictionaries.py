@@ -1,4 +1,4 @@
-"""Reads bilingual dictionaries: TSV files, and files of MUSE (Lample et al., 2018)."""
+"""Reads bilingual dictionaries: TSV files, and MUSE's files (Lample et al., 2018)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,31 +9,30 @@ from xlj.io import files
 from xlj.io.quoting import quoted
 
 Dictionary = Mapping[str, tuple[str, ...]]
-"""Translations of words into the language that the model knows.
+"""Maps words to their translations into a language of the old model.
 
-Keys are words in their `folded` form. Values are the translations as in the file, in its order."""
+Keys are words in the form that `words.folded` returns. Values are the translations as the file
+writes them, in the file's order."""
 
 
 def load(
     templates: Sequence[str], pairs: Sequence[str] = (), known: str = "en"
 ) -> tuple[Dictionary, ...]:
-    """Reads the dictionaries of some pairs, in the order of the templates, then of the pairs.
+    """Reads the dictionaries of language pairs, ordered by template and then by pair.
 
     Args:
-      templates: paths. `{pair}` in a path is replaced by each of `pairs`. Without it, a part of the
-        file's name between dots must be the pair (`train.en-de.tsv.gz`).
+      templates: paths. `{pair}` in a path is replaced by each of `pairs`. In a path without
+        `{pair}`, the file name must contain the pair between dots (`train.en-de.tsv.gz`).
       pairs: pairs of `known` and another language: `en-de` (English words first) or `de-en`.
-      known: the language that the model knows.
+      known: the language of the old model into which words are translated.
 
     Raises:
-      ConfigError: if a pair does not contain `known`, a template has no file, a pair has no file in
-        any template with `{pair}`, or a file cannot be read.
+      ConfigError: if a pair does not contain `known`, a template matches no file, a pair has no
+        file for any template with `{pair}`, or a file cannot be read.
     """
     for pair in pairs:
-        if _known_first(pair, known) is None:
-            raise ConfigError(
-                f"dictionary {pair}: expected {known} on one side, such as {known}-de"
-            )
+        if _is_known_first(pair, known) is None:
+            raise ConfigError(f"dictionary {pair}: one language must be {known}, as in {known}-de")
     dictionaries: list[Dictionary] = []
     missing = dict.fromkeys(pairs) if any("{pair}" in template for template in templates) else {}
     for template in templates:
@@ -43,36 +42,43 @@ def load(
         filled = {pair: Path(template.replace("{pair}", pair)).expanduser() for pair in pairs}
         existing = [pair for pair in pairs if filled[pair].is_file()]
         if not existing:
-            tried = ", ".join(map(str, filled.values())) or "nothing, because no pairs are given"
+            tried = ", ".join(map(str, filled.values())) or "no path, because there are no pairs"
             raise ConfigError(f"dictionary {template}: no file for any pair; tried {tried}")
         for pair in existing:
             missing.pop(pair, None)
             dictionaries.append(read(filled[pair], pair, known))
     if missing:
-        raise ConfigError(f"dictionary {', '.join(missing)}: no file in {', '.join(templates)}")
+        raise ConfigError(
+            f"dictionary {', '.join(missing)}: no file for these pairs in "
+            f"{', '.join(templates)}; add the files or remove the pairs"
+        )
     return tuple(dictionaries)
 
 
 def read(path: Path, pair: str = "", known: str = "en") -> Dictionary:
     """Reads a dictionary into the language `known` from one file (plain or compressed).
 
-    Each line has a word, a tab and a translation of one or more words. Without a tab, it has two
-    words separated by spaces (MUSE has both). A word may have several lines. Blank lines are
-    skipped.
+    A line has a word, a tab, and a translation of one or more words. A line without a tab has two
+    words separated by spaces. MUSE has lines of both formats. A word may have several lines. Blank
+    lines are skipped.
 
     Args:
-      pair: the languages in the order of the columns, `en-de` or `de-en`; if empty, it is part of
-        the file's name.
+      pair: the languages in the order of the columns, such as `en-de` or `de-en`. If empty, the
+        file name must contain the pair between dots.
+      known: the language of the old model.
 
     Raises:
-      ConfigError: if the pair is unknown, or a line is malformed (with file and line).
+      ConfigError: if the pair is unknown, or a line is malformed. The message names the file and
+        the line.
     """
-    orders = [_known_first(part, known) for part in ([pair] if pair else path.name.split("."))]
-    orders = [order for order in orders if order is not None]
-    if len(orders) != 1:
+    known_first = [
+        _is_known_first(part, known) for part in ([pair] if pair else path.name.split("."))
+    ]
+    known_first = [order for order in known_first if order is not None]
+    if len(known_first) != 1:
         raise ConfigError(
-            f"dictionary {path}: its name must contain a pair such as {known}-de or de-{known}, "
-            "between dots"
+            f"dictionary {path}: the file name must contain one pair such as {known}-de or "
+            f"de-{known} between dots; rename the file"
         )
     translations: dict[str, dict[str, None]] = {}
     for number, line in enumerate(files.lines(path), 1):
@@ -84,12 +90,12 @@ def read(path: Path, pair: str = "", known: str = "en") -> Dictionary:
                 f"{path}:{number}: {quoted(line)}; expected a word and its translation, separated "
                 "by a tab or, for single words, by spaces"
             )
-        translation, word = sides if orders[0] else reversed(sides)
+        translation, word = sides if known_first[0] else reversed(sides)
         translations.setdefault(folded(word), {})[translation] = None
     return {word: tuple(distinct) for word, distinct in translations.items()}
 
 
-def _known_first(pair: str, known: str) -> bool | None:
-    """Returns whether `known` comes first in a pair; None if the string is not a pair with it."""
+def _is_known_first(pair: str, known: str) -> bool | None:
+    """Returns whether `known` is the first language of a pair; None if it is not in the pair."""
     first, last = pair.startswith(f"{known}-"), pair.endswith(f"-{known}")
     return first if (first or last) and len(pair) > len(known) + 1 else None

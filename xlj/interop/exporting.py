@@ -39,26 +39,27 @@ from xlj.models.encoder import PARTS
 from xlj.objectives.task_heads import head_of
 
 _SHARD_BYTES = 2 << 30
-_BLOCK = 1 << 24  # numbers of an embedding written at a time
+_BLOCK = 1 << 24  # how many numbers of an embedding are written at a time
 
-_MASKED = "prediction_head"
+_PREDICTION_HEAD = "prediction_head"
 
 _AUTO_MAP = {"AutoConfig": "configuration_xlj.XljConfig"} | {
     architectures.auto_class(head): f"modeling_xlj.{name}" for head, name in XLJ.classes.items()
 }
-"""The classes of `remote_code` that transformers' `Auto` classes load."""
+"""The entry `auto_map` of config.json: for each `Auto` class, the class of `remote_code`."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Exported:
-    """A plan for the content of a folder.
+class ExportPlan:
+    """The plan of an export: the architecture, the head, and what the folder contains.
 
     Attributes:
-      head: `prediction_head`, or the head of a fine-tuned task; empty without a head.
+      head: `prediction_head`, or the head of a fine-tuned task; empty for an encoder without a
+        head.
       left_out: parameters that are not exported, with the reason.
-      rows: for each row of the exported word embeddings, the row of xlj's table (`_rows`).
+      rows: for each row of the exported word embeddings, the row of xlj's table (`_choose_rows`).
       labels: the names of the task's classes or tags, in order.
-      own: the kind of task, if it is user code.
+      own: the kind of task, if it is user code; empty for xlj's tasks.
     """
 
     architecture: Architecture
@@ -70,22 +71,25 @@ class Exported:
 
     @property
     def hf_task(self) -> HuggingFace | None:
-        """Transformers' class for the head, if it is a task's head."""
+        """Description of transformers' class for the head; None if the head is not a task's."""
         return architectures.of_head(self.head, self.own)
 
 
-_WRITTEN = {
+_FREE_LIKE_XLM_R = {
     "family", "norm", "absolute_positions", "position_bias", "token_types", "pair_token_types",
     "layer_norm_epsilon", "dropout", "dropout_parts", "attention_dropout",
 }  # fmt: skip
-"""Options that architectures like XLM-R write to config.json, or that `_like_xlm_r` checks."""
+"""Options that architectures like XLM-R may set freely.
 
-_OF_TRAINING = {
+These options are in config.json, or `_choose_like_xlm_r` checks them."""
+
+_NOT_COMPARED = {
     "family", "dropout", "dropout_parts", "attention_dropout", "attention", "dtype", "scan_layers",
     "remat", "init_std", "language_embeddings", "pair_positions", "position_buckets",
     "position_distance", "full_attention_every", "full_layers", "pair_token_types",
 }  # fmt: skip
-"""Options that config.json does not have: they change no output, or are checked elsewhere."""
+"""Options that are not compared with config.json: they do not change the output, or other
+functions check them."""
 
 
 def plan(
@@ -96,63 +100,67 @@ def plan(
     labels: tuple[str, ...] = (),
     names: str = "",
     own: str = "",
-) -> Exported:
-    """Chooses the architecture for a model, and the parameters that it cannot represent.
+) -> ExportPlan:
+    """Chooses the architecture of an export, and finds the parameters that it cannot contain.
 
     Args:
-      params: leaves by name, e.g. layers/attention/query/kernel.
-      headless: the export ends before the last layer, so it has no head.
+      params: the parameters by name, e.g. layers/attention/query/kernel.
+      headless: whether the export ends before the last layer. Such an export has no head.
       labels: the names of the task's classes or tags, in order.
-      names: the set of tensor names, if the architecture has several (`StoredModel.names`).
-      own: the kind of task, if it is user code.
+      names: label of the set of tensor names, if the architecture has several
+        (`StoredModel.names`).
+      own: the kind of task, if it is user code; empty for xlj's tasks.
 
     Raises:
       ConfigError: if no architecture computes the same outputs, or the labels do not fit the head.
     """
     if model.language_embeddings == "all":
         raise ConfigError(
-            "model.language_embeddings=all adds a language embedding to every token; no "
-            "architecture of transformers does, so the model cannot be exported"
+            "model.language_embeddings=all: the model cannot be exported, because no architecture "
+            "of transformers adds a language embedding to every token"
         )
     if (model.absolute_positions or model.rotary_base) and model.pair_positions == "restart":
         raise ConfigError(
-            "model.pair_positions=restart restarts positions at a pair's second sentence; "
-            "transformers does not, so vectors of pairs would differ and the model cannot be "
-            "exported"
+            "model.pair_positions=restart: the model cannot be exported, because transformers does "
+            "not restart positions at the second sentence of a pair"
         )
-    options = _unlike(model, options_of("xlm_r"), _WRITTEN)
+    options = _find_differences(model, options_of("xlm_r"), _FREE_LIKE_XLM_R)
     if model.norm == "embeddings":
         options["norm"] = model.norm
-    architecture = _modern(model, options) if options else _like_xlm_r(model, vocabulary)
+    architecture = (
+        _choose_modern(model, options) if options else _choose_like_xlm_r(model, vocabulary)
+    )
     if model.norm != "post" and headless:
         raise ConfigError(
-            f"model.norm={model.norm} puts a final norm after the last layer; the model can be "
-            "exported with all layers only"
+            f"model.norm={model.norm} adds a norm after the last layer, so only all layers can be "
+            "exported; remove --layer"
         )
     pad = int(vocabulary.native_ids[PAD])
     if architecture.prefix == XLM_R.prefix and pad < 0:
         raise ConfigError(
-            f"the tokenizer has no padding token, but {architecture.model_type} counts positions "
-            "from its id; the model cannot be exported"
+            "the model cannot be exported: its tokenizer has no padding token, but "
+            f"{architecture.model_type} counts positions from the padding token's id"
         )
-    architecture = architectures.with_pad(architecture, pad).named(names)
+    architecture = architectures.with_pad(architecture, pad).with_names(names)
     parts = {name.partition("/")[0] for name in params}
-    of_kind = head_of(own) if own else next((part for part in sorted(parts) if part in TASKS), "")
-    if of_kind in parts:
-        architecture = architectures.with_head(architecture, of_kind, own)
+    task_head = head_of(own) if own else next((part for part in sorted(parts) if part in TASKS), "")
+    if task_head in parts:
+        architecture = architectures.with_head(architecture, task_head, own)
     heads = [head for head in architecture.classes if head in parts]
     head = "" if headless or not heads else heads[-1]  # a task's head comes after prediction_head
-    left_out = _left_out(params, heads, head, headless, own)
-    own = own if head == of_kind else ""
-    rows, labels = _rows(vocabulary, params), _labels(params, head, own, labels)
-    return Exported(architecture, head, left_out, rows, labels, own)
+    left_out = _find_left_out(params, heads, head, headless, own)
+    own = own if head == task_head else ""
+    rows, labels = _choose_rows(vocabulary, params), _output_names(params, head, own, labels)
+    return ExportPlan(architecture, head, left_out, rows, labels, own)
 
 
-def _labels(
+def _output_names(
     params: Mapping[str, PyTree], head: str, own: str, labels: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Returns the names of a head's outputs: the labels, or transformers' default names if outputs
-    have no labels but config.json counts them.
+    """Returns the names of a head's outputs for config.json.
+
+    These are the labels, if the task has labels. If it has none but config.json must contain the
+    number of outputs, they are transformers' default names.
 
     Raises:
       ConfigError: if the labels do not fit the head.
@@ -160,34 +168,39 @@ def _labels(
     hf_task = architectures.of_head(head, own)
     if hf_task is None:
         return ()
-    named = kind.find(own or TASKS[head]).has_labels
-    if not named and not hf_task.like:
+    has_labels = kind.find(own or TASKS[head]).has_labels
+    if not has_labels and not hf_task.like:
         return ()
     outputs = params[f"{head}/output/bias"].shape[0]
-    if not named:
+    if not has_labels:
         return tuple(f"LABEL_{number}" for number in range(outputs))
     if outputs != len(labels):
         raise ConfigError(
-            f"the checkpoint's {head} has {outputs} outputs, but its config has {len(labels)} "
-            "labels; export a checkpoint that xlj.finetune or xlj.convert import wrote"
+            f"the checkpoint's {head} has {outputs} outputs, but the checkpoint's config has "
+            f"{len(labels)} labels; export a checkpoint of xlj.finetune, or one made by "
+            "xlj.convert import"
         )
     return labels
 
 
-def _unlike(
-    model: Model, options: Mapping[str, object], others: Collection[str]
+def _find_differences(
+    model: Model, options: Mapping[str, object], ignored: Collection[str]
 ) -> dict[str, object]:
-    """Returns the options of a model that differ from `options`, without the names in `others`."""
-    canonical = _canonical(model)
+    """Returns the options of a model that differ from `options`, except the names in `ignored`."""
+    canonical = _canonicalise(model)
     return {
         name: getattr(model, name)
         for name, value in {**options, "middle_norm": False}.items()
-        if name not in others and getattr(canonical, name) != value
+        if name not in ignored and getattr(canonical, name) != value
     }
 
 
-def _canonical(model: Model) -> Model:
-    """Returns the model with one spelling of options that have several equal ones."""
+def _canonicalise(model: Model) -> Model:
+    """Returns an equivalent model whose options have canonical values.
+
+    Some options have several values with the same meaning. For example, `key_value_heads` may be 0
+    or the number of heads.
+    """
     local = [kind.is_local for kind in pattern.kinds(model, model.layers)]
     return dataclasses.replace(
         model,
@@ -198,7 +211,7 @@ def _canonical(model: Model) -> Model:
     )
 
 
-def _like_xlm_r(model: Model, vocabulary: Vocabulary) -> Architecture:
+def _choose_like_xlm_r(model: Model, vocabulary: Vocabulary) -> Architecture:
     """Returns the architecture for a model with learned positions or a position bias."""
     plain = model.position_bias == "none" and model.absolute_positions
     architecture = architectures.OF_MARKERS[vocabulary.markers] if plain else XLJ
@@ -206,35 +219,45 @@ def _like_xlm_r(model: Model, vocabulary: Vocabulary) -> Architecture:
         return architecture
     if architecture is not XLM_R:
         raise ConfigError(
-            "model.norm=pre: the model can be exported with a SentencePiece vocabulary and without "
-            "a position bias only"
+            "model.norm=pre: such a model can be exported only if it has a SentencePiece "
+            "vocabulary and no position bias"
         )
     return architectures.XLM_R_XL
 
 
-def _modern(model: Model, own: Mapping[str, object]) -> Architecture:
-    """Returns the architecture that reads the same model from the config.json that it writes.
+def _choose_modern(model: Model, unlike_xlm_r: Mapping[str, object]) -> Architecture:
+    """Returns the modern architecture that preserves all options of a model.
+
+    An architecture preserves the options if it reads the same model from the config.json that it
+    writes.
 
     Args:
-      own: the options of the model that differ from XLM-R's.
+      unlike_xlm_r: the options of the model that differ from XLM-R's.
+
+    Raises:
+      ConfigError: if no architecture preserves all options.
     """
-    written, lacking = {a.model_type: a for a in architectures.MODERN}, {XLM_R.model_type: own}
+    modern = {a.model_type: a for a in architectures.MODERN}
+    lacking: dict[str, Mapping[str, object]] = {XLM_R.model_type: unlike_xlm_r}
     if model.rotary_base:
-        lacking = {name: _lacking(architecture, model) for name, architecture in written.items()}
+        lacking = {
+            name: _find_unsupported(architecture, model) for name, architecture in modern.items()
+        }
     nearest = min(lacking, key=lambda name: len(lacking[name]))
     if lacking[nearest]:
         raise ConfigError(
-            f"{_format(own)}: the model cannot be exported, because no architecture has these "
-            f"options; the nearest, {nearest}, does not have {_format(lacking[nearest])}"
+            f"{_format(unlike_xlm_r)}: the model cannot be exported, because no architecture "
+            f"supports these options; the nearest one, {nearest}, does not support "
+            f"{_format(lacking[nearest])}"
         )
-    return written[nearest]
+    return modern[nearest]
 
 
-def _lacking(architecture: Architecture, model: Model) -> dict[str, object]:
+def _find_unsupported(architecture: Architecture, model: Model) -> dict[str, object]:
     """Returns the options of a model that an architecture's config.json does not preserve."""
     written = architectures.config_of(architecture, model, 1)
     read = architectures.model_of(architecture, written, CONFIG)
-    unlike = _unlike(model, dataclasses.asdict(_canonical(read)), _OF_TRAINING)
+    unlike = _find_differences(model, dataclasses.asdict(_canonicalise(read)), _NOT_COMPARED)
     if pattern.kinds(read, model.layers) != pattern.kinds(model, model.layers):
         unlike["full_layers"] = model.full_layers
     return unlike
@@ -248,26 +271,29 @@ def _format_value(value: object) -> object:
     return ",".join(value) if isinstance(value, tuple) else value
 
 
-def _left_out(
+def _find_left_out(
     params: Iterable[str], heads: Collection[str], head: str, headless: bool, own: str
 ) -> dict[str, str]:
-    """Returns the parameters that are not exported, with the reason."""
+    """Returns the parameters that are not exported, each with the reason."""
     left_out = {}
     for name in params:
         part = name.partition("/")[0]
         if name.startswith(SENTENCE):
-            continue  # the caller decides whether to write them
+            continue  # the caller decides whether to export sentence modules
         if name.startswith(SURPLUS):
-            if name.removeprefix(SURPLUS).startswith("prediction_head/") and head != _MASKED:
+            if (
+                name.removeprefix(SURPLUS).startswith("prediction_head/")
+                and head != _PREDICTION_HEAD
+            ):
                 left_out[name] = "belongs to the head for masked tokens, which is not exported"
         elif part in heads and headless:
             left_out[name] = "the export ends before the last layer"
         elif part in heads and part != head:
-            left_out[name] = "a folder has one head, that of the fine-tuned task"
+            left_out[name] = "a folder has one head, which is the fine-tuned task's head"
         elif part in TASKS and part not in heads:
             left_out[name] = "transformers has a different head for this task and architecture"
         elif own and part == head_of(own) and part != head:
-            left_out[name] = "its kind of task does not name a matching class of transformers"
+            left_out[name] = "the kind of task names no class of transformers with these tensors"
         elif part == head_of("pair_classification"):
             left_out[name] = "transformers has no class that encodes two sentences separately"
         elif name == "embeddings/language":
@@ -279,7 +305,7 @@ def _left_out(
 
 def write(
     folder: Path,
-    exported: Exported,
+    exported: ExportPlan,
     params: Mapping[str, PyTree],
     model: Model,
     vocabulary: Vocabulary,
@@ -288,10 +314,11 @@ def write(
     """Writes config.json, the tensors and the tokenizer into an existing folder.
 
     Args:
-      params: leaves by name, with stacked layers; the first `model.layers` layers are written. A
-        leaf needs a shape; it is converted to an array when it is written, one at a time.
-      pairs_as_rows: the tokenizer encodes pairs as xlj's rows do (for which a fine-tuned model was
-        trained), not as its family does.
+      params: the parameters by name, with stacked layers. The first `model.layers` layers are
+        written. Each parameter needs `shape`, and is converted to a NumPy array only while it is
+        written.
+      pairs_as_rows: whether the tokenizer encodes pairs as in xlj's rows, as fine-tuning does.
+        Otherwise it encodes pairs as its family does.
     """
     architecture = exported.architecture
     config = architectures.config_of(architecture, model, len(exported.rows))
@@ -304,7 +331,7 @@ def write(
             source = Path(__file__).parent / "remote_code" / name
             atomic.write(folder / name, source.read_bytes())
     _write_json(folder / CONFIG, config)
-    _write_tensors(folder, list(_tensors(exported, params, model)))
+    _write_tensors(folder, list(_list_tensors(exported, params, model)))
     tokenizer_files.write(
         vocabulary,
         folder,
@@ -316,40 +343,42 @@ def write(
 
 
 def _native_id(vocabulary: Vocabulary, special: int) -> int:
-    """Returns a special's id in the file. Without `<pad>` it is the id of `</s>`: padding is then
-    known from lengths."""
+    """Returns the id of a special token in the tokenizer's file.
+
+    A vocabulary without this token gets the id of `</s>`. EuroBERT also pads with its last token.
+    """
     number = vocabulary.native_special_ids[special]
     return vocabulary.native_special_ids[EOS] if number is None else number  # type: ignore[return-value]
 
 
 def _token_ids(architecture: Architecture, vocabulary: Vocabulary) -> Record:
-    """Returns the keys of config.json with ids of special tokens. If padding has no id, it has the
-    id of the last token, as in EuroBERT."""
+    """Returns the keys of config.json with the ids of special tokens."""
     numbers = {name: _native_id(vocabulary, i) for name, i in architecture.specials.items()}
     return {f"{name}_token_id": number for name, number in numbers.items()}
 
 
-def _rows(vocabulary: Vocabulary, params: Mapping[str, PyTree]) -> np.ndarray:
-    """Returns, for each row of the exported word embeddings, the row of xlj's table to write.
+def _choose_rows(vocabulary: Vocabulary, params: Mapping[str, PyTree]) -> np.ndarray:
+    """Returns, for each row of the exported word embeddings, the index of the row to write.
 
-    Indices after xlj's table are surplus rows, in order. The index after these is a row of zeros.
+    The indices count xlj's table first and the surplus rows next. The index after these stands for
+    a row of zeros.
     """
     ids, size = vocabulary.native_ids, vocabulary.size
     surplus = params.get(f"{SURPLUS}embeddings/word")
     known = ids >= 0
-    more = 0 if surplus is None else surplus.shape[0]
-    length = int(known.sum()) + more if more else int(ids.max()) + 1
-    rows = np.full(length, size + more)
+    surplus_rows = 0 if surplus is None else surplus.shape[0]
+    length = int(known.sum()) + surplus_rows if surplus_rows else int(ids.max()) + 1
+    rows = np.full(length, size + surplus_rows)
     rows[ids[known]] = np.flatnonzero(known)
-    if more:
-        rows[rows == size + more] = np.arange(size, size + more)
+    if surplus_rows:
+        rows[rows == size + surplus_rows] = np.arange(size, size + surplus_rows)
     return rows
 
 
-def _tensors(
-    exported: Exported, params: Mapping[str, PyTree], model: Model
+def _list_tensors(
+    exported: ExportPlan, params: Mapping[str, PyTree], model: Model
 ) -> Iterator["_HfTensor"]:
-    """Yields all tensors to write; tensors of the same parameter follow each other."""
+    """Yields all tensors to write; tensors of the same parameter are adjacent."""
     architecture = exported.architecture
     types = architectures.token_types(architecture, model)
     params = {TOKEN_TYPE.xlj_name: np.zeros((min(types, 1), model.hidden), np.float32), **params}
@@ -364,7 +393,7 @@ def _tensors(
         if tensor == TOKEN_TYPE and not types:
             continue
         surplus = params.get(SURPLUS + tensor.xlj_name)
-        for layer in range(tensor.first_layer, model.layers if tensor.stacked else 1):
+        for layer in range(tensor.first_layer, model.layers if tensor.is_stacked else 1):
             name = tensor.hf_name.format(layer=layer)
             if exported.head and not tensor.head:
                 name = f"{architecture.prefix}.{name}"
@@ -379,14 +408,15 @@ def _tensors(
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """A tensor of the folder, or a share of one, and the parameter that it comes from.
+    """A tensor of the folder, or a share of a tensor, and the parameter that contains its values.
 
     Attributes:
-      parameter: xlj's parameter; the tensor may be one layer or a share of it.
-      layer: the index in the layers' axis.
-      more_rows: rows to add, before the first row (positions) or after the last (token types).
-      rows: the row of the parameter for each row of the tensor, if rows belong to ids (`_rows`).
-      surplus: rows after those of the parameter, or None.
+      parameter: xlj's parameter. The tensor may be one layer of it, or a share of its outputs.
+      layer: the index on the parameter's layer axis.
+      more_rows: rows to add before the first row (positions) or after the last row (token types). A
+        negative number removes rows.
+      rows: the result of `_choose_rows`. Used only if rows belong to ids of the vocabulary.
+      surplus: the surplus rows of the parameter (`SURPLUS`), or None.
     """
 
     tensor: Tensor
@@ -397,45 +427,49 @@ class _Part:
     surplus: Any
 
     def shape(self) -> tuple[int, ...]:
-        shape = [*self.parameter.shape[self.tensor.stacked :]]
+        shape = [*self.parameter.shape[self.tensor.is_stacked :]]
         shape[-1] //= self.tensor.xlj_share[1]
-        shape[0] = len(self.rows) if self.tensor.by_word else shape[0] + self.more_rows
-        return tuple(shape[::-1] if self.tensor.transposed else shape)
+        shape[0] = len(self.rows) if self.tensor.has_vocabulary_rows else shape[0] + self.more_rows
+        return tuple(shape[::-1] if self.tensor.is_transposed else shape)
 
     def bytes(self) -> int:
         return 4 * math.prod(self.shape())
 
     def blocks(self, parameter: np.ndarray) -> Iterator[np.ndarray]:
-        """Yields the rows in order, given the values of the whole parameter."""
-        if self.tensor.by_word:
+        """Yields the rows in order, in blocks.
+
+        Args:
+          parameter: the values of the whole parameter.
+        """
+        if self.tensor.has_vocabulary_rows:
             yield from self._blocks_of_words(parameter)
             return
-        array = parameter[self.layer] if self.tensor.stacked else parameter
+        array = parameter[self.layer] if self.tensor.is_stacked else parameter
         if self.tensor.xlj_share != WHOLE:
             number, count = self.tensor.xlj_share
             array = np.split(array, count, axis=-1)[number]
         if self.tensor.xlj_name == "embeddings/position":
             array = architectures.shifted(array, self.more_rows)
-        elif self.more_rows:  # all tokens have the first token type, so its row is repeated
+        elif self.more_rows:  # in training all tokens had the first token type: repeat its row
             array = np.concatenate([array, np.repeat(array[:1], self.more_rows, 0)])
-        yield np.ascontiguousarray(array.T if self.tensor.transposed else array)
+        yield np.ascontiguousarray(array.T if self.tensor.is_transposed else array)
 
     def _blocks_of_words(self, table: np.ndarray) -> Iterator[np.ndarray]:
-        further = np.zeros((max(1, self.rows.max() + 1 - len(table)), *table.shape[1:]), "<f4")
+        added_rows = np.zeros((max(1, self.rows.max() + 1 - len(table)), *table.shape[1:]), "<f4")
         if self.surplus is not None:
-            further[: self.surplus.shape[0]] = np.asarray(self.surplus)
+            added_rows[: self.surplus.shape[0]] = np.asarray(self.surplus)
         rows = max(1, _BLOCK // math.prod(table.shape[1:]))
         for start in range(0, len(self.rows), rows):
             indices = self.rows[start : start + rows]
             block = table[np.minimum(indices, len(table) - 1)]
-            is_further = indices >= len(table)
-            block[is_further] = further[indices[is_further] - len(table)]
+            is_added = indices >= len(table)
+            block[is_added] = added_rows[indices[is_added] - len(table)]
             yield block
 
 
 @dataclasses.dataclass(frozen=True)
 class _HfTensor:
-    """A tensor of the folder and its parts: shares of its first axis, in order."""
+    """A tensor of the folder. Its parts are shares of its first axis, in order."""
 
     name: str
     parts: tuple[_Part, ...]
@@ -449,7 +483,7 @@ class _HfTensor:
 
 
 def _write_tensors(folder: Path, tensors: list[_HfTensor]) -> None:
-    """Writes one file, or shards of at most 2 GiB and their index."""
+    """Writes one safetensors file, or shards of at most 2 GiB with their index."""
     shards: list[list[_HfTensor]] = [[]]
     for tensor in tensors:
         if shards[-1] and sum(t.bytes() for t in [*shards[-1], tensor]) > _SHARD_BYTES:
@@ -469,7 +503,7 @@ def _write_tensors(folder: Path, tensors: list[_HfTensor]) -> None:
 def _write_shard(path: Path, tensors: list[_HfTensor]) -> None:
     """Writes a safetensors file: the length of the header, the header, and the tensors' bytes.
 
-    The library's writer is not used, because it needs all tensors in memory.
+    The writer of the safetensors library would need all tensors in memory.
     """
     header: Record = {"__metadata__": {"format": "pt"}}
     end = 0
@@ -490,11 +524,13 @@ def _write_shard(path: Path, tensors: list[_HfTensor]) -> None:
 
 
 def _write_parameter(file: BinaryIO, begin: int, places: list[tuple[int, _Part]]) -> None:
-    """Writes the tensors of one parameter into a file, which is in memory for this call only.
+    """Writes the tensors of one parameter into a file.
+
+    Only this call holds the parameter in memory.
 
     Args:
-      begin: where the tensors' bytes begin in the file.
-      places: (offset in bytes from `begin`, tensor or share of a tensor).
+      begin: the offset in bytes at which the data of the tensors begins.
+      places: (offset in bytes from `begin`, tensor or share of a tensor) for each part.
     """
     parameter = np.asarray(places[0][1].parameter, "<f4")
     for start, part in places:

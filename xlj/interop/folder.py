@@ -1,4 +1,4 @@
-"""Reads Hugging Face folders: config.json, and tensors one by one."""
+"""Reads Hugging Face folders: config.json, and one tensor at a time."""
 
 import dataclasses
 import hashlib
@@ -15,18 +15,18 @@ from xlj.io.json_file import Record
 from xlj.io.quoting import quoted, shortened
 
 CONFIG = "config.json"
-MODULES = "modules.json"  # of sentence-transformers
+MODULES = "modules.json"  # written by sentence-transformers
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
-_LONGEST = 255  # the longest file name
+_MAX_NAME = 255  # the maximum length of a file name, in characters
 _ARGUMENTS = "training_args.bin"  # written by transformers' trainer; has no weights
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pdparams", "*.h5", "*.msgpack")
 
 
 @dataclasses.dataclass(frozen=True)
 class Folder:
-    """The content of a folder: config.json, and each tensor's file and shape by name."""
+    """The content of a folder: config.json, and the file and shape of each tensor by name."""
 
     path: Path
     config: Record
@@ -42,10 +42,13 @@ class Folder:
         return total.hexdigest()
 
     def read(self, name: str, index: Any = ...) -> np.ndarray:
-        """Reads a tensor, or the part given by `index` (slices), in float32.
+        """Reads a tensor in float32.
+
+        Args:
+          index: a tuple of slices to read a part only; by default the whole tensor is read.
 
         Raises:
-          ConfigError: if the tensor cannot be read, or has integers.
+          ConfigError: if the tensor cannot be read, or contains integers.
         """
         try:
             with safe_open(self.files[name], framework="np") as file:
@@ -64,21 +67,24 @@ class Folder:
 
 
 def is_folder(path: Path) -> bool:
-    """Returns whether a path looks like a Hugging Face folder with a model, readable or not."""
-    is_there = any((path / name).is_file() for name in (CONFIG, MODULES))
-    return is_there and not (path / "checkpoints").is_dir()
+    """Returns whether a path looks like a Hugging Face folder.
+
+    The folder has config.json or modules.json, and no checkpoints/. Its files may be damaged.
+    """
+    has_model_file = any((path / name).is_file() for name in (CONFIG, MODULES))
+    return has_model_file and not (path / "checkpoints").is_dir()
 
 
 def open_folder(path: Path) -> Folder:
-    """Reads the config and the headers of all files with tensors.
+    """Reads config.json and the headers of all safetensors files.
 
     Raises:
       ConfigError: if config.json or a shard is missing or damaged, the index names a file outside
-        the folder, a tensor is not in the shard that the index names, or the folder has weights as
+        the folder, a tensor is not in the shard that the index names, or the weights exist as
         pickles only.
     """
     if not (path / CONFIG).is_file():
-        raise ConfigError(f"{path}: no {CONFIG}; expected a Hugging Face folder")
+        raise ConfigError(f"{path} has no {CONFIG}; expected a Hugging Face folder")
     config = json_file.read_object(inside(path, CONFIG))
     files: dict[str, Path] = {}
     shapes: dict[str, tuple[int, ...]] = {}
@@ -88,7 +94,10 @@ def open_folder(path: Path) -> Folder:
             with safe_open(file, framework="np") as opened:
                 for name in opened.keys():  # noqa: SIM118 (safe_open is no dict)
                     if name in files:
-                        raise ConfigError(f"{file}: {shortened(name)} is in {files[name].name} too")
+                        raise ConfigError(
+                            f"{file}: the tensor {shortened(name)} is also in {files[name].name}; "
+                            "remove one of the files"
+                        )
                     tensor = opened.get_slice(name)
                     if tensor.get_dtype() not in ("F64", "F32", "F16", "BF16", "I64"):
                         raise ConfigError(
@@ -98,7 +107,7 @@ def open_folder(path: Path) -> Folder:
                     files[name], shapes[name] = file, tuple(tensor.get_shape())
         except (OSError, SafetensorError) as error:
             raise ConfigError(
-                f"{file} is damaged or not in the safetensors format: {shortened(str(error))}"
+                f"{file} is damaged or is not a safetensors file: {shortened(str(error))}"
             ) from None
     for name, shard in weight_map.items():
         if files.get(name) != path / shard:
@@ -110,30 +119,38 @@ def open_folder(path: Path) -> Folder:
 
 
 def _tensor_files(path: Path) -> tuple[list[Path], Record]:
-    """Returns a folder's safetensors files (one, or the shards of its index) and its weight_map."""
+    """Returns (safetensors files, weight_map) of a folder.
+
+    The folder has one file, or shards and an index. `weight_map`, the file of each tensor, is empty
+    without an index.
+    """
     if (path / WEIGHTS).is_file():
         return [inside(path, WEIGHTS)], {}
     if (path / INDEX).is_file():
         shards = json_file.read_object(inside(path, INDEX)).get("weight_map")
         if not isinstance(shards, dict) or not shards:
-            raise ConfigError(f"{path / INDEX}: has no weight_map")
+            raise ConfigError(f"{path / INDEX}: expected weight_map, which maps tensors to shards")
         names = sorted({str(shard) for shard in shards.values()})
         for name in names:
-            if PurePath(name).name != name or name in ("", ".", "..") or len(name) > _LONGEST:
+            if PurePath(name).name != name or name in ("", ".", "..") or len(name) > _MAX_NAME:
                 raise ConfigError(
-                    f"{path / INDEX}: shard {quoted(name)} is not a file of this folder"
+                    f"{path / INDEX}: weight_map names {quoted(name)}; expected the name of a file "
+                    "in this folder"
                 )
             if not (path / name).is_file():
-                raise ConfigError(f"{path / INDEX}: the shard {path / name} is missing")
+                raise ConfigError(
+                    f"{path / INDEX}: the shard {path / name} is missing; download it"
+                )
         return [inside(path, name) for name in names], shards
     refuse_pickles(path)
-    raise ConfigError(f"{path}: the folder has neither {WEIGHTS} nor {INDEX}")
+    raise ConfigError(f"{path}: expected weights in {WEIGHTS}, or in shards with {INDEX}")
 
 
 def refuse_pickles(path: Path) -> None:
-    """Raises a `ConfigError` if a folder has pickles.
+    """Raises a `ConfigError` if a folder has weights as pickles.
 
-    The message has a line of Python that converts them without running their code.
+    The message contains a line of Python that converts pickles of PyTorch without running their
+    code.
     """
     pickles = sorted(file.name for kind in _PICKLES for file in path.glob(kind))
     if not pickles:
@@ -145,12 +162,12 @@ def refuse_pickles(path: Path) -> None:
             f"for f in {files} for k, v in torch.load(f, weights_only=True).items()}}, "
             f"'{WEIGHTS}', {{'format': 'pt'}})"
         )
-        how = f'in that folder, with PyTorch installed: python -c "{line}"'
+        instruction = f'in that folder, with PyTorch installed: python -c "{line}"'
     else:
-        how = "to safetensors with the library that wrote them"
+        instruction = "to safetensors with the library that wrote them"
     raise ConfigError(
-        f"{path}: the weights are in {', '.join(pickles[:4])}, a format that can run any code when "
-        f"it is loaded; xlj reads {WEIGHTS} only. Convert them {how}"
+        f"{path}: the weights are in {', '.join(pickles[:4])}, but xlj reads {WEIGHTS} only, "
+        f"because pickles can run any code when they are loaded. Convert them {instruction}"
     )
 
 
@@ -158,18 +175,24 @@ def inside(folder: Path, name: str) -> Path:
     """Returns the path of a file in a folder.
 
     Raises:
-      ConfigError: if it is a link that leaves the folder, unless it leads to a blob of Hugging
-        Face's download cache.
+      ConfigError: if the file is a link to another folder. Links into Hugging Face's download cache
+        are allowed.
     """
     file = folder / name
     target = file.resolve()
     if target.parent != folder.resolve() and not _is_blob(target):
-        raise ConfigError(f"{file} is a link out of the folder, to {target}")
+        raise ConfigError(
+            f"{file} is a link to {target}, outside the folder; replace the link by "
+            "a copy of the file"
+        )
     return file
 
 
 def _is_blob(file: Path) -> bool:
-    """Returns whether a file is models--x/blobs/HASH, to which models--x/snapshots has links."""
+    """Returns whether a file is in Hugging Face's download cache.
+
+    Its path is models--NAME/blobs/HASH, next to the folder models--NAME/snapshots.
+    """
     blobs = file.parent
     is_model = blobs.parent.name.startswith("models--") and (blobs.parent / "snapshots").is_dir()
     return blobs.name == "blobs" and is_model

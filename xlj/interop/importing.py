@@ -1,4 +1,4 @@
-"""Imports a Hugging Face folder as an encoder; every tensor is used or reported."""
+"""Imports an encoder from a Hugging Face folder; every tensor is used or reported."""
 
 import dataclasses
 import functools
@@ -33,21 +33,22 @@ from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives import supervised
 from xlj.sharding.trees import name_of, named_leaves, nested
 
-_CHUNK = 1 << 24  # numbers read at a time
+_CHUNK = 1 << 24  # how many numbers of a tensor are read at a time
 
 
 @dataclasses.dataclass(frozen=True)
-class Imported:
-    """A model in a Hugging Face folder; its weights are still on disk.
+class FolderModel:
+    """A model in a Hugging Face folder, without its weights, which are read later.
 
     Attributes:
-      names: for each tensor, its names in the folder; a stacked tensor has one name per layer, in
-        order.
-      shapes: the shapes of all parameters of the encoder and of both heads, by xlj's name. The
-        folder may lack some of these parameters.
-      surplus: int, rows of the word embeddings that have no id in the vocabulary.
-      missing: parameters of the head for masked tokens that the folder lacks.
-      ignored: tensors that are not read, with the reason.
+      names: for each `Tensor`, the names of its tensors in the folder. A stacked `Tensor` has one
+        name per layer, in order.
+      shapes: the shapes of the parameters of the encoder, the head for masked tokens and the task
+        head, by xlj's name. The folder may lack some of them.
+      surplus: int [rows], indices of the rows of the word embeddings that have no id in the
+        vocabulary.
+      missing: the parameters of the head for masked tokens that the folder lacks.
+      ignored: the names of tensors in the folder that are not read, each with the reason.
       head: the head of a fine-tuned task, e.g. tagging_head; empty if the folder has no head that
         xlj supports.
       labels: the names of the head's classes or tags, in order.
@@ -67,20 +68,21 @@ class Imported:
 
     @functools.cached_property
     def parameters(self) -> dict[str, list[Tensor]]:
-        """The parameters that the folder has, by xlj's name, and the tensors of each."""
+        """The parameters that the folder contains, by xlj's name, each with its tensors."""
         parameters: dict[str, list[Tensor]] = {}
         for tensor in self.names:
             parameters.setdefault(tensor.xlj_name, []).append(tensor)
         return parameters
 
     def report(self) -> str:
-        """Returns a report for users on all tensors."""
+        """Returns a printable report on all tensors."""
         used = len({name for names in self.names.values() for name in names})
         lines = [f"{self.folder.path}: {self.architecture.model_type}, {used} tensors used"]
         if len(self.surplus):
             lines += [
                 f"  {len(self.surplus)} embedding rows have no id in the tokenizer: they are "
-                "neither trained nor predicted, and an export without training restores them"
+                "neither trained nor predicted; if you export the model without training, the "
+                "export contains them"
             ]
         if self.head:
             outputs = f"labels {', '.join(self.labels)}" if self.labels else "unnamed outputs"
@@ -91,12 +93,12 @@ class Imported:
         return "\n".join(lines)
 
 
-def inspect(path: Path) -> Imported:
-    """Reads everything but the weights, and checks that every tensor is used or ignored.
+def inspect(path: Path) -> FolderModel:
+    """Reads the config, the tokenizer and the tensors' names and shapes of a folder.
 
     Raises:
       ConfigError: if the folder is damaged, its architecture or tokenizer is not supported, a
-        tensor is missing, unknown or of another shape, or tied weights differ.
+        tensor is missing, unknown or has another shape, or tied weights differ.
     """
     folder = open_folder(path)
     where = str(path / CONFIG)
@@ -104,21 +106,26 @@ def inspect(path: Path) -> Imported:
     model = architectures.model_of(architecture, folder.config, where)
     _check_head(model, where)
     vocabulary = tokenizer_files.read(path)
-    surplus = _surplus(folder, vocabulary, where)
-    # Old checkpoints name the parameters of a norm gamma and beta.
+    surplus = _find_surplus(folder, vocabulary, where)
+    # Old checkpoints call the weight and the bias of a norm gamma and beta.
     in_folder = {
         name.replace("Norm.gamma", "Norm.weight").replace("Norm.beta", "Norm.bias"): name
         for name in folder.shapes
     }
     if len(in_folder) < len(folder.shapes):
-        twice = sorted(set(folder.shapes) - set(in_folder.values()))
-        raise ConfigError(f"{path}: the tensor {twice[0]} also exists under its new name")
-    if model.layers > len(in_folder):  # the loops below would not end soon
+        repeated = sorted(set(folder.shapes) - set(in_folder.values()))
         raise ConfigError(
-            f"{where}: num_hidden_layers is {model.layers}, but there are {len(in_folder)} tensors"
+            f"{path}: the tensor {repeated[0]} also exists under its newer name "
+            "(weight "
+            "instead of gamma, bias instead of beta); remove one of them"
         )
-    architecture = architecture.named_as(in_folder)
-    model = _without_zero_types(folder, architecture, model, in_folder)
+    if model.layers > len(in_folder):  # a huge number would make the loops below very slow
+        raise ConfigError(
+            f"{where}: num_hidden_layers is {model.layers}, but the folder has {len(in_folder)} "
+            "tensors only"
+        )
+    architecture = architecture.with_names_in(in_folder)
+    model = _remove_zero_type(folder, architecture, model, in_folder)
     if model.token_types > 1 and tokenizer_files.has_pair_types(folder.path, vocabulary):
         model = dataclasses.replace(model, pair_token_types=True)
     head = architectures.task_head_of(architecture, folder.config, in_folder)
@@ -130,19 +137,19 @@ def inspect(path: Path) -> Imported:
     expected = _expected_shapes(model, vocabulary.size, head, len(labels))
     names, missing = _assign_names(folder, architecture, model, expected, in_folder)
     if len(surplus):
-        for tensor in [tensor for tensor in names if tensor.by_word]:
+        for tensor in [tensor for tensor in names if tensor.has_vocabulary_rows]:
             expected[SURPLUS + tensor.xlj_name] = len(surplus), *expected[tensor.xlj_name][1:]
             names[tensor._replace(xlj_name=SURPLUS + tensor.xlj_name)] = names[tensor]
     unused = set(in_folder) - {name for group in names.values() for name in group}
-    ignored = {in_folder[name]: _reason(architecture, name) for name in sorted(unused)}
+    ignored = {in_folder[name]: _find_reason(architecture, name) for name in sorted(unused)}
     unknown = [name for name, reason in ignored.items() if not reason]
     if unknown:
         raise ConfigError(
-            f"{path}: {len(unknown)} tensors do not belong to an encoder of {model.layers} layers: "
+            f"{path}: {len(unknown)} tensors are unknown in an encoder with {model.layers} layers: "
             f"{', '.join(unknown[:4])}"
         )
     names = {tensor: tuple(in_folder[name] for name in group) for tensor, group in names.items()}
-    imported = Imported(
+    imported = FolderModel(
         folder, architecture, model, vocabulary, names, expected, surplus, missing, ignored, head,
         labels,
     )  # fmt: skip
@@ -151,7 +158,7 @@ def inspect(path: Path) -> Imported:
     return imported
 
 
-def load(imported: Imported, shardings: Callable[[PyTree], PyTree]) -> encoder.Params:
+def load(imported: FolderModel, shardings: Callable[[PyTree], PyTree]) -> encoder.Params:
     """Reads all parameters in float32. Each device's shard is read separately.
 
     Args:
@@ -174,23 +181,33 @@ def load(imported: Imported, shardings: Callable[[PyTree], PyTree]) -> encoder.P
     return jax.tree_util.tree_map_with_path(read, abstract, shardings(abstract))
 
 
-def read(imported: Imported, name: str) -> np.ndarray:
-    """Reads one parameter, named as in xlj, in float32. Raises the same errors as `load`."""
+def read(imported: FolderModel, name: str) -> np.ndarray:
+    """Reads one parameter in float32.
+
+    Args:
+      name: xlj's name of the parameter.
+
+    Raises:
+      ConfigError: if a tensor cannot be read, or has values that are not finite.
+    """
     return _read_part(imported, name, (slice(None),) * len(imported.shapes[name]))
 
 
 def _check_head(model: Model, where: str) -> None:
     if not model.has_own_head:
         raise ConfigError(
-            f"{where}: tie_word_embeddings is true and the head for masked tokens has no bias; "
-            "xlj does not support a head without parameters. Set tie_word_embeddings to false and "
-            "add the tensor lm_head.weight, a copy of the word embeddings"
+            f"{where}: tie_word_embeddings is true and the head for masked tokens has no bias, but "
+            "xlj "
+            "does not support a head without parameters; set tie_word_embeddings to false and add "
+            "a copy of the word embeddings as the tensor lm_head.weight"
         )
 
 
-def _surplus(folder: Folder, vocabulary: Vocabulary, where: str) -> np.ndarray:
-    """Returns the rows of the word embeddings without an id (tables are often padded to sizes that
-    multiply fast)."""
+def _find_surplus(folder: Folder, vocabulary: Vocabulary, where: str) -> np.ndarray:
+    """Returns the indices of the rows of the word embeddings that have no id.
+
+    Many models pad the table, because some sizes make products faster.
+    """
     rows, ids = folder.config.get("vocab_size"), vocabulary.native_ids
     known = ids[ids >= 0]
     if isinstance(rows, bool) or not isinstance(rows, int) or rows <= known.max():
@@ -199,7 +216,9 @@ def _surplus(folder: Folder, vocabulary: Vocabulary, where: str) -> np.ndarray:
             f"{known.max() + 1} ids"
         )
     if rows > max(map(math.prod, folder.shapes.values()), default=0):
-        raise ConfigError(f"{where}: vocab_size is {rows}, but no tensor is that large")
+        raise ConfigError(
+            f"{where}: vocab_size is {rows}, but every tensor of the folder is smaller"
+        )
     return np.setdiff1d(np.arange(rows), known)
 
 
@@ -210,29 +229,38 @@ def _assign_names(
     expected: Collection[str],
     in_folder: Mapping[str, str],
 ) -> tuple[dict[Tensor, tuple[str, ...]], tuple[str, ...]]:
-    """Returns the names in the folder of each tensor, and the parameters that the folder lacks of
-    the head for masked tokens."""
+    """Returns (each `Tensor` with its names in the folder, the parameters of the head for masked
+    tokens that the folder lacks).
+
+    Args:
+      expected: xlj's names of all parameters.
+      in_folder: the folder's names of tensors, by their newer names.
+
+    Raises:
+      ConfigError: if a tensor of the encoder or the task head is missing, or only a part of the
+        head for masked tokens exists.
+    """
     names: dict[Tensor, tuple[str, ...]] = {}
-    missing: dict[str, str] = {}  # names in the folder, by xlj's name
-    of_task = architecture.has_shared_head and architectures.is_of_task(folder.config)
+    missing: dict[str, str] = {}  # Hugging Face's names, by xlj's name
+    is_task_folder = architecture.has_shared_head and architectures.is_of_task(folder.config)
     for tensor in architecture.tensors:
         if tensor.xlj_name not in expected:
             continue
         is_masked = tensor.head == "prediction_head"
         group = tuple(_hf_names(architecture, tensor, model, in_folder))
         absent = [name for name in group if name not in in_folder]
-        if not absent and not (is_masked and of_task):
+        if not absent and not (is_masked and is_task_folder):
             names[tensor] = group
         elif is_masked:
-            missing[tensor.xlj_name] = group[0] if of_task else absent[0]
+            missing[tensor.xlj_name] = group[0] if is_task_folder else absent[0]
         else:
             raise ConfigError(f"{folder.path}: the tensor {absent[0]} is missing")
     head = [group[0] for tensor, group in names.items() if tensor.head == "prediction_head"]
     if head and missing:
-        absent_one = next(iter(missing.values()))
+        missing_name = next(iter(missing.values()))
         raise ConfigError(
-            f"{folder.path}: the tensor {absent_one} is missing, but {head[0]} of the same head "
-            "exists"
+            f"{folder.path}: the tensor {missing_name} is missing, but {head[0]} of the same head "
+            "exists; add the tensor, or remove all tensors of the head for masked tokens"
         )
     if not any(tensor.head == "prediction_head" for tensor in architecture.tensors):
         return names, tuple(name for name in expected if name.startswith("prediction_head/"))
@@ -242,33 +270,34 @@ def _assign_names(
 def _hf_names(
     architecture: Architecture, tensor: Tensor, model: Model, in_folder: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yields the names of a tensor in a folder, one per layer if it is stacked."""
-    for layer in range(tensor.first_layer, model.layers if tensor.stacked else 1):
+    """Yields the names of a `Tensor` in a folder, one per layer if it is stacked."""
+    for layer in range(tensor.first_layer, model.layers if tensor.is_stacked else 1):
         name = tensor.hf_name.format(layer=layer)
         prefixed = f"{architecture.prefix}.{name}"
         yield name if tensor.head or name in in_folder and prefixed not in in_folder else prefixed
 
 
-def _reason(architecture: Architecture, name: str) -> str:
-    """Returns the reason why a tensor of the folder is not read; empty if it is unknown."""
+def _find_reason(architecture: Architecture, name: str) -> str:
+    """Returns the reason why a tensor of the folder is not read; empty if the tensor is unknown."""
     bare = name.removeprefix(f"{architecture.prefix}.")
     if name in architecture.copies:
         return f"tied to {architecture.copies[name]}"
     if bare == TOKEN_TYPE.hf_name and TOKEN_TYPE in architecture.tensors:
-        return "a single token type, all zero"
+        return "the only token type, and all zeros"
     if architecture.has_shared_head and name.startswith("head."):
-        return "the head of a task that xlj does not have"
+        return "part of a task head that xlj does not support"
     rules = (*IGNORED, *architecture.ignored)
     return next((reason for rule, reason in rules if re.fullmatch(rule, name)), "")
 
 
-def _without_zero_types(
+def _remove_zero_type(
     folder: Folder, architecture: Architecture, model: Model, in_folder: Mapping[str, str]
 ) -> Model:
-    """Removes token types from the model if the only one is zero, as in XLM-R."""
+    """Removes the token type from the model if there is only one and its vector is zero, as in
+    XLM-R."""
     name = TOKEN_TYPE.hf_name
     name = in_folder.get(f"{architecture.prefix}.{name}", in_folder.get(name, ""))
-    adds_one = architecture.token_types == 1  # an export adds it again
+    adds_one = architecture.token_types == 1  # an export adds the token type again
     if adds_one and model.token_types == 1 and name and not folder.read(name).any():
         return dataclasses.replace(model, token_types=0)
     return model
@@ -277,7 +306,13 @@ def _without_zero_types(
 def _expected_shapes(
     model: Model, vocabulary_size: int, head: str, labels: int
 ) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of the parameters of the encoder and both heads, by name."""
+    """Returns the shapes of the parameters of the encoder, the head for masked tokens and the task
+    head.
+
+    Args:
+      head: the task head, or empty.
+      labels: the number of labels.
+    """
     key = jax.random.key(0)
 
     def init() -> encoder.Params:
@@ -290,15 +325,15 @@ def _expected_shapes(
     return {name: leaf.shape for name, leaf in named_leaves(jax.eval_shape(init)).items()}
 
 
-def _check_shapes(imported: Imported) -> None:
+def _check_shapes(imported: FolderModel) -> None:
     rows = imported.folder.config["vocab_size"]
     for tensor, names in imported.names.items():
-        shape = list(imported.shapes[tensor.xlj_name])[tensor.stacked :]
+        shape = list(imported.shapes[tensor.xlj_name])[tensor.is_stacked :]
         if tensor.xlj_share != WHOLE or tensor.hf_share != WHOLE:
             shape[-1] = shape[-1] // tensor.xlj_share[1] * tensor.hf_share[1]
-        if tensor.transposed:
+        if tensor.is_transposed:
             shape.reverse()
-        if tensor.by_word:
+        if tensor.has_vocabulary_rows:
             shape[0] = rows
         if tensor.xlj_name == "embeddings/position":
             shape[0] -= FIRST_POSITION - imported.architecture.first_position
@@ -311,7 +346,7 @@ def _check_shapes(imported: Imported) -> None:
                 )
 
 
-def _check_copies(imported: Imported, in_folder: Mapping[str, str]) -> None:
+def _check_copies(imported: FolderModel, in_folder: Mapping[str, str]) -> None:
     used = {name for names in imported.names.values() for name in names}
     for copy, xlj_name in imported.architecture.copies.items():
         if copy not in in_folder or in_folder[copy] in used or xlj_name not in imported.parameters:
@@ -321,17 +356,22 @@ def _check_copies(imported: Imported, in_folder: Mapping[str, str]) -> None:
         rows = max(1, _CHUNK // math.prod(shape[1:]))
         for start in range(0, shape[0], rows):
             part = slice(start, min(start + rows, shape[0]))
-            one = imported.folder.read(original, part)
-            other = imported.folder.shapes[name] == shape and imported.folder.read(name, part)
-            if not np.array_equal(one, other):
+            original_part = imported.folder.read(original, part)
+            copied_part = imported.folder.shapes[name] == shape and imported.folder.read(name, part)
+            if not np.array_equal(original_part, copied_part):
                 raise ConfigError(
-                    f"{imported.folder.files[name]}: {name} differs from {original}; xlj's head "
-                    "uses the word embeddings, so they must be equal"
+                    f"{imported.folder.files[name]}: {name} differs from {original}; they must be "
+                    "equal, because xlj's head for masked tokens uses the word embeddings"
                 )
 
 
-def _read_part(imported: Imported, name: str, index: tuple[slice, ...]) -> np.ndarray:
-    """Reads the part `index` of a parameter."""
+def _read_part(imported: FolderModel, name: str, index: tuple[slice, ...]) -> np.ndarray:
+    """Reads a part of a parameter.
+
+    Args:
+      name: xlj's name of the parameter.
+      index: a slice for each axis.
+    """
     shape = imported.shapes[name]
     ranges = [range(*i.indices(n)) for i, n in zip(index, shape, strict=True)]
     part = _empty_aligned([len(places) for places in ranges])
@@ -344,28 +384,28 @@ def _read_part(imported: Imported, name: str, index: tuple[slice, ...]) -> np.nd
         start, stop = max(outputs.start, begin), min(outputs.stop, begin + size)
         if start < stop:
             share = part[..., start - outputs.start : stop - outputs.start]
-            before = tensor.hf_share[0] * size - begin
-            hf_outputs = range(start + before, stop + before)
+            shift = tensor.hf_share[0] * size - begin
+            hf_outputs = range(start + shift, stop + shift)
             _fill(share, imported, tensor, [*ranges[:-1], hf_outputs])
     return part
 
 
-def _fill(part: np.ndarray, imported: Imported, tensor: Tensor, ranges: list[range]) -> None:
+def _fill(part: np.ndarray, imported: FolderModel, tensor: Tensor, ranges: list[range]) -> None:
     """Reads one tensor of the folder into a part of a parameter.
 
     Args:
       part: the array to fill.
-      ranges: for each axis of `part`, the indices to read. Layers are counted as in xlj; inputs and
-        outputs as in the folder's tensor.
+      ranges: for each axis of `part`, the indices to read. Layers are indices of xlj's parameter.
+        Inputs and outputs are indices of the folder's tensor.
     """
     names = imported.names[tensor]
     index = tuple(slice(places.start, places.stop) for places in ranges)
-    if tensor.stacked:
+    if tensor.is_stacked:
         for place, layer in enumerate(ranges[0]):
             part[place] = _read_tensor(imported, tensor, names[layer], index[1:])
         return
     rows = max(1, _CHUNK // math.prod(imported.shapes[tensor.xlj_name][1:]))
-    rows = rows if tensor.by_word else max(1, len(part))
+    rows = rows if tensor.has_vocabulary_rows else max(1, len(part))
     for start in range(0, len(part), rows):
         places = ranges[0][start : start + rows]
         chunk = (slice(places.start, places.stop), *index[1:])
@@ -375,7 +415,7 @@ def _fill(part: np.ndarray, imported: Imported, tensor: Tensor, ranges: list[ran
 def _empty_aligned(shape: list[int]) -> np.ndarray:
     """Returns an uninitialised float32 array that is aligned to 64 bytes.
 
-    XLA on CPUs uses aligned memory directly, and copies other memory.
+    On CPUs, XLA uses aligned memory without a copy.
     """
     size = 4 * math.prod(shape)
     memory = np.empty(size + 64, np.uint8)
@@ -384,11 +424,16 @@ def _empty_aligned(shape: list[int]) -> np.ndarray:
 
 
 def _read_rows(
-    imported: Imported, name: str, ids: np.ndarray, index: tuple[slice, ...]
+    imported: FolderModel, name: str, ids: np.ndarray, index: tuple[slice, ...]
 ) -> np.ndarray:
-    """Reads the rows `ids` of a tensor, in the order of `ids`. An id of -1 gives a row of zeros.
+    """Reads rows of a tensor.
 
-    Consecutive ids are read together; there are few gaps, because only specials are reordered.
+    Consecutive rows are read together. There are few gaps, because only special tokens have another
+    order.
+
+    Args:
+      ids: the rows to read, in order; -1 for a row of zeros.
+      index: slices for the other axes.
     """
     known = ids >= 0
     if not known.all():
@@ -407,19 +452,27 @@ def _read_rows(
 
 
 def _read_tensor(
-    imported: Imported, tensor: Tensor, name: str, index: tuple[slice, ...]
+    imported: FolderModel, tensor: Tensor, name: str, index: tuple[slice, ...]
 ) -> np.ndarray:
-    """Reads the part `index` of a tensor, with axes and rows in xlj's order."""
-    if tensor.transposed:
+    """Reads a part of a tensor in the folder.
+
+    Args:
+      name: the name of the tensor in the folder.
+      index: a slice for each axis, with axes and rows in xlj's order.
+
+    Raises:
+      ConfigError: if the part has values that are not finite.
+    """
+    if tensor.is_transposed:
         part = imported.folder.read(name, index[::-1]).T
-    elif tensor.by_word:
+    elif tensor.has_vocabulary_rows:
         is_surplus = tensor.xlj_name.startswith(SURPLUS)
         ids = imported.surplus if is_surplus else imported.vocabulary.native_ids
         part = _read_rows(imported, name, ids[index[0]], index[1:])
     elif tensor.xlj_name == "embeddings/position":
         part = imported.folder.read(name, (slice(None), *index[1:]))
-        above = FIRST_POSITION - imported.architecture.first_position
-        part = architectures.shifted(part, above)[index[0]]
+        added_rows = FIRST_POSITION - imported.architecture.first_position
+        part = architectures.shifted(part, added_rows)[index[0]]
     else:
         part = imported.folder.read(name, index)
     if not np.isfinite(part).all():

@@ -1,4 +1,4 @@
-"""Embeddings and biases of a new vocabulary, initialised from matching rows of an old one."""
+"""Initialises the embeddings and biases of a new vocabulary from rows of an old vocabulary."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ from xlj.data.rows.report import align
 from xlj.io.hashing import combine, hash64, name_hash
 
 RULES = ("special", "exact", "normalised", "dictionary", "accents", "place", "pieces", "none")
-"""How the old rows were chosen; see `vocabulary_matching.match` and
-`vocabulary_extension.initial_rows`."""
+"""The rules by which the old rows of a new piece are chosen. `vocabulary_matching.match` and
+`vocabulary_extension.initial_rows` define them."""
 
 UNMATCHED = ("random", "mean", "sampled")
 _BLOCK_ROWS = 4096
@@ -19,11 +19,12 @@ _BLOCK_ROWS = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Matches:
-    """The old ids that each new id is initialised from, by the mean of their rows.
+    """The old ids from which each new id is initialised. A new row is the mean of the old rows.
 
     Attributes:
-      sources: the old ids of each new id: none, one, or several (rule `pieces`).
-      rules: int8 [new ids], indices into `RULES`; `none` for ids without sources.
+      sources: the old ids of each new id: none, one, or several (with the rule `pieces`).
+      rules: int8 [new ids], the index in `RULES` of each new id's rule. It is `none` for ids
+        without sources.
     """
 
     sources: Ragged
@@ -31,12 +32,13 @@ class Matches:
 
 
 def share_table(matches: Matches, counts: Mapping[str, np.ndarray]) -> str:
-    """Returns a table of the share of each rule in percent, without rules that matched no piece.
+    """Returns a table with the share of each rule in percent, without rules that matched no piece.
 
-    One row counts the vocabulary's pieces; each further row counts the tokens of a language's text.
+    The first row counts the pieces of the vocabulary. Each further row counts the tokens of one
+    language's text.
 
     Args:
-      counts: by language, how often each new id occurs in its text, int64 [new ids].
+      counts: for each language, how often each new id occurs in the text, int64 [new ids].
     """
     rows = {"vocabulary": np.ones(len(matches.rules), np.int64), **counts}
     used = np.unique(matches.rules)
@@ -52,8 +54,9 @@ def embeddings(
 ) -> np.ndarray:
     """Computes the embedding of every new piece: float32 [new ids, hidden].
 
-    A matched row is the mean of its old rows (a copy if there is one). The paper does not say how
-    to initialise unmatched rows (ours). They depend on the seed and their id, not on other rows:
+    A matched row is the mean of its old rows. The paper (MetaXLM; Chi et al., 2021) does not state
+    how unmatched rows are initialised. Here `unmatched` selects one of three ways (ours). An
+    unmatched row depends on the seed and its id, not on other unmatched rows:
 
     - `random`: N(0, init_std), as in a new model.
     - `mean`: the mean of all old rows.
@@ -64,11 +67,13 @@ def embeddings(
       unmatched: one of `UNMATCHED`.
       init_std: standard deviation for `random`.
 
+    seed: the random seed of `random` and `sampled`.
+
     Raises:
       ValueError: if `unmatched` is not in `UNMATCHED`.
     """
     if unmatched not in UNMATCHED:
-        raise ValueError(f"unmatched={unmatched}: it must be one of {', '.join(UNMATCHED)}")
+        raise ValueError(f"unmatched={unmatched}: expected one of {', '.join(UNMATCHED)}")
     rows = _means(table, matches)
     unmatched_ids = np.flatnonzero(matches.sources.lengths == 0)
     mean = np.zeros(table.shape[1]) if unmatched == "random" else table.mean(0, dtype=np.float64)
@@ -83,9 +88,9 @@ def embeddings(
 
 
 def match_bias(bias: np.ndarray, matches: Matches) -> np.ndarray:
-    """Computes the bias of every new piece in a language modelling head: float32 [new ids].
+    """Computes the bias of every new piece in a head for masked tokens: float32 [new ids].
 
-    It is the mean of the old biases; 0 for unmatched pieces.
+    The bias of a matched piece is the mean of its old biases. Unmatched pieces have the bias 0.
 
     Args:
       bias: the old biases, floating [old ids].
@@ -94,7 +99,8 @@ def match_bias(bias: np.ndarray, matches: Matches) -> np.ndarray:
 
 
 def _means(table: np.ndarray, matches: Matches) -> np.ndarray:
-    """Returns the mean of each new id's old rows, float32 [new ids, hidden]; 0 without old rows."""
+    """Returns the mean of each new id's old rows, float32 [new ids, hidden]; zeros without old
+    rows."""
     sources = matches.sources
     rows = np.zeros((len(sources.lengths), table.shape[1]), np.float32)
     for nth in range(sources.lengths.max(initial=0)):

@@ -1,4 +1,4 @@
-"""Model card of an exported model: its size, its training data and scores, and how to load it."""
+"""Writes the model card of an exported model: size, training data, scores, and how to load it."""
 
 import itertools
 from collections.abc import Mapping
@@ -8,19 +8,19 @@ from xlj.config.objectives.supervised import supervised_in
 from xlj.data.labelled.kind import HuggingFace
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.architectures import XLJ, XLM_R, auto_class
-from xlj.interop.exporting import Exported
+from xlj.interop.exporting import ExportPlan
 from xlj.interop.sentence_modules import SentenceModules
 from xlj.io.json_file import Record
 
 _PIPELINES = {"": "feature-extraction", "prediction_head": "fill-mask"}
-"""The `pipeline_tag` of model hubs by head, for models without a task's head."""
+"""The `pipeline_tag` of the card for models without a task head, by head."""
 
 _Meta = Record | None
 
 
 def card(
     name: str,
-    exported: Exported,
+    exported: ExportPlan,
     model: Model,
     vocabulary: Vocabulary,
     sentence: SentenceModules | None = None,
@@ -29,16 +29,18 @@ def card(
     run: _Meta = None,
     adapted: str = "",
 ) -> str:
-    """Returns the card as Markdown, with the YAML front matter that model hubs read.
+    """Returns the model card as Markdown, with the YAML front matter that the Hugging Face Hub
+    reads.
 
     Args:
       name: the title of the card, and the path in its code examples.
-      sentence: the sentence modules, if the folder is for sentence-transformers.
-      trained: the checkpoint's description (`Checkpoint.meta`) with its config in current keys
-        (`Checkpoint.config`); None if the model is not an xlj checkpoint.
-      metrics: the last evaluation on held-out text, by metric name.
-      run: the checkpoint's scores (`checkpoints.workdir.finished_run`), if it was fine-tuned.
-      adapted: Markdown about the adaptation (`evaluation.adaptation_record`), if it was adapted.
+      sentence: the sentence modules, if the folder is for sentence-transformers; else None.
+      trained: the description of the checkpoint (`Checkpoint.meta`), in which `config` has current
+        keys (`Checkpoint.config`). None if the model is not an xlj checkpoint.
+      metrics: the results of the last evaluation on held-out text, by metric name.
+      run: the scores of a fine-tuned checkpoint (`checkpoints.workdir.finished_run`); else None.
+      adapted: Markdown about the adaptation (`evaluation.adaptation_record`) of an adapted model;
+        else empty.
     """
     sections = [
         _front_matter(exported, sentence is not None, trained, run),
@@ -51,7 +53,7 @@ def card(
     elif not (trained and supervised_in(trained["config"])):
         if trained and trained["step"]:
             sections.append(_objectives(trained["config"]))
-        if trained and trained.get("tasks"):  # older checkpoints do not have this entry
+        if trained and trained.get("tasks"):  # checkpoints of old versions lack this entry
             sections.append(_data(trained))
         if adapted:
             sections.append(f"## Before and after adaptation\n\n{adapted}")
@@ -66,7 +68,7 @@ def card(
     return "\n\n".join(sections) + "\n"
 
 
-def _front_matter(exported: Exported, is_sentence: bool, trained: _Meta, run: _Meta) -> str:
+def _front_matter(exported: ExportPlan, is_sentence: bool, trained: _Meta, run: _Meta) -> str:
     task = "sentence-similarity" if is_sentence else _pipeline(exported)
     languages = _languages(run) if run else trained["languages"] if trained else []
     lines = ["---"]
@@ -80,11 +82,11 @@ def _front_matter(exported: Exported, is_sentence: bool, trained: _Meta, run: _M
     return "\n".join(lines)
 
 
-def _pipeline(exported: Exported) -> str:
+def _pipeline(exported: ExportPlan) -> str:
     return exported.hf_task.pipeline if exported.hf_task else _PIPELINES[exported.head]
 
 
-def _summary(exported: Exported, model: Model, vocabulary: Vocabulary, trained: _Meta) -> str:
+def _summary(exported: ExportPlan, model: Model, vocabulary: Vocabulary, trained: _Meta) -> str:
     text = (
         f"This encoder has {model.layers} layers, hidden size {model.hidden}, {model.heads} "
         f"attention heads and a vocabulary of {vocabulary.size:,} ids. Its inputs have at most "
@@ -103,8 +105,8 @@ def _summary(exported: Exported, model: Model, vocabulary: Vocabulary, trained: 
     has_pairs = exported.architecture.prefix == XLM_R.prefix or (
         exported.architecture.model_type == "gte" and vocabulary.markers == "sentencepiece"
     )
-    of_family = has_pairs and not exported.hf_task
-    if trained and trained["step"] and of_family:
+    uses_family_pairs = has_pairs and not exported.hf_task
+    if trained and trained["step"] and uses_family_pairs:
         text += (
             "\n\nIn pretraining, a pair of sentences was encoded as `<s> A </s> B </s>`. The "
             f"tokenizer of {exported.architecture.model_type} may put two `</s>` between the "
@@ -115,7 +117,7 @@ def _summary(exported: Exported, model: Model, vocabulary: Vocabulary, trained: 
     return text
 
 
-def _usage(name: str, exported: Exported, is_sentence: bool) -> str:
+def _usage(name: str, exported: ExportPlan, is_sentence: bool) -> str:
     is_xlj = exported.architecture.model_type == XLJ.model_type
     remote = ", trust_remote_code=True" if is_xlj else ""
     if is_sentence:
@@ -135,7 +137,7 @@ def _usage(name: str, exported: Exported, is_sentence: bool) -> str:
 
 
 def _objectives(config: Record) -> str:
-    """Returns a table of the objectives of all phases with their options."""
+    """Returns a table of the objectives in all phases, with their options."""
     rows = ["## Objectives", "", "| from step | objective | options |", "|---|---|---|"]
     phases = [{"start_step": 0, "objectives": config["objectives"]}, *config["phases"].values()]
     for phase in sorted(phases, key=lambda phase: phase["start_step"]):
@@ -168,9 +170,9 @@ def _metrics(metrics: Mapping[str, float]) -> str:
 
 
 def _task_sections(
-    exported: Exported, hf_task: HuggingFace, trained: _Meta, run: _Meta
+    exported: ExportPlan, hf_task: HuggingFace, trained: _Meta, run: _Meta
 ) -> list[str]:
-    """Returns a section on the task, and one on its scores if `run` has them."""
+    """Returns the section about the task, and the section with the scores of `run`, if any."""
     kind = exported.head.removesuffix("_head")
     lines = [f"{kind.replace('_', ' ').capitalize()}."]
     if exported.labels and exported.labels[0] != "LABEL_0":
@@ -186,12 +188,12 @@ def _task_sections(
 
 
 def _languages(run: Record) -> list[str]:
-    """Returns the languages that a run was trained on, then the others that it was scored in."""
+    """Returns the languages on which a run was trained, then the other languages of its scores."""
     scored = itertools.chain(*run["dev"].values(), *run["test"].values())
     return list(dict.fromkeys([*run["languages"], *scored]))
 
 
-def _task_usage(name: str, exported: Exported, hf_task: HuggingFace, remote: str) -> str:
+def _task_usage(name: str, exported: ExportPlan, hf_task: HuggingFace, remote: str) -> str:
     loader = auto_class(exported.head, exported.own)
     if not hf_task.usage:
         return (
@@ -208,15 +210,19 @@ def _task_usage(name: str, exported: Exported, hf_task: HuggingFace, remote: str
 
 
 def _scores(run: Record) -> str:
-    """Returns a table in percent: a row per language and one for their mean, a column per split and
-    metric."""
+    """Returns a table of scores in percent.
+
+    It has one row for each language and one for the mean, and one column for each split and metric.
+    """
     columns = {
         f"{split} {metric}": by_language
         for split in ("dev", "test")
         for metric, by_language in run[split].items()
     }
     if not columns:
-        return "## Scores\n\nThe model was not scored, because no labelled test data was given."
+        return (
+            "## Scores\n\nThe model was not scored, because there was no labelled dev or test data."
+        )
     rows = ["## Scores (%)", "", f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     for language in _languages(run):
         scores = [by_language.get(language) for by_language in columns.values()]

@@ -1,15 +1,16 @@
 """SentencePiece's normalisation as normalisers of the `tokenizers` library.
 
-SentencePiece replaces, from left to right, the longest string that its rules contain. The rules of
-`nmt_nfkc` are the single characters that NFKC changes, and whole decompositions of characters: `o`,
-circumflex and tilde become one letter, but the letter with circumflex and a tilde remain two.
+SentencePiece scans text from left to right, and replaces the longest string for which it has a
+rule. The rules of `nmt_nfkc` replace single characters that NFKC changes, and complete
+decompositions of characters. So `o`, a circumflex and a tilde become one letter, but an `o` with
+circumflex and a tilde remain two characters.
 
-`tokenizers.normalizers.Precompiled` has the same rules but applies the *shortest* that fits, and
-drops the rest of a grapheme of less than 6 bytes. Decomposed Vietnamese loses its tones, and
-decomposed Hangul is not composed (huggingface/tokenizers issues 2116 and 2334). Therefore NFKC is
-applied first, so that `Precompiled` sees single characters only. Guard characters keep NFKC from
-composing and reordering more than the rules would (ours). docs/tokenizers.md lists the remaining
-differences.
+`tokenizers.normalizers.Precompiled` has the same rules, but applies the *shortest* rule that
+matches, and drops the rest of a grapheme of less than 6 bytes. So decomposed Vietnamese loses its
+tones, and decomposed Hangul is not composed (huggingface/tokenizers issues 2116 and 2334). To avoid
+this, `normalizer` applies NFKC before `Precompiled`, which then receives composed characters only.
+Guard characters prevent NFKC from composing or reordering more than SentencePiece's rules do
+(ours). docs/tokenizers.md lists the remaining differences.
 """
 
 import itertools
@@ -34,13 +35,13 @@ def normalizer(charsmap: bytes) -> "Normalizer":
       charsmap: the model's `precompiled_charsmap`: `nmt_nfkc`, `nfkc`, or either with case folding.
 
     Raises:
-      ConfigError: if the rules are different ones.
+      ConfigError: if the model has other rules.
     """
     from tokenizers import Regex, normalizers
 
     rules = normalizers.Precompiled(charsmap)
     steps = [
-        normalizers.Replace(Regex(_guarded()), _GUARD),
+        normalizers.Replace(Regex(_guard_positions()), _GUARD),
         normalizers.NFKC(),
         rules,
         normalizers.Replace(_GUARD, ""),
@@ -48,27 +49,31 @@ def normalizer(charsmap: bytes) -> "Normalizer":
     if rules.normalize_str(_FULLWIDTH_TILDE) == _FULLWIDTH_TILDE:
         steps.insert(0, normalizers.Replace(_FULLWIDTH_TILDE, _TILDE))
         steps.append(normalizers.Replace(_TILDE, _FULLWIDTH_TILDE))
-    whole = normalizers.Sequence(steps)
+    normalizer_steps = normalizers.Sequence(steps)
     for character in _decomposing():
-        by_nfkc, by_rules = whole.normalize_str(character), rules.normalize_str(character)
+        by_nfkc, by_rules = (
+            normalizer_steps.normalize_str(character),
+            rules.normalize_str(character),
+        )
         if by_nfkc != by_rules:
             raise ConfigError(
-                "this SentencePiece model does not normalise by NFKC: "
-                f"U+{ord(character):04X} becomes {by_rules!r}, expected {by_nfkc!r}"
+                "this SentencePiece model does not normalise by NFKC: it replaces "
+                "U+{ord(character):04X} by {by_rules!r}, expected {by_nfkc!r}"
             )
-    return whole
+    return normalizer_steps
 
 
 def _decomposing() -> Iterator[str]:
-    """Yields all characters with a listed decomposition (Hangul has none)."""
+    """Yields all characters with a decomposition in Unicode's tables (which omit Hangul)."""
     return (chr(c) for c in range(0x80, 0x110000) if unicodedata.decomposition(chr(c)))
 
 
-def _guarded() -> str:
-    """Returns a regular expression for the (empty) places where NFKC must not compose or reorder.
+def _guard_positions() -> str:
+    """Returns a regular expression that matches the positions of guard characters.
 
-    These are the places between a character that decomposes and a mark, and between two marks that
-    do not follow each other in any decomposition.
+    At these positions NFKC must not compose or reorder. They are between a character that
+    decomposes and a mark, and between two marks that are not adjacent in any decomposition. The
+    matches are empty strings.
     """
     composed: list[str] = []
     followers: dict[str, set[str]] = defaultdict(set)
@@ -83,16 +88,18 @@ def _guarded() -> str:
     firsts: dict[frozenset[str], list[str]] = defaultdict(list)
     for first, seconds in followers.items():
         firsts[frozenset(seconds)].append(first)
-    allowed = "|".join(f"(?<={_any(first)}){_any(seconds)}" for seconds, first in firsts.items())
-    return rf"(?<={_any(composed)})(?=\p{{M}})|(?<=\p{{M}})(?=\p{{M}})(?!{allowed})"
+    allowed = "|".join(
+        f"(?<={_match_any(first)}){_match_any(seconds)}" for seconds, first in firsts.items()
+    )
+    return rf"(?<={_match_any(composed)})(?=\p{{M}})|(?<=\p{{M}})(?=\p{{M}})(?!{allowed})"
 
 
 def _is_mark(character: str) -> bool:
     return unicodedata.category(character).startswith("M")
 
 
-def _any(characters: Iterable[str]) -> str:
-    """Returns a regular expression for any of these characters, none of which is ASCII."""
+def _match_any(characters: Iterable[str]) -> str:
+    """Returns a regular expression that matches any of these characters, none of which is ASCII."""
     ranges: list[list[int]] = []
     for code in sorted(map(ord, characters)):
         if ranges and ranges[-1][1] == code - 1:

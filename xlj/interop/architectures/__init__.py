@@ -1,9 +1,12 @@
 """Maps Hugging Face's architectures to xlj's encoder: config keys and tensor names.
 
-The same tables serve import and export. A parameter of xlj corresponds to one Hugging Face tensor;
-a parameter of the layers is stacked from one tensor per layer. Some parameters are a share of a
-tensor, or consist of several. Kernels are transposed. Rows of the word and position embeddings are
-reordered. Each family of architectures has its own module.
+Each family of architectures has its own module with one table, which import and export share. The
+table maps parameters of xlj to Hugging Face tensors:
+
+- Usually one parameter corresponds to one tensor. In the layers, xlj stacks one tensor per layer.
+- A parameter may be a share of a fused tensor, or may combine several tensors.
+- Kernels are transposed: [outputs, inputs] in Hugging Face, [inputs, outputs] in xlj.
+- The rows of word and position embeddings have another order in xlj.
 """
 
 from xlj.interop.architectures.configs import (

@@ -1,4 +1,4 @@
-"""Reads architecture and sizes from a config.json, and makes the config.json of a model."""
+"""Reads a model's architecture and sizes from a config.json, and makes a model's config.json."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from xlj.config import ConfigError, Model, build
 from xlj.interop.architectures.eurobert import EUROBERT
-from xlj.interop.architectures.gte import GTE, NEW
+from xlj.interop.architectures.gte import GTE, GTE_FROM_HUB
 from xlj.interop.architectures.modernbert import MODERNBERT
 from xlj.interop.architectures.table import Architecture
 from xlj.interop.architectures.xlm_r import (
@@ -24,7 +24,7 @@ from xlj.io.quoting import quoted, shortened
 from xlj.models.embeddings import FIRST_POSITION
 
 MODERN = (MODERNBERT, EUROBERT, GTE)
-"""The architectures that exports of models with rotary positions use."""
+"""The architectures to which models with rotary positions can be exported."""
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     a.model_type: a
@@ -39,34 +39,35 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         MODERNBERT,
         EUROBERT,
         GTE,
-        NEW,
+        GTE_FROM_HUB,
     )
 }
-"""The architectures that can be read, by `model_type`. XLM-Align and InfoXLM have XLM-R's layout,
-mBERT has BERT's."""
+"""The architectures that xlj reads, by `model_type`. XLM-Align and InfoXLM have XLM-R's
+layout. mBERT has BERT's layout."""
 
 _JINA = (
-    "jina-embeddings-v3 has five adapters (LoRA) in its linear layers, one for each task, and each "
-    "call selects one; xlj's encoder has no adapters"
+    "jina-embeddings-v3 has five LoRA adapters in its linear layers, one for each task, and each "
+    "call selects one adapter; xlj's encoder has no adapters"
 )
 _GEMMA = (
-    "encoders based on Gemma have four norms per layer with scales 1 + w, norms of queries and "
-    "keys or capped attention scores, and scaled embeddings; xlj's encoder has none of these"
+    "encoders based on Gemma have four norms per layer with scales 1 + w, scaled embeddings, and "
+    "either normalised queries and keys or capped attention scores; xlj's encoder supports none of "
+    "these"
 )
 _SONAR = (
-    "SONAR and NLLB are encoders like M2M's, with sinusoidal positions, ReLU, and a decoder; xlj's "
-    "encoder has none of these"
+    "SONAR and NLLB have M2M-100's encoder with sinusoidal positions and ReLU, and a decoder; "
+    "xlj's encoder supports none of these"
 )
 _DEBERTA = (
     "mDeBERTa adds products of queries and keys with embedded distances to the attention scores; "
-    "xlj's encoder does not"
+    "xlj's encoder does not support them"
 )
 _NEOBERT = (
     "NeoBERT's rotary positions rotate neighbouring dimensions of a head, and it stores queries, "
     "keys and values head by head; xlj's encoder rotates the two halves of a head"
 )
 
-REFUSED: Mapping[str, str] = {
+UNSUPPORTED: Mapping[str, str] = {
     "deberta-v2": _DEBERTA,
     "deberta": _DEBERTA,
     **dict.fromkeys(
@@ -79,12 +80,13 @@ REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("m2m_100", "nllb", "nllb_moe", "nllb-moe", "sonar"), _SONAR),
     "nomic_bert": "nomic-embed-text is English, and its multilingual version is a mixture of "
     "experts; xlj's encoder has no experts",
-    "ultrabert": "UltraBERT has a window and a rotary base per layer, and a head of two layers; "
-    "xlj's encoder has one window, two rotary bases, and a head of one layer",
+    "ultrabert": "UltraBERT has a window and a rotary base for each layer, and a head "
+    "with two layers; xlj's encoder supports one window, two rotary bases, and a head with one "
+    "layer",
 }  # fmt: skip
-"""The reason why xlj does not support an encoder, by `model_type`."""
+"""The encoders that xlj does not support, by `model_type`, with the reason."""
 
-_LARGEST = 2**31 - 1  # the largest size that XLA supports
+_MAX_SIZE = 2**31 - 1  # the largest size that XLA supports
 
 
 def of_config(config: Record, where: str) -> Architecture:
@@ -99,56 +101,58 @@ def of_config(config: Record, where: str) -> Architecture:
     name = config.get("model_type")
     if "lora_adaptations" in config:  # jina's config.json names XLM-R
         name = "jina_embeddings_v3"
-    if isinstance(name, str) and name in REFUSED:
-        raise ConfigError(f"{where}: model_type is {quoted(name)}; {REFUSED[name]}")
+    if isinstance(name, str) and name in UNSUPPORTED:
+        raise ConfigError(f"{where}: model_type is {quoted(name)}; {UNSUPPORTED[name]}")
     if not isinstance(name, str) or name not in ARCHITECTURES:
         raise ConfigError(
-            f"{where}: model_type is {quoted(name)}; xlj reads {', '.join(ARCHITECTURES)} "
-            "(XLM-Align and InfoXLM are xlm-roberta, mBERT is bert, mmBERT is modernbert)"
+            f"{where}: model_type is {quoted(name)}; xlj supports {', '.join(ARCHITECTURES)} "
+            "(XLM-Align and InfoXLM have model_type xlm-roberta, mBERT has bert, mmBERT has "
+            "modernbert)"
         )
     architecture = ARCHITECTURES[name]
     for key, supported in architecture.fixed.items():
         if config.get(key, supported) not in (supported, None):
             raise ConfigError(
-                f"{where}: {key} is {quoted(config[key])}; xlj's encoder has {supported!r} only"
+                f"{where}: {key} is {quoted(config[key])}; xlj's encoder supports {supported!r} "
+                "only"
             )
     pad = config.get("pad_token_id", 1)
     if architecture.prefix == XLM_R.prefix and (not isinstance(pad, int) or pad < 0):
         raise ConfigError(
-            f"{where}: pad_token_id is {quoted(pad)}; expected an id, from which positions are "
-            "counted"
+            f"{where}: pad_token_id is {quoted(pad)}; expected an id of 0 or more, because "
+            "positions are counted from it"
         )
     classes = config.get("architectures")
     if classes is not None and not isinstance(classes, list):
         raise ConfigError(
-            f"{where}: architectures is {quoted(classes)}; expected a list of classes"
+            f"{where}: architectures is {quoted(classes)}; expected a list of class names"
         )
     return with_pad(architecture, pad)
 
 
 def model_of(architecture: Architecture, config: Record, where: str) -> Model:
-    """Returns the model that a config.json describes.
+    """Returns the sizes and options of the model that a config.json describes.
 
     Raises:
       ConfigError: if a key is missing, or a value is not supported.
     """
-    known = {**architecture.defaults, **config}
-    before = FIRST_POSITION - architecture.first_position
+    config_values = {**architecture.defaults, **config}
+    added_positions = FIRST_POSITION - architecture.first_position
     try:
-        sizes = {key: known[hf_key] for key, hf_key in architecture.sizes.items()}
-        positions = known["max_position_embeddings"]
+        sizes = {key: config_values[hf_key] for key, hf_key in architecture.sizes.items()}
+        positions = config_values["max_position_embeddings"]
         if not isinstance(positions, int):
             raise ConfigError(
-                f"{where}: max_position_embeddings is {quoted(positions)}; expected a number"
+                f"{where}: max_position_embeddings is {quoted(positions)}; expected an integer"
             )
-        sizes["positions"] = positions + before
-        sizes |= architecture.options(known, where)
+        sizes["positions"] = positions + added_positions
+        sizes |= architecture.options(config_values, where)
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{where}: missing or wrong value: {error}") from None
     for name, size in sizes.items():
-        if isinstance(size, int) and size > _LARGEST:
+        if isinstance(size, int) and size > _MAX_SIZE:
             key = architecture.sizes.get(name, name)
-            raise ConfigError(f"{where}: {key} is {quoted(size)}; expected at most {_LARGEST}")
+            raise ConfigError(f"{where}: {key} is {quoted(size)}; expected at most {_MAX_SIZE}")
     try:
         model = build({"model": sizes}).model
     except ConfigError as error:
@@ -162,13 +166,17 @@ def model_of(architecture: Architecture, config: Record, where: str) -> Model:
 
 
 def config_of(architecture: Architecture, model: Model, rows: int) -> Record:
-    """Returns the config.json of a model. `rows` is the number of rows of its word embeddings."""
-    written = {hf_key: getattr(model, key) for key, hf_key in architecture.sizes.items()}
+    """Returns the config.json of a model.
+
+    Args:
+      rows: the number of rows of the exported word embeddings.
+    """
+    size_keys = {hf_key: getattr(model, key) for key, hf_key in architecture.sizes.items()}
     if "token_types" in architecture.sizes:
-        written[architecture.sizes["token_types"]] = token_types(architecture, model)
+        size_keys[architecture.sizes["token_types"]] = token_types(architecture, model)
     return {
         "model_type": architecture.model_type,
-        **written,
+        **size_keys,
         "max_position_embeddings": model.positions - FIRST_POSITION + architecture.first_position,
         "vocab_size": rows,
         "dtype": "float32",
@@ -177,15 +185,17 @@ def config_of(architecture: Architecture, model: Model, rows: int) -> Record:
 
 
 def shifted(table: np.ndarray, rows: int) -> np.ndarray:
-    """Shifts a position table [positions, hidden] by `rows`.
+    """Shifts a position table [positions, hidden] by `rows` rows.
 
-    It adds `rows` rows of zeros before the table, or removes the first -`rows` rows. No position
-    reads these rows.
+    A positive number inserts rows of zeros before the table. A negative number removes the first
+    rows. No token's position reads the inserted or removed rows.
     """
     return np.pad(table, ((rows, 0), (0, 0))) if rows > 0 else table[-rows:]
 
 
 def token_types(architecture: Architecture, model: Model) -> int:
-    """Returns the number of rows of the exported token type table, enough for the tokenizer's
-    ids."""
+    """Returns the number of rows of the exported token type table.
+
+    It is at least the number of token types that the family's tokenizer produces.
+    """
     return max(model.token_types, architecture.token_types)

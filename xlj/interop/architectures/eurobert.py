@@ -1,6 +1,7 @@
-"""The architecture of EuroBERT.
+"""Tensor names and config keys of EuroBERT (multilingual encoders for European and other
+languages).
 
-Sources: models/eurobert of transformers 5.24, the released config of EuroBERT/EuroBERT-210m.
+Sources: models/eurobert of transformers 5.24; the released config.json of EuroBERT/EuroBERT-210m.
 """
 
 from collections.abc import Iterator
@@ -13,9 +14,9 @@ from xlj.interop.architectures.task_heads import classes_of
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted
 
-_SWITCHES: dict[str, tuple[str, ...]] = {
+_BIAS_SWITCHES: dict[str, tuple[str, ...]] = {
     "attention_bias": ("attention", "output"),
-    "mlp_bias": ("inner", "outer", "vocabulary"),  # the head has one if the layers have
+    "mlp_bias": ("inner", "outer", "vocabulary"),  # the head for masked tokens follows the layers
 }
 _DEFAULTS = {
     "rms_norm_eps": 1e-5,
@@ -37,9 +38,9 @@ _LAYER = "layers.{layer}."
 
 
 def halves(layer: str) -> Iterator[Tensor]:
-    """Yields the tensors of the two halves of a gated layer, which are one parameter in xlj.
+    """Yields the tensors of a gated layer's two halves, which are one parameter in xlj.
 
-    The activated half comes first.
+    xlj stores the half that passes through the activation first.
     """
     for number, name in enumerate(("gate_proj", "up_proj")):
         yield from module("layers/feed_forward/inner", f"{layer}mlp.{name}", xlj_share=(number, 2))
@@ -53,13 +54,13 @@ _TENSORS = (
     *module("layers/feed_forward/outer", f"{_LAYER}mlp.down_proj"),
     *module("layers/feed_forward_norm", f"{_LAYER}post_attention_layernorm"),
     *module("final_norm", "norm"),
-    Tensor("prediction_head/word", "lm_head.weight"),  # if it is not tied
+    Tensor("prediction_head/word", "lm_head.weight"),  # only in models without tied embeddings
     Tensor("prediction_head/bias", "lm_head.bias"),
     *module("tagging_head/output", "classifier"),
 )
 
 
-def _options(config: Record, where: str) -> Record:
+def _read_config(config: Record, where: str) -> Record:
     rotary = rotary_keys.read(config, where, "rope_theta")
     heads, hidden = config.get("num_attention_heads"), config.get("hidden_size")
     groups, size = config.get("num_key_value_heads"), config.get("head_dim")
@@ -75,7 +76,7 @@ def _options(config: Record, where: str) -> Record:
         "norm": "pre",
         "norm_type": "rms",
         "feed_forward": gated(config, "hidden_act", where),
-        "biases": switched(config, _SWITCHES, where),
+        "biases": switched(config, _BIAS_SWITCHES, where),
         "prediction": "linear",
         "tied": config["tie_word_embeddings"],
         "rotary_base": rotary.base,
@@ -84,15 +85,15 @@ def _options(config: Record, where: str) -> Record:
     }
 
 
-def _config(model: Model) -> Record:
+def _write_config(model: Model) -> Record:
     rope = rotary_keys.write(model.rotary_base, model.rotary_factor)
     return {
         "num_key_value_heads": model.groups,
         "hidden_act": activation_of(model),
-        **{key: {*names} <= {*model.biases} for key, names in _SWITCHES.items()},
+        **{key: {*names} <= {*model.biases} for key, names in _BIAS_SWITCHES.items()},
         "tie_word_embeddings": model.tied,
         "rope_parameters": rope,
-        # Releases before transformers 5 read these keys.
+        # transformers 4 reads these two keys.
         "rope_theta": model.rotary_base,
         "rope_scaling": None if model.rotary_factor == 1 else rope,
     }
@@ -108,8 +109,8 @@ EUROBERT = Architecture(
     sizes=SIZES | {"attention_dropout": "attention_dropout", "layer_norm_epsilon": "rms_norm_eps"},
     defaults=_DEFAULTS,
     fixed={},
-    options=_options,
-    config=_config,
+    options=_read_config,
+    config=_write_config,
     specials=SPECIALS | {"mask": -1},
-    ignored=((r"dense\.(weight|bias)", "the head of a task that xlj does not have"),),
+    ignored=((r"dense\.(weight|bias)", "part of a task head that xlj does not support"),),
 )

@@ -1,7 +1,9 @@
-"""The architecture of gte.
+"""Tensor names and config keys of gte, Alibaba's multilingual text encoders.
 
-Its tensors have the names of transformers, or those of the code on the Hub, which are fused.
-Transformers writes the fused tensors too, with another prefix.
+gte has two layouts. In the separate layout, which transformers writes, each projection is a tensor.
+In the fused layout of the code on the Hub, `qkv_proj` joins query, key and value, and
+`up_gate_proj` joins the two halves of the gated feed-forward layer. The prefix of fused tensors is
+`new` in files from the Hub, and `gte` in files that transformers writes in this layout.
 
 Sources: models/gte and conversion_mapping of transformers 5.24, configs of
 Alibaba-NLP/gte-multilingual-mlm-base and gte-multilingual-base.
@@ -28,7 +30,7 @@ from xlj.interop.architectures.table import (
 from xlj.interop.architectures.task_heads import classes_of
 from xlj.io.json_file import Record
 
-_HEADS = ("", "prediction_head", "classification_head", "tagging_head")
+_HEADS = ("", "prediction_head", "classification_head", "tagging_head")  # "": no head
 _DEFAULTS = {
     "layer_norm_eps": 1e-12,
     "initializer_range": 0.02,
@@ -39,7 +41,7 @@ _DEFAULTS = {
     "tie_word_embeddings": True,
 }
 
-_LAYER, _NEW_LAYER = "layers.{layer}.", "encoder.layer.{layer}."
+_LAYER, _FUSED_LAYER = "layers.{layer}.", "encoder.layer.{layer}."
 _EMBEDDINGS = (EMBEDDINGS, TOKEN_TYPE, *module("embeddings/norm", "embeddings.LayerNorm"))
 _LAYERS = (
     *modules(PROJECTIONS, "layers/attention/", _LAYER),
@@ -51,20 +53,21 @@ _LAYERS = (
 
 
 def _fused() -> Iterator[Tensor]:
-    """Yields the fused tensors.
+    """Yields the fused tensors of a layer.
 
-    The rows of `qkv_proj` are query, key and value. The activated half of `up_gate_proj` is last.
+    The rows of `qkv_proj` are query, key and value. `up_gate_proj` has the half without activation
+    first, then the half with activation; xlj stores them in the reverse order.
     """
     for number, name in enumerate(("query", "key", "value")):
-        hf_name = f"{_NEW_LAYER}attention.qkv_proj"
+        hf_name = f"{_FUSED_LAYER}attention.qkv_proj"
         yield from module(f"layers/attention/{name}", hf_name, hf_share=(number, 3))
-    for number in range(2):
-        shares = {"xlj_share": (number, 2), "hf_share": (1 - number, 2)}
-        hf_name = f"{_NEW_LAYER}mlp.up_gate_proj"
+    for half in range(2):
+        shares = {"xlj_share": (half, 2), "hf_share": (1 - half, 2)}
+        hf_name = f"{_FUSED_LAYER}mlp.up_gate_proj"
         yield from module("layers/feed_forward/inner", hf_name, **shares)
 
 
-_NEW_LAYERS = (
+_FUSED_LAYERS = (
     *_fused(),
     *modules(
         {
@@ -74,16 +77,19 @@ _NEW_LAYERS = (
             "feed_forward_norm": "mlp_ln",
         },
         "layers/",
-        _NEW_LAYER,
+        _FUSED_LAYER,
     ),
 )
 
 
-def _heads(prefix: str, norm: str) -> tuple[Tensor, ...]:
+def _head_tensors(prefix: str, norm_name: str) -> tuple[Tensor, ...]:
+    """Returns the tensors of the heads for masked tokens, classification and tagging."""
     return (
         *module("prediction_head/dense", "lm_head.dense"),
-        *module("prediction_head/norm", f"lm_head.{norm}"),
-        Tensor("prediction_head/word", "lm_head.decoder.weight"),  # if it is not tied
+        *module("prediction_head/norm", f"lm_head.{norm_name}"),
+        Tensor(
+            "prediction_head/word", "lm_head.decoder.weight"
+        ),  # only if tie_word_embeddings is false
         Tensor("prediction_head/bias", "lm_head.decoder.bias"),
         *module("classification_head/dense", f"{prefix}.pooler.dense"),
         *module("classification_head/output", "classifier"),
@@ -91,34 +97,41 @@ def _heads(prefix: str, norm: str) -> tuple[Tensor, ...]:
     )
 
 
-def _options(config: Record, where: str) -> Record:
-    return _options_with(config, where, rotary_keys.read(config, where, "rope_theta"))
+def _read_config(config: Record, where: str) -> Record:
+    """Returns the options of `Model` for a config.json of transformers."""
+    return _model_options(config, where, rotary_keys.read(config, where, "rope_theta"))
 
 
-def _new_options(config: Record, where: str) -> Record:
+def _read_hub_config(config: Record, where: str) -> Record:
+    """Returns the options of `Model` for a config.json of the code on the Hub.
+
+    Its NTK scaling by f multiplies the base by f and divides the frequencies by f^(2 / head size).
+    Source: `NTKScalingRotaryEmbedding` in the code of Alibaba-NLP/new-impl.
+    """
     hidden, heads = config.get("hidden_size"), config.get("num_attention_heads")
-    size = hidden / heads if isinstance(hidden, int) and isinstance(heads, int) and heads else 1
+    is_valid = isinstance(hidden, int) and isinstance(heads, int) and heads
+    head_size = hidden / heads if is_valid else 1  # invalid sizes are reported after this function
 
     def ntk(rotary: Rotary) -> Rotary:
-        return Rotary(rotary.base * rotary.factor, rotary.factor ** (2 / size))
+        return Rotary(rotary.base * rotary.factor, rotary.factor ** (2 / head_size))
 
     rotary = rotary_keys.read(config, where, "rope_theta", more={"ntk": ntk})
-    return _options_with(config, where, rotary)
+    return _model_options(config, where, rotary)
 
 
-def _options_with(config: Record, where: str, rotary: Rotary) -> Record:
+def _model_options(config: Record, where: str, rotary: Rotary) -> Record:
     return {
         "family": "gte",
         "absolute_positions": False,
         "feed_forward": gated(config, "hidden_act", where),
-        "biases": tuple(name for name in BIASES if name != "inner"),
+        "biases": tuple(name for name in BIASES if name != "inner"),  # `up_gate_proj` has no bias
         "tied": config["tie_word_embeddings"],
         "rotary_base": rotary.base,
         "rotary_factor": rotary.factor,
     }
 
 
-def _config(model: Model) -> Record:
+def _write_config(model: Model) -> Record:
     return {
         "hidden_act": activation_of(model),
         "tie_word_embeddings": model.tied,
@@ -126,33 +139,31 @@ def _config(model: Model) -> Record:
     }
 
 
-_COPIES = {"lm_head.decoder.weight": "embeddings/word"}
-
-_NATIVE = Architecture(
+_SEPARATE = Architecture(
     "gte",
     "gte",
-    (*_EMBEDDINGS, *_LAYERS, *_heads("gte", "layer_norm")),
+    (*_EMBEDDINGS, *_LAYERS, *_head_tensors("gte", "layer_norm")),
     classes_of("Gte", _HEADS),
     {"lm_head.decoder.weight": "embeddings/word"},
     first_position=0,
     sizes=BERT_SIZES,
     defaults=_DEFAULTS,
     fixed={},
-    options=_options,
-    config=_config,
+    options=_read_config,
+    config=_write_config,
 )
-_OTHERS = tuple(
+_FUSED_VARIANTS = tuple(
     dataclasses.replace(
-        _NATIVE,
+        _SEPARATE,
         prefix=prefix,
-        tensors=(*_EMBEDDINGS, *_NEW_LAYERS, *_heads(prefix, "norm")),
+        tensors=(*_EMBEDDINGS, *_FUSED_LAYERS, *_head_tensors(prefix, "norm")),
         names=f"{prefix}, fused",
     )
     for prefix in ("gte", "new")
 )
 
-GTE = dataclasses.replace(_NATIVE, others=_OTHERS)
-NEW = dataclasses.replace(
+GTE = dataclasses.replace(_SEPARATE, others=_FUSED_VARIANTS)
+GTE_FROM_HUB = dataclasses.replace(
     GTE,
     model_type="new",
     classes=classes_of("New", _HEADS),
@@ -163,7 +174,7 @@ NEW = dataclasses.replace(
         "logn_attention_clip1": False,
         "pack_qkv": True,
     },
-    options=_new_options,
+    options=_read_hub_config,
 )
-"""Supported for import only. An export uses `GTE` with the same tensor names, which transformers 5
-reads without code from the Hub."""
+"""For import only. Exports use `GTE` with the same tensor names, so transformers 5 loads them
+without code from the Hub."""

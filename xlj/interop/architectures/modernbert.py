@@ -1,6 +1,6 @@
-"""The architecture of ModernBERT, mmBERT, Ettin, MrBERT and Granite embedding R2.
+"""Tensor names and config keys of ModernBERT, mmBERT, Ettin, MrBERT and Granite embedding R2.
 
-Sources: models/modernbert of transformers 5.24 and 4.57, released configs of
+Sources: models/modernbert of transformers 5.24 and 4.57; the released config.json of
 answerdotai/ModernBERT-base and jhu-clsp/mmBERT-small.
 """
 
@@ -15,17 +15,17 @@ from xlj.io.quoting import quoted
 from xlj.models import pattern
 
 FULL, LOCAL = "full_attention", "sliding_attention"
-_EVERY = "global_attn_every_n_layers"
-_OLD_BASES = {FULL: "global_rope_theta", LOCAL: "local_rope_theta"}
-_GATED = {"gelu": "geglu", "silu": "swiglu"}
-_SWITCHES = {
+_EVERY_KEY = "global_attn_every_n_layers"
+_BASE_KEYS_V4 = {FULL: "global_rope_theta", LOCAL: "local_rope_theta"}
+_GATED_TYPES = {"gelu": "geglu", "silu": "swiglu"}
+_BIAS_SWITCHES = {
     "attention_bias": ("attention", "output"),
     "mlp_bias": ("inner", "outer"),
     "classifier_bias": ("prediction",),
     "decoder_bias": ("vocabulary",),
     "norm_bias": (),  # sets `norm_type`
 }
-"""Keys of config.json, and the biases (names in `model.biases`) that each switches on."""
+"""Keys of config.json, and the biases (names in `model.biases`) that each key enables."""
 
 _DEFAULTS = {
     "norm_eps": 1e-5,
@@ -54,7 +54,7 @@ _TENSORS = (
     *modules(
         {
             "attention/output": "attn.Wo",
-            "feed_forward/inner": "mlp.Wi",  # both halves, the activated one first, as in xlj
+            "feed_forward/inner": "mlp.Wi",  # both halves of the gated layer, in xlj's order
             "feed_forward/outer": "mlp.Wo",
             "feed_forward_norm": "mlp_norm",
         },
@@ -64,46 +64,50 @@ _TENSORS = (
     *module("final_norm", "final_norm"),
     *module("prediction_head/dense", "head.dense"),
     *module("prediction_head/norm", "head.norm"),
-    Tensor("prediction_head/word", "decoder.weight"),  # if it is not tied
+    Tensor("prediction_head/word", "decoder.weight"),  # only in models without tied embeddings
     Tensor("prediction_head/bias", "decoder.bias"),
 )
 
 
 def switched(config: Record, switches: dict[str, tuple[str, ...]], where: str) -> tuple[str, ...]:
-    """Returns the value of `model.biases` for the switches in a config.json."""
+    """Returns the value of `model.biases` for a config.json.
+
+    Args:
+      switches: keys of config.json, and the biases that each key enables.
+    """
     for key in switches:
         if not isinstance(config[key], bool):
             raise ConfigError(f"{where}: {key} is {quoted(config[key])}; expected true or false")
-    on = {name for key, names in switches.items() if config[key] for name in names}
-    return tuple(name for name in BIASES if name in on)
+    enabled = {name for key, names in switches.items() if config[key] for name in names}
+    return tuple(name for name in BIASES if name in enabled)
 
 
 def gated(config: Record, key: str, where: str) -> str:
     """Returns the value of `model.feed_forward` for the activation in a config.json."""
     activation = config[key]
-    if not isinstance(activation, str) or activation not in _GATED:
+    if not isinstance(activation, str) or activation not in _GATED_TYPES:
         raise ConfigError(
-            f"{where}: {key} is {quoted(activation)}; xlj's gated layers support "
-            f"{' and '.join(_GATED)} only"
+            f"{where}: {key} is {quoted(activation)}; xlj supports the activations "
+            f"{' and '.join(_GATED_TYPES)} only"
         )
-    return _GATED[activation]
+    return _GATED_TYPES[activation]
 
 
 def activation_of(model: Model) -> str:
-    """Returns the name of the activation of a gated feed-forward layer."""
+    """Returns the name that config.json has for the activation of a gated feed-forward layer."""
     return "silu" if model.feed_forward == "swiglu" else "gelu"
 
 
-def _options(config: Record, where: str) -> Record:
-    layers = _layers(config, where)
-    full = rotary_keys.read(config, where, _OLD_BASES[FULL], FULL)
+def _read_config(config: Record, where: str) -> Record:
+    layers = _read_layer_types(config, where)
+    full = rotary_keys.read(config, where, _BASE_KEYS_V4[FULL], FULL)
     options = layers | {
         "family": "modernbert",
         "absolute_positions": False,
         "norm": "embeddings",
         "norm_type": "layer" if config["norm_bias"] else "unbiased",
         "feed_forward": gated(config, "hidden_activation", where),
-        "biases": switched(config, _SWITCHES, where),
+        "biases": switched(config, _BIAS_SWITCHES, where),
         "tied": config["tie_word_embeddings"],
         "rotary_base": full.base,
         "rotary_factor": full.factor,
@@ -111,7 +115,7 @@ def _options(config: Record, where: str) -> Record:
         "dropout_parts": ("attention",),
     }
     if layers["local_attention"]:
-        local = rotary_keys.read(config, where, _OLD_BASES[LOCAL], LOCAL)
+        local = rotary_keys.read(config, where, _BASE_KEYS_V4[LOCAL], LOCAL)
         if local.factor != full.factor:
             raise ConfigError(
                 f"{where}: rope_parameters has the factor {full.factor} for {FULL} and "
@@ -121,14 +125,14 @@ def _options(config: Record, where: str) -> Record:
     return options
 
 
-def _layers(config: Record, where: str) -> Record:
-    """Returns the options that say which layers are local, and their window."""
-    layers, every, types = (config.get(k) for k in ("num_hidden_layers", _EVERY, "layer_types"))
+def _read_layer_types(config: Record, where: str) -> Record:
+    """Returns the options of `Model` that determine which layers are local, and their window."""
+    layers, every, types = (config.get(k) for k in ("num_hidden_layers", _EVERY_KEY, "layer_types"))
     if not isinstance(layers, int) or layers < 1:
         raise ConfigError(f"{where}: num_hidden_layers is {quoted(layers)}; expected at least 1")
     if every is not None and (not isinstance(every, int) or every < 1):
-        raise ConfigError(f"{where}: {_EVERY} is {quoted(every)}; expected at least 1")
-    regular = None if every is None else _types(layers, every)
+        raise ConfigError(f"{where}: {_EVERY_KEY} is {quoted(every)}; expected at least 1")
+    regular = None if every is None else _regular_types(layers, every)
     if types is None:
         types = regular
     elif not isinstance(types, list) or len(types) != layers or {*map(str, types)} - {FULL, LOCAL}:
@@ -138,63 +142,69 @@ def _layers(config: Record, where: str) -> Record:
         )
     elif regular is not None and types != regular:
         raise ConfigError(
-            f"{where}: layer_types is {quoted(types)}, but {_EVERY} is {every}; remove the key "
+            f"{where}: layer_types is {quoted(types)}, but {_EVERY_KEY} is {every}; remove the key "
             "that does not fit the trained model"
         )
     if types is None:
         raise ConfigError(
-            f"{where}: cannot know which layers are local; expected layer_types or {_EVERY}"
+            f"{where}: expected layer_types or {_EVERY_KEY}, which determine the layers with local "
+            "attention"
         )
     if LOCAL not in types:
         return {"local_attention": 0}
     if FULL not in types:
-        raise ConfigError(f"{where}: layer_types has no {FULL}; xlj's encoder needs one or more")
+        raise ConfigError(
+            f"{where}: layer_types has no {FULL}; xlj's encoder needs at least one "
+            "layer of this type"
+        )
     window = config.get("local_attention")
     if isinstance(window, bool) or not isinstance(window, int) or window < 2:
         raise ConfigError(
             f"{where}: local_attention is {quoted(window)}; expected the width of the local "
-            "layers' window, at least 2"
+            "attention window in tokens, at least 2"
         )
-    every = every or _every(types)
+    every = every or _find_period(types)
     if every:
         return {"local_attention": window, "full_attention_every": every}
     numbers = tuple(str(layer) for layer, kind in enumerate(types) if kind == FULL)
     return {"local_attention": window, "full_layers": numbers}
 
 
-def _types(layers: int, every: int) -> list[str]:
+def _regular_types(layers: int, every: int) -> list[str]:
     return [LOCAL if layer % every else FULL for layer in range(layers)]
 
 
-def _every(types: list[str]) -> int | None:
-    """Returns n if every n-th layer is full; 3 if it is among several solutions, as in all released
-    models; None if no n fits."""
+def _find_period(types: list[str]) -> int | None:
+    """Returns n if every n-th layer has full attention; None if no n fits.
+
+    If several n fit, 3 is preferred, because all released models have it.
+    """
     numbers = (3, *range(1, len(types) + 1))
-    return next((n for n in numbers if types == _types(len(types), n)), None)
+    return next((n for n in numbers if types == _regular_types(len(types), n)), None)
 
 
-def _config(model: Model) -> Record:
-    """Returns the keys of both transformers 5 and transformers 4.
+def _write_config(model: Model) -> Record:
+    """Returns the keys that transformers 5 reads, and those that transformers 4 reads.
 
-    Version 4 does not read version 5's keys and would use a local rotary base of 10,000. If version
-    4 cannot express the scaling, its keys are null, which makes it fail.
+    transformers 4 ignores the keys of version 5, and would use a local rotary base of 10,000. It
+    does not support scaled rotary positions. For these its keys are null, so that loading fails.
     """
     types = [LOCAL if kind.is_local else FULL for kind in pattern.kinds(model, model.layers)]
     bases = {FULL: model.rotary_base, LOCAL: model.rotary_local_base or model.rotary_base}
-    plain = model.rotary_factor == 1
+    is_unscaled = model.rotary_factor == 1
     return {
         "hidden_activation": activation_of(model),
         "classifier_activation": "gelu",
         "norm_bias": model.norm_type == "layer",
-        **{key: {*names} <= {*model.biases} for key, names in _SWITCHES.items() if names},
+        **{key: {*names} <= {*model.biases} for key, names in _BIAS_SWITCHES.items() if names},
         "tie_word_embeddings": model.tied,
-        "local_attention": model.local_attention or 128,  # not read if no layer is local
+        "local_attention": model.local_attention or 128,  # ignored if no layer is local
         "layer_types": types,
-        _EVERY: _every(types),
+        _EVERY_KEY: _find_period(types),
         "rope_parameters": {
             kind: rotary_keys.write(base, model.rotary_factor) for kind, base in bases.items()
         },
-        **{_OLD_BASES[kind]: base if plain else None for kind, base in bases.items()},
+        **{_BASE_KEYS_V4[kind]: base if is_unscaled else None for kind, base in bases.items()},
         "embedding_dropout": model.dropout_of("embeddings"),
         "mlp_dropout": model.dropout_of("feed_forward"),
     }
@@ -210,8 +220,8 @@ MODERNBERT = Architecture(
     sizes=SIZES | {"attention_dropout": "attention_dropout", "layer_norm_epsilon": "norm_eps"},
     defaults=_DEFAULTS,
     fixed={"classifier_activation": "gelu"},
-    options=_options,
-    config=_config,
+    options=_read_config,
+    config=_write_config,
     specials=SPECIALS | {"cls": BOS, "sep": EOS},
     has_shared_head=True,
 )

@@ -1,4 +1,4 @@
-"""Keys of config.json about rotary positions, as transformers 4 and transformers 5 name them."""
+"""Reads and writes the keys of config.json for rotary positions, of transformers 4 and 5."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -7,19 +7,19 @@ from xlj.config import ConfigError
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted
 
-NEW = "rope_parameters"
-OLD_SCALING = "rope_scaling"
+PARAMETERS = "rope_parameters"
+SCALING_V4 = "rope_scaling"
 
 
 class Rotary(NamedTuple):
-    """The wavelengths: `rotary_base` and `rotary_factor` of `Model`."""
+    """The wavelengths of rotary positions: `rotary_base` and `rotary_factor` of `Model`."""
 
     base: float
     factor: float
 
 
 Scaling = Callable[[Rotary], Rotary]
-"""Takes the base and the factor of a scaling in a config.json; returns xlj's base and factor."""
+"""Takes the base and the factor in a config.json; returns the equivalent base and factor of xlj."""
 
 _SCALINGS: Mapping[str, Scaling] = {
     "default": lambda rotary: Rotary(rotary.base, 1.0),
@@ -38,22 +38,21 @@ def read(
 
     Args:
       where: the path of the config.json, for errors.
-      old: transformers 4's key of the base, e.g. `rope_theta`.
-      layers: the kind of layers to read from `rope_parameters`, e.g. `full_attention`; empty if it
-        has the same values for all layers.
-      more: further kinds of scaling.
+      old: the key that transformers 4 has for the base, e.g. `rope_theta`.
+      layers: the type of layers to read from `rope_parameters`, e.g. `full_attention`; empty if
+        `rope_parameters` has one entry for all layers.
+      more: kinds of scaling that are supported in addition to `default` and `linear`, by name.
 
     Raises:
-      ConfigError: if no key has the base, two keys contradict each other, or the kind of scaling is
-        not supported. There is no default for the base, because models of one class have different
-        ones.
+      ConfigError: if the base is missing, two keys contradict each other, or the kind of scaling is
+        not supported. The base has no default, because models of one class have different bases.
     """
-    path, new = NEW, config.get(NEW)
+    path, new = PARAMETERS, config.get(PARAMETERS)
     if layers:
-        path = f"{NEW}.{layers}"
+        path = f"{PARAMETERS}.{layers}"
         new = new.get(layers) if isinstance(new, dict) else new
-    scaling = config.get(OLD_SCALING)
-    for name, part in ((path, new), (OLD_SCALING, scaling)):
+    scaling = config.get(SCALING_V4)
+    for name, part in ((path, new), (SCALING_V4, scaling)):
         if part is not None and not isinstance(part, dict):
             raise ConfigError(f"{where}: {name} is {quoted(part)}; expected an object")
     new, old_scaling = new or {}, scaling or {}
@@ -63,34 +62,43 @@ def read(
             f"{where}: the base of rotary positions is missing; set {path}.rope_theta or {old} to "
             "the base that the model was trained with"
         )
-    kinds = {
+    type_values = {
         f"{path}.rope_type": new.get("rope_type", new.get("type")),
-        f"{OLD_SCALING}.type": old_scaling.get("rope_type", old_scaling.get("type")),
+        f"{SCALING_V4}.type": old_scaling.get("rope_type", old_scaling.get("type")),
     }
     factors = {f"{name}.factor": part.get("factor") for name, part in
-               ((path, new), (OLD_SCALING, old_scaling))}  # fmt: skip
-    kind, known = one_of(where, kinds) or "default", {**_SCALINGS, **(more or {})}
-    named = next((name for name, value in kinds.items() if value is not None), path)
+               ((path, new), (SCALING_V4, old_scaling))}  # fmt: skip
+    kind, known = one_of(where, type_values) or "default", {**_SCALINGS, **(more or {})}
+    type_key = next((name for name, value in type_values.items() if value is not None), path)
     if not isinstance(kind, str) or kind not in known:
         raise ConfigError(
-            f"{where}: {named} is {quoted(kind)}; xlj's encoder supports {', '.join(known)} only"
+            f"{where}: {type_key} is {quoted(kind)}; xlj's encoder supports {', '.join(known)} only"
         )
     factor = 1.0 if kind == "default" else one_of(where, factors)
-    for name, part in ((path, new), (OLD_SCALING, old_scaling), ("", config)):
-        for key, only in (("partial_rotary_factor", 1), ("mixed_b", None)):
-            if part.get(key, only) not in (only, None):
+    for name, part in ((path, new), (SCALING_V4, old_scaling), ("", config)):
+        for key, supported in (("partial_rotary_factor", 1), ("mixed_b", None)):
+            if part.get(key, supported) not in (supported, None):
                 raise ConfigError(
                     f"{where}: {f'{name}.' if name else ''}{key} is {quoted(part[key])}; xlj's "
                     "encoder does not support this scaling"
                 )
     for name, value in (("base", base), ("factor", factor)):
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise ConfigError(f"{where}: the {name} of {path} is {quoted(value)}; expected above 0")
+            raise ConfigError(
+                f"{where}: the {name} of {path} is {quoted(value)}; expected a number above 0"
+            )
     return known[kind](Rotary(float(base), float(factor)))
 
 
 def one_of(where: str, keys: Mapping[str, Any]) -> Any:
-    """Returns the common value of keys of a config.json; None if no key is set.
+    """Returns the value of a setting that several keys of a config.json may have.
+
+    Args:
+      where: the path of the config.json, for errors.
+      keys: the keys' names with their values; None for a key that is not set.
+
+    Returns:
+      The value, or None if no key is set.
 
     Raises:
       ConfigError: if two keys have different values.
@@ -107,7 +115,7 @@ def one_of(where: str, keys: Mapping[str, Any]) -> Any:
 
 
 def write(base: float, factor: float) -> Record:
-    """Returns the value of `rope_parameters`, or of one kind of layers in it."""
+    """Returns the value of `rope_parameters`, or its entry for one type of layers."""
     if factor == 1:
         return {"rope_type": "default", "rope_theta": base}
     return {"rope_type": "linear", "rope_theta": base, "factor": factor}

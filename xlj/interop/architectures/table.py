@@ -9,7 +9,7 @@ from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.io.json_file import Record
 
 Share = tuple[int, int]
-"""A share of the outputs of a layer: (index from 0, number of equal shares)."""
+"""A share of a linear layer's outputs: (zero-based index, number of equal shares)."""
 
 WHOLE: Share = (0, 1)
 SPECIALS = {"bos": BOS, "pad": PAD, "eos": EOS}
@@ -20,7 +20,7 @@ SIZES = {
     "intermediate": "intermediate_size",
     "init_std": "initializer_range",
 }
-"""Keys of `Model` and their names in config.json, for all families."""
+"""Keys of `Model` and their names in the config.json of most families."""
 
 BERT_SIZES = SIZES | {
     "dropout": "hidden_dropout_prob",
@@ -28,10 +28,10 @@ BERT_SIZES = SIZES | {
     "layer_norm_epsilon": "layer_norm_eps",
     "token_types": "type_vocab_size",
 }
-"""The same for families whose config.json has BERT's keys."""
+"""Keys of `Model` and their names in the config.json of families with BERT's keys."""
 
 SURPLUS = "surplus/"
-"""Prefix of the names of embedding rows that have no id in the tokenizer."""
+"""Prefix of the parameters with surplus rows: embedding rows that have no id in the tokenizer."""
 
 
 IGNORED = (
@@ -39,24 +39,25 @@ IGNORED = (
     (r"(.*\.)?rotary_emb\.(\w+_)?inv_freq", "a constant, not a weight"),
     (r"(.*\.)?pooler\..*", "xlj pools without a learned layer"),
     (r"cls\.seq_relationship\..*", "the head of BERT's next sentence prediction"),
-    (r"(classifier|qa_outputs|score)\..*", "the head of a task that xlj does not have"),
+    (r"(classifier|qa_outputs|score)\..*", "part of a task head that xlj does not support"),
 )
-"""(regular expression for a tensor's name, the reason why it is not read)."""
+"""Tensors that an import ignores: (regular expression for a tensor's name, reason)."""
 
 
 class Tensor(NamedTuple):
     """A parameter of xlj and the Hugging Face tensor that it corresponds to.
 
-    One Hugging Face tensor may be several parameters of xlj (ModernBERT's `Wqkv`), and several may
-    be one parameter (EuroBERT's `gate_proj` and `up_proj`). A `Tensor` is then a share of the
-    outputs: of the last axis in xlj, and of the first axis in Hugging Face.
+    One Hugging Face tensor may contain several parameters of xlj (ModernBERT's `Wqkv`). One
+    parameter of xlj may combine several tensors (EuroBERT's `gate_proj` and `up_proj`). A `Tensor`
+    then maps equal shares of the outputs, which are on the last axis in xlj and on the first axis
+    in Hugging Face.
 
     Attributes:
-      xlj_name: e.g. `layers/attention/query/kernel`.
-      hf_name: e.g. `encoder.layer.{layer}.attention.self.query.weight`.
+      xlj_name: name of the parameter, e.g. `layers/attention/query/kernel`.
+      hf_name: name of the tensor, e.g. `encoder.layer.{layer}.attention.self.query.weight`.
       xlj_share: the share of xlj's parameter.
       hf_share: the share of the Hugging Face tensor.
-      first_layer: the first layer that has this tensor.
+      first_layer: zero-based index of the first layer that has this tensor.
     """
 
     xlj_name: str
@@ -66,13 +67,13 @@ class Tensor(NamedTuple):
     first_layer: int = 0
 
     @property
-    def stacked(self) -> bool:
-        """Whether Hugging Face has one tensor per layer."""
+    def is_stacked(self) -> bool:
+        """Whether Hugging Face stores one tensor per layer, which xlj stacks."""
         return self.xlj_name.startswith("layers/")
 
     @property
-    def transposed(self) -> bool:
-        """Whether Hugging Face has [out, in] and xlj [in, out]."""
+    def is_transposed(self) -> bool:
+        """Whether Hugging Face stores [outputs, inputs] and xlj [inputs, outputs]."""
         return self.xlj_name.endswith("kernel")
 
     @property
@@ -82,8 +83,8 @@ class Tensor(NamedTuple):
         return part if part.endswith("_head") else ""
 
     @property
-    def by_word(self) -> bool:
-        """Whether the rows belong to ids of the vocabulary, or are surplus rows (`SURPLUS`)."""
+    def has_vocabulary_rows(self) -> bool:
+        """Whether each row belongs to an id of the vocabulary, or is a surplus row (`SURPLUS`)."""
         name = self.xlj_name.removeprefix(SURPLUS)
         return name in ("embeddings/word", "prediction_head/bias", "prediction_head/word")
 
@@ -94,24 +95,26 @@ class Architecture:
 
     Attributes:
       prefix: prefix of the encoder's tensors in a model with a head.
-      tensors: tensors of the encoder, without prefix, and of all heads.
-      classes: classes of transformers by head; `""` is the encoder alone.
-      copies: tensors that must equal a parameter of xlj (tied weights), by name.
-      first_position: the row of the position table for position 0. RoBERTa counts from the row
-        after `<pad>`'s id, which is 1 here; `with_pad` sets other values.
+      tensors: tensors of the encoder, named without the prefix, and tensors of all heads.
+      classes: the class of transformers for each head. The key `""` is the encoder without a head.
+      copies: tied tensors, each with the parameter of xlj that it must equal.
+      first_position: the row of the position table for position 0. In RoBERTa's family it is the id
+        of `<pad>` plus 1; `with_pad` sets it.
       sizes: keys of `Model` and their names in config.json.
-      defaults: values that transformers uses for keys that config.json lacks.
-      fixed: keys of config.json of which only this value is supported.
-      options: takes config.json and its path (for errors); returns further keys of `Model`.
-      config: takes a model; returns further keys of config.json. It accepts any model. The model
-        has this architecture if `options` reads the same model from these keys.
-      specials: xlj's ids that config.json names, e.g. bos for `bos_token_id`.
-      token_types: the smallest number of rows of the token type table.
+      defaults: transformers' defaults for keys that config.json lacks.
+      fixed: keys of config.json for which xlj supports one value only, with this value.
+      options: function that reads further keys of `Model`. It takes config.json and its path (for
+        errors).
+      config: function that takes a model and returns further keys of config.json. It accepts any
+        model. The model has this architecture if `options` reads the same model back from these
+        keys.
+      specials: special tokens whose ids config.json contains, with xlj's ids. `bos` is the key
+        `bos_token_id`.
+      token_types: the minimum number of rows of an exported token type table.
       has_shared_head: whether task heads share tensors with the head for masked tokens.
-      ignored: (regular expression for a tensor's name, the reason why it is not read), in addition
-        to `IGNORED`.
-      names: which of several sets of tensor names this one uses.
-      others: the same architecture with the other sets of tensor names.
+      ignored: tensors that an import ignores in addition to `IGNORED`, with the same format.
+      names: label of this set of tensor names; empty for the standard names.
+      others: this architecture with its alternative sets of tensor names.
     """
 
     model_type: str
@@ -132,25 +135,33 @@ class Architecture:
     names: str = ""
     others: tuple["Architecture", ...] = ()
 
-    def named(self, names: str) -> "Architecture":
-        """Returns the architecture with this set of names; unchanged if it has no such set."""
+    def with_names(self, names: str) -> "Architecture":
+        """Returns the architecture with the set of names that has the label `names`.
+
+        Returns the architecture unchanged if it has no such set.
+        """
         other = next((other for other in self.others if other.names == names), self)
         return dataclasses.replace(
             self, prefix=other.prefix, tensors=other.tensors, names=other.names
         )
 
-    def named_as(self, tensors: Collection[str]) -> "Architecture":
-        """Returns the architecture with the set of names that fits most of these tensors."""
+    def with_names_in(self, tensors: Collection[str]) -> "Architecture":
+        """Returns the architecture with the set of names that matches the largest number of
+        `tensors` (names in a folder)."""
 
         def count(other: Architecture) -> int:
             names = {tensor.hf_name.format(layer=0) for tensor in other.tensors}
             return sum(name in tensors or f"{other.prefix}.{name}" in tensors for name in names)
 
-        return self.named(max((self, *self.others), key=count).names)
+        return self.with_names(max((self, *self.others), key=count).names)
 
 
 def module(xlj_name: str, hf_name: str, **shares: Any) -> tuple[Tensor, Tensor]:
-    """Returns weight and bias of a linear layer or a norm; `shares` are further fields of both."""
+    """Returns the weight and the bias of a linear layer or a norm.
+
+    Args:
+      **shares: further fields of both `Tensor`s.
+    """
     first = "scale" if xlj_name.endswith("norm") else "kernel"
     return (
         Tensor(f"{xlj_name}/{first}", f"{hf_name}.weight", **shares),
@@ -161,7 +172,11 @@ def module(xlj_name: str, hf_name: str, **shares: Any) -> tuple[Tensor, Tensor]:
 def modules(
     names: Mapping[str, str], xlj_prefix: str = "", hf_prefix: str = ""
 ) -> Iterator[Tensor]:
-    """Yields weights and biases of several modules, given Hugging Face's names by xlj's names."""
+    """Yields the weights and biases of several modules.
+
+    Args:
+      names: Hugging Face's name of each module, by xlj's name.
+    """
     for xlj_name, hf_name in names.items():
         yield from module(xlj_prefix + xlj_name, hf_prefix + hf_name)
 

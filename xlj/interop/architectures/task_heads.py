@@ -1,7 +1,7 @@
 """Task heads in transformers: names of the classes, and keys of config.json about a task.
 
-A kind of task names its class (`TaskKind.hugging_face`). An architecture names the tensors of its
-heads.
+Each kind of task declares its class in transformers (`TaskKind.hugging_face`). Each architecture
+declares the tensors of its heads.
 """
 
 import dataclasses
@@ -15,12 +15,12 @@ from xlj.interop.architectures.table import Architecture
 from xlj.io.json_file import Record
 
 _SINGLE_LABEL = "single_label_classification"  # transformers' default
-_OTHERS = {"": "", "prediction_head": "ForMaskedLM"}
+_WITHOUT_TASK = {"": "", "prediction_head": "ForMaskedLM"}
 
 
-def _classes() -> tuple[dict[str, str], dict[str, str]]:
+def _find_classes() -> tuple[dict[str, str], dict[str, str]]:
     """Returns `CLASSES` and `TASKS`."""
-    classes, kinds = dict(_OTHERS), dict[str, str]()
+    classes, kinds = dict(_WITHOUT_TASK), dict[str, str]()
     for name in (*tasks.KINDS, *tasks.VARIANTS):
         hf_task = kind.find(name).hugging_face
         if hf_task:
@@ -30,16 +30,19 @@ def _classes() -> tuple[dict[str, str], dict[str, str]]:
     return classes, kinds
 
 
-CLASSES, TASKS = _classes()
-"""`CLASSES`: endings of class names, by the heads whose tensors architectures name. `TASKS`: the
-kinds of tasks for which transformers has a class, by head."""
+CLASSES, TASKS = _find_classes()
+"""`CLASSES` maps heads with own tensors to the endings of transformers' class names. `TASKS` maps
+task heads to the kinds of tasks for which transformers has a class."""
 
 
 def of_head(head: str, own: str = "") -> HuggingFace | None:
-    """Returns transformers' class for a task's head; None for other heads, or without a class.
+    """Describes transformers' class for a task head.
 
     Args:
-      own: the kind of task, if it is user code.
+      own: the kind of task, if it is user code; empty for xlj's tasks.
+
+    Returns:
+      The description, or None if the head is not a task's or transformers has no class for it.
     """
     return kind.find(own or TASKS[head]).hugging_face if own or head in TASKS else None
 
@@ -51,14 +54,14 @@ def auto_class(head: str, own: str = "") -> str:
 
 
 def classes_of(family: str, heads: Collection[str] = tuple(CLASSES)) -> dict[str, str]:
-    """Returns the classes of a family by head."""
+    """Returns the class name of each head, e.g. BertForMaskedLM for `prediction_head`."""
     return {head: family + (CLASSES[head] or "Model") for head in heads}
 
 
 def with_head(architecture: Architecture, head: str, own: str = "") -> Architecture:
     """Adds a head that has the tensors of another head (`HuggingFace.like`) to an architecture.
 
-    Returns the architecture unchanged if it does not have the other head.
+    Returns the architecture unchanged if it lacks the other head.
     """
     hf_task = of_head(head, own)
     if hf_task is None or hf_task.like not in architecture.classes:
@@ -80,30 +83,37 @@ def labels_of(config: Record, where: str) -> tuple[str, ...]:
     """Returns the labels in a config.json, in the order of the head's outputs.
 
     Raises:
-      ConfigError: if they are not numbered from 0, or not distinct.
+      ConfigError: if the labels are not numbered 0, 1, 2, ..., or not distinct.
     """
     names = config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}  # transformers' default
     numbers = [str(number) for number in range(len(names))]
     labels: list[Any] = [names.get(n) for n in numbers] if isinstance(names, dict) else []
     if not all(isinstance(label, str) for label in labels) or len({*labels}) < len(names):
-        raise ConfigError(f"{where}: id2label must map the numbers from 0 to distinct names")
+        raise ConfigError(f"{where}: id2label must map the numbers 0, 1, 2, ... to distinct names")
     return tuple(labels)
 
 
 def task_head_of(architecture: Architecture, config: Record, tensors: Collection[str]) -> str:
-    """Returns the task head of a folder; empty if xlj cannot use it.
+    """Finds the task head of a Hugging Face folder.
 
-    Its config.json must name the class and the type of problem, and all tensors must exist.
+    The config.json must name the head's class and problem type, and all tensors must exist.
+
+    Args:
+      tensors: the names of the folder's tensors.
+
+    Returns:
+      The head, e.g. `tagging_head`; empty if there is no head that xlj supports.
     """
     problem = config.get("problem_type") or _SINGLE_LABEL
-    is_number = len(config.get("id2label") or "01") == 1  # regression, or a cross-encoder
+    is_regression = len(config.get("id2label") or "01") == 1  # regression, or a cross-encoder
     for head in TASKS:
         hf_task, extended = of_head(head), with_head(architecture, head)
         name = extended.classes.get(head)
         if hf_task is None or name is None or name not in (config.get("architectures") or ()):
             continue
-        if is_number != (hf_task.problem_type == "regression"):
-            continue  # one label, or regression with several numbers: xlj has no such task
+        if is_regression != (hf_task.problem_type == "regression"):
+            # xlj has no classification with one label, and no regression of several numbers.
+            continue
         if problem == (hf_task.problem_type or _SINGLE_LABEL):
             names = {tensor.hf_name for tensor in extended.tensors if tensor.head == head}
             return head if names and names <= {*tensors} else ""
@@ -111,13 +121,16 @@ def task_head_of(architecture: Architecture, config: Record, tensors: Collection
 
 
 def is_of_task(config: Record) -> bool:
-    """Returns whether a config.json names a class with a task head (not that for masked tokens)."""
+    """Returns whether a config.json names a class with a task head.
+
+    The head for masked tokens (`ForMaskedLM`) is not a task head.
+    """
     endings = (str(name).partition("For")[2] for name in config.get("architectures") or ())
     return any(ending not in ("", "MaskedLM") for ending in endings)
 
 
 def config_of_task(head: str, labels: Sequence[str], own: str = "") -> Record:
-    """Returns the keys of config.json about a task's head and its labels."""
+    """Returns the keys of config.json that describe a task head and its labels."""
     hf_task = of_head(head, own)
     if hf_task is None:
         return {}

@@ -31,7 +31,7 @@ _LAYER = {
     "feed_forward/outer": ("output.dense", "linear2"),
     "feed_forward_norm": ("output.LayerNorm", "norm2"),
 }
-"""The modules of a layer: (name in BERT and XLM-R, name in ERNIE-M), by xlj's name."""
+"""The modules of a layer, by xlj's name: (name in BERT and XLM-R, name in ERNIE-M)."""
 
 _BERT_LAYER = {name: bert for name, (bert, _) in _LAYER.items()}
 _ERNIE_M_LAYER = {name: ernie_m for name, (_, ernie_m) in _LAYER.items()}
@@ -45,7 +45,7 @@ _POSITION_BIAS = (
     Tensor("layers/attention/gates/kernel", f"{_ATTENTION}.gates.weight"),
     Tensor("layers/attention/gates/scale", f"{_ATTENTION}.gate_scale"),
 )
-"""Tensors of xlj's own models with a relative position bias (`remote_code`)."""
+"""Tensors that only models with a relative position bias have (model type xlj, `remote_code`)."""
 
 
 def _layers(names: Mapping[str, str], folder: str = "encoder.layer") -> Iterator[Tensor]:
@@ -57,7 +57,13 @@ def _heads(
 ) -> tuple[Tensor, ...]:
     """Returns the tensors of the head for masked tokens and of all task heads.
 
-    Among the task heads, only those of whole rows differ between families.
+    Task heads that classify whole rows have other names in each family. The names of the other
+    task heads are the same in all families.
+
+    Args:
+      masked, norm, bias: names of the dense layer, the norm and the bias for masked tokens.
+      dense, output: names of the two layers for classification.
+      pooler: name of the dense layer for multiple choice.
     """
     return (
         *module("prediction_head/dense", masked),
@@ -82,9 +88,9 @@ _ROBERTA_HEADS = _heads(
 )
 _NORM = module("embeddings/norm", "embeddings.LayerNorm")
 _BERT_ENCODER = (*_TABLES, TOKEN_TYPE, *_NORM, *_layers(_BERT_LAYER))
-_ROBERTA = (*_BERT_ENCODER, *_ROBERTA_HEADS)
+_ROBERTA_TENSORS = (*_BERT_ENCODER, *_ROBERTA_HEADS)
 _XL_LAYERS = (*_layers(_BERT_LAYER | _XLM_R_XL_NORMS), *module("final_norm", "encoder.LayerNorm"))
-_XLM_R_XL = (*_TABLES, TOKEN_TYPE, *_XL_LAYERS, *_ROBERTA_HEADS)
+_XLM_R_XL_TENSORS = (*_TABLES, TOKEN_TYPE, *_XL_LAYERS, *_ROBERTA_HEADS)
 _ROBERTA_COPIES = {"lm_head.decoder.weight": "embeddings/word",
                    "lm_head.decoder.bias": "prediction_head/bias"}  # fmt: skip
 _BERT_HEADS = _heads(
@@ -95,11 +101,11 @@ _BERT_HEADS = _heads(
     "classifier",
     "bert.pooler.dense",
 )
-_BERT = (*_BERT_ENCODER, *_BERT_HEADS)
+_BERT_TENSORS = (*_BERT_ENCODER, *_BERT_HEADS)
 _BERT_COPIES = {"cls.predictions.decoder.weight": "embeddings/word",
                 "cls.predictions.decoder.bias": "prediction_head/bias"}  # fmt: skip
 _ERNIE_M_NORM = module("embeddings/norm", "embeddings.layer_norm")
-_ERNIE_M = (
+_ERNIE_M_TENSORS = (
     *_TABLES,
     *_ERNIE_M_NORM,
     *_layers(_ERNIE_M_LAYER, "encoder.layers"),
@@ -118,78 +124,80 @@ _FIXED = {
     "add_cross_attention": False,
     "tie_word_embeddings": True,
 }
-_BIAS = ("position_bias", "position_buckets", "position_distance", "absolute_positions")
-"""Keys of `Model` that `XLJ` writes to config.json under the same names."""
+_BIAS_KEYS = ("position_bias", "position_buckets", "position_distance", "absolute_positions")
+"""Keys of `Model` that the config.json of `XLJ` contains under the same names."""
 
 
-_OWN_HEADS = (
+_REMOTE_HEADS = (
     "", "prediction_head", "classification_head", "tagging_head", "question_answering_head"
 )  # fmt: skip
-"""The heads that `remote_code` has."""
+"""The heads that `remote_code` implements; `""` is the encoder without a head."""
 
 
-def _always(options: Mapping[str, Any]) -> Callable[[Record, str], Record]:
+def _return_always(options: Mapping[str, Any]) -> Callable[[Record, str], Record]:
     return lambda config, where: dict(options)
 
 
-def _config(model: Model) -> Record:
+def _write_activation(model: Model) -> Record:
     return {"hidden_act": "gelu", "tie_word_embeddings": True}
 
 
 XLM_R = Architecture(
     "xlm-roberta",
     "roberta",
-    _ROBERTA,
+    _ROBERTA_TENSORS,
     classes_of("XLMRoberta"),
     _ROBERTA_COPIES,
     FIRST_POSITION,
     BERT_SIZES,
     _DEFAULTS,
     _FIXED,
-    options=_always({"norm": "post"}),
-    config=_config,
+    options=_return_always({"norm": "post"}),
+    config=_write_activation,
     token_types=1,
 )
 XLM_R_XL = dataclasses.replace(
     XLM_R,
     model_type="xlm-roberta-xl",
-    tensors=_XLM_R_XL,
+    tensors=_XLM_R_XL_TENSORS,
     classes=classes_of("XLMRobertaXL"),
-    options=_always({"norm": "pre"}),
+    options=_return_always({"norm": "pre"}),
 )
 ROBERTA = dataclasses.replace(XLM_R, model_type="roberta", classes=classes_of("Roberta"))
 XLJ = dataclasses.replace(
     XLM_R,
     model_type="xlj",
-    tensors=(*_ROBERTA, *_POSITION_BIAS),
-    classes=classes_of("Xlj", _OWN_HEADS),
-    options=lambda config, where: {name: config[name] for name in _BIAS},
-    config=lambda model: _config(model) | {name: getattr(model, name) for name in _BIAS},
+    tensors=(*_ROBERTA_TENSORS, *_POSITION_BIAS),
+    classes=classes_of("Xlj", _REMOTE_HEADS),
+    options=lambda config, where: {name: config[name] for name in _BIAS_KEYS},
+    config=lambda model: (
+        _write_activation(model) | {name: getattr(model, name) for name in _BIAS_KEYS}
+    ),
 )
 BERT = dataclasses.replace(
     XLM_R,
     model_type="bert",
     prefix="bert",
-    tensors=_BERT,
+    tensors=_BERT_TENSORS,
     classes=classes_of("Bert"),
     copies=_BERT_COPIES,
     first_position=0,
     specials={"pad": PAD},
-    options=_always({}),
+    options=_return_always({}),
     token_types=2,
 )
 ERNIE_M = dataclasses.replace(
     XLM_R,
     model_type="ernie_m",
     prefix="ernie_m",
-    tensors=_ERNIE_M,
+    tensors=_ERNIE_M_TENSORS,
     classes=classes_of(
         "ErnieM", ("", "classification_head", "tagging_head", "question_answering_head")
     ),
     copies={},
     defaults=_DEFAULTS | {"layer_norm_eps": 1e-5},
-    options=_always({"token_types": 0}),
-    ignored=((r"linear_(start|end)\..*", "the head of a task that xlj does not have"),),
+    options=_return_always({"token_types": 0}),
+    ignored=((r"linear_(start|end)\..*", "part of a task head that xlj does not support"),),
 )
 
 _DISTILBERT_LAYER = {
@@ -215,7 +223,7 @@ DISTILBERT = Architecture(
         *module("tagging_head/output", "classifier"),
         *module("question_answering_head/output", "qa_outputs"),
     ),
-    # Heads of whole rows are missing, because their activation is ReLU.
+    # Heads that classify whole rows are not supported, because their activation is ReLU.
     classes_of("DistilBert", ("", "prediction_head", "tagging_head", "question_answering_head")),
     {"vocab_projector.weight": "embeddings/word"},
     first_position=0,
@@ -239,19 +247,23 @@ DISTILBERT = Architecture(
         "max_position_embeddings": 512,
     },
     fixed={"activation": "gelu", "tie_word_embeddings": True},
-    options=_always({"token_types": 0, "layer_norm_epsilon": 1e-12}),
-    config=_config,
+    options=_return_always({"token_types": 0, "layer_norm_epsilon": 1e-12}),
+    config=_write_activation,
     specials={"pad": PAD},
-    ignored=((r"pre_classifier\..*", "the head of a task that xlj does not have"),),
+    ignored=((r"pre_classifier\..*", "part of a task head that xlj does not support"),),
 )
-"""Supported for import only. An export is BERT with token types that add zero."""
+"""Supported for import only. An export has BERT's architecture, with zeros as token type table."""
 
 OF_MARKERS = {"sentencepiece": XLM_R, "byte_bpe": ROBERTA, "wordpiece": BERT}
-"""The architectures of exports, by how the vocabulary marks words, if nothing else decides."""
+"""The architecture of exports without a position bias, by how the vocabulary marks words."""
 
 
 def with_pad(architecture: Architecture, pad: int) -> Architecture:
-    """Returns the architecture with the id `pad` for `<pad>` (an id of the Hugging Face folder)."""
+    """Sets the first row of the position table for architectures that count positions from `<pad>`.
+
+    Args:
+      pad: the id of `<pad>` in the Hugging Face folder.
+    """
     if architecture.prefix != XLM_R.prefix:
         return architecture
     return dataclasses.replace(architecture, first_position=pad + 1)

@@ -1,6 +1,6 @@
 """PyTorch code that exported folders contain if the encoder has a relative position bias.
 
-The other two files of this package are copied into the folder, and transformers runs them there
-(`trust_remote_code=True`). Therefore they import torch and transformers only, and nothing in xlj
-imports them.
+An export copies the other two files of this package into the folder, where transformers runs them
+(`trust_remote_code=True`). Therefore these files import only torch and transformers, and nothing in
+xlj imports them.
 """

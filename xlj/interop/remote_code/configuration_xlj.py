@@ -4,18 +4,20 @@ from transformers import XLMRobertaConfig
 
 
 class XljConfig(XLMRobertaConfig):
-    """The values of `config.json`. All other keys are XLM-R's and have the same meaning.
+    """The values of `config.json`: XLM-R's keys, with their meaning in XLM-R, and the keys below.
 
     Args:
-      position_bias: the bias that attention adds for the distance of two tokens: "none", "t5" (one
-        learned number per head and bucket of distances) or "gated" ("t5", gated by the query).
-      position_buckets: the number of buckets of distances; each direction has half of them.
-      position_distance: all distances from this one on share a bucket.
-      absolute_positions: whether to add a learned vector of the position to each token. If not,
-        `max_position_embeddings` is not read, and inputs can have any length.
+      position_bias: the bias of attention scores that depends on the distance of two tokens:
+        "none", "t5" (one learned number for each head and bucket of distances), or "gated" (T5's
+        bias, multiplied by a gate that depends on the query).
+      position_buckets: the number of buckets of distances. Keys before and after the query have
+        half of the buckets each.
+      position_distance: the distance in tokens from which all distances share the last bucket.
+      absolute_positions: whether to add a learned position embedding to each token. If not,
+        `max_position_embeddings` is ignored, and inputs can have any length.
 
     Raises:
-      ValueError: if the position bias is unknown.
+      ValueError: if `position_bias` is unknown.
     """
 
     model_type = "xlj"

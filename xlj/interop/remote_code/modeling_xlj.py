@@ -1,8 +1,8 @@
 """XLM-R's encoder with a relative position bias in PyTorch, equivalent to xlj's encoder.
 
 The bias is T5's (Raffel et al., 2020, section 2.1) or the gated bias of XLM-E (Chi et al., 2021,
-section 3.3). Weights have XLM-R's names. The weights of the bias are `position_bias.weight`, and
-`gates.weight` and `gate_scale` in each layer's attention.
+section 3.3). Weights have XLM-R's names. The bias adds the weights `position_bias.weight`, and in
+the attention of each layer `gates.weight` and `gate_scale`.
 """
 
 import math
@@ -37,7 +37,8 @@ class XljEmbeddings(nn.Module):
         x = x + self.token_type_embeddings(token_type_ids)
         if self.position_embeddings is not None:
             if position_ids is None:
-                # As in XLM-R, tokens are counted from `pad + 1`, without padding.
+                # As in XLM-R, the first token has the position `pad + 1`, and padding is not
+                # counted.
                 real = torch.ones(x.shape[:2], dtype=torch.long, device=x.device)
                 if input_ids is not None:
                     real = (input_ids != self.pad).long()
@@ -47,30 +48,30 @@ class XljEmbeddings(nn.Module):
 
 
 class XljPositionBias(nn.Embedding):
-    """T5's bias per head and bucket of distances; all layers share it."""
+    """T5's bias: one number for each head and bucket of distances, which all layers share."""
 
     def __init__(self, config):
         super().__init__(config.position_buckets, config.num_attention_heads)
-        self.after = half = config.position_buckets // 2
-        exact, furthest = config.position_buckets // 4, config.position_distance
+        self.after_offset = half = config.position_buckets // 2
+        exact_distances, max_distance = config.position_buckets // 4, config.position_distance
 
         def bucket(distance):
-            if distance < exact:
+            if distance < exact_distances:
                 return distance
-            growth = math.log(distance / exact) / math.log(furthest / exact)
-            return min(exact + int(growth * (half - exact)), half - 1)
+            growth = math.log(distance / exact_distances) / math.log(max_distance / exact_distances)
+            return min(exact_distances + int(growth * (half - exact_distances)), half - 1)
 
-        # A list and not a buffer, so that it is correct regardless of how weights are loaded.
-        self.bucket_of = [bucket(distance) for distance in range(furthest + 1)]
+        # A list instead of a buffer, because loading weights may leave buffers uninitialised.
+        self.bucket_of = [bucket(distance) for distance in range(max_distance + 1)]
 
     def forward(self, length):
-        """Returns the bias [heads, query, key], where both sequences have this length."""
+        """Returns the bias [heads, query, key] for a row with this length in tokens."""
         device = self.weight.device
         place = torch.arange(length, device=device)
         difference = place[None, :] - place[:, None]
         bucket_of = torch.tensor(self.bucket_of, device=device)
         bucket = bucket_of[difference.abs().clamp(max=len(self.bucket_of) - 1)]
-        return super().forward(bucket + self.after * (difference > 0)).permute(2, 0, 1)
+        return super().forward(bucket + self.after_offset * (difference > 0)).permute(2, 0, 1)
 
 
 class XljSelfAttention(nn.Module):
@@ -83,7 +84,8 @@ class XljSelfAttention(nn.Module):
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
         self.gated = config.position_bias == "gated"
         if self.gated:
-            # The rows are the paper's u (update) and v (reset). The scale is its w, one per head.
+            # The rows of `gates` are the paper's u (update) and v (reset). `gate_scale` is the
+            # paper's w, one number per head.
             self.gates = nn.Linear(hidden // self.heads, 2, bias=False)
             self.gate_scale = nn.Parameter(torch.ones(self.heads))
 
@@ -92,8 +94,9 @@ class XljSelfAttention(nn.Module):
 
         Args:
           x: [rows, length, hidden].
-          seen: bool, broadcast to [rows, heads, query, key].
-          bias: [heads, query, key] or None.
+          seen: bool, whether each query attends to each key, broadcast to [rows, heads, query,
+            key].
+          bias: the position bias, [heads, query, key]; None without a bias.
 
         Returns:
           The output, with the shape of x, and the probabilities [rows, heads, query, key].
@@ -112,16 +115,20 @@ class XljSelfAttention(nn.Module):
         return mixed.transpose(1, 2).flatten(2), weights
 
     def gate(self, query):
-        """Returns the factor of the bias, [rows, heads, query, 1].
+        """Returns the factor by which the bias is multiplied, [rows, heads, query, 1].
 
-        It is (d + g_u d + (1 - g_u) w g_r d) / d.
+        In the paper the bias is d + g_u d + (1 - g_u) w g_r d, with T5's bias d, update gate g_u,
+        reset gate g_r and scale w. This is d times the factor 1 + g_u + (1 - g_u) w g_r.
         """
         update, reset = self.gates(query).sigmoid().unbind(-1)
         return (1 + update + (1 - update) * self.gate_scale[:, None] * reset)[..., None]
 
 
 class XljLayer(nn.Module):
-    """A post-LN layer: attention, then feed-forward. ModuleDict keeps XLM-R's weight names."""
+    """A post-LN layer: attention, then feed-forward.
+
+    The modules are in a ModuleDict so that weights have XLM-R's names.
+    """
 
     def __init__(self, config):
         super().__init__()
@@ -177,13 +184,14 @@ class XljModel(XljPreTrainedModel):
         output_attentions=None,
         output_hidden_states=None,
         return_dict=None,
-        **others,  # arguments of decoders
+        **others,  # arguments of decoders, which are ignored
     ):
-        """Encodes tokens as XLM-R does; hidden states are those of the embeddings and all layers.
+        """Encodes tokens as XLM-R does. The hidden states are the embeddings' and each layer's
+        outputs.
 
         `attention_mask` is [rows, length] with 0 for padding, or [rows, query, key] for rows with
-        several examples. The bias depends on the distance of two tokens in the row. Padding on
-        either side and `position_ids` do not change it.
+        several examples. The bias depends on the distance of two tokens in the row. It does not
+        depend on `position_ids`, or on padding at either side.
         """
         config = self.config
         if output_attentions is None:
@@ -207,17 +215,17 @@ class XljModel(XljPreTrainedModel):
             hidden_states=tuple(hidden_states) if output_hidden_states else None,
             attentions=tuple(attentions) if output_attentions else None,
         )
-        named = config.return_dict if return_dict is None else return_dict
-        return output if named else output.to_tuple()
+        as_object = config.return_dict if return_dict is None else return_dict
+        return output if as_object else output.to_tuple()
 
 
 class XljTask(XljPreTrainedModel):
-    """XLM-R's model for a task, with xlj's encoder."""
+    """Base class of models with a head: XLM-R's head on xlj's encoder."""
 
     def __init__(self, config):
-        # XLM-R's constructor makes the head, which depends on the release of transformers, and an
-        # encoder, which is replaced. `from_pretrained` builds both on the meta device, so the
-        # unused encoder needs no memory.
+        # XLM-R's constructor makes the head (which depends on the release of transformers) and an
+        # encoder. The next line replaces this encoder. `from_pretrained` calls the constructor on
+        # the meta device, so the unused encoder needs no memory.
         super().__init__(config)
         self.roberta = XljModel(config)
         self.post_init()
