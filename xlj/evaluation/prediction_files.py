@@ -80,12 +80,12 @@ def questions(path: Path) -> list[tuple[str, list[str]]]:
       ConfigError: if the file has another layout, or a question has no answer.
     """
     result = []
-    for _, question, file, where in squad.walk(path):
+    for _, question, file, where in squad.iterate_questions(path):
         has_answers = isinstance(question, dict) and question.get("answers") is not None
-        golds = [text for text, _ in squad.answers(question, file, where)] if has_answers else []
+        golds = [text for text, _ in squad.parse_answers(question, file, where)] if has_answers else []
         if not golds:
             raise ConfigError(f"{file}: {where}: the question has no gold answer")
-        result.append((squad.identity(question, file, where), golds))
+        result.append((squad.read_id(question, file, where), golds))
     if not result:
         raise ConfigError(f"{path}: the file has no questions")
     return result

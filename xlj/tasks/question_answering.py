@@ -73,8 +73,8 @@ class QuestionAnswering(TaskKind):
         return squad.read(path, task.misplaced)
 
     def distinct(self, examples: list[Any]) -> list[Any]:
-        """Makes the identities of questions unique, with `squad.unique`."""
-        return squad.unique(examples)
+        """Makes the identities of questions unique, with `squad.make_ids_unique`."""
+        return squad.make_ids_unique(examples)
 
     def rows(
         self,

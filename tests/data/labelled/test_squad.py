@@ -80,12 +80,23 @@ def test_repeated_ids(write):
     [
         (
             entry("x", ("one", 9)),
-            r"question x.*'one' should be at character 9.*' on'; it is at 10 \(task.misplaced=find",
+            r"question x\): answer_start=9 of the answer 'one': the context has ' on' at this "
+            r"position; the answer is at 10; task\.misplaced=find uses this position$",
         ),
-        (entry("x", ("e", 18)), "it is at 17$"),
-        (entry("x", ("pear", 0)), "that is 'One '; task.misplaced=skip drops"),
-        (entry("x", ("one", -1)), "at character -1"),
-        (entry("x", ("Apfel.", 200)), "it is at"),
+        (
+            entry("x", ("e", 18)),
+            r"the nearest of its \d+ occurrences is at 17; correct answer_start, or drop",
+        ),
+        (
+            entry("x", ("pear", 0)),
+            "has 'One ' at this position; the answer is not in the context; "
+            "task.misplaced=skip drops",
+        ),
+        (
+            entry("x", ("one", -1)),
+            "the answer 'one' has no answer_start, or a negative one; the answer is at 10",
+        ),
+        (entry("x", ("Apfel.", 200)), "has '' at this position; the answer is at"),
         (entry("x", ("One", 0), ("", 0)), "the answer ''"),
         (
             entry("x", ("One", "0x")),
@@ -101,7 +112,7 @@ def test_repeated_ids(write):
         (entry(True), r"qas\[0\].id is True"),
         (
             {"id": "x", "question": "?", "answers": {}},
-            r"data\[0\].*qas\[0\].answers needs the lists text and answer_start",
+            r"data\[0\].*qas\[0\].answers needs a list text, and a list answer_start of the same",
         ),
         ({"id": "x", "answers": []}, "question is None"),
         ("x", r"qas\[0\].id is None"),
@@ -175,18 +186,20 @@ def test_misplaced_answers_follow_the_policy(tmp_path, capsys):
     twice = {**record, "id": 2, "answers": {"text": ["e"], "answer_start": [0]}}
     partly = {**record, "id": 3, "answers": {"text": ["pear", "One"], "answer_start": [0, 0]}}
     lines = [json.dumps(x) for x in (bad, twice, partly)]
-    with pytest.raises(ConfigError, match="it is at 24 .task.misplaced=find uses that position"):
+    with pytest.raises(ConfigError, match="the answer is at 24; task.misplaced=find uses this"):
         read(tmp_path, lines[0])
     (actual,) = read(tmp_path, lines[0], "find")
     assert actual.answers == (("Apfel", 24),)
-    assert "1 answers that are not at their answer_start were moved" in capsys.readouterr().err
-    with pytest.raises(ConfigError, match="'e' should be at character 0"):
+    assert (
+        "wrong answer_start, moved to the position of their text (task.misplaced=find): 1,"
+        in capsys.readouterr().err
+    )
+    with pytest.raises(ConfigError, match="answer_start=0 of the answer 'e'"):
         read(tmp_path, "\n".join(lines[:2]), "find")
     (remaining,) = read(tmp_path, "\n".join(lines), "skip")
     assert (remaining.identity, remaining.answers) == ("3", (("One", 0),))
     printed = capsys.readouterr().err
     assert (
-        "3 answers" in printed
-        and "were dropped" in printed
-        and f"{tmp_path / 'a.json'}:1" in printed
+        "wrong answer_start, dropped (task.misplaced=skip): 3, the first in "
+        f"{tmp_path / 'a.json'}:1" in printed
     )

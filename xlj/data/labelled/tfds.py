@@ -110,7 +110,7 @@ def load(source: str, language: str, misplaced: str = "error") -> list[Example]:
         )
     except Exception as error:  # TFDS raises many kinds
         raise ConfigError(f"{source}: TFDS cannot load it ({error})") from error
-    examples, policy = list[Example](), squad.Misplaced(misplaced)
+    examples, policy = list[Example](), squad.MisplacedAnswerPolicy(misplaced)
     for number, row in enumerate(tfds.as_numpy(dataset), 1):
         example = example_of(row, info.features, language, f"{source}, example {number}")
         corrected = policy.apply(example) if isinstance(example, Question) else example
@@ -120,7 +120,7 @@ def load(source: str, language: str, misplaced: str = "error") -> list[Example]:
         begin = f"{TYDI_QA[language]}-"
         examples = [e for e in examples if isinstance(e, Question) and e.identity.startswith(begin)]
     questions = [example for example in examples if isinstance(example, Question)]
-    return [*squad.unique(questions)] if questions else examples
+    return [*squad.make_ids_unique(questions)] if questions else examples
 
 
 def _xnli(row: Row, features: Labels, language: str, place: str) -> Sentences:

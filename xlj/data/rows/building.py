@@ -1,8 +1,8 @@
 """Builds the rows of a config, in parallel; resumes after an interrupted build.
 
-Prepasses first collect what all units need: lines to exclude, duplicates, companions of held-out
-pairs, and a vocabulary if the config names none. Then each unit is read by one process, which packs
-it into rows.
+Prepasses over all text come first. They collect lines to exclude, duplicates and translations of
+held-out sentences, and train a vocabulary if the config names none. Then worker processes read one
+unit of text each (`data.unit_bytes`), and pack it into rows.
 """
 
 import json
@@ -27,26 +27,29 @@ from xlj.io import atomic, storage
 from xlj.io.storage import AnyPath, Url
 
 _TASK = "task.json"
-_NAMED_FILES = 10  # at most
+_MAX_PRINTED_FILES = 10
 _MIN_RECORDS = 10_000  # fewer records are not checked against data.malformed_share
-_COMPRESSED_RATE = 3e6  # bytes per second of a compressed file, about 10 MB of text
+_BYTES_PER_SECOND = 3e6
+"""Of a compressed file; 3 MB have about 10 MB of text. Line-aligned plain files are faster, so the
+estimate for them is an upper bound."""
 
 
 def build_rows(request: Request, runner: str = "", arguments: Sequence[str] = ()) -> AnyPath:
-    """Builds the row store of a request and returns its folder; keeps parts that already exist.
+    """Builds the row store of a request and returns its folder; reuses finished shards.
 
     Args:
-      runner, arguments: as in `preparing.prepare_rows`.
+      runner: an Apache Beam runner that processes the units; empty for processes of this machine.
+      arguments: options of the Beam pipeline, such as `--region=...`.
 
     Raises:
       ConfigError: if the text cannot be read, or gives no vocabulary or no rows.
     """
     data = request.data
-    with _only_builder(request), _job_runner(request, runner, arguments) as run:
+    with _lock_cache(request), _job_runner(request, runner, arguments) as run:
         texts, rules, vocabulary = _run_prepasses(request, run)
         shards = _build(request, texts, rules, vocabulary, run)
         tasks = tuple(
-            _finish_task(request, text, kind, task_shards) for text, kind, task_shards in shards
+            _record_task(request, text, kind, task_shards) for text, kind, task_shards in shards
         )
         _check_malformed(tasks, data.malformed_share)
         content = request.listing(request.tasks)
@@ -58,26 +61,36 @@ def build_rows(request: Request, runner: str = "", arguments: Sequence[str] = ()
 
 
 def measure_pairs(request: Request, runner: str = "", arguments: Sequence[str] = ()) -> None:
-    """Counts the lengths of the pairs of a request and writes them to `request.lengths_file`.
+    """Counts how many sentence pairs have each length in tokens; writes `request.lengths_file`.
 
-    Arguments and errors are those of `build_rows`.
+    Args:
+      runner: an Apache Beam runner that processes the units; empty for processes of this machine.
+      arguments: options of the Beam pipeline.
+
+    Raises:
+      ConfigError: if the text cannot be read, or gives no vocabulary.
     """
-    with _only_builder(request), _job_runner(request, runner, arguments) as run:
+    with _lock_cache(request), _job_runner(request, runner, arguments) as run:
         texts, _, vocabulary = _run_prepasses(request, run)
         lengths.measure(request, texts, vocabulary, run)
 
 
-def sample_text(request: Request, characters: int, most_held_out: int) -> dict[str, TextSample]:
-    """Samples the text of each language and pair of a request, by the name of its task.
+def sample_text(request: Request, characters: int, max_held_out: int) -> dict[str, TextSample]:
+    """Returns a sample of the text of each language and pair; keys are names of tasks.
 
-    The vocabulary of the request must be known. Samples and errors are those of
-    `text_samples.sample` and `build_rows`.
+    `request.vocabulary` should be set; otherwise this function trains a vocabulary.
+
+    Args:
+      characters: the approximate number of characters of training text in each sample.
+      max_held_out: the largest number of held-out lines or pairs in each sample.
+
+    Raises:
+      ConfigError: if the text cannot be read.
     """
-    with _only_builder(request), _job_runner(request, "", ()) as run:
+    with _lock_cache(request), _job_runner(request, "", ()) as run:
         texts, rules, _ = _run_prepasses(request, run)
     return {
-        text.task.name: text_samples.sample(text, rules, characters, most_held_out)
-        for text in texts
+        text.task.name: text_samples.sample(text, rules, characters, max_held_out) for text in texts
     }
 
 
@@ -111,21 +124,21 @@ def _build(
     vocabulary: Vocabulary,
     run: RunJobs,
 ) -> list[tuple[Text, str, Shards]]:
-    """Builds the rows; returns the finished shards of each text and kind of rows."""
+    """Builds the rows; returns the shards of each text, kind of rows and length of rows."""
     request.folder.mkdir(exist_ok=True)
     atomic.write(request.folder / VOCABULARY, vocabulary.model)
-    shards, jobs = [], []
+    outputs, jobs = [], []
     for text in texts:
         companions = [rules[name].companions for name in text.task.languages]
         depends_on = [vocabulary.digest, [file.stem if file else "" for file in companions]]
-        targets = [
+        shards_of_text = [
             request.shards(
                 text.task, kind, length, len(text.units), depends_on, vocabulary.dtype.str
             )
             for kind in request.row_kinds(text.task)
             for length in request.lengths[kind]
         ]
-        shards += [(text, target.kind, target) for target in targets]
+        outputs += [(text, shards.kind, shards) for shards in shards_of_text]
         plan = Plan(
             text.task.languages,
             text.reading,
@@ -133,83 +146,89 @@ def _build(
             request.folder / VOCABULARY,
         )
         missing = [
-            [not target.has_shard(shard) for shard in range(target.count)] for target in targets
+            [not shards.has_shard(shard) for shard in range(shards.count)]
+            for shards in shards_of_text
         ]
         for index, unit in enumerate(text.units):
-            todo = tuple(
-                target
-                for target, lacks in zip(targets, missing, strict=True)
-                if lacks[index // SHARD_UNITS]
+            unfinished = tuple(
+                shards
+                for shards, is_missing in zip(shards_of_text, missing, strict=True)
+                if is_missing[index // SHARD_UNITS]
             )
-            if todo:
-                jobs.append(BuildUnit(plan, index, unit, todo))
+            if unfinished:
+                jobs.append(BuildUnit(plan, index, unit, unfinished))
     run("building rows", jobs)
-    return shards
+    return outputs
 
 
-def _finish_task(request: Request, text: Text, kind: str, shards: Shards) -> TaskRows:
-    """Returns the rows of a task and writes `task.json` into their folder.
+def _record_task(request: Request, text: Text, kind: str, shards: Shards) -> TaskRows:
+    """Writes `task.json` for rows of one kind and length, deletes their temporary files of units,
+    and returns the record.
 
     Rows of the first length of a kind are named `text.en`; rows of other lengths have the length in
     their name: `text@8192.en`.
     """
     task = text.task.of_kind(kind)
-    others = request.lengths[kind][1:]
-    name = task.name.replace(kind, f"{kind}@{shards.length}", 1) if shards.length in others else ""
+    later_lengths = request.lengths[kind][1:]
+    name = task.name
+    if shards.length in later_lengths:
+        name = name.replace(kind, f"{kind}@{shards.length}", 1)
 
-    def place(unit: int, part: int, before: int) -> str:
+    def describe_place(unit: int, part: int, lines_before: int) -> str:
         part_of_text = text.units[unit][part]
-        return part_of_text.source.place(part_of_text.start, before)
+        return part_of_text.source.place(part_of_text.start, lines_before)
 
     folder = f"../{task.name}/{shards.folder.name}"
-    rows = shards.task_rows(name or task.name, folder, task.languages, place)
-    note, content = shards.folder / _TASK, json.dumps(rows.as_json()).encode()
-    if not note.is_file() or note.read_bytes() != content:
-        atomic.write(note, content)
+    rows = shards.task_rows(name, folder, task.languages, describe_place)
+    task_file, content = shards.folder / _TASK, json.dumps(rows.as_json()).encode()
+    if not task_file.is_file() or task_file.read_bytes() != content:
+        atomic.write(task_file, content)
     storage.remove_folder(shards.folder / "units")
     return rows
 
 
-def _check_malformed(tasks: Sequence[TaskRows], most: float) -> None:
-    """Refuses a language or pair if more than the share `most` of its records is malformed.
+def _check_malformed(tasks: Sequence[TaskRows], max_share: float) -> None:
+    """Raises ConfigError if a language or pair has more than `max_share` malformed records.
 
-    Its files are then probably in another format. Fewer than `_MIN_RECORDS` records are not
-    checked.
+    Its files probably have another format than the config says. Fewer
+    than `_MIN_RECORDS` records are not checked.
     """
     for task in tasks:
         bad = sum(task.dropped.get(why, 0) for why in task.malformed)
-        if task.sentences >= _MIN_RECORDS and bad > most * task.sentences:
+        if task.sentences >= _MIN_RECORDS and bad > max_share * task.sentences:
             raise ConfigError(
                 f"{task.name}: {bad:,} of {task.sentences:,} records are malformed, more than "
-                f"data.malformed_share={most:g}; {malformed_records([task])}"
+                f"data.malformed_share={max_share:g}; check the format of the files, or raise the "
+                f"limit; {malformed_records([task])}"
             )
 
 
 def _print_unsplittable(texts: Sequence[Text], size: int) -> None:
-    """Prints the files that one process must read as a whole, and how long the largest takes."""
+    """Prints the files that a single process must read, and an estimate of the longest time."""
     sources = [s for text in texts for s in text.task.sources if isinstance(s, FileSource)]
     unsplittable = sorted(((s.unsplittable(size), s.paths) for s in sources), reverse=True)
     unsplittable = [(total, paths) for total, paths in unsplittable if total]
     if unsplittable:
-        named = [" with ".join(map(str, paths)) for _, paths in unsplittable[:_NAMED_FILES]]
-        more = f" and {len(unsplittable) - _NAMED_FILES:,} more" * (
-            len(unsplittable) > _NAMED_FILES
-        )
-        most = unsplittable[0][0]
+        names = [" with ".join(map(str, paths)) for _, paths in unsplittable]
+        printed, hidden = names[:_MAX_PRINTED_FILES], len(names) - _MAX_PRINTED_FILES
+        more = f" and {hidden:,} more" * (hidden > 0)
+        largest = unsplittable[0][0]
         print(
-            f"not splittable, each read by a single process (compressed in one piece, or line-"
-            f"aligned): {', '.join(named)}{more}. The largest file has {most / 1e6:,.0f} MB and "
-            f"takes about {most / _COMPRESSED_RATE / 60:,.0f} minutes",
+            f"these files cannot be split (compressed in one piece, line-aligned, or TMX), so a "
+            f"single process reads each: {', '.join(printed)}{more}. The largest has "
+            f"{largest / 1e6:,.0f} MB and takes up to "
+            f"{largest / _BYTES_PER_SECOND / 60:,.0f} minutes. To use more processes, decompress "
+            "files, compress them with pzstd, or join the sides of a pair with paste",
             file=sys.stderr,
         )
 
 
 @contextmanager
-def _only_builder(request: Request) -> Iterator[None]:
+def _lock_cache(request: Request) -> Iterator[None]:
     """Locks the cache, and removes partial files that a killed build left in it."""
     with storage.lock(request.cache):
-        for own in request.folders:
-            if not isinstance(own, Url):  # buckets contain no partial files
-                for left in own.rglob(f"*{atomic.PART}"):
-                    left.unlink()
+        for folder in request.folders:
+            if not isinstance(folder, Url):  # buckets contain no partial files
+                for partial_file in folder.rglob(f"*{atomic.PART}"):
+                    partial_file.unlink()
         yield
