@@ -7,27 +7,33 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FILE = Path(__file__).with_name("architecture.md")
-HEAD = "\n## The listing\n"
+HEAD = "\n## All packages and files\n"
 TEXT = """
-Written by `python docs/make_listing.py` from the first sentence of each file. `configs/` has a file
-a recipe (`configs/finetune/`, `configs/sweeps/`), `launch/` starters for clusters, and
-`tests/` mirrors `xlj/`.
+`python docs/make_listing.py` writes this list from the first sentence of each file's docstring.
+Outside `xlj/`, `configs/` has one file per recipe (also in `configs/finetune/` and
+`configs/sweeps/`), `launch/` has launchers for clusters, and `tests/` mirrors `xlj/`.
 """
 
 
 def render() -> str:
-    """The whole page."""
+    """Returns the whole page."""
     return FILE.read_text("utf-8").partition(HEAD)[0] + HEAD + TEXT + listing()
 
 
 def listing() -> str:
-    """A table a folder, with a line for each file and what it is."""
+    """Returns a table for each subpackage, with one row per file."""
     lines: list[str] = []
     folders = sorted({file.parent for file in (ROOT / "xlj").rglob("*.py")})
     for folder in folders:
         files = sorted(folder.glob("*.py"))
         about = first_sentence(folder / "__init__.py")
-        lines += ["", f"**{folder.relative_to(ROOT)}/** {about}", "", "| file | |", "|---|---|"]
+        lines += [
+            "",
+            f"**{folder.relative_to(ROOT)}/** {about}",
+            "",
+            "| file | content |",
+            "|---|---|",
+        ]
         lines += [
             f"| {file.name} | {first_sentence(file)} |"
             for file in files
@@ -37,7 +43,7 @@ def listing() -> str:
 
 
 def first_sentence(file: Path) -> str:
-    """The first sentence of a file's docstring, on one line."""
+    """Returns the first sentence of a file's docstring, on one line."""
     text = ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
     paragraph = " ".join(text.split("\n\n")[0].split())
     end = paragraph.find(". ")
