@@ -178,7 +178,7 @@ def test_models_that_differ_are_refused_with_the_difference(
     broken = drawn(5) | {"embeddings/norm/bias": np.full(8, np.nan, np.float32)}
     others = {
         r"model.heads: 2 -> 4": write(drawn(5), dataclasses.replace(MODEL, heads=4)),
-        r"their vocabularies differ \(300 ids and 300, or other pieces": write(
+        r"the vocabularies differ in size \(300 and 300 ids\) or in pieces": write(
             drawn(5), vocabulary=vocabularies[1]
         ),
         r"embeddings/norm/scale has shape \[4\], expected \[8\]": write(wide),
@@ -198,11 +198,11 @@ def test_models_that_differ_are_refused_with_the_difference(
 @pytest.mark.parametrize(
     "flags, message",
     [
-        ([], "name at least two models"),
+        ([], "expected at least two models"),
         (["b", "--weights", "1"], "1 weights for 2 models"),
-        (["b", "--weights", "1", "0"], "give each model one weight above 0"),
-        (["b", "--weights", "1", "1", "--base=c"], "--weights belongs to a mean; remove it"),
-        (["b", "--base=c", "--share=0"], "--share=0 must be above 0"),
+        (["b", "--weights", "1", "0"], "expected one weight above 0 for each model"),
+        (["b", "--weights", "1", "1", "--base=c"], "--weights applies to the mean only"),
+        (["b", "--base=c", "--share=0"], "--share=0: expected above 0"),
         (["b", "--share=0.5"], "--share is an option of TIES"),
     ],
 )

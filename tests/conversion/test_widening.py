@@ -157,8 +157,17 @@ def test_divided_weights_have_noise_that_separates_copies():
 
 
 def test_layers_are_copied_at_the_same_share_of_the_depth():
-    assert widening.layers(22, 28)[:9].tolist() == [0, 1, 2, 2, 3, 4, 5, 6, 6]
-    assert widening.layers(2, 8).tolist() == [0, 0, 0, 1, 1, 1, 1, 1]  # round(7 * 2 / 8) is 2
+    assert widening.layer_indices(22, 28)[:9].tolist() == [0, 1, 2, 2, 3, 4, 5, 6, 6]
+    assert widening.layer_indices(2, 8).tolist() == [
+        0,
+        0,
+        0,
+        1,
+        1,
+        1,
+        1,
+        1,
+    ]  # round(7 * 2 / 8) is 2
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +188,7 @@ def test_a_checkpoint_is_made_from_which_runs_start(small, call, tmp_path):
     printed = call(
         convert.main, "widen", f"--checkpoint={small}", *flags, f"--output={tmp_path}/new"
     ).out
-    assert "left out (runs will initialise them): detection_head/dense/kernel\n" in printed
+    assert "not written (runs initialise them): detection_head/dense/kernel\n" in printed
     assert "tiled: layers 2 -> 5, hidden 8 -> 20, heads 2 -> 5, intermediate 12 -> 17" in printed
     model, new = stored_models.find(tmp_path / "new"), dataclasses.replace(XLM_R, **SIZES[0][1])
     assert model.model == new and model.languages == ("en",)
@@ -193,9 +202,9 @@ def test_a_checkpoint_is_made_from_which_runs_start(small, call, tmp_path):
     "flags, message",
     [
         (["--hidden=4"], "--hidden=4 is smaller than the 8 of"),
-        ([], "give at least one size above the model's"),
-        (["--layers=2"], "give at least one size above the model's"),
-        (["--hidden=12"], "--hidden must be 4 times --heads, because .* have 4 dimensions"),
+        ([], "no size is larger than the model's"),
+        (["--layers=2"], "no size is larger than the model's"),
+        (["--hidden=12"], "expected --hidden to be 4 times --heads, because .* have 4 dimensions"),
         (["--intermediate=13", "--key_value_heads=3"], "not divisible by model.key_value_heads=3"),
     ],
 )

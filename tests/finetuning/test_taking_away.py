@@ -87,7 +87,7 @@ def test_the_checkpoint_that_was_scored_is_taken_and_no_other_has_its_scores(
         )
     (copy / "run.json").write_text(json.dumps(run | {"step": 1}))
     export(f"{copy}/checkpoints/{run['step']}", tmp_path / "out")
-    assert f"was scored at step 1, not {run['step']}" in capsys.readouterr().out
+    assert f"belong to step 1, not to step {run['step']}" in capsys.readouterr().out
     assert "## Scores" not in (tmp_path / "out" / "README.md").read_text()
     for damaged in ("{", '{"step": 1}'):
         (copy / "run.json").write_text(damaged)

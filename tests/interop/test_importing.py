@@ -160,7 +160,10 @@ LAYER = "roberta.encoder.layer.1"
             rf"{LAYER}\.output\.dense\.bias is missing",
         ),
         (lambda t: t.pop("lm_head.bias"), r"lm_head.bias is missing, but lm_head.dense.weight of"),
-        (lambda t: t.update(extra=np.zeros(2, np.float32)), "1 tensors do not belong.*: extra"),
+        (
+            lambda t: t.update(extra=np.zeros(2, np.float32)),
+            "1 tensors are unknown in an encoder.*: extra",
+        ),
         (
             lambda t: t.update({f"{LAYER[:-1]}3.output.dense.bias": np.zeros(32, np.float32)}),
             r"are unknown in an encoder with 3 layers: roberta\.encoder\.layer\.3",

@@ -104,7 +104,7 @@ def test_sums_are_in_the_order_of_the_sources():
 
 
 def test_other_rules_are_refused(table):
-    with pytest.raises(ValueError, match="unmatched=zero: it must be one of random, mean, sampled"):
+    with pytest.raises(ValueError, match="unmatched=zero: expected one of random, mean, sampled"):
         embeddings(table, matches_of(SOURCES), "zero", 0.02, 7)
 
 

@@ -59,8 +59,8 @@ def model(model_type, **changes):
     """Returns the model of a config.json; None removes a key."""
     config = {"model_type": model_type, **SIZES, **BASES[model_type]} | changes
     config = {key: value for key, value in config.items() if value is not None}
-    architecture = architectures.of_config(config, "config.json")
-    return architectures.model_of(architecture, config, "config.json")
+    architecture = architectures.find_architecture(config, "config.json")
+    return architectures.read_model(architecture, config, "config.json")
 
 
 @pytest.mark.parametrize("model_type", BASES)
@@ -177,7 +177,7 @@ def test_contradicting_and_missing_keys_are_refused(model_type, keys, message):
 )  # fmt: skip
 def test_other_encoders_are_refused_by_name(config, message):
     with pytest.raises(ConfigError, match=f"^config.json: model_type is '.*'; {message}"):
-        architectures.of_config(config, "config.json")
+        architectures.find_architecture(config, "config.json")
 
 
 @pytest.mark.parametrize("model_type", ["modernbert", "eurobert", "gte"])
@@ -187,16 +187,16 @@ def test_written_keys_are_read(model_type, factor):
     if model_type == "modernbert":
         wanted = dataclasses.replace(wanted, full_layers=("1", "2"), biases=("inner", "outer"))
     architecture = architectures.ARCHITECTURES[model_type]
-    config = architectures.config_of(architecture, wanted, 50)
+    config = architectures.make_config(architecture, wanted, 50)
     assert config["model_type"] == model_type and config["vocab_size"] == 50
-    assert architectures.model_of(architecture, config, "config.json") == wanted
+    assert architectures.read_model(architecture, config, "config.json") == wanted
 
 
 def test_version_4_of_transformers_reads_what_is_written_or_stops():
     """Its keys of ModernBERT are written if they can express the model, otherwise they are null."""
     architecture = architectures.ARCHITECTURES["modernbert"]
-    config = architectures.config_of(architecture, WANTED["modernbert"], 50)
+    config = architectures.make_config(architecture, WANTED["modernbert"], 50)
     assert {key: config[key] for key in OLD} == OLD
     odd = dataclasses.replace(WANTED["modernbert"], full_layers=("1",), rotary_factor=2.0)
-    config = architectures.config_of(architecture, odd, 50)
+    config = architectures.make_config(architecture, odd, 50)
     assert {key: config[key] for key in OLD} == dict.fromkeys(OLD)

@@ -111,21 +111,21 @@ def test_contradictions_are_reported_and_the_tokenizer_is_right(made, tmp_path, 
     warnings = capsys.readouterr().err.splitlines()
     assert warnings == [
         f"warning: {folder}/tokenizer_config.json: cls_token is '<s>', but the tokenizer has "
-        "'<bos>'; xlj uses that",
+        "'<bos>'; xlj uses the tokenizer's value",
         f"warning: {folder}/tokenizer_config.json: sep_token is '</s>', but the tokenizer has "
-        "'<eos>'; xlj uses that",
+        "'<eos>'; xlj uses the tokenizer's value",
         f"warning: {folder}/tokenizer_config.json: unk_token is '<oov>', but the tokenizer has "
-        "'<unk>'; xlj uses that",
+        "'<unk>'; xlj uses the tokenizer's value",
         f"warning: {folder}/config.json: cls_token_id is 1, but the tokenizer has '<bos>' (2); "
-        "xlj uses that",
+        "xlj uses the tokenizer's value",
     ]
 
 
 @pytest.mark.parametrize(
     "kind, single, frame",
     [
-        ("modernbert", slice(0, 2), "'[CLS] ...', but xlj as '[CLS] ... [SEP]'"),
-        ("mmbert", slice(0, 0), "'...', but xlj as '<bos> ... <eos>'"),
+        ("modernbert", slice(0, 2), "'[CLS] ...', but xlj encodes it as '[CLS] ... [SEP]'"),
+        ("mmbert", slice(0, 0), "'...', but xlj encodes it as '<bos> ... <eos>'"),
     ],
 )
 def test_a_frame_that_rows_do_not_have_is_reported(kind, single, frame, made, tmp_path, capsys):
@@ -140,7 +140,9 @@ def test_a_frame_that_rows_do_not_have_is_reported(kind, single, frame, made, tm
     vocabulary = tokenizer_files.read(folder)
     assert vocabulary.native_specials == Vocabulary(made[kind].to_str().encode()).native_specials
     (warning,) = capsys.readouterr().err.splitlines()
-    start = f"warning: {file}: post_processor encodes a sentence as {frame}; vectors differ"
+    start = (
+        f"warning: {file}: post_processor encodes a sentence as {frame}, so xlj's vectors differ"
+    )
     assert warning.startswith(start)
 
 

@@ -87,7 +87,9 @@ def test_a_given_layer_or_pooling_uses_the_encoder_alone(folders):
     np.testing.assert_allclose(model.embed(SOME), made, atol=1e-5)
     pairs = [(SOME[k], SOME[k + 1]) for k in range(4)]
     np.testing.assert_allclose(model.score(pairs), (made[:4] * made[1:5]).sum(1), atol=1e-5)
-    with pytest.raises(ConfigError, match="unknown prompt 'code'; the model has document, query"):
+    with pytest.raises(
+        ConfigError, match="unknown prompt 'code'; expected a prompt of the model .document, query"
+    ):
         model.embed(SOME, prompt="code")
 
 
@@ -106,21 +108,21 @@ def change(folder, name, **keys):
 @pytest.mark.parametrize(
     "name, keys, message",
     [
-        ("1_Pooling/config.json", {"pooling_mode": "weightedmean"}, "pooling 'weightedmean'"),
-        ("1_Pooling/config.json", {"pooling_mode": ["mean", "cls"]}, "expected each once, in"),
-        ("1_Pooling/config.json", {"embedding_dimension": 31}, "the encoder's is 32"),
+        ("1_Pooling/config.json", {"pooling_mode": "weightedmean"}, "the pooling mode is 'weightedmean'"),
+        ("1_Pooling/config.json", {"pooling_mode": ["mean", "cls"]}, "expected each mode once, in"),
+        ("1_Pooling/config.json", {"embedding_dimension": 31}, "the encoder's hidden vectors have 32"),
         ("2_Dense/config.json", {"activation_function": "torch.nn.CELU"}, "activation_function"),
         ("2_Dense/config.json", {"activation_function": "own.Tanh"}, "activation_function"),
         ("2_Dense/config.json", {"in_features": 64}, "in_features is 64, .* has 32 outputs"),
         ("2_Dense/config.json", {"out_features": 31}, "linear.* has shape"),
-        ("2_Dense/config.json", {"bias": False}, "linear.bias is missing or unexpected"),
+        ("2_Dense/config.json", {"bias": False}, "missing or unexpected tensors: linear.bias"),
         ("2_Dense/config.json", {"module_input_name": "token_embeddings"}, "module_input_name"),
         ("sentence_bert_config.json", {"transformer_task": "fill-mask"}, "transformer_task"),
         ("sentence_bert_config.json", {"module_output_name": "scores"}, "module_output_name"),
         ("sentence_bert_config.json", {"max_seq_length": 2}, "max_seq_length is 2"),
         ("config_sentence_transformers.json", {"model_type": "SparseEncoder"}, "model_type"),
-        ("config_sentence_transformers.json", {"prompts": {"a": 1}}, "prompts must map names to"),
-        ("config_sentence_transformers.json", {"default_prompt_name": "a"}, "is not in prompts"),
+        ("config_sentence_transformers.json", {"prompts": {"a": 1}}, "prompts must be an object that maps names to"),
+        ("config_sentence_transformers.json", {"default_prompt_name": "a"}, "expected a name in"),
     ],
 )  # fmt: skip
 def test_unsupported_options_are_refused(folder, name, keys, message):
@@ -141,9 +143,13 @@ def test_unsupported_options_are_refused(folder, name, keys, message):
         ("sentence_transformers.models.CNN", "1_Pooling", "CNN'; xlj supports"),
         ("sentence_transformers.base.modules.router.Router", "1_Pooling", "Router'; xlj supports"),
         ("custom_code.Pooling", "1_Pooling", "module 1 is 'custom_code.Pooling'"),
-        ("sentence_transformers.models.Pooling", "../1_Pooling", "not a folder next to"),
+        (
+            "sentence_transformers.models.Pooling",
+            "../1_Pooling",
+            "expected the name of a folder next to",
+        ),
         ("sentence_transformers.models.Dense", "1_Pooling", "expected a Pooling module after"),
-        (3, "1_Pooling", "module 1 has no type and path"),
+        (3, "1_Pooling", "module 1 must have a type and a path"),
     ],
 )
 def test_unsupported_modules_are_refused(folder, kind, path, message):

@@ -77,7 +77,7 @@ def test_the_template_decides_which_types_there_are(folders, tmp_path):
     assert not library_gives_types(path)
     file = path / "tokenizer.json"
     file.write_text(file.read_text().replace('"type_id": 0', '"type_id": 1'))
-    with pytest.raises(ConfigError, match="gives the token types .* to a sentence"):
+    with pytest.raises(ConfigError, match="gives a sentence the token types .* and a pair"):
         importing.inspect(path)
 
 

@@ -94,7 +94,7 @@ def test_the_exported_tokenizer_json_gives_the_same_ids(trained, xlmr):
 
 def test_a_tokenizer_json_is_written_unchanged(bert, tmp_path):
     vocabulary = tokenizer_files.read(bert)
-    tokenizer_files.write(vocabulary, tmp_path, 512, typed=True)
+    tokenizer_files.write(vocabulary, tmp_path, 512, has_types=True)
     assert (tmp_path / "tokenizer.json").read_bytes() == vocabulary.model
     assert not (tmp_path / "sentencepiece.bpe.model").exists()
     config = json.loads((tmp_path / "tokenizer_config.json").read_bytes())
@@ -111,10 +111,10 @@ def sentencepiece_model(**options):
     return Vocabulary(model.getvalue())
 
 
-@pytest.mark.parametrize("reason", ["equal scores", "occurs in its pieces but is not a piece"])
+@pytest.mark.parametrize("reason", ["pieces of equal score", "of its pieces is not a piece"])
 def test_bpe_with_another_order_of_merges_is_refused(reason, tmp_path):
     proto = ModelProto.FromString(sentencepiece_model(model_type="bpe").model)
-    if reason == "equal scores":
+    if reason == "pieces of equal score":
         proto.pieces[4].score = proto.pieces[3].score
     else:
         del proto.pieces[[piece.piece for piece in proto.pieces].index("e")]
@@ -132,7 +132,7 @@ def test_bpe_with_another_order_of_merges_is_refused(reason, tmp_path):
         ({"byte_fallback": True}, "byte pieces"),
         ({"normalization_rule_tsv": "RULES"}, "has user-defined rules"),
         ({"treat_whitespace_as_suffix": True}, "it marks the ends of words"),
-        ({"split_by_whitespace": False}, "it has pieces across words"),
+        ({"split_by_whitespace": False}, "it has pieces that contain a space"),
     ],
 )
 def test_models_without_an_equivalent_are_refused(options, reason, tmp_path):
@@ -328,7 +328,7 @@ def test_a_damaged_vocab_json_is_named(roberta, content):
         (lambda lines: lines[:-1], r"vocab.txt has no \[MASK\]"),
         (
             lambda lines: [*lines[:-1], "[MASK]\tlast"],
-            "vocab.txt: expected lines with a piece, or with a piece",
+            "vocab.txt: expected `piece` or `piece TAB id` on each line",
         ),
         (
             lambda lines: [*lines[:-1], "[MASK]\t800"],

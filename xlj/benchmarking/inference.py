@@ -97,6 +97,6 @@ def _folder(pretrained: Pretrained) -> Iterator[Path]:
     exported = exporting.plan(leaves, model, pieces, headless=True)
     with tempfile.TemporaryDirectory() as folder:
         exporting.write(Path(folder), exported, leaves, model, pieces)
-        modules = sentence_modules.plain(model, "mean")
+        modules = sentence_modules.pooling_only(model, "mean")
         sentence_modules.write(Path(folder), modules, {}, model.hidden)
         yield Path(folder)

@@ -14,7 +14,7 @@ from typing import Any
 from xlj.benchmarking.measurements import median_seconds
 from xlj.config import Model
 from xlj.data.tokenizer.layout import PAD
-from xlj.interop.architectures import XLM_R, config_of
+from xlj.interop.architectures import XLM_R, make_config
 from xlj.interop.architectures.modernbert import MODERNBERT
 
 
@@ -75,7 +75,11 @@ def masked_lm(model: Model, pieces: int, sparse: bool = False) -> Any:
 
     if model.family == "modernbert":
         specials = dict.fromkeys((f"{name}_token_id" for name in MODERNBERT.specials), PAD)
-        settings = {**config_of(MODERNBERT, model, pieces), **specials, "sparse_prediction": sparse}
+        settings = {
+            **make_config(MODERNBERT, model, pieces),
+            **specials,
+            "sparse_prediction": sparse,
+        }
         config = transformers.ModernBertConfig.from_dict(settings)
         return transformers.ModernBertForMaskedLM(config)
     return transformers.XLMRobertaForMaskedLM(xlm_r_config(model, pieces))
@@ -85,4 +89,4 @@ def xlm_r_config(model: Model, pieces: int) -> object:
     """Returns transformers' config of XLM-R with a model's sizes."""
     from transformers import XLMRobertaConfig
 
-    return XLMRobertaConfig.from_dict(config_of(XLM_R, model, pieces))
+    return XLMRobertaConfig.from_dict(make_config(XLM_R, model, pieces))

@@ -170,7 +170,7 @@ def of_checkpoint(checkpoint: Checkpoint, item: str = reading.PARAMS) -> StoredM
         alignment=_alignment(checkpoint.config()),
         labels=tuple(supervised_in(checkpoint.config()).get("labels", ())),
         names=checkpoint.meta.get("names", ""),
-        sentence=sentence_modules.of_record(checkpoint.meta.get("sentence")),
+        sentence=sentence_modules.from_record(checkpoint.meta.get("sentence")),
         task=_task(checkpoint),
         separators=checkpoint.meta.get("separators", 1),
     )
@@ -202,11 +202,11 @@ def _alignment(config: Mapping[str, Any]) -> AlignmentOptions:
 
 def of_folder(path: Path) -> StoredModel:
     """Returns the model in a Hugging Face folder; raises a `ConfigError` as `importing.inspect`."""
-    imported = importing.inspect(sentence_modules.transformer(path))
+    imported = importing.inspect(sentence_modules.encoder_folder(path))
     sentence, dense = sentence_modules.read(path, imported.folder, imported.model.hidden)
     task, separators, file = None, 1, path / TASK
     if imported.head:
-        separators = tokenizer_files.separators(imported.folder.path, imported.vocabulary)
+        separators = tokenizer_files.count_separators(imported.folder.path, imported.vocabulary)
         saved = json_file.read_object(file) if file.is_file() else None
         most = imported.model.positions - FIRST_POSITION
         task = task_of_model(TASKS[imported.head], min(most, _LENGTH), imported.labels, saved)

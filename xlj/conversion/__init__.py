@@ -1,1 +1,1 @@
-"""Converts models: to and from Hugging Face folders, with more pieces, merged, or widened."""
+"""Converts models to and from Hugging Face folders, adds pieces, merges models, and widens them."""

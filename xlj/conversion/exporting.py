@@ -21,35 +21,39 @@ from xlj.training.metrics import Line
 def export(
     checkpoint: str, output: Path, layer: int | None = None, pooling: str = "", name: str = ""
 ) -> None:
-    """Writes the folder and prints what it leaves out.
+    """Writes a Hugging Face folder, and prints what it does not contain.
 
     Args:
-      layer: the last layer to export; None for all layers.
-      pooling: `mean` or `first` writes a sentence-transformers folder with this pooling. Empty
-        keeps the sentence modules that the model was imported with, if all layers are exported.
-      name: the title of the model card; the name of the folder if empty.
+      checkpoint: the path of a model (`stored_models.find`).
+      output: the path of the new folder.
+      layer: the last layer to export, from 1; None for all layers.
+      pooling: `mean` or `first` writes a sentence-transformers folder with this pooling. If empty,
+        the folder has the model's own sentence modules, if it has any and all layers are exported.
+      name: the title of the model card; if empty, the name of the folder.
 
     Raises:
-      ConfigError: if the model or layer does not exist, or transformers has no such architecture.
+      ConfigError: if the model or the layer does not exist, or no architecture of transformers
+        computes the same outputs.
     """
     source = stored_models.find(checkpoint, "--checkpoint")
     layers = source.model.layers
     if layer is not None and not 1 <= layer <= layers:
-        raise ConfigError(f"--layer={layer}: the model has layers 1 to {layers}")
+        raise ConfigError(f"--layer={layer}: expected one of the model's layers, 1 to {layers}")
     model = dataclasses.replace(source.model, layers=layer or layers)
     vocabulary, headless = source.vocabulary(), model.layers < layers
     own = source.task.kind if source.task and is_own(source.task.kind) else ""
     exported = exporting.plan(
         source.leaves, model, vocabulary, headless, source.labels, source.names, own
     )
-    # An imported tokenizer.json already writes pairs as an imported head expects. One that xlj
-    # makes from a SentencePiece model writes them as XLM-R does unless `as_rows` is true.
+    # An imported tokenizer.json encodes pairs as an imported head expects them. A tokenizer.json
+    # that xlj makes from a SentencePiece model encodes pairs as XLM-R does, unless `as_rows` is
+    # true.
     trained = source.checkpoint and source.checkpoint.step
-    is_changed = trained or vocabulary.markers == "sentencepiece"
-    as_rows = exported.hf_task is not None and source.separators == 1 and bool(is_changed)
+    needs_rows = trained or vocabulary.markers == "sentencepiece"
+    as_rows = exported.hf_task is not None and source.separators == 1 and bool(needs_rows)
     sentence = None if headless else source.sentence
     if pooling:
-        sentence = sentence_modules.plain(model, pooling)
+        sentence = sentence_modules.pooling_only(model, pooling)
     with atomic.new_folder(output) as folder:
         exporting.write(folder, exported, source.leaves, model, vocabulary, as_rows)
         if exported.hf_task and source.task and not own:
@@ -57,16 +61,16 @@ def export(
         if sentence:
             sentence_modules.write(folder, sentence, source.leaves, model.hidden)
         text = model_card.card(
-            name or output.name, exported, model, vocabulary, sentence, *_training(source)
+            name or output.name, exported, model, vocabulary, sentence, *_card_arguments(source)
         )
         (folder / "README.md").write_text(text, "utf-8")
     for name, reason in exported.left_out.items():
         print(f"not exported: {name} ({reason})")
     if source.sentence and sentence != source.sentence:
-        print(f"not exported: sentence vectors with {source.sentence.report()}")
+        print(f"not exported: the sentence modules ({source.sentence.report()})")
     rows, ids = len(exported.rows), vocabulary.size
-    more = f" ({rows - ids:,} more than the tokenizer has ids)" if rows > ids else ""
-    print(f"embedding rows: {rows:,}{more}")
+    surplus_text = f" ({rows - ids:,} more than the tokenizer has ids)" if rows > ids else ""
+    print(f"embedding rows: {rows:,}{surplus_text}")
     print(
         f"load with: {auto_class(exported.head, exported.own)}"
         + ("" if exported.head else " (the model has no head)")
@@ -76,12 +80,11 @@ def export(
     print(f"folder: {output}")
 
 
-_Training = tuple[Record | None, Line | None, Record | None, str]
+_CardArguments = tuple[Record | None, Line | None, Record | None, str]
 
 
-def _training(source: StoredModel) -> _Training:
-    """Returns a checkpoint's description, its last evaluation, its fine-tuning scores, and
-    Markdown about its adaptation."""
+def _card_arguments(source: StoredModel) -> _CardArguments:
+    """Returns the arguments `trained`, `metrics`, `run` and `adapted` of `model_card.card`."""
     if source.checkpoint is None:
         return None, None, None, ""
     workdir, step = source.folder.absolute().parent.parent, source.checkpoint.step
@@ -92,7 +95,8 @@ def _training(source: StoredModel) -> _Training:
     run = finished_run(workdir) if in_workdir else None
     if run and run["step"] != step:
         print(
-            f"the model card has no scores: {workdir} was scored at step {run['step']}, not {step}"
+            f"the model card has no scores, because the scores of {workdir} belong to step "
+            f"{run['step']}, not to step {step}"
         )
         run = None
     trained = source.checkpoint.meta | {"config": source.checkpoint.config()}

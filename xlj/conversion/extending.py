@@ -25,16 +25,18 @@ from xlj.sharding import trees
 def extend_checkpoint(
     checkpoint: str, text: Sequence[Path], pieces: int, share: float | None, output: Path
 ) -> None:
-    """Writes the extended checkpoint; prints the pieces per word before and after.
+    """Writes a checkpoint with an extended vocabulary; prints the pieces per word before and after.
 
     Args:
+      checkpoint: the path of the model (`stored_models.find`).
       text: files of the new languages, one sentence per line.
-      pieces: how many pieces to add.
-      share: as in `vocabulary_extension.extend`.
+      pieces: the number of pieces to add.
+      share: the assumed share of new text (`vocabulary_extension.extend`); None for the default.
+      output: the path of the new checkpoint.
 
     Raises:
-      ConfigError: if the model does not exist, its vocabulary cannot be extended, or a text cannot
-        be read or yields too few pieces.
+      ConfigError: if the model does not exist, its vocabulary cannot be extended, or the text
+        cannot be read or yields too few pieces.
     """
     lines = [line for path in text for line in _lines(path.expanduser())]
     source = stored_models.find(checkpoint, "--checkpoint")
@@ -50,28 +52,38 @@ def extend_checkpoint(
 
 
 def store_extended(source: StoredModel, new: Vocabulary, output: Path) -> None:
-    """Writes a checkpoint of the model with an extended vocabulary, a new folder. New rows start
-    from the old ones that `vocabulary_extension.initial_rows` names."""
+    """Writes a checkpoint of the model with an extended vocabulary.
+
+    `vocabulary_extension.initial_rows` determines the initial values of new rows.
+
+    Args:
+      new: the extended vocabulary.
+      output: the path of the new checkpoint.
+    """
     matches = initial_rows(source.vocabulary(), new)
     params, model, *_ = pretrained.of(source)
     if params.pop("surplus", None):
-        print("embedding rows without an id are dropped")
+        print("not written: embedding rows that have no id")
 
-    def extended(path: KeyPath, leaf: jax.Array) -> jax.Array:
+    def extend_leaf(path: KeyPath, leaf: jax.Array) -> jax.Array:
         name, array = trees.name_of(path), np.asarray(leaf)
-        if name.endswith(("embeddings/word", "head/word")):  # a generator may have its own table
+        if name.endswith(
+            ("embeddings/word", "head/word")
+        ):  # a generator may have a table of its own
             return jnp.asarray(matched_rows.embeddings(array, matches, "sampled", 0.0, seed=0))
         if name.endswith("head/bias"):
             return jnp.asarray(matched_rows.match_bias(array, matches))
         return leaf
 
-    params = jax.tree_util.tree_map_with_path(extended, params)
+    params = jax.tree_util.tree_map_with_path(extend_leaf, params)
     store(output, source, params, model, new)
 
 
 def _lines(path: Path) -> list[str]:
-    """Returns a file's lines, cleaned as for training, without blank lines."""
+    """Returns the lines of a file, cleaned as for training, without blank lines."""
     lines = [text for line in files.lines(path) if (text := clean(line))]
     if not lines:
-        raise ConfigError(f"--text={path}: the file contains no text")
+        raise ConfigError(
+            f"--text={path}: the file contains no text; expected one sentence per line"
+        )
     return lines

@@ -16,10 +16,11 @@ from xlj.sharding import meshes
 
 
 def import_folder(source: Path, output: Path) -> None:
-    """Writes the checkpoint and prints a report on all tensors.
+    """Imports a Hugging Face folder: writes a checkpoint, and prints a report on all tensors.
 
-    A folder without a head becomes a checkpoint without a head, so an export returns the folder's
-    tensors. A run that starts from either initialises its heads.
+    A folder without a head becomes a checkpoint without a head, so an export of the checkpoint has
+    the tensors of the folder. A run that starts from the folder or the checkpoint initialises the
+    heads that it needs.
 
     Raises:
       ConfigError: if the folder cannot be read, or its architecture is not supported.
@@ -40,8 +41,12 @@ def store(
 ) -> None:
     """Writes a checkpoint of converted parameters.
 
-    If the source has a task's head, the config gets the task's objective. `entries` are added to
-    the checkpoint's description.
+    If the parameters include a task head, the checkpoint's config contains the task's objective.
+
+    Args:
+      output: the path of the new checkpoint.
+      source: the model that was converted.
+      **entries: entries to add to the checkpoint's description.
     """
     config = build({"init_from": str(source.folder), "model": dataclasses.asdict(model)})
     for head in TASKS.keys() & params.keys():
@@ -60,5 +65,5 @@ def store(
 
 
 def print_next(output: Path) -> None:
-    """Prints where a checkpoint is and how to use it."""
+    """Prints the path of a checkpoint and the flags that use it."""
     print(f"checkpoint: {output}\nuse it: --config.init_from={output}, or --checkpoint={output}")

@@ -1,4 +1,4 @@
-"""Merges several models of the same shapes: by their mean, or by TIES (Yadav et al., 2023)."""
+"""Merges models whose tensors have equal shapes: by the mean, or by TIES (Yadav et al., 2023)."""
 
 import dataclasses
 import math
@@ -16,23 +16,25 @@ from xlj.conversion.importing import print_next, store
 from xlj.sharding.trees import nested
 
 Merge = Callable[[list[np.ndarray]], np.ndarray]
-"""Merges one chunk of a tensor: takes the chunk of each model, float32 [n], with TIES' base first,
-and returns the merged chunk, float [n]. It is called for the chunks of a tensor in order, and for
-the tensors in the order of their names."""
+"""Merges one chunk of a tensor.
 
-_CHUNK = 1 << 22  # numbers merged at a time
+Takes the chunk of each model, float32 [n]; for TIES, the base's chunk comes first. Returns the
+merged chunk, float [n]. The function is called for tensors in the order of their names, and for the
+chunks of a tensor in order."""
+
+_CHUNK = 1 << 22  # how many numbers of a tensor are merged at a time
 
 
 @dataclasses.dataclass(frozen=True)
 class Ties:
-    """Options of TIES: trim each model's differences from a base, elect a sign, and merge.
+    """Options of TIES, which trims each model's differences from a base, elects signs, and merges.
 
     Attributes:
-      base: the model that all others were trained from.
-      share: the share of each model's differences from the base that is used. The largest
-        `round(share * numbers)` differences remain, at least one; the others become 0. Ties at the
-        limit are broken by the tensor's name, then by the lower index.
-      scale: lambda in the paper; multiplies the merged differences.
+      base: the model from which all other models were trained.
+      share: the share of each model's differences that is used. The `round(share * numbers)`
+        differences with the largest absolute values remain, at least one. The others become 0.
+        Among equal values, the first tensor in the order of names and the lowest index remain.
+      scale: factor of the merged differences; lambda in the paper.
     """
 
     base: str
@@ -43,10 +45,10 @@ class Ties:
 def merge(
     models: Sequence[str], output: Path, weights: Sequence[float] = (), ties: Ties | None = None
 ) -> None:
-    """Writes a checkpoint of merged parameters; everything else comes from the first model.
+    """Writes a checkpoint of merged parameters. Config and vocabulary come from the first model.
 
-    Memory holds one tensor of each model at a time. Merged tensors are stored in temporary files
-    next to the output until the checkpoint is written. Sums are in float64.
+    Memory holds one tensor of each model at a time. Until the checkpoint is written, merged tensors
+    are in temporary files next to the output. Sums are computed in float64.
 
     Args:
       weights: the weight of each model in the mean; empty for equal weights.
@@ -57,15 +59,18 @@ def merge(
         its vocabulary, or a tensor's name or shape.
     """
     if len(models) < 2:
-        raise ConfigError("--models: name at least two models to merge")
+        raise ConfigError("--models: expected at least two models to merge")
     if ties and weights:
-        raise ConfigError("--weights belongs to a mean; remove it, or remove --base")
+        raise ConfigError(
+            "--weights applies to the mean only, but --base selects TIES; remove one "
+            "of the two flags"
+        )
     if ties and not 0 < ties.share <= 1:
-        raise ConfigError(f"--share={ties.share:g} must be above 0 and at most 1")
+        raise ConfigError(f"--share={ties.share:g}: expected above 0 and at most 1")
     if weights and (len(weights) != len(models) or min(weights) <= 0):
         raise ConfigError(
-            f"--weights: {len(weights)} weights for {len(models)} models; give each model one "
-            "weight above 0"
+            f"--weights: {len(weights)} weights for {len(models)} models; expected one weight "
+            "above 0 for each model"
         )
     sources = [stored_models.find(path, "--models") for path in models]
     base = stored_models.find(ties.base, "--base") if ties else None
@@ -97,37 +102,39 @@ def merge(
 
 
 def _check_alike(first: StoredModel, other: StoredModel) -> None:
-    """Raises a ConfigError that names the difference if a model cannot be merged with the first."""
+    """Raises a `ConfigError` that names the difference if two models cannot be merged."""
     refusal = f"{other.folder} cannot be merged with {first.folder}"
     if differences := compatibility.model_differences(first.model, other.model):
         raise ConfigError(f"{refusal}: {'; '.join(map(str, differences))}")
     if first.vocabulary().digest != other.vocabulary().digest:
         raise ConfigError(
-            f"{refusal}: their vocabularies differ ({other.vocabulary().size} ids and "
-            f"{first.vocabulary().size}, or other pieces)"
+            f"{refusal}: the vocabularies differ in size ({other.vocabulary().size} and "
+            f"{first.vocabulary().size} ids) or in pieces"
         )
     shapes = [{n: leaf.shape for n, leaf in model.leaves.items()} for model in (first, other)]
     for name in sorted(shapes[0].keys() | shapes[1].keys()):
-        one, two = (tensors.get(name) for tensors in shapes)
-        if two is None:
-            raise ConfigError(f"{refusal}: it has no {name}")
-        if one is None:
-            raise ConfigError(f"{refusal}: it has {name}, and {first.folder} does not")
-        if one != two:
-            raise ConfigError(f"{refusal}: {name} has shape {list(two)}, expected {list(one)}")
+        first_shape, other_shape = (tensors.get(name) for tensors in shapes)
+        if other_shape is None:
+            raise ConfigError(f"{refusal}: {other.folder} has no {name}")
+        if first_shape is None:
+            raise ConfigError(f"{refusal}: {first.folder} has no {name}")
+        if first_shape != other_shape:
+            raise ConfigError(
+                f"{refusal}: {name} has shape {list(other_shape)}, expected {list(first_shape)}"
+            )
     if "embeddings/language" in shapes[0] and first.languages != other.languages:
         raise ConfigError(
-            f"{refusal}: its languages are {','.join(other.languages)}, expected "
+            f"{refusal}: the languages are {','.join(other.languages)}, expected "
             f"{','.join(first.languages)}"
         )
     if first.labels != other.labels:
         raise ConfigError(
-            f"{refusal}: its labels are {','.join(other.labels)}, expected {','.join(first.labels)}"
+            f"{refusal}: the labels are {','.join(other.labels)}, expected {','.join(first.labels)}"
         )
 
 
 def _chunks(sources: Sequence[StoredModel], name: str) -> Iterator[list[np.ndarray]]:
-    """Yields the chunks of a tensor, one of each model, float32 [n]."""
+    """Yields the chunks of a tensor: for each chunk a list of the models' values, float32 [n]."""
     tensors = [_read(source, name).reshape(-1) for source in sources]
     for start in range(0, tensors[0].size, _CHUNK):
         yield [tensor[start : start + _CHUNK] for tensor in tensors]
@@ -156,7 +163,7 @@ def _by_ties(scale: float, limits: Sequence["_Limit"]) -> Merge:
             [limit.trim(chunk - base) for limit, chunk in zip(limits, others, strict=True)]
         )
         sign = np.sign(trimmed.sum(0, dtype=np.float64))
-        agrees = np.sign(trimmed) == sign  # where the sum is 0, zeros agree; they add nothing
+        agrees = np.sign(trimmed) == sign  # where the sum is 0, only zeros agree, which add nothing
         total = np.where(agrees, trimmed, 0).sum(0, dtype=np.float64)
         return base + scale * total / np.maximum(agrees.sum(0), 1)
 
@@ -165,30 +172,31 @@ def _by_ties(scale: float, limits: Sequence["_Limit"]) -> Merge:
 
 @dataclasses.dataclass
 class _Limit:
-    """The smallest difference of one model that TIES uses; smaller ones become 0.
+    """The smallest absolute difference of one model that TIES uses; smaller ones become 0.
 
     Attributes:
-      bits: the float32 bits of its absolute value, as an integer.
-      equal: how many differences of exactly this size are still to be used.
+      bits: the float32 bits of this absolute value, as an integer. `narrow` determines them in two
+        steps of 16 bits.
+      equal: the number of differences with exactly this absolute value that remain to be used.
     """
 
     bits: int
     equal: int
 
     def narrow(self, counts: np.ndarray) -> None:
-        """Adds the next 16 bits.
+        """Determines the next 16 bits.
 
         Args:
-          counts: int [65536], for each value of these bits the number of differences that agree
-            with `bits` so far.
+          counts: int [65536], for each value of the next 16 bits, the number of differences with
+            this value whose higher bits equal `bits`.
         """
         from_top = np.cumsum(counts[::-1])
-        place = int(np.searchsorted(from_top, self.equal))
-        self.equal -= int(from_top[place] - counts[::-1][place])
-        self.bits = self.bits << 16 | 0xFFFF - place
+        index_from_top = int(np.searchsorted(from_top, self.equal))
+        self.equal -= int(from_top[index_from_top] - counts[::-1][index_from_top])
+        self.bits = self.bits << 16 | 0xFFFF - index_from_top
 
     def trim(self, difference: np.ndarray) -> np.ndarray:
-        """Returns the differences [n] with zeros below the limit."""
+        """Replaces differences [n] below the limit by zeros."""
         bits = _bits(difference)
         is_used = bits > self.bits
         at_limit = np.flatnonzero(bits == self.bits)[: self.equal]
@@ -198,10 +206,10 @@ class _Limit:
 
 
 def _limits(share: float, models: Sequence[StoredModel]) -> list[_Limit]:
-    """Computes the limit of each model; `models[0]` is the base.
+    """Computes the limit of each model except the base, `models[0]`.
 
-    Each model is read twice. The first pass counts differences by the upper half of their bits, the
-    second counts those at the limit by the lower half.
+    Each model is read twice. The first pass counts all differences by the upper half of their bits.
+    The second pass counts the differences at the limit by the lower half.
     """
     numbers = sum(math.prod(leaf.shape) for leaf in models[0].leaves.values())
     limits = [_Limit(0, max(1, round(share * numbers))) for _ in models[1:]]
@@ -218,5 +226,8 @@ def _limits(share: float, models: Sequence[StoredModel]) -> list[_Limit]:
 
 
 def _bits(difference: np.ndarray) -> np.ndarray:
-    """Returns the absolute values of float32 numbers as uint32, which sort in the same order."""
+    """Returns the bits of the absolute values of float32 numbers, as uint32.
+
+    The integers have the same order as the absolute values.
+    """
     return np.abs(difference).view(np.uint32)

@@ -1,4 +1,5 @@
-"""Makes a larger model by tiling a smaller one, as ModernBERT-large was made of ModernBERT-base."""
+"""Makes a larger model by tiling a smaller one, as ModernBERT-large was made from
+ModernBERT-base."""
 
 import dataclasses
 import re
@@ -19,31 +20,36 @@ from xlj.models import pattern
 from xlj.sharding import meshes
 from xlj.sharding.trees import named_leaves, nested
 
-Places = Callable[[Model, Model], np.ndarray | None]
-"""Takes (smaller model, larger model) and returns, for each index of an axis of the larger one, the
-index of the smaller one to copy: int [new size]. None for an axis whose size does not change."""
+Tiling = Callable[[Model, Model], np.ndarray | None]
+"""Takes (smaller model, larger model). Returns for each index of an axis of the larger model the
+index of the smaller model to copy, int [new size]; None for an axis whose size does not change."""
 
 
-_NOISE = 0.1
+_NOISE_STD = 0.1
 
 
 def tile_indices(old: int, new: int) -> np.ndarray:
-    """Returns the index to copy for each index of an axis, int [new].
+    """Returns the old index to copy for each new index of an axis, int [new].
 
-    The old indices are in the middle. They repeat cyclically to both sides (Warner et al., 2024,
-    tile_weights_from_middle).
+    The old indices are in the middle of the new axis, and repeat cyclically towards both ends
+    (Warner et al., 2024, tile_weights_from_middle).
+
+    Args:
+      old, new: the sizes of the axis.
     """
     return (np.arange(new) - (new - old) // 2) % old
 
 
-def layers(old: int, new: int) -> np.ndarray:
-    """Returns the layer to copy for each layer, int [new]: the one at the same share of the depth
-    (Rae et al., 2021, Gopher)."""
+def layer_indices(old: int, new: int) -> np.ndarray:
+    """Returns the old layer to copy for each new layer, int [new].
+
+    This is the old layer at the same relative depth (Rae et al., 2021, Gopher).
+    """
     return np.minimum([round(layer * old / new) for layer in range(new)], old - 1)
 
 
 def _same(old: Model, new: Model) -> None:
-    """An axis whose size does not change."""
+    """Returns None: the size of the axis does not change."""
 
 
 def _hidden(old: Model, new: Model) -> np.ndarray:
@@ -63,7 +69,7 @@ def _keys(old: Model, new: Model) -> np.ndarray:
 
 
 def _by_head(heads: np.ndarray, old: Model) -> np.ndarray:
-    """Returns the indices of the heads' dimensions, so that each head is copied whole."""
+    """Returns the indices of dimensions for indices of heads; each head is copied as a whole."""
     size = old.hidden // old.heads
     return (heads[:, None] * size + np.arange(size)).reshape(-1)
 
@@ -73,12 +79,13 @@ def _intermediate(old: Model, new: Model) -> np.ndarray:
 
 
 def _inner(old: Model, new: Model) -> np.ndarray:
-    """Tiles the two halves of a gated layer separately."""
+    """Returns the indices of a feed-forward layer's inputs; the halves of a gated layer are tiled
+    separately."""
     one = _intermediate(old, new)
     return one if old.feed_forward == "gelu" else np.concatenate([one, one + old.intermediate])
 
 
-RULES: tuple[tuple[str, tuple[Places, ...]], ...] = (
+RULES: tuple[tuple[str, tuple[Tiling, ...]], ...] = (
     (r"embeddings/(word|position|token_type|language)", (_same, _hidden)),
     (r"layers/attention/query/(kernel|bias)", (_hidden, _queries)),
     (r"layers/attention/(key|value)/(kernel|bias)", (_hidden, _keys)),
@@ -93,16 +100,20 @@ RULES: tuple[tuple[str, tuple[Places, ...]], ...] = (
     (r"prediction_head/bias", (_same,)),
     (r"prediction_head/word", (_same, _hidden)),
 )
-"""(regular expression for a parameter's name, how to tile each axis after the layers' axis). The
-first match applies. Of two axes, a bias has the last one."""
+"""(regular expression for a parameter's name, the indices to copy for each axis after the layer
+axis).
+
+The first match applies. A bias has only the last axis."""
 
 
 def widen(checkpoint: str, sizes: Mapping[str, Any], output: Path, copied: bool = False) -> None:
-    """Writes the checkpoint of the larger model; prints which parameters it lacks.
+    """Writes the checkpoint of the larger model; prints the parameters that it does not contain.
 
     Args:
-      sizes: keys of `model` with their new values; other sizes do not change.
-      copied: copies weights unchanged, without the division and noise of `widen_parameters`.
+      checkpoint: the path of the smaller model (`stored_models.find`).
+      sizes: keys of `model` with their new values. Other sizes do not change.
+      output: the path of the new checkpoint.
+      copied: whether to copy weights without the division and noise of `widen_parameters`.
 
     Raises:
       ConfigError: if the model does not exist, a size is smaller than the model's, or sizes
@@ -117,22 +128,25 @@ def widen(checkpoint: str, sizes: Mapping[str, Any], output: Path, copied: bool 
                 "only makes models larger"
             )
     if new == old:
-        raise ConfigError("give at least one size above the model's, such as --hidden=1024")
+        raise ConfigError(
+            "no size is larger than the model's; set at least one, such as --hidden=1024"
+        )
     size = old.hidden // old.heads
     if new.hidden != size * new.heads:
         raise ConfigError(
-            f"--hidden={new.hidden} --heads={new.heads}: --hidden must be {size} times --heads, "
-            f"because heads are copied whole and those of {checkpoint} have {size} dimensions"
+            f"--hidden={new.hidden} --heads={new.heads}: expected --hidden to be {size} times "
+            f"--heads, because the heads of {checkpoint} have {size} dimensions and are copied as "
+            "a whole"
         )
     check_model(new)
     leaves = named_leaves(source.params(meshes.one_device()))
     arrays = {name: np.asarray(leaf) for name, leaf in leaves.items()}
     larger = widen_parameters(arrays, old, new, copied)
     if left_out := sorted(leaves.keys() - larger.keys()):
-        print(f"left out (runs will initialise them): {', '.join(left_out)}")
+        print(f"not written (runs initialise them): {', '.join(left_out)}")
     changed = ", ".join(f"{name} {getattr(old, name)} -> {size}" for name, size in sizes.items())
     print(f"tiled: {changed}")
-    # Task heads are not tiled, so the task is dropped too. Sentence modules have the old width.
+    # Task heads are not tiled, so the new model has no task. Sentence modules have the old width.
     plain = dataclasses.replace(source, task=None, labels=(), separators=1, sentence=None)
     params = nested({name: jnp.asarray(array) for name, array in larger.items()})
     store(output, plain, params, new, source.vocabulary())
@@ -142,42 +156,50 @@ def widen(checkpoint: str, sizes: Mapping[str, Any], output: Path, copied: bool 
 def widen_parameters(
     leaves: Mapping[str, np.ndarray], old: Model, new: Model, copied: bool
 ) -> dict[str, np.ndarray]:
-    """Tiles the parameters of a model, by name; parameters without a rule are left out.
+    """Tiles the parameters of a model.
 
     Unless `copied` is true, weights are divided by the number of copies of their input, so that
-    products do not change (Chen et al., 2016, Net2Net). Kernels get normal noise of `_NOISE` times
-    their standard deviation: without it, copies have equal gradients and remain equal.
+    products do not change (Chen et al., 2016, Net2Net). Noise is added to kernels, because equal
+    copies have equal gradients and would remain equal. It is normal, with `_NOISE` times the
+    standard deviation of the kernel.
+
+    Args:
+      leaves: the parameters by name.
+
+    Returns:
+      The new parameters by name, without parameters that match no rule.
     """
     larger = {}
     for name, array in leaves.items():
         axes = _axes(name)
         if axes is None:
             continue
-        places = [of_axis(old, new) for of_axis in axes]
+        axis_indices = [of_axis(old, new) for of_axis in axes]
         stacked = pattern.is_stacked(name)
         if stacked:
-            missing = old.layers - len(array)  # the first layer may have no norm before attention
-            of_layers = layers(old.layers, new.layers)[missing:] - missing
+            # In some models the first layer has no norm before attention.
+            missing = old.layers - len(array)
+            of_layers = layer_indices(old.layers, new.layers)[missing:] - missing
             array = array[np.maximum(of_layers, 0)]
-        for axis, indices in enumerate(places, start=stacked):
+        for axis, indices in enumerate(axis_indices, start=stacked):
             array = array if indices is None else np.take(array, indices, axis)
         if not copied:
-            array = _divide_by_copies(array, places, _input_axis(name, old), stacked)
+            array = _divide_by_copies(array, axis_indices, _input_axis(name, old), stacked)
             array = _add_noise(array, name) if name.endswith("/kernel") else array
         larger[name] = array
     return larger
 
 
-def _axes(name: str) -> tuple[Places, ...] | None:
-    """Returns how to tile each axis after the layers' axis; None if no rule matches the name."""
+def _axes(name: str) -> tuple[Tiling, ...] | None:
+    """Returns the functions that tile each axis after the layer axis; None if no rule matches."""
     axes = next((axes for rule, axes in RULES if re.fullmatch(rule, name)), None)
     return axes[-1:] if axes and name.endswith("/bias") else axes
 
 
 def _input_axis(name: str, model: Model) -> int | None:
-    """Returns the axis that a product sums over, not counting the layers' axis; None without one.
+    """Returns the axis over which a product sums, without the layer axis; None if there is none.
 
-    If the head uses the word embeddings as its table, the norm before it is divided instead.
+    If the head is tied to the word embeddings, the norm before the head is divided instead.
     """
     if name.endswith("/kernel"):
         return 0
@@ -188,10 +210,10 @@ def _input_axis(name: str, model: Model) -> int | None:
 
 
 def _divide_by_copies(
-    array: np.ndarray, places: Sequence[np.ndarray | None], axis: int | None, stacked: bool
+    array: np.ndarray, axis_indices: Sequence[np.ndarray | None], axis: int | None, stacked: bool
 ) -> np.ndarray:
     """Divides an array along an axis by the number of copies of each index."""
-    indices = None if axis is None else places[axis]
+    indices = None if axis is None else axis_indices[axis]
     if axis is None or indices is None:
         return array
     copies = np.bincount(indices)[indices].astype(np.float32)
@@ -202,4 +224,4 @@ def _add_noise(array: np.ndarray, name: str) -> np.ndarray:
     """Adds noise that depends only on the parameter's name and shape."""
     rng = jax.random.fold_in(jax.random.key(0), jnp.uint32(name_hash(name) & 0xFFFFFFFF))
     noise = np.asarray(jax.random.normal(rng, array.shape))
-    return array + np.float32(_NOISE * array.std()) * noise
+    return array + np.float32(_NOISE_STD * array.std()) * noise

@@ -72,7 +72,7 @@ class ExportPlan:
     @property
     def hf_task(self) -> HuggingFace | None:
         """Description of transformers' class for the head; None if the head is not a task's."""
-        return architectures.of_head(self.head, self.own)
+        return architectures.hf_task_of(self.head, self.own)
 
 
 _FREE_LIKE_XLM_R = {
@@ -165,7 +165,7 @@ def _output_names(
     Raises:
       ConfigError: if the labels do not fit the head.
     """
-    hf_task = architectures.of_head(head, own)
+    hf_task = architectures.hf_task_of(head, own)
     if hf_task is None:
         return ()
     has_labels = kind.find(own or TASKS[head]).has_labels
@@ -214,7 +214,7 @@ def _canonicalise(model: Model) -> Model:
 def _choose_like_xlm_r(model: Model, vocabulary: Vocabulary) -> Architecture:
     """Returns the architecture for a model with learned positions or a position bias."""
     plain = model.position_bias == "none" and model.absolute_positions
-    architecture = architectures.OF_MARKERS[vocabulary.markers] if plain else XLJ
+    architecture = architectures.BY_MARKERS[vocabulary.markers] if plain else XLJ
     if model.norm == "post":
         return architecture
     if architecture is not XLM_R:
@@ -255,8 +255,8 @@ def _choose_modern(model: Model, unlike_xlm_r: Mapping[str, object]) -> Architec
 
 def _find_unsupported(architecture: Architecture, model: Model) -> dict[str, object]:
     """Returns the options of a model that an architecture's config.json does not preserve."""
-    written = architectures.config_of(architecture, model, 1)
-    read = architectures.model_of(architecture, written, CONFIG)
+    written = architectures.make_config(architecture, model, 1)
+    read = architectures.read_model(architecture, written, CONFIG)
     unlike = _find_differences(model, dataclasses.asdict(_canonicalise(read)), _NOT_COMPARED)
     if pattern.kinds(read, model.layers) != pattern.kinds(model, model.layers):
         unlike["full_layers"] = model.full_layers
@@ -321,8 +321,8 @@ def write(
         Otherwise it encodes pairs as its family does.
     """
     architecture = exported.architecture
-    config = architectures.config_of(architecture, model, len(exported.rows))
-    config |= architectures.config_of_task(exported.head, exported.labels, exported.own)
+    config = architectures.make_config(architecture, model, len(exported.rows))
+    config |= architectures.make_task_config(exported.head, exported.labels, exported.own)
     config["architectures"] = [architecture.classes[exported.head]]
     config |= _token_ids(architecture, vocabulary)
     if architecture.model_type == XLJ.model_type:
@@ -449,7 +449,7 @@ class _Part:
             number, count = self.tensor.xlj_share
             array = np.split(array, count, axis=-1)[number]
         if self.tensor.xlj_name == "embeddings/position":
-            array = architectures.shifted(array, self.more_rows)
+            array = architectures.shift_positions(array, self.more_rows)
         elif self.more_rows:  # in training all tokens had the first token type: repeat its row
             array = np.concatenate([array, np.repeat(array[:1], self.more_rows, 0)])
         yield np.ascontiguousarray(array.T if self.tensor.is_transposed else array)

@@ -102,8 +102,8 @@ def inspect(path: Path) -> FolderModel:
     """
     folder = open_folder(path)
     where = str(path / CONFIG)
-    architecture = architectures.of_config(folder.config, where)
-    model = architectures.model_of(architecture, folder.config, where)
+    architecture = architectures.find_architecture(folder.config, where)
+    model = architectures.read_model(architecture, folder.config, where)
     _check_head(model, where)
     vocabulary = tokenizer_files.read(path)
     surplus = _find_surplus(folder, vocabulary, where)
@@ -128,12 +128,12 @@ def inspect(path: Path) -> FolderModel:
     model = _remove_zero_type(folder, architecture, model, in_folder)
     if model.token_types > 1 and tokenizer_files.has_pair_types(folder.path, vocabulary):
         model = dataclasses.replace(model, pair_token_types=True)
-    head = architectures.task_head_of(architecture, folder.config, in_folder)
+    head = architectures.find_task_head(architecture, folder.config, in_folder)
     labels: tuple[str, ...] = ()
     if head:
         architecture = architectures.with_head(architecture, head)
     if head and kind.find(TASKS[head]).has_labels:
-        labels = architectures.labels_of(folder.config, where)
+        labels = architectures.read_labels(folder.config, where)
     expected = _expected_shapes(model, vocabulary.size, head, len(labels))
     names, missing = _assign_names(folder, architecture, model, expected, in_folder)
     if len(surplus):
@@ -242,7 +242,7 @@ def _assign_names(
     """
     names: dict[Tensor, tuple[str, ...]] = {}
     missing: dict[str, str] = {}  # Hugging Face's names, by xlj's name
-    is_task_folder = architecture.has_shared_head and architectures.is_of_task(folder.config)
+    is_task_folder = architecture.has_shared_head and architectures.has_task_head(folder.config)
     for tensor in architecture.tensors:
         if tensor.xlj_name not in expected:
             continue
@@ -472,7 +472,7 @@ def _read_tensor(
     elif tensor.xlj_name == "embeddings/position":
         part = imported.folder.read(name, (slice(None), *index[1:]))
         added_rows = FIRST_POSITION - imported.architecture.first_position
-        part = architectures.shifted(part, added_rows)[index[0]]
+        part = architectures.shift_positions(part, added_rows)[index[0]]
     else:
         part = imported.folder.read(name, index)
     if not np.isfinite(part).all():

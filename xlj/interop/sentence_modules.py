@@ -1,6 +1,6 @@
 """Reads and writes sentence-transformers' modules, which turn hidden vectors into sentence vectors.
 
-Sources: releases 5 and 6 of sentence-transformers, which have different module paths.
+Sources: sentence-transformers 5 and 6. The two releases have different module paths.
 """
 
 import dataclasses
@@ -22,12 +22,13 @@ from xlj.io.quoting import quoted, shortened
 from xlj.models.embeddings import FIRST_POSITION
 
 SENTENCE = "sentence/"
-"""Prefix of the names of Dense modules' parameters."""
+"""Prefix of the names of the parameters of Dense modules."""
 POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "lasttoken")
-"""The supported pooling modes, in the order in which several are concatenated."""
+"""The supported pooling modes. If a model has several, their results are concatenated in this
+order."""
 
-_ROOT = "config_sentence_transformers.json"
-_TRANSFORMER = tuple(
+_SETTINGS = "config_sentence_transformers.json"
+_TRANSFORMER_FILES = tuple(
     f"sentence_{name}_config.json"
     for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
@@ -47,11 +48,11 @@ ACTIVATIONS = {
         for name in ("Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
     },
 }
-"""The supported activations of a Dense module, and their classes in exported folders."""
+"""The supported activations of a Dense module, with their class names in exported folders."""
 
 _VECTOR, _TOKENS = "sentence_embedding", "token_embeddings"
 _POOLER = "pooler.dense"
-_ALONE = "; remove modules.json to use the encoder without sentence modules"
+_USE_ENCODER_ONLY = "; remove modules.json to use the encoder without sentence modules"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,12 +71,14 @@ class SentenceModules:
     """The sentence-transformers modules after an encoder.
 
     Attributes:
-      pooling: how to pool the last layer's hidden vectors; results of several are concatenated.
-      include_prompt: whether to pool the tokens of the prompt too.
-      steps: the modules after pooling, in order; None is L2 normalisation.
-      length: the maximum number of tokens, including `<s>` and `</s>`; 0 for the model's maximum.
+      pooling: the pooling modes for the hidden vectors of the last layer. The results of several
+        modes are concatenated.
+      include_prompt: whether pooling includes the tokens of the prompt.
+      steps: the modules after pooling, in order. None stands for L2 normalisation.
+      length: the maximum number of tokens, including `<s>` and `</s>`; 0 means the maximum of the
+        encoder.
       lowercase: whether to lowercase text before it is tokenized.
-      settings: the content of `config_sentence_transformers.json`; xlj uses `prompts` and
+      settings: the content of `config_sentence_transformers.json`. xlj uses the keys `prompts` and
         `default_prompt_name`.
     """
 
@@ -87,30 +90,40 @@ class SentenceModules:
     settings: Record = dataclasses.field(default_factory=dict)
 
     def width(self, hidden: int) -> int:
-        """Returns the size of a sentence vector, given the size of hidden vectors."""
+        """Returns the size of a sentence vector.
+
+        Args:
+          hidden: the size of the encoder's hidden vectors.
+        """
         sizes = [step.outputs for step in self.steps if step]
         return sizes[-1] if sizes else hidden * len(self.pooling)
 
     def prompt(self, name: str | None) -> str:
-        """Returns the text of a prompt; for None, of the folder's default prompt or an empty text.
+        """Returns the text of a prompt.
+
+        Args:
+          name: the name of the prompt; None for the default prompt. Without a default prompt, the
+            text is empty.
 
         Raises:
-          ConfigError: if there is no prompt with this name.
+          ConfigError: if the model has no prompt with this name.
         """
         prompts = self.settings.get("prompts") or {}
         if name is None:
             return prompts.get(self.settings.get("default_prompt_name"), "")
         if name not in prompts:
             names = ", ".join(sorted(prompts)) or "no prompts"
-            raise ConfigError(f"unknown prompt {quoted(name)}; the model has {names}")
+            raise ConfigError(
+                f"unknown prompt {quoted(name)}; expected a prompt of the model ({names})"
+            )
         return prompts[name]
 
     def record(self) -> Record:
-        """Returns the modules as JSON, for `of_record`."""
+        """Returns the modules as a JSON object, which `from_record` reads."""
         return dataclasses.asdict(self)
 
     def report(self) -> str:
-        """Returns one line for users."""
+        """Returns one printable line that lists the modules."""
         steps = [
             f"Dense {s.inputs} to {s.outputs} ({s.activation})" if s else "Normalize"
             for s in self.steps
@@ -118,8 +131,8 @@ class SentenceModules:
         return ", ".join([f"pooling {' and '.join(self.pooling)}", *steps])
 
 
-def of_record(record: Record | None) -> SentenceModules | None:
-    """Returns the modules from `SentenceModules.record`; None for None."""
+def from_record(record: Record | None) -> SentenceModules | None:
+    """Returns the modules from a JSON object of `SentenceModules.record`; None for None."""
     if record is None:
         return None
     steps = tuple(Dense(**step) if step else None for step in record["steps"])
@@ -127,20 +140,22 @@ def of_record(record: Record | None) -> SentenceModules | None:
 
 
 Weights = dict[str, np.ndarray]
-"""The parameters of Dense modules by name, float32. The first of `steps` has `sentence/0/kernel`
-[inputs, outputs], and optionally `sentence/0/bias` [outputs] and `sentence/0/residual` [inputs,
-outputs]."""
+"""The parameters of Dense modules by name, float32.
+
+A Dense module at index 0 of `steps` has `sentence/0/kernel` [inputs, outputs], and optionally
+`sentence/0/bias` [outputs] and `sentence/0/residual` [inputs, outputs]."""
 
 
-def transformer(folder: Path) -> Path:
-    """Returns the folder of the encoder: the folder itself or one within it."""
+def encoder_folder(folder: Path) -> Path:
+    """Returns the folder of the encoder: `folder`, or a folder inside it that modules.json
+    names."""
     if not (folder / MODULES).is_file():
         return folder
-    return folder / _listed(folder)[0][1]
+    return folder / _read_module_list(folder)[0][1]
 
 
 def read(folder: Path, model: Folder, hidden: int) -> tuple[SentenceModules | None, Weights]:
-    """Reads the modules of a folder and their weights; (None, {}) without modules.json.
+    """Reads the sentence modules of a folder and their weights; (None, {}) without modules.json.
 
     Args:
       model: the folder of the encoder.
@@ -151,41 +166,43 @@ def read(folder: Path, model: Folder, hidden: int) -> tuple[SentenceModules | No
     """
     if not (folder / MODULES).is_file():
         return None, {}
-    listed = _listed(folder)
-    settings = _optional(folder, _ROOT)
+    module_list = _read_module_list(folder)
+    settings = _read_optional(folder, _SETTINGS)
     kind = settings.get("model_type", "SentenceTransformer")
     if kind != "SentenceTransformer":
         raise ConfigError(
-            f"{folder / _ROOT}: model_type is {quoted(kind)}; xlj supports SentenceTransformer only"
+            f"{folder / _SETTINGS}: model_type is {quoted(kind)}; xlj supports SentenceTransformer "
+            "only"
         )
-    _check_prompts(settings, folder / _ROOT)
+    _check_prompts(settings, folder / _SETTINGS)
     length, lowercase, output = _read_transformer(model)
     pooling: tuple[str, ...] = ("cls",)
     include_prompt = True
     modules: list[Dense | None] = []
     weights: Weights = {}
-    rest = listed[1:]
+    remaining = module_list[1:]
     if output == "pooler_output":
-        dense, arrays = _pooler(model)
-        weights |= _named(0, arrays)
+        dense, arrays = _read_pooler(model)
+        weights |= _add_prefix(0, arrays)
         modules.append(dense)
-    elif not rest or rest[0][0] != "Pooling":
+    elif not remaining or remaining[0][0] != "Pooling":
         raise ConfigError(f"{folder / MODULES}: expected a Pooling module after the Transformer")
     else:
-        pooling, include_prompt = _pooling(folder / rest.pop(0)[1], hidden)
+        pooling, include_prompt = _read_pooling(folder / remaining.pop(0)[1], hidden)
     width = hidden * len(pooling)
-    for name, path in rest:
+    for name, path in remaining:
         if name == "Normalize":
-            _check_names(_optional(folder / path, CONFIG), folder / path / CONFIG)
+            _check_names(_read_optional(folder / path, CONFIG), folder / path / CONFIG)
             modules.append(None)
         elif name == "Dense":
-            dense, arrays = _dense(folder / path, width)
-            weights |= _named(len(modules), arrays)
+            dense, arrays = _read_dense(folder / path, width)
+            weights |= _add_prefix(len(modules), arrays)
             modules.append(dense)
             width = dense.outputs
         else:
             raise ConfigError(
-                f"{folder / MODULES}: {name} at {path} is too late; expected Dense or Normalize"
+                f"{folder / MODULES}: the module {path} is a {name} module, but only Dense and "
+                "Normalize may follow the Pooling"
             )
     result = SentenceModules(pooling, include_prompt, tuple(modules), length, lowercase, settings)
     return result, weights
@@ -203,11 +220,12 @@ def digest(model: Folder, modules: SentenceModules, weights: Weights) -> str:
 def write(folder: Path, modules: SentenceModules, weights: Mapping[str, Any], hidden: int) -> None:
     """Adds sentence-transformers' files to a folder, for releases 5 and 6.
 
-    The folder then gives the same vectors as `retrieval.embedder`.
+    sentence-transformers then computes the same vectors as `retrieval.embedder`.
 
     Args:
-      weights: the weights of Dense modules (`Weights`), as arrays or what NumPy converts to arrays.
-      hidden: the size of a hidden vector.
+      weights: the weights of Dense modules (`Weights`), as arrays or as objects that NumPy converts
+        to arrays.
+      hidden: the size of the encoder's hidden vectors.
     """
     kinds = [
         "Transformer",
@@ -217,15 +235,15 @@ def write(folder: Path, modules: SentenceModules, weights: Mapping[str, Any], hi
     paths = ["", *(f"{number}_{kind}" for number, kind in enumerate(kinds) if number)]
     for path in filter(None, paths):
         (folder / path).mkdir()
-    listed = [
+    module_list = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for i, (kind, path) in enumerate(zip(kinds, paths, strict=True))
     ]
-    _write(folder / MODULES, listed)
+    _write(folder / MODULES, module_list)
     limits = {"max_seq_length": modules.length or None, "do_lower_case": modules.lowercase}
-    _write(folder / _TRANSFORMER[0], limits)
+    _write(folder / _TRANSFORMER_FILES[0], limits)
     if modules.settings:
-        _write(folder / _ROOT, modules.settings)
+        _write(folder / _SETTINGS, modules.settings)
     pooling = {
         "word_embedding_dimension": hidden,
         **{key: mode in modules.pooling for key, mode in _OLD_POOLINGS.items()},
@@ -257,9 +275,13 @@ def write(folder: Path, modules: SentenceModules, weights: Mapping[str, Any], hi
         atomic.write(folder / path / WEIGHTS, save(tensors, {"format": "pt"}))
 
 
-def plain(model: Model, pooling: str) -> SentenceModules:
-    """Returns modules that pool as `retrieval.embedder`: the `mean` of all tokens including
-    specials, or the vector of the `first` token."""
+def pooling_only(model: Model, pooling: str) -> SentenceModules:
+    """Returns modules with pooling only.
+
+    Args:
+      pooling: `mean` (of all tokens, including special tokens) or `first` (the first token's
+        vector), as in `retrieval.embedder`.
+    """
     mode = "cls" if pooling == "first" else pooling
     return SentenceModules((mode,), length=model.positions - FIRST_POSITION)
 
@@ -269,38 +291,41 @@ def _write(file: Path, content: list | dict) -> None:
     atomic.write(file, text.encode())
 
 
-def _listed(folder: Path) -> list[tuple[str, str]]:
-    """Returns (name, path) of each module; the first one is a Transformer."""
+def _read_module_list(folder: Path) -> list[tuple[str, str]]:
+    """Returns (class name, path) of each module in modules.json. The first is a Transformer."""
     where = inside(folder, MODULES)
     content = json_file.read(where)
-    listed = []
+    module_list = []
     for number, entry in enumerate(content if isinstance(content, list) else []):
         kind, path = (
             (entry.get("type"), entry.get("path", "")) if isinstance(entry, dict) else (None, None)
         )
         if not isinstance(kind, str) or not isinstance(path, str):
-            raise ConfigError(f"{where}: module {number} has no type and path")
+            raise ConfigError(f"{where}: module {number} must have a type and a path, both strings")
         if path and (PurePath(path).name != path or path in (".", "..")):
-            raise ConfigError(f"{where}: {quoted(path)} is not a folder next to {MODULES}")
+            raise ConfigError(
+                f"{where}: module {number} has the path {quoted(path)}; expected the "
+                f"name of a folder next to {MODULES}"
+            )
         package, _, name = kind.rpartition(".")
-        is_own = package.partition(".")[0] == "sentence_transformers"
-        if not is_own or name not in ("Transformer", "Pooling", "Dense", "Normalize"):
+        is_builtin = package.partition(".")[0] == "sentence_transformers"
+        if not is_builtin or name not in ("Transformer", "Pooling", "Dense", "Normalize"):
             raise ConfigError(
                 f"{where}: module {number} is {quoted(kind)}; xlj supports sentence-transformers' "
-                f"Transformer, Pooling, Dense and Normalize{_ALONE}"
+                f"Transformer, Pooling, Dense and Normalize{_USE_ENCODER_ONLY}"
             )
-        listed.append((name, path))
-    names = [name for name, _ in listed]
+        module_list.append((name, path))
+    names = [name for name, _ in module_list]
     if names[:1] != ["Transformer"] or "Transformer" in names[1:] or "Pooling" in names[2:]:
         raise ConfigError(
-            f"{where}: it lists {', '.join(names) or 'no modules'}; expected a Transformer, a "
-            "Pooling, then any Dense and Normalize modules"
+            f"{where}: the modules are {', '.join(names) or 'missing'}; expected a Transformer, a "
+            "Pooling, then any number of Dense and Normalize modules"
         )
-    return listed
+    return module_list
 
 
-def _optional(folder: Path, name: str) -> Record:
-    """Returns the object in a JSON file; empty if the file does not exist."""
+def _read_optional(folder: Path, name: str) -> Record:
+    """Reads a JSON object from a file; empty if the file does not exist."""
     return json_file.read_object(inside(folder, name)) if (folder / name).is_file() else {}
 
 
@@ -308,26 +333,35 @@ def _check_prompts(settings: Record, where: Path) -> None:
     prompts = settings.get("prompts") or {}
     default = settings.get("default_prompt_name")
     if not isinstance(prompts, dict) or not all(isinstance(p, str) for p in prompts.values()):
-        raise ConfigError(f"{where}: prompts must map names to texts")
+        raise ConfigError(f"{where}: prompts must be an object that maps names to texts")
     if default is not None and default not in prompts:
         raise ConfigError(
-            f"{where}: default_prompt_name is {quoted(default)}, which is not in prompts"
+            f"{where}: default_prompt_name is {quoted(default)}; expected a name in prompts"
         )
 
 
 def _read_transformer(model: Folder) -> tuple[int, bool, str]:
-    """Returns the maximum number of tokens (0 if unknown), whether text is lowercased, and the name
-    of the encoder's output."""
-    file = next((name for name in _TRANSFORMER if (model.path / name).is_file()), _TRANSFORMER[0])
-    where, content = model.path / file, _optional(model.path, file)
-    known: Record = {"transformer_task": "feature-extraction", "processing_kwargs": {}}
-    known |= {f"{name}_{kind}": {} for name in ("model", "tokenizer", "config", "processor")
+    """Reads the options of the Transformer module.
+
+    Returns:
+      The maximum number of tokens (0 if unknown), whether text is lowercased, and the encoder's
+      output: last_hidden_state or pooler_output.
+    """
+    file = next(
+        (name for name in _TRANSFORMER_FILES if (model.path / name).is_file()),
+        _TRANSFORMER_FILES[0],
+    )
+    where, content = model.path / file, _read_optional(model.path, file)
+    supported_values: Record = {"transformer_task": "feature-extraction", "processing_kwargs": {}}
+    options = ("model", "tokenizer", "config", "processor")
+    supported_values |= {f"{name}_{kind}": {} for name in options
               for kind in ("args", "kwargs")}  # fmt: skip
-    known |= dict.fromkeys(("query_length", "document_length", "query_expansion"))
-    for key, supported in known.items():
+    supported_values |= dict.fromkeys(("query_length", "document_length", "query_expansion"))
+    for key, supported in supported_values.items():
         if content.get(key, supported) not in (supported, None):
             raise ConfigError(
-                f"{where}: {key} is {quoted(content[key])}, which xlj does not support{_ALONE}"
+                f"{where}: {key} is {quoted(content[key])}, which xlj does not "
+                f"support{_USE_ENCODER_ONLY}"
             )
     output: str | None = "last_hidden_state"
     if (modalities := content.get("modality_config")) is not None:
@@ -338,19 +372,20 @@ def _read_transformer(model: Folder) -> tuple[int, bool, str]:
         is_forward = isinstance(text, dict) and text.get("method") == "forward"
         if not is_forward or output not in pairs or name != pairs[output]:
             raise ConfigError(
-                f"{where}: unsupported modality_config or module_output_name; expected text with "
-                "last_hidden_state as token_embeddings, or pooler_output as sentence_embedding"
+                f"{where}: modality_config or module_output_name is not supported; expected text "
+                "with last_hidden_state as token_embeddings, or with pooler_output as "
+                "sentence_embedding"
             )
     length = content.get("max_seq_length")
     if length is None:
-        length = _optional(model.path, _TOKENIZER).get("model_max_length")
+        length = _read_optional(model.path, _TOKENIZER).get("model_max_length")
         length = int(length) if isinstance(length, int | float) and length < 1 << 31 else 0
     elif isinstance(length, bool) or not isinstance(length, int) or length < 3:
         raise ConfigError(f"{where}: max_seq_length is {quoted(length)}; expected 3 or more")
     return length, bool(content.get("do_lower_case", False)), str(output)
 
 
-def _pooling(path: Path, hidden: int) -> tuple[tuple[str, ...], bool]:
+def _read_pooling(path: Path, hidden: int) -> tuple[tuple[str, ...], bool]:
     config = json_file.read_object(inside(path, CONFIG))
     if "pooling_mode" in config:
         value = config["pooling_mode"]
@@ -360,18 +395,19 @@ def _pooling(path: Path, hidden: int) -> tuple[tuple[str, ...], bool]:
     for mode in modes:
         if mode not in POOLINGS:
             raise ConfigError(
-                f"{path / CONFIG}: pooling {quoted(mode)} is not supported; xlj has "
-                f"{', '.join(POOLINGS)}{_ALONE}"
+                f"{path / CONFIG}: the pooling mode is {quoted(mode)}; xlj supports "
+                f"{', '.join(POOLINGS)}{_USE_ENCODER_ONLY}"
             )
     if len({*modes}) < len(modes) or modes != sorted(modes, key=POOLINGS.index):
         raise ConfigError(
-            f"{path / CONFIG}: poolings {', '.join(modes)}; expected each once, in the order "
-            f"{', '.join(POOLINGS)}"
+            f"{path / CONFIG}: the pooling modes are {', '.join(modes)}; expected each mode once, "
+            f"in the order {', '.join(POOLINGS)}"
         )
     size = config.get("embedding_dimension", config.get("word_embedding_dimension"))
     if size != hidden:
         raise ConfigError(
-            f"{path / CONFIG}: the size of vectors is {quoted(size)}, but the encoder's is {hidden}"
+            f"{path / CONFIG}: embedding_dimension is {quoted(size)}, but the encoder's hidden "
+            f"vectors have {hidden} dimensions"
         )
     return tuple(modes), bool(config.get("include_prompt", True))
 
@@ -382,7 +418,7 @@ def _check_names(config: Record, where: Path) -> None:
             raise ConfigError(f"{where}: {key} is {quoted(config[key])}; expected {_VECTOR}")
 
 
-def _dense(path: Path, width: int) -> tuple[Dense, dict[str, np.ndarray]]:
+def _read_dense(path: Path, width: int) -> tuple[Dense, dict[str, np.ndarray]]:
     where = path / CONFIG
     config = json_file.read_object(inside(path, CONFIG))
     _check_names(config, where)
@@ -391,12 +427,12 @@ def _dense(path: Path, width: int) -> tuple[Dense, dict[str, np.ndarray]]:
     if not str(activation).startswith("torch.nn.") or name not in ACTIVATIONS:
         raise ConfigError(
             f"{where}: activation_function is {quoted(activation)}; xlj supports "
-            f"{', '.join(ACTIVATIONS)} of torch.nn{_ALONE}"
+            f"{', '.join(ACTIVATIONS)} of torch.nn{_USE_ENCODER_ONLY}"
         )
     if config.get("in_features") != width:
         raise ConfigError(
-            f"{where}: in_features is {quoted(config.get('in_features'))}, but the module before "
-            f"it has {width} outputs"
+            f"{where}: in_features is {quoted(config.get('in_features'))}, but the previous module "
+            f"has {width} outputs"
         )
     outputs = config.get("out_features")
     if isinstance(outputs, bool) or not isinstance(outputs, int) or outputs < 1:
@@ -404,22 +440,22 @@ def _dense(path: Path, width: int) -> tuple[Dense, dict[str, np.ndarray]]:
     has_bias, residual = bool(config.get("bias", True)), bool(config.get("use_residual", False))
     if not (path / WEIGHTS).is_file():
         refuse_pickles(path)
-        raise ConfigError(f"{path}: {WEIGHTS} is missing")
+        raise ConfigError(f"{path} has no {WEIGHTS}; download the weights of this Dense module")
     shapes: dict[str, tuple[int, ...]] = {"linear.weight": (outputs, width)}
     if has_bias:
         shapes["linear.bias"] = (outputs,)
     if residual and outputs != width:
         shapes["residual.weight"] = (outputs, width)
-    tensors = _tensors(inside(path, WEIGHTS), shapes)
+    tensors = _read_tensors(inside(path, WEIGHTS), shapes)
     dense = Dense(width, outputs, name, has_bias, residual)
-    return dense, _of_torch(tensors)
+    return dense, _from_torch(tensors)
 
 
-def _named(number: int, arrays: Mapping[str, np.ndarray]) -> Weights:
+def _add_prefix(number: int, arrays: Mapping[str, np.ndarray]) -> Weights:
     return {f"{SENTENCE}{number}/{name}": array for name, array in arrays.items()}
 
 
-def _of_torch(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _from_torch(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     arrays = {"kernel": tensors["linear.weight"].T}
     if "linear.bias" in tensors:
         arrays["bias"] = tensors["linear.bias"]
@@ -428,14 +464,14 @@ def _of_torch(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _tensors(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+def _read_tensors(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
     try:
         tensors = load_file(file)
     except (OSError, SafetensorError) as error:
         raise ConfigError(f"{file} is damaged: {shortened(str(error))}") from None
     if tensors.keys() != shapes.keys():
         names = ", ".join(sorted(tensors.keys() ^ shapes.keys()))
-        raise ConfigError(f"{file}: {names} is missing or unexpected")
+        raise ConfigError(f"{file}: missing or unexpected tensors: {names}")
     for name, shape in shapes.items():
         if tensors[name].shape != shape:
             raise ConfigError(
@@ -447,12 +483,13 @@ def _tensors(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.
     return {name: array.astype(np.float32) for name, array in tensors.items()}
 
 
-def _pooler(model: Folder) -> tuple[Dense, dict[str, np.ndarray]]:
-    """Reads BERT's pooler, which is a Dense module on the vector of `<s>`."""
+def _read_pooler(model: Folder) -> tuple[Dense, dict[str, np.ndarray]]:
+    """Reads BERT's pooler as a Dense module, which is applied to the vector of `<s>`."""
     names = [n for n in model.shapes if n.endswith(f"{_POOLER}.weight")]
     if model.config.get("model_type") not in ("bert", "xlm-roberta", "roberta") or len(names) != 1:
         raise ConfigError(
-            f"{model.path}: the sentence vectors need a pooler, but there is no {_POOLER}"
+            f"{model.path}: modules.json uses pooler_output, but the folder has no tensor "
+            f"{_POOLER}.weight of BERT, RoBERTa or XLM-R"
         )
     prefix = names[0].removesuffix("weight")
     arrays = {"kernel": model.read(names[0]).T, "bias": model.read(f"{prefix}bias")}

@@ -1,6 +1,6 @@
 """Reads a Hugging Face folder's tokenizer as a vocabulary, and writes a vocabulary as a tokenizer.
 
-ERNIE-M's tokenizer has steps beyond SentencePiece that xlj does not have: see docs/tokenizers.md.
+xlj supports ERNIE-M's tokenizer except its steps before SentencePiece (see docs/tokenizers.md).
 """
 
 import json
@@ -39,69 +39,79 @@ WORDS, BYTE_WORDS, MERGES = "vocab.txt", "vocab.json", "merges.txt"
 CONFIG, SPECIALS_MAP = "tokenizer_config.json", "special_tokens_map.json"
 ADDED = "added_tokens.json"
 
-_TYPED = ("BertTokenizer", "DistilBertTokenizer", "DebertaTokenizer", "DebertaV2Tokenizer")
-"""Classes of transformers 5 that use token types by default. The generic class for a tokenizer.json
-does not."""
+_CLASSES_WITH_TYPES = (
+    "BertTokenizer",
+    "DistilBertTokenizer",
+    "DebertaTokenizer",
+    "DebertaV2Tokenizer",
+)
+"""The tokenizer classes of transformers 5 that return token types by default."""
 
-_KEYS = {
+_NAMES = {
     "bos": ("cls", "bos"),
     "pad": ("pad",),
     "eos": ("sep", "eos"),
     "unk": ("unk",),
     "mask": ("mask",),
 }
-"""The names of each of `ROLES` in a folder's files, before _token or _token_id, in order of
-precedence."""
+"""The names of each special token in a folder's files, by its role (`ROLES`), in order of
+precedence. The keys of the files are NAME_token and NAME_token_id."""
 
 
 def read(folder: Path) -> Vocabulary:
     """Reads the vocabulary of a Hugging Face folder.
 
-    It reads the first of these files that exists: `sentencepiece.bpe.model` (XLM-R's layout, or
-    ERNIE-M's ids if there is a `vocab.txt` too), `tokenizer.json`, BERT's `vocab.txt`, RoBERTa's
-    `vocab.json` with `merges.txt`. The last two are converted to a tokenizer.json as transformers
-    does.
+    It reads the first of these files that exists:
 
-    `tokenizer_config.json` and `special_tokens_map.json` name the special tokens that a
-    tokenizer.json does not define; they are added to the vocabulary (`with_specials`). If these
-    files, or the ids in `config.json`, contradict the tokenizer, the tokenizer is used and a
-    warning is printed.
+    1. `sentencepiece.bpe.model`, with XLM-R's ids, or with ERNIE-M's ids if `vocab.txt` exists too;
+    2. `tokenizer.json`;
+    3. BERT's `vocab.txt`, converted to a tokenizer.json as transformers does;
+    4. RoBERTa's `vocab.json` with `merges.txt`, converted in the same way.
+
+    Special tokens that a tokenizer.json does not define come from `tokenizer_config.json` and
+    `special_tokens_map.json`; they are added to the vocabulary (`with_specials`). If these files,
+    or the ids in `config.json`, contradict the tokenizer, xlj prints a warning and uses the
+    tokenizer.
 
     Raises:
-      ConfigError: if there is no tokenizer, a file is damaged or a link out of the folder, two
+      ConfigError: if there is no tokenizer, a file is damaged or is a link to another folder, two
         files disagree, or added tokens are not in the vocabulary.
     """
-    sentencepiece, words = _find(folder, SENTENCEPIECE), _find(folder, WORDS)
-    whole, byte_words = _find(folder, JSON), _find(folder, BYTE_WORDS)
+    sentencepiece, words_path = _find(folder, SENTENCEPIECE), _find(folder, WORDS)
+    json_path, byte_words_path = _find(folder, JSON), _find(folder, BYTE_WORDS)
     if sentencepiece:
         vocabulary = Vocabulary.load(sentencepiece)
-        if words:
-            vocabulary = _ernie_m(vocabulary, words)
-        if whole and (other := Vocabulary.load(whole)).size != vocabulary.size:
+        if words_path:
+            vocabulary = _with_ernie_m_ids(vocabulary, words_path)
+        if json_path and (json_vocabulary := Vocabulary.load(json_path)).size != vocabulary.size:
             raise ConfigError(
-                f"{folder}: {SENTENCEPIECE} has {vocabulary.size} ids, but {JSON} {other.size}; "
-                "remove the file that does not fit the weights"
+                f"{folder}: {SENTENCEPIECE} has {vocabulary.size} ids, but {JSON} has "
+                f"{json_vocabulary.size}; remove the file that does not belong to the weights"
             )
-    elif whole:
-        vocabulary = _with_named_specials(folder, whole, whole.read_bytes)
-        _warn_of_frame(whole, vocabulary)
-    elif words:
-        config = _json(folder, CONFIG)
-        vocabulary = _with_named_specials(folder, words, lambda: _content(_bert(words, config)))
-    elif byte_words:
+    elif json_path:
+        vocabulary = _with_named_specials(folder, json_path, json_path.read_bytes)
+        _warn_of_frame(json_path, vocabulary)
+    elif words_path:
+        config = _read_optional(folder, CONFIG)
+        vocabulary = _with_named_specials(
+            folder, words_path, lambda: _to_json(_bert_tokenizer(words_path, config))
+        )
+    elif byte_words_path:
         merges = _find(folder, MERGES)
         if not merges:
-            raise ConfigError(f"{folder} has {BYTE_WORDS}, but {MERGES} is missing")
-        config = _json(folder, CONFIG)
+            raise ConfigError(f"{folder} has {BYTE_WORDS} but no {MERGES}; download {MERGES} too")
+        config = _read_optional(folder, CONFIG)
         vocabulary = _with_named_specials(
-            folder, byte_words, lambda: _content(_roberta(byte_words, merges, config))
+            folder,
+            byte_words_path,
+            lambda: _to_json(_roberta_tokenizer(byte_words_path, merges, config)),
         )
     else:
         raise ConfigError(
             f"{folder} has no tokenizer; expected {SENTENCEPIECE}, {JSON}, {WORDS}, or "
             f"{BYTE_WORDS} with {MERGES}"
         )
-    if sentencepiece or not whole:
+    if sentencepiece or not json_path:
         _refuse_added(folder, vocabulary)
     _warn_of_ids(folder, vocabulary)
     return vocabulary
@@ -110,49 +120,54 @@ def read(folder: Path) -> Vocabulary:
 def has_pair_types(folder: Path, vocabulary: Vocabulary) -> bool:
     """Returns whether a folder's tokenizer gives the second sentence of a pair token type 1.
 
-    `model_input_names` says whether the model gets token types. Without it, the class of
-    transformers 5 decides, which the files name or which follows from `model_type`. The values of
-    the types come from the template in tokenizer.json (BERT's template for a `vocab.txt`).
+    `model_input_names` determines whether the model gets token types. Without this key, the
+    tokenizer class of transformers 5 determines it; the files name the class, or it follows from
+    `model_type`. The values of the types come from the template in tokenizer.json. A `vocab.txt`
+    has BERT's template.
 
     Raises:
       ConfigError: if a single sentence has types other than 0, or a pair types other than 0 and 1.
     """
-    config, model = _json(folder, CONFIG), _json(folder, MODEL_CONFIG)
+    config, model = _read_optional(folder, CONFIG), _read_optional(folder, MODEL_CONFIG)
     inputs = config.get("model_input_names")
     name = config.get("tokenizer_class") or model.get("tokenizer_class")
     if not isinstance(name, str):
         name = "BertTokenizer" if model.get("model_type") == "bert" else ""
-    is_typed = name.removesuffix("Fast") in _TYPED
+    has_types = name.removesuffix("Fast") in _CLASSES_WITH_TYPES
     if isinstance(inputs, list):
-        is_typed = "token_type_ids" in inputs
-    if not is_typed:
+        has_types = "token_type_ids" in inputs
+    if not has_types:
         return False
-    tokenizer = _framing(folder, vocabulary)
+    tokenizer = _load_tokenizer(folder, vocabulary)
     if tokenizer is None:
         return False
     single, pair = tokenizer.encode("a").type_ids, tokenizer.encode("a", "a").type_ids
     if any(single) or not {*pair} <= {0, 1} or pair != sorted(pair):
         raise ConfigError(
-            f"{folder}: the tokenizer gives the token types {single} to a sentence and {pair} to a "
-            "pair; xlj supports type 1 for the second sentence of a pair, and 0 otherwise"
+            f"{folder}: the tokenizer gives a sentence the token types {single}, and a pair "
+            f"{pair}; xlj supports only type 1 for the second sentence of a pair, and 0 for all "
+            "other tokens"
         )
     return any(pair)
 
 
-def separators(folder: Path, vocabulary: Vocabulary) -> int:
-    """Returns how many `</s>` a folder's tokenizer puts between the sentences of a pair: one for
-    BERT, two for XLM-R and ERNIE-M."""
-    tokenizer = _framing(folder, vocabulary)
-    if tokenizer is None:  # a SentencePiece model, as XLM-R and ERNIE-M have
+def count_separators(folder: Path, vocabulary: Vocabulary) -> int:
+    """Returns how many `</s>` a folder's tokenizer puts between the sentences of a pair.
+
+    BERT has one, XLM-R and ERNIE-M have two.
+    """
+    tokenizer = _load_tokenizer(folder, vocabulary)
+    if tokenizer is None:  # a SentencePiece model: XLM-R or ERNIE-M
         return 2
     last = vocabulary.native_specials[ROLES.index("eos")]
     return max(1, tokenizer.encode("a", "a").tokens[:-1].count(str(last)))
 
 
-def _framing(folder: Path, vocabulary: Vocabulary) -> "Tokenizer | None":
-    """Returns the tokenizer of a folder's tokenizer.json, or of the one made from other files."""
-    whole = _find(folder, JSON)
-    content = whole.read_bytes() if whole else vocabulary.model
+def _load_tokenizer(folder: Path, vocabulary: Vocabulary) -> "Tokenizer | None":
+    """Returns the tokenizer of a folder's tokenizer.json, or of a tokenizer.json that xlj made from
+    other files. None for a SentencePiece model."""
+    json_path = _find(folder, JSON)
+    content = json_path.read_bytes() if json_path else vocabulary.model
     if not is_tokenizer_json(content):
         return None
     from tokenizers import Tokenizer
@@ -165,23 +180,24 @@ def write(
     vocabulary: Vocabulary,
     folder: Path,
     model_max_length: int,
-    typed: bool = False,
+    has_types: bool = False,
     pairs_as_rows: bool = False,
     separated: bool = False,
 ) -> None:
-    """Writes a tokenizer that `transformers.AutoTokenizer` loads as a fast tokenizer, without
-    remote code.
+    """Writes a tokenizer that `transformers.AutoTokenizer` loads without remote code.
 
     The files are `tokenizer.json`, `tokenizer_config.json`, `special_tokens_map.json`, and for a
-    SentencePiece vocabulary `sentencepiece.bpe.model`. Ids in the files are the native ones (for a
-    SentencePiece vocabulary xlj's ids).
+    SentencePiece vocabulary also `sentencepiece.bpe.model`. The files have the native ids
+    (`Vocabulary.native_ids`), which are xlj's ids for a SentencePiece vocabulary.
 
     Args:
       model_max_length: the maximum number of tokens, including `<s>` and `</s>`.
-      typed: whether the model reads token types, which are 1 for the second sentence of a pair.
-      pairs_as_rows: encode pairs as in xlj's rows, `<s> A </s> B </s>`. Otherwise they are encoded
-        as in the tokenizer's family (XLM-R has two `</s>` between A and B, and no types).
-      separated: with `pairs_as_rows`, use the vocabulary's separator instead of the first `</s>`.
+      has_types: whether the model reads token types, which are 1 for the second sentence of a pair.
+      pairs_as_rows: whether pairs are encoded as in xlj's rows, `<s> A </s> B </s>`. Otherwise
+        pairs are encoded as in the tokenizer's family (XLM-R has two `</s>` between A and B, and no
+        types).
+      separated: whether the vocabulary's pair separator replaces the first `</s>`. Used only with
+        `pairs_as_rows`.
 
     Raises:
       ConfigError: if no tokenizer.json is equivalent to a SentencePiece model
@@ -194,20 +210,20 @@ def write(
         content = from_sentencepiece(vocabulary.model, vocabulary.pieces, _ROBERTA)
         files = {JSON: content, SENTENCEPIECE: vocabulary.model}
     if pairs_as_rows:
-        between = PARALLEL_SEPARATOR if separated else None
-        files[JSON] = _with_pairs_of_rows(files[JSON], vocabulary, typed, between)
+        separator = PARALLEL_SEPARATOR if separated else None
+        files[JSON] = _with_pairs_of_rows(files[JSON], vocabulary, has_types, separator)
     names = {
         f"{key}_token": token
-        for token, keys in zip(specials, _KEYS.values(), strict=True)
+        for token, keys in zip(specials, _NAMES.values(), strict=True)
         for key in keys
         if token is not None
     }
     inputs = ["input_ids", "attention_mask"]
-    if typed:
+    if has_types:
         inputs.insert(1, "token_type_ids")
     config = {
-        # Not XLMRobertaTokenizer: since transformers 5 it takes only pieces and scores from
-        # tokenizer.json, and uses its own normaliser.
+        # XLMRobertaTokenizer of transformers 5 would read only pieces and scores from
+        # tokenizer.json, and would use its own normaliser.
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": model_max_length,
         "model_input_names": inputs,
@@ -220,45 +236,49 @@ def write(
 
 
 def _with_pairs_of_rows(
-    content: bytes, vocabulary: Vocabulary, typed: bool, between: str | None
+    content: bytes, vocabulary: Vocabulary, has_types: bool, separator: str | None
 ) -> bytes:
-    """Returns a tokenizer.json that encodes pairs as xlj's rows; unchanged if it does so already.
+    """Returns a tokenizer.json that encodes pairs as in xlj's rows.
 
     Args:
+      content: the tokenizer.json. If it encodes pairs so already, it is returned unchanged.
       between: the token after the first sentence; None for `</s>`.
     """
     from tokenizers import Tokenizer, processors
 
     tokenizer = Tokenizer.from_str(content.decode())
     first, _, last, *_ = vocabulary.native_specials
-    assert first and last  # all vocabularies have these
-    between = between or last
+    assert first and last  # all vocabularies have <s> and </s>
+    separator = separator or last
     probe = tokenizer.encode("a", "a")
-    inner = [token for token in probe.tokens if token in (first, between, last)]
-    if inner == [first, between, last] and probe.tokens[0] == first:
-        sides = np.cumsum([0, *(token == between for token in probe.tokens[:-1])])
-        if probe.type_ids == (typed * sides).tolist():
+    inner = [token for token in probe.tokens if token in (first, separator, last)]
+    if inner == [first, separator, last] and probe.tokens[0] == first:
+        sides = np.cumsum([0, *(token == separator for token in probe.tokens[:-1])])
+        if probe.type_ids == (has_types * sides).tolist():
             return content
-    of_second = int(typed)
+    of_second = int(has_types)
     frame: Any = processors.TemplateProcessing(
         single=f"{first} $A {last}",
-        pair=f"{first}:0 $A:0 {between}:0 $B:{of_second} {last}:{of_second}",
+        pair=f"{first}:0 $A:0 {separator}:0 $B:{of_second} {last}:{of_second}",
         special_tokens=[
-            (name, tokenizer.token_to_id(name)) for name in dict.fromkeys((first, between, last))
+            (name, tokenizer.token_to_id(name)) for name in dict.fromkeys((first, separator, last))
         ],
     )
-    if trim := _trimming(json.loads(content).get("post_processor")):
+    if trim := _find_trim_option(json.loads(content).get("post_processor")):
         frame = processors.Sequence([processors.ByteLevel(**trim), frame])
     tokenizer.post_processor = frame
     return tokenizer.to_str().encode()
 
 
-def _trimming(processor: Record | None) -> Record:
-    """Returns the option of a byte-level post-processor that excludes the space before a word from
-    its offsets; empty without such a post-processor."""
+def _find_trim_option(processor: Record | None) -> Record:
+    """Returns the option `trim_offsets` of a byte-level post-processor, as a dict.
+
+    With this option, a word's offsets exclude the space before the word. The dict is empty without
+    such a post-processor.
+    """
     kind = processor["type"] if processor else ""
     if processor and kind == "Sequence":
-        options = [_trimming(part) for part in processor["processors"]]
+        options = [_find_trim_option(part) for part in processor["processors"]]
         return next((option for option in options if option), {})
     if processor and kind in ("ByteLevel", "RobertaProcessing"):
         return {"trim_offsets": processor["trim_offsets"]}
@@ -273,13 +293,13 @@ def _find(folder: Path, name: str) -> Path | None:
     return inside(folder, name) if (folder / name).is_file() else None
 
 
-def _json(folder: Path, name: str) -> Record:
+def _read_optional(folder: Path, name: str) -> Record:
     """Returns the object in a JSON file; empty if the file does not exist."""
     path = _find(folder, name)
     return json_file.read_object(path) if path else {}
 
 
-def _content(tokenizer: "Tokenizer") -> bytes:
+def _to_json(tokenizer: "Tokenizer") -> bytes:
     return tokenizer.to_str().encode()
 
 
@@ -287,8 +307,8 @@ def _with_named_specials(folder: Path, path: Path, content: Callable[[], bytes])
     """Returns the vocabulary of a tokenizer.json with the special tokens that other files name.
 
     Args:
-      path: the file that the tokenizer.json is made of, for errors.
-      content: returns the tokenizer.json.
+      path: the file from which the tokenizer.json is made, for errors.
+      content: a function that returns the tokenizer.json.
     """
     named = list(_named_specials(folder))
     tokens: dict[str, list[str]] = {}
@@ -307,11 +327,11 @@ def _with_named_specials(folder: Path, path: Path, content: Callable[[], bytes])
 
 
 def _named_specials(folder: Path) -> Iterator[tuple[str, str, str, str]]:
-    """Yields (file, key, role, token) of each special token that the folder's files name, in order
-    of precedence."""
-    for role, keys in _KEYS.items():
+    """Yields (file, key, role, token) for each special token in the folder's files, in order of
+    precedence."""
+    for role, keys in _NAMES.items():
         for file in (CONFIG, SPECIALS_MAP):
-            content = _json(folder, file)
+            content = _read_optional(folder, file)
             for key in (f"{key}_token" for key in keys):
                 token = content.get(key)
                 token = token.get("content") if isinstance(token, dict) else token
@@ -320,88 +340,94 @@ def _named_specials(folder: Path) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _warn_of_ids(folder: Path, vocabulary: Vocabulary) -> None:
-    """Warns about special ids in config.json that differ from the tokenizer's (mmBERT's
-    cls_token_id does)."""
-    config = _json(folder, MODEL_CONFIG)
+    """Warns about ids of special tokens in config.json that differ from the tokenizer's ids.
+
+    For example, mmBERT has a different cls_token_id.
+    """
+    config = _read_optional(folder, MODEL_CONFIG)
     specials = zip(vocabulary.native_specials, vocabulary.native_special_ids, strict=True)
-    for (token, number), keys in zip(specials, _KEYS.values(), strict=True):
+    for (token, number), keys in zip(specials, _NAMES.values(), strict=True):
         for key in (f"{key}_token_id" for key in keys):
-            if isinstance(other := config.get(key), int) and other != number:
-                _warn(f"{folder / MODEL_CONFIG}: {key} is {other}", token, number)
+            if isinstance(json_vocabulary := config.get(key), int) and json_vocabulary != number:
+                _warn(f"{folder / MODEL_CONFIG}: {key} is {json_vocabulary}", token, number)
 
 
 def _warn_of_frame(file: Path, vocabulary: Vocabulary) -> None:
-    """Warns if a tokenizer.json does not add one token before and one after a sentence, as xlj's
-    rows do."""
+    """Warns if a tokenizer.json does not encode a sentence as xlj does, with one token before and
+    one token after it."""
     bos, _, eos, *_ = vocabulary.native_specials
     in_file, in_rows = frame_of(file.read_bytes()), f"{bos} ... {eos}"
     if in_file != in_rows:
         print(
-            f"warning: {file}: post_processor encodes a sentence as {quoted(in_file)}, but xlj as "
-            f"{quoted(in_rows)}; vectors differ from those with transformers' tokenizer",
+            f"warning: {file}: post_processor encodes a sentence as {quoted(in_file)}, but xlj "
+            f"encodes it as {quoted(in_rows)}, so xlj's vectors differ from transformers' vectors",
             file=sys.stderr,
         )
 
 
 def _warn(claim: str, token: str | None, number: int | None = None) -> None:
     value = f"{quoted(token)}{'' if number is None else f' ({number})'}" if token else "none"
-    print(f"warning: {claim}, but the tokenizer has {value}; xlj uses that", file=sys.stderr)
+    print(
+        f"warning: {claim}, but the tokenizer has {value}; xlj uses the tokenizer's value",
+        file=sys.stderr,
+    )
 
 
 def _refuse_added(folder: Path, vocabulary: Vocabulary) -> None:
-    decoder = _json(folder, CONFIG).get("added_tokens_decoder", {})
+    decoder = _read_optional(folder, CONFIG).get("added_tokens_decoder", {})
     try:
-        added = {*_json(folder, ADDED), *(token["content"] for token in decoder.values())}
+        added = {*_read_optional(folder, ADDED), *(token["content"] for token in decoder.values())}
     except (AttributeError, KeyError, TypeError):
         raise ConfigError(
-            f"{folder / CONFIG}: added_tokens_decoder must map ids to tokens, each with its content"
+            f"{folder / CONFIG}: added_tokens_decoder must map ids to objects with the key content"
         ) from None
-    beyond = sorted(added - {*vocabulary.pieces, *vocabulary.native_specials})
-    if beyond:
+    missing_tokens = sorted(added - {*vocabulary.pieces, *vocabulary.native_specials})
+    if missing_tokens:
         raise ConfigError(
-            f"{folder}: {len(beyond)} added tokens, such as {quoted(beyond[0])}, are not in the "
-            f"vocabulary's file; write {JSON} with transformers "
+            f"{folder}: {len(missing_tokens)} added tokens, such as {quoted(missing_tokens[0])}, "
+            "are not in the "
+            f"vocabulary file; write {JSON} with transformers "
             "(AutoTokenizer.from_pretrained(folder).save_pretrained(folder)) and remove the other "
             "tokenizer files"
         )
 
 
-def _ernie_m(vocabulary: Vocabulary, words: Path) -> Vocabulary:
+def _with_ernie_m_ids(vocabulary: Vocabulary, words_path: Path) -> Vocabulary:
     """Returns a SentencePiece vocabulary with the ids of ERNIE-M's vocab.txt.
 
-    Its lines are `piece` or `piece<tab>id`. If the ids are XLM-R's, as in the released models, the
-    vocabulary is returned unchanged. Otherwise it becomes a tokenizer.json.
+    Each line of vocab.txt is `piece` or `piece<tab>id`. If the ids are XLM-R's, as in the released
+    models, the vocabulary is returned unchanged. Otherwise it is converted to a tokenizer.json.
     """
     try:
         numbered = [
-            (int(given_id) if tab else number, piece)
-            for number, line in enumerate(words.read_text("utf-8").rstrip("\n").split("\n"))
-            for piece, tab, given_id in [line.partition("\t")]
+            (int(id_text) if tab else number, piece)
+            for number, line in enumerate(words_path.read_text("utf-8").rstrip("\n").split("\n"))
+            for piece, tab, id_text in [line.partition("\t")]
         ]
     except ValueError as error:
         raise ConfigError(
-            f"{words}: expected lines with a piece, or with a piece, a tab and its id ({error})"
+            f"{words_path}: expected `piece` or `piece TAB id` on each line ({error})"
         ) from None
     numbered.sort()
     for i, (number, _) in enumerate(numbered):
         if number != i:
-            raise ConfigError(f"{words}: id {min(i, number)} is missing or occurs twice")
+            raise ConfigError(f"{words_path}: id {min(i, number)} is missing or occurs twice")
     pieces = [piece for _, piece in numbered]
     if missing := [name for name in BERT_SPECIALS if name not in pieces]:
-        raise ConfigError(f"{words} has no {', '.join(missing)}")
+        raise ConfigError(f"{words_path} lacks the special tokens {', '.join(missing)}")
     renamed = dict(zip(BERT_SPECIALS, _ROBERTA, strict=True))
     if tuple(renamed.get(piece, piece) for piece in pieces) == vocabulary.pieces:
         return vocabulary
     try:
         return Vocabulary(from_sentencepiece(vocabulary.model, pieces, BERT_SPECIALS))
     except ConfigError as error:
-        raise ConfigError(f"{words}: {error}") from None
+        raise ConfigError(f"{words_path}: {error}") from None
 
 
-def _bert(words: Path, config: Record) -> "Tokenizer":
+def _bert_tokenizer(words_path: Path, config: Record) -> "Tokenizer":
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-    tokenizer = Tokenizer(models.WordPiece.from_file(str(words), unk_token="[UNK]"))
+    tokenizer = Tokenizer(models.WordPiece.from_file(str(words_path), unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=config.get("tokenize_chinese_chars", True),
@@ -413,17 +439,17 @@ def _bert(words: Path, config: Record) -> "Tokenizer":
     return _add_frame(tokenizer, BERT_SPECIALS, "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1")
 
 
-def _roberta(words: Path, merges: Path, config: Record) -> "Tokenizer":
+def _roberta_tokenizer(words_path: Path, merges: Path, config: Record) -> "Tokenizer":
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    ids = json_file.read_object(words)
-    for piece, number in ids.items():  # the library allocates memory for ids up to the highest
+    ids = json_file.read_object(words_path)
+    for piece, number in ids.items():  # the library allocates memory for all ids up to the highest
         if type(number) is not int or not 0 <= number < len(ids):
             raise ConfigError(
                 f"has the id {quoted(number)} for {quoted(piece)}; expected ids from 0 to "
                 f"{len(ids) - 1} without gaps"
             )
-    tokenizer = Tokenizer(models.BPE.from_file(str(words), str(merges), unk_token=None))
+    tokenizer = Tokenizer(models.BPE.from_file(str(words_path), str(merges), unk_token=None))
     space_first = config.get("add_prefix_space", False)
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space_first)
     tokenizer.decoder = decoders.ByteLevel()
@@ -431,8 +457,12 @@ def _roberta(words: Path, merges: Path, config: Record) -> "Tokenizer":
 
 
 def _add_frame(tokenizer: "Tokenizer", specials: Sequence[str], pair: str) -> "Tokenizer":
-    """Registers the special tokens that the vocabulary has, and adds them around sentences and
-    pairs."""
+    """Registers the special tokens of the vocabulary, and makes the tokenizer add them to sentences
+    and pairs.
+
+    Args:
+      pair: the template of a pair, in the format of `TemplateProcessing`.
+    """
     from tokenizers import AddedToken, processors
 
     known = [name for name in specials if tokenizer.token_to_id(name) is not None]

@@ -22,7 +22,7 @@ from xlj.interop.matched_rows import RULES, Matches
 from xlj.interop.words import specials
 
 _COVERAGE = 0.9995  # the share of the text's characters that must be covered by pieces
-_SHARE = 0.01
+_DEFAULT_SHARE = 0.01
 
 
 def extend(
@@ -30,37 +30,37 @@ def extend(
 ) -> Vocabulary:
     """Returns the vocabulary with `new_pieces` more pieces, after the old ones and before `<mask>`.
 
-    Unigram: a small model is trained on the lines, normalised as the vocabulary does. Of its pieces
-    that the vocabulary lacks, all single characters are added first, then the most probable ones.
-    A piece's score is its log probability. For new pieces log(share) is added, which is their log
-    probability in a mixture of old text and `share` new text. In a new script, the share hardly
-    matters. Otherwise a larger share splits new text into fewer pieces and changes how more of the
-    old text is split.
+    Unigram: a small model is trained on the lines, which are normalised by the vocabulary's rules.
+    Some of its pieces that the vocabulary lacks are added: first all single characters, then the
+    most probable pieces. The score of a piece is its log probability. The score of a new piece is
+    its log probability in the small model plus log(share), because new text is assumed to make up
+    `share` of all text. With a larger share, new text is split into fewer pieces, but more of the
+    old text is split differently. In a new script the share hardly matters.
 
-    BPE: training continues on the lines from the old merges (`bpe_growth`). New merges rank after
-    the old ones, so text is split as before and then joined further.
+    BPE: training continues on the lines after the old merges (`bpe_growth`). The new merges come
+    after the old ones, so text is split by the old merges first, and then joined further.
 
     Args:
-      lines: text of all new languages, balanced, without held-out lines.
-      share: above 0, at most 1; None means 0.01. For unigram models only.
+      lines: text of all new languages in balanced amounts, without held-out lines.
+      share: above 0 and at most 1; None means 0.01. Only unigram models have a share.
 
     Raises:
-      ConfigError: if the vocabulary is of another kind, or the text yields too few new pieces or
-        too many new characters.
+      ConfigError: if the vocabulary is neither unigram nor BPE, or the text yields too few new
+        pieces or too many new characters.
     """
     is_json = is_tokenizer_json(vocabulary.model)
     is_bpe = not _is_unigram_json(vocabulary) if is_json else _is_bpe(_parse(vocabulary))
     if is_bpe:
         if share is not None:
             raise ConfigError(
-                f"--share={share:g} has no effect, because the pieces of a BPE vocabulary have no "
-                "probabilities; remove it"
+                f"--share={share:g} has no effect on a BPE vocabulary, whose pieces have no "
+                "probabilities; remove the flag"
             )
         return Vocabulary(bpe_growth.grow(vocabulary, lines, new_pieces))
-    texts = _normalised_by_json(vocabulary, lines) if is_json else _normalised(vocabulary, lines)
+    texts = _normalise_by_json(vocabulary, lines) if is_json else _normalise(vocabulary, lines)
     candidates = _train_new_pieces(vocabulary, texts, new_pieces)
     ranked = sorted(candidates, key=lambda piece: (len(piece.piece) > 1, -piece.score))
-    log_share = math.log(_SHARE if share is None else share)
+    log_share = math.log(_DEFAULT_SHARE if share is None else share)
     scores = {
         piece.piece: vocabulary_training.round_score(piece.score + log_share)
         for piece in ranked[:new_pieces]
@@ -80,47 +80,55 @@ def check_extendable(vocabulary: Vocabulary) -> None:
         _parse(vocabulary)
     elif not (_is_unigram_json(vocabulary) or _json_type(vocabulary) == "BPE"):
         raise ConfigError(
-            f"pieces cannot be added to a tokenizer.json of {_json_type(vocabulary)}, only to one "
-            "of Unigram or BPE"
+            f"the tokenizer.json has a {_json_type(vocabulary)} model, to which xlj cannot add "
+            "pieces; expected Unigram or BPE"
         )
 
 
 def initial_rows(old: Vocabulary, new: Vocabulary) -> Matches:
-    """Returns which old rows each row of an extended vocabulary is initialised from.
+    """Returns the old rows from which each row of an extended vocabulary is initialised.
 
-    Rules `special` and `exact`: the piece's own row (the last one, of `<mask>`, has a new index).
-    `pieces`: the mean of the old pieces that the old vocabulary splits a new piece into. `none`:
-    one of these pieces would be `<unk>`.
+    The rules are (`matched_rows.RULES`):
+
+    - `special` and `exact`: the row of the same piece. The row of `<mask>` has a new index.
+    - `pieces`: the mean of the old pieces into which the old vocabulary splits a new piece.
+    - `none`: no old row, because one of these old pieces would be `<unk>`.
     """
-    roles = dict(zip(specials(new.size), specials(old.size), strict=True))
-    # Specials are excluded: a piece may have the same name (`<s>` in mmBERT's vocabulary).
+    new_to_old_special = dict(zip(specials(new.size), specials(old.size), strict=True))
+    # Specials are excluded, because a piece may have the same name (`<s>` in mmBERT's vocabulary).
     known = {old.pieces[i]: i for i in range(len(SPECIALS), old.mask)}
-    added = [piece for i, piece in enumerate(new.pieces) if i not in roles and piece not in known]
+    added = [
+        piece
+        for i, piece in enumerate(new.pieces)
+        if i not in new_to_old_special and piece not in known
+    ]
     is_json = is_tokenizer_json(old.model)
-    cut = iter(bpe_growth.cut(old, added) if is_json else _literal(old).encode_batch(added))
+    old_pieces = iter(
+        bpe_growth.cut(old, added) if is_json else _without_normalisation(old).encode_batch(added)
+    )
     sources: list[list[int]] = []
     rules = np.full(new.size, RULES.index("exact"), np.int8)
     for new_id, piece in enumerate(new.pieces):
-        if new_id in roles:
-            sources.append([roles[new_id]])
+        if new_id in new_to_old_special:
+            sources.append([new_to_old_special[new_id]])
             rules[new_id] = RULES.index("special")
         elif piece in known:
             sources.append([known[piece]])
         else:
-            ids = next(cut).tolist()
+            ids = next(old_pieces).tolist()
             sources.append([] if UNK in ids else ids)
             rules[new_id] = RULES.index("none" if UNK in ids else "pieces")
     return Matches(Ragged.of(sources), rules)
 
 
-def _normalised(vocabulary: Vocabulary, lines: Sequence[str]) -> list[str]:
-    """Returns lines as a SentencePiece model normalises them, with spaces."""
+def _normalise(vocabulary: Vocabulary, lines: Sequence[str]) -> list[str]:
+    """Normalises lines with a SentencePiece model; U+2581 becomes a space."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
     return [processor.normalize(line).replace("\u2581", " ").strip() for line in lines]
 
 
-def _normalised_by_json(vocabulary: Vocabulary, lines: Sequence[str]) -> list[str]:
-    """Returns lines as a tokenizer.json normalises them, with spaces."""
+def _normalise_by_json(vocabulary: Vocabulary, lines: Sequence[str]) -> list[str]:
+    """Normalises lines with a tokenizer.json; U+2581 becomes a space."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_str(vocabulary.model.decode())
@@ -143,14 +151,14 @@ def _json_type(vocabulary: Vocabulary) -> str:
 
 
 def _add_to_json(vocabulary: Vocabulary, scores: Mapping[str, float]) -> bytes:
-    """Returns the tokenizer.json with more pieces after all others, so that old ids do not
+    """Returns the tokenizer.json with new pieces after all old pieces, so that old ids do not
     change."""
     description = json.loads(vocabulary.model)
     pieces = description["model"]["vocab"]
     known = {piece for piece, _ in pieces}
-    # The tokenizers library renumbers added tokens after the model's pieces, unless the model has
-    # them. New pieces must come after both, so the added tokens become pieces of the model with
-    # score 0. Released files do the same with `<mask>`.
+    # The tokenizers library renumbers added tokens after the model's pieces, unless the model
+    # contains them. New pieces must come after the added tokens. So the added tokens become pieces
+    # of the model with score 0, as `<mask>` is in released files.
     for token in sorted(description["added_tokens"], key=lambda token: token["id"]):
         if token["content"] not in known:
             pieces.append([token["content"], 0.0])
@@ -159,28 +167,32 @@ def _add_to_json(vocabulary: Vocabulary, scores: Mapping[str, float]) -> bytes:
 
 
 def _train_new_pieces(vocabulary: Vocabulary, text: Sequence[str], count: int) -> list:
-    """Trains a model on normalised lines and returns its pieces that the vocabulary lacks: `count`
-    or more."""
+    """Trains a unigram model on normalised lines.
+
+    Returns:
+      The pieces of this model that the vocabulary lacks: `count` or more.
+    """
     known = set(vocabulary.pieces)
-    # The model also has 3 specials, two ids of xlj, and all known characters.
+    # The size includes 3 special tokens, two ids that only xlj has, and all known characters.
     size = count + 5 + len(known.intersection("\u2581".join(text)))
     while True:
         try:
             trained = vocabulary_training.train({"new": list(text)}, {"new": 1}, size, _COVERAGE)
         except ConfigError as error:
             raise ConfigError(
-                f"this text does not yield {count:,} new pieces; give more text or a smaller "
-                f"--pieces, or a larger --pieces if the text has more characters ({error})"
+                f"--pieces={count}: this text does not yield as many new pieces; give more text or "
+                "a smaller --pieces, or a larger --pieces if the text has more new characters "
+                f"({error})"
             ) from None
         pieces = ModelProto.FromString(trained).pieces
         new_pieces = [p for p in pieces if p.type == p.NORMAL and p.piece not in known]
         if len(new_pieces) >= count:
             return new_pieces
-        size += 3 * (count - len(new_pieces)) // 2 + 1  # some further pieces are known, too
+        size += 3 * (count - len(new_pieces)) // 2 + 1  # some of the added pieces are known too
 
 
-def _literal(vocabulary: Vocabulary) -> Vocabulary:
-    """Returns the vocabulary without normalisation, so that it splits a piece unchanged."""
+def _without_normalisation(vocabulary: Vocabulary) -> Vocabulary:
+    """Returns the vocabulary without normalisation, so that it splits the exact text of a piece."""
     model = _parse(vocabulary)
     model.normalizer_spec.Clear()
     model.normalizer_spec.add_dummy_prefix = False
@@ -201,7 +213,7 @@ def _parse(vocabulary: Vocabulary) -> Any:
         _is_bpe(model) or model.trainer_spec.model_type == model.trainer_spec.UNIGRAM
     ):
         raise ConfigError(
-            "this vocabulary cannot be extended: expected a SentencePiece model or a "
+            "xlj cannot add pieces to this vocabulary; expected a SentencePiece model or a "
             "tokenizer.json with a unigram or BPE model"
         )
     return model

@@ -1,5 +1,5 @@
-"""MetaXLM's vocabulary matching (Chi et al., 2021, section 3.2): the row of a new piece is
-initialised from the same word in the old vocabulary, or from its translation."""
+"""MetaXLM's vocabulary matching (Chi et al., 2021, section 3.2): finds for each new piece an old
+piece with the same text, or with its translation, from which the new row is initialised."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -13,7 +13,7 @@ from xlj.interop.matched_rows import RULES, Matches
 from xlj.interop.words import Word, folded, is_spaceless, specials, unaccented, words
 
 _Form = Callable[[str], str]
-_Index = dict[_Form, dict[Word, int]]  # for each form: old ids by the form of their text
+_Index = dict[_Form, dict[Word, int]]  # for each form: old ids, by the text in this form
 
 
 def match(
@@ -25,30 +25,31 @@ def match(
     accents: bool = True,
     place: bool = True,
 ) -> Matches:
-    """Finds the old id that each id of a new vocabulary is initialised from.
+    """Finds the old id from which each id of a new vocabulary is initialised.
 
-    The paper looks up the word, then the normalised word; with dictionaries (+Dict) it translates
-    first. The definition of normalising, the treatment of markers and the order are ours. The first
-    rule that finds an old id is used:
+    The paper looks up the word, then the normalised word. With dictionaries (+Dict) it translates
+    first. The definition of normalised text, the treatment of markers and the order of rules are
+    ours. The first rule that finds an old id is used:
 
-    1. `special`: the same role (`<s>`, `<pad>`, `</s>`, `<unk>`, `<mask>`).
-    2. `exact`: the same text, and both or neither piece starts a word.
-    3. `normalised`: the same in NFKC and case folded.
-    4. `dictionary`: the translation of a whole word is one old piece that starts a word, exactly or
-       normalised. The first such translation of the first such dictionary is used; translations of
-       several pieces are skipped. A whole word is a piece that starts a word, or any piece of a
-       script without spaces.
-    5. `accents`: normalised, without accents.
-    6. `place`: exact, normalised or without accents, but only one of the two pieces starts a word.
+    1. `special`: the special token with the same role (`<s>`, `<pad>`, `</s>`, `<unk>`, `<mask>`).
+    2. `exact`: a piece with the same text; both pieces start a word, or neither does.
+    3. `normalised`: as `exact`, but the texts are compared in NFKC and case folded.
+    4. `dictionary`: a translation of the new piece, if this piece is a whole word. The translation
+       must be one old piece that starts a word, exactly or normalised; other translations are
+       skipped. Dictionaries and their translations are tried in order. A whole word is a piece that
+       starts a word, or any piece in a script without spaces.
+    5. `accents`: as `normalised`, but without accents.
+    6. `place`: as `exact`, `normalised` or `accents`, but only one of the two pieces starts a word.
 
-    The last two rules are guesses, so the dictionaries come first: "für" should match "for" rather
-    than "fur". If several old pieces have the same normal form, the one that is equal to it is
-    used, otherwise the lowest id.
+    Rules 5 and 6 are guesses, so the dictionaries come first: "für" should match "for" rather than
+    "fur". If several old pieces have the same normal form, the piece that is equal to this form is
+    used, or else the piece with the lowest id.
 
     Args:
       dictionaries_first: applies rule 4 before rule 2, as the paper does ("first searching the word
         translation in the dictionaries, and then applying the mapping strategy").
-      accents, place: whether to use these rules; without `accents`, rule 6 compares accents too.
+      accents, place: whether to use the rules with these names. Without `accents`, rule 6 does not
+        ignore accents.
     """
     index = _index(words(old))
     translated = partial(_translated, index, dictionaries)
@@ -78,7 +79,7 @@ def match(
 
 
 def _translated(index: _Index, dictionaries: Sequence[Dictionary], word: Word) -> Iterator[int]:
-    """Yields old ids of a whole word's translations."""
+    """Yields the old ids of the translations of a whole word."""
     if word.starts_word or is_spaceless(word.text):
         key = folded(word.text)
         for dictionary in dictionaries:
@@ -87,7 +88,8 @@ def _translated(index: _Index, dictionaries: Sequence[Dictionary], word: Word) -
 
 
 def _elsewhere(index: _Index, forms: Sequence[_Form], word: Word) -> Iterator[int]:
-    """Yields old ids of pieces with the same text of which exactly one starts a word."""
+    """Yields the old ids of pieces with the same text that start a word if `word` does not, or the
+    reverse."""
     return _look_up(index, Word(word.text, not word.starts_word), *forms)
 
 
@@ -95,7 +97,7 @@ def _look_up(index: _Index, word: Word, *forms: _Form) -> Iterator[int]:
     for form in forms:
         text = form(word.text)
         old_id = index[form].get(Word(text, word.starts_word))
-        if old_id is not None and (text or form is str):  # a lone mark has an empty normal form
+        if old_id is not None and (text or form is str):  # a single mark has an empty normal form
             yield old_id
 
 

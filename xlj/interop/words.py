@@ -1,4 +1,4 @@
-"""Text of a vocabulary's pieces, whether they start a word, and normal forms to compare them."""
+"""Reads the text of pieces and whether they start a word; defines normal forms to compare texts."""
 
 import re
 import unicodedata
@@ -22,7 +22,7 @@ def specials(size: int) -> list[int]:
 
 
 def words(vocabulary: Vocabulary) -> list[Word | None]:
-    """Returns the word of every id; None for specials and for pieces that are not text."""
+    """Returns the `Word` of every id; None for special tokens and for pieces that are not text."""
     read = _READERS[vocabulary.markers]
     by_id = [read(piece) for piece in vocabulary.pieces]
     for special in specials(len(by_id)):
@@ -38,16 +38,19 @@ def folded(text: str) -> str:
 def unaccented(text: str) -> str:
     """Returns the `folded` text without the combining marks U+0300 to U+036F.
 
-    BERT's uncased models drop all nonspacing marks. In Indic scripts these are vowels, so they are
-    not removed here.
+    BERT's uncased models remove all nonspacing marks. In Indic scripts such marks are vowels, so
+    this function does not remove them.
     """
     letters = _ACCENTS.sub("", unicodedata.normalize("NFD", folded(text)))
     return unicodedata.normalize("NFC", letters)
 
 
 def is_spaceless(text: str) -> bool:
-    """Returns whether the text begins in a script without spaces between words, so that markers do
-    not show where words start: Han, kana, Thai, Lao, Tibetan, Burmese, Khmer."""
+    """Returns whether the text begins in a script without spaces between words.
+
+    The scripts are Han, kana, Thai, Lao, Tibetan, Burmese and Khmer. In these scripts, markers of
+    pieces do not show where words start.
+    """
     return _SPACELESS.match(text) is not None
 
 
@@ -71,27 +74,28 @@ def _wordpiece(piece: str) -> Word | None:
     continues = len(piece) > 2 and piece.startswith("##")
     text = piece[2:] if continues else piece
     if len(text) == 1 and _is_separate(text):
-        # BERT splits before and after these characters. "," has no marker although it usually
-        # follows a word. No text yields "##,", although BERT's vocabulary has it.
+        # BERT splits text before and after these characters. So "," has no marker, although it
+        # usually follows a word. BERT's vocabulary contains "##,", but no text yields this piece.
         return None if continues else Word(text, False)
     return Word(text, not continues)
 
 
 def _is_separate(letter: str) -> bool:
-    """Returns whether a character is punctuation for BERT (ASCII includes all symbols) or Han."""
+    """Returns whether BERT makes a character a separate word: punctuation, ASCII symbols, Han."""
     punctuation = letter.isascii() or unicodedata.category(letter).startswith("P")
     return punctuation and not letter.isalnum() or _HAN.match(letter) is not None
 
 
 _READERS = {"sentencepiece": _sentencepiece, "byte_bpe": _byte_bpe, "wordpiece": _wordpiece}
 
-# GPT-2's alphabet: a printable byte of Latin-1 is its own letter, the k-th other is U+0100 + k.
+# GPT-2's alphabet: a printable byte of Latin-1 is its own letter; the k-th other byte is U+0100 +
+# k.
 _PRINTED = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 _HIDDEN = tuple(sorted(set(range(256)) - set(_PRINTED)))
 _BYTES = {chr(byte): byte for byte in _PRINTED} | {chr(256 + k): b for k, b in enumerate(_HIDDEN)}
 
 BYTE = re.compile("<0x[0-9A-F]{2}>")
-"""A piece for one byte, used for characters without a piece."""
+"""The format of byte pieces, into which characters without a piece are split."""
 
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _ACCENTS = re.compile("[\u0300-\u036f]")

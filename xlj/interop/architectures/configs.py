@@ -89,7 +89,7 @@ UNSUPPORTED: Mapping[str, str] = {
 _MAX_SIZE = 2**31 - 1  # the largest size that XLA supports
 
 
-def of_config(config: Record, where: str) -> Architecture:
+def find_architecture(config: Record, where: str) -> Architecture:
     """Returns the architecture that a config.json names.
 
     Args:
@@ -130,7 +130,7 @@ def of_config(config: Record, where: str) -> Architecture:
     return with_pad(architecture, pad)
 
 
-def model_of(architecture: Architecture, config: Record, where: str) -> Model:
+def read_model(architecture: Architecture, config: Record, where: str) -> Model:
     """Returns the sizes and options of the model that a config.json describes.
 
     Raises:
@@ -165,7 +165,7 @@ def model_of(architecture: Architecture, config: Record, where: str) -> Model:
     return model
 
 
-def config_of(architecture: Architecture, model: Model, rows: int) -> Record:
+def make_config(architecture: Architecture, model: Model, rows: int) -> Record:
     """Returns the config.json of a model.
 
     Args:
@@ -184,7 +184,7 @@ def config_of(architecture: Architecture, model: Model, rows: int) -> Record:
     }
 
 
-def shifted(table: np.ndarray, rows: int) -> np.ndarray:
+def shift_positions(table: np.ndarray, rows: int) -> np.ndarray:
     """Shifts a position table [positions, hidden] by `rows` rows.
 
     A positive number inserts rows of zeros before the table. A negative number removes the first

@@ -35,7 +35,7 @@ CLASSES, TASKS = _find_classes()
 task heads to the kinds of tasks for which transformers has a class."""
 
 
-def of_head(head: str, own: str = "") -> HuggingFace | None:
+def hf_task_of(head: str, own: str = "") -> HuggingFace | None:
     """Describes transformers' class for a task head.
 
     Args:
@@ -49,7 +49,7 @@ def of_head(head: str, own: str = "") -> HuggingFace | None:
 
 def auto_class(head: str, own: str = "") -> str:
     """Returns the `AutoModel` class of transformers that loads a model with this head."""
-    hf_task = of_head(head, own)
+    hf_task = hf_task_of(head, own)
     return f"AutoModel{hf_task.ending if hf_task else CLASSES[head]}"
 
 
@@ -63,7 +63,7 @@ def with_head(architecture: Architecture, head: str, own: str = "") -> Architect
 
     Returns the architecture unchanged if it lacks the other head.
     """
-    hf_task = of_head(head, own)
+    hf_task = hf_task_of(head, own)
     if hf_task is None or hf_task.like not in architecture.classes:
         return architecture
     tensors = [
@@ -79,7 +79,7 @@ def with_head(architecture: Architecture, head: str, own: str = "") -> Architect
     )
 
 
-def labels_of(config: Record, where: str) -> tuple[str, ...]:
+def read_labels(config: Record, where: str) -> tuple[str, ...]:
     """Returns the labels in a config.json, in the order of the head's outputs.
 
     Raises:
@@ -93,7 +93,7 @@ def labels_of(config: Record, where: str) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def task_head_of(architecture: Architecture, config: Record, tensors: Collection[str]) -> str:
+def find_task_head(architecture: Architecture, config: Record, tensors: Collection[str]) -> str:
     """Finds the task head of a Hugging Face folder.
 
     The config.json must name the head's class and problem type, and all tensors must exist.
@@ -107,7 +107,7 @@ def task_head_of(architecture: Architecture, config: Record, tensors: Collection
     problem = config.get("problem_type") or _SINGLE_LABEL
     is_regression = len(config.get("id2label") or "01") == 1  # regression, or a cross-encoder
     for head in TASKS:
-        hf_task, extended = of_head(head), with_head(architecture, head)
+        hf_task, extended = hf_task_of(head), with_head(architecture, head)
         name = extended.classes.get(head)
         if hf_task is None or name is None or name not in (config.get("architectures") or ()):
             continue
@@ -120,7 +120,7 @@ def task_head_of(architecture: Architecture, config: Record, tensors: Collection
     return ""
 
 
-def is_of_task(config: Record) -> bool:
+def has_task_head(config: Record) -> bool:
     """Returns whether a config.json names a class with a task head.
 
     The head for masked tokens (`ForMaskedLM`) is not a task head.
@@ -129,9 +129,9 @@ def is_of_task(config: Record) -> bool:
     return any(ending not in ("", "MaskedLM") for ending in endings)
 
 
-def config_of_task(head: str, labels: Sequence[str], own: str = "") -> Record:
+def make_task_config(head: str, labels: Sequence[str], own: str = "") -> Record:
     """Returns the keys of config.json that describe a task head and its labels."""
-    hf_task = of_head(head, own)
+    hf_task = hf_task_of(head, own)
     if hf_task is None:
         return {}
     config: Record = {"problem_type": hf_task.problem_type} if hf_task.problem_type else {}

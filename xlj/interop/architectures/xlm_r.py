@@ -254,7 +254,7 @@ DISTILBERT = Architecture(
 )
 """Supported for import only. An export has BERT's architecture, with zeros as token type table."""
 
-OF_MARKERS = {"sentencepiece": XLM_R, "byte_bpe": ROBERTA, "wordpiece": BERT}
+BY_MARKERS = {"sentencepiece": XLM_R, "byte_bpe": ROBERTA, "wordpiece": BERT}
 """The architecture of exports without a position bias, by how the vocabulary marks words."""
 
 
