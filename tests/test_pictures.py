@@ -101,7 +101,7 @@ def test_the_drawing_of_layers_goes_down(maker):
 
 def test_a_table_of_a_plot_is_one_with_named_columns(maker, tmp_path, monkeypatch):
     plots = importlib.import_module("pictures.plots")
-    for corner in ("gold", "no such table"):
+    for corner in ("gold set", "no such table"):
         with pytest.raises(ValueError, match=re.escape(f"begin with {corner!r}, not one")):
             plots.table("experiments/aligner.md", corner)
     (tmp_path / "a.md").write_text("| a | layer 1 | layer 1 |\n|---|---|---|\n| b | 1 | 2 |\n")
