@@ -1,6 +1,7 @@
 """Token sequences of different lengths, stored as two arrays.
 
-Rows, tokenizers, interop and retrieval exchange sentences and the pieces of words in this form.
+Tokenizers, the packing of rows, `interop` and `retrieval` pass sentences to each other in this
+form.
 """
 
 import dataclasses
@@ -24,7 +25,7 @@ class Ragged:
 
     @classmethod
     def of(cls, sequences: Sequence[Sequence[int]]) -> "Ragged":
-        """Builds it from lists of ids."""
+        """Builds a `Ragged` from lists of ids."""
         lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
         ids = itertools.chain.from_iterable(sequences)
         return cls(np.fromiter(ids, np.int32, int(lengths.sum())), lengths)

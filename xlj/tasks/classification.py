@@ -89,7 +89,7 @@ class Classification(TaskKind):
 
     def from_fields(self, fields: Sequence[str], place: str) -> Sentences:
         """Reads one text, or two with a tab between."""
-        return Sentences(kind.one_or_two(fields, place), None, place)
+        return Sentences(kind.check_one_or_two(fields, place), None, place)
 
     def from_record(self, record: Mapping[str, Any], place: str) -> Sentences:
         """Reads `text` and optionally `text_pair`, or other usual names of both."""

@@ -18,7 +18,7 @@ from xlj.config import ConfigError
 from xlj.config.finetuning import Task
 from xlj.data.labelled import kind, records
 from xlj.data.labelled.examples import Example
-from xlj.data.labelled.features import Features, shortened
+from xlj.data.labelled.features import Features, fit_sizes
 from xlj.data.labelled.kind import HuggingFace, TaskKind
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -105,7 +105,7 @@ print(choices[outputs.logits[0].argmax()])""",
                 )
             ids, is_cut = list[int](), False
             for choice in itertools.islice(encoded, len(example.choices)):
-                first, second = shortened([len(premise), len(choice)], room)
+                first, second = fit_sizes([len(premise), len(choice)], room)
                 is_cut |= first + second < len(premise) + len(choice)
                 ids += [BOS, *premise[:first].tolist(), EOS, *choice[:second].tolist(), EOS]
             tokens[row, : len(ids)] = ids

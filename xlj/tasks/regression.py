@@ -147,7 +147,7 @@ with torch.no_grad():
 
     def from_fields(self, fields: Sequence[str], place: str) -> Rated:
         """Reads one text, or two with a tab between."""
-        return Rated(kind.one_or_two(fields, place), None, place)
+        return Rated(kind.check_one_or_two(fields, place), None, place)
 
     def from_record(self, record: Mapping[str, Any], place: str) -> Rated:
         """Reads `text` and optionally `text_pair`, or other usual names of both."""

@@ -55,7 +55,7 @@ class Tagging(TaskKind):
     def read(self, path: AnyPath, language: str, task: Task) -> Sequence[Words]:
         """Reads the sentences of columns or of records."""
         chunk_tags = task.scored_by == "chunk_f1"
-        if records.are_in(path):
+        if records.has_records(path):
             return records.read_words(path, language, task.columns, task.names, chunk_tags)
         return conll.read(path, language, task.columns, task.comments, chunk_tags)
 
@@ -161,7 +161,7 @@ class Tagging(TaskKind):
         """Reads a list `tokens` or `words`, or a `text` whose words are separated by blanks."""
         words = next((record[k] for k in records.WORDS if isinstance(record.get(k), list)), None)
         if words is None:
-            return self.from_fields([kind.text_of(record, kind.FIRST, place)], place)
+            return self.from_fields([kind.text_of(record, kind.FIRST_TEXT_KEYS, place)], place)
         return _of_words(words, place)
 
     def describe(

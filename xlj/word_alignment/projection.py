@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from xlj.config import ConfigError
 from xlj.data.labelled import conll
-from xlj.data.labelled.chunks import CHUNK_TAG, chunks
+from xlj.data.labelled.chunks import CHUNK_TAG, find_chunks
 from xlj.data.labelled.examples import Words
 from xlj.io.quoting import quoted
 from xlj.word_alignment.aligner import Aligned
@@ -176,7 +176,7 @@ def project_chunks(
       counts: labelled, projected, unlinked, lost, filled and cut chunks are added, and contested
         words, which have links to several chunks.
     """
-    source_chunks = chunks(tags)
+    source_chunks = find_chunks(tags)
     chunk_at = {
         i: k for k, chunk in enumerate(source_chunks) for i in range(chunk.start, chunk.end)
     }

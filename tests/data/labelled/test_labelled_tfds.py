@@ -34,7 +34,7 @@ def test_sentence_pairs(read):
         (pair, "contradiction", f"{XNLI}, example 1"),
         (pair, "entailment", f"{XNLI}, example 2"),
     ]
-    assert read[XNLI, "th"].startswith(f"{XNLI}, example 1: no th; the example has ar, ")
+    assert read[XNLI, "th"].startswith(f"{XNLI}, example 1: no language th; the example has ar, ")
     assert read[PAWS_X, "de"] == [
         (("eins", "zwei ü"), "paraphrase", f"{PAWS_X}, example 1"),
         (("eins", ""), None, f"{PAWS_X}, example 2"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from xlj.data.labelled.chunks import Chunk, chunks
+from xlj.data.labelled.chunks import Chunk, find_chunks
 from xlj.evaluation.metrics.tags import chunk_scores
 
 PREFIXED = ["O", *(f"{prefix}-{kind}" for prefix in "BIES" for kind in ("PER", "LOC"))]
@@ -30,7 +30,7 @@ RAW = ["NOUN", "SCONJ", "CCONJ", "SYM", "INTJ", "X"]
     ],
 )
 def test_chunks_by_hand(tags, result):
-    assert chunks(tags.split()) == [Chunk(*chunk) for chunk in result]
+    assert find_chunks(tags.split()) == [Chunk(*chunk) for chunk in result]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_chunks_by_hand(tags, result):
     ],
 )
 def test_raw_chunks_by_hand(tags, result):
-    assert chunks(tags.split(), raw=True) == [Chunk(*chunk) for chunk in result]
+    assert find_chunks(tags.split(), raw=True) == [Chunk(*chunk) for chunk in result]
 
 
 def plain_chunks(tags):
@@ -86,7 +86,7 @@ def sentences(alphabet):
 def check_against_another_formulation(words, raw, find):
     predicted, gold = ([[pair[side] for pair in s] for s in words] for side in (0, 1))
     for tags in [*predicted, *gold]:
-        result = chunks(tags, raw)
+        result = find_chunks(tags, raw)
         assert result == sorted(result, key=lambda chunk: chunk.start)
         assert len(result) == len(set(result)) and set(result) == find(tags)
     scores = chunk_scores(predicted, gold, raw)

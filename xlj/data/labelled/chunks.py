@@ -1,43 +1,44 @@
-"""Finds chunks of tagged words, by CoNLL's lenient definition, as in seqeval."""
+"""Finds chunks of tagged words, by the lenient definition of CoNLL that seqeval uses."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 CHUNK_TAG = r"O|[BIES]-\S+"
-"""Regular expression of a chunk tag."""
+"""Regular expression that matches a whole chunk tag, such as `B-PER`."""
 
 
 class Chunk(NamedTuple):
-    """A chunk of a kind: the words from `start` up to, not including, `end`, from 0."""
+    """A chunk of a kind, such as PER: the words [start, end), with zero-based indices."""
 
     kind: str
     start: int
     end: int
 
 
-def chunks(tags: Sequence[str], raw: bool = False) -> list[Chunk]:
+def find_chunks(tags: Sequence[str], raw: bool = False) -> list[Chunk]:
     """Finds the chunks of a sentence, in order.
 
-    A tag is `O`, or one of the letters B, I, E, S, a hyphen and a kind: `B-PER`. A chunk begins at
-    B and S, after E, S and O, and if the kind changes; so `I-PER` may begin one. It ends before the
-    next chunk and before O.
+    A tag is `O` (outside of chunks), or a prefix and a kind, such as `B-PER`. The prefix is B, I, E
+    or S. A chunk begins at a word with the prefix B or S, at a word after E, S or O, and at a word
+    whose kind differs from the previous kind. A chunk may thus begin with I. A chunk ends before
+    the next chunk and before O.
 
     Args:
-      tags: the tag of each word; none is empty.
-      raw: tags have no prefix, such as parts of speech. The tag is the kind, and equal neighbours
-        form one chunk. XTREME's seqeval 0.0.12 still reads the first letter as a prefix, so each
-        SCONJ and SYM is a separate chunk. (Later versions remove that letter from the kind, and
-        confuse CCONJ and SCONJ.)
+      tags: the tag of each word; no tag is empty.
+      raw: whether the tags have no prefix, such as parts of speech. The whole tag is then the kind,
+        and neighbours with equal tags form one chunk. The first letter still acts as a prefix, as
+        in XTREME's seqeval 0.0.12, so each SCONJ and SYM is a separate chunk. (Later versions of
+        seqeval remove this letter from the kind, and so confuse CCONJ with SCONJ.)
     """
-    result: list[Chunk] = []
-    before, kind_before = "O", ""
-    for place, tag in enumerate(tags):
+    chunks: list[Chunk] = []
+    previous_prefix, previous_kind = "O", ""
+    for index, tag in enumerate(tags):
         kind = tag.rpartition("-")[2] if raw else tag[1:].split("-", 1)[-1]
         prefix = tag[0]
-        begins = prefix in "BS" or before in "ESO" or kind != kind_before
+        begins = prefix in "BS" or previous_prefix in "ESO" or kind != previous_kind
         if prefix != "O" and begins:
-            result.append(Chunk(kind, place, place + 1))
+            chunks.append(Chunk(kind, index, index + 1))
         elif prefix != "O":
-            result[-1] = result[-1]._replace(end=place + 1)
-        before, kind_before = prefix, kind
-    return result
+            chunks[-1] = chunks[-1]._replace(end=index + 1)
+        previous_prefix, previous_kind = prefix, kind
+    return chunks

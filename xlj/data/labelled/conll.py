@@ -6,23 +6,23 @@ from typing import NamedTuple
 
 from xlj.config import ConfigError
 from xlj.data.labelled.chunks import CHUNK_TAG
-from xlj.data.labelled.examples import Words, prefix_of
+from xlj.data.labelled.examples import Words, find_language_prefix
 from xlj.io import files, formats
 from xlj.io.quoting import examples, quoted
 from xlj.io.storage import AnyPath
 
-_BLANKS = " \t"  # other Unicode blanks may be words
-_NODE = re.compile(r"\d+([-.]\d+)?")  # an id, a range of ids or an empty node
-_NAMES = "# global.columns ="  # the first line of CoNLL-U Plus
+_SPACES = " \t"  # other whitespace of Unicode may be a word
+_ID = re.compile(r"\d+([-.]\d+)?")  # an id, a range of ids, or the id of an empty node
+_COLUMNS_COMMENT = "# global.columns ="  # begins the first line of a CoNLL-U Plus file
 COMMENT = re.compile(r"# ?\S+( id)? = |# (id|newdoc|newpar)\b|#\t(https?://|www\.)")
-"""Lines that look like comments of known formats, however many columns they have."""
+"""Matches lines that look like comments of known formats."""
 
 
 class _Layout(NamedTuple):
     """The layout of a file.
 
     Attributes:
-      divider: text between columns; empty if there is only one column.
+      divider: the character between columns; empty if there is only one column.
       width: number of columns.
       has_ids: whether the first column numbers the words of each sentence.
     """
@@ -46,78 +46,87 @@ def read(
 ) -> list[Words]:
     """Reads the sentences of a file.
 
-    Columns are divided by tabs, or by spaces if the file has no tab. All lines have the same number
-    of columns. `-DOCSTART-` lines and comments are skipped. The first column may number the words
-    of each sentence from 1, as in CoNLL-U; multiword tokens `1-2` and empty nodes `3.1` are then
-    skipped.
+    Columns are divided by tabs, or by spaces if the file has no tab. All lines must have the same
+    number of columns. `-DOCSTART-` lines and comments are skipped. The first column may number the
+    words of each sentence from 1, as in CoNLL-U. In such files, multiword tokens (`1-2`) and empty
+    nodes (`3.1`) are skipped.
 
     Args:
-      language: a prefix `language:` is removed if all words of the file have it, as in WikiAnn's
-        own files.
-      columns: the columns of word and tag, as numbers from 1, or as names of CoNLL-U Plus. Empty:
-        FORM and UPOS of CoNLL-U and CoNLL-U Plus; in other files the first and the last column, or
-        with ids the only possible one. If the file ends just before the column of tags, or has ids
-        and `_` for all tags, it has no tags.
-      comments: which lines with `#` before a sentence's first word are comments: all (`yes`), none
-        (`no`), or those whose number of columns differs or that look like comments (`auto`).
-      chunk_tags: whether tags must be chunk tags.
+      path: the file.
+      language: a prefix `language:` is removed from the words if all words of the file have it, as
+        in the original files of WikiAnn.
+      columns: the column of words and the column of tags, as one-based numbers or as names of
+        CoNLL-U Plus. If empty, the columns are FORM and UPOS in CoNLL-U and CoNLL-U Plus. In other
+        files, they are the first and the last column. If such a file has ids, they are the second
+        column and the only other column that can contain tags. A file is unlabelled if the column
+        of tags is the one after its last column, or if it has ids and all tags are `_`.
+      comments: which lines that begin with `#` before the first word of a sentence are comments.
+        `yes`: all lines. `no`: no line. `auto`: lines with another number of columns, and lines
+        that look like comments (`COMMENT`).
+      chunk_tags: whether tags must be chunk tags (`chunks.CHUNK_TAG`).
 
     Raises:
-      ConfigError: if the file cannot be read, a line does not fit, or the columns or comments are
-        ambiguous; with file and line.
+      ConfigError: if the file cannot be read, a line is invalid, or the columns or comments are
+        ambiguous; the message names the file and the line.
     """
-    formats.refuse(path, files.head(path), ("CSV", "|||"))  # words may be written so
+    formats.refuse(path, files.head(path), ("CSV", "|||"))  # these may be words of a sentence
     groups: list[list[tuple[str, str]]] = [[]]
     for number, line in enumerate(files.lines(path), 1):
         line = line.removesuffix("\r").strip(" ")
-        if not line.strip(_BLANKS) or line.startswith("-DOCSTART-"):
+        if not line.strip(_SPACES) or line.startswith("-DOCSTART-"):
             groups.append([])
         else:
             groups[-1].append((f"{path}:{number}", line))
-    heads = (line for group in groups for _, line in group if line.startswith(_NAMES))
-    names = next(heads, _NAMES).removeprefix(_NAMES).split()
-    layout = _layout(groups, has_ids=names[:1] == ["ID"])
-    sentences = [rows for group in groups if (rows := _rows(group, layout, comments))]
+    heads = (line for group in groups for _, line in group if line.startswith(_COLUMNS_COMMENT))
+    names = next(heads, _COLUMNS_COMMENT).removeprefix(_COLUMNS_COMMENT).split()
+    layout = _detect_layout(groups, has_ids=names[:1] == ["ID"])
+    sentences = [rows for group in groups if (rows := _parse_sentence(group, layout, comments))]
     if not sentences:
         return []
-    word, tag = _word_and_tag(sentences, layout, columns, names, chunk_tags)
-    return _examples(sentences, layout, word, tag, language)
+    word, tag = _choose_columns(sentences, layout, columns, names, chunk_tags)
+    return _to_examples(sentences, layout, word, tag, language)
 
 
-def _layout(groups: Sequence[Sequence[tuple[str, str]]], has_ids: bool) -> _Layout:
-    """Determines the layout of a file, with `has_ids` if it is known to have ids.
+def _detect_layout(groups: Sequence[Sequence[tuple[str, str]]], has_ids: bool) -> _Layout:
+    """Determines the layout of a file.
 
-    Lines with `#`, which may be comments, are ignored unless there are no others.
+    Lines that begin with `#` may be comments. They are ignored unless all lines begin with `#`.
+
+    Args:
+      groups: (place, line) of the lines of each sentence.
+      has_ids: whether the file is known to have ids.
     """
     lines = [line for group in groups for _, line in group if not line.startswith("#")]
     if not lines:
-        every = [line for group in groups for _, line in group]
-        lines = [line for line in every if line[:2] != "# " and not COMMENT.match(line)] or every
-    tabbed = [line for line in lines if "\t" in line]
-    first = next(iter(tabbed or lines), "")
-    divider = "\t" if tabbed else " " if " " in first else ""
+        all_lines = [line for group in groups for _, line in group]
+        no_comments = [x for x in all_lines if x[:2] != "# " and not COMMENT.match(x)]
+        lines = no_comments or all_lines
+    lines_with_tabs = [line for line in lines if "\t" in line]
+    first = next(iter(lines_with_tabs or lines), "")
+    divider = "\t" if lines_with_tabs else " " if " " in first else ""
     width = len(_split(first, divider))
-    numbered = [
+    sentences = [
         [_Row(place, _split(line, divider)) for place, line in group if line[0] != "#"]
         for group in groups
     ]
-    numbers_words = has_ids or (width > 1 and _has_ids([rows for rows in numbered if rows], width))
-    return _Layout(divider, width, numbers_words)
+    has_ids = has_ids or (width > 1 and _has_ids([rows for rows in sentences if rows], width))
+    return _Layout(divider, width, has_ids)
 
 
 def _has_ids(sentences: Sequence[Sequence[_Row]], width: int) -> bool:
     """Whether the first column numbers the words of each sentence.
 
-    It does if it counts from 1 in all sentences, one sentence has three words, and other columns
-    are not only numbers. A file with ten columns whose first line begins with an id is CoNLL-U.
+    This is so if the column counts from 1 in all sentences, at least one sentence has three words,
+    and the other columns do not consist of numbers only. This is also so in CoNLL-U: the file has
+    ten columns and its first line begins with an id.
 
     Raises:
-      ConfigError: if the column has only ids, but only some sentences count from 1.
+      ConfigError: if the column contains only ids, but counts from 1 only in some sentences.
     """
     rows = [row for sentence in sentences for row in sentence]
-    if rows and width == 10 and _NODE.fullmatch(rows[0].fields[0]):
+    if rows and width == 10 and _ID.fullmatch(rows[0].fields[0]):
         return True
-    if not all(_NODE.fullmatch(row.fields[0]) for row in rows):
+    if not all(_ID.fullmatch(row.fields[0]) for row in rows):
         return False
     if all(field.isdecimal() for row in rows for field in row.fields[1:]):
         return False
@@ -129,25 +138,26 @@ def _has_ids(sentences: Sequence[Sequence[_Row]], width: int) -> bool:
             places.setdefault(counts, sentence[0].place)
     if len(places) == 2:
         raise ConfigError(
-            f"{places[False]}: the first column may contain ids or words: it counts from 1 in the "
-            f"sentence at {places[True]}, but not here; {_choose(sentences)}"
+            f"{places[False]}: the first column may contain ids or words: the column counts from 1 "
+            f"in the sentence at {places[True]}, but not in this sentence; "
+            f"{_columns_hint(sentences)}"
         )
     return True in places
 
 
-def _rows(group: Sequence[tuple[str, str]], layout: _Layout, comments: str) -> list[_Row]:
+def _parse_sentence(group: Sequence[tuple[str, str]], layout: _Layout, comments: str) -> list[_Row]:
     """Returns the words of a sentence, without comments, multiword tokens and empty nodes."""
-    rows, begun = list[_Row](), False
+    rows, has_words = list[_Row](), False
     for place, line in group:
-        if not begun and line.startswith("#") and _is_comment(line, layout, comments, place):
+        if not has_words and line.startswith("#") and _is_comment(line, layout, comments, place):
             continue
-        begun = True
+        has_words = True
         fields = _split(line, layout.divider)
         if len(fields) != layout.width:
-            wrong = f"{len(fields)} column{'s' * (len(fields) > 1)}"
+            width = f"{len(fields)} column{'s' * (len(fields) > 1)}"
             hint = "" if layout.divider == "\t" else "; divide columns by tabs if words have spaces"
-            raise ConfigError(f"{place}: {wrong}, but the file has {layout.width}{hint}")
-        if layout.has_ids and not _NODE.fullmatch(fields[0]):
+            raise ConfigError(f"{place}: {width}, but the file has {layout.width}{hint}")
+        if layout.has_ids and not _ID.fullmatch(fields[0]):
             raise ConfigError(
                 f"{place}: {quoted(fields[0])} is not an id of CoNLL-U, such as 1, 1-2 or 1.1"
             )
@@ -157,42 +167,49 @@ def _rows(group: Sequence[tuple[str, str]], layout: _Layout, comments: str) -> l
 
 
 def _is_comment(line: str, layout: _Layout, comments: str, place: str) -> bool:
-    """Whether a line with `#` before a sentence's first word is a comment."""
+    """Whether a line that begins with `#` before the first word of a sentence is a comment."""
     if comments != "auto":
         return comments == "yes"
-    other_width = len(_split(line, layout.divider)) != layout.width
-    if layout.has_ids or other_width or COMMENT.match(line):
+    has_other_width = len(_split(line, layout.divider)) != layout.width
+    if layout.has_ids or has_other_width or COMMENT.match(line):
         return True
     if not line.startswith("# "):
         return False
     raise ConfigError(
         f"{place}: {quoted(line)} may be a comment or the word #; set task.comments=yes if lines "
-        "with # before a sentence are comments, or task.comments=no if they are words; or divide "
-        "columns by tabs, then it is unambiguous"
+        "with # before a sentence are comments, or task.comments=no if these lines are words; or "
+        "divide columns by tabs, which makes comments unambiguous"
     )
 
 
-def _word_and_tag(
+def _choose_columns(
     sentences: Sequence[Sequence[_Row]],
     layout: _Layout,
     columns: Sequence[str],
     names: Sequence[str],
     chunk_tags: bool,
 ) -> tuple[int, int | None]:
-    """Returns the indices of the columns of words and of tags; None without tags."""
+    """Returns the zero-based indices of the column of words and of the column of tags.
+
+    The index of the column of tags is None if the file has no such column.
+    """
     width, place = layout.width, sentences[0][0].place
     if names and len(names) != width:
-        raise ConfigError(f"{place}: {width} columns, but global.columns names {len(names)}")
+        raise ConfigError(
+            f"{place}: {width} columns, but the comment global.columns names {len(names)}; correct "
+            "the comment"
+        )
     if columns:
         if len(columns) != 2 or not all(name.isdecimal() or name in names for name in columns):
             raise ConfigError(
-                f"task.columns={','.join(columns)}: tagging needs two numbers from 1, the columns "
-                f"of words and of tags; {_choose(sentences)}"
+                f"task.columns={','.join(columns)}: tagging needs two one-based numbers, the "
+                f"column of words and the column of tags; {_columns_hint(sentences)}"
             )
         word, tag = (names.index(c) if c in names else int(c) - 1 for c in columns)
         if not 0 <= word < width or not 0 <= tag <= width:
             raise ConfigError(
-                f"{place}: {width} columns, but task.columns={','.join(columns)} (from 1)"
+                f"{place}: {width} columns, but task.columns={','.join(columns)}; columns have the "
+                f"numbers 1 to {width}"
             )
         return word, tag if tag < width else None
     word = names.index("FORM") if "FORM" in names else int(layout.has_ids)
@@ -201,41 +218,46 @@ def _word_and_tag(
     if "UPOS" in names:
         return word, names.index("UPOS")
     if not layout.has_ids and not names:
-        others = [width - 1] if width > 1 else []
+        candidates = [width - 1] if width > 1 else []
     else:
-        others = [k for k in range(layout.has_ids, width) if k != word]
-    fitting = others
+        candidates = [k for k in range(layout.has_ids, width) if k != word]
+    tag_columns = candidates
     if width > 2 and chunk_tags:
-        fitting = [k for k in others if _mostly_chunks(_column(sentences, k))]
-    elif len(others) > 1:
-        fitting = [k for k in others if not {*_column(sentences, k)} <= {"_", "-"}]
-    if others and len(fitting) != 1:
-        raise ConfigError(f"{place}: it is unclear which column has the tags; {_choose(sentences)}")
-    return word, fitting[0] if fitting else None
+        tag_columns = [k for k in candidates if _are_mostly_chunk_tags(_column(sentences, k))]
+    elif len(candidates) > 1:
+        tag_columns = [k for k in candidates if not {*_column(sentences, k)} <= {"_", "-"}]
+    if candidates and len(tag_columns) != 1:
+        raise ConfigError(
+            f"{place}: it is unclear which column has the tags; {_columns_hint(sentences)}"
+        )
+    return word, tag_columns[0] if tag_columns else None
 
 
 def _column(sentences: Sequence[Sequence[_Row]], index: int) -> Iterator[str]:
     return (row.fields[index] for rows in sentences for row in rows)
 
 
-def _mostly_chunks(tags: Iterable[str]) -> bool:
-    """Whether tags are chunk tags; a few may be wrong, and are reported with their lines later."""
+def _are_mostly_chunk_tags(tags: Iterable[str]) -> bool:
+    """Whether more than half of the tags are chunk tags.
+
+    Other tags are probably errors, which `labels` reports with their lines.
+    """
     are_chunks = [bool(re.fullmatch(CHUNK_TAG, tag)) for tag in tags]
     return 2 * sum(are_chunks) > len(are_chunks)
 
 
-def _choose(sentences: Sequence[Sequence[_Row]]) -> str:
+def _columns_hint(sentences: Sequence[Sequence[_Row]]) -> str:
     """Returns the end of an error that asks for task.columns, with examples of each column."""
     columns = zip(*(row.fields for rows in sentences for row in rows), strict=False)
-    shown = (f"{number} has {examples(column)}" for number, column in enumerate(columns, 1))
-    return f"set task.columns=WORD,TAG to two numbers; column {', '.join(shown)}"
+    contents = (f"{number} has {examples(column)}" for number, column in enumerate(columns, 1))
+    return f"set task.columns=WORD,TAG to two numbers; column {', '.join(contents)}"
 
 
-def _examples(
+def _to_examples(
     sentences: Sequence[Sequence[_Row]], layout: _Layout, word: int, tag: int | None, language: str
 ) -> list[Words]:
-    tagged = tag is not None and not (layout.has_ids and {*_column(sentences, tag)} == {"_"})
-    prefix = prefix_of(language, _column(sentences, word))
+    has_tags = tag is not None and not (layout.has_ids and {*_column(sentences, tag)} == {"_"})
+    prefix = find_language_prefix(language, _column(sentences, word))
     for row in (row for rows in sentences for row in rows):
         if row.fields[word] == prefix:
             raise ConfigError(f"{row.place}: this line has a tag but no word")
@@ -244,7 +266,7 @@ def _examples(
     return [
         Words(
             tuple(row.fields[word].removeprefix(prefix) for row in rows),
-            tuple(row.fields[tag] for row in rows) if tag is not None and tagged else None,
+            tuple(row.fields[tag] for row in rows) if tag is not None and has_tags else None,
             rows[0].place,
             tuple(int(row.place.rpartition(":")[2]) for row in rows),
         )

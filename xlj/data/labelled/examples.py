@@ -10,8 +10,8 @@ class Example:
     """Base class of examples; a subclass adds fields, including `place`.
 
     Attributes:
-      what: what is predicted, for errors.
-      hint: what to do if it is missing.
+      what: the name of what a model predicts, for errors about unlabelled examples.
+      hint: the remedy in these errors; empty for "check task.columns".
     """
 
     what: ClassVar[str] = "label"
@@ -24,23 +24,24 @@ class Example:
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """The label, or the label of each part; None if the source has none.
+        """The label, or the label of each part (such as a word) of the example.
 
-        Empty for examples whose answers are not labels.
+        None if the example is unlabelled. Empty if the example is labelled with something other
+        than labels, such as answers to a question.
         """
         raise NotImplementedError
 
     @property
     def parts(self) -> int:
-        """Number of texts, if it must be the same in the whole file; else 0."""
+        """Number of texts, if all examples of a file must have the same number; else 0."""
         return 0
 
     def place_of(self, index: int) -> str:
-        """Returns the place of the part with this label, as precisely as known."""
+        """Returns the place of the part that `labels[index]` labels, as precisely as known."""
         return self.where
 
     def part_of(self, index: int) -> str:
-        """Returns the part with this label; empty if it is the whole example."""
+        """Returns the part that `labels[index]` labels; empty if it is the whole example."""
         return ""
 
 
@@ -49,9 +50,9 @@ class Sentences(Example):
     """An example of classification.
 
     Attributes:
-      texts: a sentence, or two sentences that are classified together.
-      label: None if the source has none (a test set to predict).
-      place: `FILE:LINE` or similar.
+      texts: one sentence, or two sentences that are classified together.
+      label: the label; None if the example is unlabelled, such as an example of a test set.
+      place: the place of the example, such as `FILE:LINE`.
     """
 
     texts: tuple[str, ...]
@@ -60,7 +61,7 @@ class Sentences(Example):
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """The label."""
+        """The only label, as a tuple."""
         return None if self.label is None else (self.label,)
 
     @property
@@ -74,10 +75,10 @@ class Words(Example):
     """An example of tagging.
 
     Attributes:
-      words: the words of a sentence: at least one, none empty.
-      tags: the tag of each word; None if the source has none.
-      place: place of the first word.
-      lines: the line of each word, if each word is on its own line.
+      words: the words of a sentence; there is at least one word, and no word is empty.
+      tags: the tag of each word; None if the sentence is unlabelled.
+      place: the place of the first word, such as `FILE:LINE`.
+      lines: the line number of each word; empty if several words are on one line.
     """
 
     what = "tags"
@@ -93,11 +94,11 @@ class Words(Example):
         return self.tags
 
     def place_of(self, index: int) -> str:
-        """Returns the place of a word, as precisely as known."""
+        """Returns the place of word `index`, as precisely as known."""
         return f"{self.place.rpartition(':')[0]}:{self.lines[index]}" if self.lines else self.place
 
     def part_of(self, index: int) -> str:
-        """Returns the word."""
+        """Returns word `index`."""
         return self.words[index]
 
 
@@ -106,10 +107,12 @@ class Question(Example):
     """An example of question answering: a question about a text.
 
     Attributes:
-      identity: unique in its file.
-      answers: (text, index of its first character in the context) of each answer; `context[start :
-        start + len(text)] == text`. Empty if the question has no answer; None if the source does
-        not contain the answers.
+      identity: the id of the question, which is unique in its file.
+      question: the text of the question.
+      context: the text that may contain answers.
+      answers: (text, start) of each answer, with `context[start : start + len(text)] == text`.
+        Empty if the question has no answer; None if the source does not contain the answers.
+      place: the place of the question, such as `FILE: JSON path`.
     """
 
     what = "answers"
@@ -123,11 +126,14 @@ class Question(Example):
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """None if the source does not contain the answers of the question; else empty."""
+        """None if the source does not contain the answers of the question; else an empty tuple."""
         return None if self.answers is None else ()
 
 
-def prefix_of(language: str, words: Iterable[str]) -> str:
-    """Returns `language:` if all words begin with it, as in WikiAnn's own files; else nothing."""
+def find_language_prefix(language: str, words: Iterable[str]) -> str:
+    """Returns `language:` if all words begin with it, as in the original files of WikiAnn.
+
+    Returns an empty string otherwise.
+    """
     prefix = f"{language}:"
     return prefix if all(word.startswith(prefix) for word in words) else ""

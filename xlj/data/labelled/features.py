@@ -16,9 +16,9 @@ class Features:
     """Examples as rows.
 
     Attributes:
-      tokens: int32 [rows, length].
-      labels: int32 [rows, labels of a row].
-      cut: number of truncated texts, by type of text.
+      tokens: token ids, int32 [rows, length].
+      labels: int32 [rows, labels per row].
+      cut: number of truncated texts, by type of text, such as `examples` or `words`.
     """
 
     tokens: np.ndarray
@@ -31,8 +31,8 @@ class WordFeatures(Features):
     """Sentences of tagged words as rows.
 
     Attributes:
-      places: row and column of the piece with each word's label, int32 [words, 2], for the words of
-        all sentences in order.
+      places: row and column of the piece that has the label of each word, int32 [words, 2], for the
+        words of all sentences in order.
     """
 
     places: np.ndarray
@@ -47,13 +47,16 @@ def of_sentences(
 ) -> Features:
     """Converts examples to `<s> A </s>` or `<s> A </s> B </s>`, one example per row.
 
-    Texts that are too long are truncated; of two sentences, the longer one first (as in XTREME's
-    scripts).
+    Examples that are too long are truncated. Of two sentences, the longer sentence is truncated
+    first, as in XTREME's scripts.
 
     Args:
-      labels: the number of each label, from 0.
-      apart: whether two sentences are encoded separately: `<s> A </s> <s> B </s>`, as in rows of
-        several examples.
+      examples: the examples.
+      vocabulary: the vocabulary.
+      labels: the zero-based number of each label. In `Features.labels`, a label has this number
+        plus 1, and 0 means unlabelled.
+      length: number of tokens of a row.
+      apart: whether two sentences are encoded separately, as `<s> A </s> <s> B </s>`.
     """
     tokens, cut = of_texts([example.texts for example in examples], vocabulary, length, apart)
     numbers = [0 if e.label is None else 1 + labels[e.label] for e in examples]
@@ -63,10 +66,17 @@ def of_sentences(
 def of_texts(
     examples: Sequence[Sequence[str]], vocabulary: Vocabulary, length: int, apart: bool = False
 ) -> tuple[np.ndarray, int]:
-    """Converts examples of one or two texts to tokens, as in `of_sentences`.
+    """Converts examples of one or two texts to `<s> A </s>` or `<s> A </s> B </s>`.
+
+    Args:
+      examples: one or two texts each.
+      vocabulary: the vocabulary.
+      length: number of tokens of a row. Longer examples are truncated; of two texts, the longer
+        text is truncated first.
+      apart: whether two texts are encoded separately, as `<s> A </s> <s> B </s>`.
 
     Returns:
-      int32 [examples, length], and the number of truncated examples.
+      Token ids, int32 [examples, length], and the number of truncated examples.
     """
     pairs = [(texts[0], "".join(texts[1:])) for texts in examples]
     encoded = vocabulary.encode_batch([text for pair in pairs for text in pair])
@@ -75,7 +85,7 @@ def of_texts(
     for row, texts in enumerate(examples):
         sides = encoded[2 * row : 2 * row + len(texts)]
         room = length - len(sides) - (len(sides) if apart else 1)
-        lengths = shortened([len(side) for side in sides], room)
+        lengths = fit_sizes([len(side) for side in sides], room)
         cut += sum(lengths) < sum(map(len, sides))
         ids: list[int] = []
         for side, size in zip(sides, lengths, strict=True):
@@ -87,15 +97,20 @@ def of_texts(
 def of_words(
     examples: Sequence[Words], vocabulary: Vocabulary, labels: Mapping[str, int], length: int
 ) -> WordFeatures:
-    """Converts sentences to `<s> words </s>`; sentences that are too long continue in further rows.
+    """Converts sentences to rows `<s> words </s>`.
 
-    Sentences are split between words. Each word is encoded separately. Its label is at its first
-    piece (Hu et al., 2020) that is not only the mark of a word's start, because words in text
-    without spaces rarely have a separate mark (ours). A word without pieces becomes
-    `<unk>`, so that it has a label.
+    A sentence that is too long is split between words and continues in further rows. Each word is
+    encoded separately. The label of a word is at its first piece (Hu et al., 2020). If this piece
+    is only the mark of a word's start, the label is at the next piece (ours), because words in text
+    without spaces rarely have a separate mark. A word without pieces becomes `<unk>`, so that it
+    has a piece for the label.
 
     Args:
-      labels: the number of each tag, from 0.
+      examples: the sentences.
+      vocabulary: the vocabulary.
+      labels: the zero-based number of each tag. In `Features.labels`, a tag has this number plus 1,
+        and 0 means no tag.
+      length: number of tokens of a row.
     """
     room = length - 2
     distinct = list(dict.fromkeys(itertools.chain.from_iterable(e.words for e in examples)))
@@ -125,15 +140,15 @@ def of_words(
     for row, parts in enumerate(rows):
         ids = np.concatenate(parts)
         tokens[row, 0], tokens[row, 1 : len(ids) + 1], tokens[row, len(ids) + 1] = BOS, ids, EOS
-    where = np.array(places, np.int32).reshape(-1, 2)
+    row_and_column = np.array(places, np.int32).reshape(-1, 2)
     tags = itertools.chain.from_iterable(e.tags or [None] * len(e.words) for e in examples)
     values = [0 if tag is None else 1 + labels[tag] for tag in tags]
-    numbers[where[:, 0], where[:, 1]] = values
-    return WordFeatures(tokens, numbers, {"words": cut}, where)
+    numbers[row_and_column[:, 0], row_and_column[:, 1]] = values
+    return WordFeatures(tokens, numbers, {"words": cut}, row_and_column)
 
 
-def shortened(sizes: Sequence[int], room: int) -> list[int]:
-    """Returns sizes of sentences that fit into `room` together; shortens the longer one first."""
+def fit_sizes(sizes: Sequence[int], room: int) -> list[int]:
+    """Reduces the sizes of one or two sentences to `room` in total; the larger size first."""
     if sum(sizes) <= room:
         return list(sizes)
     if len(sizes) == 1:

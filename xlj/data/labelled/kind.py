@@ -1,4 +1,4 @@
-"""Defines the interface of a kind of fine-tuning task, which one class implements."""
+"""Defines the interface of a kind of fine-tuning task; a subclass implements each kind."""
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
@@ -15,22 +15,23 @@ from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath
 
 Predictions = Sequence[Any] | Mapping[str, Any]
-"""Predictions of a kind: one per example, in order, or by the identity of the example."""
+"""Predictions: one for each example, in order, or a mapping from the `identity` of examples."""
 
 
 class HuggingFace(NamedTuple):
     """The transformers class for a kind of task.
 
     Attributes:
-      ending: the end of its name, such as ForTokenClassification.
+      ending: the end of the name of the class, such as ForTokenClassification.
       pipeline: the name of the task on model hubs.
-      like: the head whose tensor names an architecture defines (`interop/architectures`); empty if
-        it defines those of this kind.
-      problem_type: the `problem_type` of config.json; empty for none.
-      remark: text for the model card of a model that was trained by xlj.
-      usage: code for the model card, after `model` and `tokenizer`; empty if a pipeline of
-        transformers does the task.
-      always: whether the remark also applies to a model that was not trained by xlj.
+      like: the name of another head, if this head has the same tensors and an architecture
+        (`interop/architectures`) lists only the tensor names of the other head; empty if the
+        architecture lists the tensor names of this head.
+      problem_type: the `problem_type` of config.json; empty if config.json has none.
+      remark: text for the model card of a model that xlj trained.
+      usage: code for the model card, in which the variables `model` and `tokenizer` exist; empty if
+        a pipeline of transformers performs the task.
+      always: whether the model card has the remark even if xlj did not train the model.
     """
 
     ending: str
@@ -46,14 +47,14 @@ class TaskKind(abc.ABC):
     """A kind of task. docs/tasks.md shows an example.
 
     Attributes:
-      name: name of its rows and its objective; its head is `NAME_head`.
-      metrics: the possible values of `task.metric`; the first is the usual one.
-      reads: further keys of `task` that it reads, in addition to those that every kind reads.
-      chosen_by: keys of `task` that select it, and their values.
-      example: the type of its examples.
-      has_labels: whether its head has an output for each of `task.labels`.
-      hugging_face: the transformers class of its head; None if there is none.
-      ending: the file ending of predictions.
+      name: name of the kind of rows and of the objective; the name of the head is `NAME_head`.
+      metrics: the possible values of `task.metric`; the first value is the default.
+      reads: keys of `task` that this kind reads, in addition to the keys that every kind reads.
+      chosen_by: keys of `task` that select this kind, and their values.
+      example: the type of the examples.
+      has_labels: whether the head has an output for each of `task.labels`.
+      hugging_face: the transformers class of the head; None if transformers has no such class.
+      ending: the ending of files of predictions, without the dot.
     """
 
     name: str
@@ -70,20 +71,31 @@ class TaskKind(abc.ABC):
         return {"kind": self.name}
 
     def check(self, task: Task) -> None:  # noqa: B027, most kinds check nothing
-        """Raises a `ConfigError` if values of `task` contradict each other."""
+        """Checks a task; raises a `ConfigError` if its values contradict each other."""
 
     @abc.abstractmethod
     def read(self, path: AnyPath, language: str, task: Task) -> Sequence[Example]:
-        """Reads the examples of a file; raises a `ConfigError` with file and line."""
+        """Reads the examples of a file.
+
+        Raises:
+          ConfigError: if an example is invalid; the message names the file and the line.
+        """
 
     def distinct(self, examples: list[Example]) -> list[Example]:
-        """Makes the examples of one language distinct; most kinds return them as they are."""
+        """Makes the identities of the examples of one language unique.
+
+        Most kinds have no identities and return the examples unchanged.
+        """
         return examples
 
     def check_examples(  # noqa: B027, as `check`
         self, examples: Sequence[Any], labels: Sequence[str], task: Task
     ) -> None:
-        """Raises a `ConfigError`, with its place, if an example does not fit the metric."""
+        """Checks that the metric can score the examples.
+
+        Raises:
+          ConfigError: if the metric cannot score an example; the message names its place.
+        """
 
     @abc.abstractmethod
     def rows(
@@ -93,7 +105,7 @@ class TaskKind(abc.ABC):
         labels: Sequence[str],
         task: Task,
     ) -> Features:
-        """Converts examples to rows of `task.length` tokens, and their labels."""
+        """Converts examples to rows of `task.length` tokens, and to the labels of the rows."""
 
     @abc.abstractmethod
     def head(self) -> Any:
@@ -108,42 +120,70 @@ class TaskKind(abc.ABC):
         labels: Sequence[str],
         task: Task,
     ) -> Predictions:
-        """Returns the predictions, from what the head's `predict` returned for each row."""
+        """Converts the outputs of the head to predictions.
+
+        Args:
+          outputs: what `predict` of the head returned, [rows, ...].
+          rows: the `Features` that `rows` returned for the examples.
+          examples: the examples.
+          labels: the labels of the task.
+          task: the task.
+        """
 
     def majority(self, training: Sequence[Any]) -> Callable[[Sequence[Any]], Predictions] | None:
-        """Returns a function that predicts without a model, fitted on labelled examples.
+        """Returns a function that predicts without a model, fitted on labelled training examples.
 
-        It is the baseline in results. None if there is none.
+        Its predictions are the baseline in results. Returns None if the kind has no baseline.
         """
         return None
 
     def is_labelled(self, examples: Sequence[Any]) -> bool:
-        """Whether the correct answers of all examples are known, so that they can be scored."""
+        """Whether all examples are labelled, so that predictions can be scored."""
         return all(example.labels is not None for example in examples)
 
     @abc.abstractmethod
     def scores(
         self, predicted: Any, examples: Sequence[Any], metric: str, language: str
     ) -> dict[str, float]:
-        """Computes shares by metric, the task's metric first; they are reported times 100."""
+        """Computes scores by metric, `metric` first.
+
+        A score is a share from 0 to 1, or a correlation from -1 to 1. Reports multiply it by 100.
+
+        Args:
+          predicted: the predictions.
+          examples: the labelled examples.
+          metric: the value of `task.metric`.
+          language: code of the language.
+        """
 
     def to_text(self, predicted: Any) -> str:
-        """Formats a file of predictions, one per line, in XTREME's format if it has one."""
+        """Returns the content of a file of predictions: one line for each prediction.
+
+        Kinds of XTREME's tasks use XTREME's format.
+        """
         return "".join(f"{one}\n" for one in predicted)
 
     def remark(self, examples: Sequence[Any]) -> str:
-        """Returns further counts of a set of examples, to print after its size."""
+        """Returns further counts of a set of examples, which are printed after the set's size."""
         return ""
 
-    # New text.
+    # Methods for new text, which has no labels.
 
     @abc.abstractmethod
     def from_fields(self, fields: Sequence[str], place: str) -> Example:
-        """Converts a line of new text, split at tabs, to an example, or raises a `ConfigError`."""
+        """Converts a line of new text, split at tabs, to an example.
+
+        Raises:
+          ConfigError: if the line has another number of columns; the message begins with `place`.
+        """
 
     @abc.abstractmethod
     def from_record(self, record: Mapping[str, Any], place: str) -> Example:
-        """Converts a JSON object to an example, or raises a `ConfigError`."""
+        """Converts a JSON object to an example.
+
+        Raises:
+          ConfigError: if the object lacks a text; the message begins with `place`.
+        """
 
     @abc.abstractmethod
     def describe(
@@ -154,26 +194,48 @@ class TaskKind(abc.ABC):
         labels: Sequence[str],
         task: Task,
     ) -> list[Record]:
-        """Returns a JSON object for each example: its prediction with probabilities or scores."""
+        """Describes the prediction of each example as a JSON object.
+
+        The object contains the prediction, and probabilities or scores.
+
+        Args:
+          logits: the logits of the head, [rows, ...].
+          rows: the `Features` that `rows` returned for the examples.
+          examples: the examples.
+          labels: the labels of the task.
+          task: the task.
+        """
 
     @abc.abstractmethod
     def to_fields(self, description: Record) -> list[str]:
-        """Formats the description of an example as the columns of a line."""
+        """Converts an object of `describe` to the columns of a line of output."""
 
 
 def find(kind: str) -> TaskKind:
-    """Returns the kind of this name, or of a user's `module:function`; raises as `tasks.load`."""
+    """Returns a kind of task.
+
+    Args:
+      kind: a name of `config.tasks.KINDS`, or `module:function`, a function of a user's module that
+        returns a `TaskKind`.
+
+    Raises:
+      ConfigError: if the name is unknown, the module cannot be imported, or the function returns
+        another type.
+    """
     task_kind = tasks.load(kind)
     if not isinstance(task_kind, TaskKind):
-        raise ConfigError(f"task.kind={kind}: the function must return a TaskKind")
+        raise ConfigError(
+            f"task.kind={kind}: the function must return a TaskKind, not a "
+            f"{type(task_kind).__name__}"
+        )
     return task_kind
 
 
 def text_of(record: Mapping[str, Any], keys: Sequence[str], place: str) -> str:
-    """Returns the text under the first of some keys that a JSON object has.
+    """Returns the text under the first of `keys` that has a text in a JSON object.
 
     Raises:
-      ConfigError: if it has none of them.
+      ConfigError: if the object has no text under any of the keys.
     """
     for key in keys:
         if isinstance(record.get(key), str):
@@ -181,8 +243,12 @@ def text_of(record: Mapping[str, Any], keys: Sequence[str], place: str) -> str:
     raise ConfigError(f"{place}: no text under {' or '.join(keys)}")
 
 
-def one_or_two(fields: Sequence[str], place: str) -> tuple[str, ...]:
-    """Returns the one or two texts of a line; raises a `ConfigError` if it has more."""
+def check_one_or_two(fields: Sequence[str], place: str) -> tuple[str, ...]:
+    """Returns the columns of a line as texts, after a check that there are at most two.
+
+    Raises:
+      ConfigError: if there are more than two columns.
+    """
     if len(fields) > 2:
         raise ConfigError(
             f"{place}: {len(fields)} columns; expected one text, or two texts with a tab between"
@@ -191,19 +257,27 @@ def one_or_two(fields: Sequence[str], place: str) -> tuple[str, ...]:
 
 
 def texts_of(record: Mapping[str, Any], place: str) -> tuple[str, ...]:
-    """Returns the one or two texts of a JSON object, under their usual names."""
-    first = text_of(record, FIRST, place)
-    second = next((str(record[k]) for k in SECOND if isinstance(record.get(k), str)), None)
+    """Returns the one or two texts of a JSON object.
+
+    They are under a key of `FIRST_TEXT_KEYS`, and possibly under a key of `SECOND_TEXT_KEYS`.
+
+    Raises:
+      ConfigError: if the object has no first text.
+    """
+    first = text_of(record, FIRST_TEXT_KEYS, place)
+    second = next(
+        (str(record[k]) for k in SECOND_TEXT_KEYS if isinstance(record.get(k), str)), None
+    )
     return (first,) if second is None else (first, second)
 
 
-FIRST = ("text", "sentence", "premise", "sentence1")
-SECOND = ("text_pair", "hypothesis", "sentence2")
-"""Keys of JSON objects with new text."""
+FIRST_TEXT_KEYS = ("text", "sentence", "premise", "sentence1")
+SECOND_TEXT_KEYS = ("text_pair", "hypothesis", "sentence2")
+"""Possible keys of the first and the second text of a JSON object with new text."""
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:
-    """Computes the softmax over the last axis, float64."""
+    """Computes the softmax of logits over the last axis; returns float64."""
     shifted = np.exp(logits.astype(np.float64) - logits.max(-1, keepdims=True))
     result: np.ndarray = shifted / shifted.sum(-1, keepdims=True)
     return result

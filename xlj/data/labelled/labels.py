@@ -10,8 +10,12 @@ from xlj.io.quoting import quoted
 def label_set(training: Iterable[Example], named: Sequence[str]) -> tuple[str, ...]:
     """Returns the labels or tags of a task, in the order of their indices.
 
-    These are the labels that the config names, or else all labels of the training data, sorted.
-    Questions have none.
+    The result is empty if the task has no labels, as for question answering.
+
+    Args:
+      training: the training examples.
+      named: the labels that the config names. If empty, the labels of the training examples are
+        used, sorted.
 
     Raises:
       ConfigError: if a training example has no label or a label that is not in `named`, or if there
@@ -21,20 +25,20 @@ def label_set(training: Iterable[Example], named: Sequence[str]) -> tuple[str, .
     require(training)
     if named:
         check(training, named)
-    known = named or sorted({label for example in training for label in example.labels or ()})
-    if len(known) == 1:
+    labels = named or sorted({label for example in training for label in example.labels or ()})
+    if len(labels) == 1:
         raise ConfigError(
-            f"{training[0].where}: {quoted(known[0])} is the only label of the task, so there is "
+            f"{training[0].where}: {quoted(labels[0])} is the only label of the task, so there is "
             "nothing to learn; check task.columns"
         )
-    return tuple(known)
+    return tuple(labels)
 
 
 def require(examples: Iterable[Example]) -> None:
-    """Refuses unlabelled examples, and questions without known answers.
+    """Checks that all examples are labelled; of a question, the answers must be known.
 
     Raises:
-      ConfigError: on the first such example, with its place.
+      ConfigError: on the first unlabelled example; the message names its place.
     """
     for example in examples:
         if example.labels is None:
@@ -43,16 +47,17 @@ def require(examples: Iterable[Example]) -> None:
 
 
 def check_all_or_none(examples: Iterable[Example]) -> None:
-    """Refuses examples if some are labelled and some are not.
+    """Checks that either all examples are labelled or no example is.
 
     Raises:
-      ConfigError: with the place of the first unlabelled example.
+      ConfigError: if only some examples are labelled; the message names the place of the first
+        unlabelled example.
     """
-    sides: dict[bool, Example] = {}
+    first_examples: dict[bool, Example] = {}
     for example in examples:
-        sides.setdefault(example.labels is None, example)
-    if len(sides) == 2:
-        unlabelled, labelled = sides[True], sides[False]
+        first_examples.setdefault(example.labels is None, example)
+    if len(first_examples) == 2:
+        unlabelled, labelled = first_examples[True], first_examples[False]
         hint = f"; {unlabelled.hint}" if unlabelled.hint else ""
         raise ConfigError(
             f"{unlabelled.where}: this example has no {unlabelled.what}, but {labelled.where} "
@@ -61,17 +66,17 @@ def check_all_or_none(examples: Iterable[Example]) -> None:
 
 
 def check(examples: Iterable[Example], labels: Sequence[str]) -> None:
-    """Refuses labels and tags that are not in `labels`; accepts unlabelled examples.
+    """Checks that all labels and tags of examples are in `labels`; accepts unlabelled examples.
 
     Raises:
-      ConfigError: on the first such label, with its place.
+      ConfigError: on the first label that is not in `labels`; the message names its place.
     """
     known = set(labels)
     for example in examples:
-        own = example.labels or ()
-        if known.issuperset(own):
+        example_labels = example.labels or ()
+        if known.issuperset(example_labels):
             continue
-        index, label = next(item for item in enumerate(own) if item[1] not in known)
+        index, label = next(item for item in enumerate(example_labels) if item[1] not in known)
         part = example.part_of(index)
         of = f" of {quoted(part)}" if part else ""
         raise ConfigError(

@@ -5,31 +5,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from xlj.config import ConfigError
-from xlj.data.labelled.examples import Words, prefix_of
+from xlj.data.labelled.examples import Words, find_language_prefix
 from xlj.io import files, formats, json_file
 from xlj.io.quoting import examples, quoted, shortened
 from xlj.io.storage import AnyPath
 
 WORDS = ("tokens", "words")
-"""Keys of lists of words."""
+"""Usual keys of the list of words of a record."""
 _TAGS = ("ner_tags", "tags", "pos_tags", "upos", "labels")
+"""Usual keys of the list of tags of a record."""
 
 
-def are_in(path: AnyPath) -> bool:
-    """Whether a file contains records, by its name and its first bytes."""
-    form = formats.detect(path)
-    form = form if form and not form.is_text else formats.detect(path, files.head(path))
-    return form is not None and form.name in ("JSON", "Parquet")
+def has_records(path: AnyPath) -> bool:
+    """Whether the name or the first bytes of a file show that it is JSON, JSON lines or Parquet."""
+    file_format = formats.detect(path)
+    if file_format is None or file_format.is_text:
+        file_format = formats.detect(path, files.head(path))
+    return file_format is not None and file_format.name in ("JSON", "Parquet")
 
 
 def values(path: AnyPath) -> Iterator[tuple[Any, str]]:
-    """Yields the values of a file, usually objects, each with its place.
+    """Yields the values of a file, usually objects, each with its place, such as `FILE:LINE`.
 
     Raises:
       ConfigError: if the file cannot be read.
     """
-    form = formats.detect(path)
-    if not form or form.name != "Parquet":
+    file_format = formats.detect(path)
+    if not file_format or file_format.name != "Parquet":
         yield from json_file.values(path)
         return
     try:
@@ -43,30 +45,35 @@ def values(path: AnyPath) -> Iterator[tuple[Any, str]]:
 
 
 def read(path: AnyPath) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Yields the objects of a file, each with its place.
+    """Yields the objects of a file, each with its place, such as `FILE:LINE`.
 
     Raises:
-      ConfigError: as `values`, or if a value is not an object.
+      ConfigError: if the file cannot be read, or a value is not an object.
     """
     for value, place in values(path):
         if not isinstance(value, dict):
-            raise ConfigError(f"{place}: not a JSON object (in braces)")
+            raise ConfigError(f"{place}: not a JSON object, which is written in braces")
         yield value, place
 
 
-def name_of(number: int, names: Sequence[str], place: str) -> str | None:
-    """Returns the name of a class that a file gives as a number.
+def class_name(number: int, names: Sequence[str], place: str) -> str | None:
+    """Returns the name of a class that a file gives as a number; None for -1 (no class).
 
     Args:
-      names: names of the classes, from 0; -1 means no class. If empty, the number is the name.
+      number: the zero-based number of the class, or -1.
+      names: names of the classes. If empty, the result is the number as a text.
+      place: the place of the number, for the error.
 
     Raises:
-      ConfigError: if there is no such class.
+      ConfigError: if the number is not -1 or the index of a name.
     """
     if not names:
         return str(number)
     if not -1 <= number < len(names):
-        raise ConfigError(f"{place}: no class {number}: task.names has {len(names)} names")
+        raise ConfigError(
+            f"{place}: no class {number}: task.names has {len(names)} names, whose numbers are 0 "
+            f"to {len(names) - 1}; add the missing names"
+        )
     return names[number] if number >= 0 else None
 
 
@@ -76,29 +83,35 @@ def read_words(
     """Reads the sentences of a tagging file, one per record; skips records without words.
 
     Args:
-      language: as in `conll.read`.
-      columns: the keys of words and tags. Empty: the usual keys, if there is one of each.
-      names: names of the tags that the file gives as numbers, from 0.
-      chunk_tags: whether tags must be chunk tags; `ner_tags` are then preferred.
+      path: JSON lines, JSON or Parquet.
+      language: a prefix `language:` is removed from the words if all words of the file have it, as
+        in the original files of WikiAnn.
+      columns: the keys of the words and of the tags. If empty, these are the only key of `WORDS`
+        and the only key of `_TAGS` in the file.
+      names: names of the tags that the file gives as zero-based numbers.
+      chunk_tags: whether tags must be chunk tags (`chunks.CHUNK_TAG`). If so, and if `columns` is
+        empty, the key `ner_tags` has priority over other keys of tags.
 
     Raises:
-      ConfigError: if the file cannot be read, or a record does not fit; with its place.
+      ConfigError: if the file cannot be read, or a record is invalid; the message names the place.
     """
     sentences: list[tuple[list[str], list[str | None] | None, str]] = []
     keys: tuple[str, str] | None = None
     for record, place in read(path):
-        keys = keys or _keys(record, place, columns, chunk_tags)
-        words = _list(record, keys[0], place)
+        keys = keys or _choose_keys(record, place, columns, chunk_tags)
+        words = _get_list(record, keys[0], place)
         for word in words:
             if not isinstance(word, str) or not word or not json_file.is_text(word):
                 raise ConfigError(f"{place}: {keys[0]} contains {quoted(word)}, expected a word")
-        tags = _list(record, keys[1], place) if record.get(keys[1]) is not None else None
+        tags = _get_list(record, keys[1], place) if record.get(keys[1]) is not None else None
         if tags is not None and len(tags) != len(words):
-            raise ConfigError(f"{place}: {len(words)} {keys[0]} but {len(tags)} {keys[1]}")
+            raise ConfigError(
+                f"{place}: {len(words)} {keys[0]} but {len(tags)} {keys[1]}; each word needs a tag"
+            )
         if words:
-            named = tags and [_tag(tag, keys[1], names, chunk_tags, place) for tag in tags]
-            sentences.append((words, named, place))
-    prefix = prefix_of(language, (word for words, _, _ in sentences for word in words))
+            tag_names = tags and [_tag_name(tag, keys[1], names, chunk_tags, place) for tag in tags]
+            sentences.append((words, tag_names, place))
+    prefix = find_language_prefix(language, (word for words, _, _ in sentences for word in words))
     return [
         Words(
             tuple(word.removeprefix(prefix) for word in words),
@@ -109,36 +122,37 @@ def read_words(
     ]
 
 
-def _keys(
+def _choose_keys(
     record: Mapping[str, Any], place: str, columns: Sequence[str], chunk_tags: bool
 ) -> tuple[str, str]:
-    """Returns the keys of words and of tags."""
+    """Returns the key of the words and the key of the tags, from the first record of a file."""
     lists = {key: value for key, value in record.items() if isinstance(value, list)}
-    shown = ", ".join(f"{key} has {examples(map(str, value))}" for key, value in lists.items())
-    choose = f"set task.columns=WORDS,TAGS to two keys of lists; {shortened(shown)}"
+    contents = ", ".join(f"{key} has {examples(map(str, value))}" for key, value in lists.items())
+    hint = f"set task.columns=WORDS,TAGS to two keys of lists; {shortened(contents)}"
     if columns:
         if len(columns) != 2 or columns[0] not in record:
-            raise ConfigError(f"{place}: task.columns={','.join(columns)}: {choose}")
+            raise ConfigError(f"{place}: task.columns={','.join(columns)}: {hint}")
         return columns[0], columns[1]
     word_keys = [key for key in WORDS if key in lists]
     tag_keys = [key for key in _TAGS if key in lists]
     if chunk_tags and "ner_tags" in tag_keys:
         tag_keys = ["ner_tags"]
     if len(word_keys) != 1 or len(tag_keys) > 1:
-        raise ConfigError(f"{place}: it is unclear which keys have words and tags; {choose}")
+        raise ConfigError(f"{place}: it is unclear which keys have words and tags; {hint}")
     if not tag_keys and len(lists) > 1:
-        raise ConfigError(f"{place}: it is unclear which key has the tags; {choose}")
+        raise ConfigError(f"{place}: it is unclear which key has the tags; {hint}")
     return word_keys[0], (tag_keys or ["tags"])[0]
 
 
-def _list(record: Mapping[str, Any], key: str, place: str) -> list[Any]:
+def _get_list(record: Mapping[str, Any], key: str, place: str) -> list[Any]:
     value = record.get(key)
     if not isinstance(value, list):
         raise ConfigError(f"{place}: {key} is {quoted(value)}, expected a list")
     return value
 
 
-def _tag(tag: Any, key: str, names: Sequence[str], chunk_tags: bool, place: str) -> str | None:
+def _tag_name(tag: Any, key: str, names: Sequence[str], chunk_tags: bool, place: str) -> str | None:
+    """Returns the name of a tag, which a file gives as a name or as a number."""
     if isinstance(tag, str) and tag:
         return tag
     if not isinstance(tag, int) or isinstance(tag, bool):
@@ -148,6 +162,6 @@ def _tag(tag: Any, key: str, names: Sequence[str], chunk_tags: bool, place: str)
     if chunk_tags and not names:
         raise ConfigError(
             f"{place}: {key} are numbers of classes; set task.names=O,B-PER,I-PER,... to the names "
-            "of the classes in order from 0, as listed on the data set's card"
+            "of the classes, in the order of their numbers, as the card of the data set lists them"
         )
-    return name_of(tag, names, place)
+    return class_name(tag, names, place)

@@ -18,10 +18,16 @@ from xlj.io import atomic
 def write(
     cache: Path, kind: str, features: Mapping[str, Features], vocabulary: Vocabulary
 ) -> RowStore:
-    """Writes the row store of training examples by language, unless it exists.
+    """Writes a row store with the training examples of each language, unless it exists.
 
-    Several processes may write it at the same time; the first complete store is used. The kind is
-    one of `config.SUPERVISED`."""
+    Several processes may write the same store at the same time; the first complete one is used.
+
+    Args:
+      cache: the folder of row stores.
+      kind: the kind of rows, one of `config.SUPERVISED`.
+      features: the training examples of each language, as rows.
+      vocabulary: the vocabulary of the rows.
+    """
     rows = {
         language: np.concatenate([part.tokens, part.labels], axis=1).astype(vocabulary.dtype)
         for language, part in features.items()
@@ -43,7 +49,7 @@ def write(
                 atomic.write(part / store.VOCABULARY, vocabulary.model)
                 atomic.write(part / store.MANIFEST, manifest.to_json())
         except ConfigError:
-            if not (folder / store.MANIFEST).is_file():  # otherwise another process was first
+            if not (folder / store.MANIFEST).is_file():  # no other process has written the store
                 raise
     return RowStore(folder)
 

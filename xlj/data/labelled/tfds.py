@@ -1,4 +1,4 @@
-"""Reads labelled examples of TensorFlow Datasets; a child process imports TensorFlow."""
+"""Reads labelled examples of TensorFlow Datasets (TFDS); a child process imports TensorFlow."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -21,56 +21,65 @@ TYDI_QA = {
     "sw": "swahili",
     "te": "telugu",
 }
-"""The language names at the start of TyDiQA-GoldP's ids."""
+"""The language names that begin the ids of questions in TyDiQA-GoldP, by language code."""
 
 Row = Mapping[str, Any]
-"""An example, by feature name: NumPy arrays and scalars, bytes, or nested mappings."""
+"""An example of TFDS: NumPy arrays and scalars, bytes, or nested mappings, by feature name."""
 
 
 class ClassNames(Protocol):
-    """A feature of TFDS with classes."""
+    """A feature of TFDS whose values are numbers of classes; `names` has the name of each class."""
 
     names: Sequence[str]
 
 
 class TagNames(ClassNames, Protocol):
-    """A feature of TFDS with classes, or a sequence whose elements have the feature `feature`."""
+    """A feature of TFDS: classes, or a sequence whose elements are described by `feature`."""
 
     feature: ClassNames
 
 
 Labels = Mapping[str, TagNames]
-"""The features of a dataset by name, as far as they are used here."""
+"""The features of a dataset by name, with the attributes that this module uses."""
 
 
 class Name(NamedTuple):
-    """The parts of `tfds:NAME[/CONFIG]#SPLIT`; `dataset` is NAME[/CONFIG]."""
+    """The parts of a source `tfds:NAME[/CONFIG]#SPLIT`.
+
+    Attributes:
+      dataset: NAME, or NAME/CONFIG.
+      split: SPLIT.
+    """
 
     dataset: str
     split: str
 
     @property
     def base(self) -> str:
-        """Its name without the config."""
+        """The name of the dataset without the config."""
         return self.dataset.partition("/")[0]
 
     @property
     def example(self) -> type[Example]:
-        """The type of its examples."""
+        """The type of the examples of the dataset."""
         return _DATASETS[self.base][0]
 
     @property
     def has_all_languages(self) -> bool:
-        """Whether one split has all languages, which the examples or their ids identify."""
+        """Whether the split has the examples of all languages.
+
+        In XNLI, each example contains all languages. In TyDiQA, ids of questions begin with the
+        name of the language.
+        """
         splits = {"xnli": (self.split,), "tydi_qa": ("train", "validation")}
         return self.split in splits.get(self.base, ())
 
 
 def parse(source: str) -> Name:
-    """Parses the name of a source.
+    """Parses a source `tfds:NAME[/CONFIG]#SPLIT`.
 
     Raises:
-      ConfigError: if it has another form, or the dataset is not supported.
+      ConfigError: if the source has another form, or the dataset is not supported.
     """
     parts = re.fullmatch(r"tfds:(([^/#]+)(?:/[^#]+)?)#(.+)", source)
     if not parts:
@@ -87,19 +96,23 @@ def read(source: str, language: str, misplaced: str = "error") -> list[Example]:
     """Reads the examples of a source in one language, in order, in a spawned process.
 
     Args:
-      misplaced: as in `squad.read`.
+      source: `tfds:NAME[/CONFIG]#SPLIT`.
+      language: code of the language.
+      misplaced: `error`, `find` or `skip`: what to do with an answer that is not at its
+        `answer_start` (`squad.read` describes the policies).
 
     Raises:
-      ConfigError: if TFDS cannot load it, the language is missing, or an example does not fit.
+      ConfigError: if TFDS cannot load the dataset, the dataset does not have the language, or an
+        example is invalid.
     """
     parse(source)
     return in_child(f"reading {source}", load, source, language, misplaced)
 
 
 def load(source: str, language: str, misplaced: str = "error") -> list[Example]:
-    """Does the same as `read` in this process, which imports TensorFlow."""
+    """Reads the same examples as `read`, but in this process, which then imports TensorFlow."""
     name = parse(source)
-    example_of = _DATASETS[name.base][1]
+    to_example = _DATASETS[name.base][1]
     ids_have_languages = name.base == "tydi_qa" and name.has_all_languages
     if ids_have_languages and language not in TYDI_QA:
         raise ConfigError(f"{source}: TyDiQA has no {language}; it has {', '.join(TYDI_QA)}")
@@ -108,79 +121,89 @@ def load(source: str, language: str, misplaced: str = "error") -> list[Example]:
         dataset, info = tfds.load(
             name.dataset, split=name.split, shuffle_files=False, with_info=True
         )
-    except Exception as error:  # TFDS raises many kinds
+    except Exception as error:  # TFDS raises many types of errors
         raise ConfigError(f"{source}: TFDS cannot load it ({error})") from error
     examples, policy = list[Example](), squad.MisplacedAnswerPolicy(misplaced)
     for number, row in enumerate(tfds.as_numpy(dataset), 1):
-        example = example_of(row, info.features, language, f"{source}, example {number}")
+        example = to_example(row, info.features, language, f"{source}, example {number}")
         corrected = policy.apply(example) if isinstance(example, Question) else example
         examples += [corrected] if corrected else []
     policy.report(source)
     if ids_have_languages:
-        begin = f"{TYDI_QA[language]}-"
-        examples = [e for e in examples if isinstance(e, Question) and e.identity.startswith(begin)]
+        prefix = f"{TYDI_QA[language]}-"
+        examples = [
+            e for e in examples if isinstance(e, Question) and e.identity.startswith(prefix)
+        ]
     questions = [example for example in examples if isinstance(example, Question)]
     return [*squad.make_ids_unique(questions)] if questions else examples
 
 
-def _xnli(row: Row, features: Labels, language: str, place: str) -> Sentences:
-    """Converts an example of XNLI, which contains the pair in all languages."""
+def _from_xnli(row: Row, features: Labels, language: str, place: str) -> Sentences:
+    """Converts an example of XNLI, which contains a premise and a hypothesis in all languages."""
     premise = row["premise"].get(language)
     languages = [name.decode() for name in row["hypothesis"]["language"]]
     if premise is None or language not in languages:
-        raise ConfigError(f"{place}: no {language}; the example has {', '.join(languages)}")
+        raise ConfigError(
+            f"{place}: no language {language}; the example has {', '.join(languages)}"
+        )
     hypothesis = row["hypothesis"]["translation"][languages.index(language)]
-    return _pair(premise, hypothesis, features, row, place)
+    return _to_pair(premise, hypothesis, features, row, place)
 
 
-def _paws_x(row: Row, features: Labels, language: str, place: str) -> Sentences:
-    return _pair(row["sentence1"], row["sentence2"], features, row, place)
+def _from_paws_x(row: Row, features: Labels, language: str, place: str) -> Sentences:
+    return _to_pair(row["sentence1"], row["sentence2"], features, row, place)
 
 
-def _question(row: Row, features: Labels, language: str, place: str) -> Question:
+def _to_question(row: Row, features: Labels, language: str, place: str) -> Question:
     texts, starts = row["answers"]["text"], row["answers"]["answer_start"]
-    answers = tuple((text.decode(), int(at)) for text, at in zip(texts, starts, strict=True))
+    answers = zip(texts, starts, strict=True)
     identity, question, context = (row[key].decode() for key in ("id", "question", "context"))
-    return Question(identity, question, context, answers, place)
+    decoded = tuple((text.decode(), int(start)) for text, start in answers)
+    return Question(identity, question, context, decoded, place)
 
 
-def _wikiann(row: Row, features: Labels, language: str, place: str) -> Words:
-    return _words(row["tokens"], row["tags"], features["tags"].feature, place)
+def _from_wikiann(row: Row, features: Labels, language: str, place: str) -> Words:
+    return _to_words(row["tokens"], row["tags"], features["tags"].feature, place)
 
 
-def _universal_dependencies(row: Row, features: Labels, language: str, place: str) -> Words:
-    """Skips multiword tokens, whose tag is `_`, and reads only their words, as in CoNLL-U files."""
+def _from_universal_dependencies(row: Row, features: Labels, language: str, place: str) -> Words:
+    """Converts a sentence; drops multiword tokens (tag `_`), whose words follow as tokens."""
     names = features["upos"].feature
-    words = [index for index, tag in enumerate(row["upos"]) if _name(names, tag) != "_"]
+    indices = [index for index, tag in enumerate(row["upos"]) if _class_name(names, tag) != "_"]
     tokens, tags = row["tokens"], row["upos"]
-    return _words([tokens[i] for i in words], [tags[i] for i in words], names, place)
+    return _to_words([tokens[i] for i in indices], [tags[i] for i in indices], names, place)
 
 
-def _pair(first: bytes, second: bytes, features: Labels, row: Row, place: str) -> Sentences:
+def _to_pair(first: bytes, second: bytes, features: Labels, row: Row, place: str) -> Sentences:
     return Sentences(
-        (first.decode(), second.decode()), _name(features["label"], row["label"]), place
+        (first.decode(), second.decode()), _class_name(features["label"], row["label"]), place
     )
 
 
-def _words(tokens: Sequence[bytes], tags: Sequence[int], feature: ClassNames, place: str) -> Words:
+def _to_words(
+    tokens: Sequence[bytes], tags: Sequence[int], feature: ClassNames, place: str
+) -> Words:
     words = tuple(map(bytes.decode, tokens))
-    names = [_name(feature, tag) for tag in tags]
+    names = [_class_name(feature, tag) for tag in tags]
     if not words or not all(words) or len(words) != len(names):
-        raise ConfigError(f"{place}: words and tags do not match: {words} and {names}")
+        raise ConfigError(
+            f"{place}: each word needs a tag and no word may be empty, but the words are {words} "
+            f"and the tags are {names}"
+        )
     return Words(words, None if None in names else tuple(name or "" for name in names), place)
 
 
-def _name(feature: ClassNames, index: int) -> str | None:
-    """Returns the name of a class; TFDS writes -1 for no class."""
+def _class_name(feature: ClassNames, index: int) -> str | None:
+    """Returns the name of a class; None for -1, which TFDS writes if the class is unknown."""
     return feature.names[index] if index >= 0 else None
 
 
 _DATASETS: dict[str, tuple[type[Example], Callable[[Row, Labels, str, str], Example]]] = {
-    "mlqa": (Question, _question),
-    "paws_x_wiki": (Sentences, _paws_x),
-    "tydi_qa": (Question, _question),
-    "universal_dependencies": (Words, _universal_dependencies),
-    "wikiann": (Words, _wikiann),
-    "xnli": (Sentences, _xnli),
-    "xquad": (Question, _question),
+    "mlqa": (Question, _to_question),
+    "paws_x_wiki": (Sentences, _from_paws_x),
+    "tydi_qa": (Question, _to_question),
+    "universal_dependencies": (Words, _from_universal_dependencies),
+    "wikiann": (Words, _from_wikiann),
+    "xnli": (Sentences, _from_xnli),
+    "xquad": (Question, _to_question),
 }

@@ -14,24 +14,27 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-    """Rows `<s> question </s> part of the context </s>`, and what is needed to read answers.
+    """Windows: rows `<s> question </s> part of the context </s>`, and data to read answers.
 
-    Positions are columns of a row; intervals exclude their end. Every question has a window, even
-    if it or its context is empty.
+    Positions are columns of a row. Intervals are [start, end), without the end. Every question has
+    at least one window, even if the question or its context is empty.
 
     Attributes:
-      rows: [windows, length] of the vocabulary's type, padded with `<pad>`.
+      rows: token ids, [windows, length], of the vocabulary's type, padded with `<pad>`.
       questions: index of the question of each window, int64 [windows], non-decreasing.
-      contexts: the positions of the part of the context, int64 [windows, 2].
-      owned: the positions of tokens with more context in this window than in others, int64
-        [windows, 2]. Each token of a context is owned by one window; an answer is searched in the
-        window that owns its first token (Devlin et al., 2019, run_squad.py: "max context").
+      contexts: interval of positions of the part of the context, int64 [windows, 2].
+      owned: interval of positions of the tokens that the window owns, int64 [windows, 2]. A token
+        is owned by the window in which it has the most context, so each token of a context has one
+        owner. An answer is read from the window that owns its first token (Devlin et al., 2019,
+        run_squad.py: "max context").
       tokens: the index in `spans` of the token at `contexts[:, 0]`, int64 [windows].
-      spans: the characters of each token of each context, in that context, int32 [tokens, 2].
-      answers: the positions of the answer's first and last token, int32 [windows, 2]; (0, 0), which
-        is `<s>`, if the window does not contain the whole answer.
+      spans: start and end of each token of each context, in characters of the context, int32
+        [tokens, 2].
+      answers: the positions of the first and last token of the answer, int32 [windows, 2]; (0, 0),
+        the position of `<s>`, if the window does not contain the whole answer.
       cut_questions: number of truncated questions.
-      lost_answers: number of answers that are in no window: too long, or without tokens.
+      lost_answers: number of answers that no window contains, because they are too long or have no
+        tokens.
     """
 
     rows: np.ndarray
@@ -53,21 +56,25 @@ def make(
     stride: int,
     question_length: int,
 ) -> Windows:
-    """Cuts all questions into windows, in the order of the context of each question.
+    """Cuts the contexts of questions into windows.
 
-    A window is as long as its question allows. The first of several answers is trained on, as with
-    SQuAD. An answer has the tokens of all its characters, so it may begin inside its first token.
+    The windows of a question follow each other in the order of its context. They contain as many
+    tokens of the context as the question leaves room for. If a question has several answers, the
+    first answer is the label, as is usual for SQuAD. The tokens of an answer are all tokens that
+    contain a character of the answer, so an answer may begin inside its first token.
 
     Args:
-      length: tokens of a row.
-      stride: number of tokens that two windows share. Answers of up to half of it are always in a
-        window; longer answers may be lost if they cross the border of two windows.
-      question_length: the most tokens of a question; the rest is truncated.
+      questions: the questions, with their contexts and answers.
+      length: number of tokens of a row.
+      stride: number of tokens that two consecutive windows share. An answer of at most half of this
+        number is always in a window. A longer answer may be in no window, if it crosses the border
+        of two windows.
+      question_length: maximum number of tokens of a question; further tokens are dropped.
 
     Raises:
-      ConfigError: if the windows would not advance.
+      ConfigError: if a window would have at most `stride` tokens of the context.
     """
-    _check_room(length, stride, question_length)
+    _check_lengths(length, stride, question_length)
     encoded_questions = vocabulary.encode([question.question for question in questions])
     sizes = np.minimum(encoded_questions.lengths, question_length)
     texts = list(dict.fromkeys(question.context for question in questions))
@@ -75,10 +82,11 @@ def make(
     context = np.array([numbers[question.context] for question in questions], np.int64)
     encoded, spans = vocabulary.encode_with_spans(texts)
 
-    owner, first, after = _cut(encoded.lengths[context], length - 3 - sizes, stride)
-    owned = _owned(owner, first, after)
+    # All arrays of the windows are [windows]; `first` and `after` are tokens of the context.
+    owner, first, after = _cut_contexts(encoded.lengths[context], length - 3 - sizes, stride)
+    owned = _divide_tokens(owner, first, after)
     begin = sizes[owner] + 2
-    shift = begin - first  # from tokens of a context to positions
+    shift = begin - first  # added to a token of the context, it gives the position in the row
     tokens = encoded.starts[context][owner] + first
     rows = np.full((len(owner), length), PAD, vocabulary.dtype)
     flat, base = rows.reshape(-1), np.arange(len(rows)) * length
@@ -105,38 +113,46 @@ def make(
     )
 
 
-def _check_room(length: int, stride: int, question_length: int) -> None:
-    least = length - 3 - question_length
-    if least <= stride:
+def _check_lengths(length: int, stride: int, question_length: int) -> None:
+    room = length - 3 - question_length
+    if room <= stride:
         raise ConfigError(
-            f"task.length={length} leaves {max(0, least)} tokens for the context, after <s>, two "
+            f"task.length={length} leaves {max(0, room)} tokens for the context, after <s>, two "
             f"</s> and a question of task.question_length={question_length}; it must leave more "
-            f"than task.stride={stride} tokens, which two windows share"
+            f"than task.stride={stride} tokens, which two windows share; raise task.length or "
+            "lower task.stride"
         )
 
 
-def _cut(
+def _cut_contexts(
     total: np.ndarray, room: np.ndarray, stride: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cuts contexts into windows.
 
     Args:
-      total, room: tokens of the context, and tokens of it that fit in a window, by question.
+      total: number of tokens of the context of each question, int64 [questions].
+      room: number of tokens of the context that fit in a window, int64 [questions].
+      stride: number of tokens that two consecutive windows share.
 
     Returns:
-      By window: its question, the first token of the context in it, and the token after the last.
+      Three arrays, int64 [windows]: the question of each window, the first token of the context in
+      the window, and the token after the last token in the window.
     """
     count = 1 + np.maximum(0, -((room - total) // (room - stride)))
     owner = np.repeat(np.arange(len(total)), count)
-    turn = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    first = turn * (room - stride)[owner]
+    number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    first = number * (room - stride)[owner]
     return owner, first, np.minimum(first + room[owner], total[owner])
 
 
-def _owned(owner: np.ndarray, first: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Returns the tokens that each window owns, [windows, 2].
+def _divide_tokens(owner: np.ndarray, first: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Returns the interval of tokens of the context that each window owns, [windows, 2].
 
-    Two windows divide their shared tokens in the middle, where both have equal context.
+    Two consecutive windows divide the tokens that they share in the middle, where a token has
+    equal context in both windows.
+
+    Args:
+      owner, first, after: the arrays that `_cut_contexts` returns.
     """
     middle = (first[1:] + after[:-1] + 1) // 2
     overlaps = owner[1:] == owner[:-1]
@@ -152,18 +168,27 @@ def _answer_tokens(
     lengths: np.ndarray,
     spans: np.ndarray,
 ) -> np.ndarray:
-    """Returns the first and last token of the context that overlap the first answer.
+    """Returns the first and the last token of the context that overlap the first answer.
 
-    int64 [questions, 2]; (-1, -1) if there are none.
+    Args:
+      questions: the questions.
+      context: index in `texts` of the context of each question, int64 [questions].
+      texts: the distinct contexts.
+      lengths: number of tokens of each text, int64 [texts].
+      spans: start and end of each token, in characters of its text, int32 [tokens, 2].
+
+    Returns:
+      Indices of tokens within the context, int64 [questions, 2]; (-1, -1) if the question has no
+      answer or no token overlaps the answer.
     """
-    characters = np.zeros((len(questions), 2), np.int64)  # empty if there is no answer
+    characters = np.zeros((len(questions), 2), np.int64)  # an empty interval without an answer
     for i, question in enumerate(questions):
         if question.answers:
             text, start = question.answers[0]
             begin = start + len(text) - len(text.lstrip())
             characters[i] = begin, begin + len(text.strip())
 
-    # Contexts are concatenated, with one character between them, so that spans do not touch.
+    # The texts are concatenated with one character between them, so that their spans never touch.
     sizes = np.fromiter(map(len, texts), np.int64, len(texts)) + 1
     starts = np.cumsum(sizes) - sizes
     solid = np.flatnonzero(spans[:, 0] < spans[:, 1])

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from xlj.data.labelled.chunks import chunks
+from xlj.data.labelled.chunks import find_chunks
 from xlj.evaluation.metrics import shares
 
 
@@ -14,7 +14,7 @@ def chunk_scores(
 
     Args:
       predicted, gold: the tags of each sentence's words.
-      raw: as in `chunks`.
+      raw: as in `find_chunks`.
 
     Raises:
       ValueError: if the numbers of sentences or words differ.
@@ -23,7 +23,7 @@ def chunk_scores(
     for number, (guess, truth) in enumerate(zip(predicted, gold, strict=True), 1):
         if len(guess) != len(truth):
             raise ValueError(f"sentence {number}: {len(guess)} tags for {len(truth)} words")
-        guessed, true = chunks(guess, raw), chunks(truth, raw)
+        guessed, true = find_chunks(guess, raw), find_chunks(truth, raw)
         correct += len(set(guessed) & set(true))
         of_predicted += len(guessed)
         of_gold += len(true)
