@@ -90,8 +90,8 @@ def test_a_wordpiece_vocabulary_keeps_its_pieces(swahili):
     same, (choice,) = pieces.choose(vocabulary, {"sw": swahili}, {})
     assert same is vocabulary
     assert choice.reason == (
-        "the tokenizer.json has a WordPiece model, to which xlj cannot add pieces; expected Unigram "
-        "or BPE"
+        "the tokenizer.json has a WordPiece model, to which xlj cannot add pieces; expected "
+        "Unigram or BPE"
     )
     with pytest.raises(ConfigError, match="WordPiece"):
         pieces.choose(vocabulary, {"sw": swahili}, {}, 10)

@@ -108,9 +108,11 @@ def change(folder, name, **keys):
 @pytest.mark.parametrize(
     "name, keys, message",
     [
-        ("1_Pooling/config.json", {"pooling_mode": "weightedmean"}, "the pooling mode is 'weightedmean'"),
+        ("1_Pooling/config.json", {"pooling_mode": "weightedmean"},
+         "the pooling mode is 'weightedmean'"),
         ("1_Pooling/config.json", {"pooling_mode": ["mean", "cls"]}, "expected each mode once, in"),
-        ("1_Pooling/config.json", {"embedding_dimension": 31}, "the encoder's hidden vectors have 32"),
+        ("1_Pooling/config.json", {"embedding_dimension": 31},
+         "the encoder's hidden vectors have 32"),
         ("2_Dense/config.json", {"activation_function": "torch.nn.CELU"}, "activation_function"),
         ("2_Dense/config.json", {"activation_function": "own.Tanh"}, "activation_function"),
         ("2_Dense/config.json", {"in_features": 64}, "in_features is 64, .* has 32 outputs"),
@@ -121,7 +123,8 @@ def change(folder, name, **keys):
         ("sentence_bert_config.json", {"module_output_name": "scores"}, "module_output_name"),
         ("sentence_bert_config.json", {"max_seq_length": 2}, "max_seq_length is 2"),
         ("config_sentence_transformers.json", {"model_type": "SparseEncoder"}, "model_type"),
-        ("config_sentence_transformers.json", {"prompts": {"a": 1}}, "prompts must be an object that maps names to"),
+        ("config_sentence_transformers.json", {"prompts": {"a": 1}},
+         "prompts must be an object that maps names to"),
         ("config_sentence_transformers.json", {"default_prompt_name": "a"}, "expected a name in"),
     ],
 )  # fmt: skip
