@@ -25,10 +25,12 @@ Any key of a recipe can be set on the command line. Items of a list are separate
     python -m xlj.train --config=configs/quickstart.py --config.optimizer.learning_rate=1e-3 \\
         --config.data.languages=en,de,sw
 
-A config is checked before any work. These are errors, each of one line that names the key: an
-unknown key (the nearest valid name is suggested), a wrong type, a value out of range, keys that
-contradict each other, and a key that has no effect. In the tables, "only with" and "only if" say
-when a key has an effect.
+Commands check the config before any work. An error is one line that names the key. Errors are:
+
+- an unknown key (the error suggests the nearest valid name)
+- a value of a wrong type or out of range
+- keys that contradict each other
+- a key that has no effect; in the tables, "only with" and "only if" say when a key has an effect
 
 """
 
@@ -44,14 +46,14 @@ A recipe is a file `configs/NAME.py`. Its `get_config(variant="")` starts from
 """
 
 VARIANTS = """
-`NAME.py:VARIANT` selects a variant, `NAME.py:ONE,OTHER` several, applied in that order. Every
-recipe has `:tiny`, which is applied last: the same objectives on the embedded corpus, small enough
-for a few minutes on a laptop.
+`NAME.py:VARIANT` selects a variant. `NAME.py:ONE,OTHER` applies several variants, in this order.
+Every recipe has the variant `tiny`, which is applied last. It trains with the same objectives on
+the embedded corpus, in a few minutes on a laptop.
 
     python -m xlj.train --config=configs/xlm_r_base.py:tiny
     python -m xlj.train --config=configs/ernie_m_ablations.py:exp3,tiny
 
-A recipe's own variants are functions that change some keys of its config:
+The variants of a recipe are functions that change some keys of the recipe's config:
 
 ```python
 VARIANTS = {"exp3": variants.without("tlm", "btmlm")}
@@ -76,7 +78,8 @@ config.phases = ml_collections.ConfigDict(
 )
 ```
 
-Each phase builds on the one before. [Phases](phases.md) has the keys that one may change.
+Each phase inherits from the phase before it. [Phases](phases.md) lists the keys that a phase may
+change.
 """
 
 TABLE = '<div class="keys" markdown>\n\n| key | default | values | meaning |\n|---|---|---|---|\n'
@@ -99,11 +102,11 @@ def render() -> str:
     return "".join(
         [
             HEAD,
-            "| keys of | sections |\n|---|---|\n",
+            "| config | sections with keys |\n|---|---|\n",
             f"| pretraining | {_links(training)}, [phases](#phases) |\n",
             f"| fine-tuning | {_links(tuning)} |\n",
             BY,
-            *_recipes("", "variants beside `tiny`"),
+            *_recipes("", "variants in addition to `tiny`"),
             VARIANTS,
             training,
             PHASES,
@@ -124,7 +127,7 @@ def _sections(
         cells = [cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells]
         sections.setdefault(section, []).append(f"| {' | '.join(cells)} |\n")
     for section, rows in sections.items():
-        head = f"\n## {before}{section or 'top level'}\n\n"
+        head = f"\n## {before}{section or 'keys without a section'}\n\n"
         options = registered().get(section.removeprefix("objectives."))
         about = " ".join((options.__doc__ or "").split()) + "\n\n" if options else ""
         yield f"{head}{about}{TABLE}{''.join(rows)}\n</div>\n"

@@ -16,10 +16,10 @@ GIVEN = {
 @pytest.mark.parametrize(
     "changes, match",
     [
-        ({"parallel": None}, "--pairs and --parallel belong together"),
-        ({"pairs": None}, "--pairs and --parallel belong together"),
+        ({"parallel": None}, "--pairs and --parallel must be set together"),
+        ({"pairs": None}, "--pairs and --parallel must be set together"),
         ({"pairs": None, "parallel": None, "test": "t/{pair}.tsv"}, "--test needs --pairs"),
-        ({"replay": "en,sw"}, "--replay=sw: this is one of --languages"),
+        ({"replay": "en,sw"}, "--replay=sw: --languages also has sw"),
         ({"languages": "sw,,yo"}, "a name is empty or appears twice"),
         ({"languages": "sw,sw"}, "a name is empty or appears twice"),
         ({"pairs": "english"}, "--pairs=english: a pair must be two languages"),

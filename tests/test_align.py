@@ -297,13 +297,16 @@ def test_no_output_is_left_after_an_error(run, tmp_path, monkeypatch):
     "arguments, message",
     [
         ([], "name a file for the links with --output=FILE, or score them with --gold"),
-        (["--layers=all"], "--layers=all only scores: it needs --gold"),
-        (["--gold", "--layers=all", "--layer=1"], "--layers=all only scores"),
-        (["--gold", "--layers=all", "--html=x.html"], "--layers=all only scores"),
+        (["--layers=all"], "--layers=all only prints scores: set --gold"),
+        (["--gold", "--layers=all", "--layer=1"], "--layers=all only prints scores"),
+        (["--gold", "--layers=all", "--html=x.html"], "--layers=all only prints scores"),
         (["--gold", "--method=all"], "--method=all needs --layers=all"),
         (["--gold", "--encode=all"], "--encode=all needs --layers=all"),
         (["--output=x", "--gold_from=1"], "--gold_from needs --gold"),
-        (["--gold", "--output_format=words"], "--output_format=words needs links in --output"),
+        (
+            ["--gold", "--output_format=words"],
+            "--output_format=words is a format of links: set --output",
+        ),
         (
             ["--gold", "--output=x", "--output_format=pieces"],
             "--gold and --html need links between words",

@@ -124,7 +124,7 @@ def test_an_error_on_the_way_leaves_nothing_behind(run, text, tmp_path, monkeypa
         (["--output=/none/a.npy"], "--output=/none/a.npy: the folder"),
         (["--output=FOLDER"], "this is a folder; name a file in it"),
         (["--output=DANGLING"], "the folder"),
-        (["--output=CIRCLE"], "its symbolic links form a cycle"),
+        (["--output=CIRCLE"], "the symbolic links of this path form a cycle"),
         (["--output=/dev/null"], "--output=/dev/null: this is a pipe or a device, not a file"),
         (["--input=/none.txt"], "/none.txt: cannot read this file"),
         (["--input=BAD"], "bad.txt:2: the line is not UTF-8"),

@@ -45,7 +45,7 @@ def test_centred_vectors_are_mined_without_their_means(run, texts, tmp_path):
     assert centred["threshold"] != plain["threshold"] and centred["recall"] > 0.5
     (tmp_path / "one").write_text("a-0\tGood morning!\na-1\tGood morning!\n")
     with pytest.raises(
-        ConfigError, match="one has only one distinct sentence; --centred needs many"
+        ConfigError, match="one has only one distinct sentence; --centred needs several"
     ):
         run(f"--source={tmp_path / 'one'}", sides[1], "--centred", "--threshold=1", "--output=x")
 
@@ -119,7 +119,7 @@ def test_gold_of_which_nothing_is_found(run, texts, tmp_path):
         (["--threshold=1"], "nothing to do: name a file for the pairs with --output=FILE"),
         (["--threshold=1", "--output=/none/x"], "--output=/none/x: the folder"),
         (["--gold=gold"], "--gold has ids, but a.txt has none"),
-        (["--gold=gold", "--scores"], "--scores writes a column of --output, which is missing"),
+        (["--gold=gold", "--scores"], "--scores writes a column of --output; set --output"),
         (
             ["--gold=gold", "--source=a.ids", "--target=a.ids"],
             "gold:1: b-34 is not an id of the target",

@@ -53,7 +53,7 @@ def test_a_search_ends_with_flags_to_paste(call, tmp_path):
 def test_a_plan_without_rows_says_what_durations_are_of_full_ones(call):
     flags = "--config.train.steps=2ep", "--config.train.fewest_steps=7"
     printed = call(plan.main, RECIPE, "--topology=h100:1x1", *flags).out
-    assert "train.steps=2ep: 7 steps, about 14,336 tokens\nrows are counted as full" in printed
+    assert "train.steps=2ep: 7 steps, about 14,336 tokens\nassumed: every row is full" in printed
 
 
 def test_what_does_not_fit_is_said_with_an_exit_code(capsys, monkeypatch):
@@ -103,7 +103,8 @@ def test_no_flags_are_given_where_another_phase_does_not_fit(capsys, monkeypatch
         (["--topology=h100:1x5", "--search"], "nothing fits: objectives.mmlm.batch_rows="),
         (
             ["--topology=h100:1x1", "--config.data.vocabulary=no.model"],
-            "no.model cannot be read: .*; a plan needs only its size, e.g. --config.data.voc",
+            "no.model cannot be read: .*; a plan needs only the size of the vocabulary, for "
+            "example --config.data.voc",
         ),
         (["--topology=h100:1x4", "--config.mesh.fsdp=3"], "mesh.fsdp=3 does not use all 4 devices"),
     ],

@@ -124,7 +124,7 @@ def test_languages_are_averaged(run, tatoeba):
             ["--gold=short.txt"],
             "short.txt:1: 'Guten Morgen!' is not a line of the source; expected 0 to 2",
         ),
-        (["--layers=all", "--layer=1"], "--layers=all only scores: remove --layer"),
+        (["--layers=all", "--layer=1"], "--layers=all only prints scores: remove --layer"),
         (["--layers=all", "--output=x"], "remove --layer and --output"),
         (["--layers=all", "--plot=/none/x.png"], "--plot=/none/x.png: the folder"),
         (["--plot=x.png"], "--plot=x.png needs --layers=all"),
@@ -142,7 +142,7 @@ def test_languages_are_averaged(run, tatoeba):
             ["--source={language}", "--languages=de,de"],
             "--languages=de,de: a language is empty or repeated",
         ),
-        (["--languages=de"], "--source=a.txt: with --languages it must contain {language}"),
+        (["--languages=de"], "--source=a.txt: with --languages, the name needs {language}"),
         (
             ["--source={language}.txt"],
             "--source={language}.txt: name the languages with --languages=A,B",
@@ -154,7 +154,7 @@ def test_languages_are_averaged(run, tatoeba):
         ),
         (
             ["--source={language}", "--target=/dev/null", "--languages=de,fr"],
-            "--target=/dev/null: it is read again for each language, so it must be a file",
+            "--target=/dev/null: --languages reads this input once for each language; name a file",
         ),
     ],
 )

@@ -70,7 +70,7 @@ def test_links_in_parts_are_those_at_once(folder, checkpoint, call):
         call(align.main, *flags, *one)
         wanted += (folder / "links").read_text()
     assert made == wanted
-    with pytest.raises(ConfigError, match="--shard only writes links"):
+    with pytest.raises(ConfigError, match="--shard writes only links"):
         call(align.main, *flags, *some, "--scores=x")
 
 

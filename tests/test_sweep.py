@@ -131,7 +131,7 @@ def test_fine_tuning_is_finished_when_its_results_are_there(sweep):
         ([{"name": "a"}, {"name": "b", "typo": 1}], [], "run b: unknown config key typo"),
         ([{"name": "a"}, {"name": "a", "x": 1}], [], "2 runs are named a"),
         ([{"name": "a"}], ["--only=b*"], "--only=b* matches no run of"),
-        ([{"name": "a"}], ["--submit=sbatch x.sh"], "expected {command} or {arguments} in it"),
+        ([{"name": "a"}], ["--submit=sbatch x.sh"], "the command needs {command} or {arguments}"),
         ([{"name": "a"}], ["--submit='{command}"], "No closing quotation"),
         ([{"name": "a"}], ["--submit=nowhere {command}"], "the program nowhere does not exist"),
         (

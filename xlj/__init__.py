@@ -27,8 +27,8 @@ _HOMES = {
     "pretrain": ("xlj.api.runs", "pretrain"),
     "recipe": ("xlj.config.recipes", "read"),
 }
-"""Public names, with the module and the name in it. They must differ from the names of commands,
-since `xlj.align` is a module once it is imported."""
+"""Maps each public name to its module and its name in the module. A public name must differ from
+the names of commands, since `xlj.align` is a module once it is imported."""
 
 __all__ = ["__version__", *_HOMES]
 

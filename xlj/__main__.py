@@ -41,14 +41,14 @@ def main() -> int:
         print(f"error: there is no command {name!r}; {hint}", file=sys.stderr)
         return 2
     sys.argv = [f"{sys.argv[0]} {name}", *arguments]
-    sys.path.insert(0, os.getcwd())  # for modules of the user, as with python -m
+    sys.path.insert(0, os.getcwd())  # makes the user's modules importable, as `python -m` does
     code: int = importlib.import_module(f"xlj.{name}").main()
     return code
 
 
 def _help() -> str:
     lines = ["xlj COMMAND ...   (xlj COMMAND --help describes a command)", ""]
-    for name in COMMANDS:  # parsed without importing, which would be slow
+    for name in COMMANDS:  # the files are parsed, since importing them would be slow
         module = ast.parse(Path(__file__).with_name(f"{name}.py").read_text("utf-8"))
         lines.append(f"  {name:10} {(ast.get_docstring(module) or '').splitlines()[0]}")
     return "\n".join(lines)

@@ -3,11 +3,11 @@
     python -m xlj.adapt --from=DIR --languages=yo,sw --mono='corpus/{language}.txt' --replay=en \\
         [--pairs=en-yo,en-sw --parallel='corpus/{pair}.tsv'] --output=DIR
 
-Adds pieces to the vocabulary if it splits words of a new language into many pieces. Then trains on
-text (masked language modelling) and on sentence pairs (TLM and ranking), with the recipe
-configs/adapt.py. Measures the model before and after, and writes OUTPUT/report.html and
-OUTPUT/model, a Hugging Face folder. The same command resumes a stopped adaptation. More:
-docs/adapt.md
+The command adds pieces to the vocabulary if the vocabulary splits words of a new language into many
+pieces. It then trains on text (masked language modelling) and on sentence pairs (TLM and ranking),
+with the recipe configs/adapt.py. It measures the model before and after the training, and writes
+OUTPUT/report.html and OUTPUT/model, a Hugging Face folder. The same command resumes an interrupted
+adaptation. More: docs/adapt.md
 """
 
 import argparse
@@ -34,29 +34,47 @@ def _add_flags(parser: Parser) -> None:
         required=True,
         help="model to adapt: a Hugging Face folder, a workdir or a checkpoint folder",
     )
-    add("--languages", metavar="yo,sw", required=True, type=_names, help="new languages")
+    add(
+        "--languages",
+        metavar="yo,sw",
+        required=True,
+        type=_parse_names,
+        help="new languages, separated by commas",
+    )
     add(
         "--mono",
         metavar="TEMPLATE",
         required=True,
-        help="text of new and old languages, one file per {language}: one sentence per line, a "
-        "blank line between documents; also .gz, .zst, JSON lines and Parquet (docs/data.md)",
+        help="template of the text files of new and old languages, with {language} in place of the "
+        "language. A file has one sentence per line, and a blank line between documents. It may "
+        "also be compressed (.gz, .zst), JSON lines or Parquet (docs/data.md)",
     )
     add(
         "--pairs",
         metavar="en-yo,en-sw",
         default=(),
-        type=_names,
-        help="language pairs of --parallel",
+        type=_parse_names,
+        help="language pairs of the files of --parallel, separated by commas [no pairs]",
     )
-    add("--parallel", metavar="TEMPLATE", help="sentence pairs, one TSV file per {pair}")
+    add(
+        "--parallel",
+        metavar="TEMPLATE",
+        help="template of the TSV files of sentence pairs, with {pair} in place of the language "
+        "pair; needs --pairs [train without sentence pairs]",
+    )
     add(
         "--test",
         metavar="TEMPLATE",
-        help="test pairs, one TSV file per {pair}, to measure how often translations are found; "
-        "training excludes their lines [held-out pairs of --parallel]",
+        help="template of the TSV files of test pairs, with {pair} in place of the language pair. "
+        "The test pairs measure how often the model finds translations; training excludes the "
+        "lines of these files [held-out pairs of --parallel]",
     )
-    add("--output", metavar="DIR", required=True, help="new folder for all results")
+    add(
+        "--output",
+        metavar="DIR",
+        required=True,
+        help="folder for all results: a new folder, or the folder of the adaptation to resume",
+    )
     add(
         "--dry_run",
         action="store_true",
@@ -71,47 +89,50 @@ def _add_choices(parser: Parser) -> None:
     add(
         "--replay",
         metavar="en,de",
-        type=_names,
-        help="old languages to train on too, so that the model does not forget them [the old "
-        "languages of --pairs that have text]",
+        type=_parse_names,
+        help="old languages whose text is trained on too, so that the model does not forget them "
+        "[the old languages of --pairs that have text in --mono]",
     )
     add(
         "--replay_share",
         metavar="P",
-        type=_share,
+        type=_parse_share,
         default=0.3,
-        help="share of the replayed languages in the text that is drawn [0.3]",
+        help="share of the training text that is drawn from the languages of --replay [0.3]",
     )
     add(
         "--pieces",
         metavar="N",
         type=at_least(0),
-        help="pieces to add for each new language; 0 keeps the vocabulary [as many as a language "
-        "needs to have nearly as few pieces per word as the best old language]",
+        help="number of pieces to add for each new language; 0 keeps the vocabulary [enough for at "
+        "most 1.1 times the pieces per word of the --replay language with the fewest]",
     )
     add(
         "--steps",
         metavar="N",
         type=at_least(1),
-        help="training steps; warm-up and decay change in proportion [those of the recipe, but at "
-        "most 20 passes over the text of the new languages]",
+        help="number of training steps; warm-up and decay change in proportion [train.steps of the "
+        "config, or fewer if these are over 20 passes over the text of the new languages]",
     )
 
 
 def _implied(flags: Namespace) -> configs.Implied:
-    """Returns what the flags set in the config of the training run."""
+    """Returns the config values of the training run that the flags set."""
     from xlj.data.text.templates import fill, split_pair
 
     if bool(flags.pairs) != bool(flags.parallel):
-        raise ConfigError("--pairs and --parallel belong together; give both or neither")
+        raise ConfigError("--pairs and --parallel must be set together; set both or neither")
     sides = [side for pair in flags.pairs for side in split_pair(pair, flags.languages, "--pairs")]
     if flags.replay is None:
         old = [name for name in dict.fromkeys(sides) if name not in flags.languages]
         flags.replay = tuple(name for name in old if _has_text(flags.mono, name))
     if flags.test and not flags.pairs:
-        raise ConfigError("--test needs --pairs, the pairs of languages that it has files of")
+        raise ConfigError("--test needs --pairs; name the language pairs of the test files there")
     if both := set(flags.replay) & set(flags.languages):
-        raise ConfigError(f"--replay={both.pop()}: this is one of --languages, the new ones")
+        name = both.pop()
+        raise ConfigError(
+            f"--replay={name}: --languages also has {name}; remove it from one of the two flags"
+        )
     values = {
         "init_from": flags.source,
         "transfer.model": "init_from",
@@ -127,7 +148,7 @@ def _implied(flags: Namespace) -> configs.Implied:
     def change(config: "ConfigDict") -> None:
         if not flags.pairs:
             variants.text_only(config)
-        # Besides the files that --config.data.exclude names.
+        # The files that --config.data.exclude names are excluded too.
         config.data.exclude = ",".join(filter(None, [config.data.exclude, *tests]))
 
     overrides = [f"--config.{key}={value}" for key, value in values.items()]
@@ -163,22 +184,22 @@ def main(flags: Namespace) -> int:
     return 0 if is_finished or flags.dry_run else exit_codes.CONTINUE
 
 
-def _names(text: str) -> tuple[str, ...]:
-    """The type of a flag that takes names separated by commas."""
+def _parse_names(text: str) -> tuple[str, ...]:
+    """Converts the value of a flag that takes names separated by commas."""
     names = tuple(name.strip() for name in text.split(","))
     if not all(names) or len(set(names)) < len(names):
         raise argparse.ArgumentTypeError(f"{text!r}: a name is empty or appears twice")
     return names
 
 
-def _share(text: str) -> float:
-    """The type of a flag that takes a share above 0 and below 1."""
+def _parse_share(text: str) -> float:
+    """Converts the value of a flag that takes a share above 0 and below 1."""
     if not 0 < float(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} must be above 0 and below 1")
     return float(text)
 
 
-_share.__name__ = "float"  # argparse names it where the text is no number
+_parse_share.__name__ = "float"  # argparse prints this name if the text is not a number
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@
     python -m xlj.align --checkpoint=DIR --input=pairs.tsv --output=links.txt
     python -m xlj.align --checkpoint=DIR --input=gold.tsv --gold [--layers=all]
 
-Each input line is `source TAB target`, with words separated by spaces. Each output line has the
-links of that pair: `i-j` for the words i and j, counted from 0. There are other input and output
-formats. --html writes a page that shows the alignments, --project transfers tags to the other
-language, and --shard=I/N divides the work among hosts. More: docs/align.md
+An input line is `source TAB target`, with words separated by spaces. Output line n has the links of
+input line n: `i-j` links word i of the source to word j of the target (zero-based). --html writes a
+page that shows the alignments. --project transfers tags to the other language. --shard=I/N divides
+the work among hosts. More: docs/align.md
 """
 
 import contextlib
@@ -78,7 +78,7 @@ _OPTIONS = tuple(field.name for field in dataclasses.fields(AlignmentOptions))
 
 
 def _options(flags: Namespace, encoder: "Encoder") -> AlignmentOptions:
-    """Returns the alignment options; those of the model replace flags that are not set."""
+    """Returns the alignment options; the model's options replace flags that are not set."""
     depth = encoder.layers
     if flags.layer is not None and not 0 <= flags.layer <= depth:
         raise ConfigError(f"--layer={flags.layer}: this model has layers 0 (embeddings) to {depth}")
@@ -105,7 +105,8 @@ def _align_shard(flags: Namespace) -> None:
     paths = file_ranges.files_of_flag("input", flags.input)
     units = file_ranges.split_files(paths)
     names = (*_OPTIONS, "threshold", "lowercase")
-    # Newer flags are recorded only if they are set, so that older folders can be resumed.
+    # A flag that older versions of xlj do not have is recorded only if it is set. So folders that
+    # older versions started can be resumed.
     names += ("columns",) * bool(flags.columns) + ("words",) * (flags.words != "spaces")
     names += ("output_format",) * (flags.output_format != "pharaoh")
     job = shards.job(flags, paths, names)
@@ -120,12 +121,12 @@ def _align_shard(flags: Namespace) -> None:
         pairs = sentence_pairs.parsed(
             lines, place, is_start=not unit.start, skipping=skipping, form=form
         )
-        pairs, again = itertools.tee(_shown(pairs, None))
+        pairs, same_pairs = itertools.tee(_with_progress(pairs, None))
         with atomic.writing(parts.file(part)) as output:
             alignments = aligner.scored(
-                _normalised(pairs, flags), of_pieces=flags.output_format == "pieces"
+                _normalise(pairs, flags), of_pieces=flags.output_format == "pieces"
             )
-            for size, ((aligned,), pair) in enumerate(zip(alignments, again, strict=True), 1):
+            for size, ((aligned,), pair) in enumerate(zip(alignments, same_pairs, strict=True), 1):
                 output.write(line(size, pair, aligned).encode())
         parts.mark_complete(part, **unit.as_json(), pairs=size)
     skipping.report()
@@ -140,15 +141,16 @@ def _align(
     settings: dict,
     projection: "Projection | None",
 ) -> "Scores | None":
-    """Aligns each pair and writes the outputs of the flags; returns the scores with --gold."""
+    """Aligns each pair and writes the files that the flags name; returns the scores if --gold is
+    set."""
     from xlj.reporting.alignment_page import Page
     from xlj.word_alignment import gold_alignments, link_formats
 
     golds, predictions, line = [], [], link_formats.WRITERS[flags.output_format]
-    pairs, again = itertools.tee(_shown(pairs, size))
+    pairs, same_pairs = itertools.tee(_with_progress(pairs, size))
     with contextlib.ExitStack() as files:
         output, scores, html = (
-            files.enter_context(outputs.opened(path))
+            files.enter_context(outputs.open_output(path))
             for path in (flags.output, flags.scores, flags.html and str(flags.html))
         )
         title = f"{flags.input.name}, aligned"
@@ -156,8 +158,8 @@ def _align(
         if page:
             files.enter_context(page)
         of_pieces = flags.output_format == "pieces"
-        alignments = aligner.scored(_normalised(pairs, flags), of_pieces=of_pieces)
-        for index, ((aligned,), pair) in enumerate(zip(alignments, again, strict=True)):
+        alignments = aligner.scored(_normalise(pairs, flags), of_pieces=of_pieces)
+        for index, ((aligned,), pair) in enumerate(zip(alignments, same_pairs, strict=True)):
             if output and projection:
                 words, tags = projection.tags(index, pair, aligned)
                 lines = [f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True)]
@@ -174,14 +176,14 @@ def _align(
     return gold_alignments.score(predictions, golds) if flags.gold is not None else None
 
 
-def _shown(pairs: Iterable["Pair"], size: int | None) -> Iterable["Pair"]:
+def _with_progress(pairs: Iterable["Pair"], size: int | None) -> Iterable["Pair"]:
     """Wraps the pairs in a progress bar."""
     from tqdm import tqdm
 
     return tqdm(pairs, "aligning", size, unit=" pairs", disable=None)
 
 
-def _normalised(pairs: Iterable["Pair"], flags: Namespace) -> Iterator["Pair"]:
+def _normalise(pairs: Iterable["Pair"], flags: Namespace) -> Iterator["Pair"]:
     """Yields the pairs, with lowercase words if --lowercase is set."""
     for pair in pairs:
         if flags.lowercase:
@@ -200,7 +202,7 @@ def _report_windows(aligner: "Aligner", size: int) -> None:
 
 
 def _score_layers(flags: Namespace, encoder: "Encoder", size: int, pairs: list["Pair"]) -> None:
-    """Scores all layers with each selected method and encoding."""
+    """Prints the scores of all layers with each selected method and encoding."""
     from xlj.evaluation import layer_report
     from xlj.io import atomic
     from xlj.word_alignment import gold_alignments
@@ -215,7 +217,7 @@ def _score_layers(flags: Namespace, encoder: "Encoder", size: int, pairs: list["
     for encode, method in variants:
         variant = dataclasses.replace(options, encode=encode, method=method)
         aligner = _aligner(flags, encoder, variant, layers)
-        links = list(aligner.align(_normalised(_shown(pairs, size), flags)))
+        links = list(aligner.align(_normalise(_with_progress(pairs, size), flags)))
         golds = [pair.gold for pair in pairs if pair.gold is not None]
         scores = [gold_alignments.score([of[k] for of in links], golds) for k in layers]
         by_variant[f"{encode} {method}"] = scores

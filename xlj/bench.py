@@ -2,25 +2,26 @@
 
     python -m xlj.bench --config=configs/xlm_r_base.py [--what=step,align] [--rows=8] [--length=128]
 
-Measurements, with the library that xlj is compared with:
+The measurements of --what, with the library that xlj is compared with in brackets:
 
   peak        a large matrix product (torch)
-  step        the train step of MMLM in each type (transformers' XLM-R with AdamW). On a CPU each
-              runs in its own process, and the memory of these processes is printed too
+  step        the train step of MMLM in each number type (transformers' XLM-R with AdamW). On a CPU
+              each number type runs in a separate process, whose memory is printed too
   objectives  the train step of each objective, whether or not the config trains it
-  profile     the time of the train step of MMLM (or --objectives) by kind of kernel
+  profile     the time of the train step of MMLM (or of --objectives) by kind of kernel
   attention   each implementation of attention, forward and backward (torch's SDPA)
   links       word alignment from vectors (SimAlign)
   align       word alignment from text (SimAlign)
   embed       sentence vectors from text (sentence-transformers)
   prepare     building rows from sentence pairs
-  read        reading batches of the config's rows, which are built if they are missing
-  start       the imports of programs (those of programs with the other libraries)
+  read        reading batches of the config's rows; missing rows are built first
+  start       the time to import programs (programs that use the other libraries)
 
-All measurements are made in one run, so that ratios hold even on a busy machine; times are medians.
-`pip install -e '.[peers]'` installs the other libraries; missing ones are skipped. `align` and
-`embed` use sentences of the phrasebook and an encoder with the config's sizes and random weights,
-the same for both libraries. Only `read` needs TensorFlow and seqio, and only to build rows.
+One run measures xlj and the other library one after the other, so ratios hold even on a busy
+machine. Times are medians. `pip install -e '.[peers]'` installs the other libraries; libraries that
+are not installed are skipped. `align` and `embed` use sentences of the phrasebook, and an encoder
+with the config's sizes and random weights; both libraries use this encoder. Only `read` needs
+TensorFlow and seqio, and only to build rows.
 """
 
 import json
@@ -48,13 +49,14 @@ def _add_flags(parser: Parser) -> None:
         "--what",
         metavar="A,B",
         default="peak,step",
-        help="names of measurements, or all [peak,step]",
+        help="measurements to make, separated by commas, or all [peak,step]",
     )
     add(
         "--objectives",
         metavar="A,B",
         default="",
-        help="objectives to measure in objectives [all] and profile [mmlm]",
+        help="objectives that --what=objectives and --what=profile measure, separated by commas "
+        "[objectives: all of the config; profile: mmlm]",
     )
     add("--repeats", metavar="N", type=at_least(1), default=5, help="repeats per measurement [5]")
     add("--json", metavar="FILE", type=Path, help="file for the measurements as JSON")
@@ -63,7 +65,7 @@ def _add_flags(parser: Parser) -> None:
 
 @command.entry("bench", __doc__, _add_flags, schema)
 def main(flags: Namespace) -> None:
-    """Prints a line for each measurement, and writes all to the files of the flags."""
+    """Prints a line for each measurement, and writes all measurements to --json and --table."""
     selected = _WHAT if flags.what == "all" else [name.strip() for name in flags.what.split(",")]
     if not set(selected) <= set(_WHAT):
         raise ConfigError(f"--what={flags.what}: the names are {', '.join(_WHAT)}, or all")
@@ -73,7 +75,7 @@ def main(flags: Namespace) -> None:
     known = flags.config.objectives.options
     if not set(names) <= set(known):
         raise ConfigError(f"--objectives={flags.objectives}: the names are {', '.join(known)}")
-    # Otherwise JAX would allocate most of a GPU's memory, which the other libraries need.
+    # Without this setting JAX would allocate most of a GPU's memory, which other libraries need.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax
 
@@ -114,7 +116,7 @@ def main(flags: Namespace) -> None:
             for measurement in measures[name](config, size):
                 print(measurement.line, flush=True)
                 measured.append(measurement)
-    finally:  # also writes what was measured before an error
+    finally:  # after an error, writes the measurements that were made before it
         if flags.json:
             atomic.write(flags.json, json.dumps(record(measured), indent=2).encode())
         if flags.table:

@@ -48,7 +48,7 @@ compdef _xlj xlj
 
 
 def _add_flags(parser: Parser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh"), help="shell of the script")
+    parser.add_argument("shell", choices=("bash", "zsh"), help="shell that will run the script")
 
 
 @command.entry("completion", __doc__, _add_flags)
@@ -66,7 +66,7 @@ def main(flags: Namespace) -> None:
 
 
 def _words(name: str, parser: Parser) -> Iterator[str]:
-    """Yields the words that may follow a command: names of actions, and flags with choices."""
+    """Yields the words that may follow a command: its actions, and its flags with their choices."""
     for action in parser._actions:
         if isinstance(action, _SubParsersAction):
             for sub, of_action in action.choices.items():

@@ -3,8 +3,8 @@
     python -m xlj.embed --checkpoint=DIR --input=sentences.txt --output=vectors.npy
     zcat *.gz | python -m xlj.embed --checkpoint=DIR --output=vectors.npy --dtype=float16
 
-Row i of the array is the vector of line i. The text is read as a stream, and the output file
-appears when it is complete. --shard=I/N divides the work among hosts. More: docs/embed.md
+Row i of the array is the vector of line i. The command reads the text as a stream, and the output
+file appears when it is complete. --shard=I/N divides the work among hosts. More: docs/embed.md
 """
 
 import sys
@@ -22,13 +22,21 @@ def _add_flags(parser: Parser) -> None:
     sentence_vectors.add_flags(parser)
     parser.add_file(
         "--input",
-        "text with one sentence per line, may be .gz, .bz2, .xz or .zst [standard input]",
+        "text with one sentence per line; may be compressed (.gz, .bz2, .xz or .zst) [standard "
+        "input]",
         default=Path("-"),
     )
-    parser.add_file("--output", ".npy file for the vectors; a folder with --shard", required=True)
+    parser.add_file(
+        "--output", ".npy file for the vectors; with --shard, a folder of parts", required=True
+    )
     parser.add_malformed("a row of NaN")
     shards.add_flag(parser)
-    add("--dtype", choices=VECTOR_TYPES, default="float32", help="number type [float32]")
+    add(
+        "--dtype",
+        choices=VECTOR_TYPES,
+        default="float32",
+        help="number type of the vectors [float32]",
+    )
 
 
 @command.entry("embed", __doc__, _add_flags)
@@ -49,7 +57,7 @@ def main(flags: Namespace) -> None:
 
     total, skipping = None, Skipping(flags.malformed, "--malformed")
     if not files.is_stream(flags.input):
-        # Reads all input before any work, so that errors in it are reported at once.
+        # Reads the whole input before the model is loaded, so that errors in it are reported early.
         total = sum(1 for _ in files.lines(flags.input, skipping))
     embedder = sentence_vectors.load_embedder(flags)
     with (
@@ -64,7 +72,7 @@ def main(flags: Namespace) -> None:
     shape = f"{rows:,} vectors of {embedder.width} numbers"
     print(f"{flags.output}: {shape}, {flags.dtype}", file=sys.stderr)
     skipping.report()
-    sentence_vectors.report_cut(embedder)
+    sentence_vectors.report_truncated(embedder)
 
 
 def _embed_shard(flags: Namespace) -> None:

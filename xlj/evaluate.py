@@ -2,8 +2,8 @@
 
     python -m xlj.evaluate --xtreme_labels=DIR --xtreme_predictions=DIR [--output=scores.md]
 
-Both folders contain TASK/test-LANGUAGE.tsv (.json for question answering), as in submissions to
-XTREME. Prints the scores as JSON. More: docs/evaluate.md
+Both folders contain files TASK/test-LANGUAGE.tsv (.json for question answering), as submissions to
+XTREME do. The command prints the scores as JSON. More: docs/evaluate.md
 """
 
 import json
@@ -17,7 +17,7 @@ from xlj.cli.parser import Parser
 
 def _add_flags(parser: Parser) -> None:
     add = parser.add_argument
-    add("--xtreme_labels", metavar="DIR", required=True, type=Path, help="folder of true labels")
+    add("--xtreme_labels", metavar="DIR", required=True, type=Path, help="folder of gold labels")
     add(
         "--xtreme_predictions",
         metavar="DIR",
@@ -25,7 +25,7 @@ def _add_flags(parser: Parser) -> None:
         type=Path,
         help="folder of predictions",
     )
-    parser.add_file("--output", "file for the scores: .json, or .md for tables by language")
+    parser.add_file("--output", "file for the scores: FILE.json, or FILE.md for tables by language")
     parser.add_file("--plot", "file for a plot of the scores (.png, .svg, .pdf)")
 
 

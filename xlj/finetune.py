@@ -3,8 +3,8 @@
     python -m xlj.finetune --config=configs/finetune/NAME.py --config.init_from=DIR
 
 DIR is a workdir, a checkpoint or a Hugging Face folder. The command writes results.json and
-results.md to its own workdir, and a folder per seed with checkpoints, metrics and predictions. If
-it is interrupted, the same command resumes it. More: docs/finetune.md
+results.md to --workdir, and for each seed a folder with checkpoints, metrics and predictions. The
+same command resumes an interrupted run. More: docs/finetune.md
 """
 
 import sys

@@ -3,9 +3,9 @@ r"""Finds sentences of two texts that translate each other.
     python -m xlj.mine --checkpoint=DIR --source=de.txt --target=en.txt --output=pairs.tsv \
         --threshold=1.06
 
-The texts have one sentence per line, in any order and number. Each output line is `source TAB
-target`. On texts with known translations, `--gold=FILE` finds and prints the threshold with the
-best F1 (the task of BUCC). More: docs/retrieve.md
+The texts have one sentence per line; they may differ in order and number of lines. Each output line
+is `source TAB target`. If some translations are known, `--gold=FILE` determines and prints the
+threshold with the best F1 (the task of BUCC). More: docs/retrieve.md
 """
 
 import json
@@ -54,7 +54,7 @@ def main(flags: Namespace) -> None:
     if all_vectors is None:
         embedder = sentence_vectors.load_embedder(flags)
         vectors = [layers[0] for layers in sentence_vectors.embed(flags, embedder, *texts)]
-        sentence_vectors.report_cut(embedder)
+        sentence_vectors.report_truncated(embedder)
     else:
         vectors = [side[first] for side, first in zip(all_vectors, places, strict=True)]
         for side in vectors if flags.centred else ():
@@ -84,7 +84,7 @@ def main(flags: Namespace) -> None:
 def _mine(
     flags: Namespace, source: "np.ndarray", target: "np.ndarray"
 ) -> tuple["Pairs", dict[str, float]]:
-    """Returns the mined pairs and, for FAISS, the recall compared with the exact search."""
+    """Returns the mined pairs, and for --search=faiss the recall compared with the exact search."""
     from xlj.retrieval import candidates, mining
 
     if flags.search == "exact":
@@ -102,8 +102,11 @@ def _mine(
 def _embed_shard(
     flags: Namespace, files: Sequence[Sequence[Path]]
 ) -> "tuple[np.ndarray, np.ndarray] | None":
-    """Embeds the missing parts of this shard. Returns the vectors of both sides if all shards are
-    complete, else None."""
+    """Embeds the missing parts of this shard.
+
+    Returns:
+      The vectors of both sides if all shards are complete, else None.
+    """
     import numpy as np
 
     from xlj.io import file_ranges
@@ -122,7 +125,7 @@ def _embed_shard(
 
 
 def _names(side: "Sentences") -> list[str]:
-    """Returns the names of sentences in the output: their ids, or else their text."""
+    """Returns the ids of the sentences, or their texts if the file has no ids, for the output."""
     return side.ids or side.texts
 
 

@@ -2,12 +2,14 @@
 
     python -m xlj.plan --config=configs/xlm_r_base.py --topology=h100:8x8 [--search] [--json=FILE]
 
-Compiles the train step of every phase for the topology, without its chips. `pip install -e
-'.[cuda]'` installs the compiler for a100, h100, h200 and b200 (hosts x GPUs per host); '.[tpu]'
-installs that for v5e and v6e (two sides of a torus, such as v5e:4x4) and v5p (three sides). Prints
-the memory, the operations, the traffic with memory and between devices, the least time that these
-take, and an estimate of the step time from rates measured on an H100. `--search` tries meshes,
-recomputation and microbatches for the same batch, and prints the best flags. More: docs/scaling.md
+The command compiles the train step of every phase for the topology; the chips are not needed. It
+prints the memory, the operations, the traffic with memory and between devices, the minimum time
+that these take, and an estimate of the step time from rates measured on an H100. `--search` tries
+meshes, recomputation and microbatches for the same batch, and prints the best flags.
+
+`pip install -e '.[cuda]'` installs the compiler for a100, h100, h200 and b200; their topology is
+HOSTSxGPUS, with GPUs per host. `pip install -e '.[tpu]'` installs the compiler for v5e and v6e
+(two sides of a torus, such as v5e:4x4) and v5p (three sides). More: docs/scaling.md
 """
 
 from argparse import Namespace
@@ -29,17 +31,18 @@ def _add_flags(parser: Parser) -> None:
         "--topology",
         metavar="CHIP:SIDES",
         required=True,
-        help="chips and their number, such as h100:8x8, v5e:4x4 or v5p:4x4x4",
+        help="kind of chip, and the sides of the cluster or torus: h100:8x8 (8 hosts of 8 GPUs), "
+        "v5e:4x4 or v5p:4x4x4",
     )
     add("--search", action="store_true", help="find the fastest mesh and microbatches that fit")
-    parser.add_file("--json", "file for all figures as JSON")
-    help = "folder for the text of the compiled programs, phase-N.txt"
+    parser.add_file("--json", "file for all numbers of the plan as JSON")
+    help = "folder for the compiled program of each phase as text, phase-N.txt"
     add("--programs", metavar="DIR", type=Path, help=help)
 
 
 @command.entry("plan", __doc__, _add_flags, schema)
 def main(flags: Namespace) -> int:
-    """Prints the plan; returns 1 if it does not fit."""
+    """Prints the plan; returns 1 if the run does not fit in memory."""
     from xlj.io import json_file
     from xlj.planning import topologies
 
@@ -83,9 +86,9 @@ def main(flags: Namespace) -> int:
             fits = all(phase.memory.fits for phase in phases)
             print(table.table(phases, configs.name_of(flags.config_file), topology))
             if notes and store is None:
-                print(*notes, "rows are counted as full, and as read once per step", sep="\n")
+                print(*notes, "assumed: every row is full, and a step reads it once", sep="\n")
         record["phases"] = [phase.record() for phase in phases]
-    if advice and known and not fits:  # the search tried one phase; another needs more memory
+    if advice and known and not fits:  # the search tried one phase, and another needs more memory
         advice = "nothing fits in every phase: use more or larger chips, or a smaller model"
     if advice:
         print(advice)
@@ -105,7 +108,9 @@ def _sizes(config: schema.Config, store: "RowStore | None") -> "Sizes":
         if not config.data.vocabulary:
             raise
         size = "--config.data.vocabulary= --config.data.vocabulary_size=250002"
-        raise schema.ConfigError(f"{error}; a plan needs only its size, e.g. {size}") from None
+        raise schema.ConfigError(
+            f"{error}; a plan needs only the size of the vocabulary, for example {size}"
+        ) from None
 
 
 if __name__ == "__main__":

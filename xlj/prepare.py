@@ -2,9 +2,9 @@
 
     python -m xlj.prepare --config=configs/NAME.py [--config.data.workers=8]
 
-`xlj.train` does the same on its first start; for several hosts, run this command first. Existing
-rows are reused. If it is interrupted, the same command resumes it. At the end it prints the command
-that trains from the rows without the text. More: docs/data.md
+`xlj.train` builds missing rows too; for a run on several hosts, use this command first. The command
+reuses existing rows, and resumes if it was interrupted. It prints statistics, and the command that
+trains from the rows without the text. More: docs/data.md
 """
 
 import shlex
@@ -20,14 +20,15 @@ def _add_flags(parser: Parser) -> None:
         "--runner",
         metavar="NAME",
         default="",
-        help="Apache Beam runner to build the rows [processes on this machine, without Beam]",
+        help="Apache Beam runner that builds the rows [no Beam: processes on this machine]",
     )
     parser.add_argument(
         "--pipeline",
         metavar="OPTION",
         action="append",
         default=[],
-        help="option for Beam, e.g. --pipeline=--direct_num_workers=4; may be repeated",
+        help="option of the Beam pipeline, such as --pipeline=--direct_num_workers=4; may be "
+        "repeated",
     )
 
 

@@ -2,8 +2,9 @@
 
     python -m xlj.recipes
 
-The time is a measurement if the docstring of the recipe has one. Otherwise it is an estimate for
-one H100 at a quarter of its peak, from the operations of the encoder's matrix products.
+If the docstring of a recipe has a measured time, the command prints it. Otherwise it prints an
+estimate for one H100 at a quarter of its peak rate, from the operations of the encoder's matrix
+products.
 """
 
 import ast
@@ -18,7 +19,7 @@ from ml_collections import ConfigDict
 from xlj.cli import command
 from xlj.config import ROW_KINDS, durations, recipes, registered
 
-_OPERATIONS = 0.25 * 989e12  # of an H100 per second, in bfloat16
+_OPERATIONS = 0.25 * 989e12  # per second: a quarter of the bfloat16 peak of an H100
 
 
 @command.entry("recipes", __doc__, lambda parser: None)
@@ -59,7 +60,7 @@ def _lines(name: str) -> Iterator[str]:
 
 
 def _needs(config: ConfigDict) -> str:
-    """Returns the text and the model that a run reads, for printing."""
+    """Returns the names of the text and of the model that a run reads."""
     needs = [config.init_from] if config.init_from else []
     for key in dict.fromkeys(ROW_KINDS[kind].source for kind, _ in _rows(config)):
         text = config.data[key.removeprefix("data.")]

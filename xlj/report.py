@@ -2,8 +2,8 @@
 
     python -m xlj.report WORKDIR... [--output=report.html]
 
-WORKDIR is a workdir, NAME=WORKDIR, or a folder of workdirs, such as that of a sweep. The page needs
-no network and no other file. More: docs/sweep.md
+Each argument is a workdir, NAME=WORKDIR, or a folder of workdirs such as the folder of a sweep. The
+page needs no network and no other file. More: docs/sweep.md
 """
 
 from argparse import Namespace
@@ -15,7 +15,12 @@ from xlj.cli.parser import Parser
 
 def _add_flags(parser: Parser) -> None:
     add = parser.add_argument
-    add("workdirs", metavar="WORKDIR", nargs="+", help="runs of the page, in this order")
+    add(
+        "workdirs",
+        metavar="WORKDIR",
+        nargs="+",
+        help="runs to show, in this order: workdirs, NAME=WORKDIR or folders of workdirs",
+    )
     parser.add_file("--output", "file for the page [report.html]", default=Path("report.html"))
     add("--title", default="xlj report", help="title of the page [xlj report]")
 
@@ -30,7 +35,7 @@ def main(flags: Namespace) -> None:
 
     reported = runs.find(flags.workdirs)
     inputs = [("", file) for run in reported for file in runs.files(run.workdir)]
-    outputs.check_other("output", flags.output, inputs)
+    outputs.check_no_input("output", flags.output, inputs)
     atomic.write(flags.output, page(reported, flags.title).encode())
     print(f"report: {flags.output}, {len(reported)} run{'s' * (len(reported) > 1)}")
 

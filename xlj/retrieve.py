@@ -2,9 +2,9 @@
 
     python -m xlj.retrieve --checkpoint=DIR --source=de.txt --target=en.txt [--layers=all]
 
-The files have one sentence per line. Line i of one file translates line i of the other, or --gold
-has the labels in the format of XTREME (Tatoeba). Prints accuracy@1 in both directions as JSON.
-More: docs/retrieve.md
+The files have one sentence per line. Line i of one file translates line i of the other file, unless
+--gold names a file of labels in the format of XTREME (Tatoeba). The command prints accuracy@1 in
+both directions as JSON. More: docs/retrieve.md
 """
 
 import json
@@ -25,7 +25,7 @@ def main(flags: Namespace) -> None:
     from xlj.retrieval import sentence_files
     from xlj.retrieval.nearest import Accuracy, accuracy, nearest
 
-    # Reads all input before any work, so that errors in it are reported at once.
+    # Reads the whole input before the model is loaded, so that errors in it are reported early.
     tasks = [
         sentence_files.read_task(of.source, of.target, of.gold, is_numbered=of.output is not None)
         for of in files
@@ -44,7 +44,7 @@ def main(flags: Namespace) -> None:
             scores.append(accuracy(neighbours, task.translations))
             name = {"language": of.language} if of.language else {}
             _print({**name, "layer": layer}, scores[-1], len(task.target))
-    sentence_vectors.report_cut(embedder)
+    sentence_vectors.report_truncated(embedder)
     means = [Accuracy(*(sum(x) / len(x) for x in zip(*s, strict=True))) for s in layers]
     if flags.languages:
         for layer, mean in zip(embedder.layers, means, strict=True):

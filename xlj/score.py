@@ -4,9 +4,9 @@ r"""Scores sentence pairs by translation quality, or keeps the best pairs.
     python -m xlj.score --checkpoint=DIR --source=a.en --target=a.de --by=margin --keep=0.8 \
         --output=kept.tsv
 
-Each input line is `source TAB target`. Output line i is the score of input line i; with --keep or
---threshold, the output has the best input lines instead. --shard=I/N divides the work among hosts.
-More: docs/score.md
+Each input line is `source TAB target`. Output line i is the score of input line i. With --keep or
+--threshold, the output has the input lines with the best scores instead. --shard=I/N divides the
+work among hosts. More: docs/score.md
 """
 
 import contextlib
@@ -50,7 +50,7 @@ def main(flags: Namespace) -> None:
         parts = Parts(folder, job, len(units), ".npy", shard)
         skipping = Skipping(flags.malformed, "--malformed")
         if not flags.shard:
-            # Reads all input before any work, so that errors in it are reported at once.
+            # Reads the whole input before the model is loaded, so that errors are reported early.
             for unit in units:
                 for _ in unit.pairs(skipping):
                     pass
@@ -68,9 +68,9 @@ def main(flags: Namespace) -> None:
 def _score_parts(
     flags: Namespace, parts: "Parts", units: "Sequence[Unit]", skipping: Skipping
 ) -> None:
-    """Scores the missing parts of this shard; for margins, computes their vectors."""
-    left = parts.remaining()
-    if not left:
+    """Computes the scores of the missing parts of this shard, or their vectors for --by=margin."""
+    missing = parts.remaining()
+    if not missing:
         return
     from tqdm import tqdm
 
@@ -83,7 +83,7 @@ def _score_parts(
     embedder = scorer.embedder if flags.by == "margin" else None
     width = 2 * embedder.width if embedder else 1
     with tqdm(desc="scoring", unit=" pairs", disable=None) as bar:
-        for part in left:
+        for part in missing:
             rows = 0
             pairs = units[part].pairs(skipping)
             with vector_file.writing(parts.file(part), width, "float32") as append:
@@ -124,14 +124,16 @@ def _write(flags: Namespace, output: str, scores: "np.ndarray", units: "Sequence
 
     is_filter = flags.keep is not None or flags.threshold is not None
     mask = pair_scores.best(scores, flags.keep, flags.threshold)
-    with outputs.opened(output) as file:
+    with outputs.open_output(output) as file:
         assert file is not None
         if not is_filter:
-            for score in _numbers(scores):
+            for score in _iterate_numbers(scores):
                 file.write(f"{score:.6f}\n".encode())
         else:
             pairs = _all_pairs(flags, units)
-            for pair, is_best, score in zip(pairs, _numbers(mask), _numbers(scores), strict=True):
+            for pair, is_best, score in zip(
+                pairs, _iterate_numbers(mask), _iterate_numbers(scores), strict=True
+            ):
                 if is_best:
                     column = f"\t{score:.6f}" if flags.scores else ""
                     file.write(f"{pair.line}{column}\n".encode())
@@ -147,8 +149,8 @@ def _write(flags: Namespace, output: str, scores: "np.ndarray", units: "Sequence
         print(f"pairs without a score, because a side is empty: {empty:,}", file=sys.stderr)
 
 
-def _numbers(array: "np.ndarray") -> "Iterator[Any]":
-    """Yields the numbers of an array; only a few are Python objects at a time."""
+def _iterate_numbers(array: "np.ndarray") -> "Iterator[Any]":
+    """Yields the numbers of an array, converting 65,536 at a time to limit memory."""
     for start in range(0, len(array), 65536):
         yield from array[start : start + 65536].tolist()
 

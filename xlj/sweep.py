@@ -4,8 +4,8 @@
     python -m xlj.sweep --config=configs/sweeps/NAME.py --print
     python -m xlj.sweep --config=... --submit='env NAME={name} launch/slurm.sh {arguments}'
 
-The same command again runs the unfinished runs. --config.KEY=VALUE changes all runs. More:
-docs/sweep.md
+If the command is repeated, it runs only the unfinished runs. --config.KEY=VALUE changes all runs.
+More: docs/sweep.md
 """
 
 import fnmatch
@@ -21,32 +21,36 @@ from xlj.config.paths import local_path
 
 def _add_flags(parser: Parser) -> None:
     add = parser.add_argument
-    parser.add_file("--config", "file of the sweep (configs/sweeps/)", required=True)
+    parser.add_file("--config", "file that defines the sweep, see configs/sweeps/", required=True)
     add(
         "--folder",
         metavar="DIR",
         type=Path,
-        help="folder for the workdirs [runs/ and the name of the sweep]",
+        help="folder for the workdirs [runs/NAME, with the name of the sweep's file]",
     )
     add(
         "--only",
         metavar="PATTERN",
         default="*",
-        help="only runs whose names match, such as 'tlm-*' [all]",
+        help="run only the runs whose names match this pattern, such as 'tlm-*' [*, all runs]",
     )
-    add("--print", action="store_true", help="only print the command of each unfinished run")
+    add(
+        "--print",
+        action="store_true",
+        help="print the command of each unfinished run, and run nothing",
+    )
     add(
         "--submit",
         metavar="COMMAND",
-        help="only call this command for each unfinished run, for example to submit it to a "
-        "cluster. In it, {command} is replaced by the command of the run, {arguments} by its "
-        "arguments after `python -m xlj.train`, and {name} by its name",
+        help="run nothing here, but call this command for each unfinished run, for example to "
+        "submit the run to a cluster. {command} is replaced by the command of the run, {arguments} "
+        "by the arguments after `python -m xlj.train`, and {name} by the name of the run",
     )
 
 
 @command.entry("sweep", __doc__, _add_flags)
 def main(flags: Namespace) -> int:
-    """Runs, prints or submits; returns 1 if a run failed."""
+    """Runs, prints or submits the runs of the sweep; returns 1 if a run failed."""
     from xlj.sweeping import definition, running, state
 
     if flags.submit is not None:
@@ -60,15 +64,15 @@ def main(flags: Namespace) -> int:
     for run in selected:
         outputs.check_folder("folder", run.workdir)
     configs = state.check(selected)
-    left = [run for run in selected if not state.is_finished(run, configs[run.name])]
+    unfinished = [run for run in selected if not state.is_finished(run, configs[run.name])]
     if flags.print:
-        for run in left:
+        for run in unfinished:
             print(shlex.join(run.command()))
         return 0
     if flags.submit:
-        failed = sum(not running.submit(run, configs[run.name], flags.submit) for run in left)
+        failed = sum(not running.submit(run, configs[run.name], flags.submit) for run in unfinished)
     else:
-        failed = running.run_all(selected, left, configs)
+        failed = running.run_all(selected, unfinished, configs)
     return int(failed > 0)
 
 

@@ -21,8 +21,8 @@ def _add_flags(parser: Parser) -> None:
     parser.add_argument(
         "--workdir",
         metavar="DIR",
-        help="folder or gs://BUCKET/FOLDER for checkpoints and metrics [runs/ and the name of the "
-        "config]",
+        help="folder or gs://BUCKET/FOLDER for checkpoints and metrics [runs/NAME or "
+        "runs/NAME-VARIANT, with the name of the config file]",
     )
     parser.add_argument(
         "--dry_run",
@@ -55,7 +55,7 @@ def main(flags: Namespace) -> int:
         return 0
     Preemption.owns_process = flags.is_process
     outcome = runs.pretrain(flags.config, workdir)
-    # Called in all processes, since Orbax waits for all of them to open a checkpoint.
+    # All processes call this, since Orbax waits until all of them open a checkpoint.
     can_export = outcome.finished and _can_export(outcome.checkpoint)
     if jax.process_index() == 0:
         # The summary suggests this command for a new run, without the flags of this run.

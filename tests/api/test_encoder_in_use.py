@@ -181,7 +181,7 @@ def test_a_notebook_draws_alignments_and_pandas_has_results(model, tmp_path):
 
 
 def test_masked_words(model, random_encoder):
-    with pytest.raises(ConfigError, match="no head for masked tokens"):
+    with pytest.raises(ConfigError, match="needs a model with a head for masked tokens"):
         model.fill("the <mask>")
     params, sizes, vocabulary, *_ = random_encoder
     head = heads.init_prediction(jax.random.key(1), sizes, vocabulary.size)
@@ -189,7 +189,7 @@ def test_masked_words(model, random_encoder):
     params = {**params, "prediction_head": head}
     filling = xlj.Encoder(random_encoder._replace(params=params))
     text = "the <mask> sleeps, <mask>."
-    found = filling.fill(text, most=3)
+    found = filling.fill(text, top_k=3)
     parts = [vocabulary.encode_batch([part])[0].tolist() for part in ("the ", " sleeps, ", ".")]
     ids = [BOS, *parts[0], vocabulary.mask, *parts[1], vocabulary.mask, *parts[2], EOS]
     row = np.asarray([ids])

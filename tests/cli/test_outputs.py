@@ -78,9 +78,13 @@ def test_links_in_a_circle_are_refused(text):
     os.symlink("there", "here")
     os.symlink("here", "there")
     for path in ("here", "there/file"):
-        with pytest.raises(ConfigError, match=f"--output={path}: its symbolic links form a cycle"):
+        with pytest.raises(
+            ConfigError, match=f"--output={path}: the symbolic links of this path form a cycle"
+        ):
             check_output("output", path)
-        with pytest.raises(ConfigError, match=f"--folder={path}: its symbolic links form a cycle"):
+        with pytest.raises(
+            ConfigError, match=f"--folder={path}: the symbolic links of this path form a cycle"
+        ):
             check_folder("folder", path)
 
 

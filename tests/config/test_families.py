@@ -61,10 +61,13 @@ def test_an_unknown_family_is_refused_with_those_there_are():
         ({"family": "eurobert", "heads": 128}, "heads of an odd size"),
         ({"family": "eurobert", "tied": True}, "the masked-token head without parameters"),
         ({"key_value_heads": 3}, "not divisible by model.key_value_heads=3"),
-        ({"local_attention": 8, "full_layers": "0,2"}, "there is no layer 2; model.layers=2"),
+        (
+            {"local_attention": 8, "full_layers": "0,2"},
+            "there is no layer 2; the layers are 0 to 1",
+        ),
         ({"local_attention": 8, "full_layers": "first"}, "there is no layer first"),
         ({"local_attention": 8, "full_layers": "01"}, "there is no layer 01"),
-        ({"local_attention": 1}, "a token sees only itself; set"),
+        ({"local_attention": 1}, "a token attends only to itself; set"),
         ({"local_attention": 8, "rotary_local_base": 9.0}, "because model.rotary_base is 0"),
         ({"biases": "outputs"}, "model.biases=outputs: the names are attention, output, inner"),
         (

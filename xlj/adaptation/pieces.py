@@ -8,24 +8,42 @@ from xlj.data.tokenizer import fertility
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.vocabulary_extension import check_extendable, extend
 
-TOLERATED = 1.25
-"""A language gets pieces if its words are split into this many times more pieces than those of the
-best old language, or if more than `UNKNOWN` of its pieces are `<unk>`."""
-UNKNOWN = 0.001
+MAX_RATIO = 1.25
+"""A language gets pieces if it has more than `MAX_RATIO` times the pieces per word of the best old
+language. The best old language is the one with the fewest pieces per word."""
 
-_GOAL = 1.1  # times the pieces per word of the best old language
-_USUAL = 1.5  # pieces per word of a language that a vocabulary serves well, if there is no old text
-_FIRST = 250  # pieces; then twice as many, and so on
-_WORDS_PER_PIECE = 40  # of text: a piece that training rarely sees learns nothing
-_GAIN = 0.02  # of the pieces per word: if twice the pieces gain less, they are not worth their rows
+MAX_UNKNOWN_SHARE = 0.001
+"""A language also gets pieces if more than this share of its pieces are `<unk>`."""
+
+_GOAL = 1.1
+"""Pieces are added until a language has at most `_GOAL` times the pieces per word of the best old
+language."""
+
+_USUAL = 1.5
+"""Assumed pieces per word of the best old language if there is no text of an old language."""
+
+_FIRST = 250
+"""The first number of pieces to try. Each further trial doubles the number."""
+
+_WORDS_PER_PIECE = 40
+"""Words of text that a new piece needs. The vector of a piece that is rarer learns too little."""
+
+_GAIN = 0.02
+"""A trial must reduce the pieces per word by this share. If it does not, the smaller vocabulary is
+used, since each piece costs a row of the embeddings."""
 
 
 class Choice(NamedTuple):
-    """The pieces that a language gets."""
+    """The number of pieces that a language gets.
+
+    Attributes:
+      before, after: pieces per word, before and after the vocabulary was extended.
+      pieces: the number of new pieces.
+      reason: why the language does not get more pieces, for printing.
+    """
 
     language: str
     before: float
-    """Pieces per word with the old vocabulary."""
     after: float
     pieces: int
     reason: str
@@ -39,15 +57,22 @@ def choose(
 ) -> tuple[Vocabulary, list[Choice]]:
     """Extends a vocabulary for each language that needs pieces.
 
-    Languages get their pieces one after another, the one with most pieces per word first. Every
-    tenth line of their text measures pieces per word; the pieces come from the other lines.
+    The languages get pieces one after another; the language with the most pieces per word is the
+    first. Pieces per word are measured on every tenth line of a language's text, and pieces are
+    learned from the other lines.
 
     Args:
+      old: the vocabulary to extend.
       new_text: lines of each new language, none of them held out.
-      old_text: lines of old languages; the one with fewest pieces per word sets the goal.
-      pieces: the number for each new language; 0 for none. None doubles the number from 250 until
-        the language has at most 1.1 times the pieces per word of the best old language, until
-        there is one piece for 40 words of its text, or until twice as many gain less than 2 %.
+      old_text: lines of each old language. The language with the fewest pieces per word, the best
+        old language, sets the goal.
+      pieces: the number of pieces for each new language; 0 for none. None starts with 250 pieces
+        and doubles the number until the language has at most 1.1 times the pieces per word of the
+        best old language, until the text has 40 words per new piece, or until twice as many pieces
+        reduce the pieces per word by less than 2 %.
+
+    Returns:
+      The extended vocabulary, and the choice for each new language.
 
     Raises:
       ConfigError: if `pieces` is a number that the vocabulary or the text cannot give.
@@ -74,22 +99,30 @@ def choose(
 def _add_enough(
     vocabulary: Vocabulary, train: Sequence[str], test: Sequence[str], best: float
 ) -> tuple[Vocabulary, int, str]:
-    """Returns the vocabulary with as many pieces as a language needs, their number, and the reason
-    why it is not larger."""
+    """Adds as many pieces as a language needs.
+
+    Args:
+      train: lines from which pieces are learned.
+      test: lines on which pieces per word are measured.
+      best: pieces per word of the best old language.
+
+    Returns:
+      The extended vocabulary, the number of new pieces, and the reason why it is not larger.
+    """
     now = fertility.measure(vocabulary, test)
-    if now.pieces_per_word <= TOLERATED * best and now.unknown_share <= UNKNOWN:
-        return vocabulary, 0, f"at most {TOLERATED} times the {best:.2f} of the best old language"
+    if now.pieces_per_word <= MAX_RATIO * best and now.unknown_share <= MAX_UNKNOWN_SHARE:
+        return vocabulary, 0, f"at most {MAX_RATIO} times the {best:.2f} of the best old language"
     try:
         check_extendable(vocabulary)
     except ConfigError as error:
         return vocabulary, 0, str(error)
-    most = fertility.measure(vocabulary, train).words // _WORDS_PER_PIECE
-    if most < _FIRST:
+    max_pieces = fertility.measure(vocabulary, train).words // _WORDS_PER_PIECE
+    if max_pieces < _FIRST:
         words = _FIRST * _WORDS_PER_PIECE
         return vocabulary, 0, f"too little text: {_FIRST} pieces need {words:,} words"
     extended, count, per_word = vocabulary, 0, now.pieces_per_word
-    while count < most:
-        more = min(max(_FIRST, 2 * count), most)
+    while count < max_pieces:
+        more = min(max(_FIRST, 2 * count), max_pieces)
         try:
             larger = extend(vocabulary, train, more)
         except ConfigError:
@@ -104,5 +137,6 @@ def _add_enough(
 
 
 def _split(lines: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Splits lines into those that give pieces, and every tenth, which measures."""
+    """Splits lines into lines that pieces are learned from, and every tenth line, on which pieces
+    per word are measured."""
     return [line for place, line in enumerate(lines) if place % 10] or lines, lines[::10]

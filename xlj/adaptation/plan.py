@@ -24,7 +24,7 @@ from xlj.training import amounts, memory, schedule
 from xlj.training.run_flops import RunFlops
 
 PASSES = 20
-"""A run passes at most this often over the text of the new languages."""
+"""The maximum number of passes of a run over the text of the new languages."""
 
 _FEWEST_STEPS = 100
 _ENOUGH_WORDS = 1_000_000
@@ -37,8 +37,11 @@ _GIB = 2**30
 def sampled(
     store: RowStore, config: Config, new: Sequence[str], replay: Sequence[str], share: float
 ) -> tuple[str, ...]:
-    """Returns the value of `data.sampled` that draws the share `share` of the text from the
-    languages of `replay`; empty if they have no text."""
+    """Returns the value of `data.sampled` with which `share` of the text that is drawn is in the
+    languages of `replay`.
+
+    It is empty if the languages of `replay`, or the languages of `new`, have no text.
+    """
     tokens = {task.name.partition(".")[2]: task.train.tokens for task in store.tasks(_TEXT)}
     natural = rates(tokens, config.data.alpha)
     of_new = sum(natural.get(name, 0.0) for name in new)
@@ -50,11 +53,11 @@ def sampled(
 
 
 def enough_steps(config: Config, store: RowStore, new: Sequence[str]) -> int:
-    """Returns the steps of the config, or fewer if these pass over the text of the new languages
-    more than `PASSES` times."""
+    """Returns the number of steps of the config, or a smaller number if these steps pass over the
+    text of the new languages more than `PASSES` times."""
     steps = config.train.steps
-    most = PASSES * steps / max(1e-9, passes(config, store, new))
-    return min(steps, max(_FEWEST_STEPS, int(most)))
+    max_steps = PASSES * steps / max(1e-9, passes(config, store, new))
+    return min(steps, max(_FEWEST_STEPS, int(max_steps)))
 
 
 def with_steps(config: Config, steps: int) -> Config:
@@ -83,7 +86,7 @@ def with_steps(config: Config, steps: int) -> Config:
 
 
 def passes(config: Config, store: RowStore, new: Sequence[str]) -> float:
-    """Returns how often a run passes over the text of the new languages together."""
+    """Returns the number of passes of a run over the text of all new languages together."""
     drawn = 0.0
     for phase in config.schedule:
         for options in phase.active().values():
@@ -91,21 +94,20 @@ def passes(config: Config, store: RowStore, new: Sequence[str]) -> float:
                 counts = mixture.counts(store, options, phase.config)
                 share = sum(counts.get(f"{_TEXT}.{name}", 0) for name in new) / BLOCK
                 drawn += share * options.batch_rows * (phase.end - phase.start)
-    there = sum(
-        task.train.rows for task in store.tasks(_TEXT) if task.name.partition(".")[2] in new
-    )
-    return drawn / max(1, there)
+    rows = sum(task.train.rows for task in store.tasks(_TEXT) if task.name.partition(".")[2] in new)
+    return drawn / max(1, rows)
 
 
 class Cost(NamedTuple):
-    """What a run takes on the devices of this machine."""
+    """The cost of a run on the devices of this machine."""
 
     operations: float
-    """In matrix products."""
+    """Floating-point operations of matrix products."""
     seconds: float
-    """An estimate."""
+    """Estimated time of the run."""
     bytes: int
-    """Of parameters, gradients and the optimizer's state on each device; activations are more."""
+    """Bytes on each device of the parameters, the gradients and the optimizer's state. Activations
+    need more memory in addition."""
 
     def __str__(self) -> str:
         hours = self.seconds / 3600
@@ -118,7 +120,7 @@ class Cost(NamedTuple):
 
 
 def cost(config: Config, store: RowStore) -> Cost:
-    """Estimates the cost of a run: it times one matrix product of the model's size."""
+    """Estimates the cost of a run from the speed of a matrix product, which it measures."""
     mesh = meshes.make_mesh(config)
     config, corpus = config.for_platform(mesh.devices.flat[0].platform), Corpus.of(store)
     operations = RunFlops(config, corpus, Batches(store, config).shapes).until(config.train.steps)
@@ -130,12 +132,14 @@ def cost(config: Config, store: RowStore) -> Cost:
     )
 
 
-_EFFICIENCY = 0.5  # of the product's speed, over a whole step (docs/experiments/adapting.md)
+_EFFICIENCY = 0.5
+"""Operations per second of a whole step divided by those of a matrix product of the model's size
+(docs/experiments/adapting.md)."""
 
 
 def _operations_per_second(hidden: int, dtype: str) -> float:
-    """Returns the speed of a matrix product of the model's size on one device."""
-    rows = 4096 if devices.platform() == "cpu" else 65_536  # a GPU takes microseconds for few rows
+    """Measures the operations per second of a matrix product of the model's size on one device."""
+    rows = 4096 if devices.platform() == "cpu" else 65_536  # fewer are too fast to time on a GPU
     x, weights = jnp.ones((rows, hidden), dtype), jnp.ones((hidden, 4 * hidden), dtype)
     multiply = jax.jit(partial(product, dtype=jnp.dtype(dtype)))
     times = []
@@ -157,8 +161,8 @@ def advice(
     """Returns lines of advice, with numbers, for new languages with little text.
 
     Args:
-      counts: the words of each new language; without those of which only a sample was read, as they
-        have enough text.
+      counts: the counts of words in the text of each new language. A language of which only a
+        sample was read is missing, because it has enough text.
     """
     lines = []
     of_text = {task.name.partition(".")[2]: task for task in store.tasks(_TEXT)}

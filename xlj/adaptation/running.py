@@ -38,13 +38,13 @@ from xlj.reporting.page import page
 from xlj.training import durations, start
 from xlj.training.amounts import StepAmounts
 
-_CHARACTERS = 5_000_000  # of each language, from which pieces are chosen
-_HELD_OUT = 500  # lines of each language, and pairs of each two, that the measures read
+_CHARACTERS = 5_000_000  # characters of each language's text from which pieces are chosen
+_HELD_OUT = 500  # maximum number of held-out lines per language or pair that the measures read
 _TEXT_KEYS = (
     *("data.mono", "data.parallel", "data.pairs", "data.exclude", "data.filter"),
     *("data.duplicates", "data.held_out_share", "evaluation.retrieval."),
 )
-"""Beginnings of the keys that decide what the measures read."""
+"""Prefixes of the config keys that determine which text the measures read."""
 
 
 class Request(NamedTuple):
@@ -52,10 +52,11 @@ class Request(NamedTuple):
 
     Attributes:
       languages: the new languages.
-      replay: old languages whose text is trained on too, so that the model does not forget them.
-      replay_share: their share of the text that is drawn, above 0 and below 1.
-      pieces: the number for each new language; None to choose it (`pieces.choose`).
-      steps: the number of training steps; None to choose it (`plan.enough_steps`).
+      replay: the old languages whose text is trained on too, so that the model does not forget
+        these languages.
+      replay_share: the share of `replay` in the text that is drawn, above 0 and below 1.
+      pieces: the number of pieces for each new language; None for `pieces.choose` to choose it.
+      steps: the number of training steps; None for `plan.enough_steps` to choose it.
     """
 
     languages: tuple[str, ...]
@@ -65,9 +66,10 @@ class Request(NamedTuple):
     steps: int | None
 
     def as_json(self, source: StoredModel, config: Config) -> Record:
-        """Returns all that decides pieces and measures, to compare with an earlier request.
+        """Returns everything that determines the pieces and the measures, to compare the request
+        with the request that started an adaptation.
 
-        The training run checks the other keys of the config, and the number of steps.
+        The training run compares the other keys of the config, and the number of steps.
         """
         keys = flat(record(config))
         return {name: keys[name] for name in keys if name.startswith(_TEXT_KEYS)} | {
@@ -86,12 +88,13 @@ class Folders(NamedTuple):
 
     @property
     def progress(self) -> Path:
-        """What is done: the request, the pieces, and the measures before and after."""
+        """The file with the request, and with the results of the finished steps: the pieces, and
+        the measures before and after the training."""
         return self.output / FILE
 
     @property
     def extended(self) -> Path:
-        """The model with more pieces, before training."""
+        """The model with the extended vocabulary, before the training."""
         return self.output / "extended"
 
     @property
@@ -101,6 +104,7 @@ class Folders(NamedTuple):
 
     @property
     def report(self) -> Path:
+        """The HTML page with the results."""
         return self.output / "report.html"
 
     @property
@@ -119,13 +123,15 @@ def adapt(
     """Adapts the model that `config.init_from` names, and prints the plan and the results.
 
     Args:
-      config: with the text of all languages, and `transfer.model=init_from`.
-      output: a new folder, or the folder of the same adaptation, which then resumes.
-      explicit: paths of the keys that the user set; they are not changed.
-      dry_run: stop before training. Pieces are chosen and rows are built.
+      config: the config of the training run. It names the text of all languages, and has
+        `transfer.model=init_from`.
+      output: a new folder, or the folder of an adaptation with the same options, which then
+        resumes.
+      explicit: paths of the config keys that the user set; the values of these keys are kept.
+      dry_run: whether to stop before the training. Pieces are chosen and rows are built anyway.
 
     Returns:
-      True if the adaptation is finished; False with `dry_run`, or if training was stopped.
+      True if the adaptation is finished; False with `dry_run`, or if the training was interrupted.
 
     Raises:
       ConfigError: before any training, if the model, the text or the config cannot be used.
@@ -133,78 +139,83 @@ def adapt(
     folders = Folders(output)
     source = stored_models.find(config.init_from, "--from")
     with only_run(output, "--output"):
-        done = _progress(folders, request.as_json(source, config), source)
+        progress = _read_progress(folders, request.as_json(source, config), source)
         if "data.length" not in explicit:
             config = _with_length_of(source, config)
         config = start.adopt_model(config)
         files = probe_files.read(config)
         samples = _sample(config, source.vocabulary())
         text = _test_text(config, request, samples, files)
-        adapted_from, choices = _with_pieces(request, source, samples, folders, done)
+        adapted_from, choices = _with_pieces(request, source, samples, folders, progress)
         config = dataclasses.replace(config, init_from=str(adapted_from.folder))
         config, _ = start.adopt_vocabulary(config, adapted_from, None)
         store = prepare_rows(config, vocabulary=adapted_from.vocabulary())
         config = _planned(config, store, request, explicit)
-        if dry_run:  # else the training run prints it
+        if dry_run:  # without dry_run, the training run prints the report
             print(report(store, config.data.alpha), end="\n\n")
         _print_plan(request, source, adapted_from, choices, samples, config, store)
         if dry_run:
             return False
-        if "before" not in done:
+        if "before" not in progress:
             print("measuring the model before training", flush=True)
-            done["before"] = text_measures.measure(pretrained.of(source), text)
-            json_file.write(folders.progress, done)
+            progress["before"] = text_measures.measure(pretrained.of(source), text)
+            json_file.write(folders.progress, progress)
         outcome = runs.pretrain(config, folders.run)
         if not outcome.finished:
             print(f"\nstopped at step {outcome.step}; the same command resumes from there")
             return False
-        if done.get("step") != outcome.step:  # not measured yet, or the run has become longer
+        if progress.get("step") != outcome.step:  # not measured yet, or measured after fewer steps
             print("measuring the model after training", flush=True)
             trained = pretrained.of(stored_models.find(folders.run))
-            done |= {"after": text_measures.measure(trained, text), "step": outcome.step}
+            progress |= {"after": text_measures.measure(trained, text), "step": outcome.step}
             if folders.model.exists():
-                shutil.rmtree(folders.model)  # an export of fewer steps
-            json_file.write(folders.progress, done)
-        _write_results(folders, done, request)
+                shutil.rmtree(folders.model)  # it was exported after fewer steps
+            json_file.write(folders.progress, progress)
+        _write_results(folders, progress, request)
     return True
 
 
-def _progress(folders: Folders, asked: Record, source: StoredModel) -> Record:
-    """Reads how far the adaptation in the folder is.
+def _read_progress(folders: Folders, request: Record, source: StoredModel) -> Record:
+    """Reads the progress of the adaptation in the folder.
+
+    Args:
+      request: the options of this command (`Request.as_json`).
 
     Raises:
       ConfigError: if the folder has an adaptation with other options.
     """
     if not folders.progress.is_file():
-        return {"source": str(source.folder), "request": asked}
-    done = json_file.read_object(folders.progress)
-    before = done.get("request", {})
-    differing = [name for name in asked if asked[name] != before.get(name)]
+        return {"source": str(source.folder), "request": request}
+    progress = json_file.read_object(folders.progress)
+    stored = progress.get("request", {})
+    differing = [name for name in request if request[name] != stored.get(name)]
     if differing:
         name = differing[0]
         raise ConfigError(
             f"--output={folders.output} has an adaptation with other options ({name}: "
-            f"{before.get(name)!r}, now {asked[name]!r}); name a new folder"
+            f"{stored.get(name)!r}, now {request[name]!r}); name a new folder"
         )
-    return done
+    return progress
 
 
 def _with_length_of(source: StoredModel, config: Config) -> Config:
-    """Returns the config with rows that a model with few positions can read, if the recipe's
-    `data.length` is larger."""
+    """Returns the config with `data.length` reduced to the positions of the model, if necessary."""
     length = min(config.data.length, source.model.positions - FIRST_POSITION)
     return dataclasses.replace(config, data=dataclasses.replace(config.data, length=length))
 
 
 def _sample(config: Config, vocabulary: Vocabulary) -> dict[str, TextSample]:
-    """Samples the text of each language and pair, by the name of its task."""
+    """Samples the text of each language and pair, by the name of its task, such as `text.en`."""
     request = request_of(config, vocabulary)
     samples: dict[str, TextSample] = in_child(
         "reading text", building.sample_text, request, _CHARACTERS, _HELD_OUT
     )
     empty = [name for name, sample in samples.items() if not sample.train[0]]
     if empty:
-        raise ConfigError(f"{empty[0].partition('.')[2]} has no text to train on")
+        raise ConfigError(
+            f"{empty[0].partition('.')[2]} has no text to train on; check the files of --mono and "
+            "--parallel"
+        )
     return samples
 
 
@@ -214,7 +225,8 @@ def _test_text(
     samples: Mapping[str, TextSample],
     files: probe_files.Files,
 ) -> TestText:
-    """Collects what the measures read: held-out lines, and test pairs or else held-out pairs."""
+    """Collects the text that the measures read: held-out lines, and the pairs of --test or, without
+    --test, held-out pairs."""
     lines = {
         name: samples[f"text.{name}"].held_out[0]
         for name in (*request.languages, *request.replay)
@@ -230,8 +242,8 @@ def _test_text(
 
 
 def _distinct(columns: tuple[list[str], ...]) -> tuple[list[str], list[str]]:
-    """Removes pairs with a sentence that another pair has on the same side, since either would be
-    right."""
+    """Removes the pairs that share a sentence with another pair on the same side, since such a
+    sentence has several correct translations."""
     counts = tuple(map(Counter, columns))
     pairs = [
         (source, target)
@@ -246,10 +258,10 @@ def _with_pieces(
     source: StoredModel,
     samples: Mapping[str, TextSample],
     folders: Folders,
-    done: Record,
+    progress: Record,
 ) -> tuple[StoredModel, list[Choice]]:
     """Returns the model that training starts from, and the pieces that each language got."""
-    if "pieces" not in done:
+    if "pieces" not in progress:
         old = source.vocabulary()
         new_text, old_text = (
             {name: samples[f"text.{name}"].train[0] for name in names}
@@ -258,9 +270,9 @@ def _with_pieces(
         vocabulary, choices = pieces.choose(old, new_text, old_text, request.pieces)
         if vocabulary is not old and not folders.extended.exists():
             store_extended(source, vocabulary, folders.extended)
-        done["pieces"] = [choice._asdict() for choice in choices]
-        json_file.write(folders.progress, done)
-    choices = [Choice(**choice) for choice in done["pieces"]]
+        progress["pieces"] = [choice._asdict() for choice in choices]
+        json_file.write(folders.progress, progress)
+    choices = [Choice(**choice) for choice in progress["pieces"]]
     if not any(choice.pieces for choice in choices):
         return source, choices
     return stored_models.find(folders.extended, "--output"), choices
@@ -269,8 +281,8 @@ def _with_pieces(
 def _planned(
     config: Config, store: RowStore, request: Request, explicit: Collection[str]
 ) -> Config:
-    """Returns the config with the shares of languages and the number of steps, unless the user set
-    them."""
+    """Returns the config with the shares of languages and the number of steps. Values that the user
+    set are kept."""
     if "data.sampled" not in explicit:
         names = plan.sampled(store, config, request.languages, request.replay, request.replay_share)
         config = dataclasses.replace(config, data=dataclasses.replace(config.data, sampled=names))
@@ -305,8 +317,8 @@ def _print_plan(
     print(*(line.rstrip() for line in align(rows, left=(0, 4))), sep="\n")
     if not request.replay:
         print(
-            "warning: without --replay the model forgets its old languages; name some of them, "
-            "such as --replay=en,de, with text that --mono matches"
+            "warning: without --replay the model forgets its old languages; name old languages "
+            "that have text in --mono, for example --replay=en,de"
         )
     print("", *plan.table(config, store), sep="\n")
     times = plan.passes(config, store, request.languages)
@@ -315,14 +327,14 @@ def _print_plan(
     print(*plan.advice(counts, store, config, request.languages), "", sep="\n", flush=True)
 
 
-def _write_results(folders: Folders, done: Record, request: Request) -> None:
+def _write_results(folders: Folders, progress: Record, request: Request) -> None:
     """Writes the report and the exported folder, and prints the measures."""
-    json_file.write(folders.run / FILE, done)
+    json_file.write(folders.run / FILE, progress)
     run = reported_runs.read(folders.run, "adapted")
     title = f"Adapted to {', '.join(request.languages)}"
     atomic.write(folders.report, page([run], title).encode())
     if not folders.model.exists():
         export(str(folders.run), folders.model, name=folders.output.absolute().name)
-    rows = adaptation_record.table(done["before"], done["after"])
+    rows = adaptation_record.table(progress["before"], progress["after"])
     print("", *(line.rstrip() for line in align(rows, left=(0, 1))), sep="\n")
     print(f"\nreport: {folders.report}\nmodel:  {folders.model}")

@@ -1,1 +1,1 @@
-"""What other programs call, and the commands too: a trained encoder, and runs of a config."""
+"""The Python API, which the commands use too: a trained encoder, and runs of a config."""

@@ -57,7 +57,7 @@ class Filling(NamedTuple):
 
 
 class AlignmentChoices(TypedDict, total=False):
-    """Options of alignment besides layer and method, described in `Encoder.aligner`."""
+    """Options of alignment other than layer and method. `Encoder.aligner` describes them."""
 
     together: bool | None
     prior: float | None
@@ -121,7 +121,13 @@ class Encoder:
         batch_size: int | None = None,
         prompt: str | None = None,
     ) -> Embedder:
-        """Returns the `Embedder` of `embed`, for streams of sentences and for several layers."""
+        """Returns the `Embedder` that `embed` uses. It also embeds streams of sentences, and
+        computes vectors of several layers.
+
+        Args:
+          layers: layers whose hidden vectors to pool; empty for the default layer.
+          pooling, batch_size, prompt: the arguments of `embed`.
+        """
         return Embedder(self.pretrained, layers, pooling, batch_size, prompt)
 
     def aligner(
@@ -132,15 +138,17 @@ class Encoder:
         prior: float | None = None,
         threshold: float = 0.0,
     ) -> Aligner:
-        """Returns the `Aligner` of `align`, for streams of pairs, several layers, and confidences
-        of links (`Aligner.scored`). None selects the model's option (`alignment_options`).
+        """Returns the `Aligner` that `align` uses. It also aligns streams of pairs, with several
+        layers, and computes confidences of links (`Aligner.scored`).
+
+        If an argument is None, the option in the model's config is used (`alignment_options`).
 
         Args:
-          layers: layers whose hidden vectors to compare.
-          method: one of `methods`; docs/align.md describes each.
+          layers: layers whose hidden vectors to compare; empty for the default layer.
+          method: one of `methods`; docs/align.md describes each method.
           together: encode a pair as one example, or each sentence separately.
-          prior: strength of the prior on the diagonal; 0 for no prior.
-          threshold: drop links with a lower confidence.
+          prior: strength of the prior that favours links near the diagonal; 0 for no prior.
+          threshold: links with a lower confidence are dropped.
 
         Raises:
           ConfigError: if there is no such method, or the model has no parameters for it.
@@ -153,11 +161,12 @@ class Encoder:
         """Returns the alignment options of this model, with changes.
 
         Args:
-          choices: fields of `AlignmentOptions`; None for the value in the model's config
-            (`evaluation.alignment`), or without one the default of XLM-Align's paper.
+          choices: fields of `AlignmentOptions`. None selects the value in the model's config
+            (`evaluation.alignment`) or, if the config has no value, the default of XLM-Align's
+            paper.
 
         Returns:
-          The options, with a layer of at least 0.
+          The options; their layer is a layer number, not -1.
         """
         changes = {name: value for name, value in choices.items() if value is not None}
         options = dataclasses.replace(self.pretrained.alignment, **changes)
@@ -183,21 +192,22 @@ class Encoder:
     ) -> np.ndarray:
         """Computes a vector for each sentence, float32 [sentences, hidden].
 
-        For a sentence-transformers folder, its modules compute the vectors, unless `layer` or
-        `pooling` is set.
+        If the encoder was loaded from a sentence-transformers folder, the modules of the folder
+        compute the vectors, unless `layer` or `pooling` is set.
 
         Args:
-          sentences: any number; a single string is one sentence.
+          sentences: any number of sentences; a single string is one sentence.
           layer: the layer whose hidden vectors to pool.
-          pooling: `mean` of all tokens including `<s>` and `</s>`, `text`: the mean of the text's
-            tokens only, or `first`: the vector of `<s>`; None for `mean`.
+          pooling: `mean`: the mean of all tokens including `<s>` and `</s>`. `text`: the mean of
+            the text's tokens only. `first`: the vector of `<s>`. None for `mean`.
           centred: subtract the mean of all vectors, which removes what all sentences of a language
             have in common.
           normalize: divide each vector by its length, so that products are cosines.
-          batch_size: maximum number of sentences at a time; None to suit the device.
+          batch_size: maximum number of sentences at a time; None for a number that suits the
+            device.
           show_progress_bar: None for a bar in terminals only.
-          prompt: name of a prompt of the folder to put before each sentence; None for the folder's
-            default.
+          prompt: name of the prompt of a sentence-transformers folder to put before each sentence;
+            None for the default prompt of the folder.
 
         Raises:
           ConfigError: if there is no such layer, pooling or prompt, or a sentence is not a string.
@@ -220,10 +230,12 @@ class Encoder:
         normalize_embeddings: bool = False,
         **options: Any,
     ) -> np.ndarray:
-        """Computes vectors as `embed`, with the parameter names of sentence-transformers.
+        """Computes vectors as `embed` does, with the parameter names of sentence-transformers.
 
         Args:
-          options: `layer`, `pooling`, `centred` and `prompt` of `embed`.
+          sentences, batch_size, show_progress_bar: the arguments of `embed`.
+          normalize_embeddings: the argument `normalize` of `embed`.
+          options: the arguments `layer`, `pooling`, `centred` and `prompt` of `embed`.
 
         Returns:
           float32 [sentences, hidden], or [hidden] for a single string.
@@ -247,7 +259,9 @@ class Encoder:
         """
         for side in (first, second):
             if np.asarray(side).dtype.kind not in "fiu":
-                raise ConfigError("similarity needs vectors of embed or encode, not text")
+                raise ConfigError(
+                    "similarity needs vectors, not text; pass the results of embed or encode"
+                )
         sides = (np.atleast_2d(np.asarray(side, np.float32)) for side in (first, second))
         one, other = map(_normalized, sides)
         return one @ other.T
@@ -258,14 +272,15 @@ class Encoder:
         """Writes a Hugging Face folder for transformers and sentence-transformers, as `python -m
         xlj.convert export` does.
 
-        The sentence vectors of the folder come from the last exported layer, since
-        sentence-transformers pools that layer. `embed` uses a middle layer by default.
+        sentence-transformers pools the last exported layer. `embed` pools a middle layer by
+        default, so its vectors differ unless `layer` is set.
 
         Args:
           folder: a new folder.
           layer: the last layer to export; None for all layers.
-          pooling: pooling in sentence-transformers, `mean` or `first`; None for the modules of the
-            folder that the encoder was loaded from, else `mean`.
+          pooling: pooling in sentence-transformers, `mean` or `first`. None for the modules of the
+            folder that the encoder was loaded from; for `mean` if the folder has none, or if
+            `layer` is set.
 
         Raises:
           ConfigError: if the encoder was not loaded from a path, the folder exists already, or
@@ -276,7 +291,9 @@ class Encoder:
         if pooling is not None:
             check_choice("pooling", pooling, ("mean", "first"))
         if not self.source:
-            raise ConfigError("save_pretrained needs an encoder that xlj.load loaded from a path")
+            raise ConfigError(
+                "save_pretrained needs an encoder that xlj.load loaded from a path; load it again"
+            )
         output = local_path("folder", folder).absolute()
         if output.exists():
             raise ConfigError(f"folder={str(folder)!r} exists already; name a new folder")
@@ -294,15 +311,16 @@ class Encoder:
         Args:
           pairs: any number of pairs of sentences; two strings are one pair.
           layer: the layer whose hidden vectors to compare.
-          method, choices: as in `aligner`.
+          method: one of `methods`; None for the method in the model's config.
+          choices: the arguments `together`, `prior` and `threshold` of `aligner`.
 
         Returns:
-          A sorted list of links for each pair: (i, j) for word i of the first sentence and word j
-          of the second, counted from 0. Notebooks display a drawing.
+          A sorted list of links for each pair. A link (i, j) links word i of the first sentence to
+          word j of the second sentence; words are zero-based. Notebooks display a drawing.
 
         Raises:
-          ConfigError: as in `aligner`, or if there is no such layer, an item is not a pair, or a
-            sentence is longer than the model's positions.
+          ConfigError: if there is no such method or layer, the model has no parameters for the
+            method, an item is not a pair, or a sentence is longer than the model's positions.
         """
         layers = [] if layer is None else [self._layer(layer)]
         return Alignments(list(_pairs(pairs)), self.aligner(layers, method, **choices))
@@ -314,10 +332,13 @@ class Encoder:
         method: str | None = None,
         **choices: Unpack[AlignmentChoices],
     ) -> list[np.ndarray]:
-        """Computes the soft alignment of each pair, float32 [words of the first, words of the
-        second], with values from 0 to 1 from which the method selects links.
+        """Computes the soft alignment of each pair, from which the method selects links.
 
-        Arguments and errors are those of `align`.
+        The arguments and errors are those of `align`.
+
+        Returns:
+          A matrix for each pair, float32 [words of the first sentence, words of the second
+          sentence], with values from 0 to 1.
         """
         layers = [] if layer is None else [self._layer(layer)]
         aligner = self.aligner(layers, method, **choices)
@@ -332,23 +353,26 @@ class Encoder:
         centred: bool = False,
         similarity: str = "cosine",
     ) -> Retrieved:
-        """Finds the nearest sentence on the other side for each sentence. Ties go to the earlier
-        sentence.
+        """Finds for each sentence of one side the nearest sentence of the other side. Ties go to
+        the earlier sentence.
 
         Args:
-          layer, pooling, centred: as in `embed`.
-          similarity: `cosine`, or `margin`, which takes the nearest neighbours into account.
+          source, target: the sentences of the two sides.
+          layer, pooling, centred: the arguments of `embed`.
+          similarity: `cosine`, or `margin`: the cosine divided by the mean cosine of both sentences
+            with their nearest neighbours.
 
         Returns:
-          `targets.indices`, int [sources, 1], and their `scores`; and the same for the other
-          direction in `sources`.
+          `targets.indices`, int [sources, 1]: the zero-based number of the nearest target of each
+          source. `targets.scores`, float32 [sources, 1]: their similarities. `sources` has the same
+          for each target.
 
         Raises:
           ConfigError: if there is no such layer, pooling or similarity, or a side is empty.
         """
         sides = _sentences(source), _sentences(target)
         if not all(sides):
-            raise ConfigError("retrieve needs sentences on both sides")
+            raise ConfigError("retrieve needs sentences on both sides; source or target is empty")
         check_choice("similarity", similarity, SIMILARITIES)
         first, second = (self.embed(side, layer, pooling, centred) for side in sides)
         retrieved = Retrieved(*nearest(first, second, similarity))
@@ -366,21 +390,25 @@ class Encoder:
     ) -> MinedPairs:
         """Finds pairs of sentences that translate each other.
 
-        Repeated sentences on a side are represented by their first occurrence.
+        If a sentence occurs several times on a side, only its first occurrence is used.
 
         Args:
-          threshold: minimum score of a pair. The score is the margin, about 1 by chance.
-          layer, pooling, centred: as in `embed`.
+          source, target: the sentences of the two sides.
+          threshold: minimum score of a pair. The score is the margin: the cosine divided by the
+            mean cosine of both sentences with their nearest neighbours. It is about 1 for unrelated
+            sentences.
+          layer, pooling, centred: the arguments of `embed`.
 
         Returns:
-          The positions of the sentences on each side, int [pairs], and `scores`, best first.
+          The pairs, best first: `sources` and `targets` with the zero-based positions of the
+          sentences on their sides, int [pairs], and `scores`, float32 [pairs].
 
         Raises:
           ConfigError: if there is no such layer, or a side is empty.
         """
         sides = _sentences(source), _sentences(target)
         if not all(sides):
-            raise ConfigError("mine needs sentences on both sides")
+            raise ConfigError("mine needs sentences on both sides; source or target is empty")
         first, second = (np.array(mining.first_occurrences(side)) for side in sides)
         mined = mining.mine(
             *(
@@ -398,13 +426,14 @@ class Encoder:
         """Labels new text with a fine-tuned model, as `xlj predict` does.
 
         Args:
-          texts: a single string is one text. An item is a string; or a sequence with the parts of
-            an example (two sentences, question and context, premise and choices) or for tagging
-            the words of a sentence; or a mapping such as `{"text": ..., "text_pair": ...}`.
+          texts: any number of texts; a single string is one text. A text is a string, a sequence,
+            or a mapping such as `{"text": ..., "text_pair": ...}`. A sequence has the parts of an
+            example (two sentences, question and context, premise and choices) or, for tagging, the
+            words of a sentence.
           show_progress_bar: None for a bar in terminals only.
 
         Returns:
-          One object per text. docs/predict.md lists its keys for each kind of task, such as
+          A dict for each text. docs/predict.md lists the keys for each kind of task, such as
           `label`, `probability` and `probabilities` for classification.
 
         Raises:
@@ -438,12 +467,12 @@ class Encoder:
 
         Args:
           pairs: any number of pairs of sentences; two strings are one pair.
-          by: `cosine` of the sentence vectors; `margin`: the cosine divided by the mean cosine of
-            both with their nearest neighbours among all these pairs; or `likelihood`: how well a
-            model of `configs/aligner.py` generates each sentence from the other, in nats per token
-            above chance.
-          layer, pooling, prompt: as in `embed`; likelihoods depend on vectors of tokens and accept
-            only `layer`.
+          by: the score. `cosine`: the cosine of the two sentence vectors. `margin`: the cosine
+            divided by the mean cosine of both vectors with their nearest neighbours among all
+            pairs. `likelihood`: how well a model of `configs/aligner.py` generates each sentence
+            from the other sentence, in nats per token above chance.
+          layer, pooling, prompt: the arguments of `embed`. `likelihood` reads vectors of tokens and
+            accepts only `layer`.
           show_progress_bar: None for a bar in terminals only.
 
         Returns:
@@ -466,11 +495,12 @@ class Encoder:
             warnings.warn(message, stacklevel=2)
         return scores
 
-    def fill(self, text: str, most: int = 5) -> list[list[Filling]]:
+    def fill(self, text: str, top_k: int = 5) -> list[list[Filling]]:
         """Predicts the most likely pieces for each `<mask>` of a text.
 
         Args:
-          most: the number of pieces.
+          text: a text with at least one `<mask>`.
+          top_k: the number of pieces for each `<mask>`.
 
         Returns:
           For each `<mask>`, the pieces with their probabilities, best first.
@@ -481,20 +511,25 @@ class Encoder:
         """
         params, model, vocabulary, *_ = self.pretrained
         if _HEAD not in params:
-            raise ConfigError("this model has no head for masked tokens")
+            raise ConfigError(
+                "fill needs a model with a head for masked tokens, which this model does not have"
+            )
         if MASK not in text:
-            raise ConfigError(f"the text has no {MASK}: {text!r}")
+            raise ConfigError(f"the text has no {MASK}: {text!r}; write {MASK} where to predict")
         ids = [BOS, *vocabulary.encode_masked(text).tolist(), EOS]
         limit = model.positions - FIRST_POSITION
         if len(ids) > limit:
-            raise ConfigError(f"the text has {len(ids)} tokens; this model reads at most {limit}")
+            raise ConfigError(
+                f"the text has {len(ids)} tokens; this model reads at most {limit}; shorten the "
+                "text"
+            )
         tokens = jnp.asarray([ids])
         places = np.flatnonzero(np.asarray(ids) == vocabulary.mask)
         probabilities = np.asarray(_mask_probabilities(params, tokens, places, model))
-        if vocabulary.native_size < vocabulary.size:  # internal ids are not in the model's files
+        if vocabulary.native_size < vocabulary.size:  # the model's files lack xlj's internal ids
             probabilities = np.where(vocabulary.native_ids < 0, 0, probabilities)
             probabilities /= probabilities.sum(1, keepdims=True)
-        best = np.argsort(-probabilities, axis=1, kind="stable")[:, :most]
+        best = np.argsort(-probabilities, axis=1, kind="stable")[:, :top_k]
         return [
             [Filling(vocabulary.text_of(int(i)), float(row[i])) for i in ids_of_row]
             for row, ids_of_row in zip(probabilities, best, strict=True)
@@ -526,7 +561,9 @@ def _example(kind: TaskKind, text: Any, place: str) -> Example:
         return kind.from_record(text, place)
     parts = [text] if isinstance(text, str) else [*text] if isinstance(text, Sequence) else []
     if not parts or not all(isinstance(part, str) and part.strip() for part in parts):
-        raise ConfigError(f"{place} is {quoted(text)}; expected text, its parts, or a mapping")
+        raise ConfigError(
+            f"{place} is {quoted(text)}; expected a string, a sequence of strings, or a mapping"
+        )
     if kind.example is TaggedWords and not isinstance(text, str):
         return kind.from_record({"words": parts}, place)
     return kind.from_fields(parts, place)
@@ -570,9 +607,16 @@ def _words(sentence: Words) -> list[str]:
 def _mask_probabilities(
     params: encoder.Params, tokens: jax.Array, places: jax.Array, model: Model
 ) -> jax.Array:
-    """Computes probabilities, float32 [places, vocabulary], at places of a row, int32 [1,
-    length]."""
-    unknown = jnp.full((1, 2), -1)  # the languages
+    """Computes the probabilities of all pieces at some places of a row.
+
+    Args:
+      tokens: int32 [1, length].
+      places: int [places], positions in the row.
+
+    Returns:
+      float32 [places, vocabulary].
+    """
+    unknown = jnp.full((1, 2), -1)  # -1: the languages of the row are unknown
     hidden = encoder.apply(params, model, whole_examples(model, tokens, unknown))[0, places]
     words = params["embeddings"]["word"]
     vectors, table, bias = heads.predict(params[_HEAD], words, model, hidden)

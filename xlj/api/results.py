@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Drawing:
-    """An HTML page that notebooks display and `save` writes to a file.
+    """An HTML page that notebooks display. `save` writes the page to a file.
 
     Attributes:
       page: the HTML of the whole page, which needs no other file.
-      height: height of its frame in a notebook, in pixels.
+      height: height of the page's frame in a notebook, in pixels.
     """
 
     page: str = dataclasses.field(repr=False)
@@ -43,8 +43,8 @@ class Drawing:
 
 
 class Alignments(list[list[tuple[int, int]]]):
-    """The sorted links of each pair: (i, j) for word i of the first sentence and word j of the
-    second, counted from 0. Notebooks display them as a drawing."""
+    """The sorted links of each pair. A link (i, j) links word i of the first sentence to word j of
+    the second sentence; words are zero-based. Notebooks display the links as a drawing."""
 
     def __init__(self, pairs: Sequence[Pair], aligner: Aligner):
         self._pairs, self._aligner = pairs, aligner
@@ -53,8 +53,8 @@ class Alignments(list[list[tuple[int, int]]]):
         )
 
     def plot(self) -> Drawing:
-        """Draws the words of each pair and the links between them; thicker links have a higher
-        confidence. Aligns the pairs again to compute confidences."""
+        """Draws the words of each pair and the links between the words. Thicker links have a higher
+        confidence. The pairs are aligned once more to compute the confidences."""
         file = io.BytesIO()
         with alignment_page.Page(file, f"{len(self._pairs):,} pairs", {}, False) as page:
             scored = self._aligner.scored(iter(self._pairs))
@@ -63,7 +63,8 @@ class Alignments(list[list[tuple[int, int]]]):
         return Drawing(file.getvalue().decode(), min(600, 200 + 120 * len(self._pairs)))
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """Returns one row per link: the numbers of the pair and of both words, and the words."""
+        """Returns one row per link: the zero-based numbers of the pair and of both words, and the
+        words."""
         rows = [
             (number, i, j, pair.source[i], pair.target[j])
             for number, (pair, links) in enumerate(zip(self._pairs, self, strict=True))
@@ -84,7 +85,7 @@ class Labels(list[Record]):
 
 
 class MinedPairs(Pairs):
-    """Mined pairs, and the sentences that they refer to."""
+    """Mined pairs, and the sentences of both sides."""
 
     sentences: tuple[Sequence[str], Sequence[str]]
 
@@ -99,7 +100,7 @@ class MinedPairs(Pairs):
 
 
 class Retrieved(Nearest):
-    """The nearest sentences, and the sentences that they refer to."""
+    """The positions of the nearest sentences, and the sentences of both sides."""
 
     sentences: tuple[Sequence[str], Sequence[str]]
 

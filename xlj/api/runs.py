@@ -20,7 +20,7 @@ from xlj.evaluation import probe_files, probes
 from xlj.finetuning import running
 from xlj.io import atomic, compiled
 from xlj.io.storage import AnyPath
-from xlj.reporting import runs as found_runs
+from xlj.reporting import runs as reported_runs
 from xlj.reporting.page import page
 from xlj.reporting.page import schedule as drawn_schedule
 from xlj.training import amounts, loop, schedule, step_memory
@@ -35,7 +35,7 @@ class PretrainingRun(loop.Outcome):
     """A run of `pretrain`."""
 
     def plot(self) -> Drawing:
-        """Draws the losses and all other metrics by step: the page of `xlj.report`."""
+        """Draws the losses and all other metrics by step, on the page that `xlj.report` writes."""
         return _report(self.workdir)
 
     def to_pandas(self) -> "pandas.DataFrame":
@@ -50,12 +50,12 @@ class FinetuningRun(running.Outcome):
     workdir: Path
 
     def plot(self) -> Drawing:
-        """Draws the losses and scores of all seeds, by step: the page of `xlj.report`."""
+        """Draws losses and scores of all seeds by step, on the page that `xlj.report` writes."""
         return _report(self.workdir)
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """Returns one row per score, with the run's languages and seed, the split, the language and
-        the measure."""
+        """Returns one row per score, with the training languages and the seed of the run, the
+        split, the language and the measure."""
         rows = [
             ("+".join(run.languages), run.seed, split, language, measure, value)
             for run in self.runs
@@ -68,8 +68,10 @@ class FinetuningRun(running.Outcome):
 
 def _report(workdir: AnyPath) -> Drawing:
     if not isinstance(workdir, Path):
-        raise ConfigError(f"{workdir} is not a local folder; copy it to this machine to draw it")
-    return Drawing(page(found_runs.find([str(workdir)]), workdir.name))
+        raise ConfigError(
+            f"{workdir} is not a local folder; to draw the run, copy the workdir to this machine"
+        )
+    return Drawing(page(reported_runs.find([str(workdir)]), workdir.name))
 
 
 def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) -> PretrainingRun:
@@ -79,16 +81,16 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
     the run resumes from the latest one.
 
     Args:
-      config: such as `xlj.recipe("quickstart")`.
-      workdir: for checkpoints and metrics; a local folder, or gs://BUCKET/FOLDER.
+      config: the config of the run, such as `xlj.recipe("quickstart")`.
+      workdir: folder for checkpoints and metrics: a local folder, or gs://BUCKET/FOLDER.
 
     Returns:
-      The last step, its checkpoint, and all `metrics`; `plot()` draws them.
+      The last step, the checkpoint of this step, and all `metrics`; `plot()` draws the metrics.
 
     Raises:
-      ConfigError: before any work, if the config is wrong, or does not fit the text, mesh, memory
-        or the workdir's checkpoint; later, if too many steps have a loss or gradient that is not
-        finite.
+      ConfigError: before any work, if the config is wrong, or does not fit the text, the mesh, the
+        memory or the checkpoint in the workdir. During training, if too many consecutive steps have
+        a loss or gradient that is not finite.
       KeyboardInterrupt: after Ctrl-C (`loop.train`).
     """
     step_memory.compute_in_the_calling_thread()
@@ -111,7 +113,15 @@ def dry_run(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) 
     """Prints the schedule of a run without training, as `xlj train --dry_run` does.
 
     Makes the checks of `pretrain`, builds missing rows, prints what the run will do in each phase,
-    and draws it into `workdir/schedule.html`. Arguments and errors are those of `pretrain`.
+    and draws the schedule into `workdir/schedule.html`.
+
+    Args:
+      config: the config of the run.
+      workdir: the workdir that the run would use.
+
+    Raises:
+      ConfigError: if the config is wrong, or does not fit the text, the mesh, the memory or the
+        checkpoint in the workdir.
     """
     config = parse(config) if isinstance(config, ml_collections.ConfigDict) else config
     workdir = resolve("workdir", workdir)
@@ -137,20 +147,21 @@ def fine_tune(
 ) -> FinetuningRun:
     """Fine-tunes an encoder on a task, as `python -m xlj.finetune` does.
 
-    Trains one seed after the other, and scores each in all languages. Seeds that the workdir
-    already has are reused, and an interrupted seed is resumed.
+    Trains one seed after the other, and scores each seed in all languages. Finished seeds in the
+    workdir are reused, and an interrupted seed is resumed.
 
     Args:
-      config: such as `xlj.recipe("finetune/udpos")`, with `init_from` set.
-      workdir: local folder; gets a folder per seed.
+      config: the config of the run, such as `xlj.recipe("finetune/udpos")`, with `init_from` set.
+      workdir: local folder, in which each seed gets a folder.
 
     Returns:
-      The runs, each with its scores on dev and test by language, and the scores of the baseline;
+      The runs, each with the scores on dev and test by language, and the scores of the baseline;
       `plot()` draws the curves.
 
     Raises:
-      ConfigError: before any training, if the config is wrong, or does not fit the data, labels,
-        model or mesh; later, as in `pretrain`.
+      ConfigError: before any training, if the config is wrong, or does not fit the data, the
+        labels, the model or the mesh. During training, if too many consecutive steps have a loss or
+        gradient that is not finite.
     """
     step_memory.compute_in_the_calling_thread()
     compiled.enable_cache()
@@ -162,5 +173,5 @@ def fine_tune(
 
 
 def _lock(workdir: AnyPath) -> contextlib.AbstractContextManager:
-    """Locks a workdir against other runs; process 0 of a run does this for all its processes."""
+    """Locks a workdir against other runs. Only process 0 of a run locks it, for all processes."""
     return only_run(workdir) if jax.process_index() == 0 else contextlib.nullcontext()

@@ -3,7 +3,7 @@
 from argparse import Namespace
 
 from xlj.cli import outputs, shards
-from xlj.cli.parser import Parser, positive
+from xlj.cli.parser import Parser, parse_non_negative
 from xlj.config import ConfigError
 from xlj.config.choices import (
     ENCODINGS,
@@ -27,38 +27,42 @@ def add(parser: Parser) -> None:
     add(
         "--columns",
         metavar="A,B",
-        type=_names,
+        type=_parse_names,
         default=(),
-        help="columns of --input with the source, the target (and gold links): numbers from 1, "
-        "names in its first line, JSON keys, or the two languages of TMX [the first columns]",
+        help="columns of --input that contain the source, the target and, with --gold, the gold "
+        "links. Columns are one-based numbers, names in the first line of --input, JSON keys, or "
+        "the two languages of a TMX file [the first columns]",
     )
     add(
         "--words",
         choices=WORD_SPLITS,
         default="spaces",
-        help="word separators: spaces: ASCII spaces and tabs, as in fast_align and eflomal; "
+        help="word separators. spaces: ASCII spaces and tabs, as in fast_align and eflomal. "
         "whitespace: any Unicode white space, as in SimAlign and awesome-align [spaces]",
     )
     add(
         "--output",
         metavar="FILE",
-        help="file for the links, one line per pair, or for the labels of --project; - for "
-        "standard output",
+        help="file for the links, one line per pair; with --project, file for the projected "
+        "labels; - for standard output",
     )
     add(
         "--output_format",
         choices=LINK_FORMATS,
         default="pharaoh",
-        help="format of the links: pharaoh (`i-j`, words from 0), pharaoh_1 (from 1), naacl (one "
-        "line per link, `PAIR i j S`, from 1), words (`word<sep>word`, as awesome-align writes), "
-        "pieces (as pharaoh, but pieces of the vocabulary) [pharaoh]",
+        help="format of the links. pharaoh: `i-j` with zero-based words. pharaoh_1: `i-j` with "
+        "one-based words. naacl: a line `PAIR i j S` for each link, one-based. words: "
+        "`word<sep>word`, as awesome-align writes. pieces: `i-j` with zero-based pieces of the "
+        "vocabulary instead of words [pharaoh]",
     )
     add("--lowercase", action="store_true", help="lowercase words before the alignment")
     parser.add_malformed("an empty line")
     shards.add_flag(parser)
     _add_choices(parser)
     _add_gold(parser)
-    parser.add_file("--plot", "file for a plot of the curves of --layers=all (.png, .svg, .pdf)")
+    parser.add_file(
+        "--plot", "file for a plot of the AER by layer, with --layers=all (.png, .svg, .pdf)"
+    )
     add(
         "--scores",
         metavar="FILE",
@@ -68,8 +72,8 @@ def add(parser: Parser) -> None:
     parser.add_file("--html", "file for an HTML page that shows the alignments")
     parser.add_file(
         "--project",
-        "tagged words of one side, `word TAB tag`, with blank lines between sentences; --output "
-        "then gets the words of the other side with these tags",
+        "file of tagged words of one side: a line `word TAB tag` for each word, and a blank line "
+        "between sentences. --output then contains the words of the other side with projected tags",
     )
 
 
@@ -81,8 +85,9 @@ def _add_gold(parser: Parser) -> None:
         metavar="FILE",
         nargs="?",
         const="",
-        help="score against gold links in the third column of the input, or in FILE. Links are "
-        "`i-j` (sure) or `ipj` (possible), from 0; or lines `id source target [S|P]`, from 1",
+        help="score the links against gold links in the third column of --input, or in FILE. A "
+        "line has the links of a pair, `i-j` (sure) or `ipj` (possible), with zero-based words. "
+        "FILE may have a line `id source target [S|P]` for each link instead, one-based",
     )
     add(
         "--gold_from",
@@ -99,30 +104,32 @@ def _add_choices(parser: Parser) -> None:
     add(
         "--method",
         choices=(*METHODS, *TRAINED_METHODS, "all"),
-        help="optimal_transport: as in XLM-Align's paper. released: XLM-Align's released aligner. "
-        "argmax, itermax, match: the methods of SimAlign. hmm: for models of configs/aligner.py. "
-        "all: every method, with --layers=all [as in training, else optimal_transport]",
+        help="optimal_transport: the method of XLM-Align's paper. released: XLM-Align's released "
+        "aligner. argmax, itermax, match: the methods of SimAlign. hmm: a hidden Markov model, for "
+        "models of configs/aligner.py. all: every method, with --layers=all [the method of "
+        "evaluation.alignment in the model's config, else optimal_transport]",
     )
     add(
         "--encode",
         choices=(*ENCODINGS, "all"),
         help="together: encode a pair as one example, as XLM-Align does. apart: encode each "
-        "sentence separately, as SimAlign does. all: both, with --layers=all [as in training, else "
-        "together]",
+        "sentence separately, as SimAlign does. all: both, with --layers=all "
+        "[evaluation.alignment.encode of the model's config, else together]",
     )
     add(
         "--prior",
         metavar="STRENGTH",
-        type=positive,
-        help="multiply similarities by exp(-STRENGTH |i/m - j/n|), the diagonal prior of "
-        "fast_align [as in training, else 0]",
+        type=parse_non_negative,
+        help="multiply the similarity of word i of m and word j of n by exp(-STRENGTH |i/m - "
+        "j/n|), the diagonal prior of fast_align [evaluation.alignment.prior of the model's "
+        "config, else 0]",
     )
     add(
         "--threshold",
         metavar="CONFIDENCE",
-        type=positive,
+        type=parse_non_negative,
         default=0.0,
-        help="drop links with a lower confidence [0]",
+        help="drop links whose confidence is below this value [0]",
     )
     parser.add_layer("compare")
     add(
@@ -132,8 +139,8 @@ def _add_choices(parser: Parser) -> None:
     )
 
 
-def _names(text: str) -> tuple[str, ...]:
-    """Converts the value of a flag: names separated by commas."""
+def _parse_names(text: str) -> tuple[str, ...]:
+    """Converts the value of a flag that takes names separated by commas."""
     return tuple(name.strip() for name in text.split(","))
 
 
@@ -142,7 +149,7 @@ def check(flags: Namespace) -> None:
     alone = flags.output or flags.html or flags.project or flags.layer is not None
     if flags.layers and (flags.gold is None or alone):
         raise ConfigError(
-            "--layers=all only scores: it needs --gold, and excludes --output, --layer, --html and "
+            "--layers=all only prints scores: set --gold, and remove --output, --layer, --html and "
             "--project"
         )
     for name in ("method", "encode"):
@@ -158,22 +165,26 @@ def check(flags: Namespace) -> None:
         raise ConfigError("--gold_from needs --gold")
     if flags.output_format != "pharaoh" and (flags.project or not flags.output):
         raise ConfigError(
-            f"--output_format={flags.output_format} needs links in --output=FILE, without --project"
+            f"--output_format={flags.output_format} is a format of links: set --output=FILE, and "
+            "remove --project"
         )
     if flags.output_format == "pieces" and (flags.gold is not None or flags.html):
-        raise ConfigError("--output_format=pieces: --gold and --html need links between words")
+        raise ConfigError(
+            "--output_format=pieces: --gold and --html need links between words; remove them"
+        )
     if flags.project and not flags.output:
         raise ConfigError(f"--project={flags.project}: name a file for the labels: --output=FILE")
     if flags.shard:
         if flags.output_format == "naacl":
             raise ConfigError(
-                "--output_format=naacl numbers all pairs, but --shard sees only a part of them"
+                "--output_format=naacl numbers all pairs, but --shard reads only a part of them; "
+                "use another format"
             )
         others = ("gold", "scores", "html", "project", "layers", "plot")
         excluded = [f"--{name}" for name in others if getattr(flags, name) is not None]
         if excluded or flags.output == "-":
             raise ConfigError(
-                f"--shard only writes links into a folder, --output=FOLDER; remove "
+                f"--shard writes only links, into a folder, --output=FOLDER; remove "
                 f"{' and '.join(excluded) or '--output=-'}"
             )
         outputs.check_folder("output", flags.output)

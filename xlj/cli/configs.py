@@ -19,7 +19,8 @@ from xlj.config.variants import Variant
 from xlj.io.quoting import shortened
 
 _MAX_LENGTH = 2000
-"""Maximum length of an error in characters. A bug in a config file comes with its traceback."""
+"""Maximum length of an error in characters. The error for a bug in a config file contains the
+traceback."""
 
 
 Schema = ModuleType
@@ -29,12 +30,12 @@ that were set on the command line."""
 
 
 class Implied(NamedTuple):
-    """What other flags of a command set in its config."""
+    """Config values that other flags of a command set."""
 
     file: str | None = None
     """The config file if there is no --config."""
     overrides: Sequence[str] = ()
-    """Arguments `--config.KEY=VALUE`; overrides of the user have precedence."""
+    """Arguments `--config.KEY=VALUE`. Overrides of the user have precedence over them."""
     change: Variant | None = None
     """Changes the config after all overrides."""
 
@@ -76,40 +77,40 @@ def load(
 def _read(file: str, overrides: Sequence[str], schema: Schema) -> ConfigDict:
     """Reads the ConfigDict of a file. ml_collections converts the value of each override to the
     type of its key."""
-    old = [argument for argument in overrides if key_of(argument) in RENAMED]
+    with_old_key = [argument for argument in overrides if key_of(argument) in RENAMED]
     with_duration = [argument for argument in overrides if _is_duration(argument, schema)]
-    new = [argument for argument in overrides if argument not in old + with_duration]
-    new = [*_expand_family(new), *new]
-    argv, own = ["", f"--config={file}", *new], flags.FlagValues()
-    config_flags.DEFINE_config_file("config", lock_config=True, flag_values=own, sys_argv=argv)
+    others = [argument for argument in overrides if argument not in with_old_key + with_duration]
+    others = [*_expand_family(others), *others]
+    argv, values = ["", f"--config={file}", *others], flags.FlagValues()
+    config_flags.DEFINE_config_file("config", lock_config=True, flag_values=values, sys_argv=argv)
     try:
-        own(argv)
-        for argument in old:
-            _set_old(own.config, argument)
+        values(argv)
+        for argument in with_old_key:
+            _set_old_key(values.config, argument)
         for argument in with_duration:
             *sections, name = key_of(argument).split(".")
-            with own.config.ignore_type():
-                section = functools.reduce(getattr, sections, own.config)
+            with values.config.ignore_type():
+                section = functools.reduce(getattr, sections, values.config)
                 section[name] = argument.partition("=")[2]
-        return own.config
+        return values.config
     except ConfigError:
         raise
     except ImportError as error:
         raise ConfigError(f"--config={file}: an import of this file fails: {error}") from error
     except (flags.Error, AttributeError, LookupError, TypeError, ValueError) as error:
-        # ConfigDict's errors (a typo in the file, a wrong type) are clear. A bug in the config file
-        # comes with its traceback in the message.
+        # ConfigDict's errors (a typo in the file, a wrong type) are clear. The message of a bug in
+        # the config file contains the traceback.
         message = str(error).strip('"').rpartition("ConfigError: ")[2].strip()
         if isinstance(error, (AttributeError, KeyError)) and " " not in message:
-            message = f"it has no key {message}"
-        if len(message) > _MAX_LENGTH:  # values have any length
+            message = f"there is no key {message}"
+        if len(message) > _MAX_LENGTH:  # a value in the message may have any length
             message = f"{message[:_MAX_LENGTH]} ..."
         raise ConfigError(f"--config={file}: {message}") from error
 
 
 def _expand_family(overrides: Sequence[str]) -> list[str]:
-    """Returns the overrides of all options that `--config.model.family=...` sets. The user's other
-    overrides follow them and so have precedence."""
+    """Returns the overrides of all options that `--config.model.family=...` sets. The other
+    overrides of the user are applied later, and so have precedence."""
     options = []
     for argument in overrides:
         if key_of(argument) == "model.family":
@@ -119,14 +120,14 @@ def _expand_family(overrides: Sequence[str]) -> list[str]:
     return options
 
 
-def _set_old(config: ConfigDict, argument: str) -> None:
+def _set_old_key(config: ConfigDict, argument: str) -> None:
     """Sets a key with an old name to the value of an argument, converted to the new key's type."""
-    key, own = key_of(argument), flags.FlagValues()
+    key, values = key_of(argument), flags.FlagValues()
     new, (*sections, name) = RENAMED[key][0], key.split(".")
     argv = ["", f"--config.{new}={argument.partition('=')[2]}"]
     changed = config.copy_and_resolve_references()
-    config_flags.DEFINE_config_dict("config", changed, flag_values=own, sys_argv=argv)
-    own(argv)
+    config_flags.DEFINE_config_dict("config", changed, flag_values=values, sys_argv=argv)
+    values(argv)
     functools.reduce(getattr, sections, config)[name] = functools.reduce(
         getattr, new.split("."), changed
     )

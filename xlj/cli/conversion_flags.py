@@ -5,13 +5,15 @@ from pathlib import Path
 from xlj.cli.parser import Parser
 
 SIZES = {
-    "layers": "layers of the larger model",
-    "hidden": "width of its hidden vectors",
-    "heads": "its attention heads",
-    "key_value_heads": "its heads of keys and values",
-    "intermediate": "inner width of its feed-forward layers",
+    "layers": "number of layers of the larger model",
+    "hidden": "width of the larger model's hidden vectors",
+    "heads": "number of the larger model's attention heads",
+    "key_value_heads": "number of the larger model's heads of keys and values",
+    "intermediate": "inner width of the larger model's feed-forward layers",
 }
 """The keys of `model` that `widen` can increase, with their help."""
+
+_NEW_FOLDER = "new folder for the converted model"
 
 
 def add(parser: Parser) -> None:
@@ -24,32 +26,35 @@ def add(parser: Parser) -> None:
         doc="Converts a Hugging Face folder (XLM-R, RoBERTa, BERT, mBERT, ERNIE-M, XLM-Align or\n"
         "InfoXLM, with its tokenizer) to an xlj checkpoint for --config.init_from.",
     ).add_argument
-    add("--source", metavar="DIR", required=True, type=Path, help="the Hugging Face folder")
-    add("--output", metavar="DIR", required=True, type=Path, help="a new folder")
+    add("--source", metavar="DIR", required=True, type=Path, help="Hugging Face folder to convert")
+    add("--output", metavar="DIR", required=True, type=Path, help=_NEW_FOLDER)
     exporting = actions.add_parser(
         "export",
-        doc="Writes a folder for AutoModelForMaskedLM, AutoModel and AutoTokenizer of\n"
-        "transformers; for a fine-tuned model AutoModelForSequenceClassification,\n"
-        "AutoModelForTokenClassification or AutoModelForQuestionAnswering.",
+        doc="Writes a Hugging Face folder. AutoModelForMaskedLM, AutoModel and AutoTokenizer of\n"
+        "transformers load it. A fine-tuned model is for AutoModelForSequenceClassification,\n"
+        "AutoModelForTokenClassification or AutoModelForQuestionAnswering instead of\n"
+        "AutoModelForMaskedLM.",
     )
     _export_flags(exporting)
     extending = actions.add_parser(
         "extend",
-        doc="Adds pieces to the vocabulary of a checkpoint, for languages whose words it splits\n"
-        "into many short pieces. The vector of a new piece starts from the mean vector of the\n"
-        "pieces that it replaces.",
+        doc="Adds pieces to the vocabulary of a checkpoint, for languages whose words this\n"
+        "vocabulary splits into many short pieces. The vector of a new piece starts from the\n"
+        "mean vector of the pieces that the new piece replaces.",
     )
     _extend_flags(extending)
     merging = actions.add_parser(
         "merge",
-        doc="Merges models of the same shapes and vocabulary into one checkpoint: their mean or,\n"
-        "with --base, the base plus their merged differences from it (TIES).",
+        doc="Merges models of the same shapes and vocabulary into one checkpoint: the mean of the\n"
+        "models or, with --base, the base plus the merged differences of the models from the\n"
+        "base (TIES).",
     )
     _merge_flags(merging)
     widening = actions.add_parser(
         "widen",
-        doc="Builds a larger initial model from a smaller one: the middle of each weight is the\n"
-        "smaller weight, which is repeated around it; layers are repeated.",
+        doc="Builds a larger initial model from a smaller model. The middle of each weight matrix\n"
+        "is the smaller model's matrix, and copies of the smaller matrix surround it. Layers are\n"
+        "repeated.",
     )
     _widen_flags(widening)
 
@@ -57,19 +62,20 @@ def add(parser: Parser) -> None:
 def _export_flags(parser: Parser) -> None:
     parser.add_checkpoint()
     add = parser.add_argument
-    add("--output", metavar="DIR", required=True, type=Path, help="a new folder")
+    add("--output", metavar="DIR", required=True, type=Path, help=_NEW_FOLDER)
     add(
         "--pooling",
         choices=("mean", "first"),
-        help="also make it a sentence-transformers folder, with vectors that are the mean of all "
-        "tokens including <s> and </s> (mean), or the vector of <s> (first)",
+        help="also write the files of sentence-transformers. mean: a sentence vector is the mean "
+        "over all tokens including <s> and </s>. first: it is the vector of <s> [the "
+        "sentence-transformers modules that the model was imported with, if there are any]",
     )
     add(
         "--layer",
         metavar="N",
         type=int,
-        help="export only the layers up to this one, for sentence vectors; the head is exported "
-        "only with the last layer",
+        help="last layer to export, for sentence vectors from this layer. The head is exported "
+        "only with all layers [all layers]",
     )
 
 
@@ -82,18 +88,18 @@ def _extend_flags(parser: Parser) -> None:
         required=True,
         nargs="+",
         type=Path,
-        help="text of the new languages, one sentence per line, plain or compressed",
+        help="text files of the new languages, one sentence per line, plain or compressed",
     )
     add("--pieces", metavar="N", required=True, type=int, help="number of pieces to add")
     add(
         "--share",
         metavar="P",
         type=float,
-        help="for unigram vocabularies: expected share of the new languages in future text. A "
-        "larger share splits them into fewer pieces, but changes the pieces of old languages more "
-        "often [0.01]",
+        help="for unigram vocabularies: expected share of the new languages in future text. With a "
+        "larger share, text of the new languages has fewer pieces, but the pieces of old languages "
+        "change more often [0.01]",
     )
-    add("--output", metavar="DIR", required=True, type=Path, help="a new folder")
+    add("--output", metavar="DIR", required=True, type=Path, help=_NEW_FOLDER)
 
 
 def _merge_flags(parser: Parser) -> None:
@@ -112,31 +118,35 @@ def _merge_flags(parser: Parser) -> None:
         type=float,
         help="weight of each model in the mean [equal]",
     )
-    add("--base", metavar="DIR", help="merge with TIES: the model that the others started from")
+    add(
+        "--base",
+        metavar="DIR",
+        help="merge with TIES; DIR is the model that training of --models started from [the mean]",
+    )
     add(
         "--share",
         metavar="P",
         type=float,
-        help="TIES: share of the differences of each model to keep, the largest ones [0.2]",
+        help="TIES: share of each model's differences to keep, the largest differences [0.2]",
     )
     add(
         "--scale",
         metavar="X",
         type=float,
-        help="TIES: lambda, factor of the merged differences [1]",
+        help="TIES: factor of the merged differences (lambda) [1]",
     )
-    add("--output", metavar="DIR", required=True, type=Path, help="a new folder")
+    add("--output", metavar="DIR", required=True, type=Path, help=_NEW_FOLDER)
 
 
 def _widen_flags(parser: Parser) -> None:
     parser.add_checkpoint()
     add = parser.add_argument
     for name, what in SIZES.items():
-        add(f"--{name}", metavar="N", type=int, help=f"{what} [the model's]")
+        add(f"--{name}", metavar="N", type=int, help=f"{what} [as in --checkpoint]")
     add(
         "--copied",
         action="store_true",
         help="copy weights unchanged, as for ModernBERT-large. Without this flag, weights are "
         "divided by the number of copies of their input, and noise makes the copies differ",
     )
-    add("--output", metavar="DIR", required=True, type=Path, help="a new folder")
+    add("--output", metavar="DIR", required=True, type=Path, help=_NEW_FOLDER)

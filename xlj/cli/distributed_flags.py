@@ -13,21 +13,22 @@ FLAGS = ("distributed", "coordinator", "processes", "process")
 
 
 def add_flags(parser: Parser) -> None:
-    """Adds --distributed and the flags that describe the other processes."""
+    """Adds --distributed, and the flags that describe the processes of a run."""
     add = parser.add_argument
     add(
         "--distributed",
         action="store_true",
-        help="run as one of several processes. Under Slurm, Open MPI and on TPU pods they are "
-        "detected; elsewhere set the next three flags (launch/local.py does)",
+        help="run as one of several processes. Under Slurm, Open MPI and on TPU pods, the other "
+        "processes are detected. Elsewhere set --coordinator, --processes and --process "
+        "(launch/local.py sets them)",
     )
     add(
         "--coordinator",
         metavar="HOST:PORT",
-        help="address of process 0, with a free port on which it listens",
+        help="address of process 0, and a free port on which process 0 listens",
     )
     add("--processes", metavar="N", type=at_least(1), help="number of processes")
-    add("--process", metavar="I", type=at_least(0), help="number of this process, from 0")
+    add("--process", metavar="I", type=at_least(0), help="zero-based number of this process")
 
 
 def join(flags: Namespace) -> int | None:

@@ -9,15 +9,19 @@ from xlj.config import ConfigError
 
 
 def add(parser: Parser) -> None:
-    """Adds all flags except those of the config."""
+    """Adds all flags except the flags of the config."""
     add = parser.add_argument
-    add("--workdir", metavar="DIR", help="folder for runs and results [runs/finetune/NAME]")
+    add(
+        "--workdir",
+        metavar="DIR",
+        help="folder for runs and results [runs/finetune/NAME, with the NAME of --name]",
+    )
     add(
         "--submission",
         metavar="DIR",
-        help="folder for prediction files in the format of XTREME, in a subfolder NAME",
+        help="folder for prediction files in the format of XTREME, which go to DIR/NAME",
     )
-    add("--name", help="name of the task in results [the name of the config]")
+    add("--name", help="name of the task in the results [the name of the config file]")
     add(
         "--plot",
         metavar="FILE",
@@ -27,17 +31,18 @@ def add(parser: Parser) -> None:
 
 
 def check(flags: Namespace, name: str) -> None:
-    """Checks that outputs can be written and do not overwrite data of the task.
+    """Checks that the outputs can be written and do not overwrite inputs of the task.
 
     Args:
       name: name of the task.
 
     Raises:
-      ConfigError: if not, or if a file of the task is missing.
+      ConfigError: if an output cannot be written or is an input of the task, or if a file of the
+        task is missing.
     """
     task = flags.config.task
     if flags.submission and not task.test:
-        raise ConfigError("--submission needs test sets, but task.test is empty")
+        raise ConfigError("--submission needs test sets, but task.test is empty; set task.test")
     if not flags.plot and not flags.submission:
         return
     from xlj.finetuning import task_data, task_results
@@ -50,4 +55,4 @@ def check(flags: Namespace, name: str) -> None:
         folder = Path(flags.submission).expanduser() / name
         outputs.check_folder("submission", folder)
         for file in task_results.submission_files(folder, task):
-            outputs.check_other("submission", file, inputs)
+            outputs.check_no_input("submission", file, inputs)

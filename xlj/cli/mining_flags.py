@@ -17,14 +17,18 @@ def add(parser: Parser) -> None:
         "--threshold",
         metavar="T",
         type=float,
-        help="minimum margin of a pair. The margin is the cosine divided by the mean cosine of "
-        "both sentences with their nearest neighbours [the threshold with the best F1 on --gold]",
+        help="minimum margin of a pair. The margin is the cosine of the pair divided by the mean "
+        "cosine of both sentences with their nearest neighbours [the threshold with the best F1 on "
+        "--gold]",
     )
     parser.add_file(
         "--gold",
-        "true pairs, lines `source id TAB target id`, to print precision, recall and F1",
+        "file of true pairs, one `source id TAB target id` per line; the command then prints "
+        "precision, recall and F1",
     )
-    parser.add_file("--output", "file for the pairs, best first; a folder with --shard")
+    parser.add_file(
+        "--output", "file for the pairs, best pair first; with --shard, a folder of parts"
+    )
     shards.add_flag(parser)
     add(
         "--search",
@@ -33,8 +37,18 @@ def add(parser: Parser) -> None:
         help="exact: compute every cosine. faiss: compute margins only for candidates from a FAISS "
         "index, and print the recall compared with the exact search [exact]",
     )
-    add("--index", help="FAISS index, in the syntax of index_factory ['IVF...,SQfp16']")
-    add("--probes", metavar="N", type=at_least(1), default=32, help="FAISS lists to search [32]")
+    add(
+        "--index",
+        help="FAISS index, in the syntax of FAISS' index_factory [IVF and SQfp16, with about 4 "
+        "sqrt(n) lists for n sentences]",
+    )
+    add(
+        "--probes",
+        metavar="N",
+        type=at_least(1),
+        default=32,
+        help="number of FAISS lists to search for each sentence [32]",
+    )
     add("--scores", action="store_true", help="write the margin as a third column of --output")
 
 
@@ -54,7 +68,7 @@ def check(flags: Namespace) -> None:
     if flags.index and flags.search != "faiss":
         raise ConfigError("--index needs --search=faiss")
     if flags.scores and flags.output is None:
-        raise ConfigError("--scores writes a column of --output, which is missing")
+        raise ConfigError("--scores writes a column of --output; set --output=FILE")
     if flags.shard and flags.output is None:
         raise ConfigError("--shard needs a folder that all shards share: --output=FOLDER")
     if flags.shard:

@@ -14,7 +14,8 @@ PLOTS = (".png", ".svg", ".pdf")
 """Possible endings of the file name of a plot."""
 
 Inputs = Iterable[tuple[str, str | Path | None]]
-"""(flag, the file or model that it names, or None). The flag is empty for implied files."""
+"""(flag, file or model that the flag names, None if the flag is not set). The flag is empty for
+files that no flag names."""
 
 
 def check_output(
@@ -24,11 +25,12 @@ def check_output(
 
     Args:
       path: the value of the flag; None if the command writes no such file.
-      inputs: the inputs and the other outputs of the command, which must be different files.
-      endings: possible endings of the file name.
+      inputs: the inputs and the other outputs of the command. The file must differ from all of
+        them.
+      endings: possible endings of the file name; empty for any.
 
     Raises:
-      ConfigError: if not.
+      ConfigError: if the file cannot be written, or is one of `inputs`.
     """
     if not path:
         return
@@ -43,7 +45,7 @@ def check_output(
         raise ConfigError(f"{shown}: the folder {real.parent} is not writable")
     if endings and real.suffix.lower() not in endings:
         raise ConfigError(f"{shown}: the file name must end in {' or '.join(endings)}")
-    check_other(flag, path, inputs)
+    check_no_input(flag, path, inputs)
 
 
 def check_plot_of_layers(path: Path | None, layers: str | None, inputs: Inputs) -> None:
@@ -53,9 +55,12 @@ def check_plot_of_layers(path: Path | None, layers: str | None, inputs: Inputs) 
     check_output("plot", path, inputs, PLOTS)
 
 
-def check_other(flag: str, path: str | Path, inputs: Inputs) -> None:
-    """Raises a `ConfigError` that names both files if an output is an input of the same command.
-    Symbolic links are followed."""
+def check_no_input(flag: str, path: str | Path, inputs: Inputs) -> None:
+    """Checks that an output is not an input of the same command, following symbolic links.
+
+    Raises:
+      ConfigError: if it is; names both files.
+    """
     real = _real(flag, path)
     for name, source in inputs:
         if source and _is_part(real, Path(source).expanduser()):
@@ -71,8 +76,12 @@ def check_folder(flag: str, path: str | Path) -> None:
         raise ConfigError(f"--{flag}={path}: {existing} is a file, not a folder")
 
 
-def opened(path: str | None) -> contextlib.AbstractContextManager[BinaryIO | None]:
-    """Opens the file of --output with `atomic.writing`; standard output for `-`, None for None."""
+def open_output(path: str | None) -> contextlib.AbstractContextManager[BinaryIO | None]:
+    """Opens an output file with `atomic.writing`.
+
+    Args:
+      path: the value of the flag: `-` for standard output, None for no output.
+    """
     from xlj.io import atomic
 
     if path is None or path == "-":
@@ -81,10 +90,12 @@ def opened(path: str | None) -> contextlib.AbstractContextManager[BinaryIO | Non
 
 
 def draw(path: Path, plot: Callable[[], None]) -> None:
-    """Draws the file of --plot and prints its name; without matplotlib, prints how to install it.
+    """Draws the file of --plot and prints its name. If matplotlib is missing, prints how to install
+    matplotlib.
 
     Args:
-      plot: draws into `path`, which `check_output` has checked.
+      path: the value of --plot, which `check_output` has checked.
+      plot: draws into the file `path`.
     """
     from xlj.io import atomic
 
@@ -104,8 +115,8 @@ def _real(flag: str, path: str | Path) -> Path:
         is_cycle = any(part.is_symlink() for part in (real, *real.parents))
     except OSError as error:  # for example, the name is too long
         raise ConfigError(f"--{flag}={path}: {error.strerror}") from None
-    if is_cycle:  # realpath resolves all other links
-        raise ConfigError(f"--{flag}={path}: its symbolic links form a cycle")
+    if is_cycle:  # realpath leaves only the links of a cycle
+        raise ConfigError(f"--{flag}={path}: the symbolic links of this path form a cycle")
     return real
 
 

@@ -17,13 +17,15 @@ from xlj.io.quoting import quoted
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
-_OTHER_FLAGS = {
+_FLAGS_ELSEWHERE = {
     "output_dir": "--workdir",
     "out": "--output",
     "model": "--checkpoint",
     "model_name_or_path": "--checkpoint",
     "model-path": "--checkpoint",
 }
+"""Flags of other programs, and the flags of xlj for the same purpose."""
+
 _OVERRIDE = re.compile(r"--?config\.")
 
 
@@ -32,8 +34,9 @@ class Parser(argparse.ArgumentParser):
 
     Args:
       command: the name of the command: `align` for `python -m xlj.align`.
-      doc: its docstring, printed at the start of `--help`.
-      schema: the schema of its config, if it has one; adds the flags --config and --check.
+      doc: the docstring of the command, which `--help` prints first.
+      schema: the schema of the command's config; adds the flags --config and --check. None for a
+        command without a config.
       prog: set by argparse for the parsers of sub-commands.
     """
 
@@ -53,13 +56,14 @@ class Parser(argparse.ArgumentParser):
             self.add_argument(
                 "--config",
                 metavar="FILE",
-                help="recipe or config file, with :VARIANT for a variant, such as xlm_r_base:tiny",
+                help="name of a recipe, or config file; :VARIANT selects a variant, for example "
+                "xlm_r_base:tiny",
             )
-            help = "only check the config and print it as JSON"
+            help = "check the config, print it as JSON, and exit"
             self.add_argument("--check", action="store_true", help=help)
 
     def add_file(self, name: str, help: str, **more: Any) -> None:
-        """Adds a flag that names a file; `more` is passed to `add_argument`."""
+        """Adds a flag that names a file, with further arguments of `add_argument`."""
         self.add_argument(name, metavar="FILE", type=Path, help=help, **more)
 
     def add_checkpoint(self) -> None:
@@ -73,13 +77,13 @@ class Parser(argparse.ArgumentParser):
         )
 
     def add_layer(self, use: str) -> None:
-        """Adds --layer; `use` is the verb for what the command does with its vectors."""
+        """Adds --layer; `use` is the verb for what the command does with the layer's vectors."""
         self.add_argument(
             "--layer",
             metavar="N",
             type=int,
-            help=f"layer whose hidden vectors to {use}; 0 is the embeddings [the layer nearest to "
-            "two thirds of the depth, such as 8 of 12]",
+            help=f"layer whose hidden vectors to {use}; layer 0 is the embeddings [the layer "
+            "nearest to two thirds of the depth, for example 8 of 12]",
         )
 
     def add_malformed(self, placeholder: str) -> None:
@@ -88,8 +92,8 @@ class Parser(argparse.ArgumentParser):
             "--malformed",
             choices=("error", "skip"),
             default="error",
-            help="what to do with malformed lines (invalid UTF-8, NUL, too long, too few columns): "
-            f"error: stop; skip: count them and write {placeholder} for each [error]",
+            help="what to do with malformed lines (invalid UTF-8, NUL, too long, too few columns). "
+            f"error: stop. skip: count these lines, and write {placeholder} for each [error]",
         )
 
     def read(self, arguments: Sequence[str] | None = None) -> Namespace:
@@ -99,8 +103,8 @@ class Parser(argparse.ArgumentParser):
           arguments: None for the arguments of the process.
 
         Returns:
-          The flags. If the command has a flag --config, `overrides` has the arguments
-          `--config.KEY=VALUE`. `is_process` is whether the arguments are those of the process.
+          The flags. If the command has a flag --config, the attribute `overrides` has the arguments
+          `--config.KEY=VALUE`. The attribute `is_process` is true if `arguments` is None.
 
         Raises:
           ConfigError: if a flag is unknown or has no value.
@@ -129,8 +133,8 @@ class Parser(argparse.ArgumentParser):
         the first of them."""
         flag, _, value = rest[0].partition("=")
         name = flag.lstrip("-")
-        if name in _OTHER_FLAGS and _OTHER_FLAGS[name] in self._option_string_actions:
-            return f"; did you mean {_OTHER_FLAGS[name]}?"
+        if name in _FLAGS_ELSEWHERE and _FLAGS_ELSEWHERE[name] in self._option_string_actions:
+            return f"; did you mean {_FLAGS_ELSEWHERE[name]}?"
         keys = [path for path, _ in self.schema.keys()] if self.schema else []
         is_key = other_name(name, keys) or any(name in (key, key.split(".")[-1]) for key in keys)
         hint = "" if is_key else suggestion(flag, self._option_string_actions)
@@ -161,11 +165,11 @@ def at_least(lowest: int) -> Callable[[str], int]:
     return number
 
 
-def positive(text: str) -> float:
+def parse_non_negative(text: str) -> float:
     """Converts the value of a flag that takes a finite number of at least 0."""
     if not 0 <= float(text) < math.inf:
         raise argparse.ArgumentTypeError(f"{text} is not a finite number of at least 0")
     return float(text)
 
 
-positive.__name__ = "float"
+parse_non_negative.__name__ = "float"

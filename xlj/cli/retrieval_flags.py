@@ -26,32 +26,36 @@ def add(parser: Parser) -> None:
     sentence_vectors.add_pair_flags(parser, "one sentence per line")
     parser.add_file(
         "--gold",
-        "labels in the format of XTREME: line i is the number, from 0, of the source line that "
-        "line i of the target translates. Without it, line i translates line i",
+        "file of labels in the format of XTREME: line i has the zero-based number of the source "
+        "line that target line i translates [target line i translates source line i]",
     )
     parser.add_file(
         "--output",
-        "file for predictions in the format of XTREME: for each target line the number, from 0, of "
-        "the nearest source line",
+        "file for predictions in the format of XTREME: for each target line, the zero-based number "
+        "of the nearest source line",
     )
     add(
         "--languages",
         metavar="A,B",
-        help="repeat for each language, in place of {language} in the file names, and print the "
-        "average",
+        help="languages to evaluate one after another, separated by commas. Each replaces "
+        "{language} in the file names; the average is printed last",
     )
     add("--layers", choices=("all",), help="print the accuracy at every layer (XLM-E Figure 3)")
-    parser.add_file("--plot", "file for a plot of the curve of --layers=all (.png, .svg, .pdf)")
+    parser.add_file(
+        "--plot", "file for a plot of the accuracy by layer, with --layers=all (.png, .svg, .pdf)"
+    )
     add(
         "--similarity",
         choices=SIMILARITIES,
         default="cosine",
-        help="cosine, or margin: the ratio margin over the nearest neighbours [cosine]",
+        help="cosine: the cosine of two vectors. margin: the cosine divided by the mean cosine of "
+        "both vectors with their nearest neighbours [cosine]",
     )
 
 
 def check(flags: Namespace) -> list[Files]:
-    """Returns the files of each language; without --languages, of one language without a name.
+    """Returns the files of each language. Without --languages, this is one item, whose language is
+    empty.
 
     Raises:
       ConfigError: if flags contradict each other, or an output cannot be written.
@@ -60,17 +64,18 @@ def check(flags: Namespace) -> list[Files]:
 
     languages = [name.strip() for name in flags.languages.split(",")] if flags.languages else [""]
     if flags.layers and (flags.layer is not None or flags.output):
-        raise ConfigError("--layers=all only scores: remove --layer and --output")
+        raise ConfigError("--layers=all only prints scores: remove --layer and --output")
     for name in ("source", "target", "gold", "output"):
         path = getattr(flags, name)
         is_template = "{language}" in str(path)
         if is_template and not flags.languages:
             raise ConfigError(f"--{name}={path}: name the languages with --languages=A,B")
         if flags.languages and path and not is_template and name in ("source", "output"):
-            raise ConfigError(f"--{name}={path}: with --languages it must contain {{language}}")
+            raise ConfigError(f"--{name}={path}: with --languages, the name needs {{language}}")
         if flags.languages and path and not is_template and files.is_stream(path):
             raise ConfigError(
-                f"--{name}={path}: it is read again for each language, so it must be a file"
+                f"--{name}={path}: --languages reads this input once for each language; name a "
+                "file, not a stream"
             )
     if flags.languages and ("" in languages or len(set(languages)) < len(languages)):
         raise ConfigError(f"--languages={flags.languages}: a language is empty or repeated")

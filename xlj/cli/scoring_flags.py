@@ -17,35 +17,49 @@ def add(parser: Parser) -> None:
     sentence_vectors.add_flags(parser)
     parser.add_file(
         "--input",
-        "pairs, one `source TAB target` or `source ||| target` per line [standard input]",
+        "file of pairs, one `source TAB target` or `source ||| target` per line [standard input]",
     )
     for name in ("--source", "--target"):
-        parser.add_file(
-            name, f"instead of --input: a file whose line i is the {name[2:]} of pair i"
-        )
+        parser.add_file(name, f"file whose line i is the {name[2:]} of pair i, instead of --input")
     add(
         "--by",
         choices=PAIR_SCORES,
         default="cosine",
-        help="cosine: cosine of the sentence vectors. margin: the cosine divided by the mean "
-        "cosine of both with their nearest neighbours among all pairs, as in LASER. likelihood: "
-        "how well a model of configs/aligner.py generates each sentence from the other [cosine]",
+        help="cosine: the cosine of the two sentence vectors. margin: the cosine divided by the "
+        "mean cosine of both vectors with their nearest neighbours among all pairs, as in LASER. "
+        "likelihood: how well a model of configs/aligner.py generates each sentence from the other "
+        "sentence [cosine]",
     )
     add(
         "--output",
         metavar="FILE",
         default="-",
-        help="file for the scores, or for the pairs of --keep or --threshold; a folder with "
-        "--shard [standard output]",
+        help="file for the scores, or for the pairs that --keep or --threshold selects; with "
+        "--shard, a folder of parts [standard output]",
     )
-    add("--keep", metavar="SHARE", type=_share, help="write the best pairs, such as 0.8 of all")
-    add("--threshold", metavar="T", type=float, help="write the pairs with at least this score")
-    add("--scores", action="store_true", help="add the score as the last column of written pairs")
-    parser.add_malformed("the score nan, so that it is not kept,")
+    add(
+        "--keep",
+        metavar="SHARE",
+        type=_parse_share,
+        help="write this share of the pairs instead of scores: the pairs with the best scores",
+    )
+    add(
+        "--threshold",
+        metavar="T",
+        type=float,
+        help="write the pairs with at least this score instead of scores",
+    )
+    add(
+        "--scores",
+        action="store_true",
+        help="with --keep or --threshold: write the score as the last column of the pairs",
+    )
+    parser.add_malformed("the score nan, which --keep and --threshold never select,")
     shards.add_flag(parser)
 
 
-def _share(text: str) -> float:
+def _parse_share(text: str) -> float:
+    """Converts the value of a flag that takes a share above 0 and at most 1."""
     share = float(text)
     if not 0 < share <= 1:
         raise argparse.ArgumentTypeError(
@@ -54,7 +68,7 @@ def _share(text: str) -> float:
     return share
 
 
-_share.__name__ = "float"
+_parse_share.__name__ = "float"
 
 
 def check(flags: Namespace) -> None:

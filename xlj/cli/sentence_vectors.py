@@ -28,14 +28,13 @@ def add_flags(parser: Parser) -> None:
         choices=POOLINGS,
         help="mean: the mean of all tokens including <s> and </s>, as in XTREME and "
         "sentence-transformers. text: the mean of the text's tokens only. first: the vector of "
-        "<s>. For a sentence-transformers folder without --layer and --pooling, its modules "
-        "compute the vectors [mean]",
+        "<s> [mean; for a sentence-transformers folder without --layer, the modules of the folder]",
     )
     parser.add_argument(
         "--prompt",
         metavar="NAME",
         help="for a sentence-transformers folder: name of the prompt to put before each sentence "
-        "[the default of the folder]",
+        "[the default prompt of the folder]",
     )
 
 
@@ -43,16 +42,16 @@ def add_pair_flags(parser: Parser, lines: str) -> None:
     """Adds --source, --target and --centred, and the flags of `add_flags`.
 
     Args:
-      lines: describes the lines of the files, for --help.
+      lines: describes the lines of a file for --help, for example "one sentence per line".
     """
     add_flags(parser)
     for name in ("--source", "--target"):
-        parser.add_file(name, f"text file, {lines}; may be compressed", required=True)
+        parser.add_file(name, f"text file with {lines}; may be compressed", required=True)
     parser.add_argument(
         "--centred",
         action="store_true",
-        help="subtract the mean vector of each file from its vectors, which removes what all "
-        "sentences of a language have in common",
+        help="subtract the mean vector of each file from the vectors of the file, which removes "
+        "what all sentences of a language have in common",
     )
 
 
@@ -60,7 +59,7 @@ def check_centred(flags: Namespace, path: Path, sentences: Sequence[str]) -> Non
     """Refuses --centred for a file with one distinct sentence, whose centred vector is 0."""
     if flags.centred and len(set(sentences)) < 2:
         raise ConfigError(
-            f"{path} has only one distinct sentence; --centred needs many to compute a mean"
+            f"{path} has only one distinct sentence; --centred needs several to compute a mean"
         )
 
 
@@ -103,11 +102,11 @@ def embed_parts(
       units: the lines of each part.
       dtype: one of `choices.VECTOR_TYPES`.
       skipping: handles malformed lines; if None, they are errors.
-      has_ids: whether lines may be `id TAB sentence`; then only the sentence is embedded, and blank
-        lines are skipped.
+      has_ids: whether lines may be `id TAB sentence`. If so, only the sentence is embedded, and
+        blank lines are skipped.
     """
-    left = parts.remaining()
-    if not left:
+    missing = parts.remaining()
+    if not missing:
         return
     from tqdm import tqdm
 
@@ -118,7 +117,7 @@ def embed_parts(
 
     embedder = load_embedder(flags)
     with tqdm(desc="embedding", unit=" sentences", disable=None) as bar:
-        for part in left:
+        for part in missing:
             rows = 0
             with vector_file.writing(parts.file(part), embedder.width, dtype, skipping) as append:
                 lines = units[part].lines(skipping)
@@ -128,10 +127,10 @@ def embed_parts(
                     append(vectors[0])
                     rows += vectors.shape[1]
             parts.mark_complete(part, **units[part].as_json(), rows=rows)
-    report_cut(embedder)
+    report_truncated(embedder)
 
 
-def report_cut(embedder: "Embedder") -> None:
+def report_truncated(embedder: "Embedder") -> None:
     """Prints how many sentences an `Embedder` truncated."""
     if embedder.truncated:
         line = f"{embedder.truncated} sentences were truncated: too long for the model"

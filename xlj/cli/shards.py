@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from xlj.cli.parser import Parser
 
-if TYPE_CHECKING:  # types only: a command reads its flags without what they need
+if TYPE_CHECKING:  # types only: a command reads its flags without the imports of these modules
     from xlj.io.json_file import Record
     from xlj.io.parts import Parts
 
@@ -21,10 +21,11 @@ def add_flag(parser: Parser) -> None:
         "--shard",
         metavar="I/N",
         type=_shard,
-        help="do part I (from 1) of N parts of the work. --output is then a folder that N commands "
-        "share; the last to finish writes its manifest. After a kill, the same command resumes. "
-        "1/1 does all the work in one command. Inputs may be several files: a pattern "
-        "('text/*.txt') or a list with commas",
+        help="process shard I of N of the input; I is one-based. --output is then a folder that N "
+        "commands share; the command that finishes last writes the manifest of the folder. The "
+        "same command resumes an interrupted shard. --shard=1/1 processes the whole input. An "
+        "input may be several files: a pattern ('text/*.txt') or names separated by commas [the "
+        "whole input, into one file]",
     )
 
 
@@ -37,7 +38,7 @@ def _shard(text: str) -> tuple[int, int]:
 
 def job(flags: Namespace, paths: Sequence[Path], names: Sequence[str]) -> "Record":
     """Returns a record of everything that determines the parts: the model, the inputs with their
-    sizes in bytes, and the values of these flags."""
+    sizes in bytes, and the values of the flags in `names`."""
     from xlj.checkpoints import stored_models
 
     return {
@@ -48,8 +49,8 @@ def job(flags: Namespace, paths: Sequence[Path], names: Sequence[str]) -> "Recor
 
 
 def finish(parts: "Parts") -> bool:
-    """Writes the manifest if all parts of the folder exist; otherwise prints how many are missing.
-    Returns whether all exist."""
+    """Writes the manifest if all parts of the folder exist; otherwise prints how many parts are
+    missing. Returns whether all parts exist."""
     if parts.finish() is not None:
         return True
     print(

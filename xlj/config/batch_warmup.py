@@ -6,8 +6,9 @@ from typing import NamedTuple
 class BatchWarmup(NamedTuple):
     """Growth of batches from `first` microbatches to `parts` over the first `steps` steps.
 
-    Every size from `first` to `parts` - 1 lasts the same number of steps, to within one. Counted in
-    tokens, a size lasts in proportion to itself (ModernBERT, mmBERT).
+    Every size from `first` to `parts` - 1 lasts the same number of steps, to within one. So the
+    number of tokens that are read with batches of a size is proportional to the size (ModernBERT,
+    mmBERT).
     """
 
     steps: int
@@ -15,7 +16,7 @@ class BatchWarmup(NamedTuple):
     parts: int
 
     def stretches(self) -> list[tuple[int, int]]:
-        """Returns (first step, microbatches) of each stretch of steps with equal batches."""
+        """Returns (first step, microbatches per step) of each range of steps with equal batches."""
         sizes = max(1, self.parts - self.first)
         starts = {-(-k * self.steps // sizes): self.first + k for k in range(sizes)}
         return list((starts | {self.steps: self.parts}).items())
@@ -25,7 +26,7 @@ class BatchWarmup(NamedTuple):
         return next(size for start, size in reversed(self.stretches()) if start <= step)
 
     def before(self, step: int) -> int:
-        """Returns the number of microbatches of all steps before `step`."""
+        """Returns the number of microbatches of all steps before `step` together."""
         stretches = self.stretches()
         ends = [*(start for start, _ in stretches[1:]), step]
         return sum(

@@ -40,8 +40,8 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
     """Returns the frozen `Config` of a ConfigDict.
 
     Args:
-      explicit: paths of the keys that the user set on the command line, in addition to the recipe.
-        Each must have an effect. Some keys of a recipe may be unused because of another key.
+      explicit: paths of the keys that the user set on the command line. Each of them must have an
+        effect, while some keys of a recipe may be unused because of another key.
 
     Raises:
       ConfigError: if a key is unknown (suggests the nearest valid key), has a wrong type or an
@@ -63,9 +63,12 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
 
 
 def check_values(config: Config) -> None:
-    """Raises a `ConfigError` if values of a config contradict each other. `parse` calls it, unless
-    the model is that of `init_from`; then `training.start.adopt_model` does."""
-    if not config.data.rows:  # finished rows are checked when they are opened
+    """Raises a `ConfigError` if values of a config contradict each other.
+
+    `parse` calls this function if `transfer.model` is `config`. If the model is that of
+    `init_from`, `training.start.adopt_model` calls it.
+    """
+    if not config.data.rows:  # `open_rows` checks finished rows
         for phase in config.schedule:
             _check_text(phase.config)
         check_languages(config)
@@ -80,11 +83,13 @@ def _check_model_keys(config: Config, explicit: Collection[str]) -> None:
     if config.transfer.model == "config":
         return
     if not config.init_from:
-        raise ConfigError("transfer.model=init_from: set init_from, the model to take it from")
+        raise ConfigError(
+            "transfer.model=init_from uses the model of init_from, which is empty; set init_from"
+        )
     for path in explicit:
         section, _, name = path.partition(".")
         if section == "model" and name not in KEYS_OF_RUN:
-            reason = f"transfer.model=init_from takes it from {config.init_from}"
+            reason = f"transfer.model=init_from takes this key from {config.init_from}"
             raise unused_key_error(path, lookup(config, path), reason)
 
 
@@ -102,8 +107,8 @@ def check_phases(config: Config) -> None:
         if decay > steps:
             where = f"phases.{phase.name}." if phase.name else ""
             raise ConfigError(
-                f"{where}optimizer.decay_steps={decay} is more than the {steps} steps of its "
-                f"schedule, which ends at step {phase.rates_end}"
+                f"{where}optimizer.decay_steps={decay} is more than the {steps} steps of the "
+                f"learning rate schedule, which ends at step {phase.rates_end}; lower it"
             )
 
 
@@ -122,8 +127,8 @@ def _check_batch_warmup(config: Config) -> None:
 
 
 def _check_phases_unused(config: Config) -> None:
-    """Refuses a phase that sets options of an objective that is off from then on, or a key that has
-    no effect in the phase."""
+    """Refuses a phase that sets options of an objective that is off in this phase and all later
+    phases, or a key that has no effect in the phase."""
     fields = dict(keys_of(type(config)))
     for number, phase in enumerate(config.schedule[1:], 1):
         name, changes = phase.name, config.phases[phase.name]
@@ -139,7 +144,8 @@ def _check_phases_unused(config: Config) -> None:
             )
             if not on and set(options) - {"batch_rows"}:
                 path = f"phases.{name}.objectives.{objective}"
-                raise unused_key_error(path, dict(options), "that objective is off from then on")
+                reason = "the objective is off in this phase and all later phases"
+                raise unused_key_error(path, dict(options), reason)
 
 
 def _check_together(config: Config) -> None:
@@ -182,7 +188,7 @@ def check_model(model: Model) -> None:
         raise ConfigError(
             f"model.family={model.family}, but the other options of model are those of XLM-R; in a "
             f"config file call xlj.config.families.set_family(config, {model.family!r}), which "
-            "sets all of them"
+            "sets all options of the family"
         )
     if model.hidden % model.heads:
         raise ConfigError(
@@ -191,7 +197,8 @@ def check_model(model: Model) -> None:
     if model.position_buckets % 2 or model.position_distance <= model.position_buckets // 4:
         raise ConfigError(
             f"model.position_buckets={model.position_buckets} must be even, and "
-            f"model.position_distance={model.position_distance} must be more than a quarter of it"
+            f"model.position_distance={model.position_distance} must be more than a quarter of "
+            "model.position_buckets"
         )
     if model.pair_token_types and model.token_types < 2:
         raise ConfigError("model.pair_token_types needs model.token_types=2")
@@ -222,14 +229,14 @@ def check_model(model: Model) -> None:
         )
     if model.local_attention == 1:
         raise ConfigError(
-            "model.local_attention=1 is a window in which a token sees only itself; set a larger "
-            "window, or 0 for full attention"
+            "model.local_attention=1 is a window in which a token attends only to itself; set a "
+            "larger window, or 0 for full attention"
         )
     for layer in model.full_layers:
         if layer not in map(str, range(model.layers)):
             raise ConfigError(
                 f"model.full_layers={','.join(model.full_layers)}: there is no layer {layer}; "
-                f"model.layers={model.layers}, numbered from 0"
+                f"the layers are 0 to {model.layers - 1} (model.layers={model.layers})"
             )
     _check_names("model.biases", model.biases, BIASES)
     _check_names("model.dropout_parts", model.dropout_parts, DROPOUT_PARTS)
@@ -270,7 +277,8 @@ def _check_evaluation(config: Config) -> None:
             continue
         if options.layer > config.model.layers:
             raise ConfigError(
-                f"{section}.layer={options.layer} is beyond model.layers={config.model.layers}"
+                f"{section}.layer={options.layer} is beyond model.layers={config.model.layers}; "
+                "lower it"
             )
         if HELD_OUT in options.source and (
             section == "evaluation.alignment" or len(options.source) > 1
@@ -318,7 +326,8 @@ def check_languages(config: Config) -> None:
     """Refuses objectives and evaluations that need languages or pairs that the data does not have.
 
     Args:
-      config: data.languages and data.pairs are those of the text, or of the finished rows.
+      config: has the languages and pairs of the text, or of the finished rows, in data.languages
+        and data.pairs.
     """
     data = config.data
     languages = f"data.rows={data.rows}" if data.rows else "data.languages"

@@ -13,15 +13,15 @@ TRAINED_METHODS = ("hmm",)
 """Alignment methods with parameters that an objective trained (`objectives.word_hmm`)."""
 
 ENCODINGS = ("together", "apart")
-"""How a pair is encoded for alignment: as one example (XLM-Align), or each sentence separately
-(SimAlign)."""
+"""Encodings of a pair for alignment: both sentences as one example (XLM-Align), or each sentence
+separately (SimAlign)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AlignmentOptions:
-    """How an encoder aligns words; by default as in XLM-Align's paper.
+    """Options of word alignment. The defaults are those of XLM-Align's paper.
 
-    The method is not checked here, since users can register their own.
+    The method is not checked here, since users can register methods.
     """
 
     method: str = key(
@@ -39,13 +39,15 @@ class AlignmentOptions:
         "layer whose vectors are aligned; 0: the embeddings, -1: two thirds of the layers",
         low=-1,
     )
-    prior: float = key(0.0, "strength of the prior on the diagonal; 0: no prior", low=0)
+    prior: float = key(
+        0.0, "strength of the prior that favours links near the diagonal; 0: no prior", low=0
+    )
 
 
 POOLINGS = ("mean", "text", "first")
 """Sentence vectors. `mean`: the mean over all tokens, with `<s>` and `</s>` (XTREME's script,
-sentence-transformers). `text`: the mean over the text's tokens only (as XLCO and fine-tuning for
-retrieval compare). `first`: the vector of `<s>`."""
+sentence-transformers). `text`: the mean over the text's tokens only (the vectors that
+`objectives.retrieval` trains). `first`: the vector of `<s>` (`objectives.xlco` trains it)."""
 
 SIMILARITIES = ("cosine", "margin")
 """Similarities of sentence vectors: cosine, or the ratio margin of Artetxe and Schwenk (2019). The
@@ -76,7 +78,7 @@ LINK_FORMATS = ("pharaoh", "pharaoh_1", "naacl", "words", "pieces")
 
 
 def check_choice(name: str, value: str, known: Collection[str]) -> None:
-    """Raises a `ConfigError` if `value`, of an argument of this name, is not a known one."""
+    """Raises a `ConfigError` if the value of the argument `name` is not in `known`."""
     if value not in known:
         raise ConfigError(
             f"{name} is {value!r}; it must be one of {', '.join(known)}"

@@ -1,4 +1,4 @@
-"""Durations in a config: steps, or tokens or passes over the rows."""
+"""Durations in a config: steps, tokens, or passes over the rows."""
 
 import re
 from typing import NamedTuple, TypeAlias
@@ -34,7 +34,11 @@ def read(value: Value) -> Duration:
 
 
 def value(raw: Value) -> Value:
-    """Converts steps to an int and returns other durations unchanged; raises as `read` does."""
+    """Converts steps to an int, and returns other durations unchanged.
+
+    Raises:
+      ValueError: if the value has another form; lists the possible forms.
+    """
     duration = read(raw)
     return raw if duration.unit else int(duration.amount)
 

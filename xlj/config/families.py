@@ -8,8 +8,8 @@ import ml_collections
 from xlj.config.fields import ConfigError, Value
 from xlj.config.sections import BIASES, FAMILIES, Model
 
-# An option that one family lists is set for all families, and compared on export. So some values
-# here equal those of XLM-R.
+# `options_of` returns every option that any family lists, and export compares them. So some values
+# here equal the values of XLM-R.
 _MODERN: dict[str, Value] = {
     "absolute_positions": False,
     "position_bias": "none",
@@ -18,7 +18,7 @@ _MODERN: dict[str, Value] = {
     "rotary_factor": 1.0,
 }
 
-_OWN: dict[str, dict[str, Value]] = {
+_DIFFERENCES: dict[str, dict[str, Value]] = {
     "xlm_r": {},
     # As in ModernBERT. In mmBERT, local layers have the same rotary base as full layers.
     "modernbert": _MODERN
@@ -66,14 +66,18 @@ def options_of(family: str) -> dict[str, Value]:
     """
     if family not in FAMILIES:
         raise ConfigError(f"model.family={family}: the families are {', '.join(FAMILIES)}")
-    names = {name for own in _OWN.values() for name in own}
+    names = {name for options in _DIFFERENCES.values() for name in options}
     defaults: dict[str, Any] = {
         field.name: field.default for field in dataclasses.fields(Model) if field.name in names
     }
-    return {"family": family} | defaults | _OWN[family]
+    return {"family": family} | defaults | _DIFFERENCES[family]
 
 
 def set_family(config: ml_collections.ConfigDict, family: str) -> None:
-    """Sets the options of a family in a recipe's `model`; raises as `options_of` does."""
+    """Sets the options of a family in a recipe's `model`.
+
+    Raises:
+      ConfigError: if there is no such family.
+    """
     for name, value in options_of(family).items():
         config.model[name] = ",".join(value) if isinstance(value, tuple) else value

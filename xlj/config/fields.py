@@ -28,7 +28,7 @@ class Unused(NamedTuple):
 
     reason: str
     allowed_in_recipes: bool = False
-    """Whether a recipe may set the key anyway. On the command line it is an error in any case."""
+    """Whether a recipe may set the key anyway. On the command line, setting it is an error."""
 
 
 Value = bool | int | float | str | tuple[str, ...]
@@ -36,7 +36,7 @@ Value = bool | int | float | str | tuple[str, ...]
 ConfigTree = dict[str, Any]
 """A config as nested dicts: each value is a section (again a dict) or a `Value`."""
 Schema = TypeVar("Schema", bound="DataclassInstance")
-"""A frozen dataclass whose fields are keys, or sections of the same kind."""
+"""A frozen dataclass whose fields are keys, or sections that are such dataclasses."""
 
 
 class Section:
@@ -46,8 +46,8 @@ class Section:
     a tuple.
 
     Args:
-      path: class keyword of a subclass: the path of the section in a config, used in errors. By
-        default the path of its base class.
+      path: the path of the section in a config, for errors; a class keyword of each subclass. The
+        default is the path of the base class.
 
     Raises:
       ConfigError: if a value has a wrong type or is out of range; names the key.
@@ -96,10 +96,11 @@ def key(
       choices: the allowed values of a string.
       low, high: inclusive bounds of a number.
       auto: whether the value may be `auto`, which is stored as 0.
-      duration: whether the value, a number of steps, may be a string with a unit (`durations`)
-        until the rows are known. Annotate such a key as int: code that computes with it runs later.
-      used_when: tells when the key is used; None means always. docs/configs.md prints its docstring
-        if that starts with "only".
+      duration: whether the value, a number of steps, may be a string with a unit (`durations`).
+        Such strings are converted to steps once the rows are known, before any code computes with
+        the value. So annotate the key as int.
+      used_when: a condition; None if the key is always used. docs/configs.md prints the docstring
+        of the condition if it starts with "only".
     """
     bounds = {"low": low, "high": high, "auto": auto, "duration": duration}
     metadata = {"doc": doc, "choices": choices, **bounds, "used_when": used_when}
@@ -131,10 +132,12 @@ def only_if_set(path: str) -> UsedWhen:
 
 
 def sections(known: Callable[[], Mapping[str, "DataclassInstance"]]) -> Any:
-    """Declares sections by name, next to the other keys of a schema.
+    """Declares a field that holds several sections by name.
+
+    In a config, these sections are at the same level as the other fields of the schema.
 
     Args:
-      known: returns the current sections, each a frozen dataclass of defaults.
+      known: returns the current sections by name, each a frozen dataclass of defaults.
     """
     return dataclasses.field(
         default_factory=lambda: dict(known()), metadata={"sections": known, "doc": ""}
@@ -142,8 +145,8 @@ def sections(known: Callable[[], Mapping[str, "DataclassInstance"]]) -> Any:
 
 
 def like(schema: type, name: str, default: Value | None = None) -> Any:
-    """Declares a key like the one of this name in another schema: the same documentation and
-    possible values, and the same default if `default` is None."""
+    """Declares a key with the documentation and possible values of the key `name` of another
+    schema. The default is `default`, or the default of that key if `default` is None."""
     field = next(field for field in dataclasses.fields(schema) if field.name == name)
     value = field.default if default is None else default
     return dataclasses.field(default=value, metadata=field.metadata)
@@ -173,8 +176,8 @@ _duration_keys: set[str] = set()
 
 
 class _Section(ml_collections.ConfigDict):
-    """A ConfigDict that accepts `auto` for numbers that allow it and stores 0. Durations may be
-    numbers or strings."""
+    """A ConfigDict that stores `auto` as 0 for keys that allow `auto`, and accepts numbers and
+    strings for durations."""
 
     def __setitem__(self, key: str, value: Any) -> None:
         if key in _duration_keys and isinstance(value, int | str):
@@ -184,12 +187,13 @@ class _Section(ml_collections.ConfigDict):
         if isinstance(value, str) and value == "auto" and key in _auto_keys:
             value = 0
         elif isinstance(value, ml_collections.ConfigDict) and not isinstance(value, _Section):
-            value = _Section(value)  # a ConfigDict refuses a value of another type
+            value = _Section(value)  # a ConfigDict refuses to replace a section by another type
         super().__setitem__(key, value)
 
 
 def default_of(schema: type) -> ml_collections.ConfigDict:
-    """Returns a ConfigDict with every key of a schema at its default, locked against other keys."""
+    """Returns a ConfigDict with every key of a schema at its default. Setting any other key is an
+    error."""
     config = _Section()
     for name, _, field in _parts(schema):
         _auto_keys.update([name] * bool(field.metadata.get("auto")))
@@ -219,7 +223,11 @@ def as_tree(config: "DataclassInstance") -> ConfigTree:
 
 
 def merge(tree: dict, changes: Mapping, path: str) -> dict:
-    """Returns a copy of a nested dict with some of its values changed."""
+    """Returns a copy of a nested dict with changes, which are nested in the same way.
+
+    Args:
+      path: the path of `tree`.
+    """
     merged = dict(tree)
     for name, value in changes.items():
         if isinstance(value, Mapping) and isinstance(tree.get(name), Mapping):
@@ -275,7 +283,7 @@ def _value(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
         if not isinstance(value, Mapping) or not all(
             isinstance(entry, Mapping) for entry in value.values()
         ):
-            raise ConfigError(f"{path} must map names to sections of keys, not {value!r}")
+            raise ConfigError(f"{path} is {value!r}; it must map names to sections of keys")
         return dict(value)
     if metadata["duration"] and isinstance(value, str):
         value = duration(value, path)
@@ -309,7 +317,11 @@ def _value(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
 
 
 def duration(value: Any, path: str) -> durations.Value:
-    """Returns a duration in the form that configs store; raises a `ConfigError` if it is none."""
+    """Converts a duration to the form that configs store: an int of steps, or a string with a unit.
+
+    Raises:
+      ConfigError: if the value is not a duration.
+    """
     try:
         return durations.value(value)
     except ValueError as error:
@@ -330,10 +342,10 @@ def flat(tree: Mapping, prefix: str = "") -> dict[str, Value]:
 
 
 def check_unused(config: "DataclassInstance", explicit: Collection[str]) -> None:
-    """Raises a `ConfigError` if a key is set that has no effect.
+    """Checks that every key that is set has an effect.
 
     Args:
-      explicit: paths of the keys that the user set on the command line, in addition to the recipe.
+      explicit: paths of the keys that the user set on the command line.
 
     Raises:
       ConfigError: names the key and the reason why it is unused.
@@ -386,7 +398,8 @@ _OTHER_NAMES = {
     "warmup_ratio": "optimizer.warmup_share optimizer.warmup_steps",
     "model_name_or_path": "init_from",
 }
-"""Names of other libraries, and xlj's keys for them. Each schema has at most one of these keys."""
+"""Key names in other libraries, and xlj's keys for the same option, separated by spaces. The schema
+of pretraining and the schema of fine-tuning each have at most one of these keys."""
 
 
 def other_name(name: str, known: Collection[str]) -> str:
@@ -396,11 +409,11 @@ def other_name(name: str, known: Collection[str]) -> str:
 
 
 def nearest(path: str, known: Iterable[str]) -> str:
-    """Returns the end of an error about an unknown key: the closest known key, if any."""
+    """Returns the end of an error about an unknown key: it suggests the closest known key."""
     known = list(known)
     if other := other_name(path.split(".")[-1], known):
         return f"; did you mean {other}?"
     close = [name for name in known if name.split(".")[-1] == path.split(".")[-1]]
-    if len(close) != 1:  # one match means the right name in the wrong section
+    if len(close) != 1:  # a single match is the right name in another section
         close = difflib.get_close_matches(path, known, n=1, cutoff=0.6) or close
     return f"; did you mean {close[0]}?" if close else "; docs/configs.md lists all keys"

@@ -22,7 +22,7 @@ def _for_dev(config: "FinetuningConfig", path: str) -> Unused | None:
 
 
 def _for_test(config: "FinetuningConfig", path: str) -> Unused | None:
-    """Checks that there are test sets, or dev sets without their own languages."""
+    """Checks that there are test sets, or that the dev sets use `task.test_languages` too."""
     if config.task.test or not config.task.dev_languages:
         return None
     return Unused("task.test is empty", allowed_in_recipes=True)
@@ -35,12 +35,12 @@ _kind_key = partial(key, used_when=read_by_kind)
 class Task(Section, path="task"):
     kind: str = key(
         "classification",
-        f"kind of task: {', '.join(KINDS)}; or your own, as module:function (docs/tasks.md)",
+        f"kind of task: {', '.join(KINDS)}; or your own kind, module:function (docs/tasks.md)",
     )
     pairs: str = _kind_key(
         "together",
-        "how two sentences are encoded: together, as one input (cross-encoder), or apart, so that "
-        "their mean vectors are compared (bi-encoder)",
+        "how the two sentences of a pair are encoded. together: as one input (cross-encoder); "
+        "apart: separately, and the head compares the two mean vectors (bi-encoder)",
         choices=("together", "apart"),
     )
     train: tuple[str, ...] = key(
@@ -48,9 +48,9 @@ class Task(Section, path="task"):
         "training data, as templates with {language}: TSV, CSV, JSONL, Parquet, CoNLL or SQuAD "
         "JSON files, tfds:NAME#SPLIT, or phrasebook:TASK/{language}#SPLIT (the embedded corpus)",
     )
-    dev: tuple[str, ...] = key((), "dev data, in the form of train, to select a checkpoint")
+    dev: tuple[str, ...] = key((), "dev data that selects a checkpoint, in the form of train")
     test: tuple[str, ...] = key(
-        (), "test data, in the form of train, for the scores; labels may be missing"
+        (), "test data for the scores, in the form of train; labels may be missing"
     )
     languages: tuple[str, ...] = key(
         ("en",), "training languages: en for zero-shot transfer, all for translate-train-all"
@@ -59,29 +59,31 @@ class Task(Section, path="task"):
         (), "languages of the test sets; empty: the training languages", used_when=_for_test
     )
     dev_languages: tuple[str, ...] = key(
-        (), "languages of the dev sets; empty: those of the test sets", used_when=_for_dev
+        (), "languages of the dev sets; empty: the languages of the test sets", used_when=_for_dev
     )
     per_language: bool = key(
         False, "train one model per language on the data of that language, not one model for all"
     )
     columns: tuple[str, ...] = _kind_key(
         (),
-        "columns to read, texts first and the label last: names in the header (or JSON keys), "
-        "where premise|sentence1 means whichever a file has; or numbers from 1 for files without a "
-        "header. Empty: all columns of a file without a header",
+        "columns to read, texts first and the label last. A column is a name in the header or a "
+        "JSON key, or a one-based number for files without a header. premise|sentence1 reads the "
+        "one of the two columns that a file has. Empty: all columns of a file without a header",
     )
     comments: str = _kind_key(
         "auto",
-        "lines that start with # before the first word of a sentence. yes: they are comments; no: "
-        "they are words; auto: comments if their columns differ from the rest of the file or they "
-        "have the form of a comment",
+        "whether lines that start with # before the first word of a sentence are comments. yes: "
+        "comments; no: words; auto: comments if such a line has the form of a comment, or other "
+        "columns than the rest of the file",
         choices=("auto", "yes", "no"),
     )
-    labels: tuple[str, ...] = _kind_key((), "labels or tags; empty: those in the training data")
+    labels: tuple[str, ...] = _kind_key(
+        (), "labels or tags; empty: the labels or tags of the training data"
+    )
     names: tuple[str, ...] = _kind_key(
         (),
-        "names of the labels or tags 0, 1, 2, ... in files that store them as numbers, as Hugging "
-        "Face datasets do",
+        "names of the labels or tags 0, 1, 2, ... for files that store labels as numbers, as "
+        "Hugging Face datasets do",
     )
     metric: str = key(
         "",
@@ -91,8 +93,8 @@ class Task(Section, path="task"):
     )
     select: str = key(
         "all",
-        "which checkpoint to keep. all: the best on dev, averaged over all dev languages; trained: "
-        "the best on dev of the training languages; last: the last",
+        "which checkpoint is scored. all: the best on the dev sets, averaged over all dev "
+        "languages; trained: the best on the dev sets of the training languages; last: the last",
         choices=("all", "trained", "last"),
     )
     length: int = key(128, "tokens in a row", low=16)
@@ -103,12 +105,14 @@ class Task(Section, path="task"):
     answer_length: int = _kind_key(30, "maximum number of tokens in an answer", low=1)
     no_answer: bool = _kind_key(
         False,
-        "questions may have no answer (SQuAD 2.0); the model answers nothing if <s> scores best",
+        "whether questions may have no answer (SQuAD 2.0); the model gives no answer if <s> scores "
+        "best",
     )
     misplaced: str = _kind_key(
         "error",
-        "what to do with an answer that is not at its answer_start. error: stop; find: use the "
-        "only place with its text; skip: drop it, and its question if no other answer remains",
+        "what to do with an answer whose text is not at answer_start. error: stop; find: use the "
+        "position of the text if the context has it exactly once, else stop; skip: drop the "
+        "answer, and drop the question if no other answer remains",
         choices=("error", "find", "skip"),
     )
     alpha: float = key(
@@ -117,17 +121,18 @@ class Task(Section, path="task"):
 
     @property
     def effective_kind(self) -> str:
-        """The kind for `tasks.load`; pairs that are encoded apart have a kind of their own."""
+        """The kind for `tasks.load`: `pair_classification` for pairs that are encoded apart."""
         return "pair_classification" if self.pairs == "apart" else self.kind
 
     @property
     def objective(self) -> str:
-        """The name of the objective and of its rows; its head is named after it, with `_head`."""
+        """The name of the objective and of its rows. The name of the head is this name and
+        `_head`."""
         return str(load(self.effective_kind).name)
 
     @property
     def scored_by(self) -> str:
-        """The metric: the configured one, or the default of the kind."""
+        """The metric `metric` or, if it is empty, the default metric of the kind."""
         return self.metric or str(load(self.kind).metrics[0])
 
 
@@ -158,10 +163,13 @@ class TaskOptimizer(Optimizer):
         0.1, "share of the steps for the linear warm-up, if warmup_steps is 0", low=0, high=1
     )
     warmup_steps: int = key(
-        0, "steps of the linear warm-up; 0: as warmup_share", low=0, high=MOST_STEPS
+        0, "steps of the linear warm-up; 0: warmup_share of the steps", low=0, high=MOST_STEPS
     )
     decay_steps: int = key(
-        0, "steps of the final decay", low=0, used_when=only_with("optimizer.schedule", "wsd")
+        0,
+        "steps of the final decay",
+        low=0,
+        used_when=only_with("optimizer.schedule", "wsd"),
     )
     weight_decay: float = like(Optimizer, "weight_decay", 0.0)
     clip_norm: float = like(Optimizer, "clip_norm", 1.0)
@@ -170,13 +178,16 @@ class TaskOptimizer(Optimizer):
 @dataclasses.dataclass(frozen=True)
 class TaskTrain(Section, path="train"):
     epochs: float = key(
-        10.0, "passes over the training data; 0: only score the head of init_from", low=0
+        10.0, "passes over the training data; 0: no training, score the head of init_from", low=0
     )
     batch_rows: int = key(32, "rows per step: examples, or windows of long examples", low=1)
     evaluations: int = key(10, "maximum number of dev evaluations, evenly spaced in a run", low=1)
     seed: int = key(0, "seed of the initial head, batches and dropout", low=0, high=2**32 - 1)
     seeds: int = key(
-        1, "number of runs, with seeds seed, seed + 1, ...; reports mean and deviation", low=1
+        1,
+        "number of runs, with the seeds seed, seed + 1, ...; results are the mean and the standard "
+        "deviation of the runs",
+        low=1,
     )
     log_every: int = key(50, "steps between lines of training metrics", low=1)
     accumulation: int = like(Train, "accumulation")
@@ -212,8 +223,8 @@ def languages_of(task: Task) -> dict[str, tuple[str, ...]]:
 
 
 TASK = "task.json"
-"""A file in the folder of a fine-tuned model (a run or a Hugging Face folder) with the options of
-its head."""
+"""The file with the options of the head, in the folder of a fine-tuned model. The folder is that of
+a run, or a Hugging Face folder."""
 
 _LABELLING_KEYS = (
     "kind",
@@ -227,7 +238,8 @@ _LABELLING_KEYS = (
 
 
 def labelling_options(task: Task) -> dict[str, Any]:
-    """Returns the options of a task that affect how its model labels new text, for `TASK`."""
+    """Returns the options of a task that affect how its model labels new text. The file `TASK`
+    stores them."""
     return {name: getattr(task, name) for name in _LABELLING_KEYS}
 
 
@@ -237,9 +249,9 @@ def task_of_model(
     """Returns the task that a fine-tuned model was trained for.
 
     Args:
-      kind: as in `tasks.load`.
-      length: tokens in a row, if `saved` has no length.
-      labels: of the head's outputs, in order.
+      kind: the kind of task: a name in `tasks.KINDS` or `tasks.VARIANTS`, or `module:function`.
+      length: tokens in a row, used if `saved` has no length.
+      labels: the labels of the head's outputs, in order.
       saved: the content of `TASK`, if the file exists.
 
     Raises:
@@ -252,8 +264,8 @@ def task_of_model(
 
 
 def default() -> ml_collections.ConfigDict:
-    """Returns a ConfigDict with every key of the schema at its default, locked against unknown
-    keys."""
+    """Returns a ConfigDict with every key of the schema at its default. Setting an unknown key is
+    an error."""
     return renamed.accept_old_keys(fields.default_of(FinetuningConfig))
 
 
@@ -293,7 +305,10 @@ def _check_together(parsed: FinetuningConfig) -> None:
             "--config.init_from=DIR"
         )
     if parsed.fresh and not train.epochs:
-        raise ConfigError("train.epochs=0 scores the head of init_from; fresh=True discards it")
+        raise ConfigError(
+            "train.epochs=0 scores the head of init_from, but fresh=True discards that head; set "
+            "train.epochs above 0, or fresh=False"
+        )
     if train.epochs and train.epochs < _FEWEST_EPOCHS:
         raise ConfigError(
             f"train.epochs={train.epochs:g}: it must be at least {_FEWEST_EPOCHS:g}, or 0 to score "

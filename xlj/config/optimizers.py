@@ -9,13 +9,13 @@ from xlj.config.fields import ConfigError, Unused
 
 
 class OptimizerEntry(NamedTuple):
-    """A row of the table of optimizers."""
+    """An entry of the table of optimizers."""
 
     implementation: str
     """`module:function`, where the function makes an optax transformation from the `optimizer`
     section of a config. Imported when a run starts, so that configs need no JAX."""
     reads: tuple[str, ...] = ()
-    """The keys that this optimizer reads in addition to those of every optimizer."""
+    """The keys that this optimizer reads in addition to the keys of every optimizer."""
 
 
 _ADAM = ("optimizer.b1", "optimizer.b2", "optimizer.epsilon")
@@ -31,7 +31,9 @@ def register_optimizer(name: str, implementation: str, reads: tuple[str, ...] = 
     """Registers an optimizer under a name for `optimizer.name`.
 
     Args:
-      implementation, reads: as in `OptimizerEntry`.
+      implementation: `module:function`, where the function makes an optax transformation from the
+        `optimizer` section of a config.
+      reads: the keys that this optimizer reads in addition to the keys of every optimizer.
 
     Raises:
       ValueError: if a different optimizer is registered under this name.
@@ -44,7 +46,7 @@ def register_optimizer(name: str, implementation: str, reads: tuple[str, ...] = 
 
 
 def registered_optimizers() -> Mapping[str, OptimizerEntry]:
-    """Returns the registered optimizers by name: those of xlj first, then those of users."""
+    """Returns the registered optimizers by name: xlj's optimizers first, then users' optimizers."""
     return _REGISTERED
 
 

@@ -22,17 +22,22 @@ def local_path(name: str, path: str | Path) -> Path:
       name: the flag or key with this path, for the error.
 
     Raises:
-      ConfigError: if the path is a URL such as gs://bucket/run. As a path it would create a folder
-        named `gs:`.
+      ConfigError: if the path is a URL such as gs://bucket/run, which would otherwise create a
+        folder named `gs:`.
     """
     if scheme_of(path):
-        raise ConfigError(f"{name}={path} is a URL; {name} must be a local path. Copy or mount it")
+        raise ConfigError(
+            f"{name}={path} is a URL; {name} must be a local path. Copy or mount the data first"
+        )
     return Path(path).expanduser()
 
 
 def check_storable(name: str, path: str) -> None:
-    """Raises a `ConfigError` for a URL that xlj cannot write to, that is, any but gs://BUCKET/...
-    and s3://BUCKET/...; the error names the flag or key."""
+    """Checks that xlj can write to a path: a local path, gs://BUCKET/... or s3://BUCKET/...
+
+    Raises:
+      ConfigError: for any other URL; names the flag or key.
+    """
     scheme = scheme_of(path)
     if not scheme:
         return

@@ -16,7 +16,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def folder() -> Path:
-    """Returns the folder of the recipes: in the installed wheel, else in the clone."""
+    """Returns the folder of the recipes: that of an installed wheel, or `configs/` of a clone."""
     packaged = _PACKAGE / "recipes"
     return packaged if packaged.is_dir() else _PACKAGE.parent / "configs"
 
@@ -49,7 +49,7 @@ def names() -> list[str]:
 
 
 def read(name: str) -> ml_collections.ConfigDict:
-    """Returns the ConfigDict of a recipe or of your own config file, to change it and then run it.
+    """Returns the ConfigDict of a recipe or of your own config file, which you can change and run.
 
     Args:
       name: `quickstart`, `xlm_e:tiny`, `finetune/udpos:phrasebook` or `my/config.py`.
@@ -69,11 +69,11 @@ def read(name: str) -> ml_collections.ConfigDict:
 
 @contextlib.contextmanager
 def importable(parent: Path) -> Iterator[None]:
-    """Makes the modules of a config file's folder and xlj's recipes importable.
+    """Context in which the modules in a config file's folder and xlj's recipes can be imported.
 
-    Afterwards the imported modules are removed, since the next config file may import others with
-    the same names. If one of them registered an objective, all remain importable: the run and its
-    processes need them.
+    When the context ends, the imported modules are removed from `sys.modules`, since the next
+    config file may import other modules with the same names. If an imported module registered an
+    objective, all modules remain importable, because the run and its processes need them.
     """
     before, folders = set(sys.modules), (str(parent), str(folder()))
     sys.path.insert(0, folders[0])

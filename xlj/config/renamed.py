@@ -15,14 +15,15 @@ RENAMED: dict[str, tuple[str, ...]] = {
     f"model.{name}": (f"objectives.mrtd.{name}", f"objectives.trtd.{name}")
     for name in ("generator_layers", "generator_embeddings")
 } | {"data.invalid_utf8": ("data.malformed",)}
-"""The new keys of each old key. A key of an objective gets the value if the objective is on."""
+"""The new keys of each old key. A new key of an objective gets the value only if the objective is
+on."""
 
 Tree = MutableMapping[str, Any]
 
 
 def accept_old_keys(config: ConfigDict) -> ConfigDict:
-    """Adds the old keys to a ConfigDict of defaults, with the value None, so that recipes can set
-    them."""
+    """Adds the old keys to a ConfigDict of defaults, so that recipes can set the old keys. Their
+    value is None."""
     with config.unlocked():
         for old, new_keys in RENAMED.items():
             section, other = _section(config, old), _section(config, new_keys[0])
@@ -37,7 +38,8 @@ def translate(config: Tree, explicit: Collection[str] = ()) -> list[str]:
 
     Args:
       config: nested sections; a ConfigDict must be unlocked.
-      explicit: keys that were set on the command line. A new key in this list keeps its value.
+      explicit: keys that were set on the command line. A new key in this list keeps its value, even
+        if the config has the old key too.
 
     Returns:
       The explicit keys, with old names replaced by new ones.
@@ -72,7 +74,7 @@ def _rename(config: Tree, explicit: Collection[str], recorded: bool) -> None:
                 section[name] = None
             if value is None:
                 continue
-            # An unused value is dropped from a record. In a user's config it remains, and the
+            # An unused value is dropped from a record. In a user's config it remains, so that the
             # checks report it.
             read = [new for new in new_keys if _is_read(config, new)]
             new_keys = tuple(read) if recorded or read else new_keys
@@ -107,8 +109,8 @@ def _name(key: str) -> str:
 
 
 def _section(config: Tree, key: str, make: bool = False) -> Any:
-    """Returns the section of a key. If it does not exist, creates it if `make`, else returns
-    None."""
+    """Returns the section of a key. If the section does not exist, creates it if `make` is true,
+    else returns None."""
     node: Any = config
     for name in key.split(".")[:-1]:
         if make and node.get(name) is None:

@@ -17,8 +17,13 @@ ROW_KINDS = {
     "pairs": RowKind("data.parallel", "data.pair_length"),
     "bitext": RowKind("data.parallel", "data.pair_length"),
 }
-"""Kinds of rows by name (docs/data.md): running text; single sentences with room for pseudo-tokens;
-sentence pairs encoded together; sentence pairs encoded separately."""
+"""Kinds of rows by name (docs/data.md).
+
+- `text`: running text
+- `sentences`: single sentences with room for pseudo-tokens
+- `pairs`: sentence pairs that are encoded together
+- `bitext`: sentence pairs whose sentences are encoded separately
+"""
 
 
 def max_pairs(length: int) -> int:

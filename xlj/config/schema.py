@@ -57,7 +57,7 @@ class Phase(NamedTuple):
     end: int
     """The first step after the phase."""
     config: "Config"
-    """The whole config during the phase; without `phases`, except in the first phase."""
+    """The whole config during the phase. Its `phases` is empty, except in the first phase."""
     rates_start: int
     """The step at which the learning rate schedule of this phase began."""
     rates_end: int
@@ -73,8 +73,8 @@ class Phase(NamedTuple):
         return self.config.train.accumulation
 
     def done(self, step: int) -> float:
-        """Returns the number of steps of this phase before `step`. A step with a smaller batch
-        counts as the fraction of its microbatches."""
+        """Returns the number of steps of this phase before `step`. A step of the batch warm-up
+        counts as its microbatches divided by the microbatches of a full batch."""
         steps = max(0, min(step, self.end) - self.start)
         if self.start or not (warmup := self.config.batch_warmup):
             return steps
@@ -82,7 +82,7 @@ class Phase(NamedTuple):
 
 
 RATES_KEYS = ("schedule", "warmup_steps", "decay_steps", "decay", "floor")
-"""Keys of `optimizer`: a phase that sets any of them restarts the learning rate schedule."""
+"""Keys of `optimizer`. A phase that sets any of these keys restarts the learning rate schedule."""
 
 _CHANGEABLE = {
     "data": ("alpha", "sampled", "length"),
@@ -90,15 +90,15 @@ _CHANGEABLE = {
     "optimizer": ("learning_rate", "weight_decay", *RATES_KEYS),
     "train": ("accumulation",),
 }
-"""Keys that a phase may change, by section. It may also change all of `objectives`."""
+"""Keys that a phase may change, by section. A phase may also change every key of `objectives`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(Section):
     """The config of a pretraining run.
 
-    `phases` maps names to {start_step, and the keys that change from that step on}. Each phase
-    inherits from the phase before it.
+    `phases` maps the name of each phase to its `start_step` and to the keys that change at that
+    step. Each phase inherits the other keys from the phase before it.
     """
 
     init_from: str = key(
@@ -120,7 +120,7 @@ class Config(Section):
     phases: Mapping[str, ConfigTree] = dataclasses.field(
         default_factory=dict,
         metadata={
-            "doc": "changes of the config from a step on (docs/phases.md): "
+            "doc": "changes of the config that apply from a step on (docs/phases.md): "
             "{name: {start_step: N, data: {alpha: A}, ...}}"
         },
     )
@@ -140,8 +140,8 @@ class Config(Section):
         return next(phase for phase in reversed(self.schedule) if phase.start <= step)
 
     def has_same_step_as(self, other: "Config") -> bool:
-        """Whether phases with this config and with another share the compiled train step: they may
-        differ in arguments of the step and in the choice of rows."""
+        """Whether a phase with this config and a phase with another config share the compiled train
+        step. Such phases may differ in arguments of the step and in the choice of rows."""
         parts = [
             (config.objectives, config.model, config.train.accumulation, config.data.length)
             for config in (self, other)
@@ -157,7 +157,7 @@ class Config(Section):
         return BatchWarmup(train.batch_warmup, train.first_microbatches, train.accumulation)
 
     def microbatches(self, step: int) -> int:
-        """Returns the number of microbatches of a step: fewer during the batch warm-up."""
+        """Returns the number of microbatches of a step, which is smaller in the batch warm-up."""
         phase = self.phase_at(step)
         if phase.start or not self.batch_warmup:
             return phase.parts
@@ -181,7 +181,8 @@ class Config(Section):
         return {name: first[name] for name in self.objectives.options if name in first}
 
     def names_a_model(self) -> bool:
-        """Whether `init_from` or an objective (for a teacher) names a stored model."""
+        """Whether `init_from` or an objective, such as distillation from a teacher, names a stored
+        model."""
         objectives = self.objectives_on().values()
         return bool(self.init_from) or any(options.models() for options in objectives)
 
@@ -192,7 +193,7 @@ class Config(Section):
 
     def row_lengths(self) -> dict[str, tuple[int, ...]]:
         """Returns the row lengths of each kind in `row_kinds`, in the order of the phases that read
-        them. Length 0 (`auto`) is determined from the text."""
+        rows of this length. 0 means `auto`: the length is determined from the text."""
         by_kind: dict[str, dict[int, None]] = {kind: {} for kind in self.row_kinds()}
         for phase in self.schedule:
             for options in phase.config.objectives.active().values():
@@ -207,9 +208,10 @@ class Config(Section):
     def for_platform(self, platform: str) -> "Config":
         """Returns the config with `model.dtype=auto` resolved for "cpu", "gpu" or "tpu".
 
-        float32 products are exact on all platforms, which makes them slow on GPUs: XLA tries dozens
-        of kernels for each product before the first step, and tensor cores multiply bfloat16 many
-        times as fast as the parts of a float32."""
+        On CPUs, `auto` is float32, elsewhere bfloat16. xlj computes float32 products exactly on all
+        platforms, which is slow on GPUs: XLA tries dozens of kernels for each product before the
+        first step, and tensor cores multiply bfloat16 many times as fast as float32 in parts.
+        """
         if self.model.dtype != "auto":
             return self
         dtype = "float32" if platform == "cpu" else "bfloat16"
@@ -247,8 +249,10 @@ def _schedule(config: Config) -> tuple[Phase, ...]:
 
 
 def _ordered(config: Config) -> list[tuple[str, ConfigTree]]:
-    """Returns (name, changes) of the phases in order of their starts. Before they are resolved to
-    steps (`xlj.training.durations`), all starts must have the same unit."""
+    """Returns (name, changes) of the phases in order of their starts.
+
+    All starts must have the same unit until `xlj.training.durations` has converted them to steps.
+    """
     starts = {}
     for name, changes in config.phases.items():
         start = fields.duration(changes.get("start_step"), f"phases.{name}.start_step")
@@ -300,11 +304,11 @@ def unresolved(config: Config) -> dict[str, str]:
 def default(objective_modules: str = "") -> ml_collections.ConfigDict:
     """Returns a ConfigDict with every key of the schema at its default.
 
-    It is locked against unknown keys but accepts old names of keys (`renamed`).
+    Setting an unknown key is an error. Old names of keys are accepted (`renamed`).
 
     Args:
       objective_modules: modules that register your own objectives, separated by commas. The
-        ConfigDict then has their keys too.
+        ConfigDict then has the keys of these objectives too.
 
     Raises:
       ConfigError: if a module cannot be imported.
@@ -330,8 +334,8 @@ def build(tree: Mapping) -> Config:
 
 
 def record(config: Config) -> ConfigTree:
-    """Returns the config as runs and checkpoints store it: JSON values, and the sha256 of each
-    module in `objective_modules`."""
+    """Returns the config in the form that runs and checkpoints store: JSON values, and the sha256
+    of each module in `objective_modules`."""
     tree = json.loads(json.dumps(fields.as_tree(config)))
     digests = module_digests(config.objective_modules)
     return tree | ({"objective_digests": digests} if digests else {})

@@ -23,8 +23,8 @@ from xlj.config.row_kinds import ROW_KINDS
 
 
 def _of_text(used_when: UsedWhen | None = None) -> UsedWhen:
-    """Returns a condition: the key is used if the run builds rows from text, and as `used_when`
-    says."""
+    """Returns a condition: the key is used if the run builds rows from text, and if the condition
+    `used_when` holds too."""
 
     def check(config: "Sections", path: str) -> Unused | None:
         if config.data.rows:
@@ -82,8 +82,9 @@ _vocabulary_key = partial(key, used_when=_of_text(_for_training_a_vocabulary))
 class Data(Section, path="data"):
     rows: str = key(
         "",
-        "finished rows (built by xlj.prepare): their folder, or their hash in data.cache; empty: "
-        "rows of the text below, which are built if they are missing",
+        "folder of finished rows (built by xlj.prepare), or the hash of finished rows in "
+        "data.cache; empty: rows of data.mono and data.parallel, which are built if they are "
+        "missing",
     )
     languages: tuple[str, ...] = key(
         (),
@@ -121,13 +122,13 @@ class Data(Section, path="data"):
     sampled: tuple[str, ...] = key(
         (),
         "languages and pairs to draw rows from, such as en,de,en-de. If the list has no language, "
-        "all languages are drawn; if it has no pair, all pairs. en=3 draws en three times as often "
-        "as alpha gives, relative to the others. Phases may change it",
+        "all languages are drawn; if it has no pair, all pairs are drawn. en=3 draws en three "
+        "times as often as alpha gives, relative to the other names. Phases may change this key",
     )
     vocabulary: str = key(
         "",
         "SentencePiece model or tokenizer.json; empty: the vocabulary of init_from or a teacher, "
-        "else one is trained on the text",
+        "else a vocabulary that is trained on the text",
     )
     vocabulary_size: int = _vocabulary_key(
         250_002,
@@ -143,7 +144,7 @@ class Data(Section, path="data"):
     )
     vocabulary_alpha: float = _vocabulary_key(
         0.3,
-        "exponent of language sampling (as alpha) for the text that the vocabulary is trained on",
+        "exponent of language sampling, like alpha, for the text that the vocabulary is trained on",
         low=0,
         high=1,
     )
@@ -177,30 +178,30 @@ class Data(Section, path="data"):
     )
     filter: str = _text_key(
         "",
-        "your own module:function, which takes a line and returns whether to keep it; for a pair "
-        "both sides must pass",
+        "your own module:function, which takes a line and returns whether to keep the line; a pair "
+        "is kept if both sides are kept",
     )
     duplicates: str = _text_key(
         "keep",
-        "whether to keep or drop a line or pair that repeats an earlier one of the same language "
+        "what to do with a line or pair that repeats an earlier line or pair of the same language "
         "or language pair",
         choices=("keep", "drop"),
     )
     unit_bytes: int = _text_key(
         32 << 20,
-        "bytes of input that one process reads at a time; changing it changes the rows",
+        "bytes of input that one process reads at a time; another value gives other rows",
         low=1 << 10,
     )
     malformed: str = _text_key(
         "error",
         "what to do with a malformed record (invalid UTF-8, wrong number of columns, blank line or "
-        "side, too long a line, broken JSON). error: stop; skip: skip and count it",
+        "side, too long a line, broken JSON). error: stop; skip: skip the record and count it",
         choices=("error", "skip"),
     )
     malformed_share: float = key(
         0.001,
-        "maximum share of malformed records in a language or pair, checked from 10,000 records on; "
-        "above it building stops",
+        "maximum share of malformed records in a language or pair; above this share, building rows "
+        "stops. Checked from 10,000 records on",
         low=0,
         high=1,
         used_when=_of_text(only_with("data.malformed", "skip")),
@@ -311,17 +312,17 @@ class Model(Section, path="model"):
     family: str = key(
         "xlm_r",
         "family of the model: xlm_r, modernbert (also mmBERT and Ettin), eurobert or gte. On the "
-        "command line it sets all options that distinguish families, before other keys; recipes "
-        "call `families.set_family`",
+        "command line this key sets all options that distinguish families, and other flags "
+        "override these options; recipes call `families.set_family`",
         choices=FAMILIES,
     )
-    layers: int = key(12, "transformer layers", low=1)
+    layers: int = key(12, "number of transformer layers", low=1)
     hidden: int = key(768, "width of the hidden vectors", low=1)
-    heads: int = key(12, "attention heads", low=1)
+    heads: int = key(12, "number of attention heads", low=1)
     key_value_heads: int = key(
         0,
-        "heads of keys and values, each shared by the same number of query heads; 0: as many as "
-        "heads",
+        "number of heads of keys and values, each shared by the same number of query heads; 0: as "
+        "many as heads",
         low=0,
     )
     local_attention: int = key(
@@ -331,28 +332,29 @@ class Model(Section, path="model"):
     )
     full_attention_every: int = key(
         3,
-        "n: layers 0, n, 2n, ... attend to the whole example, the other layers are local",
+        "with the value n, layers 0, n, 2n, ... attend to the whole example, and the other layers "
+        "are local",
         low=1,
         used_when=_for_local_layers,
     )
     full_layers: tuple[str, ...] = key(
         (),
-        "numbers (from 0) of the layers that attend to the whole example, instead of every n-th "
-        "layer",
+        "zero-based numbers of the layers that attend to the whole example; empty: every layer "
+        "that full_attention_every selects",
         used_when=_for_local_layers,
     )
     intermediate: int = key(3072, "inner width of the feed-forward layers", low=1)
     feed_forward: str = key(
         "gelu",
-        "activation of the feed-forward layers: GELU (XLM-R), or gated by GELU (geglu: ModernBERT, "
-        "gte) or by SiLU (swiglu: EuroBERT)",
+        "activation of the feed-forward layers. gelu: GELU (XLM-R); geglu: gated by GELU "
+        "(ModernBERT, gte); swiglu: gated by SiLU (EuroBERT)",
         choices=("gelu", "geglu", "swiglu"),
     )
     biases: tuple[str, ...] = key(
         BIASES,
         "linear layers with a bias: attention (query, key and value), output (of attention), inner "
-        "and outer (of the feed-forward layer), prediction (dense layer of the prediction head), "
-        "vocabulary (its logits)",
+        "and outer (of the feed-forward layer), prediction (dense layer of the masked-token head), "
+        "vocabulary (logits of the masked-token head)",
     )
     positions: int = key(514, "rows of the position table; XLM-R's first position is row 2", low=3)
     absolute_positions: bool = key(
@@ -364,19 +366,19 @@ class Model(Section, path="model"):
     )
     rotary_local_base: float = key(
         0.0,
-        "rotary_base in local layers; 0: as in the other layers",
+        "rotary_base in local layers; 0: the value of rotary_base",
         low=0,
         used_when=_for_rotary_local_layers,
     )
     rotary_factor: float = key(
         1.0,
-        "divisor of rotary positions",
+        "number by which rotary positions are divided",
         low=1e-6,
         used_when=_for_rotary,
     )
     token_types: int = key(
         0,
-        "rows of the token type table, whose first row is added to every token (BERT, RoBERTa); "
+        "rows of the table of token types; the first row is added to every token (BERT, RoBERTa); "
         "0: no table",
         low=0,
     )
@@ -386,20 +388,20 @@ class Model(Section, path="model"):
     pair_positions: str = key(
         "running",
         "positions of the second sentence of a pair. running: continue after the first (XLM-R and "
-        "later models); restart: from 0 again (XLM)",
+        "later models); restart: start at 0 (XLM)",
         choices=("running", "restart"),
         used_when=_for_positions,
     )
     pair_separator: str = key(
         "end",
-        "token between the two sentences of a pair. end: `</s>`, which ends the first (all but "
-        "EuroBERT); parallel: `<|parallel_sep|>` of the vocabulary",
+        "token between the two sentences of a pair. end: `</s>`, which ends the first sentence "
+        "(all families but EuroBERT); parallel: `<|parallel_sep|>` of the vocabulary (EuroBERT)",
         choices=("end", "parallel"),
     )
     position_bias: str = key(
         "none",
         "bias of attention scores by the distance of two tokens. none: no bias; t5: a learned "
-        "number per head (T5); gated: the same, gated by the query (XLM-E)",
+        "number per head (T5); gated: the bias of t5, gated by the query (XLM-E)",
         choices=("none", "t5", "gated"),
     )
     position_buckets: int = _distance_key(
@@ -413,7 +415,7 @@ class Model(Section, path="model"):
     )
     dropout_parts: tuple[str, ...] = key(
         DROPOUT_PARTS,
-        "where dropout is applied: embeddings, attention (its output), feed_forward (its output)",
+        "parts of the model with dropout after them: embeddings, attention, feed_forward",
         used_when=_for_dropout,
     )
     attention_dropout: float = key(0.1, "dropout of attention probabilities", low=0, high=0.9)
@@ -522,8 +524,9 @@ class Optimizer(Section, path="optimizer"):
     schedule: str = key(
         "linear",
         "learning rate after the warm-up: linear, cosine and sqrt decay to floor by the end of the "
-        "run (sqrt: by 1 - the square root of the elapsed share); constant; wsd: constant, then a "
-        "decay over decay_steps. The checkpoint before a decay is never deleted",
+        "run (sqrt: the rate falls as 1 - the square root of the elapsed share of the decay); "
+        "constant; wsd: constant, then a decay over decay_steps. The checkpoint before a decay is "
+        "never deleted",
         choices=("linear", "cosine", "sqrt", "constant", "wsd"),
     )
     warmup_steps: int = _duration_key(0, "duration of the linear warm-up")
@@ -555,7 +558,8 @@ class Optimizer(Section, path="optimizer"):
     )
     weight_decay: float = key(
         0.01,
-        "decoupled weight decay; biases and norms do not decay unless decay_multipliers says so",
+        "decoupled weight decay; biases and norms do not decay unless decay_multipliers selects "
+        "them",
         low=0,
     )
     decoupling: str = key(
@@ -568,21 +572,23 @@ class Optimizer(Section, path="optimizer"):
     clip_norm: float = key(0.0, "maximum global norm of the gradient; 0: no clipping", low=0)
     average: float = key(
         0.0,
-        "decay of a moving average of the parameters, such as 0.999. Checkpoints contain it too; "
-        "WORKDIR/average names it. 0: no average",
+        "decay of a moving average of the parameters, such as 0.999. Checkpoints also contain the "
+        "average, and the path WORKDIR/average loads it. 0: no average",
         low=0,
         high=0.999999,
     )
     layer_decay: float = key(
         1.0,
-        "factor of the learning rate from each layer to the layer below: heads have the peak, the "
-        "last layer the peak times this, the embeddings the peak times this to the power of "
-        "layers + 1 (ERNIE-M: 0.8)",
+        "learning rate of each layer divided by the rate of the layer above. Heads have the peak "
+        "rate, the last layer the peak times layer_decay, and the embeddings the peak times "
+        "layer_decay to the power of layers + 1 (ERNIE-M: 0.8)",
         low=0,
         high=1,
     )
     frozen: tuple[str, ...] = key(
-        (), "parts that are not trained: embeddings, layers (with position bias and final norm)"
+        (),
+        "parts that are not trained: embeddings, layers (including the position bias and the "
+        "final norm)",
     )
     rate_multipliers: tuple[str, ...] = key(
         (),
@@ -621,11 +627,11 @@ class Train(Section, path="train"):
     batch_warmup: int = _duration_key(
         0,
         "duration over which batches grow from first_microbatches to accumulation, one microbatch "
-        "at a time; must end before the first of `phases` starts; 0: all batches are full",
+        "at a time. It must end before the first of `phases` starts. 0: all batches are full",
     )
     first_microbatches: int = key(
         1,
-        "microbatches of the first step, less than train.accumulation",
+        "number of microbatches in the first step, less than train.accumulation",
         low=1,
         used_when=only_if_set("train.batch_warmup"),
     )
@@ -637,13 +643,15 @@ class Train(Section, path="train"):
     )
     checkpoint_every: int = key(5_000, "steps between checkpoints", low=1)
     keep_checkpoints: int = key(
-        2, "number of latest checkpoints to keep, besides any checkpoint before a decay", low=1
+        2,
+        "number of latest checkpoints to keep; checkpoints before a decay are kept in addition",
+        low=1,
     )
     damaged_checkpoint: str = key(
         "stop",
-        "what a resuming run does if the latest checkpoint is damaged. stop: it stops; before: it "
-        "moves the checkpoint away and uses the previous one. With before, the run reads the whole "
-        "checkpoint before it starts",
+        "what to do on resume if the latest checkpoint is damaged. stop: stop with an error; "
+        "before: move the damaged checkpoint away and resume from the checkpoint before it. To "
+        "detect damage, before reads the whole checkpoint when the run starts",
         choices=("stop", "before"),
     )
     allow_change: tuple[str, ...] = key(
@@ -651,9 +659,14 @@ class Train(Section, path="train"):
         "keys that a run may change on resume although they affect its result, such as "
         "optimizer.learning_rate,model.dropout",
     )
-    accumulation: int = key(1, "microbatches into which the rows of a step are split", low=1)
+    accumulation: int = key(
+        1, "number of microbatches into which the rows of a step are split", low=1
+    )
     max_skipped_steps: int = key(
-        20, "consecutive steps with a non-finite loss or gradient before the run stops", low=0
+        20,
+        "number of consecutive steps with a non-finite loss or gradient that a run skips before it "
+        "stops",
+        low=0,
     )
     metrics_hook: str = key(
         "",
@@ -684,13 +697,14 @@ _retrieval_key = partial(key, used_when=_for_retrieval)
 
 @dataclasses.dataclass(frozen=True)
 class RetrievalEvaluation(Section, path="evaluation.retrieval"):
-    """Retrieval during training: accuracy@1 as in `xlj.retrieve`, with cosines of mean vectors."""
+    """Retrieval during training: accuracy@1 with cosines of mean vectors, as `xlj.retrieve` prints
+    it."""
 
     source: tuple[str, ...] = _retrieval_key(
         (),
-        "held_out: the held-out pairs of data.parallel; or templates of files with {pair}, or "
-        "{source} and {target}: TSV, or two line-aligned files joined by '|'. For each pair the "
-        "first existing file is read; empty: no retrieval",
+        "held_out for the held-out pairs of data.parallel; or templates of files with {pair}, or "
+        "with {source} and {target}: TSV, or two line-aligned files joined by '|'. For each pair, "
+        "the first file that exists is read. Empty: no retrieval",
     )
     pairs: tuple[str, ...] = _retrieval_key((), "language pairs to evaluate; empty: data.pairs")
     sentences: int = _retrieval_key(
@@ -710,16 +724,16 @@ _alignment_key = partial(key, used_when=only_if_set("evaluation.alignment.source
 
 @dataclasses.dataclass(frozen=True)
 class AlignmentEvaluation(AlignmentOptions, Section, path="evaluation.alignment"):
-    """Word alignment during training: the alignment error rate as in `xlj.align`.
+    """Word alignment during training: the alignment error rate that `xlj.align` prints.
 
-    The checkpoint stores the method, which is the default of `xlj.align` for it.
+    Checkpoints store these options. `xlj.align` uses the stored options by default.
     """
 
     source: tuple[str, ...] = key(
         (),
-        "templates of gold files with {pair}, or {source} and {target}: TSV with links in the "
-        "third column, or a TSV and a file of links joined by '|' (docs/align.md). For each pair "
-        "the first existing file is read; empty: no alignment",
+        "templates of gold files with {pair}, or with {source} and {target}: TSV with links in the "
+        "third column, or a TSV and a file of links joined by '|' (docs/align.md). For each pair, "
+        "the first file that exists is read. Empty: no alignment",
     )
     pairs: tuple[str, ...] = _alignment_key((), "language pairs to evaluate; empty: data.pairs")
     sentences: int = _alignment_key(
@@ -741,9 +755,14 @@ class Evaluation(Section, path="evaluation"):
 @dataclasses.dataclass(frozen=True)
 class Mesh(Section, path="mesh"):
     replica: int = key(
-        0, "copies of the parameters (data-parallel groups); 0: all devices / mesh.fsdp", low=0
+        0,
+        "number of copies of the parameters (data-parallel groups); 0: the number of devices "
+        "divided by mesh.fsdp",
+        low=0,
     )
-    fsdp: int = key(1, "devices across which each copy of the parameters is sharded", low=1)
+    fsdp: int = key(
+        1, "number of devices across which each copy of the parameters is sharded", low=1
+    )
     gather: str = key(
         "layer",
         "when devices gather sharded parameters. layer: layer by layer in each pass of each "
@@ -757,7 +776,7 @@ _matched_key = partial(key, used_when=only_with("transfer.vocabulary", "matched"
 
 @dataclasses.dataclass(frozen=True)
 class Transfer(Section, path="transfer"):
-    """What a run loads from `init_from` (MetaXLM, section 3.2 and Table 5)."""
+    """The parts of `init_from` that a run loads (MetaXLM, section 3.2 and Table 5)."""
 
     model: str = key(
         "config",
@@ -774,8 +793,8 @@ class Transfer(Section, path="transfer"):
     )
     vocabulary: str = key(
         "same",
-        "same: the run uses the vocabulary of init_from; matched: it has its own, and each piece "
-        "starts from the vector of the same word in init_from",
+        "same: the run uses the vocabulary of init_from; matched: the run uses another vocabulary, "
+        "and the vector of each piece starts from the vector of the same word in init_from",
         choices=("same", "matched"),
         used_when=only_if_set("init_from"),
     )
@@ -792,19 +811,20 @@ class Transfer(Section, path="transfer"):
     )
     dictionaries_first: bool = key(
         False,
-        "look up the translation of a word before the word itself, as MetaXLM+Dict does; if false, "
-        "only for words that match no piece of init_from, ignoring case",
+        "match a word to its translation before the word itself, as MetaXLM+Dict does; if false, "
+        "match only words to their translations that match no piece of init_from, ignoring case",
         used_when=only_if_set("transfer.dictionaries"),
     )
     accents: bool = _matched_key(
-        True, "match pieces without another match to the same word without accents"
+        True, "match a piece without any other match to the same word without accents"
     )
     place: bool = _matched_key(
         True,
-        "last, match pieces to the same text even if only one of the two starts a word",
+        "if no other rule matches, match a piece to a piece with the same text even if only one of "
+        "the two starts a word",
     )
     language: str = _matched_key(
-        "en", "language of init_from, the target language of the dictionaries"
+        "en", "language of init_from, which is the target language of the dictionaries"
     )
     unmatched: str = _matched_key(
         "random",
@@ -816,7 +836,7 @@ class Transfer(Section, path="transfer"):
 
 class Sections(Protocol):
     """The part of a config that `used_when` conditions and an objective's `check` may read.
-    `schema.Config` implements it."""
+    `schema.Config` implements this protocol."""
 
     @property
     def data(self) -> Data: ...

@@ -17,7 +17,7 @@ KINDS = {
 `data.labelled.kind.TaskKind`. `task.kind` names a user's kind in the same form."""
 
 VARIANTS = {"pair_classification": "xlj.tasks.classification:PairClassification"}
-"""Kinds that another key of the task selects (`TaskKind.chosen_by`)."""
+"""Kinds that another key of the task selects (`TaskKind.chosen_by`), in the form of `KINDS`."""
 
 
 @cache
@@ -28,8 +28,8 @@ def load(kind: str) -> Any:
       kind: a name in `KINDS` or `VARIANTS`, or `module:function`.
 
     Raises:
-      ConfigError: if there is no such kind, or a user's kind has no name, an xlj kind's name or no
-        metrics.
+      ConfigError: if there is no such kind, or if a user's kind has no name, the name of one of
+        xlj's kinds, or no metrics.
     """
     implementation = (KINDS | VARIANTS).get(kind, kind)
     if ":" not in implementation:
@@ -54,7 +54,7 @@ def load(kind: str) -> Any:
 
 
 def is_own(kind: str) -> bool:
-    """Whether a kind is the user's own, `module:function`."""
+    """Whether a kind of task is user code, named `module:function`."""
     return ":" in kind
 
 

@@ -23,5 +23,5 @@ def function_of(name: str, key: str) -> Callable[..., Any]:
     except Exception as error:  # raised by the user's module
         raise ConfigError(f"{key}={name}: {type(error).__name__}: {error}") from error
     if not callable(function):
-        raise ConfigError(f"{key}={name} is not a function")
+        raise ConfigError(f"{key}={name} is not a function; name one as module:function")
     return function

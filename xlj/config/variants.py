@@ -25,13 +25,13 @@ def apply(
 ) -> ml_collections.ConfigDict:
     """Applies variants to a recipe in order, `tiny` last.
 
-    modern: a ModernBERT-shaped encoder from scratch, with about as many parameters.
-    tiny: the same objectives and proportions on the embedded corpus, small enough for about two
-    minutes on a laptop.
+    Every recipe has two variants. `modern` trains an encoder with the shape of ModernBERT from
+    scratch, which has about as many parameters as the recipe's encoder. `tiny` trains with the same
+    objectives and proportions on the embedded corpus, in about two minutes on a laptop.
 
     Args:
       variant: names separated by commas; empty for the unchanged recipe.
-      own: further variants of the recipe by name; recipe files call them VARIANTS.
+      own: further variants by name, the VARIANTS of the recipe's file.
 
     Raises:
       ConfigError: if there is no such variant.
@@ -55,8 +55,13 @@ def choose(
 def embedded(task: str, epochs: float, length: int) -> Variant:
     """Returns a variant of a fine-tuning recipe: the task on the embedded corpus.
 
-    The model is trained on English and scored on all languages, with settings for a model as small
-    as that of the quickstart.
+    The model is trained on English and scored on all languages. The settings are for a model as
+    small as the quickstart's.
+
+    Args:
+      task: the name of the task in the embedded corpus, such as `nli`.
+      epochs: passes over the training data.
+      length: tokens in a row.
     """
 
     def change(config: ml_collections.ConfigDict) -> None:
@@ -87,24 +92,24 @@ def without(*objectives: str) -> Variant:
                     del phase.objectives[objective]
                 if not phase.get("objectives") and set(phase) <= {"start_step", "objectives"}:
                     del config.phases[name]
-        if not _read_pairs(_on(config)):
+        if not _read_pairs(_active_objectives(config)):
             config.data.parallel = config.data.pairs = ""
 
     return change
 
 
 def text_only(config: ml_collections.ConfigDict) -> None:
-    """A variant: no objective reads sentence pairs."""
-    without(*(name for name in _on(config) if _read_pairs({name})))(config)
+    """Variant that turns off all objectives that read sentence pairs."""
+    without(*(name for name in _active_objectives(config) if _read_pairs({name})))(config)
 
 
 def from_scratch(config: ml_collections.ConfigDict) -> None:
-    """Variant that does not start from another model."""
+    """Variant that initialises all parameters randomly instead of from another model."""
     config.init_from = ""
     config.transfer = default().transfer
 
 
-def _on(config: ml_collections.ConfigDict) -> set[str]:
+def _active_objectives(config: ml_collections.ConfigDict) -> set[str]:
     """Returns the names of the objectives that are on in any phase."""
     return objectives_in(config) & registered().keys()
 
@@ -121,9 +126,12 @@ def _read_pairs(objectives: set[str]) -> bool:
 
 
 def _modern(config: ml_collections.ConfigDict) -> None:
-    """Makes the model deeper and its feed-forward layers narrower, as in ModernBERT base compared
-    with BERT base: 22 layers for 12, and feed-forward layers of 1.5 times the hidden width in each
-    half. Recipes of the family do not change."""
+    """Variant with the shape of ModernBERT.
+
+    It changes the model as ModernBERT base differs from BERT base: 22 layers instead of 12, and
+    gated feed-forward layers, each half of which is 1.5 times as wide as the hidden vectors.
+    Recipes of the family `modernbert` do not change.
+    """
     if config.model.family == "modernbert":
         return
     with config.unlocked():
@@ -138,7 +146,7 @@ def _modern(config: ml_collections.ConfigDict) -> None:
     model.layers, model.intermediate = scaled(layers), model.hidden * 3 // 2
     model.full_layers = ""
     for objectives in _objectives(config):
-        for name in _on(config) & set(objectives):
+        for name in _active_objectives(config) & set(objectives):
             type(registered()[name]).scale_layers(objectives[name], scaled)
     for section in (config.evaluation.retrieval, config.evaluation.alignment):
         section.layer = scaled(section.layer) if section.layer > 0 else section.layer
@@ -148,7 +156,7 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     with config.unlocked():
         renamed.translate(config)
     data, model, train, optimizer = config.data, config.model, config.train, config.optimizer
-    on, layers, steps = _on(config), model.layers, train.steps
+    on, layers, steps = _active_objectives(config), model.layers, train.steps
     rows = _ROWS // 2 if len(on) <= 2 else _ROWS // 4
     from_scratch(config)
     is_english = data.languages == "en"
@@ -174,7 +182,8 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     optimizer.warmup_steps = 30
     optimizer.decay_steps = 50 * (optimizer.schedule == "wsd")
     held_out = config.evaluation.retrieval.source == HELD_OUT
-    # The recipe's files and layers do not fit this corpus and model; its alignment method does.
+    # The recipe's evaluation files and layers do not fit this corpus and model. The alignment
+    # method is kept.
     config.evaluation.retrieval = default().evaluation.retrieval
     config.evaluation.retrieval.source = HELD_OUT if held_out else ""
     alignment = config.evaluation.alignment
@@ -189,11 +198,12 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
         for name in on & set(objectives):
             type(registered()[name]).shrink(objectives[name], rows, scaled)
     if data.sampled:
-        data.sampled = "en,de"  # all languages in a later phase, see _shrink
+        data.sampled = "en,de"  # _shrink selects all languages in a later phase
     starts = {name: durations.share(phase.start_step, steps) for name, phase in phases}
     for number, (name, phase) in enumerate(phases, 1):
         share = starts[name]
-        share = number / (1 + len(phases)) if share is None else share  # None: the units differ
+        # The share is None if start_step and train.steps have different units.
+        share = number / (1 + len(phases)) if share is None else share
         with phase.ignore_type():
             phase.start_step = max(1 + train.batch_warmup, int(share * _STEPS + 1e-6))
             _shrink(phase)

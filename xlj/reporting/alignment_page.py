@@ -1,8 +1,8 @@
 """A self-contained HTML page that shows word alignments: two sentences and their links.
 
-The page contains the sentence pairs as JSON, which is written pair by pair. Its script draws a few
-pairs at a time and inserts all text as text nodes. A content security policy allows no other
-script.
+The page contains the sentence pairs as JSON, which xlj writes pair by pair. The script of the page
+draws a few pairs at a time, and inserts all text as text nodes. A content security policy allows no
+other script.
 """
 
 import base64
@@ -22,13 +22,14 @@ _DATA = '<script type="application/json" id="data">'
 
 
 class Page(AbstractContextManager):
-    """Context manager that writes the page; `add` adds pairs within the context.
+    """Context manager that writes the page. Call `add` for each pair within the context.
 
     Args:
       file: the file to write.
       title: the heading of the page.
-      facts: names and values that say how the pairs were aligned, shown below the heading.
-      with_gold: whether pairs have gold links. The page then shows pairs with most errors first.
+      facts: the options of the alignment, by name; the page shows them below the heading.
+      with_gold: whether pairs have gold links. If so, the page shows the pairs with the most errors
+        first.
     """
 
     def __init__(

@@ -16,13 +16,13 @@ _BAR, _GAP = 11, 14  # the width of a bar, and the gap between groups of bars
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """Points of one run.
+    """The points of one run in a chart.
 
     Attributes:
-      run: the index of the run on the page; selects the colour.
-      label: the run's name, for tooltips.
-      points: (x, y) in order.
-      faint: draws a thin line without marks, behind the others.
+      run: the index of the run on the page, which selects the colour.
+      label: the name of the run, for tooltips.
+      points: (x, y) in order of x.
+      faint: whether the line is thin, without marks, and behind the lines of other series.
     """
 
     run: int
@@ -32,9 +32,9 @@ class Series:
 
 
 def curves(series: Sequence[Series], x_label: str) -> Element | None:
-    """Draws lines over a common x axis of whole numbers; None if no series has a finite point.
+    """Draws a line for each series over an x axis of whole numbers.
 
-    Tooltips show a point's run and value.
+    Tooltips show the run and the value of a point. Returns None if no series has a finite point.
     """
     finite = {id(s): [p for p in s.points if all(map(math.isfinite, p))] for s in series}
     all_points = [point for points in finite.values() for point in points]
@@ -77,7 +77,7 @@ def _curve(series: Series, points: Sequence[Point], place) -> Element:
 
 
 def bars(groups: Mapping[str, Mapping[int, float]], names: Sequence[str]) -> Element | None:
-    """Draws grouped bars; None if there is no finite value.
+    """Draws grouped bars. Returns None if there is no finite value.
 
     Args:
       groups: for each name on the x axis, a mapping from the index of a run to its value.
@@ -119,7 +119,7 @@ def bars(groups: Mapping[str, Mapping[int, float]], names: Sequence[str]) -> Ele
 
 
 def ticks(low: float, high: float, about: int) -> list[float]:
-    """Returns round numbers from `low` to `high`: about `about` of them, and at least one."""
+    """Returns at least one, and about `about`, round numbers from `low` to `high`."""
     if not high > low:
         return [low]
     rough = (high - low) / about
@@ -148,6 +148,6 @@ def _rule(y: float, width: float, tick: float) -> Element:
 
 def _svg(width: float, elements: Sequence[Element]) -> Element:
     size = {"viewBox": f"0 0 {width:g} {HEIGHT}"}
-    if width > WIDTH:  # a wide chart is not scaled down, but scrolls
+    if width > WIDTH:  # a wide chart scrolls and is not scaled down
         size["style"] = f"width:{width:g}px"
     return node("div", node("svg", *elements, role="img", **size), class_="wide")

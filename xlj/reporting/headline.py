@@ -10,12 +10,12 @@ from xlj.io.json_file import Json
 from xlj.reporting.markup import Content, node, table
 from xlj.reporting.runs import Run
 
-_MAX_RUNS = 4  # with more runs, the report has only the table
-_MAX_NAMES = 6  # languages or pairs that are listed by name
+_MAX_RUNS = 4  # with more runs, the report has a table of runs, but no opening paragraphs
+_MAX_NAMES = 6  # if there are more languages or pairs, their number is printed instead
 
 
 def summaries(runs: Sequence[Run]) -> list[Element]:
-    """Returns a paragraph for each run that has started; none if there are many runs."""
+    """Returns a paragraph for each run that has started; empty for more than `_MAX_RUNS` runs."""
     elements = []
     for run in runs if len(runs) <= _MAX_RUNS else ():
         parts = [_model(run), _data(run), _duration(run), _result(run)]
@@ -44,7 +44,7 @@ def configs(runs: Sequence[Run]) -> Iterator[Element]:
 
 
 def _model(run: Run) -> str:
-    """Returns the objectives and the size of the model."""
+    """Describes the objectives and the size of the model."""
     config = run.config
     ends = ("objectives.", ".batch_rows")
     objectives = [
@@ -60,7 +60,7 @@ def _model(run: Run) -> str:
 
 
 def _data(run: Run) -> str:
-    """Returns the languages and pairs."""
+    """Describes the languages and pairs of the data."""
     languages, pairs, task = (
         run.config.get(key) for key in ("data.languages", "data.pairs", "task.languages")
     )
@@ -76,7 +76,7 @@ def _names_or_count(names: Json, noun: str) -> str:
 
 
 def _duration(run: Run) -> str:
-    """Returns the number of steps and the time that they took."""
+    """Describes the number of steps and the time of the run."""
     if not run.lines:
         return ""
     steps = f"{run.lines[-1]['step']:,} steps"
@@ -89,7 +89,7 @@ def _duration(run: Run) -> str:
 
 
 def _result(run: Run) -> str:
-    """Returns the mean metrics of the first and last evaluation, and a task's average score."""
+    """Describes the mean metrics of the first and last evaluation, and a task's average score."""
     evaluations = [line for line in run.lines if any(key.startswith("eval/") for key in line)]
     parts = []
     if evaluations:

@@ -27,7 +27,7 @@ def node(tag: str, *children: Content, **attributes: str | float) -> Element:
 def table(head: Sequence[Content], rows: Sequence[Sequence[Content]]) -> Element:
     """Returns a table that scrolls horizontally if it is too wide.
 
-    The first cell of each row becomes a `th`. Other cells become a `td` unless they are one.
+    The first cell of each row becomes a `th`. Each other cell becomes a `td`, unless it is one.
     """
     body = [node("tr", node("th", row[0]), *map(_cell, row[1:])) for row in rows]
     top = node("thead", node("tr", *(node("th", cell) for cell in head)))

@@ -39,11 +39,15 @@ def page(runs: Sequence[Run], title: str) -> str:
         ),
         ("Other metrics on held-out data", "", [_charts(_other_metrics(runs))]),
         ("Schedule", "Values that the config sets at each step.", _schedule(runs)),
-        ("Results by language", "At the last evaluation of each run.", _by_language(runs)),
+        (
+            "Results by language",
+            "These are the results of the last evaluation of each run.",
+            _by_language(runs),
+        ),
         ("Results by layer", "Layer 0 is the embeddings.", [_charts(_by_layer(runs))]),
         (
             "Tasks",
-            "In percent. With several seeds: mean ± standard deviation.",
+            "Scores are in percent. A run with several seeds has mean ± standard deviation.",
             _tasks(runs),
         ),
         ("Config differences", "Keys with different values in these runs.", [*_differences(runs)]),
@@ -104,7 +108,7 @@ def _value(value: float | None, is_best: bool = False) -> Content:
 
 
 def _best(key: str, values: Sequence[float | None]) -> float | None:
-    """Returns the best of the runs' values; None without two different values."""
+    """Returns the best value of a metric among the runs; None if all runs have the same value."""
     finite = [value for value in values if value is not None and math.isfinite(value)]
     if len(set(finite)) < 2:
         return None
@@ -116,7 +120,7 @@ def _notes(runs: Sequence[Run]) -> list[Element]:
 
 
 def _adaptation(run: Run) -> Iterator[Element]:
-    """Bars and a table of the measures before and after an adaptation."""
+    """Yields bars and a table of the measures before and after an adaptation."""
     scores = adaptation_record.sides(run.adaptation)
     if not scores:
         return
@@ -236,7 +240,8 @@ def _tasks(runs: Sequence[Run]) -> list[Element]:
 
 
 def _baselines(runs: Sequence[Run], languages: Sequence[str]) -> Iterator[list[Content]]:
-    """Yields a row with the scores of the most frequent label; one per run if they differ."""
+    """Yields a row with the scores of always predicting the most frequent label. If these scores
+    differ between runs, yields a row for each run."""
     baselines = [
         (run, _scores(_dict(run.results.get("baseline")).get(_metric(run)))) for run in runs
     ]
@@ -249,8 +254,8 @@ def _baselines(runs: Sequence[Run], languages: Sequence[str]) -> Iterator[list[C
 
 
 def _task(run: Run) -> str:
-    """Returns the title of a run's table. Results on dev sets (without a labelled test set) have
-    a separate table."""
+    """Returns the title of the table with a run's results. Runs without a labelled test set have
+    results on dev sets, in a separate table."""
     on_dev = " (dev)" if run.results.get("split") == "dev" else ""
     return f"{run.results.get('task', 'task')} {_metric(run)}{on_dev}".strip()
 
@@ -281,9 +286,10 @@ def _dict(value: Json) -> dict:
 
 
 def _differences(runs: Sequence[Run]) -> Iterator[Element]:
-    """Yields a table for pretraining runs and one for fine-tuning runs, whose keys differ.
+    """Yields a table of differing keys for pretraining runs, and one for fine-tuning runs. The two
+    kinds of runs have different keys.
 
-    The run of a single seed is left out if its fine-tuning run is on the page.
+    The run of a single seed is left out if the fine-tuning run that contains it is on the page.
     """
     folders = {run.workdir for run in runs}
     whole = [run for run in runs if run.config and run.workdir.parent not in folders]
@@ -307,7 +313,7 @@ def _setting(value: Json) -> str:
 
 
 def _charts(titled: Iterable[tuple[str, Element | None]]) -> Element:
-    """Returns a grid of figures, without charts that are None."""
+    """Returns a grid of figures. Charts that are None are left out."""
     figures = []
     for title, chart in titled:
         if chart is not None:
@@ -317,7 +323,11 @@ def _charts(titled: Iterable[tuple[str, Element | None]]) -> Element:
 
 
 def _series(runs: Sequence[Run], key: str, faint: bool = False, of: str = "lines") -> list[Series]:
-    """Returns the values of a key by step, from each run's metrics (`lines`) or `schedule`."""
+    """Returns the values of a key by step for each run that has values.
+
+    Args:
+      of: the attribute of `Run` with the values, `lines` (metrics) or `schedule`.
+    """
     series = [
         Series(place, run.name, _points(getattr(run, of), key), faint)
         for place, run in enumerate(runs)
@@ -330,7 +340,7 @@ def _points(lines: Sequence[Line], key: str) -> list[tuple[float, float]]:
 
 
 def _last_evaluation(run: Run) -> dict[str, float]:
-    """Returns the metrics on held-out data of the last line that has any."""
+    """Returns the metrics on held-out data of the last line that has such metrics."""
     for line in reversed(run.lines):
         values = {k: v for k, v in line.items() if k.startswith("eval/") and _is_number(v)}
         if values:
@@ -339,14 +349,14 @@ def _last_evaluation(run: Run) -> dict[str, float]:
 
 
 def _result(run: Run) -> dict[str, float]:
-    """Returns the average of a run's results, with a key in the form of metrics' keys."""
+    """Returns the average of a run's results, under a key in the form `task/TASK/average`."""
     average = run.results.get("average")
     return {f"task/{_task(run).replace('/', ' ')}/average": average} if _is_number(average) else {}
 
 
 def _is_main(key: str, values: Mapping[str, float], parts: int) -> bool:
-    """Returns whether a key `eval/NAME/.../METRIC` has so many parts, and is a loss or has no loss
-    with the same name."""
+    """Returns whether a key `eval/NAME/.../METRIC` has this number of parts, and is either a loss
+    or a metric of an evaluation without a loss."""
     stem, _, metric = key.rpartition("/")
     return key.count("/") == parts - 1 and (metric == "loss" or f"{stem}/loss" not in values)
 

@@ -20,19 +20,19 @@ _MACHINE = "machine.json"
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """The content of a workdir. The value of a missing file is empty.
+    """The content of a workdir. An attribute is empty if its file does not exist.
 
     Attributes:
       name: the name that the report shows.
       workdir: the folder.
-      config: values by full path of their key.
+      config: the value of each config key, by the full path of the key.
       lines: the lines of metrics.jsonl.
-      results: scores of a task, as xlj.finetune writes them (`finetuning/task_results.py`).
-      layers: by file and metric, a score per layer.
+      results: the scores of a task, as xlj.finetune writes them (`finetuning/task_results.py`).
+      layers: a score for each layer, by the file and the metric.
       notes: one line for each file that cannot be read.
-      machine: when and where the run was last started.
-      schedule: values that the config sets at each step (`xlj.training.schedule.lines`).
-      adaptation: measures before and after `xlj.adapt` (`evaluation/text_measures.py`).
+      machine: when and where the run was last started (machine.json).
+      schedule: the values that the config sets at each step (`xlj.training.schedule.lines`).
+      adaptation: the measures before and after `xlj.adapt` (`evaluation/text_measures.py`).
     """
 
     name: str
@@ -50,7 +50,7 @@ class Run:
 def find(arguments: Sequence[str]) -> list[Run]:
     """Reads the runs that arguments name: `WORKDIR`, `NAME=WORKDIR`, or a folder of workdirs.
 
-    A run without a name gets the last parts of its path, as many as make the names unique.
+    The name of a run without NAME is the end of its path, long enough to make all names different.
 
     Raises:
       ConfigError: if a folder does not exist or contains no run, or a name is used twice.
@@ -62,7 +62,10 @@ def find(arguments: Sequence[str]) -> list[Run]:
         if not folder.is_dir():
             raise ConfigError(f"{argument}: no such folder")
         if name and (name in named.values() or named.get(folder)):
-            raise ConfigError(f"{argument}: give each workdir one name, different from the others")
+            raise ConfigError(
+                f"{argument}: a workdir or a name is repeated; give each workdir one name, which "
+                "differs from all other names"
+            )
         for workdir in _workdirs(folder):  # a fine-tuning run contains one run per seed
             named[workdir] = (name if workdir == folder else "") or named.get(workdir, "")
     paths = [os.path.abspath(path) for path, name in named.items() if not name]
@@ -76,8 +79,8 @@ def _workdirs(folder: Path) -> list[Path]:
         return [folder, *inside]
     if not inside:
         raise ConfigError(
-            f"{folder}: neither a workdir nor a folder of workdirs; expected {metrics.FILE}, "
-            f"{_CONFIG} or {_RESULTS}"
+            f"{folder}: neither a workdir nor a folder of workdirs; a workdir contains "
+            f"{metrics.FILE}, {_CONFIG} or {_RESULTS}"
         )
     return [workdir for path in inside for workdir in _workdirs(path)]
 
@@ -87,7 +90,7 @@ def _is_workdir(folder: Path) -> bool:
 
 
 def _shortest(paths: Sequence[str]) -> list[str]:
-    """Returns the last parts of each path, as many as make all names unique."""
+    """Returns the end of each path, long enough to make all names different."""
     parts = [path.strip(os.sep).split(os.sep) for path in paths]
     for count in range(1, max(map(len, parts), default=0) + 1):
         names = ["/".join(part[-count:]) for part in parts]
@@ -97,7 +100,7 @@ def _shortest(paths: Sequence[str]) -> list[str]:
 
 
 def read(workdir: Path, name: str) -> Run:
-    """Reads the files of a workdir; missing and damaged ones are reported in `notes`."""
+    """Reads the files of a workdir. Files that are missing or damaged are reported in `notes`."""
     notes: list[str] = []
     results = _object(workdir / _RESULTS, notes)
     sweep = _object(workdir / _SWEEP, notes)
@@ -137,7 +140,7 @@ def read(workdir: Path, name: str) -> Run:
 
 
 def files(workdir: Path) -> list[Path]:
-    """Returns the files of a workdir that `read` reads if they exist."""
+    """Returns the files of a workdir that `read` reads; some of them may not exist."""
     fixed = [
         workdir / name
         for name in (_CONFIG, _RESULTS, _SWEEP, _MACHINE, metrics.SCHEDULE, adaptation_record.FILE)
@@ -146,7 +149,7 @@ def files(workdir: Path) -> list[Path]:
 
 
 def _is_adaptation(record: Record) -> bool:
-    """Whether the measures of a record are what `adaptation_record.Scores` says."""
+    """Whether the measures of a record have the form of `adaptation_record.Scores`."""
     for scores in adaptation_record.sides(record).values():
         if not isinstance(scores, dict):
             return False
@@ -174,10 +177,11 @@ def _object(path: Path, notes: list[str]) -> Record:
 
 
 def _by_layer(file: Path, notes: list[str]) -> dict[str, dict[int, float]]:
-    """Reads a file with one JSON line per layer, as `xlj.retrieve --layers=all` prints.
+    """Reads a file with one JSON line per layer, in the form that `xlj.retrieve --layers=all`
+    prints.
 
-    Scores of several languages are averaged. If lines have `encode` and `method` (`xlj.align` with
-    several of them), their values become part of the metric's name.
+    Scores of several languages are averaged. If the lines have `encode` and `method`, as lines of
+    `xlj.align` for several methods do, these values become part of the metric's name.
     """
     by_metric: dict[str, dict[int, list[float]]] = {}
     bad: list[int] = []
@@ -195,7 +199,7 @@ def _by_layer(file: Path, notes: list[str]) -> dict[str, dict[int, float]]:
         except (ValueError, AttributeError, KeyError, TypeError, OverflowError):
             bad.append(number)
             continue
-        if language == "average":  # the average of the lines before it
+        if language == "average":  # this line has the average of the lines before it
             continue
         for metric, value in line.items():
             if isinstance(value, float):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 _COLOURS = "#3b82c4 #e8742c #2f9e61 #c9423f #8b63c9 #b0850f #12969e #d6539c #7a8b2a #7f7f8c".split()
-"""Readable on white and on black backgrounds."""
+"""Colours of the runs, readable on white and on black backgrounds."""
 _DASHES = ("none", "6 3", "2 2", "8 3 2 3")
 
 
@@ -15,7 +15,7 @@ def asset(name: str) -> str:
 def style(runs: int) -> str:
     """Returns the page's style, with rules that colour and hide each run.
 
-    From the eleventh run on, colours repeat with dashed lines.
+    From the eleventh run on, the colours repeat, and lines are dashed.
     """
     rules = [asset("report.css")]
     for run in range(runs):

@@ -1,7 +1,7 @@
 """Definition of a sweep: runs of one recipe with different settings, their names and commands.
 
-A file `configs/sweeps/NAME.py` has a function `get_sweep(folder)` that returns a `Sweep`. `folder`
-is the folder of the workdirs.
+A file `configs/sweeps/NAME.py` has a function `get_sweep(folder)` that returns a `Sweep`. The
+argument `folder` is the folder of the workdirs.
 """
 
 import dataclasses
@@ -19,9 +19,10 @@ from xlj.config.fields import ConfigError
 from xlj.io.quoting import shortened
 
 Settings = Mapping[str, Any]
-"""Values by config key. `variant` (of the recipe) and `name` (of the run) are no config keys."""
+"""Values by config key. Two names are not config keys: `variant` selects a variant of the recipe,
+and `name` is the name of the run."""
 
-_LONGEST_NAME = 200  # bytes; file systems allow 255
+_LONGEST_NAME = 200  # bytes of the name of a run; file systems allow 255
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,9 +31,10 @@ class Sweep:
 
     Attributes:
       config: the recipe, such as configs/quickstart.py.
-      runs: the settings of each run. They make up its name, unless `name` is set.
-      settings: settings of all runs; those of a run override them.
-      command: the command, `xlj.train` or `xlj.finetune`.
+      runs: the settings of each run. If they do not contain `name`, the name of the run consists of
+        all its settings.
+      settings: settings of all runs; the settings of a run override them.
+      command: the module that runs the config, `xlj.train` or `xlj.finetune`.
     """
 
     config: str
@@ -67,7 +69,8 @@ def read(file: Path, folder: Path) -> Sweep:
     """Reads the sweep of a file, with workdirs in a folder.
 
     Raises:
-      ConfigError: if the file does not define a sweep, or raises an error (reported with its line).
+      ConfigError: if the file does not define a sweep, or raises an error; names the line of the
+        error.
     """
     file = Path(recipes.find(str(file)))
     try:
@@ -99,7 +102,7 @@ def runs(sweep: Sweep, folder: Path, overrides: Sequence[str] = ()) -> list[Run]
         if count > 1:
             raise ConfigError(f'{count} runs are named {name}; give each a different "name"')
     if not result:
-        raise ConfigError("the sweep has no runs")
+        raise ConfigError("the sweep has no runs; return at least one from get_sweep")
     return result
 
 
@@ -129,7 +132,8 @@ def _run(sweep: Sweep, settings: Settings, folder: Path, overrides: Sequence[str
 
 
 def _name(settings: Settings) -> str:
-    """Returns `VARIANT-KEY=VALUE-...`, with keys without their section if that is unambiguous."""
+    """Returns `VARIANT-KEY=VALUE-...`. A key is written without its section, unless another key has
+    the same last part."""
     short = {key: key.rpartition(".")[2] for key in settings}
     ambiguous = {name for name, count in Counter(short.values()).items() if count > 1}
     named = {key if short[key] in ambiguous else short[key]: settings[key] for key in settings}

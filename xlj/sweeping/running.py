@@ -24,7 +24,16 @@ from xlj.sweeping.definition import Run
 def run_all(
     selected: Sequence[Run], unfinished: Sequence[Run], configs: Mapping[str, Record]
 ) -> int:
-    """Runs the unfinished ones of the selected runs one after another; returns how many failed."""
+    """Runs the unfinished runs of a selection one after another.
+
+    Args:
+      selected: all selected runs; a line is printed for each.
+      unfinished: the runs of `selected` that are not finished.
+      configs: the config of each run, by the run's name.
+
+    Returns:
+      The number of runs that failed.
+    """
     width, failed, signals = max(len(run.name) for run in selected), 0, list[int]()
     with tqdm(total=len(selected), unit="run", dynamic_ncols=True) as bar:
         for run in selected:
@@ -56,7 +65,8 @@ def run_all(
 def _call(run: Run, signals: list[int]) -> int:
     """Runs a command, appends its output to the log, and returns its exit code.
 
-    A SIGTERM is passed on to the command, which then saves and ends, and is added to `signals`.
+    On SIGTERM, adds the signal to `signals` and passes it on to the command, which then saves a
+    checkpoint and ends.
     """
     child: subprocess.Popen | None = None
 
@@ -65,10 +75,8 @@ def _call(run: Run, signals: list[int]) -> int:
         if child:
             child.terminate()
 
-    quiet = {
-        "TQDM_MININTERVAL": "60",
-        "PYTHONUNBUFFERED": "1",
-    }  # progress bars print one line per minute
+    # With these variables, progress bars print one line per minute.
+    variables = {"TQDM_MININTERVAL": "60", "PYTHONUNBUFFERED": "1"}
     before = signal.signal(signal.SIGTERM, stop)
     try:
         with atomic.as_config_error(run.workdir / state.LOG):
@@ -77,19 +85,21 @@ def _call(run: Run, signals: list[int]) -> int:
             with atomic.as_config_error(run.workdir / state.LOG):
                 log.write(f"\n$ {shlex.join(run.command())}\n".encode())
             command = run.command(sys.executable)
-            child = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **quiet})
-            if signals:  # received before `child` was set
+            child = subprocess.Popen(
+                command, stdout=log, stderr=log, env={**os.environ, **variables}
+            )
+            if signals:  # a signal came before `child` was set
                 child.terminate()
             return child.wait()
     finally:
         signal.signal(signal.SIGTERM, before)
-        if child and child.poll() is None:  # Ctrl-C
+        if child and child.poll() is None:  # after Ctrl-C
             child.terminate()
             child.wait()
 
 
 def _failure(run: Run, code: int) -> str:
-    """Returns how a run failed, its log, and the last line of the log."""
+    """Describes how a run failed, with the name and the last line of its log."""
     how = f"exit code {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
     log = run.workdir / state.LOG
     last = (log.read_text("utf-8", "replace").strip().splitlines() or [""])[-1]
@@ -97,13 +107,14 @@ def _failure(run: Run, code: int) -> str:
 
 
 def check_template(template: str) -> None:
-    """Raises ConfigError if a template's program does not exist, or it has no placeholder."""
+    """Raises a `ConfigError` if the template of --submit has no placeholder, or if its program does
+    not exist."""
     try:
         words = shlex.split(template)
     except ValueError as error:
         raise ConfigError(f"--submit={template}: {error}") from None
     if not any(place in word for word in words for place in ("{command}", "{arguments}")):
-        raise ConfigError(f"--submit={template}: expected {{command}} or {{arguments}} in it")
+        raise ConfigError(f"--submit={template}: the command needs {{command}} or {{arguments}}")
     if "{" not in words[0] and not shutil.which(words[0]):
         raise ConfigError(f"--submit={template}: the program {words[0]} does not exist")
 
@@ -118,10 +129,10 @@ def submit(run: Run, config: Record, template: str) -> bool:
 
 
 def _fill_template(run: Run, template: str) -> list[str]:
-    """Returns the words of a template with the values of a run.
+    """Returns the words of a template, with the values of a run in place of the placeholders.
 
-    A placeholder that is a whole word becomes several words. Within a word (--wrap={command}) it is
-    quoted.
+    A placeholder that is a whole word becomes several words. The value of a placeholder within a
+    word, such as --wrap={command}, is quoted.
     """
     values = {"{command}": run.command(), "{arguments}": run.arguments, "{name}": [run.name]}
 

@@ -18,14 +18,14 @@ from xlj.sweeping.definition import Run
 from xlj.training import metrics
 
 LOG = "log.txt"
-"""The file of a workdir with the output of the run."""
+"""The file in a workdir to which the output of the run is appended."""
 BEGUN = "sweep.json"
-"""The file of a workdir with the command and the config of the run."""
+"""The file in a workdir with the command and the config of the run."""
 _CONFIG, _RESULTS = "config.json", "results.json"
 
 
 def check(runs: Sequence[Run]) -> dict[str, Record]:
-    """Returns the config of each run by name, as its command reads it.
+    """Returns the config of each run, by the run's name, as the command of the run reads it.
 
     Raises:
       ConfigError: if a command refuses its config, or a workdir was started with another config.
@@ -35,8 +35,8 @@ def check(runs: Sequence[Run]) -> dict[str, Record]:
     for run in runs:
         before, now = flat(_begun(run)), flat(configs[run.name])
         if now.get("init_from") and not now.get("data.vocabulary"):
-            before.pop("data.vocabulary", None)  # runs record the vocabulary of their first model
-        if now.get("data.rows"):  # runs record the languages, lengths and so on of their rows
+            before.pop("data.vocabulary", None)  # a run records the vocabulary of init_from
+        if now.get("data.rows"):  # a run records the languages, lengths and other keys of its rows
             compared = ("data.rows", "data.alpha")
             before = {k: v for k, v in before.items() if not k.startswith("data.") or k in compared}
         changed = [key for key in before if key in now and before[key] != now[key]]
@@ -52,8 +52,8 @@ def check(runs: Sequence[Run]) -> dict[str, Record]:
 
 
 def _begun(run: Run) -> Record:
-    """Returns the config that a workdir was started with, by a sweep or by hand; empty if the run
-    has not written any files yet."""
+    """Returns the config with which the run in a workdir was started, by a sweep or by a command;
+    empty if the run has not written any files yet."""
     names = {path.name for path in run.workdir.glob("*")}
     if names <= {BEGUN, LOG, "lock"}:
         return {}
@@ -68,7 +68,8 @@ def _begun(run: Run) -> Record:
 
 
 def _config(run: Run) -> Record:
-    """Returns the config that the command reads, without doing the run's work."""
+    """Returns the config that the command of a run reads. The command runs with --check, which only
+    prints the config."""
     command = [*run.command(sys.executable), "--check"]
     checked = subprocess.run(command, capture_output=True, text=True)
     if checked.returncode:
@@ -78,12 +79,12 @@ def _config(run: Run) -> Record:
 
 
 def is_finished(run: Run, config: Record) -> bool:
-    """Returns whether a run is finished: the last checkpoint exists and was evaluated, or, for a
-    command without steps, the results exist.
+    """Returns whether a run is finished.
 
-    These files are written last and appear complete. A run that is stopped in its last evaluation
-    saves a checkpoint without it, so both are checked. Exit codes are not used, because they belong
-    to one call, and submitted runs have none.
+    A run with `train.steps` is finished if the last checkpoint and the metrics of the last
+    evaluation exist. If a run is stopped in its last evaluation, only the checkpoint exists. Any
+    other run is finished if results.json exists. Exit codes are not used, since they belong to one
+    call of the command, and submitted runs have none.
     """
     steps = config.get("train", {}).get("steps")
     if steps is None:
@@ -104,8 +105,8 @@ def begin(run: Run, config: Record) -> None:
 
 
 def measures(workdir: Path) -> str:
-    """Returns the results of a run, or its last mean metrics on held-out data; empty without
-    either."""
+    """Describes the results of a run, or the mean metrics of its last evaluation; empty if the run
+    has neither."""
     results = workdir / _RESULTS
     if results.exists():
         try:
@@ -118,13 +119,13 @@ def measures(workdir: Path) -> str:
         for key, value in (lines[-1] if lines else {}).items()
         if key.startswith("eval/") and key.count("/") == 2
     }
-    # Only the loss of an objective is shown, not its other metrics.
+    # If an objective has a loss, its other metrics are not shown.
     names = [name for name in means if name.rpartition(" ")[0] not in means]
     return ", ".join(f"{name} {means[name]:.3f}" for name in names)
 
 
 def _results(results: Record) -> str:
-    """Returns the averages on the dev sets, for choosing a setting, and on the test sets."""
+    """Describes the averages on the dev sets, which select a setting, and on the test sets."""
     metric, parts = results["metric"], []
     for split in ("dev", "test"):
         by_run = [run[split].get(metric, {}) for run in results["runs"]]

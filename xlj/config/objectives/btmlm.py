@@ -20,12 +20,15 @@ class BackTranslation(Masking):
     reads = ("model.language_embeddings",)
 
     pseudo_ratio: float = option(
-        0.1, "pseudo-tokens generated for each token of the source sentence", low=0.01, high=0.2
+        0.1,
+        "number of pseudo-tokens to generate for each token of the source sentence",
+        low=0.01,
+        high=0.2,
     )
     target_alpha: float = option(
         0.0,
-        "exponent a in drawing the target language, p_j ~ m_j^a over the other languages; 0: "
-        "uniformly",
+        "exponent a in the probabilities of the target languages, p_j ~ m_j^a over the other "
+        "languages; 0: all are equally likely",
         low=0,
         high=1,
     )
@@ -45,8 +48,8 @@ class BackTranslation(Masking):
             )
 
     def check_languages(self, path: str, languages: Sequence[str], where: str) -> None:
-        """Refuses a single language."""
+        """Refuses text in a single language."""
         if len(languages) < 2:
             raise ConfigError(
-                f"{path} generates tokens in another language, but {where} names only one"
+                f"{path} generates tokens in another language, but {where} names only one language"
             )

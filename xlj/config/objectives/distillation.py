@@ -36,5 +36,5 @@ class Distillation(Options):
             raise ConfigError(f"{path}.language={self.language} is not in {where}")
 
     def models(self) -> Mapping[str, str]:
-        """Returns the teacher's path."""
+        """Returns the path of the teacher, by the key `teacher`."""
         return {"teacher": self.teacher}

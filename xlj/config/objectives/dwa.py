@@ -17,7 +17,7 @@ def _while_pointing(config: Sections, path: str) -> Unused | None:
 
 
 def _while_filtering(config: Sections, path: str) -> Unused | None:
-    """Checks that the labels are filtered."""
+    """Checks that the objective is on, has queries, and filters the labels."""
     if not lookup(config, f"{path.rpartition('.')[0]}.filtering"):
         return while_on(config, path) or Unused("filtering is False", allowed_in_recipes=True)
     return _while_pointing(config, path)
@@ -49,7 +49,8 @@ class WordAlignment(Masking):
     )
     filtering: bool = option(
         True,
-        "label by iterative filtering (itermax); if false, by the union of both argmaxes",
+        "whether labels come from iterative filtering (itermax); if false, labels are the union of "
+        "the argmaxes of both directions",
         _while_pointing,
     )
     filtering_alpha: float = option(

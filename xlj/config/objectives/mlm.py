@@ -14,7 +14,7 @@ class Masking(Options):
     mask_rate: float = option(0.15, "share of tokens to predict", low=0, high=0.9)
     mask_share: float = option(0.8, "share of predicted tokens replaced by <mask>", low=0, high=1)
     random_share: float = option(
-        0.1, "share of predicted tokens replaced by a random one", low=0, high=1
+        0.1, "share of predicted tokens replaced by a random token", low=0, high=1
     )
 
     def check(self, path: str, config: Sections) -> None:
@@ -22,7 +22,7 @@ class Masking(Options):
         if self.mask_share + self.random_share > 1:
             raise ConfigError(
                 f"{path}.mask_share={self.mask_share} and {path}.random_share={self.random_share} "
-                "add up to more than 1"
+                "add up to more than 1; lower one of them"
             )
 
 

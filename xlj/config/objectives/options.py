@@ -14,7 +14,7 @@ from xlj.config.sections import Sections
 
 
 def while_on(config: Sections, path: str) -> Unused | None:
-    """Checks that the objective of a key is on in any phase."""
+    """Checks that the objective of a key is on in at least one phase."""
     section, _, name = path.rpartition(".")
     if name == "batch_rows" or section.rpartition(".")[2] in config.objectives_on():
         return None
@@ -22,7 +22,8 @@ def while_on(config: Sections, path: str) -> Unused | None:
 
 
 def option(default: Value, doc: str, used_when: UsedWhen = while_on, **values: Any) -> Any:
-    """Declares a key of an objective: as `key`, but unused while the objective is off."""
+    """Declares a key of an objective, as `fields.key` does. The key is unused while the objective
+    is off."""
     return key(default, doc, used_when=used_when, **values)
 
 
@@ -30,9 +31,8 @@ def option(default: Value, doc: str, used_when: UsedWhen = while_on, **values: A
 class Options(Section, path="objectives"):
     """The keys `objectives.NAME.*` of all objectives, and the properties of an objective.
 
-    A subclass adds keys with `option`, sets `rows` and `implementation` and where needed the other
-    class variables, and is registered with `@register("NAME")`. docs/own_objective.md has an
-    example.
+    A subclass declares its keys with `option`. It sets `rows` and `implementation`, and other class
+    variables if needed. `@register("NAME")` registers it. docs/own_objective.md has an example.
     """
 
     rows: ClassVar[str]
@@ -41,13 +41,14 @@ class Options(Section, path="objectives"):
     """`module:function`, where the function makes the `Objective` from (name, options, model,
     corpus). Imported when a run starts, so that configs need no JAX."""
     state_keys: ClassVar[tuple[str, ...]] = ()
-    """Keys that determine the shape or meaning of the objective's state. They must be equal in all
-    phases."""
+    """Keys that determine the shape or meaning of the objective's state. Their values must be equal
+    in all phases."""
     reads: ClassVar[tuple[str, ...]] = ()
-    """Keys of the model that the objective reads. They are unused if no such objective is on."""
+    """Keys of the model that only some objectives read, among them this one. Such a key is unused
+    if no objective that reads it is on."""
     shared: ClassVar[tuple[str, ...]] = ()
-    """Keys of parameters that objectives of the same implementation share. They must be equal in
-    all of these objectives, in all phases and on resume."""
+    """Keys that describe parameters which all objectives with the same implementation share. The
+    values must be equal in all of these objectives, in all phases and on resume."""
     sampled_by: ClassVar[str] = "tokens"
     """The unit in which languages are counted for sampling with alpha: `tokens` or `rows`."""
 
@@ -70,7 +71,7 @@ class Options(Section, path="objectives"):
         Args:
           path: the path of the objective's section.
           languages: the languages of the text.
-          where: the key that names them, for the error.
+          where: the config key that names the languages, for the error.
 
         Raises:
           ConfigError: names the keys.
@@ -82,13 +83,13 @@ class Options(Section, path="objectives"):
 
     @property
     def extra_layers(self) -> int:
-        """The number of layers, as wide as the model's, that a row passes in addition to the
-        model."""
+        """The number of layers that a row passes in addition to the layers of the model. They are
+        as wide as the model's layers."""
         return 0
 
     def models(self) -> Mapping[str, str]:
-        """Returns the keys and paths of the stored models that the objective's state starts from.
-        The encoder of each model is a part of the state with the name of the key."""
+        """Returns the paths of the stored models that the objective's state starts from, by name.
+        The encoder of each model becomes the part of the state with this name."""
         return {}
 
     def text_length(self, length: int) -> int:
@@ -111,8 +112,11 @@ class Options(Section, path="objectives"):
 
     @classmethod
     def scale_layers(cls, values: MutableMapping[str, Value], layer: Callable[[int], int]) -> None:
-        """Maps the layer numbers that a recipe or a phase sets, in place; `layer` is as in
-        `shrink`."""
+        """Maps the layer numbers that a recipe or a phase sets, in place.
+
+        Args:
+          layer: maps a layer number of the recipe's model to the new model.
+        """
         for name, value in values.items():
             if isinstance(value, int) and value > 0 and name.endswith(("layer", "layers")):
                 values[name] = layer(value)
@@ -186,7 +190,7 @@ def check_common(path: str, options: Options, config: Sections) -> None:
         if field.name.endswith("layer") and getattr(options, field.name) > config.model.layers:
             raise ConfigError(
                 f"{path}.{field.name}={getattr(options, field.name)} is beyond "
-                f"model.layers={config.model.layers}"
+                f"model.layers={config.model.layers}; lower it"
             )
 
 

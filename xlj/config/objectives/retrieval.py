@@ -8,7 +8,8 @@ from xlj.config.objectives.options import Options, option, register
 @register("retrieval")
 @dataclasses.dataclass(frozen=True)
 class Retrieval(Options):
-    """Distinguishes translations from other sentences of the batch; by default as in ERNIE-M."""
+    """Distinguishes translations from other sentences of the batch. The defaults are those of
+    ERNIE-M."""
 
     rows = "bitext"
     implementation = "xlj.objectives.retrieval:objective"
@@ -18,9 +19,9 @@ class Retrieval(Options):
     )
     negatives: str = option(
         "hardest",
-        "negatives of a translation. hardest: the most similar other sentence on its side of the "
-        "batch, with binary cross-entropy; all: all other sentences of both sides, with a softmax "
-        "(NT-Xent)",
+        "negatives of a translation. hardest: the most similar other sentence of the batch on the "
+        "translation's side, with binary cross-entropy; all: all other sentences of the batch on "
+        "both sides, with a softmax (NT-Xent)",
         choices=("hardest", "all"),
     )
     layer: int = option(
@@ -28,4 +29,4 @@ class Retrieval(Options):
         "layer of the averaged sentence vectors; 0: the embeddings, -1: two thirds of the layers",
         low=-1,
     )
-    scale: float = option(20.0, "factor that turns cosines into logits", low=0.01)
+    scale: float = option(20.0, "factor by which cosines are multiplied to get logits", low=0.01)

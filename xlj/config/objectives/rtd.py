@@ -18,18 +18,18 @@ class ReplacedTokenDetection(Masking):
     generator_weight: float = option(1.0, "weight of the generator's loss", low=0)
     temperature: float = option(1.0, "temperature of the generator's samples", low=0.01)
     generator_layers: int = option(
-        4, "layers of the generator, which is as wide as the model", low=1
+        4, "number of layers of the generator, which is as wide as the model", low=1
     )
     generator_embeddings: str = option(
         "shared",
-        "embeddings of the generator. shared: the model's; generator_only: the model's, but only "
-        "the generator trains them; separate: its own",
+        "embeddings of the generator. shared: the embeddings of the model; generator_only: the "
+        "embeddings of the model, which only the generator trains; separate: other embeddings",
         choices=("shared", "generator_only", "separate"),
     )
 
     @property
     def extra_layers(self) -> int:
-        """The layers of the generator."""
+        """The number of layers of the generator."""
         return self.generator_layers
 
 

@@ -17,8 +17,8 @@ class Supervised(Options, path="train"):
     """The options of a fine-tuning objective, which reads its own kind of rows.
 
     Attributes:
-      length: tokens in a row; the labels follow the tokens.
-      labels: names of classes or tags; empty for kinds without.
+      length: number of tokens in a row; the labels follow the tokens.
+      labels: names of the classes or tags; empty for kinds of task without labels.
     """
 
     implementation = "xlj.objectives.supervised:objective"
@@ -43,7 +43,7 @@ class Supervised(Options, path="train"):
 
 @dataclasses.dataclass(frozen=True)
 class OwnTask(Supervised):
-    """The options of a user's own kind of task, which checkpoints store by name.
+    """The options of a user's own kind of task. Checkpoints store the name of the kind.
 
     Attributes:
       kind: `module:function`.
@@ -59,8 +59,12 @@ class OwnTask(Supervised):
 
 @functools.cache
 def supervised(kind: str) -> type[Supervised]:
-    """Returns the class of options for a kind of task, named as in `tasks.load`. Its rows and its
-    objective have the name of the kind."""
+    """Returns the class of options for a kind of task. The rows and the objective of a kind have
+    the name of the kind.
+
+    Args:
+      kind: a name in `tasks.KINDS` or `tasks.VARIANTS`, or `module:function`.
+    """
     own = tasks.is_own(kind)
     name = tasks.load(kind).name if own else kind
     options: type[Supervised] = type(name, (OwnTask if own else Supervised,), {"rows": name})
@@ -89,4 +93,4 @@ def supervised_in(record: ConfigTree) -> ConfigTree:
 SUPERVISED: dict[str, type[Supervised]] = {
     name: supervised(name) for name in (*tasks.KINDS, *tasks.VARIANTS)
 }
-"""The options of xlj's own kinds of tasks, by name."""
+"""The classes of options for the kinds of tasks that xlj has, by name."""

@@ -8,8 +8,8 @@ from xlj.config.objectives.options import Options, option, register
 @register("word_hmm")
 @dataclasses.dataclass(frozen=True)
 class WordHMM(Options):
-    """Word alignment by a hidden Markov model (ours), which generates each sentence word by word
-    from its translation, in both directions."""
+    """Word alignment by a hidden Markov model (ours). The model generates each sentence of a pair
+    word by word from the other sentence."""
 
     rows = "bitext"
     implementation = "xlj.objectives.word_hmm:objective"
@@ -18,15 +18,15 @@ class WordHMM(Options):
         0, "rows per step, each with several pairs; 0: the objective is off", low=0
     )
     layer: int = option(
-        0, "layer whose vectors generate the other sentence; 0: the embeddings", low=0
+        0, "layer whose vectors generate the words of the other sentence; 0: the embeddings", low=0
     )
     agreement: float = option(
         0.9,
-        "weight of the product of both directions' alignments in the training target; the rest is "
-        "the alignment of each direction",
+        "weight of the product of the two directions' alignments in the training target of a "
+        "direction; the alignment of this direction has the remaining weight",
         low=0,
         high=1,
     )
     normaliser_weight: float = option(
-        0.1, "weight of the loss that trains scores to be normalised already", low=0
+        0.1, "weight of the loss that trains the normalisers of the scores to be 1", low=0
     )

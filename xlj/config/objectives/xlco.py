@@ -20,12 +20,14 @@ class Contrast(Masking):
     implementation = "xlj.objectives.xlco:objective"
     state_keys = ("queue", "layer")
 
-    layer: int = option(-1, "layer of the contrasted vectors; -1: two thirds of the layers", low=-1)
+    layer: int = option(
+        -1, "layer whose vectors of `<s>` are contrasted; -1: two thirds of the layers", low=-1
+    )
     temperature: float = option(0.25, "temperature of the softmax", low=0.001)
     queue: int = option(131_072, "number of keys from earlier steps that serve as negatives", low=1)
     momentum: float = option(0.9999, "momentum of the key encoder", low=0, high=1)
     mixup: bool = option(
-        True, "concatenate each pair with another pair of the batch (mixup contrast)"
+        True, "whether each pair is concatenated with another pair of the batch (mixup contrast)"
     )
 
     def check(self, path: str, config: Sections) -> None:
