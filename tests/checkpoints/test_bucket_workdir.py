@@ -84,7 +84,7 @@ def test_its_model_can_be_loaded_and_started_from(short, store, bucket, tmp_path
     assert digests(tmp_path / "fresh") != digests(tmp_path / "from")
     first, second = (reading.latest(at).meta["config"] for at in (workdir, tmp_path / "from"))
     assert (first["init_from"], second["init_from"]) == ("", str(workdir))
-    with pytest.raises(ConfigError, match=r"init_from=gs://.*/none is neither a workdir"):
+    with pytest.raises(ConfigError, match=r"init_from=gs://.*/none contains no model"):
         stored_models.find(f"{bucket}/none", "init_from")
 
 
@@ -125,7 +125,9 @@ def test_a_server_that_does_not_answer_is_no_damage(short, store, bucket, monkey
 
 @pytest.mark.parametrize("name", ["r[1]", "r*", "r#1", "r?x"])
 def test_names_that_mean_something_else_in_a_url_are_refused(name):
-    with pytest.raises(ConfigError, match=r"workdir=gs://b/r.*: . has another meaning in a URL"):
+    with pytest.raises(
+        ConfigError, match=r"workdir=gs://b/r.*: the character . has a special meaning in a URL"
+    ):
         resolve("workdir", f"gs://b/{name}")
 
 

@@ -91,7 +91,7 @@ def test_every_damaged_file_is_one_clear_error_or_nothing(
             vocabulary = reading.read_vocabulary(actual)
             restored = reading.restore(actual, expected.parts())
         except reading.CheckpointError as error:
-            line = f"{copy} is damaged: .*; move this folder away to resume from the checkpoint"
+            line = f"{copy} is damaged: .*; to resume from the previous checkpoint, move"
             assert re.match(line, str(error)) and "\n" not in str(error)
             refused.add(file.relative_to(source).parts[0])
         else:
@@ -172,7 +172,7 @@ def test_which_options_of_the_encoder_may_change(name, value, free):
 
 
 def test_find_names_what_is_missing(tmp_path):
-    with pytest.raises(reading.CheckpointError, match="neither a workdir"):
+    with pytest.raises(reading.CheckpointError, match="contains no model"):
         reading.find(tmp_path)
 
 
@@ -269,7 +269,7 @@ def test_a_leaf_is_read_by_itself(trained):
 
 def test_embeddings_are_cut_where_they_can_be():
     def piece(*shape):
-        return writing._pieces(jax.ShapeDtypeStruct(shape, np.float32)).chunk_byte_size
+        return writing._choose_pieces(jax.ShapeDtypeStruct(shape, np.float32)).chunk_byte_size
 
     assert piece(250_002, 768) == 14_706 * 768 * 4
     assert piece(250_007, 768) is None  # a prime number

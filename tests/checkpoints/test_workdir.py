@@ -36,7 +36,7 @@ def test_a_workdir_that_cannot_be_written_to(tmp_path, monkeypatch, code, refuse
 
     monkeypatch.setattr(Path, refuses, refuse)
     with pytest.raises(
-        ConfigError, match=rf"--workdir=.*\({os.strerror(code)}\); name a writable folder"
+        ConfigError, match=rf"--workdir=.*\({os.strerror(code)}\); set it to a writable folder"
     ):
         with only_run(tmp_path / "run"):
             raise AssertionError("the run has begun")
@@ -130,7 +130,9 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
         return {}
 
     try:
-        with pytest.raises(ConfigError, match="cannot write .*/checkpoints: File too large"):
+        with pytest.raises(
+            ConfigError, match="cannot write checkpoints to .*/checkpoints: File too large"
+        ):
             loop.train(start.prepare(parse(tiny), tmp_path, store), [probe])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -32,7 +32,7 @@ def test_keys_and_outputs_are_refused_by_name(tiny):
     with pytest.raises(ConfigError, match="init_from=abfs://bucket/run is a URL"):
         stored_models.find("abfs://bucket/run", "init_from")
     with pytest.raises(
-        ConfigError, match="workdir=s3://b/run: s3:// buckets cannot store checkpoints"
+        ConfigError, match="workdir=s3://b/run: Orbax cannot store checkpoints in s3:// buckets"
     ):
         xlj.pretrain(tiny, "s3://b/run")
     with pytest.raises(ConfigError, match="workdir=gs://bucket/: name a folder in the bucket"):

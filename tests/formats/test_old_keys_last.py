@@ -117,7 +117,7 @@ def test_another_generator_is_refused(allow, old, tmp_path, capsys):
     printed = capsys.readouterr().err
     key = "objectives.{}.generator_layers: 1 -> 2"
     assert f"{key.format('mrtd')}; {key.format('trtd')}" in printed
-    assert "To resume with them" not in printed and "init_from=" in printed
+    assert "To resume with these differences" not in printed and "init_from=" in printed
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def test_an_average_is_a_model_by_its_path(saved, tiny, tmp_path):
 
 def test_a_checkpoint_without_an_average_has_none(checkpoint):
     with pytest.raises(
-        CheckpointError, match="contains no average of its parameters; remove average"
+        CheckpointError, match="contains no moving average of parameters; remove average"
     ):
         stored_models.find(checkpoint / "average")
 

@@ -203,7 +203,7 @@ def test_another_runs_checkpoint_is_refused_before_rows_are_made(tiny, trained, 
         xlj.pretrain(tiny, trained)
     tiny.optimizer.learning_rate, tiny.train.steps = 1e-3, 3
     with pytest.raises(
-        reading.CheckpointError, match=r"is after the last step, train\.steps=3; raise"
+        reading.CheckpointError, match=r"is beyond the last step, train\.steps=3; raise"
     ):
         xlj.pretrain(tiny, trained)
 

@@ -1,4 +1,5 @@
-"""Refuses checkpoints of another config, rows or model, and names the differences."""
+"""Refuses checkpoints that differ from a run in config, rows or model, and names the
+differences."""
 
 import dataclasses
 from typing import NamedTuple
@@ -14,39 +15,41 @@ from xlj.data.rows.store import Manifest
 
 
 def check_resumable(latest: Checkpoint, config: Config) -> None:
-    """Refuses to resume from a checkpoint that another config wrote.
+    """Refuses to resume from a checkpoint whose config differs from the run's config.
 
     Raises:
-      CheckpointError: with the differences and what to do.
+      CheckpointError: with the differences, and the flags that allow them or start a new run.
     """
     if differences := config_differences(latest, config):
         keys = list(dict.fromkeys(difference.allowed_by for difference in differences))
-        allow = f"To resume with them, add --config.train.allow_change={','.join(keys)}. "
+        allow = (
+            f"To resume with these differences, add --config.train.allow_change={','.join(keys)}. "
+        )
         raise CheckpointError(
             f"{latest.folder} was written by another run: {'; '.join(map(str, differences))}. "
             f"{allow if all(keys) else ''}{_start_from(latest)}"
         )
     if latest.step > config.train.steps:
         raise CheckpointError(
-            f"{latest.folder} is after the last step, train.steps={config.train.steps}; raise "
+            f"{latest.folder} is beyond the last step, train.steps={config.train.steps}; raise "
             "train.steps to resume"
         )
     before = decay_start(latest.config())
     planned = latest.config()["train"]["steps"]
     if before is not None and before < latest.step < config.train.steps != planned:
         raise CheckpointError(
-            f"{latest.folder} is in the decay of a run of {planned} "
-            f"steps, which began at step {before}; to train for train.steps="
-            f"{config.train.steps}, copy {latest.folder.parent / str(before)} to "
-            "ANOTHER_WORKDIR/checkpoints/ and resume there"
+            f"{latest.folder} is in the decay of the learning rate, which began at step {before} "
+            f"of a run with {planned} steps; to train for train.steps={config.train.steps}, copy "
+            f"{latest.folder.parent / str(before)} to ANOTHER_WORKDIR/checkpoints/ and resume in "
+            "ANOTHER_WORKDIR"
         )
 
 
 def check_rows(latest: Checkpoint, manifest: Manifest) -> None:
-    """Refuses to resume from a checkpoint that was trained on other rows.
+    """Refuses to resume from a checkpoint that was trained on different rows.
 
     Raises:
-      CheckpointError: with the differences and what to do.
+      CheckpointError: with the differences, and the flags that start a new run.
     """
     if differences := row_differences(latest, manifest):
         raise CheckpointError(
@@ -57,21 +60,24 @@ def check_rows(latest: Checkpoint, manifest: Manifest) -> None:
 
 
 def check_model(source: StoredModel, config: Config, key: str = "") -> None:
-    """Refuses to start from a model with other computations.
+    """Refuses to start from a model that computes something else than the config's model.
 
     Args:
-      key: `KEY=`, if a key of the config other than `init_from` names the model. Such a model (a
-        teacher) is not trained, so its rotary bases must also equal those of the config.
+      key: `KEY=` for a teacher, where KEY is the config key that names the model; empty for
+        `init_from`. A teacher is not trained, so its rotary positions must also equal the
+        config's.
 
     Raises:
-      CheckpointError: with the differences, and the flags that set the model's own values.
+      CheckpointError: with the differences, and the flags that set the config to the model's
+        values.
     """
     free = _FREE_TO_ADD if key else _FREE_AT_START
     if differences := model_differences(source.model, config.model, free):
         own = model_differences(source.model, config.model, _FREE_TO_ADD)
         raise CheckpointError(
-            f"{key}{source.folder} is of another model: {'; '.join(map(str, differences))}. To "
-            f"set the config to that model, add {' '.join(d.flag_of_old for d in own)}"
+            f"{key}{source.folder} contains a model that differs from the config: "
+            f"{'; '.join(map(str, differences))}. To set the config to the values of this model, "
+            f"add {' '.join(d.flag_of_old for d in own)}"
         )
 
 
@@ -83,7 +89,7 @@ def _start_from(checkpoint: Checkpoint) -> str:
 
 
 class Difference(NamedTuple):
-    """A key with another value than before; as text `KEY: OLD -> NEW`."""
+    """A config key whose value changed. As text it is `KEY: OLD -> NEW`."""
 
     key: str
     old: ConfigTree | Value | None
@@ -100,9 +106,10 @@ class Difference(NamedTuple):
 
     @property
     def allowed_by(self) -> str:
-        """The key that `train.allow_change` must name to allow it.
+        """The key that `train.allow_change` must contain to allow the difference.
 
-        Empty if parameters or states would not fit, or would have another meaning.
+        Empty if the difference cannot be allowed, because parameters or states would not fit or
+        would have another meaning.
         """
         section, _, name = self.key.partition(".")
         if section == "phases":
@@ -113,61 +120,68 @@ class Difference(NamedTuple):
         elif section == "objectives" and objective in registered():
             fits = option not in registered()[objective].shared
         else:
-            fits = self.key not in (_ON, "optimizer.name", "optimizer.average")
+            fits = self.key not in (_ALL_OBJECTIVES, "optimizer.name", "optimizer.average")
         return self.key if fits else ""
 
 
-_ON = "objectives of all phases"
+_ALL_OBJECTIVES = "objectives of all phases"
 
 
-_MUST_STAY = (
+_FIXED_KEYS = (
     *("init_from", "transfer", "train.seed", "train.batch_warmup", "data.alpha", "data.sampled"),
     *("objectives", "optimizer"),
 )
-"""Keys and sections that determine batches, masks and updates; `model` and `phases` are compared
-separately."""
+"""Keys and sections that determine batches, masks and updates. `model` and `phases` do too; they
+are compared separately."""
 
-_OF_WARMUP = ("train.first_microbatches", "train.accumulation")
-"""Keys that determine batches during a batch warm-up."""
+_FIXED_KEYS_IN_WARMUP = ("train.first_microbatches", "train.accumulation")
+"""Keys that also determine batches if the run has a batch warm-up."""
 
 
 def config_differences(checkpoint: Checkpoint, config: Config) -> list[Difference]:
-    """Returns the differences for which a checkpoint is refused, without `train.allow_change`.
+    """Returns the differences that prevent resuming, except those that `train.allow_change` allows.
 
-    Compares the model, and what determines batches, masks and updates; `restore` checks the
-    tensors. A key that did not exist when the checkpoint was written had its present default.
-    Options of objectives that are off in both are ignored.
+    It compares the model and the keys that determine batches, masks and updates. (`reading.restore`
+    compares the tensors.) A key that did not exist when the checkpoint was written counts as its
+    present default. Objectives that are off in both configs are not compared.
     """
-    first = Model(**checkpoint.config()["model"])  # `checkpoint.model()` may be a later phase's
+    first = Model(
+        **checkpoint.config()["model"]
+    )  # `checkpoint.model()` may have the values of a later phase
     differences = model_differences(first, config.model, _FREE_ON_RESUME)
-    # Configs of fine-tuning record only their own objective; others have defaults on both sides.
+    # Configs of fine-tuning contain one objective only; all others get defaults on both sides.
     old, new = (merge(record(Config()), tree, "") for tree in (checkpoint.config(), record(config)))
     on = objectives_in(old) | objectives_in(new)
     grow = config.train.batch_warmup > 0
-    for path in (*_MUST_STAY, *_OF_WARMUP * grow, "phases"):
+    for path in (*_FIXED_KEYS, *_FIXED_KEYS_IN_WARMUP * grow, "phases"):
         before, now = old, new
         for name in path.split("."):
             before, now = before[name], now[name]
         if path == "objectives":
             off = set(registered()) - on
             before, now = ({n: tree[n] for n in tree if n not in off} for tree in (before, now))
-        if path == "phases":  # phases that have not begun may still change
+        if path == "phases":  # a phase that has not begun may still change
             before, now = (
                 {n: p for n, p in phases.items() if p["start_step"] < checkpoint.step}
                 for phases in (before, now)
             )
-        differences += _unequal(path, before, now)
+        differences += _find_differences(path, before, now)
     for module, digest in new.get("objective_digests", {}).items():
         if old.get("objective_digests", {}).get(module) != digest:
-            differences.append(Difference("objective_modules", f"{module} as it was", "other code"))
-    # The state for later phases is created when the run starts, so objectives cannot be added.
-    differences += _unequal(_ON, *(", ".join(sorted(objectives_in(tree))) for tree in (old, new)))
+            differences.append(
+                Difference("objective_modules", f"the recorded code of {module}", "other code")
+            )
+    # The states of all phases are created when the run starts, so objectives cannot be added later.
+    differences += _find_differences(
+        _ALL_OBJECTIVES, *(", ".join(sorted(objectives_in(tree))) for tree in (old, new))
+    )
     allowed = config.train.allow_change
     return [difference for difference in differences if difference.allowed_by not in allowed]
 
 
 def changes(checkpoint: Checkpoint, config: Config) -> list[str]:
-    """Returns the keys that differ from a checkpoint's config: `KEY was OLD, is now NEW`.
+    """Returns a line `KEY was OLD, is now NEW` for each key that differs from a checkpoint's
+    config.
 
     Keys that did not exist when the checkpoint was written are left out.
     """
@@ -175,16 +189,16 @@ def changes(checkpoint: Checkpoint, config: Config) -> list[str]:
     return [
         f"{path} was {old[path]!r}, is now {value!r}"
         for path, value in new.items()
-        if path in old and old[path] != value and path not in _OF_RESUMING
+        if path in old and old[path] != value and path not in _RESUME_KEYS
     ]
 
 
-_OF_RESUMING = ("train.allow_change", "train.damaged_checkpoint")
-"""Keys that only determine how to resume."""
+_RESUME_KEYS = ("train.allow_change", "train.damaged_checkpoint")
+"""Keys that affect only how a run resumes."""
 
 
 def row_differences(checkpoint: Checkpoint, manifest: Manifest) -> list[str]:
-    """Returns the tasks whose rows differ from those that a checkpoint was trained on."""
+    """Returns a message for each task whose rows differ from the rows of a checkpoint."""
     before, now = checkpoint.meta["rows"], row_digests(manifest)
     differences = []
     if checkpoint.meta["vocabulary"] != manifest.vocabulary_digest:
@@ -197,38 +211,40 @@ def row_differences(checkpoint: Checkpoint, manifest: Manifest) -> list[str]:
 
 
 _FREE_ON_RESUME = ("family", "attention", "scan_layers", "remat", "init_std")
-"""Keys of `model` that do not change what a step computes, except the order of sums."""
+"""Keys of `model` that do not change the results of a step, except by the order of sums."""
 
 _FREE = (*_FREE_ON_RESUME, "dropout", "dropout_parts", "attention_dropout", "dtype")
-"""Also keys that do not change what equal parameters compute at inference."""
+"""In addition, keys that do not change the results of inference with equal parameters."""
 
 _FREE_TO_ADD = (*_FREE, "language_embeddings", "middle_norm", "pair_separator")
-"""Also keys that a run may add to other parameters, or that change what it takes from them."""
+"""In addition, keys that add parameters to the loaded ones, or select which ones are loaded."""
 
 _ROTARY = ("rotary_base", "rotary_local_base", "rotary_factor")
 _ROTARY_KEYS = tuple(f"model.{name}" for name in _ROTARY)
 
 _FREE_AT_START = (*_FREE_TO_ADD, *_ROTARY)
-"""Also keys that a new run may change when it starts from other parameters: longer contexts begin
-with a larger base (ModernBERT, mmBERT)."""
+"""In addition, keys that a new run may change when it starts from another model's parameters.
+ModernBERT and mmBERT started training on longer contexts with a larger rotary base."""
 
 
 def model_differences(old: Model, new: Model, free: tuple[str, ...] = _FREE) -> list[Difference]:
-    """Returns the differences between two models, except the keys in `free`."""
+    """Returns the differences between two models, without the keys in `free`."""
     models = (dataclasses.asdict(model) for model in (old, new))
-    return _unequal("model", *({k: m[k] for k in m if k not in free} for m in models))
+    return _find_differences("model", *({k: m[k] for k in m if k not in free} for m in models))
 
 
 def rotary_changes(source: StoredModel, config: Config) -> list[Difference]:
-    """Returns the keys of rotary positions in which a run differs from its `init_from`."""
+    """Returns the differences between a run's rotary positions and those of its `init_from`."""
     differences = model_differences(source.model, config.model, _FREE_TO_ADD)
     return [difference for difference in differences if difference.key in _ROTARY_KEYS]
 
 
-def _unequal(
+def _find_differences(
     path: str, before: ConfigTree | Value | None, now: ConfigTree | Value | None
 ) -> list[Difference]:
     if isinstance(before, dict) and isinstance(now, dict):
         names = sorted(before.keys() | now.keys())
-        return [d for n in names for d in _unequal(f"{path}.{n}", before.get(n), now.get(n))]
+        return [
+            d for n in names for d in _find_differences(f"{path}.{n}", before.get(n), now.get(n))
+        ]
     return [] if before == now else [Difference(path, before, now)]

@@ -1,4 +1,4 @@
-"""Moves damaged checkpoints out of the way before a run resumes."""
+"""Moves damaged checkpoints into another folder before a run resumes."""
 
 import itertools
 
@@ -11,15 +11,16 @@ from xlj.io.atomic import as_config_error
 from xlj.io.storage import AnyPath
 
 FOLDER = "damaged"
-"""Folder of a workdir for damaged checkpoints."""
+"""The folder in a workdir to which damaged checkpoints are moved."""
 
 
 def move_damaged(workdir: AnyPath) -> None:
-    """Moves damaged checkpoints into `WORKDIR/damaged`, with a message, until the latest is intact.
+    """Moves damaged checkpoints into `WORKDIR/damaged`, and prints a message for each.
 
-    The first checkpoint is never moved, so that a run does not silently start from the beginning.
-    Reads the latest checkpoint completely, and the descriptions of all others. Every process of a
-    run calls this; the first one does the work and the others wait.
+    It reads the latest checkpoints completely until one is intact, and only the descriptions of
+    earlier checkpoints. The first checkpoint of a workdir is never moved, so that a run does not
+    silently start from the beginning. Every process of a run must call this function; process 0
+    does the work, and the others wait.
 
     Raises:
       ConfigError: if a folder cannot be moved.
@@ -28,7 +29,7 @@ def move_damaged(workdir: AnyPath) -> None:
 
 
 def _move_damaged(workdir: AnyPath) -> None:
-    """Does the work of `move_damaged` in one process."""
+    """Implements `move_damaged` in one process."""
     steps, found_intact = reading.steps(workdir), False
     for before, step in reversed(list(itertools.pairwise(steps))):
         folder = workdir / "checkpoints" / str(step)
@@ -44,7 +45,11 @@ def _move_damaged(workdir: AnyPath) -> None:
 
 
 def _move(folder: AnyPath, into: AnyPath) -> AnyPath:
-    """Moves a folder into another, under an unused name."""
+    """Moves a folder into another folder, under an unused name.
+
+    Returns:
+      The new path.
+    """
     names = itertools.chain([folder.name], (f"{folder.name}.{n}" for n in itertools.count(1)))
     try:
         with as_config_error(into):
@@ -52,5 +57,7 @@ def _move(folder: AnyPath, into: AnyPath) -> AnyPath:
             into.mkdir(exist_ok=True)
             storage.move_folder(folder, target, reading.COMMITTED)
     except ConfigError as error:
-        raise ConfigError(f"{error}; {folder} is damaged, move it to another folder") from error
+        raise ConfigError(
+            f"{error}; {folder} is damaged and could not be moved; move it to another folder"
+        ) from error
     return target

@@ -1,4 +1,4 @@
-"""Computes digests of arrays that do not depend on sharding, to verify restored checkpoints."""
+"""Computes digests of arrays, to verify restored checkpoints; they do not depend on sharding."""
 
 import math
 
@@ -11,24 +11,25 @@ from xlj.sharding.trees import named_leaves
 
 _SALTS = (0x9E3779B9, 0x85EBCA6B)
 _MASK = 0xFFFFFFFF
-_PIECE = 1 << 22  # numbers that are summed together
+_PIECE = 1 << 22  # how many numbers of a leaf are summed at a time
 
 
 def digests(tree: PyTree) -> dict[str, str]:
-    """Computes a 64-bit digest of each leaf, in hex, by name.
+    """Computes a 64-bit digest of each leaf, as hexadecimal text by name.
 
-    Mixes the bits of each element with its index and sums the results in uint32, twice. Integer
-    sums do not depend on their order, so every mesh gives the same digest, and a change of any
-    single element changes it (ours).
+    It mixes the bits of each element with the element's index, and sums the results in uint32. It
+    does so twice, with two salts, for two sums of 32 bits. Integer sums do not depend on their
+    order, so every mesh gives the same digest. A change of any single element changes the digest
+    (ours).
 
-    XLA stores the mixed bits of its input, so a leaf is processed in pieces.
+    A leaf is processed in pieces, because XLA stores the mixed bits of its whole input.
     """
-    return {name: _of_leaf(leaf) for name, leaf in named_leaves(tree).items()}
+    return {name: _digest_leaf(leaf) for name, leaf in named_leaves(tree).items()}
 
 
-def _of_leaf(leaf: Array) -> str:
+def _digest_leaf(leaf: Array) -> str:
     strides = [math.prod(leaf.shape[axis + 1 :]) & _MASK for axis in range(leaf.ndim)]
-    axis = _whole_axis(leaf)
+    axis = _find_unsharded_axis(leaf)
     size = leaf.shape[axis] if leaf.ndim else 1
     step = max(1, size * _PIECE // max(1, leaf.size))
     total = np.zeros(len(_SALTS), np.uint64)
@@ -40,8 +41,9 @@ def _of_leaf(leaf: Array) -> str:
     return "".join(f"{int(number) & _MASK:08x}" for number in total)
 
 
-def _whole_axis(leaf: Array) -> int:
-    """Returns the first axis that is not sharded, so that no piece crosses devices."""
+def _find_unsharded_axis(leaf: Array) -> int:
+    """Returns the first axis that is not sharded. Pieces along this axis need no data of other
+    devices."""
     if not isinstance(leaf, jax.Array):
         return 0
     local = leaf.sharding.shard_shape(leaf.shape)
@@ -50,7 +52,12 @@ def _whole_axis(leaf: Array) -> int:
 
 @jax.jit
 def _sums(array: jax.Array, strides: jax.Array, salts: jax.Array) -> jax.Array:
-    """Computes uint32 [salts] of an array, or of a piece of an array with these strides."""
+    """Computes the sums of an array, or of a piece of an array, uint32 [salts].
+
+    Args:
+      strides: uint32, the distance of adjacent elements along each axis of the whole array.
+      salts: uint32, mixed with the index of each element.
+    """
     if array.dtype.itemsize == 4:
         bits = jax.lax.bitcast_convert_type(array, jnp.uint32)
     elif array.dtype == jnp.bfloat16:
@@ -64,7 +71,7 @@ def _sums(array: jax.Array, strides: jax.Array, salts: jax.Array) -> jax.Array:
 
 
 def _mix(x: jax.Array) -> jax.Array:
-    """A bijection of uint32 in which every bit depends on all others (Wellons' lowbias32)."""
+    """Mixes the bits of uint32 numbers by a bijection (Wellons' lowbias32)."""
     x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
     x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
     return x ^ (x >> 16)

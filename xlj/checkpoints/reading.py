@@ -1,10 +1,10 @@
 """Reads checkpoints, and verifies them against the digests in their descriptions.
 
-A checkpoint is a folder `WORKDIR/checkpoints/STEP` with everything that a run needs: parameters,
-optimizer state and progress, the vocabulary's model file, and a description (`meta`). The
+A checkpoint is a folder `WORKDIR/checkpoints/STEP` with everything that a run needs to resume:
+parameters, optimizer state, progress, the vocabulary's model file, and a description (`meta`). The
 description contains the config, the digests of the rows, and the name, shape, type and digest of
-every tensor. Orbax does not detect flipped bits in its files, so the digests are of the arrays, and
-are compared after every restore.
+every tensor. Orbax does not detect flipped bits in its files. Therefore the digests are computed
+from arrays, and compared after every restore.
 """
 
 import dataclasses
@@ -35,27 +35,33 @@ from xlj.sharding.rules import STORED
 from xlj.sharding.trees import abstract_like, named_leaves, nested, shardings
 
 FORMAT = 1
-"""Version of the files; tests/formats contains a checkpoint of each version."""
+"""Version of the file format. tests/formats contains a checkpoint of each version."""
 COMMITTED = "commit_success.txt"
 """The file that Orbax writes last into a checkpoint in a bucket, where folders are not atomic."""
 PARAMS, AVERAGE = "params", "average"
-"""The items of a checkpoint with parameters: those of its step, and their moving average."""
-_AWAY = (
-    "move this folder away to resume from the checkpoint before it, or set "
+"""The items of a checkpoint that contain parameters: the step's parameters, and their moving
+average."""
+_REMEDY = (
+    "to resume from the previous checkpoint, move this folder to another place, or set "
     "--config.train.damaged_checkpoint=before"
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A finished checkpoint on disk, and its description."""
+    """A finished checkpoint on disk.
+
+    Attributes:
+      meta: the description.
+    """
 
     folder: AnyPath
     step: int
     meta: Record
 
     def config(self) -> ConfigTree:
-        """Returns the config that wrote it, as nested dicts, with present names of keys."""
+        """Returns the config of the run that wrote the checkpoint, as nested dicts with present
+        keys."""
         return renamed.translate_recorded(self.meta["config"])
 
     def digest(self) -> str:
@@ -63,9 +69,10 @@ class Checkpoint:
         return seal(self.meta)
 
     def model(self) -> Model:
-        """Returns the model at its last step; a phase may change rotary positions.
+        """Returns the model's options at the checkpoint's step.
 
-        Keys that did not exist when the checkpoint was written have their present defaults.
+        A phase may have changed the rotary positions. Keys that did not exist when the checkpoint
+        was written have their present defaults.
         """
         config = self.config()
         values = dict(config["model"])
@@ -76,29 +83,29 @@ class Checkpoint:
 
 
 class CheckpointError(ConfigError):
-    """A checkpoint is missing, damaged, or does not fit."""
+    """A checkpoint is missing, is damaged, or does not fit the run."""
 
 
 class DamagedError(CheckpointError):
-    """A checkpoint differs from what was written.
+    """A checkpoint differs from the data that was written.
 
     Args:
-      what: description of the damage.
+      what: a description of the damage.
     """
 
     def __init__(self, what: str):
-        super().__init__(f"{what}; {_AWAY}")
+        super().__init__(f"{what}; {_REMEDY}")
         self.what = what
 
 
 def find(path: str | AnyPath, key: str = "") -> Checkpoint:
-    """Returns the checkpoint at `path`: the latest one of a workdir, or a single checkpoint.
+    """Returns the latest checkpoint of a workdir, or the checkpoint in a checkpoint's folder.
 
     Args:
       key: the key or flag that set the path, for errors.
 
     Raises:
-      CheckpointError: if there is none, or its description is damaged.
+      CheckpointError: if there is no checkpoint, or its description is damaged.
     """
     path = to_path(path)
     if _is_finished(path):
@@ -109,28 +116,28 @@ def find(path: str | AnyPath, key: str = "") -> Checkpoint:
         below = path.glob("*/checkpoints") if isinstance(path, Path) else ()
         if runs := sorted(folder.parent.name for folder in below):
             raise CheckpointError(
-                f"{named} has no checkpoints/, but contains runs that have (fine-tuning's seeds?): "
-                f"name one of {', '.join(str(path / run) for run in runs[:4])}"
+                f"{named} has no checkpoints/, but contains the workdirs of several runs; name one "
+                f"of them, such as {', '.join(str(path / run) for run in runs[:4])}"
             )
         raise CheckpointError(
-            f"{named} is neither a workdir with checkpoints/, nor the folder of one checkpoint, "
-            "nor a Hugging Face folder with config.json"
+            f"{named} contains no model; expected a workdir with checkpoints/, the folder of a "
+            "checkpoint, or a Hugging Face folder with config.json"
         )
     return read_meta(path / "checkpoints" / str(finished[-1]))
 
 
-def _mark(folder: AnyPath) -> AnyPath:
-    """Returns the file or folder that exists only in a finished checkpoint."""
+def _path_if_finished(folder: AnyPath) -> AnyPath:
+    """Returns the path of a file or folder that exists only in a finished checkpoint."""
     return folder / (COMMITTED if isinstance(folder, Url) else "meta")
 
 
 def _is_finished(folder: AnyPath) -> bool:
-    mark = _mark(folder)
+    mark = _path_if_finished(folder)
     return mark.is_file() if isinstance(folder, Url) else mark.is_dir()
 
 
 def contains_models(path: AnyPath) -> bool:
-    """Whether `path` is a finished checkpoint, or a workdir with one."""
+    """Returns whether `path` is a finished checkpoint, or a workdir with a finished checkpoint."""
     return _is_finished(path) or bool(steps(path))
 
 
@@ -142,7 +149,7 @@ def steps(workdir: AnyPath) -> list[int]:
     """Returns the steps of the finished checkpoints of a workdir, in order.
 
     Raises:
-      CheckpointError: if they cannot be listed.
+      CheckpointError: if the folder cannot be listed.
     """
     folder = workdir / "checkpoints"
     try:
@@ -160,8 +167,8 @@ def steps(workdir: AnyPath) -> list[int]:
 def list_all(workdir: AnyPath) -> list[Checkpoint]:
     """Returns the finished checkpoints of a workdir, in order.
 
-    Of several processes the first lists them, and all of them read, because Orbax makes processes
-    wait for each other when one reads.
+    In a run with several processes, process 0 lists the checkpoints. All processes read them,
+    because Orbax makes processes wait for each other when one of them reads.
 
     Raises:
       CheckpointError: if a description is damaged.
@@ -172,53 +179,64 @@ def list_all(workdir: AnyPath) -> list[Checkpoint]:
 def latest(workdir: AnyPath) -> Checkpoint | None:
     """Returns the last finished checkpoint of a workdir, or None.
 
-    Of several processes the first decides which one it is. Raises as `list_all`.
+    In a run with several processes, process 0 selects the checkpoint.
+
+    Raises:
+      CheckpointError: if the description is damaged.
     """
     step = hosts.broadcast(lambda: max(steps(workdir), default=None))
     return None if step is None else _read_listed(workdir, step)
 
 
 def earliest(workdir: AnyPath) -> Checkpoint | None:
-    """Returns the first finished checkpoint of a workdir, or None; otherwise as `latest`."""
+    """Returns the first finished checkpoint of a workdir, or None.
+
+    In a run with several processes, process 0 selects the checkpoint.
+
+    Raises:
+      CheckpointError: if the description is damaged.
+    """
     step = hosts.broadcast(lambda: min(steps(workdir), default=None))
     return None if step is None else _read_listed(workdir, step)
 
 
 def _read_listed(workdir: AnyPath, step: int) -> Checkpoint:
-    """Reads the checkpoint of a step that process 0 has listed."""
+    """Reads the description of a checkpoint whose step process 0 has listed."""
     folder = workdir / "checkpoints" / str(step)
-    hosts.wait_for(_mark(folder))
+    hosts.wait_for(_path_if_finished(folder))
     return read_meta(folder)
 
 
 def read_meta(folder: AnyPath) -> Checkpoint:
-    """Reads the checkpoint in `folder`; each process reads the description independently.
+    """Reads the description of the checkpoint in a folder.
+
+    Each process reads the description independently.
 
     Raises:
-      CheckpointError: if it is damaged, or has another format.
+      CheckpointError: if the description is damaged, or has another version of the format.
     """
     orbax_errors.silence()
     try:
-        alone = _alone()
-        handler = ocp.JsonCheckpointHandler(multiprocessing_options=alone)
-        with ocp.Checkpointer(handler, multiprocessing_options=alone) as reader:
+        options = _options_without_waiting()
+        handler = ocp.JsonCheckpointHandler(multiprocessing_options=options)
+        with ocp.Checkpointer(handler, multiprocessing_options=options) as reader:
             meta = reader.restore(orbax_path(folder) / "meta")
-        sealed = meta.pop("seal")
+        expected_seal = meta.pop("seal")
     except Exception as error:  # Orbax raises the exceptions of its parsers
         raise _unreadable(folder, "its description (meta)", error) from None
-    if seal(meta) != sealed:
+    if seal(meta) != expected_seal:
         raise DamagedError(f"{folder}: its description (meta) is damaged")
     if meta["format"] != FORMAT:
         raise CheckpointError(
             f"{folder} has format {meta['format']}, but this version of xlj reads format {FORMAT}; "
-            "with the version that wrote it, python -m xlj.convert export makes a folder for "
-            "init_from"
+            "use the version of xlj that wrote the checkpoint to export it with python -m "
+            "xlj.convert export, and set init_from to the exported folder"
         )
     return Checkpoint(folder, meta["step"], meta)
 
 
-def _alone() -> ocp.options.MultiprocessingOptions:
-    """Returns options for reading without waiting for other processes of the run."""
+def _options_without_waiting() -> ocp.options.MultiprocessingOptions:
+    """Returns options with which Orbax does not wait for other processes of the run."""
     this = jax.process_index()
     return ocp.options.MultiprocessingOptions(
         primary_host=this, active_processes={this}, barrier_sync_key_prefix=f"process_{this}"
@@ -226,10 +244,13 @@ def _alone() -> ocp.options.MultiprocessingOptions:
 
 
 def _unreadable(folder: AnyPath, item: str, error: Exception) -> CheckpointError:
-    """Returns the error for an unreadable item; server errors are not reported as damage."""
+    """Returns the error to raise for an unreadable item. Server errors are not reported as
+    damage."""
     reason = orbax_errors.reason(error)
     if isinstance(folder, Url) and orbax_errors.is_server_error(error):
-        return CheckpointError(f"{folder}: cannot read {item} ({reason})")
+        return CheckpointError(
+            f"{folder}: cannot read {item} from the bucket ({reason}); try again later"
+        )
     return DamagedError(f"{folder} is damaged: cannot read {item} ({reason})")
 
 
@@ -238,12 +259,16 @@ def seal(meta: Record) -> str:
 
 
 def tensor_types(tree: PyTree) -> dict[str, str]:
-    """Returns type and shape of every leaf, by name."""
+    """Returns the type and shape of every leaf as text, by name, e.g. float32[2, 3]."""
     return {name: f"{leaf.dtype}{list(leaf.shape)}" for name, leaf in named_leaves(tree).items()}
 
 
 def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
-    """Reads the vocabulary in a checkpoint; raises a `CheckpointError` if it is damaged."""
+    """Reads the vocabulary of a checkpoint.
+
+    Raises:
+      CheckpointError: if the vocabulary is damaged.
+    """
     model = _restore_item(checkpoint, "vocabulary", None)["model"].tobytes()
     if hashlib.sha256(model).hexdigest() != checkpoint.meta["vocabulary"]:
         raise DamagedError(f"{checkpoint.folder} is damaged: its vocabulary changed")
@@ -251,10 +276,13 @@ def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
 
 
 def restore(checkpoint: Checkpoint, abstract: Mapping[str, PyTree]) -> dict[str, PyTree]:
-    """Restores the parts of a run's state by name, on the devices of `abstract`'s shardings.
+    """Restores the parts of a run's state.
+
+    Args:
+      abstract: by name of the part, a tree of `jax.ShapeDtypeStruct` with shardings.
 
     Raises:
-      CheckpointError: if a tensor is missing, unexpected, damaged, or has another shape or type.
+      CheckpointError: if a tensor is missing, unexpected or damaged, or has another shape or type.
     """
     return {
         name: _restore_verified(checkpoint, name, part) if jax.tree.leaves(part) else part
@@ -263,41 +291,54 @@ def restore(checkpoint: Checkpoint, abstract: Mapping[str, PyTree]) -> dict[str,
 
 
 def verify(checkpoint: Checkpoint) -> None:
-    """Reads and checks a whole checkpoint on this host, item by item, without other processes.
+    """Reads a whole checkpoint on this host, item by item, and compares all digests.
+
+    It does not wait for other processes of the run.
 
     Raises:
-      DamagedError: if any part differs from what was written.
+      DamagedError: if any part differs from the data that was written.
     """
-    alone = _alone()
-    handler = ocp.PyTreeCheckpointHandler(multiprocessing_options=alone)
+    options = _options_without_waiting()
+    handler = ocp.PyTreeCheckpointHandler(multiprocessing_options=options)
 
     def on_host(folder: epath.Path) -> PyTree:
-        with ocp.Checkpointer(handler, multiprocessing_options=alone) as reader:
+        with ocp.Checkpointer(handler, multiprocessing_options=options) as reader:
             tree = reader.metadata(folder).item_metadata.tree
             arrays = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)
             return reader.restore(folder, ocp.args.PyTreeRestore(restore_args=arrays))
 
     for item, expected in checkpoint.meta["digests"].items():
         actual = digests(_read_item(checkpoint, item, on_host))
-        if sorted(actual.values()) != sorted(expected.values()):  # names of leaves may differ
-            raise DamagedError(f"{checkpoint.folder} is damaged: {item} is not what was saved")
+        if sorted(actual.values()) != sorted(
+            expected.values()
+        ):  # the restored leaves may have other names
+            raise DamagedError(
+                f"{checkpoint.folder} is damaged: {item} differs from the saved data"
+            )
     model = _read_item(checkpoint, "vocabulary", on_host)["model"].tobytes()
     if hashlib.sha256(model).hexdigest() != checkpoint.meta["vocabulary"]:
         raise DamagedError(f"{checkpoint.folder} is damaged: its vocabulary changed")
 
 
 def restore_params(checkpoint: Checkpoint, mesh: Mesh, item: str = PARAMS) -> Params:
-    """Restores all parameters of a checkpoint, or their average: a nested dict, sharded on a mesh.
+    """Restores all parameters of a checkpoint as a nested dict, sharded on a mesh.
+
+    Args:
+      item: `PARAMS`, or `AVERAGE` for the moving average.
 
     Raises:
-      CheckpointError: if one is damaged.
+      CheckpointError: if a parameter is damaged.
     """
     tree = nested(abstract_params(checkpoint, item))
     return _restore_verified(checkpoint, item, abstract_like(tree, shardings(tree, mesh, STORED)))
 
 
 def abstract_params(checkpoint: Checkpoint, item: str = PARAMS) -> dict[str, jax.ShapeDtypeStruct]:
-    """Returns shape and type of all parameters of a checkpoint, or their average, by name."""
+    """Returns the shape and type of all parameters of a checkpoint by name.
+
+    Args:
+      item: `PARAMS`, or `AVERAGE` for the moving average.
+    """
     abstract = {}
     for name, text in checkpoint.meta["tensors"][item].items():
         dtype, _, shape = text.partition("[")
@@ -306,10 +347,14 @@ def abstract_params(checkpoint: Checkpoint, item: str = PARAMS) -> dict[str, jax
 
 
 def restore_leaf(checkpoint: Checkpoint, name: str, item: str = PARAMS) -> np.ndarray:
-    """Restores one parameter of a checkpoint, or of the average, on the host.
+    """Restores one parameter of a checkpoint on the host.
+
+    Args:
+      name: the name of the parameter.
+      item: `PARAMS`, or `AVERAGE` for the moving average.
 
     Raises:
-      CheckpointError: if it is damaged.
+      CheckpointError: if the parameter is damaged.
     """
     arguments = ocp.args.PyTreeRestore(
         nested({name: abstract_params(checkpoint, item)[name]}),
@@ -331,8 +376,8 @@ def _restore_verified(checkpoint: Checkpoint, item: str, abstract: Tree) -> Tree
     if unequal:
         shown = "; ".join(unequal[:4]) + ("; ..." if len(unequal) > 4 else "")
         raise CheckpointError(
-            f"{checkpoint.folder} is of another model: {len(unequal)} tensors of {item} "
-            f"differ: {shown}"
+            f"{checkpoint.folder} contains another model than this run: {len(unequal)} tensors of "
+            f"{item} differ: {shown}"
         )
     return _check_digests(checkpoint, item, _restore_item(checkpoint, item, abstract))
 
@@ -343,7 +388,7 @@ def _check_digests(checkpoint: Checkpoint, item: str, restored: Tree) -> Tree:
     if damaged:
         raise DamagedError(
             f"{checkpoint.folder} is damaged: {item} {', '.join(damaged[:4])} "
-            f"({len(damaged)} in all) are not what was saved"
+            f"({len(damaged)} in total) differ from the saved data"
         )
     return restored
 
@@ -356,7 +401,7 @@ def _restore_item(checkpoint: Checkpoint, item: str, abstract: PyTree) -> PyTree
 def _read_item(checkpoint: Checkpoint, item: str, read: Callable[[epath.Path], Tree]) -> Tree:
     try:
         return read(orbax_path(checkpoint.folder) / item)
-    except jax.errors.JaxRuntimeError:  # such as out of memory, which is no damage
+    except jax.errors.JaxRuntimeError:  # for example out of memory, which is no damage
         raise
     except Exception as error:  # Orbax and TensorStore raise many types, including `Exception`
         raise _unreadable(checkpoint.folder, item, error) from error

@@ -1,4 +1,4 @@
-"""Finds models on disk to start from: checkpoints of xlj, and Hugging Face folders."""
+"""Finds models on disk: checkpoints of xlj, and Hugging Face folders."""
 
 import dataclasses
 import re
@@ -31,13 +31,13 @@ from xlj.models.encoder import Params
 from xlj.sharding.rules import STORED
 from xlj.sharding.trees import nested, replicated, shardings
 
-_LENGTH = 512
-"""Tokens of a row, at most, if a model does not state the row length of its task."""
+_DEFAULT_LENGTH = 512
+"""The maximum number of tokens per row for task heads whose folder does not state it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Leaf:
-    """A parameter on disk; read again each time that NumPy makes an array of it."""
+    """A parameter on disk. It is read each time that NumPy converts it to an array."""
 
     shape: tuple[int, ...]
     read: Callable[[], np.ndarray]
@@ -51,23 +51,25 @@ class StoredModel:
     """A model on disk. Weights and vocabulary are read when they are used.
 
     Attributes:
-      folder: its folder.
-      model: its sizes, and how it computes.
-      languages: the languages of its language embeddings, in order; empty if unknown.
-      vocabulary: returns the vocabulary, read once; raises a `ConfigError` if it is damaged.
-      params: reads all parameters onto a mesh, a nested dict; raises a `ConfigError` if one is
+      folder: the folder of the model.
+      model: the sizes and options of the encoder.
+      languages: the languages of the language embeddings, in order; empty if unknown.
+      vocabulary: function that returns the vocabulary, which is read once. It raises a
+        `ConfigError` if the vocabulary is damaged.
+      params: function that reads all parameters onto a mesh, as a nested dict. It raises a
+        `ConfigError` if a parameter is damaged.
+      leaves: all parameters by name. Each is read separately, and raises a `ConfigError` if it is
         damaged.
-      leaves: all parameters by name, each read separately, with the same error.
-      digest: returns a hash that identifies its weights, independent of the folder.
+      digest: function that returns a hash of the weights, which does not depend on the path.
       checkpoint: the checkpoint; None for a Hugging Face folder.
-      report: printable description of what happened to each tensor of a Hugging Face folder.
-      alignment: how its words are aligned, from its config (`evaluation.alignment`).
-      names: the set of tensor names that it had in a Hugging Face folder, if there are several.
-      labels: names of the classes or tags of its fine-tuned head, in order.
-      task: the task that it was fine-tuned for, if any.
-      separators: number of `</s>` that its head expects between the sentences of a pair.
-      sentence: how a folder of sentence-transformers computes vectors from hidden states. Its
-        weights are leaves (`SENTENCE`).
+      report: a printable report on the tensors of a Hugging Face folder: used, ignored, missing.
+      alignment: the options of word alignment in the run's config (`evaluation.alignment`).
+      labels: names of the classes or tags of the task head, in order.
+      names: label of the set of tensor names in the Hugging Face folder (`Architecture.names`).
+      task: the task for which the model was fine-tuned; None without a task head.
+      separators: the number of `</s>` that the task head expects between the sentences of a pair.
+      sentence: the modules of a sentence-transformers folder, which compute sentence vectors from
+        hidden vectors. The modules' weights are in `leaves` (`sentence_modules.SENTENCE`).
     """
 
     folder: AnyPath
@@ -90,70 +92,78 @@ class StoredModel:
 def find(path: str | AnyPath, key: str = "") -> StoredModel:
     """Finds the model at `path`.
 
-    This is a workdir (its latest checkpoint; for a finished fine-tuning run, the one that was
-    chosen on dev), the folder of one checkpoint, or a Hugging Face folder. `average` at the end of
-    the path of a workdir or a checkpoint, as in runs/mine/average, selects the moving average of
-    its parameters.
+    `path` is one of:
+
+    - a workdir, for its latest checkpoint;
+    - the workdir of a finished fine-tuning run, for the checkpoint that was chosen on dev;
+    - the folder of a checkpoint;
+    - one of these paths followed by `/average`, for the moving average of the parameters;
+    - a Hugging Face folder.
 
     Args:
       key: the key or flag that set the path, for errors.
 
     Raises:
-      ConfigError: if there is none, it is damaged, or xlj does not have its architecture.
+      ConfigError: if there is no model, it is damaged, or xlj does not support its architecture.
     """
     path = resolve(key or "checkpoint", path)
     if isinstance(path, Path) and hugging_face.is_folder(path):
         return of_folder(path)
     try:
         if path.name == reading.AVERAGE and not reading.contains_models(path):
-            return _average_of(find(path.parent, key))
+            return _find_average(find(path.parent, key))
         if run := finished_run(path):
             path = path / "checkpoints" / str(run["step"])
         checkpoint = reading.find(path, key)
     except CheckpointError as error:
         raise CheckpointError(f"{error}{_hub_hint(path)}") from error.__cause__
     except OSError as error:  # a bucket's server
-        named = f"{key}={path}" if key else path
-        raise ConfigError(f"{named} cannot be read ({error.strerror or error})") from error
+        key_and_path = f"{key}={path}" if key else path
+        raise ConfigError(f"{key_and_path} cannot be read ({error.strerror or error})") from error
     return of_checkpoint(checkpoint)
 
 
-_HUB = {"xlm-roberta": "FacebookAI", "roberta": "FacebookAI", "bert": "google-bert"}
-"""Owners of models that once had no owner in their names on the hub, by the name's first part."""
+_HUB_OWNERS = {"xlm-roberta": "FacebookAI", "roberta": "FacebookAI", "bert": "google-bert"}
+"""Owners of models on the Hugging Face Hub whose older names have no owner, by the start of the
+name."""
 
 
 def _hub_hint(path: AnyPath) -> str:
-    """Returns the end of an error: the command that downloads a model.
+    """Returns the end of an error message: the command that downloads a model.
 
-    Empty unless the path does not exist and looks like a name on Hugging Face's hub.
+    The text is empty if the path exists, or does not look like a name on the Hugging Face Hub.
     """
     owner, slash, name = str(path).rpartition("/")
     if not slash:
-        owner = next((who for part, who in _HUB.items() if name.startswith(f"{part}-")), "")
+        owner = next((who for part, who in _HUB_OWNERS.items() if name.startswith(f"{part}-")), "")
     is_name = re.fullmatch(r"[\w-]+", owner) and re.fullmatch(r"[\w.-]+", name)
     if not is_name or owner in ("runs", "checkpoints") or isinstance(path, Url):
         return ""
     if path.exists() or Path(owner).exists():
         return ""
     return (
-        f"; to use a model of Hugging Face's hub, run `hf download {owner}/{name} "
+        f"; to use a model of the Hugging Face Hub, run `hf download {owner}/{name} "
         f"--local-dir={name}` and set the path to {name}"
     )
 
 
-def _average_of(model: StoredModel) -> StoredModel:
-    """Returns the model with the moving average of its parameters."""
+def _find_average(model: StoredModel) -> StoredModel:
+    """Returns the model with the moving average of the parameters of a checkpoint."""
     checkpoint = model.checkpoint
     if checkpoint is None or reading.AVERAGE not in checkpoint.meta["tensors"]:
         raise CheckpointError(
-            f"{model.folder} contains no average of its parameters; remove {reading.AVERAGE} from "
-            "the path, or train with optimizer.average"
+            f"{model.folder} contains no moving average of parameters; remove {reading.AVERAGE} "
+            "from the path, or train with optimizer.average"
         )
     return of_checkpoint(checkpoint, reading.AVERAGE)
 
 
 def of_checkpoint(checkpoint: Checkpoint, item: str = reading.PARAMS) -> StoredModel:
-    """Returns the model of a checkpoint, or the model with the average of its parameters."""
+    """Returns the model in a checkpoint.
+
+    Args:
+      item: `reading.PARAMS`, or `reading.AVERAGE` for the moving average of the parameters.
+    """
     is_average = item == reading.AVERAGE
     return StoredModel(
         checkpoint.folder / item if is_average else checkpoint.folder,
@@ -167,19 +177,20 @@ def of_checkpoint(checkpoint: Checkpoint, item: str = reading.PARAMS) -> StoredM
         },
         lambda: checkpoint.digest() + (f":{item}" if is_average else ""),
         checkpoint,
-        alignment=_alignment(checkpoint.config()),
+        alignment=_read_alignment_options(checkpoint.config()),
         labels=tuple(supervised_in(checkpoint.config()).get("labels", ())),
         names=checkpoint.meta.get("names", ""),
         sentence=sentence_modules.from_record(checkpoint.meta.get("sentence")),
-        task=_task(checkpoint),
+        task=_read_task(checkpoint),
         separators=checkpoint.meta.get("separators", 1),
     )
 
 
-def _task(checkpoint: Checkpoint) -> Task | None:
-    """Returns the task of a fine-tuned checkpoint.
+def _read_task(checkpoint: Checkpoint) -> Task | None:
+    """Returns the task of a fine-tuned checkpoint; None for other checkpoints.
 
-    How it is used is recorded by its run (`TASK`), or in the checkpoint if it was converted.
+    The options for using the head are in a file of the run (`TASK`). A converted checkpoint
+    contains them in its description.
     """
     record = checkpoint.config()
     kind, options = recorded_kind(record), supervised_in(record)
@@ -193,26 +204,32 @@ def _task(checkpoint: Checkpoint) -> Task | None:
     return task_of_model(kind, options["length"], options["labels"], saved)
 
 
-def _alignment(config: Mapping[str, Any]) -> AlignmentOptions:
-    """Returns the alignment options of a run's config; configs of fine-tuning have none."""
-    chosen = config.get("evaluation", {}).get("alignment", {})
+def _read_alignment_options(config: Mapping[str, Any]) -> AlignmentOptions:
+    """Returns the alignment options of a run's config. Configs of fine-tuning have defaults."""
+    recorded = config.get("evaluation", {}).get("alignment", {})
     names = (field.name for field in dataclasses.fields(AlignmentOptions))
-    return AlignmentOptions(**{name: chosen[name] for name in names if name in chosen})
+    return AlignmentOptions(**{name: recorded[name] for name in names if name in recorded})
 
 
 def of_folder(path: Path) -> StoredModel:
-    """Returns the model in a Hugging Face folder; raises a `ConfigError` as `importing.inspect`."""
+    """Returns the model in a Hugging Face folder.
+
+    Raises:
+      ConfigError: if the folder is damaged or not supported (`importing.inspect`).
+    """
     imported = importing.inspect(sentence_modules.encoder_folder(path))
     sentence, dense = sentence_modules.read(path, imported.folder, imported.model.hidden)
     task, separators, file = None, 1, path / TASK
     if imported.head:
         separators = tokenizer_files.count_separators(imported.folder.path, imported.vocabulary)
         saved = json_file.read_object(file) if file.is_file() else None
-        most = imported.model.positions - FIRST_POSITION
-        task = task_of_model(TASKS[imported.head], min(most, _LENGTH), imported.labels, saved)
+        max_length = imported.model.positions - FIRST_POSITION
+        task = task_of_model(
+            TASKS[imported.head], min(max_length, _DEFAULT_LENGTH), imported.labels, saved
+        )
     report, digest = imported.report(), imported.folder.digest
     if sentence:
-        report += f"\n  sentence vectors: {sentence.report()}; training does not use these modules"
+        report += f"\n  sentence modules: {sentence.report()}; training does not use them"
         digest = partial(sentence_modules.digest, imported.folder, sentence, dense)
 
     def params(mesh: Mesh) -> Params:

@@ -14,14 +14,17 @@ from xlj.io.storage import AnyPath, Url, to_path
 LOCK = "lock"
 """The file that locks a workdir."""
 RUN = "run.json"
-"""The file with a finished fine-tuning run's scores and its chosen step."""
+"""The file in which a finished fine-tuning run stores its scores and the chosen step."""
 
 
 def finished_run(folder: AnyPath) -> Record | None:
-    """Returns the content of a folder's `RUN` (`finetuning.running.TaskRun`), or None.
+    """Reads the results of a finished fine-tuning run (`finetuning.running.TaskRun`).
+
+    Returns:
+      The content of the file `RUN` in a folder, or None if there is no such file.
 
     Raises:
-      ConfigError: if it is damaged.
+      ConfigError: if the file is damaged.
     """
     file = folder / RUN
     if not file.is_file():
@@ -32,7 +35,7 @@ def finished_run(folder: AnyPath) -> Record | None:
         return scores | {"step": int(content["step"])}
     except (ValueError, KeyError, TypeError, OverflowError):
         raise ConfigError(
-            f"{file} is damaged; delete it and run the same command again to rebuild it"
+            f"{file} is damaged; delete the file and rerun the command to write it again"
         ) from None
 
 
@@ -40,24 +43,25 @@ def resolve(named: str, path: str | AnyPath) -> AnyPath:
     """Returns the path of a workdir or a checkpoint: a local path, or gs://BUCKET/FOLDER.
 
     Args:
-      named: the flag or key that names it, for errors.
+      named: the flag or key that set the path, for errors.
 
     Raises:
-      ConfigError: if it is another URL.
+      ConfigError: if the path is another kind of URL.
     """
     if isinstance(path, Url):
         return path
     scheme = scheme_of(path)
     if scheme == "s3":
         raise ConfigError(
-            f"{named}={path}: s3:// buckets cannot store checkpoints, because Orbax treats the URL "
-            "as a relative path; use a gs:// bucket or a local path"
+            f"{named}={path}: Orbax cannot store checkpoints in s3:// buckets; use a gs:// bucket "
+            "or a local path"
         )
     if scheme == "gs":
         check_storable(named, str(path))
         if special := re.search(r"[][*?#]", str(path)):
             raise ConfigError(
-                f"{named}={path}: {special[0]} has another meaning in a URL; remove it"
+                f"{named}={path}: the character {special[0]} has a special meaning in a URL; "
+                "remove it"
             )
         return to_path(str(path).rstrip("/"))
     return local_path(named, path)
@@ -65,12 +69,13 @@ def resolve(named: str, path: str | AnyPath) -> AnyPath:
 
 @contextlib.contextmanager
 def only_run(workdir: AnyPath, flag: str = "--workdir") -> Iterator[None]:
-    """Locks a workdir during the block, and creates it if it does not exist.
+    """Context manager that locks a workdir, and creates it if it does not exist.
 
-    The lock ends with the process; in a bucket up to a minute later, if the process was killed.
+    If the process is killed, the lock on a local workdir ends with the process. In a bucket it ends
+    up to a minute later.
 
     Args:
-      flag: the flag that named the workdir, for errors.
+      flag: the flag that set the workdir, for errors.
 
     Raises:
       ConfigError: if the workdir cannot be created or written, or another run is using it.
@@ -87,14 +92,14 @@ def only_run(workdir: AnyPath, flag: str = "--workdir") -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or error
         raise ConfigError(
-            f"{flag}={workdir} cannot be written ({reason}); name a writable folder"
+            f"{flag}={workdir} cannot be written ({reason}); set it to a writable folder"
         ) from error
     with contextlib.ExitStack() as stack:
         stack.push(lock)
         try:
             yield
         except ConfigError:
-            # A run that is refused before any work leaves no files.
+            # A run that stops with a config error before any work must leave no files.
             if is_first and isinstance(workdir, Path):
                 (workdir / LOCK).unlink()
                 with contextlib.suppress(OSError):

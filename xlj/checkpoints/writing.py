@@ -1,4 +1,4 @@
-"""Writes checkpoints asynchronously; each appears complete, or not at all."""
+"""Writes checkpoints asynchronously. A checkpoint appears complete, or does not appear."""
 
 import contextlib
 import operator
@@ -22,20 +22,21 @@ from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath, Url
 from xlj.models.encoder import Params
 
-_PIECE = 64 << 20
+_PIECE_BYTES = 64 << 20
 
 
 class Checkpointer:
     """Writes the checkpoints of one run.
 
     Args:
-      workdir: the folder of `checkpoints/`.
-      config: config of the run, recorded in each checkpoint.
-      manifest: manifest of the run's rows; each checkpoint records their digests.
-      vocabulary: vocabulary of the rows, stored in each checkpoint.
-      keep: how many of the latest checkpoints are kept.
+      workdir: the folder that contains `checkpoints/`.
+      config: the config of the run, which each checkpoint contains.
+      manifest: the manifest of the run's rows. Each checkpoint contains the digests of the rows.
+      vocabulary: the vocabulary of the rows, which each checkpoint contains.
+      keep: the number of latest checkpoints that are kept.
       keep_steps: steps whose checkpoints are always kept.
-      keep_best: whether to keep the checkpoint with the highest score, or the latest of equals.
+      keep_best: whether the checkpoint with the highest score is always kept. Among equal scores it
+        is the latest checkpoint.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Checkpointer:
             preservation_policy=preservation_policy.AnyPreservationPolicy(policies),
             best_fn=score if keep_best else None,
             enable_async_checkpointing=True,
-            single_host_load_and_broadcast=True,  # other hosts may see an outdated listing
+            single_host_load_and_broadcast=True,  # other hosts may get an outdated list of files
             cleanup_tmp_directories=True,
         )
         with self._writing():
@@ -79,16 +80,17 @@ class Checkpointer:
         measured: bool = True,
         tokens: int = 0,
     ) -> None:
-        """Starts writing the checkpoint of a step; it appears complete, or not at all.
+        """Starts to write the checkpoint of a step.
 
         Args:
-          parts: parts of the run's state, by name; those without arrays are left out.
-          score: the score for choosing the best checkpoint; None if it was not evaluated.
-          measured: whether the metrics of this step are already in the run's files.
-          tokens: number of tokens of text, without padding, that the run has read.
+          parts: parts of the run's state by name. Parts without arrays are not written.
+          score: the score that selects the best checkpoint; None if the step was not evaluated.
+          measured: whether the run's files already contain the metrics of this step.
+          tokens: the number of tokens of text, without padding, that the run has read.
 
         Raises:
-          ConfigError: if this one or the previous one could not be written, such as on a full disk.
+          ConfigError: if this checkpoint or the previous one could not be written, for example
+            because the disk is full.
         """
         if step in self._manager.all_steps():
             return
@@ -115,7 +117,11 @@ class Checkpointer:
             self._manager.save(step, args=_composite(meta, vocabulary, **saved), metrics=metrics)
 
     def close(self) -> None:
-        """Waits until all is written; raises a `ConfigError` if that failed."""
+        """Waits until all checkpoints are written.
+
+        Raises:
+          ConfigError: if a checkpoint could not be written.
+        """
         with self._writing():
             self._manager.wait_until_finished()
             self._manager.check_for_errors()
@@ -130,7 +136,9 @@ class Checkpointer:
             if not reason and isinstance(self._folder, Url):
                 reason = orbax_errors.reason(error)
             if reason:
-                raise ConfigError(f"cannot write {self._folder}: {reason}") from error
+                raise ConfigError(
+                    f"cannot write checkpoints to {self._folder}: {reason}"
+                ) from error
             raise
 
 
@@ -142,46 +150,49 @@ def write_params(
     languages: list[str],
     extra: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes a checkpoint of parameters only, at step 0, from which a run can start.
+    """Writes a checkpoint with parameters only, at step 0, from which a run can start.
 
     Args:
-      extra: further entries of its description, which `StoredModel` reads.
+      extra: further entries of the description, which `stored_models` reads.
 
     Raises:
       CheckpointError: if `folder` exists.
     """
     if folder.exists():
-        raise CheckpointError(f"{folder} already exists; name a new folder")
+        raise CheckpointError(f"{folder} already exists; set the output to a new folder")
     meta = _description({"params": params}, config, vocabulary, languages, **extra or {})
-    # Without compression, Orbax writes from the memory of the arrays. With it, Orbax holds all
-    # compressed data in memory, to save 8 % of the size of weights.
+    # Without compression, Orbax writes from the memory of the arrays. With compression, Orbax would
+    # hold all compressed data in memory, and would save only 8 % of the size of weights.
     handler = ocp.CompositeCheckpointHandler(
         meta=ocp.JsonCheckpointHandler(),
         vocabulary=ocp.StandardCheckpointHandler(),
         params=ocp.PyTreeCheckpointHandler(use_compression=False),
     )
     with ocp.Checkpointer(handler) as writer:
-        saved = ocp.args.PyTreeSave(params, save_args=jax.tree.map(_pieces, params))
+        saved = ocp.args.PyTreeSave(params, save_args=jax.tree.map(_choose_pieces, params))
         writer.save(folder.absolute(), _composite(meta, vocabulary, params=saved))
 
 
-def _pieces(leaf: jax.Array) -> ocp.SaveArgs:
-    """Chooses how a leaf is divided on disk: an embedding into pieces of rows, up to 64 MiB each.
+def _choose_pieces(leaf: jax.Array) -> ocp.SaveArgs:
+    """Chooses the pieces into which a leaf is divided on disk.
 
-    Each piece is read separately. Other leaves are one piece. A piece is copied before it is
-    written, unless it is contiguous in memory and has several rows or layers.
+    A matrix of more than 64 MiB (an embedding) is divided into pieces of whole rows, up to 64 MiB
+    each. Each piece can be read separately. Other leaves are one piece. Orbax copies a piece before
+    it writes it, unless the piece is contiguous in memory and has several rows or layers.
     """
     size = leaf.size * leaf.dtype.itemsize
-    if leaf.ndim != 2 or size <= _PIECE:
+    if leaf.ndim != 2 or size <= _PIECE_BYTES:
         return ocp.SaveArgs()
     rows, row = leaf.shape[0], size // leaf.shape[0]
-    most = max(n for n in range(1, 1 + max(1, _PIECE // row)) if rows % n == 0)
-    # Orbax needs pieces of equal size; a prime number of rows would give pieces of one row.
-    return ocp.SaveArgs(chunk_byte_size=most * row if most * row > 1 << 20 else None)
+    max_rows = max(n for n in range(1, 1 + max(1, _PIECE_BYTES // row)) if rows % n == 0)
+    # Orbax needs pieces of equal size. For a prime number of rows these would be single rows. A
+    # leaf whose pieces would be small (1 MiB or less) remains one piece.
+    return ocp.SaveArgs(chunk_byte_size=max_rows * row if max_rows * row > 1 << 20 else None)
 
 
 def row_digests(manifest: Manifest) -> dict[str, str]:
-    """Returns the digests of the rows of each task, by name."""
+    """Returns a text for each task, by name: the row length, and the digests of training and
+    held-out rows."""
     return {
         task.name: f"{task.length}:{task.train.sha256}:{task.held_out.sha256}"
         for task in manifest.tasks
@@ -195,7 +206,10 @@ def _description(
     languages: list[str],
     **of_run: int | bool | str | Mapping[str, str | dict[str, int]],
 ) -> Record:
-    """Returns the sealed description of a checkpoint; by default, of untrained parameters."""
+    """Returns the description of a checkpoint, with a hash (the seal).
+
+    The defaults are those of a checkpoint that xlj did not train.
+    """
     meta: Record = {
         "format": FORMAT,
         "step": 0,
