@@ -44,8 +44,8 @@ def rules(tasks, folder) -> dict[str, Rule]:
         if len(languages) == 2:
             for part in (rows[:1000], rows[1000:]):
                 hashes = [line_hashes(column) for column in columns(part)]
-                companions = held_out.companions(languages, hashes, Rule(SHARE))
-                actual[languages[1 - held_out.decider(languages)]].append(companions)
+                companions = held_out.find_companions(languages, hashes, Rule(SHARE))
+                actual[languages[1 - held_out.deciding_column(languages)]].append(companions)
     assert not actual["en"]
     return {name: Rule(SHARE, hash_sets.write(folder, parts)) for name, parts in actual.items()}
 
@@ -75,7 +75,9 @@ def test_held_out_and_training_share_no_sentence_of_a_language(seed, tmp_path):
 
 
 def test_a_fixed_order_of_languages_decides_about_pairs():
-    assert [held_out.decider(pair) for pair in (("de", "en"), ("en", "sw"), ("sw", "fr"))] == [
+    assert [
+        held_out.deciding_column(pair) for pair in (("de", "en"), ("en", "sw"), ("sw", "fr"))
+    ] == [
         1,
         0,
         1,
@@ -89,7 +91,7 @@ def test_a_fixed_order_of_languages_decides_about_pairs():
     out, sharing = held_out.split(("de", "en"), hashes, [Rule(SHARE)] * 2)
     assert np.array_equal(out, low)
     assert np.array_equal(sharing, other & ~low)
-    actual = held_out.companions(("de", "en"), hashes, Rule(SHARE))
+    actual = held_out.find_companions(("de", "en"), hashes, Rule(SHARE))
     assert np.array_equal(actual, hashes[0][low & ~other])
 
 

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from xlj.config import ConfigError
-from xlj.data.text.reading import MARKS, ReadOptions, UnitReader, excluded_lines
+from xlj.data.text.reading import MARKS, ReadOptions, UnitReader, read_excluded_lines
 from xlj.data.text.text_tasks import text_tasks
 
 
@@ -134,7 +134,7 @@ def test_malformed_excluded_lines_are_errors(config, write, tmp_path):
     more = {"exclude": (f"{tmp_path}/test.txt",), "malformed": "skip"}
     data = config(pairs=("en-de",), parallel=("@x.tsv",), **more).data
     with pytest.raises(ConfigError, match=r"^data\.exclude: \S*test\.txt: line 2 is not UTF-8$"):
-        list(excluded_lines(data))
+        list(read_excluded_lines(data))
 
 
 def test_the_default_is_known_by_what_it_was_called_before():

@@ -13,8 +13,8 @@ import zstandard
 from xlj.config import ConfigError
 from xlj.data.text import hash_sets
 from xlj.data.text.cleaning import clean, line_hashes
-from xlj.data.text.reading import ReadOptions, UnitReader, excluded_lines
-from xlj.data.text.text_tasks import text_tasks, unused
+from xlj.data.text.reading import ReadOptions, UnitReader, read_excluded_lines
+from xlj.data.text.text_tasks import describe_unused_files, text_tasks
 
 PLAIN = ReadOptions("error", "")
 
@@ -188,7 +188,7 @@ def test_records_of_json_and_parquet(config, write, tmp_path):
         ),
         (
             {"languages": ("en",), "mono": ("@en.txt", "@e*.txt")},
-            "en.txt twice, for en and for en$",
+            "en.txt twice, for en and for en; change a template",
         ),
         ({"languages": ("en",), "mono": ("@en.txt|@en.txt",)}, "must name one file"),
         (
@@ -197,7 +197,7 @@ def test_records_of_json_and_parquet(config, write, tmp_path):
         ),
         (
             {"languages": ("en",), "mono": ("@en.txt#text",)},
-            "en.txt: .*data.mono=.*#text names fields, which only .jsonl and .parquet files have",
+            "en.txt: .*data.mono=.*#text names fields after #, which only .jsonl and .parquet file",
         ),
         ({"languages": ("en",), "mono": ("@en.tar",)}, "en.tar: this is tar, .* unpack it"),
         ({"languages": ("en",), "mono": ("@en.csv",)}, "en.csv: this is CSV"),
@@ -263,13 +263,15 @@ def test_files_of_languages_that_are_not_requested_are_reported(config, write):
     for name in ("en.txt", "de.txt", "fr.txt", "fr-en.tsv"):
         write(name, "a")
     data = config(languages=("en",), mono=("@{language}.txt", "phrasebook:{language}")).data
-    (note,) = unused(data, text_tasks(data))
+    (note,) = describe_unused_files(data, text_tasks(data))
     assert (
         "data.mono=" in note
-        and "2 files of no language or pair in data.languages: de.txt, fr.txt" in note
+        and "2 files of languages or pairs that are not in data.languages; these files are not "
+        "read: de.txt, fr.txt"
+        in note
     )
     data = config(languages=("en", "de", "fr"), mono=("@{language}.txt",)).data
-    assert not unused(data, text_tasks(data))
+    assert not describe_unused_files(data, text_tasks(data))
 
 
 def test_filters_and_excluded_lines(config, write, tmp_path, monkeypatch):
@@ -281,7 +283,7 @@ def test_filters_and_excluded_lines(config, write, tmp_path, monkeypatch):
         pairs=("en-de",), parallel=("@{pair}.tsv",), exclude=(f"{tmp_path}/eval.tsv",)
     ).data
     (task,) = text_tasks(data)
-    excluded = hash_sets.write(tmp_path, map(line_hashes, excluded_lines(data)))
+    excluded = hash_sets.write(tmp_path, map(line_hashes, read_excluded_lines(data)))
     reader = UnitReader(task.units(99)[0], 0, ReadOptions("error", "own_filter:short", excluded))
     (chunk,) = reader.chunks()
     assert list(zip(*chunk.columns, strict=True)) == [("a", "b"), ("same", "same")]

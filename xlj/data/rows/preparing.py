@@ -14,7 +14,7 @@ from xlj.data.rows.request import Request, request_of
 from xlj.data.rows.store import RowStore, RowStoreError, TaskRows
 from xlj.data.text import seqio_tasks
 from xlj.data.text.seqio_tasks import seqio_name
-from xlj.data.text.text_tasks import unused
+from xlj.data.text.text_tasks import describe_unused_files
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import storage
 from xlj.io.processes import in_child
@@ -76,7 +76,7 @@ def prepare_rows(
     if (store := _open_finished(request)) is not None:
         return store
     _check_alone(config, processes)
-    for note in unused(config.data, request.tasks):
+    for note in describe_unused_files(config.data, request.tasks):
         print(note, file=sys.stderr)
     return RowStore(in_child("building rows", build_rows, request, runner, tuple(arguments)))
 

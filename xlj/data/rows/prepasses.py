@@ -52,7 +52,7 @@ def texts_of(request: Request) -> list[Text]:
         function_of(read_options.filter, "data.filter")  # reports its errors before any work
     units = [task.units(request.data.unit_bytes) for task in request.tasks]
     if request.data.exclude:
-        columns = list(reading.excluded_lines(request.data))
+        columns = list(reading.read_excluded_lines(request.data))
         folder = _folder(request, "excluded")
         read_options = dataclasses.replace(
             read_options, excluded=hash_sets.write(folder, map(line_hashes, columns))
@@ -128,7 +128,7 @@ def hold_out(request: Request, texts: Sequence[Text], run: RunJobs) -> dict[str,
         storage.remove_folder(parts)
     files: dict[str, list[AnyPath]] = defaultdict(list)
     for text, note in zip(pairs, notes, strict=True):
-        other = text.task.languages[1 - held_out.decider(text.task.languages)]
+        other = text.task.languages[1 - held_out.deciding_column(text.task.languages)]
         files[other].append(folder / json_file.read_object(note)["file"])
     for name, several in files.items():
         rules[name] = Rule(share, hash_sets.write(folder, map(hash_sets.open_set, several)))
@@ -232,7 +232,7 @@ class _FindCompanions(UnitJob):
             return 0
         reader = UnitReader(self.unit, self.index, self.reading)
         companions = [
-            held_out.companions(self.languages, chunk.hashes, self.rule)
+            held_out.find_companions(self.languages, chunk.hashes, self.rule)
             for chunk in reader.chunks()
         ]
         with atomic.writing(file) as out:

@@ -100,7 +100,7 @@ class Request:
         return {
             "cleaning": [CLEANING, CHUNK_LINES, CHUNK_CHARACTERS],
             "reading": ReadOptions.of(self.data).identity(),
-            "excluded": [source.identity() for source in reading.excluded_sources(self.data)],
+            "excluded": [source.identity() for source in reading.open_excluded_sources(self.data)],
             "duplicates": self.data.duplicates,
             "held_out_share": self.data.held_out_share,
             "unit_bytes": self.data.unit_bytes,

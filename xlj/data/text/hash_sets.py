@@ -1,4 +1,4 @@
-"""Sorted sets of line hashes on disk; memory-mapped, so they can be larger than memory."""
+"""Sets of line hashes, in sorted files; memory-mapped, so a set can be larger than memory."""
 
 import hashlib
 from collections.abc import Iterable
@@ -12,7 +12,15 @@ from xlj.io.storage import AnyPath
 
 
 def write(folder: AnyPath, parts: Iterable[np.ndarray]) -> AnyPath:
-    """Writes the union of uint64 arrays, without blank lines, to a file named by its content."""
+    """Writes the union of arrays of hashes to a file, without the hash of a blank line.
+
+    Args:
+      folder: the folder of the file.
+      parts: uint64 arrays.
+
+    Returns:
+      The file, whose name is a hash of its content.
+    """
     hashes = np.unique(np.concatenate([np.empty(0, np.uint64), *parts]))
     content = hashes[hashes != BLANK].astype("<u8").tobytes()
     file = folder / f"{hashlib.sha256(content).hexdigest()[:16]}.hashes"
@@ -23,13 +31,21 @@ def write(folder: AnyPath, parts: Iterable[np.ndarray]) -> AnyPath:
 
 @lru_cache(maxsize=16)
 def open_set(file: AnyPath | None) -> np.ndarray:
-    """Memory-maps the hashes of a file, uint64; None gives an empty set."""
+    """Memory-maps the sorted hashes of a file, uint64; returns an empty array for None."""
     return np.empty(0, np.uint64) if file is None else storage.memory_map(file, "<u8")
 
 
-def has(known: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-    """Tests which hashes are in the sorted array `known`: bool [n]."""
-    if not len(known):
+def contains(sorted_set: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+    """Tests which hashes are in a set.
+
+    Args:
+      sorted_set: the set, a sorted uint64 array.
+      hashes: uint64 [n].
+
+    Returns:
+      bool [n].
+    """
+    if not len(sorted_set):
         return np.zeros(len(hashes), bool)
-    places = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-    return known[places] == hashes
+    indices = np.minimum(np.searchsorted(sorted_set, hashes), len(sorted_set) - 1)
+    return sorted_set[indices] == hashes

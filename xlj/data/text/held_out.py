@@ -1,15 +1,20 @@
 """Chooses held-out lines and pairs; no held-out sentence is trained on in the same language.
 
-A line is *low* if its hash is below a threshold, which is `data.held_out_share` of all hashes. Low
-lines of text are held out. A pair is held out if its deciding side is low. The deciding side is the
-language that comes first: English before all others, and the others in the order of their codes.
-Pairs that share the deciding side are then held out together. If either side could decide, nearly
-all of a text with translations into many languages would be lost.
+**Text.** A line is *low* if its hash is below a threshold: the share `data.held_out_share` of all
+hashes. Low lines of monolingual text are held out.
 
-The other side of a held-out pair, if it is not low, is a *companion*. Lines of text that are
-companions are held out, too. A pair that is not held out but contains a low side or a companion is
-dropped. Holding it out would make its other side a companion, and so on. What is held out of a
-language thus depends only on its own text and on pairs with earlier languages, not on any count.
+**Pairs.** A pair is held out if the sentence on its *deciding side* is low. The deciding side is
+English or, in a pair without English, the language whose code comes first in the alphabet. Pairs
+that share the sentence on the deciding side are thus held out together. If both sides could decide,
+a text with translations into many languages would lose nearly all of its pairs.
+
+**Companions.** The other sentence of a held-out pair is a *companion*, unless it is low. Lines of
+monolingual text that are companions are also held out. A pair that is not held out, but contains a
+low sentence or a companion, is dropped. If such a pair were held out, its other sentence would
+become a companion, and would cause further pairs to be held out.
+
+The held-out lines of a language thus depend only on its text and on pairs with languages that come
+before it in the order above.
 """
 
 import dataclasses
@@ -22,16 +27,16 @@ from xlj.data.text.cleaning import BLANK, HASHES
 from xlj.io.storage import AnyPath
 
 REASON = "shares a held-out sentence"
-"""Why a pair that contains a low side or a companion is dropped."""
+"""The reason under which dropped pairs with a low sentence or a companion are counted."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """The held-out rule of a language; small enough to send to workers.
+    """The held-out rule of a language; small enough to send to worker processes.
 
     Attributes:
       share: the share of lines that are low, from 0 to 1.
-      companions: a file of hashes (`hash_sets`), or None.
+      companions: a file with the hashes of companions (`hash_sets`); None if there are none.
     """
 
     share: float
@@ -39,12 +44,12 @@ class Rule:
 
     @property
     def threshold(self) -> np.uint64:
-        """Lines with a hash below it are low."""
+        """A line is low if its hash is below this number."""
         return np.uint64(min(BLANK, int(self.share * HASHES)))
 
 
-def decider(languages: Sequence[str]) -> int:
-    """Returns the column of a task that decides what is held out."""
+def deciding_column(languages: Sequence[str]) -> int:
+    """Returns the index of the language whose sentence decides whether a pair is held out."""
     return min(range(len(languages)), key=lambda i: (languages[i] != "en", languages[i]))
 
 
@@ -54,28 +59,39 @@ def split(
     """Divides lines of text (one column) or pairs (two columns) into training and held-out lines.
 
     Args:
-      hashes: hashes of each column, uint64 [lines].
-      rules: the rule of each column's language.
+      languages: the language of each column.
+      hashes: the hashes of the lines of each column, uint64 [lines].
+      rules: the rule of the language of each column.
 
     Returns:
-      Which lines are held out, and which are dropped because they share a sentence with a held-out
-      line: bool [lines] each.
+      is_held_out: bool [lines].
+      is_dropped: bool [lines], pairs that are not held out, but contain a low sentence or a
+        companion; False for monolingual text.
     """
-    decided = hashes[decider(languages)] < rules[decider(languages)].threshold
-    sharing = np.zeros_like(decided)
+    deciding = deciding_column(languages)
+    is_low = hashes[deciding] < rules[deciding].threshold
+    has_held_out = np.zeros_like(is_low)
     for column, rule in zip(hashes, rules, strict=True):
-        sharing |= column < rule.threshold
-        sharing |= hash_sets.has(hash_sets.open_set(rule.companions), column)
+        has_held_out |= column < rule.threshold
+        has_held_out |= hash_sets.contains(hash_sets.open_set(rule.companions), column)
     if len(hashes) == 1:
-        return sharing, np.zeros_like(sharing)
-    return decided, sharing & ~decided
+        return has_held_out, np.zeros_like(has_held_out)
+    return is_low, has_held_out & ~is_low
 
 
-def companions(languages: Sequence[str], hashes: Sequence[np.ndarray], rule: Rule) -> np.ndarray:
-    """Returns the hashes of the companions in pairs: uint64 [companions].
+def find_companions(
+    languages: Sequence[str], hashes: Sequence[np.ndarray], rule: Rule
+) -> np.ndarray:
+    """Returns the hashes of the companions in pairs.
 
-    They are all on the side that does not decide. The rule's own companions are not used.
+    Args:
+      languages: the two languages of the pairs.
+      hashes: the hashes of each side, uint64 [pairs].
+      rule: the held-out rule; only its threshold is used.
+
+    Returns:
+      The hashes of companions, which are all on the side that does not decide: uint64 [companions].
     """
-    first = decider(languages)
-    other = hashes[1 - first][hashes[first] < rule.threshold]
+    deciding = deciding_column(languages)
+    other = hashes[1 - deciding][hashes[deciding] < rule.threshold]
     return other[other >= rule.threshold]

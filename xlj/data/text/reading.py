@@ -1,4 +1,4 @@
-"""Reads units of text: cleans and hashes each line, and drops lines that the config excludes."""
+"""Reads units of text: cleans and hashes lines, and drops lines that the config excludes."""
 
 import dataclasses
 import hashlib
@@ -21,24 +21,25 @@ from xlj.io.storage import AnyPath
 
 CHUNK_LINES = 16_384
 CHUNK_CHARACTERS = 1 << 22
-"""A chunk ends when it reaches this number of lines or characters, even within a document."""
+"""A chunk ends when it has at least this number of lines or characters, even within a document."""
 
 MARKS = "byte order marks at the starts of lines"
-"""The name of their count; the marks are removed, and their lines are read."""
+"""The name under which lines with a byte order mark are counted; the mark is removed from them."""
 REPEATED = np.dtype([("unit", "<u4"), ("place", "<u4")])
-"""A line of a unit, numbered by the readable lines before it; sorted in files."""
+"""The position of a repeated line: the index of its unit, and the number of readable lines before
+it in the unit. Files of positions are sorted."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ReadOptions:
-    """How text is read; small enough to send to workers.
+    """The options for reading text; small enough to send to worker processes.
 
     Attributes:
-      malformed: `error` or `skip`, as in `Data`.
-      filter: `module:function`, or empty.
-      excluded: a file with hashes of lines to drop, or None.
-      repeated: files with the positions (`REPEATED`) of lines that repeat an earlier line; they are
-        dropped.
+      malformed: `data.malformed`, which is `error` or `skip`.
+      filter: `data.filter`, which is `module:function`, or empty.
+      excluded: a file with hashes of lines to drop (`hash_sets`); None to drop no lines.
+      repeated: files with the positions (`REPEATED`) of lines that repeat an earlier line. These
+        lines are dropped.
     """
 
     malformed: str
@@ -47,28 +48,27 @@ class ReadOptions:
     repeated: tuple[AnyPath, ...] = ()
 
     def identity(self) -> Record:
-        """Returns what determines the dropped lines, as JSON values, without `excluded` and
-        `repeated`."""
+        """Returns JSON values that identify `malformed` and `filter`, for hashes of row stores."""
         module = self.filter.partition(":")[0]
         digest = module_digest(module, "data.filter") if module else ""
-        # Older rows used this key, when invalid UTF-8 was all that could be skipped.
+        # The key `invalid_utf8` keeps the hashes of row stores that older versions of xlj built.
         key = "invalid_utf8" if self.malformed == "error" else "malformed"
         return {key: self.malformed, "filter": [self.filter, digest]}
 
     @classmethod
     def of(cls, data: Data) -> "ReadOptions":
-        """Returns the options of a config, with nothing excluded yet."""
+        """Returns the options of a config, with empty `excluded` and `repeated`."""
         return cls(data.malformed, data.filter)
 
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-    """Some lines of text, where an empty line ends a document, or some pairs.
+    """Consecutive lines of text, in which an empty line ends a document, or consecutive pairs.
 
     Attributes:
-      columns: clean lines of each column.
-      hashes: hash of each line (`line_hashes`), uint64 [lines] per column.
-      places: position of each line in its unit, int64 [lines].
+      columns: the clean lines of each column; one column for text, two for pairs.
+      hashes: the hashes of the lines of each column (`line_hashes`), uint64 [lines].
+      places: the number of readable lines or pairs before each one in its unit, int64 [lines].
     """
 
     columns: tuple[list[str], ...]
@@ -77,14 +77,20 @@ class Chunk:
 
 
 class UnitReader:
-    """Reads a unit once.
+    """Reads a unit of text once. The attributes are complete when `chunks` ends.
+
+    Args:
+      unit: the unit.
+      index: the index of the unit in its task.
+      reading: the options.
 
     Attributes:
-      dropped: lines with text, or pairs, that were dropped, by reason; complete after `chunks`.
-      malformed: counts of malformed records and byte order marks, by reason, and the place of the
-        first: the index of its part, and the number of lines before it in the part.
+      dropped: the number of dropped lines with text, or of dropped pairs, by reason.
+      malformed: by reason, (number of malformed records, index of the part of the unit that has the
+        first of them, number of lines before the first of them in this part). A further reason is
+        `MARKS`.
       lines: number of lines read, including dropped lines.
-      digest: sha256 of their text before cleaning.
+      digest: sha256 of the text of these lines before cleaning.
     """
 
     def __init__(self, unit: Unit, index: int, reading: ReadOptions):
@@ -93,10 +99,15 @@ class UnitReader:
         self.lines = 0
         self.digest = hashlib.sha256()
         self._unit, self._reading = unit, reading
-        self._repeated = [_places(file, index) for file in reading.repeated]
+        self._repeated = [_read_repeated(file, index) for file in reading.repeated]
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yields the text in chunks; raises a `ConfigError` if it cannot be read."""
+        """Yields the text in chunks.
+
+        Raises:
+          ConfigError: if the text cannot be read, or on a malformed record with
+            `data.malformed=error`.
+        """
         blocks: list[list[list[str]]] = []
         lines = size = first = 0
         for block in self._blocks():
@@ -111,43 +122,47 @@ class UnitReader:
             yield self._chunk(blocks, first)
 
     def _blocks(self) -> Iterator[list[list[str]]]:
-        """Yields clean columns of equal length."""
+        """Yields blocks of clean text: columns of equal length."""
         for number, part in enumerate(self._unit):
             count = 0
             for raw in part.blocks():
                 self._add_to_digest(raw)
-                rows = self._without_malformed(raw, number, count)
+                columns = self._drop_malformed(raw, number, count)
                 count += len(raw[0])
-                if rows and rows[0]:
-                    yield [clean_all(column) for column in rows]
+                if columns and columns[0]:
+                    yield [clean_all(column) for column in columns]
             self.lines += count
             if part.source.columns == 1:
-                yield [[""]]  # the end of a file ends a document
+                yield [[""]]  # the end of a part ends a document
 
-    def _without_malformed(self, raw: RawBlock, part: int, before: int) -> list[Sequence[str]]:
-        """Removes malformed records from a block, and counts them."""
+    def _drop_malformed(self, raw: RawBlock, part: int, before: int) -> list[Sequence[str]]:
+        """Returns the columns of a block without malformed records, and counts these records.
+
+        Args:
+          raw: the block.
+          part: the index of the part of the unit that has the block.
+          before: the number of lines before the block in this part.
+        """
         if set().union(*(map(type, column) for column in raw)) <= {str}:
             return list(cast(Sequence[Sequence[str]], raw))
-        removed = set()
+        dropped = set()
         for i, row in enumerate(zip(*raw, strict=True)):
             for line in row:
                 if isinstance(line, Marked):
-                    self._note(MARKS, part, before + i)
+                    self._count_malformed(MARKS, part, before + i)
             if isinstance(bad := row[0], Malformed):
-                place = bad.before if bad.before >= 0 else before + i
+                lines_before = bad.before if bad.before >= 0 else before + i
                 if self._reading.malformed == "error":
                     bad_part = self._unit[part]
-                    raise ConfigError(
-                        f"{bad_part.source.place(bad_part.start, place)}{bad.problem}; fix it, or "
-                        "set data.malformed=skip"
-                    )
-                self._note(bad.reason, part, place)
+                    place = bad_part.source.place(bad_part.start, lines_before)
+                    raise ConfigError(f"{place}{bad.problem}; fix it, or set data.malformed=skip")
+                self._count_malformed(bad.reason, part, lines_before)
                 self.dropped[bad.reason] += 1
-                removed.add(i)
-        rows = cast(Sequence[Sequence[str]], raw)  # without the removed records
-        return [[line for i, line in enumerate(column) if i not in removed] for column in rows]
+                dropped.add(i)
+        columns = cast(Sequence[Sequence[str]], raw)  # the remaining records are strings
+        return [[line for i, line in enumerate(column) if i not in dropped] for column in columns]
 
-    def _note(self, reason: str, part: int, before: int) -> None:
+    def _count_malformed(self, reason: str, part: int, before: int) -> None:
         count, *first = self.malformed.get(reason, (0, part, before))
         self.malformed[reason] = (count + 1, *first)
 
@@ -161,38 +176,38 @@ class UnitReader:
         hashes = [line_hashes(column) for column in columns]
         drop = np.zeros(len(columns[0]), bool)
         if self._reading.filter:
-            keeps = function_of(self._reading.filter, "data.filter")
-            fails = [
-                not all(not line or keeps(line) for line in row)
+            is_good = function_of(self._reading.filter, "data.filter")
+            is_rejected = [
+                not all(not line or is_good(line) for line in row)
                 for row in zip(*columns, strict=True)
             ]
-            drop |= np.array(fails, bool)
+            drop |= np.array(is_rejected, bool)
             self.dropped["data.filter"] += int(drop.sum())
         if self._reading.excluded is not None:
             excluded = hash_sets.open_set(self._reading.excluded)
-            more = np.any([hash_sets.has(excluded, column) for column in hashes], axis=0) & ~drop
-            self.dropped["stands in data.exclude"] += int(more.sum())
-            drop |= more
+            is_excluded = np.any([hash_sets.contains(excluded, x) for x in hashes], axis=0) & ~drop
+            self.dropped["stands in data.exclude"] += int(is_excluded.sum())
+            drop |= is_excluded
         places = np.arange(first, first + len(drop))
         if self._repeated:
-            more = np.isin(places, np.concatenate(self._repeated)) & ~drop
-            self.dropped["stands before"] += int(more.sum())
-            drop |= more
+            is_repeated = np.isin(places, np.concatenate(self._repeated)) & ~drop
+            self.dropped["stands before"] += int(is_repeated.sum())
+            drop |= is_repeated
         if drop.any():
             keep = ~drop
-            columns = [[x for x, keeps in zip(c, keep, strict=True) if keeps] for c in columns]
+            columns = [[x for x, is_kept in zip(c, keep, strict=True) if is_kept] for c in columns]
             hashes = [column[keep] for column in hashes]
             places = places[keep]
         return Chunk(tuple(columns), tuple(hashes), places)
 
 
-def excluded_lines(data: Data) -> Iterator[list[str]]:
-    """Yields the clean lines of `data.exclude`, and the tab-separated fields of each line.
+def read_excluded_lines(data: Data) -> Iterator[list[str]]:
+    """Yields the clean texts to exclude: each line of `data.exclude`, and its fields between tabs.
 
     Raises:
-      ConfigError: if a file cannot be read.
+      ConfigError: if a file cannot be read, or contains a malformed line.
     """
-    for source in excluded_sources(data):
+    for source in open_excluded_sources(data):
         for part in source.parts(data.unit_bytes):
             before = 0
             for (column,) in part.blocks():
@@ -204,8 +219,8 @@ def excluded_lines(data: Data) -> Iterator[list[str]]:
                 before += len(column)
 
 
-def excluded_sources(data: Data) -> list[TextSource]:
-    """Returns the files of `data.exclude`; each field of JSON lines or Parquet is one source.
+def open_excluded_sources(data: Data) -> list[TextSource]:
+    """Returns the sources of `data.exclude`; each field of JSON lines or Parquet is one source.
 
     Raises:
       ConfigError: if a file does not exist.
@@ -221,8 +236,8 @@ def excluded_sources(data: Data) -> list[TextSource]:
     return excluded
 
 
-def _places(file: AnyPath, unit: int) -> np.ndarray:
-    """Returns the positions of a unit's lines in a file of `REPEATED`, uint32."""
-    every = storage.memory_map(file, REPEATED)
-    start, stop = np.searchsorted(every["unit"], np.array([unit, unit + 1], np.uint32))
-    return np.array(every["place"][start:stop])
+def _read_repeated(file: AnyPath, unit: int) -> np.ndarray:
+    """Reads the places of the repeated lines of a unit from a file of `REPEATED`: uint32."""
+    positions = storage.memory_map(file, REPEATED)
+    start, stop = np.searchsorted(positions["unit"], np.array([unit, unit + 1], np.uint32))
+    return np.array(positions["place"][start:stop])

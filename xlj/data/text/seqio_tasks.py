@@ -1,8 +1,13 @@
-"""Registers the text as seqio Tasks for use in other programs; rows are built from the same text.
+"""Registers the text of a config as seqio Tasks, which other programs can use.
 
-A language is the Task `xlj.text.en` with the feature `text` (an empty text ends a document). A pair
-is `xlj.pairs.en_de` with `source` and `target`. All features are strings, cleaned and not
-shuffled. The shards of a Task are its units, so that several hosts can share it.
+The rows of the config are built from the same text.
+
+- The Task of a language, such as `xlj.text.en`, has the feature `text`. An empty text ends a
+  document.
+- The Task of a pair, such as `xlj.pairs.en_de`, has the features `source` and `target`.
+
+All features are clean strings, in the order of the files. The shards of a Task are the units of
+work of the text (`text_tasks.Unit`), so several hosts can divide a Task.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,18 +19,19 @@ from xlj.data.text.text_tasks import TextTask
 from xlj.io.quiet import import_quietly
 
 FEATURES = {1: ("text",), 2: ("source", "target")}
-"""The features of tasks by number of columns."""
+"""The features of a Task, by its number of languages."""
 
 
 def seqio_name(task: str) -> str:
-    """Returns the seqio name of a task of the row store; names of seqio have no hyphens."""
+    """Returns the name of the seqio Task of a `TextTask`; names in seqio cannot have hyphens."""
     return f"xlj.{task.replace('-', '_')}"
 
 
 def register(task: TextTask, data: Data) -> None:
-    """Registers the seqio Task of one language or pair; replaces an earlier Task of that name.
+    """Registers the seqio Task of one language or pair; replaces a Task of the same name.
 
-    It is read with the options of `data`, except excluded lines and duplicates.
+    The text is read with the options of `data`, except that it includes duplicates and the lines of
+    `data.exclude`.
     """
     seqio = import_quietly("seqio")
     import tensorflow as tf
@@ -33,13 +39,13 @@ def register(task: TextTask, data: Data) -> None:
     features = FEATURES[len(task.languages)]
     units, reading = task.units(data.unit_bytes), ReadOptions.of(data)
 
-    def blocks(chosen: Sequence[int]) -> Iterator[dict[str, Sequence[str]]]:
-        for index in chosen:
+    def read_blocks(unit_indices: Sequence[int]) -> Iterator[dict[str, Sequence[str]]]:
+        for index in unit_indices:
             for chunk in UnitReader(units[index], index, reading).chunks():
                 yield dict(zip(features, chunk.columns, strict=True))
 
     class Units(seqio.DataSource):  # type: ignore[name-defined]
-        """The text as a seqio source; its shards are the units."""
+        """The text as a seqio source, whose shards are the units of work."""
 
         def __init__(self) -> None:
             super().__init__(splits=["train"], num_input_examples=None)
@@ -58,13 +64,13 @@ def register(task: TextTask, data: Data) -> None:
             seed: int | None = None,
             shard_info: Any = None,
         ) -> Any:
-            chosen = range(len(units))
+            unit_indices = range(len(units))
             if shard_info is not None:
-                chosen = chosen[shard_info.index :: shard_info.num_shards]
-            # Generates blocks of lines, since single lines are slow.
+                unit_indices = unit_indices[shard_info.index :: shard_info.num_shards]
+            # The generator yields blocks of lines, because yielding single lines is slow.
             signature = dict.fromkeys(features, tf.TensorSpec([None], tf.string))
             return tf.data.Dataset.from_generator(
-                lambda: blocks(chosen), output_signature=signature
+                lambda: read_blocks(unit_indices), output_signature=signature
             ).unbatch()
 
     string = seqio.Feature(seqio.PassThroughVocabulary(0), add_eos=False, dtype=tf.string, rank=0)

@@ -1,9 +1,10 @@
 """Sources of text: files of lines, JSON, Parquet or TMX, the phrasebook, TFDS and seqio.
 
-A source is identified by facts that need no reading, such as sizes, and divided into parts. Each
-part is read by one process. `blocks` yields text in columns: `(lines,)` for monolingual text, where
-an empty line ends a document, or `(first side, second side)` for pairs. A `Malformed` replaces a
-record that cannot be read, on both sides of a pair.
+A source is identified without reading it, for example by sizes of files. It is divided into parts,
+and one process reads each part. The method `blocks` yields text in columns: `(lines,)` for
+monolingual text, in which an empty line ends a document, or `(first sides, second sides)` for
+pairs. A `Malformed` replaces a record that cannot be read; it replaces both sides of a pair.
+
 TensorFlow, seqio, TFDS and pyarrow are imported only when a source that needs them is read.
 """
 
@@ -28,19 +29,23 @@ from xlj.io.quoting import shortened
 from xlj.io.storage import AnyPath
 
 BLOCK_LINES = 4096
+"""The maximum number of records that are read at once from Parquet, TMX and the phrasebook."""
 
 RawBlock = tuple[Sequence[Line], ...]
+"""Lines of text, or the two sides of pairs, before cleaning: columns of equal length."""
 
-_RECORDS = (".jsonl", ".ndjson", ".json")
+_JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A part of a source; small enough to send to workers.
+    """A part of a source; small enough to send to worker processes.
 
     Attributes:
-      start, stop: its range, in units of the source (bytes, row groups, shards).
-      size: bytes.
+      source: the source.
+      start, stop: the range of the part. The type of source determines what is counted: bytes, row
+        groups or shards.
+      size: approximate size in bytes.
     """
 
     source: "TextSource"
@@ -52,7 +57,7 @@ class Part:
         """Yields the raw text in columns of equal length.
 
         Raises:
-          ConfigError: if it cannot be read.
+          ConfigError: if the text cannot be read.
         """
         return self.source.blocks(self.start, self.stop)
 
@@ -63,42 +68,56 @@ class TextSource:
 
     Attributes:
       text: the filled template, for errors.
-      columns: 1 for a language, 2 for a pair.
+      columns: number of columns: 1 for monolingual text, 2 for pairs.
     """
 
     text: str
     columns: int
 
     def identity(self) -> str | list | dict:
-        """Returns facts that identify the text without reading it, as JSON values."""
+        """Returns JSON values that identify the text, without reading the text."""
         return self.text
 
     def parts(self, size: int) -> list[Part]:
         """Divides the source into parts of about `size` bytes, in order.
 
         Raises:
-          ConfigError: if it cannot be read, or lacks a field.
+          ConfigError: if the source cannot be read, or does not have a field that the template
+            names.
         """
         return [Part(self, 0, 1, size)]
 
     def unsplittable(self, size: int) -> int:
-        """Returns the bytes of a source that is larger than `size` but cannot be split; else 0."""
+        """Returns the size of the source in bytes if it exceeds `size` and cannot be split; else 0.
+
+        One process must read such a source as a whole.
+        """
         return 0
 
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
-        """See `Part.blocks`."""
+        """Yields the raw text of the part [start, stop) in columns of equal length.
+
+        Raises:
+          ConfigError: if the text cannot be read.
+        """
         raise NotImplementedError
 
     def place(self, start: int, before: int) -> str:
-        """Describes the place of a line, from the lines before it in the part at `start`."""
+        """Describes the place of a line, for errors.
+
+        Args:
+          start: the start of the part that has the line.
+          before: number of lines before the line in this part.
+        """
         return self.text
 
 
 @dataclasses.dataclass(frozen=True)
 class FileSource(TextSource):
-    """Lines of text, or of tab-separated pairs, in files.
+    """Files of lines: lines of text, or pairs with a tab between the sentences.
 
-    Files are identified by their paths, sizes and times, or by the ETags of servers.
+    Local files are identified by paths, sizes and modification times. URLs are identified by sizes
+    and ETags of the server.
     """
 
     paths: tuple[AnyPath, ...]
@@ -118,7 +137,7 @@ class FileSource(TextSource):
 
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
         for lines in self._lines(start, stop, files.LINE_BYTES):
-            yield (lines,) if self.columns == 1 else _block(map(_sides, lines))
+            yield (lines,) if self.columns == 1 else _to_block(map(_split_pair_line, lines))
 
     def _lines(self, start: int, stop: int, longest: int) -> Iterator[list[Line]]:
         return files.range_blocks(self.paths[0], start, stop, longest)
@@ -131,14 +150,14 @@ class FileSource(TextSource):
 
 
 class AlignedFiles(FileSource):
-    """Pairs in two files, where line n translates line n; one process reads both files."""
+    """Two files that are aligned by line number; one process reads both files."""
 
     def unsplittable(self, size: int) -> int:
         return self._size() if self._size() > size else 0
 
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
         for sides in files.aligned_blocks(self.paths):
-            yield _block(zip(*sides, strict=True), may_be_empty=True)
+            yield _to_block(zip(*sides, strict=True), may_be_empty=True)
 
     def place(self, start: int, before: int) -> str:
         return f"{' or '.join(map(str, self.paths))}: line {before + 1}"
@@ -146,7 +165,11 @@ class AlignedFiles(FileSource):
 
 @dataclasses.dataclass(frozen=True)
 class FieldsOfFile(FileSource):
-    """Named fields of files."""
+    """A file of records.
+
+    Attributes:
+      fields: the field of each column.
+    """
 
     fields: tuple[str, ...]
 
@@ -155,7 +178,7 @@ class FieldsOfFile(FileSource):
 
 
 class JsonLines(FieldsOfFile):
-    """String fields of objects, one object per line; null is an empty text."""
+    """JSON lines: string fields of objects, one object per line; null is read as an empty text."""
 
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
         before = 0
@@ -163,9 +186,9 @@ class JsonLines(FieldsOfFile):
             records: list[Sequence[Line]] = []
             for number, line in enumerate(lines, before):
                 if isinstance(line, Malformed) or (line and not line.isspace()):
-                    records.append(_whole(self._record(line), number))
+                    records.append(_check_record(self._record(line), number))
             before += len(lines)
-            yield from _records(records, len(self.fields))
+            yield from _to_blocks(records, len(self.fields))
 
     def _record(self, line: Line) -> list[Line]:
         if isinstance(line, Malformed):
@@ -174,14 +197,14 @@ class JsonLines(FieldsOfFile):
             record = json_file.parse(line, "this record")
         except ConfigError as error:
             return [Malformed("no JSON", f": {error}")] * len(self.fields)
-        fields = [_field(record, field) for field in self.fields]
+        fields = [_get_field(record, field) for field in self.fields]
         if isinstance(line, Marked) and isinstance(fields[0], str):
             fields[0] = Marked(fields[0])
         return fields
 
 
 class ParquetFile(FieldsOfFile):
-    """String columns of a Parquet file, split at row groups; null is an empty text."""
+    """A Parquet file: string columns, split at row groups; null is read as an empty text."""
 
     def parts(self, size: int) -> list[Part]:
         with self._open() as file:
@@ -222,9 +245,11 @@ class ParquetFile(FieldsOfFile):
                     batch = next(batches, None)
                     if batch is None:
                         return
-                    columns = [_strings(batch, field) for field in self.fields]
+                    columns = [_column_of(batch, field) for field in self.fields]
                 rows = enumerate(zip(*columns, strict=True), before)
-                yield from _records([_whole(row, number) for number, row in rows], len(columns))
+                yield from _to_blocks(
+                    [_check_record(row, number) for number, row in rows], len(columns)
+                )
                 before += len(columns[0])
 
     def place(self, start: int, before: int) -> str:
@@ -244,18 +269,20 @@ class ParquetFile(FieldsOfFile):
 
     @contextlib.contextmanager
     def _convert_errors(self, problem: str) -> Iterator[None]:
-        """Converts the exceptions of pyarrow on a damaged file to a `ConfigError`."""
+        """Converts exceptions of pyarrow to a `ConfigError` that begins with `problem`."""
         try:
             yield
         except ImportError as error:
-            raise ConfigError(f"{self.paths[0]}: reading Parquet needs pyarrow ({error})") from None
+            raise ConfigError(
+                f"{self.paths[0]}: reading Parquet needs pyarrow ({error}); pip install pyarrow"
+            ) from None
         except Exception as error:  # pyarrow raises many types, including Python's own
             reason = shortened(str(error))
             raise ConfigError(f"{self.paths[0]}: {problem} ({reason})") from None
 
 
 class TmxFile(FieldsOfFile):
-    """The units of a translation memory in two languages; one process reads the whole file."""
+    """A TMX file: translation units in two languages; one process reads the whole file."""
 
     def unsplittable(self, size: int) -> int:
         return self._size() if self._size() > size else 0
@@ -263,7 +290,7 @@ class TmxFile(FieldsOfFile):
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
         units = tmx.read(self.paths[0], self.fields)
         while block := list(itertools.islice(units, BLOCK_LINES)):
-            yield _block((unit.source, unit.target) for unit in block)
+            yield _to_block((unit.source, unit.target) for unit in block)
 
     def place(self, start: int, before: int) -> str:
         return f"{self.paths[0]}: unit {before + 1}"
@@ -271,7 +298,11 @@ class TmxFile(FieldsOfFile):
 
 @dataclasses.dataclass(frozen=True)
 class PhrasebookSource(TextSource):
-    """The small corpus in the package; `name` is a language or a pair."""
+    """The phrasebook, a synthetic corpus in the package.
+
+    Attributes:
+      name: a language or a pair.
+    """
 
     name: str
 
@@ -293,12 +324,15 @@ class PhrasebookSource(TextSource):
 
 @dataclasses.dataclass(frozen=True)
 class SeqioSource(TextSource):
-    """String features of a registered seqio Task or Mixture, or of a TensorFlow dataset.
+    """String features of the train split of a seqio Task or Mixture, or of a TFDS dataset.
 
-    Reads the train split. Parts are its shards, if it has any.
+    Each shard of the split is a part.
 
     Attributes:
       scheme: `seqio` or `tfds`.
+      name: name of the Task, Mixture or dataset.
+      fields: the feature of each column.
+      modules: modules that register seqio Tasks.
     """
 
     scheme: str
@@ -323,20 +357,20 @@ class SeqioSource(TextSource):
             dataset = provider.get_dataset(
                 sequence_length=None, split="train", shuffle=False, shard_info=shard
             )
-        return _dataset_blocks(self.text, dataset, self.fields)
+        return _read_dataset(self.text, dataset, self.fields)
 
     def _shards(self) -> list[tuple[Any, Any]]:
-        """Returns (Task or dataset, shard) in reading order.
+        """Returns (Task or dataset, shard) of each part, in reading order.
 
-        Each Task of a Mixture is read once: a Mixture repeats without end, and sampling rates are
-        set by training.
+        Of a Mixture, each Task is read once. The rates of the Mixture are not used, because the
+        config sets the sampling rates of training.
         """
         seqio, provider = import_quietly("seqio", self.text), self._provider()
         shards = []
-        for one in getattr(provider, "tasks", [provider]):
-            count = len(getattr(one, "source", one).list_shards("train"))
+        for task in getattr(provider, "tasks", [provider]):
+            count = len(getattr(task, "source", task).list_shards("train"))
             shards += [
-                (one, seqio.ShardInfo(i, count) if count > 1 else None) for i in range(count)
+                (task, seqio.ShardInfo(i, count) if count > 1 else None) for i in range(count)
             ]
         return shards
 
@@ -346,7 +380,7 @@ class SeqioSource(TextSource):
             try:
                 source = seqio.TfdsDataSource(tfds_name=self.name, splits=["train"])
                 source.list_shards("train")
-            except Exception as error:  # TFDS raises many kinds
+            except Exception as error:  # TFDS raises many types of errors
                 raise ConfigError(f"{self.text}: TFDS cannot load it ({error})") from error
             return source
         for module in self.modules:
@@ -364,33 +398,39 @@ class SeqioSource(TextSource):
 
 
 def module_digest(module: str, key: str = "data.seqio_modules") -> str:
-    """Computes the sha256 of a module's file without importing it or its packages.
+    """Computes the sha256 of the file of a module, without importing the module or its packages.
+
+    Args:
+      module: the module, with dots.
+      key: the config key that names the module, for the error.
 
     Raises:
-      ConfigError: if the module does not exist; the message names `key`.
+      ConfigError: if the module does not exist.
     """
-    where: Sequence[str] | None = None
+    search_path: Sequence[str] | None = None
     spec = None
     for depth in range(1, module.count(".") + 2):
         name = ".".join(module.split(".")[:depth])
-        spec = importlib.machinery.PathFinder.find_spec(name, where)
-        where = spec.submodule_search_locations if spec else None
+        spec = importlib.machinery.PathFinder.find_spec(name, search_path)
+        search_path = spec.submodule_search_locations if spec else None
     if spec is None or not spec.origin:
-        raise ConfigError(f"{key}={module}: no such module on {sys.path}")
+        raise ConfigError(f"{key}={module}: no such module on {sys.path}; set PYTHONPATH")
     return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
 
 
 def open_sources(text: str, columns: int, data: Data, key: str) -> list[TextSource]:
-    """Opens the sources that a filled template names; returns none if they do not exist.
+    """Opens the sources that a filled template names; returns an empty list if none exists.
 
     Files are sorted by name.
 
     Args:
-      columns: 1 for monolingual text, 2 for pairs.
-      key: the key of the template, for errors.
+      text: the filled template.
+      columns: number of columns: 1 for monolingual text, 2 for pairs.
+      data: the `data` section of the config.
+      key: the config key of the template, for errors.
 
     Raises:
-      ConfigError: if the template is invalid, or one side of two files is missing.
+      ConfigError: if the template is invalid, or only one of two aligned files exists.
     """
     scheme, _, rest = text.partition(":")
     if scheme == "phrasebook":
@@ -398,13 +438,13 @@ def open_sources(text: str, columns: int, data: Data, key: str) -> list[TextSour
         is_known = set(sides) <= set(phrasebook.LANGUAGES)
         return [PhrasebookSource(text, columns, rest)] if is_known else []
     if scheme in ("tfds", "seqio"):
-        name, fields = _with_fields(text, rest, columns, key)
+        name, fields = _split_fields(text, rest, columns, key)
         modules = data.seqio_modules if scheme == "seqio" else ()
         return [SeqioSource(text, columns, scheme, name, fields, modules)]
     return _open_files(text, columns, key)
 
 
-def _with_fields(text: str, rest: str, columns: int, key: str) -> tuple[str, tuple[str, ...]]:
+def _split_fields(text: str, rest: str, columns: int, key: str) -> tuple[str, tuple[str, ...]]:
     name, _, fields = rest.partition("#")
     parts = tuple(fields.split("|"))
     if not name or len(parts) != columns or not all(parts):
@@ -415,56 +455,60 @@ def _with_fields(text: str, rest: str, columns: int, key: str) -> tuple[str, tup
 
 def _open_files(text: str, columns: int, key: str) -> list[TextSource]:
     if "#" in text:
-        name, fields = _with_fields(text, text, columns, key)
+        name, fields = _split_fields(text, text, columns, key)
         sources: list[TextSource] = []
         for path in storage.find_files(name):
-            ending = _ending(path)
+            ending = _ending_of(path)
             if ending == ".parquet" and path.suffix == ending:
                 sources.append(ParquetFile(text, columns, (path,), fields))
-            elif ending in _RECORDS:
+            elif ending in _JSON_ENDINGS:
                 sources.append(JsonLines(text, columns, (path,), fields))
             elif ending == ".tmx" and columns == 2:
                 sources.append(TmxFile(text, columns, (path,), fields))
             else:
                 raise ConfigError(
-                    f"{path}: {key}={text} names fields, which only .jsonl and .parquet files have "
-                    "(or languages of pairs, in .tmx files)"
+                    f"{path}: {key}={text} names fields after #, which only .jsonl and .parquet "
+                    "files have (and languages, which only .tmx files of pairs have); remove the "
+                    "part after #"
                 )
         return sources
     sides = [storage.find_files(side) for side in text.split("|")]
     if len(sides) > columns:
         allowed = "one file" if columns == 1 else "one TSV file or two files"
-        raise ConfigError(f"{key}={text}: it must name {allowed}")
+        raise ConfigError(f"{key}={text}: a template of this key must name {allowed}")
     if any(sides) and not all(sides):
         missing = text.split("|")[[bool(side) for side in sides].index(False)]
-        raise ConfigError(f"{key}={text}: {missing} is missing, but its other side exists")
+        raise ConfigError(
+            f"{key}={text}: {missing} is missing, but the file of the other side exists"
+        )
     if len({len(side) for side in sides}) > 1:
         counts = " and ".join(f"{len(side)} files" for side in sides)
         raise ConfigError(
             f"{key}={text}: the two sides match {counts}; each file needs its other side"
         )
     for path in itertools.chain.from_iterable(sides):
-        if _ending(path) in (".parquet", *_RECORDS):
+        if _ending_of(path) in (".parquet", *_JSON_ENDINGS):
             shape = "#FIELD" if columns == 1 else "#FIELD|FIELD"
             raise ConfigError(
                 f"{path}: set the field that contains the text, such as {key}={text}{shape}"
             )
-        if _ending(path) == ".tmx":
+        if _ending_of(path) == ".tmx":
             raise ConfigError(
                 f"{path}: set the languages to read, such as {key}={text}#SOURCE|TARGET"
             )
-        formats.refuse(path, readable=("CSV",) if columns == 2 else ())  # .csv may be a TSV file
+        # Some files of pairs end in .csv, but have tabs between columns.
+        formats.refuse(path, readable=("CSV",) if columns == 2 else ())
     kind = AlignedFiles if len(sides) == 2 else FileSource
     return [kind(text, columns, paths) for paths in zip(*sides, strict=True)]
 
 
-def _ending(path: AnyPath) -> str:
-    """Returns the ending of a file name, without that of compression."""
+def _ending_of(path: AnyPath) -> str:
+    """Returns the last ending of a file name, apart from an ending such as .gz for compression."""
     return (path.with_suffix("") if path.suffix in compressed.ENDINGS else path).suffix
 
 
-def _field(record: Any, field: str) -> Line:
-    """Returns the text at a dotted path of names in an object."""
+def _get_field(record: Any, field: str) -> Line:
+    """Returns the text of a field, whose name has dots between the names of nested objects."""
     for name in field.split("."):
         if not isinstance(record, dict) or name not in record:
             return Malformed("missing field", f" has no field {field}")
@@ -474,8 +518,8 @@ def _field(record: Any, field: str) -> Line:
     return INVALID_UTF8 if record and not json_file.is_text(record) else record or ""
 
 
-def _sides(line: Line) -> Sequence[Line]:
-    """Splits a line of a table into two sentences."""
+def _split_pair_line(line: Line) -> Sequence[Line]:
+    """Splits a line into the two sentences of a pair."""
     if isinstance(line, Malformed):
         return line, line
     sides: list[Line] = [*formats.split_columns(line)]
@@ -488,14 +532,18 @@ def _sides(line: Line) -> Sequence[Line]:
     return sides
 
 
-def _whole(record: Sequence[Line], before: int = -1, may_be_empty: bool = False) -> Sequence[Line]:
-    """Returns a record, or a `Malformed` in each column if the record is malformed.
+def _check_record(
+    record: Sequence[Line], before: int = -1, may_be_empty: bool = False
+) -> Sequence[Line]:
+    """Returns a record, or a `Malformed` for each column if the record is malformed.
 
-    A record is malformed if one of its texts is, contains NUL, or is the blank side of a pair.
+    A record is malformed if one of its texts is malformed or contains NUL, or if one side of a pair
+    is blank.
 
     Args:
-      before: as in `Malformed`.
-      may_be_empty: whether both sides may be blank.
+      record: the text of each column.
+      before: the value of `Malformed.before`.
+      may_be_empty: whether a pair with two blank sides is valid.
     """
     texts = [text for text in record if isinstance(text, str)]
     bad = next((text for text in record if isinstance(text, Malformed)), None)
@@ -508,16 +556,16 @@ def _whole(record: Sequence[Line], before: int = -1, may_be_empty: bool = False)
     return record if bad is None else [dataclasses.replace(bad, before=before)] * len(record)
 
 
-def _block(pairs: Iterable[Sequence[Line]], may_be_empty: bool = False) -> RawBlock:
-    """Converts pairs to columns."""
-    whole = (_whole(pair, may_be_empty=may_be_empty) for pair in pairs)
-    return tuple(zip(*whole, strict=True))
+def _to_block(pairs: Iterable[Sequence[Line]], may_be_empty: bool = False) -> RawBlock:
+    """Checks pairs (`_check_record`) and converts them to columns."""
+    checked = (_check_record(pair, may_be_empty=may_be_empty) for pair in pairs)
+    return tuple(zip(*checked, strict=True))
 
 
-def _records(records: Sequence[Sequence[Line]], columns: int) -> Iterator[RawBlock]:
-    """Converts records to a block.
+def _to_blocks(records: Sequence[Sequence[Line]], columns: int) -> Iterator[RawBlock]:
+    """Converts records to at most one block.
 
-    With one column, each record is a document, whose line feeds end its lines.
+    With one column, each record is a document, whose lines end in line feeds.
     """
     if columns > 1:
         if records:
@@ -532,8 +580,8 @@ def _records(records: Sequence[Sequence[Line]], columns: int) -> Iterator[RawBlo
     yield (lines,)
 
 
-def _strings(batch: Any, field: str) -> list[Line]:
-    """Returns a column of strings of a pyarrow batch; dots separate nested fields."""
+def _column_of(batch: Any, field: str) -> list[Line]:
+    """Returns a column of strings of a pyarrow batch; nested fields have dots in their names."""
     array: Any = batch
     for name in field.split("."):
         array = array.column(name) if array is batch else array.field(name)
@@ -544,8 +592,8 @@ def _strings(batch: Any, field: str) -> list[Line]:
         return [files.decode(value or b"") for value in plain.cast("large_binary").to_pylist()]
 
 
-def _dataset_blocks(text: str, dataset: Any, fields: tuple[str, ...]) -> Iterator[RawBlock]:
-    """Reads string features of a tf.data dataset; with one column, each text is a document."""
+def _read_dataset(text: str, dataset: Any, fields: tuple[str, ...]) -> Iterator[RawBlock]:
+    """Yields string features of a tf.data dataset in blocks; one field has a document per text."""
     import tensorflow as tf
 
     def pick(example: Any, field: str) -> Any:
@@ -563,4 +611,6 @@ def _dataset_blocks(text: str, dataset: Any, fields: tuple[str, ...]) -> Iterato
     batches = dataset.map(lambda example: tuple(pick(example, f) for f in fields)).batch(1024)
     for batch in batches.as_numpy_iterator():
         columns = [[files.decode(value) for value in column] for column in batch]
-        yield from _records([_whole(row) for row in zip(*columns, strict=True)], len(columns))
+        yield from _to_blocks(
+            [_check_record(row) for row in zip(*columns, strict=True)], len(columns)
+        )

@@ -17,20 +17,25 @@ def match(
     find: Callable[[str, str], list[Source]],
     may_share: Callable[[str], bool] = lambda template: False,
 ) -> tuple[dict[str, list[Source]], list[str]]:
-    """Finds the sources of each name, in the order of the templates, and lists all problems.
+    """Finds the sources of each language or pair, and lists all problems.
 
-    Problems are: a template that matches no name, a template that gives several names the same
-    source, and a name without a source.
+    A problem is one of: a template without a source for any name (language or pair), a template
+    that gives several names the same source, or a name without a source.
 
     Args:
-      key: the key of the templates, for errors.
-      names: languages or pairs, each with the values of its placeholders.
-      names_key: the key of the names, for errors.
-      find: returns the sources of a filled template and its name.
-      may_share: whether a template may give several names the same source.
+      templates: the templates.
+      key: the config key of the templates, for problems.
+      names: the languages or pairs, each with the values of the placeholders.
+      names_key: the config key of the names, or a plural noun for them, for problems.
+      find: a function of a filled template and its name, which returns the existing sources.
+      may_share: a function of a template, which returns whether the template may give several names
+        the same source.
+
+    Returns:
+      The sources of each name, in the order of the templates, and the descriptions of problems.
 
     Raises:
-      ConfigError: on an unknown placeholder, or raised by `find`.
+      ConfigError: if a template has an unknown placeholder, or if `find` raises one.
     """
     by_name: dict[str, list[Source]] = {name: [] for name in names}
     problems = []
@@ -47,10 +52,10 @@ def match(
             by_name[name] += name_sources
         if not any(sources.values()):
             texts = list(filled.values())
-            few = texts if len(texts) < 4 else [texts[0], f"{texts[1]} ... {texts[-1]}"]
+            shown = texts if len(texts) < 4 else [texts[0], f"{texts[1]} ... {texts[-1]}"]
             problems.append(
                 f"{key}={template} matches none of the {len(names)} {names_key}; "
-                f"tried {', '.join(few)}"
+                f"tried {', '.join(shown)}"
             )
     for name, values in names.items():
         if not by_name[name] and any(by_name.values()):
@@ -62,17 +67,22 @@ def match(
 def fill(template: str, values: dict[str, str], key: str) -> str:
     """Replaces the placeholders of a template.
 
+    Args:
+      template: a text with placeholders such as `{language}`.
+      values: the value of each placeholder.
+      key: the config key of the template, for the error.
+
     Raises:
-      ConfigError: if a placeholder is not in `values`; the message names `key`.
+      ConfigError: if the template has a placeholder that is not in `values`.
     """
 
-    def value(match: re.Match) -> str:
+    def replace(match: re.Match) -> str:
         if match[1] not in values:
             known = ", ".join(f"{{{name}}}" for name in values)
             raise ConfigError(f"{key}={template}: unknown placeholder {match[0]}; use {known}")
         return values[match[1]]
 
-    return re.sub(r"\{(\w*)\}", value, template)
+    return re.sub(r"\{(\w*)\}", replace, template)
 
 
 def split_pair(
@@ -80,10 +90,16 @@ def split_pair(
 ) -> tuple[str, str]:
     """Splits a pair such as `en-de` into its two languages.
 
-    Splits at the first hyphen, unless exactly one hyphen separates two of `languages` (`zh-CN-en`).
+    If exactly one hyphen of the pair separates two of `languages`, as in `zh-CN-en`, the pair is
+    split at this hyphen. Otherwise the pair is split at the first hyphen.
+
+    Args:
+      pair: the pair.
+      languages: known languages.
+      key: the config key of the pair, for the error.
 
     Raises:
-      ConfigError: if the result is not two different languages; the message names `key`.
+      ConfigError: if the result is not two different languages.
     """
     parts = pair.split("-")
     splits = [("-".join(parts[:i]), "-".join(parts[i:])) for i in range(1, len(parts))]
@@ -97,6 +113,10 @@ def split_pair(
 
 
 def paired_languages(data: Data) -> list[str]:
-    """Returns the languages of `data.pairs`, each once, in order; raises as `split_pair`."""
+    """Returns the distinct languages of `data.pairs`, in order.
+
+    Raises:
+      ConfigError: if a pair is not two different languages with a hyphen between them.
+    """
     names = (name for pair in data.pairs for name in split_pair(pair, data.languages))
     return list(dict.fromkeys(names))

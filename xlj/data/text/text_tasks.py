@@ -1,4 +1,4 @@
-"""Finds the sources of each language and pair of a config, and divides them into units."""
+"""Finds the sources of each language and pair of a config, and divides them into units of work."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
@@ -9,17 +9,18 @@ from xlj.data.text.templates import fill, match, split_pair
 from xlj.io import storage
 
 Unit = tuple[Part, ...]
-"""Consecutive parts of sources that one process reads and packs into rows."""
+"""A unit of work: consecutive parts of sources that one process reads and packs into rows."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TextTask:
-    """All sources of one language or pair, in reading order.
+    """All sources of one language or pair.
 
     Attributes:
-      name: kind and language or pair, such as `text.en`, `pairs.en-de`.
-      kind: kind of its rows, one of `config.ROW_KINDS`.
-      languages: the language of each column: one for monolingual text, two for pairs.
+      name: kind of rows and language or pair, such as `text.en` or `pairs.en-de`.
+      kind: kind of rows, one of `config.ROW_KINDS`.
+      languages: the language of each column; one for monolingual text, two for pairs.
+      sources: the sources, in the order in which they are read.
     """
 
     name: str
@@ -28,9 +29,13 @@ class TextTask:
     sources: tuple[TextSource, ...]
 
     def units(self, size: int) -> list[Unit]:
-        """Divides the text into units of about `size` bytes, from half to one and a half of it.
+        """Divides the text into units of about `size` bytes.
 
-        A source that cannot be split is one unit, however large. Raises as `TextSource.parts`.
+        A unit has between 0.5 and 1.5 times `size` bytes. Exceptions are the last unit, which may
+        be smaller, and a unit with a source that cannot be split, which may be larger.
+
+        Raises:
+          ConfigError: if a source cannot be read, or does not have a field that its template names.
         """
         units: list[Unit] = []
         unit: Unit = ()
@@ -47,19 +52,19 @@ class TextTask:
 
 
 def text_tasks(data: Data) -> list[TextTask]:
-    """Returns a task for each language, of kind `text`, then one for each pair, of kind `pairs`.
+    """Returns a task of kind `text` for each language, then a task of kind `pairs` for each pair.
 
     Raises:
-      ConfigError: if a template is invalid, a language or pair matches no template, a template
-        matches no language or pair, or a file is matched twice. The message lists all problems.
+      ConfigError: if a template is invalid, a language or pair has no source, a template has no
+        source for any language or pair, or a file is matched twice. The message lists all problems.
     """
     problems: list[str] = []
     tasks = []
     for kind, key, templates, languages in _requested(data):
-        sources_of, more = match(
-            templates, key, _placeholders(languages), _NAMES[key], _find(data, key)
+        sources_of, template_problems = match(
+            templates, key, _placeholders(languages), _NAME_KEYS[key], _source_finder(data, key)
         )
-        problems += more + _find_shared_files(key, sources_of)
+        problems += template_problems + _describe_shared_files(key, sources_of)
         tasks += [
             TextTask(f"{kind}.{name}", kind, languages[name], tuple(sources))
             for name, sources in sources_of.items()
@@ -71,43 +76,47 @@ def text_tasks(data: Data) -> list[TextTask]:
     return tasks
 
 
-def unused(data: Data, tasks: Iterable[TextTask]) -> list[str]:
-    """Describes unused files: those that match a template, but no requested language or pair."""
+def describe_unused_files(data: Data, tasks: Iterable[TextTask]) -> list[str]:
+    """Describes files that match a template, but with no language or pair of the config."""
     used = {path for task in tasks for source in task.sources for path in _paths(source)}
-    notes = []
+    descriptions = []
     for _, key, templates, languages in _requested(data):
         names = dict.fromkeys(next(iter(_placeholders(languages).values())), "*")
         for template in templates:
-            if template.partition(":")[0] in _UNLISTED or "{" not in template:
+            if template.partition(":")[0] in _NOT_LISTABLE or "{" not in template:
                 continue
             sides = fill(template, names, key).partition("#")[0].split("|")
-            more = [path for side in sides for path in storage.find_files(side) if path not in used]
-            if more:
-                some = ", ".join(path.name for path in more[:3]) + ", ..." * (len(more) > 3)
-                notes.append(
-                    f"{key}={template} matches {len(more):,} files of no language or pair in "
-                    f"{_NAMES[key]}: {some}"
+            unused = [
+                path for side in sides for path in storage.find_files(side) if path not in used
+            ]
+            if unused:
+                examples = ", ".join(path.name for path in unused[:3]) + ", ..." * (len(unused) > 3)
+                descriptions.append(
+                    f"{key}={template} also matches {len(unused):,} files of languages or pairs "
+                    f"that are not in {_NAME_KEYS[key]}; these files are not read: {examples}"
                 )
-    return notes
+    return descriptions
 
 
-_UNLISTED = ("phrasebook", "tfds", "seqio", "https", "http")
-"""Beginnings of templates whose files cannot be listed."""
-_NAMES = {"data.mono": "data.languages", "data.parallel": "data.pairs"}
+_NOT_LISTABLE = ("phrasebook", "tfds", "seqio", "https", "http")
+"""Schemes of templates whose files cannot be listed."""
+_NAME_KEYS = {"data.mono": "data.languages", "data.parallel": "data.pairs"}
+"""The key of the languages or pairs of each key of templates."""
 
 
 def _requested(data: Data) -> list[tuple[str, str, tuple[str, ...], dict[str, tuple[str, ...]]]]:
-    """Returns (kind, key of the templates, templates, languages of each name)."""
+    """Returns (kind of rows, key of templates, templates, {language or pair: its languages})."""
     mono: dict[str, tuple[str, ...]] = {name: (name,) for name in data.languages}
     pairs: dict[str, tuple[str, ...]] = {n: split_pair(n, data.languages) for n in data.pairs}
-    every = [
+    requests = [
         ("text", "data.mono", data.mono, mono),
         ("pairs", "data.parallel", data.parallel, pairs),
     ]
-    return [request for request in every if request[2]]
+    return [request for request in requests if request[2]]
 
 
 def _placeholders(languages: Mapping[str, tuple[str, ...]]) -> dict[str, dict[str, str]]:
+    """Returns the value of each placeholder of templates, for each language or pair."""
     return {
         name: {"language": name}
         if len(sides) == 1
@@ -116,13 +125,13 @@ def _placeholders(languages: Mapping[str, tuple[str, ...]]) -> dict[str, dict[st
     }
 
 
-def _find(data: Data, key: str) -> Callable[[str, str], list[TextSource]]:
+def _source_finder(data: Data, key: str) -> Callable[[str, str], list[TextSource]]:
     columns = 1 if key == "data.mono" else 2
     return lambda text, _: open_sources(text, columns, data, key)
 
 
-def _find_shared_files(key: str, sources_of: Mapping[str, list[TextSource]]) -> list[str]:
-    """Describes each file that matches two names, or one name twice."""
+def _describe_shared_files(key: str, sources_of: Mapping[str, list[TextSource]]) -> list[str]:
+    """Describes each file that is a source of two languages or pairs, or of one of them twice."""
     owners: dict[object, str] = {}
     problems = []
     for name, sources in sources_of.items():
@@ -132,7 +141,8 @@ def _find_shared_files(key: str, sources_of: Mapping[str, list[TextSource]]) -> 
                 if content in owners:
                     problems.append(
                         f"{key} matches {' and '.join(map(str, source.paths))} twice, for "
-                        f"{owners[content]} and for {name}"
+                        f"{owners[content]} and for {name}; change a template so that it does not "
+                        "match this file"
                     )
                 owners[content] = name
     return problems

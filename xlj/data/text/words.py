@@ -6,9 +6,10 @@ SPACELESS = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Tibetan; Burmese; Khmer
     "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # kana, Han
 )
-"""The characters, inside `[...]` of a regular expression, of scripts that put no spaces between
-words."""
+"""Characters of scripts without spaces between words, in the syntax inside `[...]` of a regular
+expression."""
 
 WORD = re.compile(rf"[{SPACELESS}]{{1,2}}|[^\s{SPACELESS}]+")
-"""A word: characters between spaces or, in scripts without spaces, two characters (ours: it needs
-no dictionary, and words of these scripts have about two)."""
+"""Matches a word: the characters between spaces or, in scripts without spaces, one or two
+characters (ours). Words of these scripts have about two characters, and the rule needs no
+dictionary."""
