@@ -1,28 +1,28 @@
-r"""An encoder adapted to more languages, with some text and, if there are any, sentence pairs.
+r"""An encoder adapted to more languages, with text and optional sentence pairs.
 
     python -m xlj.adapt --from=DIR --languages=ha,yo --mono='corpus/{language}.txt' \
         --pairs=en-ha,en-yo --parallel='corpus/{pair}.tsv' --replay=en --output=adapted
 
-`xlj.adapt` adds pieces to the vocabulary, runs this recipe, measures before and after, and exports.
-This recipe alone trains any model that `init_from` names, as it is:
+`xlj.adapt` adds pieces to the vocabulary, runs this recipe, measures the model before and after the
+training, and exports it. `xlj.train` runs only this recipe, with the vocabulary of `init_from`:
 
     python -m xlj.train --config=configs/adapt.py --config.init_from=DIR \
         --config.data.languages=en,ha,yo --config.data.mono='corpus/{language}.txt' \
         --config.data.pairs=en-ha,en-yo --config.data.parallel='corpus/{pair}.tsv'
 
-The sizes and options of the model are those of `init_from`. Masked language modelling on text; on
-sentence pairs TLM, and ranking of translations (NT-Xent), which makes sentence vectors of
-translations similar. The learning rate warms up, is constant, then decays (WSD), so that a longer
-run can start from the checkpoint before the decay. Ours: all values. They are for one GPU and a
-base model: small rates preserve the old languages.
+The sizes and options of the model are those of `init_from`. The objectives are masked language
+modelling on text, and TLM and ranking of translations (NT-Xent) on sentence pairs. The ranking
+makes the sentence vectors of translations similar. The learning rate warms up, is constant, then
+decays (WSD), so a longer run can start from the checkpoint before the decay. All values are ours,
+for one GPU and a base model. Small learning rates preserve the old languages.
 
 Variants:
 
-- `text`: no sentence pairs
-- `tlm`: no ranking
-- `ernie_m`: TLM and CAMLM, then BTMLM from half of the steps on (ERNIE-M), which help most if there
-  is much text and few pairs
-- `tiny`: from scratch, on the embedded corpus
+- `text`: trains without sentence pairs
+- `tlm`: trains without ranking
+- `ernie_m`: trains with ERNIE-M's objectives: TLM and CAMLM, and BTMLM from half of the steps on.
+  They help most if there is much text and there are few pairs
+- `tiny`: trains from scratch on the embedded corpus
 """
 
 from xlj import config as schema
@@ -30,7 +30,7 @@ from xlj.config import variants
 
 
 def ernie_m(config):
-    """ERNIE-M's objectives."""
+    """Replaces the ranking by ERNIE-M's objectives."""
     variants.without("retrieval")(config)
     config.model.language_embeddings = "predicted"
     config.objectives.camlm.batch_rows = 32

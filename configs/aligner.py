@@ -5,11 +5,11 @@ r"""A word aligner from parallel text alone, in minutes (ours).
     python -m xlj.align --checkpoint=runs/aligner --input=pairs.tsv --output=links.txt
 
 The model is a hidden Markov model of translation over word vectors, in both directions
-(`objectives.word_hmm`). The text should be tokenised; a BPE vocabulary is trained on it. Several
-language pairs share one model. Without gold links, watch `word_hmm/accuracy` on held-out pairs: the
-share of tokens for which both directions choose the same link.
+(`objectives.word_hmm`). The text should be tokenised; a BPE vocabulary is trained on the text. One
+model can align several language pairs. If you have no gold links, observe `word_hmm/accuracy` on
+held-out pairs: the share of tokens for which both directions choose the same link.
 
-A run makes two passes over its pairs (`train.steps=2ep`), but at least 800 steps, which are two
+A run makes two passes over the pairs (`train.steps=2ep`), but at least 800 steps, which are two
 passes over 50,000 pairs.
 Takes about 5 minutes on 2 CPU cores, for up to 50,000 pairs.
 
@@ -50,7 +50,7 @@ def get_config(variant=""):
     config.evaluation.alignment.layer = 0
 
     config.train.steps = "2ep"
-    config.train.fewest_steps = 800  # small data needs them, but would overfit with more
+    config.train.fewest_steps = 800  # small data needs 800 steps, but overfits with more
     config.train.log_every = 50
     config.train.eval_every = 400
     config.train.checkpoint_every = 400

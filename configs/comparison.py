@@ -2,18 +2,23 @@ r"""Comparison of objectives on the embedded corpus: docs/experiments/objectives
 
     python -m xlj.sweep --config=configs/sweeps/comparison.py
 
-This command runs the recipe and its variants with three seeds. The variants:
+This command runs the recipe and its variants with three seeds. Two variants train from scratch:
 
-- `start`: masked language modelling from scratch
-- no variant, `tlm`, `dwa`, `ernie_m`: continue from the checkpoint of `start`
-  (`--config.init_from=...`), for the same number of steps, with masked language modelling; with TLM
-  in addition; with XLM-Align in place of TLM; and with CAMLM and then BTMLM
-- `aligned`: a start that also learns to find translations
-- `mrtd`, `mrtd_trtd`: continue from `aligned` with replaced token detection only. A discriminator
-  this small forgets more about sentences than it learns, so the comparison is of how much it keeps
+- `start`: masked language modelling
+- `aligned`: masked language modelling, CAMLM and retrieval of translations
 
-Takes about 3 minutes on 2 CPU cores. XLM-E itself starts from scratch and has a position bias.
-Ours: a very small model. `:tiny` is even smaller.
+The other variants continue from a checkpoint (`--config.init_from=...`), all for the same number of
+steps:
+
+- no variant: from `start`, with masked language modelling
+- `tlm`: from `start`, with masked language modelling and TLM
+- `dwa`: from `start`, with masked language modelling and XLM-Align's objectives
+- `ernie_m`: from `start`, with masked language modelling and CAMLM, and BTMLM in the second half
+- `mrtd`, `mrtd_trtd`: from `aligned`, with replaced token detection only. A discriminator of this
+  size forgets more about sentences than it learns, so the comparison shows how much it keeps
+
+Takes about 3 minutes on 2 CPU cores. XLM-E itself starts from scratch and has a position bias. The
+very small model is our choice; `:tiny` is even smaller.
 """
 
 import ml_collections
@@ -29,10 +34,10 @@ def start(config):
 
 
 def aligned(config):
-    """A start in which translations have similar vectors."""
+    """Trains a starting model in which translations have similar vectors."""
     start(config)
     config.objectives.camlm.batch_rows = 16
-    config.objectives.retrieval.batch_rows = 4  # of about four pairs each
+    config.objectives.retrieval.batch_rows = 4  # a row has about four pairs
     config.objectives.camlm.mask_rate = 0.25
     config.objectives.retrieval.weight = 0.3
 
@@ -42,13 +47,13 @@ def tlm(config):
 
 
 def dwa(config):
-    """XLM-Align in place of TLM."""
+    """Adds XLM-Align's objectives, DWA and TLM in the same forward pass."""
     config.objectives.dwa.batch_rows = 16
     config.objectives.normalisation = "global"
 
 
 def ernie_m(config):
-    """CAMLM from the first step, and BTMLM in the second half."""
+    """Adds CAMLM from the first step on, and BTMLM in the second half."""
     config.objectives.camlm.batch_rows = 16
     config.model.language_embeddings = "predicted"
     later = {"start_step": STEPS // 2, "objectives": {"btmlm": {"batch_rows": 16}}}

@@ -5,9 +5,8 @@ r"""ERNIE-M with 15 languages (Ouyang et al., 2021, section 4): ERNIE-M base on 
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
 
 The paper pretrains on 15 languages, "the same as that of HICTL", for a comparison on XNLI. It
-states neither the languages nor the size. Ours: the 15 of XNLI, base size, all else as
-ernie_m_base.py.
-`:tiny` trains on the embedded corpus.
+states neither the languages nor the size of the model. Our choice is the 15 languages of XNLI and
+the base size. All other values are those of ernie_m_base.py. `:tiny` trains on the embedded corpus.
 """
 
 import ernie_m_base

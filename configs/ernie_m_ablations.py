@@ -11,8 +11,8 @@ r"""ERNIE-M's ablations (Ouyang et al., 2021, Table 6): XLM-R continued with som
 - `exp4`: MMLM and CAMLM, then BTMLM
 - `exp5`: MMLM, TLM and CAMLM, then BTMLM; ERNIE-M itself, and this file without a variant
 
-Experiment 0 is XLM-R itself. Size, batch and steps are not stated; they are those of
-ernie_m_base.py. `:tiny`, or `:exp3,tiny`, trains on the embedded corpus.
+Experiment 0 is XLM-R itself. The paper does not state the model size, the batch size and the steps;
+here they are those of ernie_m_base.py. `:tiny`, or `:exp3,tiny`, trains on the embedded corpus.
 """
 
 import ernie_m_base
@@ -21,8 +21,8 @@ from xlj.config import variants
 
 
 def without_cross_attention(*off):
-    """Returns a variant without CAMLM, BTMLM and these objectives. No token is then predicted from
-    another language only."""
+    """Returns a variant without CAMLM, BTMLM and the objectives `off`. The model then needs no
+    language embeddings, since no token is predicted from another language only."""
 
     def change(config):
         variants.without("camlm", "btmlm", *off)(config)

@@ -4,19 +4,31 @@ r"""ERNIE-M base (Ouyang et al., 2021): MMLM, TLM, CAMLM, and then BTMLM, from X
         --config.data.mono='/data/cc100/{language}.txt.xz' \
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
 
-Section 4 of the paper: 12 layers, 768 wide, 12 heads, GELU; batches of 2,048, at most 512 tokens;
-Adam, peak rate 2e-4, linear decay, warm-up 10k; 96 languages of CC-100; parallel text "the same as
-InfoXLM's". BTMLM "builds on the transferability learned through CAMLM" (section 3.2), so a phase
-turns it on later. Figure 6 compares pseudo-tokens for 5, 10, 15 and 20 % of a sentence; perplexity
-falls as they increase, so the share is 20 % here.
+From section 4 of the paper:
 
-Not stated, and ours: the total of 200k steps (as InfoXLM) with BTMLM in the second half; that all
-objectives share a step, each with weight 1; target language (uniform) and its tokens (argmax);
-Adam's betas (0.9, 0.98), epsilon 1e-6, decay 0.01 and clipping at 1.0 (as XLM-Align), dropout 0.1
-(from the config of the released weights), alpha = 0.3 (as XLM-R, on the same text), mask rate 15 %;
-the languages (we do not have the paper's table; here the files of CC-100 in their own script) and
-the pairs (those of XLM-Align, Table 10). There are 2,048 rows of text. Pairs and sentences are
-packed, so 256 rows hold about 2,048 of them. `:tiny` trains on the embedded corpus.
+- model: 12 layers, 768 wide, 12 heads, GELU
+- batches of 2,048 sequences of at most 512 tokens
+- Adam with peak rate 2e-4, linear decay, 10k steps of warm-up
+- text of 96 languages of CC-100, and parallel text "the same as InfoXLM's"
+
+BTMLM "builds on the transferability learned through CAMLM" (section 3.2), so a later phase turns
+BTMLM on. Figure 6 compares pseudo-tokens for 5, 10, 15 and 20 % of a sentence. The perplexity falls
+as their number increases, so this recipe uses 20 %.
+
+The paper does not state the following values, which are ours:
+
+- 200k steps (as InfoXLM), with BTMLM in the second half
+- every step has all objectives, each with weight 1
+- BTMLM's target language is drawn uniformly, and pseudo-tokens are the argmax
+- Adam's betas (0.9, 0.98), epsilon 1e-6, weight decay 0.01 and clipping at 1.0 (as XLM-Align)
+- dropout 0.1 (the config of the released weights), mask rate 15 %
+- alpha = 0.3 (as XLM-R, on the same text)
+- the languages: the 94 files of CC-100 that are neither romanised nor in Zawgyi (we do not
+  have the paper's table)
+- the language pairs of XLM-Align (Table 10)
+
+A step has 2,048 rows of text. Pairs and sentences are packed, so 256 rows hold about 2,048 pairs or
+sentences. `:tiny` trains on the embedded corpus.
 """
 
 import xlm

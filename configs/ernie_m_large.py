@@ -5,9 +5,9 @@ r"""ERNIE-M large (Ouyang et al., 2021): ERNIE-M base's recipe with 24 layers, f
         --config.data.mono='/data/cc100/{language}.txt.xz' \
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
 
-Section 4 of the paper: 24 layers, 1,024 wide, 16 heads, peak rate 1e-4, all else as base. The
-feed-forward width is not stated; 4,096 is that of XLM-R large. `:tiny` trains on the embedded
-corpus.
+From section 4 of the paper: 24 layers, 1,024 wide, 16 heads, peak rate 1e-4. All other values are
+those of ernie_m_base.py. The paper does not state the feed-forward width; 4,096 is the width of
+XLM-R large. `:tiny` trains on the embedded corpus.
 """
 
 import ernie_m_base

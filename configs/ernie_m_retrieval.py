@@ -4,15 +4,19 @@ r"""ERNIE-M's fine-tuning for retrieval (Ouyang et al., 2021, Figure 5 and Table
         --config.init_from=runs/finetune/xnli/seed-0 \
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
 
-Section 4 and the appendix: "we use hardest negative binary cross-entropy loss to fine-tune ERNIE-M
-with the same bilingual corpus in pre-training"; from "the best XNLI model", of which Table 5 uses
-the averages of the middle layer. That model is large, so `init_from` must name a large one
-(ernie_m_large.py, fine-tuned on XNLI).
+From section 4 and the appendix: "we use hardest negative binary cross-entropy loss to fine-tune
+ERNIE-M with the same bilingual corpus in pre-training". The paper starts from "the best XNLI
+model", and Table 5 uses the averages of the middle layer of this model. It is a large model, so
+`init_from` must name a large model (ernie_m_large.py, fine-tuned on XNLI).
 
-Ours is everything else, since we do not have the paper's Table 14: 10k steps of 128 rows with two
-halves of 64 tokens, which hold about 256 pairs; peak rate 1e-5, warm-up 1k, all else as
-ernie_m_large.py; no other objective; layer 16 (two thirds). docs/fidelity.md describes the loss.
-`:tiny` trains from scratch on the embedded corpus.
+All other values are ours, since we do not have the paper's Table 14:
+
+- 10k steps of 128 rows with two halves of 64 tokens, which hold about 256 pairs
+- peak rate 1e-5 and 1k steps of warm-up; all else as in ernie_m_large.py
+- no other objective
+- layer 16 (two thirds of the layers)
+
+docs/fidelity.md describes the loss. `:tiny` trains from scratch on the embedded corpus.
 """
 
 import ernie_m_large

@@ -4,10 +4,10 @@ r"""ERNIE-M small (Ouyang et al., 2021, Table 8): ERNIE-M's recipe from scratch,
         --config.data.mono='/data/cc100/{language}.txt.xz' \
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
 
-The paper says "small-sized" and "from scratch", and nothing else. Ours: 6 layers, 384 wide, 12
-heads, and the schedule and batches of ernie_m_base.py. A vocabulary of 250,002 is trained, unless
-data.vocabulary names that of XLM-R. `:xlm_r` is XLM-R small, the same run with MMLM only. `:tiny`
-trains on the embedded corpus.
+The paper says only "small-sized" and "from scratch". Our choice is 6 layers, 384 wide, 12 heads,
+and the schedule and batches of ernie_m_base.py. A vocabulary of 250,002 pieces is trained, unless
+`data.vocabulary` names the vocabulary of XLM-R. `:xlm_r` is XLM-R small: the same run with MMLM
+only. `:tiny` trains on the embedded corpus.
 """
 
 import ernie_m_ablations

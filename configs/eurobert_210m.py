@@ -4,17 +4,26 @@ r"""EuroBERT 210m (Boizard et al., 2025): masked text and parallel documents, th
         --config.data.mono='/data/text/{language}/*.parquet#text' \
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
 
-From the paper and its code (optimus): 12 layers, 768 wide, 12 heads, feed-forward layers of 3,072
-gated by SiLU; AdamW with betas (0.9, 0.95), epsilon 1e-5, decay 0.1, clipping at 1, peak rate 1e-4;
-5T tokens; every selected token becomes <mask>, 50 % of the tokens, and 10 % in the annealing;
-rows of 2,048 with rotary base 10,000, then of 8,192 with 250,000; parallel text as one document,
-source `<|parallel_sep|>` target, masked like all text (`tlm`).
+From the paper and the authors' code (optimus):
 
-Ours: the split of the tokens (4.7T, and 300B of annealing with a linear decay), the warm-up of
-2,000 steps, 2,304 rows per step of which a ninth are pairs, alpha 0.5, and pairs of English with
-each other language (the paper's 15 languages, without code and mathematics). The released
-vocabulary has 128,256 ids and the separator; `data.vocabulary` must name a vocabulary with it.
-`:tiny` trains on the embedded corpus, with `</s>` between sentences.
+- model: 12 layers, 768 wide, 12 heads, feed-forward layers of 3,072 gated by SiLU
+- AdamW with betas (0.9, 0.95), epsilon 1e-5, weight decay 0.1, clipping at 1, peak rate 1e-4
+- 5T tokens
+- 50 % of the tokens are selected, 10 % in the annealing; every selected token becomes <mask>
+- rows of 2,048 tokens with rotary base 10,000, then rows of 8,192 tokens with base 250,000
+- a pair is one document, source `<|parallel_sep|>` target, which is masked like all text (`tlm`)
+
+Our choices:
+
+- 4.7T tokens, then 300B tokens of annealing with a linear decay
+- a warm-up of 2,000 steps
+- 2,304 rows per step, of which a ninth are pairs
+- alpha = 0.5
+- the paper's 15 languages, without code and mathematics; pairs of English with each other language
+
+The released vocabulary has 128,256 ids, one of which is the separator. `data.vocabulary` must name
+a vocabulary with this separator. `:tiny` trains on the embedded corpus, with `</s>` between
+sentences.
 """
 
 from xlj import config as schema

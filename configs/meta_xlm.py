@@ -5,23 +5,30 @@ r"""MetaXLM (Chi et al., 2021): MLM on 94 languages, from a monolingual encoder.
         --config.data.vocabulary=checkpoints/xlm-roberta-base/sentencepiece.bpe.model \
         --config.data.mono='/data/wiki/{language}.txt.gz'
 
-Section 4.1, Appendix A and Table 7: 12 layers, 768 wide, 12 heads, feed-forward width 3,072; 200k
-steps of batches of 64; Adam with betas (0.9, 0.98) and epsilon 1e-6, peak rate 1e-4, linear,
-warm-up 10k, clipping at 1.0, decay 0.01, dropout 0.1; alpha = 0.7; Wikipedia in 94 languages,
-XLM-R's vocabulary. Not stated: length (512, as in its meta-pretraining) and mask rate (15 %).
+From section 4.1, Appendix A and Table 7:
 
-This is the second phase of MetaXLM, the cross-lingual one. `init_from` is the folder of the English
-encoder (RoBERTa base, from Hugging Face). Its word embeddings are matched to XLM-R's vocabulary by
-the word, then by the normalised word, and in no other way (section 3.2).
+- model: 12 layers, 768 wide, 12 heads, feed-forward width 3,072, dropout 0.1
+- 200k steps with batches of 64 sequences
+- Adam with betas (0.9, 0.98) and epsilon 1e-6, peak rate 1e-4, 10k steps of warm-up, linear decay,
+  clipping at 1.0, weight decay 0.01
+- Wikipedia in 94 languages, with alpha = 0.7 and XLM-R's vocabulary
 
-- `xlm`: the baseline, from scratch
+The paper does not state the length (here 512, as in its meta-pretraining) and the mask rate (here
+15 %).
+
+This is the second phase of MetaXLM, the cross-lingual phase. `init_from` is the folder of the
+English encoder (RoBERTa base, from Hugging Face). Pieces of XLM-R's vocabulary are matched to the
+encoder's word embeddings by the word, then by the normalised word, and in no other way (section
+3.2). Variants:
+
+- `xlm`: trains the baseline from scratch
 - `dict`: MetaXLM+Dict, which first looks words up in MUSE's bilingual dictionaries
 - `body`, `embeddings`: load only the layers, or only the embeddings, of the encoder (Table 5)
-- `kd`: XLM+KD (Table 3), from scratch, with the matched encoder as the teacher of English rows. The
-  teacher is the checkpoint of this recipe after one step with
+- `kd`: XLM+KD (Table 3) trains from scratch, with the matched encoder as the teacher of English
+  rows. The teacher is the checkpoint of this recipe after one step with
   `--config.optimizer.learning_rate=0`. The paper gives no loss, weight or batch size;
-  docs/fidelity.md describes ours
-- `freezing`: MetaXLM+freezing (Table 4), embeddings and head only
+  docs/fidelity.md describes our choices
+- `freezing`: MetaXLM+freezing (Table 4) trains only embeddings and head
 
 `:tiny` trains on the embedded corpus. `:kd,tiny` needs a teacher of the same size, such as
 

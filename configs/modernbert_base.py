@@ -3,18 +3,25 @@ r"""ModernBERT base (Warner et al., 2024): masked language modelling of English 
     python -m xlj.train --config=configs/modernbert_base.py \
         --config.data.vocabulary=tokenizer.json --config.data.mono='/data/english/*.jsonl.zst#text'
 
-From the paper and the published yaml files (yamls/modernbert). StableAdamW with betas (0.9, 0.98),
-epsilon 1e-6 and a fully decoupled decay of 1e-5, without decay of norms and biases; 30 % of the
-tokens are masked; dropout 0.1 after attention. The phases, in tokens of text:
+From the paper and the published yaml files (yamls/modernbert): StableAdamW with betas (0.9, 0.98),
+epsilon 1e-6 and a fully decoupled weight decay of 1e-5, except for norms and biases; 30 % of the
+tokens are masked; dropout is 0.1 after attention. The phases are:
 
-- pretraining: 1.719T tokens in rows of 1,024, rotary base 10,000; a warm-up over 3B tokens to 8e-4,
-  then constant; batches grow from 96 to 4,608 rows over 50B tokens
-- `context`: 250B tokens in rows of 8,192, 576 rows per step; base 160,000 in full layers; 3e-4
-- `decay`: 50B tokens, by 1 - sqrt to 0.001 of the peak
+- pretraining: 1.719T tokens in rows of 1,024 tokens, with rotary base 10,000. The learning rate
+  warms up over 3B tokens to 8e-4 and is then constant. Batches grow from 96 to 4,608 rows over 50B
+  tokens
+- `context`: 250B tokens in rows of 8,192 tokens, with 576 rows per step, rotary base 160,000 in
+  full layers, and learning rate 3e-4
+- `decay`: 50B tokens, in which the learning rate falls by 1 - sqrt to 0.001 of the peak
 
-Ours: the text (the authors' 2T tokens are not published), microbatches (48 rows of 1,024, by which
-batches grow, and 16 rows of 8,192), and initial weights: N(0, 0.02) everywhere, while the authors'
-are smaller by sqrt(2 L) in projections out of a layer. `:tiny` trains on the embedded corpus.
+Our choices:
+
+- the text, since the authors' 2T tokens are not published
+- microbatches of 48 rows of 1,024 tokens, by which batches grow, and of 16 rows of 8,192 tokens
+- initial weights N(0, 0.02) everywhere; the authors' weights are smaller by sqrt(2 L) in
+  projections out of a layer, with L layers
+
+`:tiny` trains on the embedded corpus.
 """
 
 from xlj import config as schema

@@ -2,14 +2,14 @@
 
     python -m xlj.train --config=configs/quickstart.py
 
-Objectives: masked language modelling on text; and on sentence pairs TLM, ERNIE-M's CAMLM, and
-retrieval of translations among all sentences of the batch (the combination is ours). The model
-finds translations and aligns words, and most of what it learns from a task in English transfers to
-the other languages (docs/results.md).
+The objectives are masked language modelling on text, and on sentence pairs TLM, ERNIE-M's CAMLM,
+and retrieval of translations among all sentences of the batch (the combination is ours). The model
+finds translations and aligns words. Most of what it learns from a task in English transfers to the
+other languages (docs/results.md).
 Takes about 4 minutes on 2 CPU cores.
-Nothing is downloaded: the sentences come from xlj's own phrasebook. The model is far too small for
-real text; configs/xlm_tiny.py is the next larger recipe. The variant `tlm` is XLM, with TLM as the
-only objective on pairs. It models text better, but aligns poorly.
+Nothing is downloaded, since the sentences come from xlj's phrasebook. The model is far too small
+for real text; configs/xlm_tiny.py is the next larger recipe. The variant `tlm` is XLM, with TLM as
+the only objective on pairs. This variant models text better, but aligns words poorly.
 """
 
 from xlj import config as schema
@@ -17,7 +17,7 @@ from xlj.config import variants
 
 
 def tlm(config):
-    """MMLM and TLM."""
+    """Trains with MMLM and TLM only."""
     config.data.vocabulary_type, config.data.vocabulary_size = "unigram", 4_000
     config.data.pair_length = 64
     config.model.token_types = 0
@@ -51,7 +51,7 @@ def get_config(variant=""):
     config.model.intermediate = 512
     config.model.positions = 66
     config.model.dtype = "auto"
-    config.model.scan_layers = False  # a loop over two layers would hardly save compilation time
+    config.model.scan_layers = False  # a loop over two layers hardly saves compilation time
     config.model.token_types = 2
     config.model.pair_token_types = True
     config.model.init_std = 0.05  # RoBERTa's 0.02 for a width of 768: 0.02 * sqrt(768 / 128)

@@ -3,14 +3,22 @@ r"""XLM (Lample and Conneau, 2019): MLM on Wikipedia, TLM on parallel text, 15 l
     python -m xlj.train --config=configs/xlm.py --config.data.mono='/data/wiki/{language}.txt.gz' \
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
 
-Section 5.1 of the paper: 12 layers (the XNLI model), 1,024 hidden units, 8 heads, GELU, dropout
-0.1, streams of 256 tokens in batches of 64, TLM batches of 4,000 tokens, Adam with learning rates
-from 1e-4 to 5e-4 and linear warm-up, 95k pieces, alpha = 0.7 for sampling and 0.5 for the
-vocabulary. Adam's beta 2, no weight decay and the feed-forward width come from the released
-command.
+From section 5.1 of the paper:
 
-Ours: 500k steps with 10k of warm-up (not stated), linear decay (the command has inverse square
-root), both objectives in every step (XLM alternates), and BPE of text that is not tokenised.
+- model: 12 layers (the XNLI model), 1,024 hidden units, 8 heads, GELU, dropout 0.1
+- batches of 64 streams of 256 tokens, and TLM batches of 4,000 tokens
+- Adam with learning rates from 1e-4 to 5e-4 and linear warm-up
+- 95k pieces; alpha = 0.7 for sampling and 0.5 for the vocabulary
+
+From the released command: Adam's beta 2, no weight decay, and the feed-forward width.
+
+Our choices:
+
+- 500k steps with 10k steps of warm-up (not stated)
+- linear decay (the released command has inverse square root)
+- both objectives in every step (XLM alternates)
+- BPE of text that is not tokenised
+
 `:tiny` trains on the embedded corpus.
 """
 

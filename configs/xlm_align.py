@@ -4,24 +4,29 @@ r"""XLM-Align (Chi et al., 2021): denoising word alignment (DWA) with MLM and TL
         --config.data.mono='/data/wiki/{language}.txt.gz,/data/ccnet/{language}.txt.xz' \
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
 
-Section 4.1 and Table 11: XLM-R base continued for 150k steps of 2,048 sequences, Adam with betas
-(0.9, 0.98) and epsilon 1e-6, peak rate 2e-4, linear, warm-up 10k, clipping at 1.0, decay 0.01;
-labels from layer 10, 2 iterations of Sinkhorn and 2 of filtering with alpha = 0.9, the pointer on
-the last layer; text of Wikipedia and CCNet (Tables 8 and 9). TLM and DWA share a forward pass, so
-`objectives.dwa` has both. Not stated: length, dropout, mask rate and the denominator of the loss
-(as in the released code; xlm_r_tlm.py also lists what is ours). The released command trains 200k
-steps.
+From section 4.1 and Table 11:
 
-Variants are the ablations of section 5, each with 50k steps of batches of 256; other values are
-assumed to be the same:
+- XLM-R base continued for 150k steps of 2,048 sequences
+- Adam with betas (0.9, 0.98) and epsilon 1e-6, peak rate 2e-4, 10k steps of warm-up, linear decay,
+  clipping at 1.0, weight decay 0.01
+- labels from layer 10, with 2 iterations of Sinkhorn and 2 iterations of filtering with alpha =
+  0.9; the pointer network reads the last layer
+- text of Wikipedia and CCNet (Tables 8 and 9)
+
+TLM and DWA share a forward pass, so `objectives.dwa` has both. The paper does not state the length,
+dropout, the mask rate and the denominator of the loss; here they are those of the released code.
+xlm_r_tlm.py lists our other choices. The released command trains 200k steps.
+
+The variants are the ablations of section 5. Each has 50k steps with batches of 256 sequences; we
+assume that all other values are the same:
 
 - Table 3: `ablation` (the full model), `mmlm` (XLM-R*), `no_dwa`, `no_tlm`
 - Table 4: `label_layer_8`, `label_layer_10` (as in `ablation`), `label_layer_12`
 - Table 5: `query_layer_8`, `query_layer_10`, `query_layer_12` (as in `ablation`). The paper's row
-  of layer 12 equals that of Table 4, so it may have labelled with layer 12 here:
-  `query_layer_8,label_layer_12`
+  of layer 12 equals the row of layer 12 in Table 4, so the labels of Table 5 may come from layer
+  12: `query_layer_8,label_layer_12`
 - Table 6: `no_filtering`
-- Table 7: `unmasked_queries`, `aligned_queries`, `no_queries` (`no_dwa` in another way)
+- Table 7: `unmasked_queries`, `aligned_queries`, `no_queries` (no word alignment, as in `no_dwa`)
 
 `:tiny` trains on the embedded corpus.
 """
@@ -32,14 +37,14 @@ from xlj.config import variants
 
 
 def smaller(config):
-    """The base run of the ablations in section 5."""
+    """Sets the steps and batches of the ablations in section 5."""
     config.train.steps = 50_000
     config.objectives.mmlm.batch_rows = 256
-    config.objectives.dwa.batch_rows = 32  # of several pairs each
+    config.objectives.dwa.batch_rows = 32  # a row has several pairs
 
 
 def ablation(**changes):
-    """Returns a variant: the base run with changes of `objectives.dwa`."""
+    """Returns a variant: an ablation with changes of `objectives.dwa`."""
 
     def change(config):
         smaller(config)

@@ -4,23 +4,36 @@ r"""XLM-E (Chi et al., 2022): replaced token detection on text (MRTD) and transl
         --config.data.mono='/data/cc100/{language}.txt.xz' \
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
 
-Section 4.1, Appendix A and Table 6: generator of 4 and discriminator of 12 layers, both 768 wide
-with 12 heads, from scratch; lambda = 50; 125k steps of about 1M tokens a task (MRTD: 2,048 rows of
-512); Adam with betas (0.9, 0.98) and epsilon 1e-6, peak rate 5e-4, linear, warm-up 10k, clipping at
-2.0, decay 0.01; alpha = 0.7; CC-100, XLM-R's vocabulary; gated relative position bias (section
-3.3); for the generator every selected token becomes <mask> (sections 2 and 3.1).
+From section 4.1, Appendix A and Table 6:
+
+- a generator of 4 layers and a discriminator of 12 layers, both 768 wide with 12 heads, from
+  scratch
+- lambda = 50
+- 125k steps of about 1M tokens for each objective (MRTD: 2,048 rows of 512 tokens)
+- Adam with betas (0.9, 0.98) and epsilon 1e-6, peak rate 5e-4, 10k steps of warm-up, linear decay,
+  clipping at 2.0, weight decay 0.01
+- text of CC-100 with alpha = 0.7, and XLM-R's vocabulary
+- a gated relative position bias (section 3.3)
+- in the generator's input, every selected token becomes <mask> (sections 2 and 3.1)
+
+Variants:
 
 - `without_trtd`: the ablation of section 4.2, on text only
 - `mmlm_tlm`: the baseline of Figure 1, "XLM-R augmented with translation language modeling, using
-  the same corpora and code base": XLM-R's model with MMLM and TLM in place of both objectives. The
-  paper gives no other details, so all else is the same (ours)
+  the same corpora and code base". It is XLM-R's model with MMLM and TLM in place of MRTD and TRTD.
+  The paper gives no other details, so all other values are the same (ours)
 
-Not stated, and ours: the mask rate (15 %, as ELECTRA base), dropout (0.1, as COCO-LM), shared
-embeddings and temperature 1 (as ELECTRA), the buckets of the bias and the use of absolute positions
-(docs/fidelity.md), the pairs ("translation pairs in 100 languages": here English with each other
-file of CC-100 in its own script), and a vocabulary of 250,002 that is trained, unless
-data.vocabulary names that of XLM-R. TRTD's rows of 512 hold several pairs, about 1M tokens per
-step. `:tiny` trains on the embedded corpus.
+The paper does not state the following values, which are ours:
+
+- mask rate 15 % (as ELECTRA base), dropout 0.1 (as COCO-LM)
+- shared embeddings and temperature 1 (as ELECTRA)
+- the buckets of the position bias, and the use of absolute positions (docs/fidelity.md)
+- the pairs: the paper has "translation pairs in 100 languages"; here they are English with each
+  other file of CC-100 that is neither romanised nor in Zawgyi
+- a vocabulary of 250,002 pieces is trained, unless `data.vocabulary` names XLM-R's vocabulary
+
+A row of TRTD has 512 tokens and several pairs, so a step has about 1M tokens of pairs. `:tiny`
+trains on the embedded corpus.
 """
 
 import xlm_r_base

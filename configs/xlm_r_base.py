@@ -3,9 +3,10 @@ r"""XLM-R base (Conneau et al., 2020): masked language modelling on CC-100.
     python -m xlj.train --config=configs/xlm_r_base.py \
         --config.data.mono='/data/cc100/{language}.txt.xz'
 
-Table 8 of the paper: L=12, H=768, A=12, a vocabulary of 250k, 270M parameters; section 3: alpha =
-0.3, 1.5M updates of 8,192 sequences. The learning rate and the settings of Adam are not in the
-paper; they are RoBERTa base's (Liu et al., 2019, Table 9). `:tiny` trains on the embedded corpus.
+From Table 8 of the paper: 12 layers, 768 wide, 12 heads, a vocabulary of 250k pieces, 270M
+parameters. From section 3: alpha = 0.3, 1.5M steps of 8,192 sequences. The paper does not state the
+learning rate and the settings of Adam; here they are those of RoBERTa base (Liu et al., 2019, Table
+9). `:tiny` trains on the embedded corpus.
 """
 
 from xlj import config as schema
@@ -17,10 +18,10 @@ LANGUAGES = (
     "my_zaw,ne,nl,no,om,or,pa,pl,ps,pt,ro,ru,sa,sd,si,sk,sl,so,sq,sr,su,sv,sw,ta,ta_rom,te,te_rom,"
     "th,tl,tr,ug,uk,ur,ur_rom,uz,vi,xh,yi,zh-Hans,zh-Hant"
 )
-"""The 100 files of CC-100."""
+"""The names of the 100 files of CC-100."""
 
 OWN_SCRIPT = ",".join(name for name in LANGUAGES.split(",") if "_" not in name)
-"""The 94 files of CC-100 that are neither romanised nor in the Zawgyi encoding."""
+"""The names of the 94 files of CC-100 that are neither romanised nor in the Zawgyi encoding."""
 
 
 def get_config(variant=""):
@@ -53,5 +54,5 @@ def get_config(variant=""):
     config.optimizer.weight_decay = 0.01
 
     config.train.steps = 1_500_000
-    config.train.accumulation = 8  # ours: as many as your devices need
+    config.train.accumulation = 8  # ours; set the number that your devices need
     return variants.apply(config, variant)

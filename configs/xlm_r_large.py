@@ -3,8 +3,9 @@ r"""XLM-R large (Conneau et al., 2020): XLM-R base's recipe with 24 layers and 5
     python -m xlj.train --config=configs/xlm_r_large.py \
         --config.data.mono='/data/cc100/{language}.txt.xz'
 
-Table 8 of the paper: L=24, H=1024, A=16. The learning rate and warm-up are those of RoBERTa large
-(Liu et al., 2019, Table 9), since the paper gives none. `:tiny` trains on the embedded corpus.
+From Table 8 of the paper: 24 layers, 1,024 wide, 16 heads. The paper does not state the learning
+rate and the warm-up; here they are those of RoBERTa large (Liu et al., 2019, Table 9). `:tiny`
+trains on the embedded corpus.
 """
 
 import xlm_r_base

@@ -4,13 +4,18 @@ r"""XLM-R base continued with MLM and TLM: the baseline of InfoXLM and XLM-Align
         --config.data.mono='/data/ccnet/{language}.txt.xz' \
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
 
-Values of InfoXLM's released command (unilm, infoxlm/README.md): batches of 2,048 sequences of up to
-512 tokens, 200k updates, peak rate 2e-4, linear, warm-up 10k, betas (0.9, 0.98), epsilon 1e-6,
-decay 0.01, clipping at 1.0, no dropout; one denominator for all losses (released code). Languages
-and pairs are those of XLM-Align (Tables 8 to 10); alpha = 0.7 is from MetaXLM's Appendix A,
-"following" XLM-Align. The mask rate is not stated; 0.15 is that of XLM-R.
+From InfoXLM's released command (unilm, infoxlm/README.md):
 
-Ours: several pairs are packed into a row, so 256 rows hold about 2,048 pairs (of about 60 tokens).
+- 200k steps with batches of 2,048 sequences of up to 512 tokens
+- Adam with betas (0.9, 0.98) and epsilon 1e-6, peak rate 2e-4, 10k steps of warm-up, linear decay,
+  weight decay 0.01, clipping at 1.0
+- no dropout
+- one denominator for all losses (released code)
+
+Languages and pairs are those of XLM-Align (Tables 8 to 10). alpha = 0.7 is from MetaXLM's Appendix
+A, "following" XLM-Align. The mask rate is not stated; 0.15 is the rate of XLM-R.
+
+Packing several pairs into a row is our choice: 256 rows hold about 2,048 pairs of about 60 tokens.
 `:mmlm` continues with MLM only. `:tiny` trains on the embedded corpus.
 """
 

@@ -1,15 +1,16 @@
 r"""MLM on monolingual text and TLM on sentence pairs (XLM, Lample and Conneau, 2019), small.
 
-A model for one workstation: 4 layers, 256 wide, with a vocabulary of 16,384 pieces that is trained
-on your text. It needs text in any languages, and sentence pairs of some of them:
+The model is for one workstation: 4 layers, 256 wide, with a vocabulary of 16,384 pieces that is
+trained on your text. The recipe needs text in any languages, and sentence pairs of some of these
+languages:
 
     python -m xlj.train --config=configs/xlm_tiny.py --workdir=/tmp/xlm \
         --config.data.mono='DIR/{language}.txt.gz' --config.data.languages=en,de,sw \
         --config.data.parallel='DIR/{pair}.tsv.gz' --config.data.pairs=en-de,en-sw
 
 Takes 90 to 150 minutes on 2 CPU cores if pairs fit 128 tokens, more if they are longer.
-The recipe is ours; its proportions follow XLM-R base. `:tiny` is even smaller, on the embedded
-corpus.
+The recipe is ours; its proportions follow XLM-R base. `:tiny` trains an even smaller model on the
+embedded corpus.
 """
 
 from xlj import config as schema

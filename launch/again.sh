@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command, and repeats it while it ends with exit code 75 (interrupted), at most RESTARTS times. After
-# SIGTERM it does not repeat the command. Use it on hosts without a scheduler that restarts jobs.
+# Runs a command, and repeats it while it ends with exit code 75 (interrupted), at most RESTARTS times [100]. After
+# SIGTERM the script does not repeat the command. Use the script on hosts without a scheduler that restarts jobs.
 #
 #   launch/again.sh python -m xlj.train --distributed ...
 set -uo pipefail
@@ -10,7 +10,7 @@ trap 'stopping=1; [[ -z $child ]] || kill -TERM "$child"' TERM
 for ((restart = 0; ; restart++)); do
     "$@" &
     child=$!
-    [[ -z $stopping ]] || kill -TERM "$child" # the signal came before the child's number was known
+    [[ -z $stopping ]] || kill -TERM "$child" # the signal came before the process id was known
     wait "$child"
     code=$?
     while kill -0 "$child" 2> /dev/null; do # a signal interrupted the wait

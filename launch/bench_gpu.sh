@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Benchmarks of one GPU, in about ten minutes (not yet run on a GPU): train steps of 512 tokens of base and large models, compared with
-# transformers (SDPA, torch.compile); objectives of ERNIE-M and XLM-E; attention, alignment and sentence vectors. Writes tables and JSON to OUT:
+# Benchmarks one GPU in about ten minutes (not yet run on a GPU). It measures train steps of base and large models with rows of 512 tokens,
+# compared with transformers (SDPA, torch.compile), the objectives of ERNIE-M and XLM-E, attention, alignment and sentence vectors. It
+# writes tables and JSON to the folder OUT:
 #
 #   OUT=bench launch/bench_gpu.sh            # after pip install -e '.[cuda,peers]'
 #
-# The MFU is the model operations per second of a step (GFLOP/s in the last column), divided by the chip's peak,
-# which the first lines measure. python -m xlj.plan estimates its upper bound (docs/scaling.md).
+# The MFU is the model operations per second of a step (GFLOP/s in the last column), divided by the peak rate of
+# the chip, which the first lines measure. python -m xlj.plan estimates the upper bound of the MFU (docs/scaling.md).
 set -euo pipefail
-: "${OUT:?a folder for the tables}"
+: "${OUT:?set it to the folder for the tables}"
 mkdir -p "$OUT"
 sizes=(--length=512 --config.model.dtype=bfloat16 --config.model.scan_layers=False)
 large=(--config.model.layers=24 --config.model.hidden=1024 --config.model.heads=16 --config.model.intermediate=4096)

@@ -3,9 +3,9 @@
 #
 #   launch/check_gpu.sh --out=FOLDER [--seconds=480] [--parts=kernels,profile,...] [--rows=FOLDER]
 #
-# The most important parts come first. Each part has a time limit, and --seconds limits all parts together; the report lists the parts that
-# were not reached. --rows names finished rows of configs/quickstart.py; without it they are built. PYTHON is an interpreter with JAX for CUDA,
-# pytest, pytest-xdist, hypothesis and xlj's other requirements; network, TensorFlow and seqio are not needed.
+# The most important parts run first. Each part has a time limit, and --seconds limits all parts together; the report lists the parts that
+# were not reached. --rows names finished rows of configs/quickstart.py; without --rows they are built. PYTHON names an interpreter with JAX
+# for CUDA, pytest, pytest-xdist, hypothesis and xlj's other requirements [python3]. Network, TensorFlow and seqio are not needed.
 set -uo pipefail
 python=${PYTHON:-python3}
 out='' seconds=480 rows='' parts=kernels,profile,quickstart,losses,attention,objectives,xlm_e
@@ -29,16 +29,16 @@ cd "$(dirname "$0")/.." || exit
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 TF_CPP_MIN_LOG_LEVEL=2
 export JAX_PLATFORMS=${JAX_PLATFORMS:-cuda,cpu} JAX_DISABLE_MOST_OPTIMIZATIONS=0 XLA_PYTHON_CLIENT_PREALLOCATE=false
 
-run_tests() { # processes, then pytest's arguments; XLA's autotuning would take longer than the tests
+run_tests() { # arguments: number of processes, then pytest's. XLA's autotuning would take longer than the tests
     XLA_FLAGS="${XLA_FLAGS:-} --xla_gpu_autotune_level=0" limited "$python" -m pytest -q --tb=short -p no:cacheprovider -n "$@"
 }
 
-bench() { # what, recipe, then flags
+bench() { # arguments: --what, recipe, then further flags
     limited "$python" -m xlj.bench --what="$1" --config="configs/$2.py" --config.model.dtype=bfloat16 --config.model.scan_layers=False \
         "${@:3}" --json="$out/$part.json" --table="$out/$part.md"
 }
 
-limited() { # SIGINT, so that a benchmark writes its results so far
+limited() { # sends SIGINT, on which a benchmark writes the results that it has
     timeout --signal=INT --kill-after=10 "$limit" "$@"
 }
 
@@ -61,7 +61,7 @@ run_part() {
     esac
 }
 
-limit_of() { # seconds that a part may take
+limit_of() { # prints the seconds that a part may take
     case $1 in kernels | losses | quickstart) echo 150 ;; *) echo 100 ;; esac
 }
 

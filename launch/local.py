@@ -2,9 +2,9 @@
 
     python launch/local.py -n 4 -- python -m xlj.train --config=configs/quickstart.py
 
-Each process gets --distributed, --coordinator, --processes and --process, and one GPU if there are
-GPUs. Output lines of process 2 begin with `2: `. The exit code is that of the first process that
-failed, or 0.
+Each process gets the flags --distributed, --coordinator, --processes and --process. If the machine
+has GPUs, each process uses one GPU. Output lines of process 2 begin with `2: `. The exit code is
+that of the first process that failed, or 0.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags = parser.parse_args(argv)
     command = flags.command[1:] if flags.command[:1] == ["--"] else flags.command
     if flags.n < 1 or not command:
-        parser.error("give -n N, then -- and the command")
+        parser.error("expected -n N, then -- and the command")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         coordinator = f"127.0.0.1:{free.getsockname()[1]}"
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 child.send_signal(number)
 
     signal.signal(signal.SIGTERM, pass_on)
-    signal.signal(signal.SIGINT, lambda *_: None)  # a terminal sends it to all
+    signal.signal(signal.SIGINT, lambda *_: None)  # a terminal sends SIGINT to all processes
     readers = [
         threading.Thread(target=_show, args=(process, child.stdout))
         for process, child in enumerate(started)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds rows on the CPUs of one node (slurm.sh submits it). Finished rows are kept, so a job that ran out of
+# Builds rows on the CPUs of one node; slurm.sh submits this job. Finished rows are kept, so a job that ran out of
 # time resumes when it is submitted again.
 #SBATCH --nodes=1
 #SBATCH --ntasks=1

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains on GPU nodes (slurm.sh submits it). An interrupted run (exit code 75) is requeued.
+# Trains on GPU nodes; slurm.sh submits this job. An interrupted run (exit code 75) is requeued.
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=8      # one process per GPU
 #SBATCH --gres=gpu:8             # every process sees all GPUs of its node and uses its own
@@ -14,8 +14,8 @@ source launch/environment.sh
 
 code=0
 srun python -m xlj.train --distributed "$@" || code=$?
-# 75: interrupted (docs/launch.md). 137: killed together with the process that would report 75. RESTARTS
-# limits how often a permanent fault is retried.
+# Exit code 75: the run was interrupted (docs/launch.md). 137: the process that reports 75 was killed too. RESTARTS
+# limits the number of retries after a permanent fault [100].
 if ((code == 75 || code == 137)) && ((${SLURM_RESTART_COUNT:-0} < ${RESTARTS:-100})); then
     echo "exit code $code: requeued" >&2
     scontrol requeue "$SLURM_JOB_ID"

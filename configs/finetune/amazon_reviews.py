@@ -1,10 +1,11 @@
 """Amazon reviews (Prettenhofer and Stein, 2010): good or bad, in en, de, fr, ja; three domains.
 
-Source: MetaXLM, Table 8: 5 epochs, 32 reviews per step, 2e-5, 10 % of warm-up, weight decay 0.01.
+Source: MetaXLM, Table 8: 5 epochs, 32 reviews per step, learning rate 2e-5, warm-up for 10 % of the
+steps, weight decay 0.01.
 
-Data: for each language and split a table with a review and a label per line, of all domains or of
-one domain (configs/sweeps/finetune_amazon_domains.py). Variant: per_language (one model per
-language, trained on that language: section 4.3).
+Data: for each language and split, a table with a review and a label per line. The reviews are from
+all domains, or from one domain (configs/sweeps/finetune_amazon_domains.py). Variant: per_language
+trains one model per language, on the data of this language (section 4.3).
 """
 
 from xlj.config.finetuning import default

@@ -1,8 +1,8 @@
 """Named entities of CoNLL 2002 and 2003: en, de, es, nl.
 
-Source: ERNIE-M, section 4 and Table 2: trained on English, on each language (variant per_language),
-or on all (variant all), with five seeds. We do not have its Tables 12 and 13 with the
-hyperparameters; the values here are those of PAN-X with ERNIE-M's layer-wise decay (ours).
+Source: ERNIE-M, section 4 and Table 2: five seeds, trained on English, on one language at a time
+(variant per_language), or on all languages (variant all). We do not have the paper's Tables 12 and
+13 with the hyperparameters. Our values are those of PAN-X, with ERNIE-M's layer-wise decay.
 
 Data: columns with the word first and the entity tag last, in conll/LANGUAGE.train and so on.
 """

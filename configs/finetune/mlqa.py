@@ -1,7 +1,7 @@
 """MLQA (Lewis et al., 2020): questions about Wikipedia in seven languages.
 
-Source: XLM-E, Table 7, and XLM-Align, Table 12: as XQuAD, trained on SQuAD 1.1, with {2, 3, 4}
-epochs. The dev sets are those of MLQA, and the metric has MLQA's rules for each language.
+Source: XLM-E, Table 7, and XLM-Align, Table 12: trained on SQuAD 1.1 as for XQuAD, with {2, 3, 4}
+epochs. The dev sets are MLQA's dev sets, and the metric follows MLQA's rules for each language.
 """
 
 from xquad import get_config as of_xquad

@@ -1,10 +1,11 @@
 """Named entities of WikiAnn (PAN-X; Rahimi et al., 2019, in XTREME's 40 languages).
 
 Source: XLM-E, Table 7, and XLM-Align, Table 12: 10 epochs, 8 sentences per step, learning rate from
-{5, ..., 9}e-6 (configs/sweeps/finetune_panx.py), 10 % of warm-up. MetaXLM, Table 8: 7e-6.
+{5, ..., 9}e-6 (configs/sweeps/finetune_panx.py), warm-up for 10 % of the steps. MetaXLM, Table 8:
+learning rate 7e-6, which is the default here.
 
-Data: XTREME's files, with a word and its tag per line. Variants: per_language (one model per
-language, trained on that language), tfds (TensorFlow Datasets).
+Data: XTREME's files, with a word and its tag per line. Variants: per_language trains one model per
+language, on the data of this language; tfds reads the data from TensorFlow Datasets.
 """
 
 from xlj.config.finetuning import default

@@ -1,10 +1,11 @@
 """PAWS-X (Yang et al., 2019): do two sentences with similar words have the same meaning?
 
 Source: XLM-E, Table 7: 10 epochs, 32 pairs per step, learning rate from {8, 9, 10, 20}e-6
-(XLM-Align, Table 12: {1, 2}e-5), 10 % of warm-up. MetaXLM, Table 8: 2e-5, weight decay 0.01
-(variant meta_xlm).
+(XLM-Align, Table 12: {1, 2}e-5), warm-up for 10 % of the steps. MetaXLM, Table 8: learning rate
+2e-5, weight decay 0.01 (variant meta_xlm).
 
-Data: XTREME's files. Variants: translate_train, meta_xlm, tfds (TensorFlow Datasets), phrasebook.
+Data: XTREME's files. Variants: translate_train (training data of all languages, translated),
+meta_xlm, tfds (data from TensorFlow Datasets), phrasebook (the embedded corpus).
 """
 
 from xlj.config.finetuning import default

@@ -1,10 +1,11 @@
 """TyDiQA-GoldP (Clark et al., 2020): questions of native speakers, nine languages.
 
 Source: XLM-E, Table 7: trained on the English part, {10, 20, 40} epochs, 32 windows per step,
-learning rate from {2, 3, 4}e-5, 10 % of warm-up (XLM-Align, Table 12: {5, 10, 15, 20} epochs,
-{2, 3}e-5; MetaXLM, Table 8: 40 epochs, 4e-5, variant meta_xlm).
+learning rate from {2, 3, 4}e-5, warm-up for 10 % of the steps. XLM-Align, Table 12: {5, 10, 15, 20}
+epochs, learning rate from {2, 3}e-5. MetaXLM, Table 8: 40 epochs, 4e-5 (variant meta_xlm).
 
-XTREME scores the dev sets, so no data is left to select a checkpoint: the last one is scored.
+XTREME scores the dev sets, so there is no data to select a checkpoint. The last checkpoint is
+scored.
 """
 
 from xquad import get_config as of_xquad

@@ -1,9 +1,11 @@
 """Parts of speech (Universal Dependencies, XTREME's 33 languages).
 
 Source: XLM-E, Table 7, and XLM-Align, Table 12: 10 epochs, {8, 16, 32} sentences per step, learning
-rate from {1, 2, 3}e-5, 10 % of warm-up. MetaXLM, Table 8: 32 sentences, 1e-5 (variant meta_xlm).
+rate from {1, 2, 3}e-5, warm-up for 10 % of the steps. MetaXLM, Table 8: 32 sentences per step,
+learning rate 1e-5 (variant meta_xlm).
 
-Data: XTREME's files, with a word and its tag per line. Variants: meta_xlm, phrasebook.
+Data: XTREME's files, with a word and its tag per line. Variants: meta_xlm, phrasebook (the embedded
+corpus).
 """
 
 from xlj.config.finetuning import default
@@ -16,7 +18,7 @@ def meta_xlm(config):
 
 def phrasebook(config):
     embedded("tags", epochs=2, length=32)(config)
-    config.optimizer.layer_decay = 0.3  # otherwise the model soon memorises English words
+    config.optimizer.layer_decay = 0.3  # without it, the model soon memorises English words
 
 
 VARIANTS = {"meta_xlm": meta_xlm, "phrasebook": phrasebook}

@@ -1,10 +1,10 @@
 """XNLI (Conneau et al., 2018): does a premise entail a hypothesis, contradict it, or neither?
 
 Source: XLM-E, Table 7, and XLM-Align, Table 12: 10 epochs, 32 pairs per step, 12,500 steps of
-warm-up, learning rate from {5, ..., 8}e-6 (configs/sweeps/finetune_xnli.py), checkpoint selected on
-the dev sets of all languages. MetaXLM, Table 8: 6 epochs, 1e-5, 10 % of warm-up, weight decay 0.01
-(variant meta_xlm). ERNIE-M's fine-tuning scripts decay the learning rate by layer (variant
-ernie_m).
+warm-up, learning rate from {5, ..., 8}e-6 (configs/sweeps/finetune_xnli.py). The checkpoint is
+selected on the dev sets of all languages. MetaXLM, Table 8: 6 epochs, learning rate 1e-5, warm-up
+for 10 % of the steps, weight decay 0.01 (variant meta_xlm). ERNIE-M's fine-tuning scripts decay the
+learning rate by layer (variant ernie_m).
 
 Data: XTREME's files. Variants: translate_train (training data of all languages, translated),
 ernie_m, meta_xlm, phrasebook (the embedded corpus, for an encoder as small as the quickstart's).
@@ -31,9 +31,9 @@ def meta_xlm(config):
 
 def phrasebook(config):
     embedded("nli", epochs=1, length=48)(config)
-    config.task.pairs = "apart"  # the quickstart's sentence vectors of translations are similar
+    config.task.pairs = "apart"  # the quickstart gives translations similar sentence vectors
     config.model.dropout = 0.0
-    config.optimizer.frozen = "embeddings"  # otherwise English drifts from the other languages
+    config.optimizer.frozen = "embeddings"  # else English drifts away from the other languages
 
 
 VARIANTS = {

@@ -1,12 +1,13 @@
 """XQuAD (Artetxe et al., 2020): questions about English paragraphs of SQuAD, translated.
 
 Source: XLM-E, Table 7, and XLM-Align, Table 12: trained on SQuAD 1.1, 4 epochs, 32 windows per
-step, learning rate from {2, 3, 4}e-5, 10 % of warm-up. Windows of 384 tokens, questions of 64 and
-answers of 30 are as in XTREME's script. Windows overlap by 128 tokens (ours; the script moves
-windows by 128 tokens, so that they overlap by 190 to 240, which gives more windows).
+step, learning rate from {2, 3, 4}e-5, warm-up for 10 % of the steps. XTREME's script has windows of
+384 tokens, questions of at most 64 tokens and answers of at most 30. Here windows overlap by 128
+tokens (ours). The script moves windows by 128 tokens, so its windows overlap by 190 to 240 tokens
+and there are more of them.
 
-XQuAD has no dev sets; the checkpoint is selected on SQuAD's English dev set, as XTREME does.
-Variant: phrasebook.
+XQuAD has no dev sets. The checkpoint is selected on SQuAD's English dev set, as XTREME does.
+Variant: phrasebook (the embedded corpus).
 """
 
 from xlj.config.finetuning import default
@@ -18,7 +19,7 @@ def phrasebook(config):
     config.task.dev_languages = ""
     config.task.stride, config.task.question_length = 16, 20
     config.task.answer_length, config.task.metric = 8, "mlqa"  # mlqa splits Chinese into characters
-    config.optimizer.frozen = "embeddings"  # otherwise English drifts from the other languages
+    config.optimizer.frozen = "embeddings"  # else English drifts away from the other languages
 
 
 VARIANTS = {"phrasebook": phrasebook}

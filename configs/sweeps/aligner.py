@@ -3,7 +3,7 @@
     python docs/compare_aligners.py text DATA runs/aligners/text
     python -m xlj.sweep --config=configs/sweeps/aligner.py --folder=runs/aligners
 
-The first command collects the text; docs/experiments/aligner.md has the scores.
+The first command collects the text. docs/experiments/aligner.md has the scores.
 """
 
 from pathlib import Path

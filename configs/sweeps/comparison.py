@@ -2,14 +2,15 @@
 
     python -m xlj.sweep --config=configs/sweeps/comparison.py
 
-The starts run first, since all other variants continue from a start with the same seed.
+The variants `start` and `aligned` run first, since all other variants continue from one of them,
+with the same seed.
 Takes about an hour on 2 CPU cores.
 """
 
 from xlj.sweeping import Sweep
 
 SEEDS = (0, 1, 2)
-CONTINUATIONS = {  # by start; the recipe without a variant is MMLM only
+CONTINUATIONS = {  # variants by the variant that they start from; "" is MMLM only
     "start": ("", "tlm", "dwa", "ernie_m"),
     "aligned": ("mrtd", "mrtd_trtd"),
 }

@@ -2,7 +2,7 @@
 
 python -m xlj.sweep --config=configs/sweeps/finetune_amazon_directions.py --config.init_from=DIR
 
-The data has all domains together (ours; the paper does not say).
+The data of all domains is used together. This is our choice, since the paper does not state it.
 """
 
 from xlj.sweeping import Sweep

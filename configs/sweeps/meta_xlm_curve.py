@@ -2,9 +2,9 @@
 
 python -m xlj.sweep --config=configs/sweeps/meta_xlm_curve.py
 
-The curves are scores on the dev sets, which are in results.json of each run by language. The
-interval of 2,000 steps is ours; the paper says "ranging from 2K to 40K". docs/papers.md trains both
-encoders.
+The curves show scores on the dev sets. results.json of each run has these scores by language. The
+interval of 2,000 steps is ours; the paper says "ranging from 2K to 40K". docs/papers.md has the
+commands that train both encoders.
 """
 
 from xlj.sweeping import Sweep

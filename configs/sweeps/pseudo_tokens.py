@@ -2,9 +2,10 @@
 
 python -m xlj.sweep --config=configs/sweeps/pseudo_tokens.py --config.init_from=DIR
 
-A sentence of n pieces has ceil(share * n) pseudo-tokens. So 5 % and 10 % give the same number up to
-10 pieces, and all shares give one up to 5 pieces. Size and batches are not stated; they are those
-of configs/ernie_m_base.py, where BTMLM starts in the second half (docs/fidelity.md).
+A sentence of n pieces has ceil(share * n) pseudo-tokens. So 5 % and 10 % give the same number for
+sentences of up to 10 pieces, and all shares give one pseudo-token for up to 5 pieces. The paper
+does not state model size and batches. Here they are those of configs/ernie_m_base.py, where BTMLM
+starts in the second half (docs/fidelity.md).
 """
 
 from xlj.sweeping import Sweep, grid
