@@ -111,7 +111,7 @@ def planned(name: str, topology: str, before: dict[str, object] | None) -> dict[
             best, *_ = search.search(config, sizes, there, try_all=False)
             if not best.fits:
                 return {"why": "nothing that was tried fits"}
-            choice, known = best.choice, {search.heaviest(config, sizes): best.figures}
+            choice, known = best.choice, {search.find_largest_phase(config, sizes): best.figures}
         found = figures.of_run(choice.of(config), sizes, there, known)
     except (ConfigError, DoesNotFit) as error:
         return {"why": str(error)}

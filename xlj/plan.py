@@ -71,7 +71,10 @@ def main(flags: Namespace) -> int:
         record["trials"] = [trial.record() for trial in trials]
         best = trials[0]
         if best.fits and best.figures:
-            config, known = best.choice.of(config), {search.heaviest(config, sizes): best.figures}
+            config, known = (
+                best.choice.of(config),
+                {search.find_largest_phase(config, sizes): best.figures},
+            )
             advice = f"\nflags: {best.choice.flags()}"
         else:
             advice = "nothing fits: use more or larger chips, or a smaller model"

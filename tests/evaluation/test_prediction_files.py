@@ -33,7 +33,7 @@ def test_labels(write):
     "gold, predicted, message",
     [
         ("a\nb\n", "a\n", "predicted has 1 lines, but .*gold has 2"),
-        ("a\nb\n", "a\nB\n", r"predicted:2: 'B' is not a word of small letters"),
+        ("a\nb\n", "a\nB\n", r"predicted:2: 'B'; expected a word of small letters"),
         ("a\n\nb\n", "a\na\nb\n", r"gold:2: '' is not"),
         ("a\nb\n", b"a\n\xff\n", "predicted:2: the line is not UTF-8"),
         ("", "", "gold is empty"),
@@ -73,7 +73,7 @@ def test_pairs(write):
     assert prediction_files.pairs(write("pairs", "a\tb\nc 1\td\n")) == [("a", "b"), ("c 1", "d")]
     assert prediction_files.pairs(write("none", "")) == []
     for line in ("a", "a\tb\tc", ""):
-        with pytest.raises(ConfigError, match="wrong:2: .* is not a pair of ids"):
+        with pytest.raises(ConfigError, match="wrong:2: .*; expected a pair of ids"):
             prediction_files.pairs(write("wrong", f"a\tb\n{line}\na\tb\n"))
 
 

@@ -302,7 +302,7 @@ def test_bad_files_are_named(probed, files, tmp_path):
 
     alignment, retrieval = probed.evaluation.alignment, probed.evaluation.retrieval
     alignment.source = f"{files}/en-de.tsv"
-    refused(r"evaluation\.alignment\.source gives en-de and en-sw the same file .*en-de\.tsv")
+    refused(r"evaluation\.alignment\.source : en-de and en-sw have the same file .*en-de\.tsv")
     alignment.source = f"{files}/{{par}}.tsv"
     refused(r"evaluation\.alignment\.source=.*unknown placeholder {par}")
     alignment.source, alignment.pairs = f"{files}/{{pair}}.tsv", "en-de,en-zh"
@@ -324,6 +324,6 @@ def test_bad_files_are_named(probed, files, tmp_path):
     retrieval.source = f"{tmp_path}/one"
     refused(r"one:1: 1 columns; expected two sentences")
     retrieval.source = f"{tmp_path}/one|{tmp_path}/one"
-    refused("needs at least two sentence pairs")
+    refused("one has fewer than two sentence pairs")
     retrieval.source = "a|b|c"
     refused("has no file for en-de; tried a|b|c")

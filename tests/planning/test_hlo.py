@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from xlj.planning.hlo import Array, Program, of_groups
+from xlj.planning.hlo import Array, Program, parse_groups
 
 TPU = """\
 HloModule jit_f, is_scheduled=true, entry_computation_layout={(f32[4,8]{1,0})->f32[4,8]{1,0}}
@@ -144,9 +144,9 @@ def test_bytes_are_those_in_main_memory_with_the_padding_of_tiles(array, size):
     ],
 )
 def test_groups_of_devices(text, groups):
-    assert of_groups(text, 8) == groups
+    assert parse_groups(text, 8) == groups
 
 
 def test_groups_that_cannot_be_read_are_an_error():
-    with pytest.raises(ValueError, match="unknown notation of groups of devices: mesh"):
-        of_groups("replica_groups=mesh['a'=8] {'a':(2)4}", 8)
+    with pytest.raises(ValueError, match="the notation is unknown: mesh"):
+        parse_groups("replica_groups=mesh['a'=8] {'a':(2)4}", 8)

@@ -135,7 +135,7 @@ def test_a_few_programs_find_the_most_rows_that_fit(chips, slope):
     config = config_of(rows=8 * 4096, pair_rows=0)
     topology, tried = chips(seconds, needed, stops=True)
     trials = search.search(config, expected_sizes(config), topology, try_all=False)
-    fitting = [parts for parts in search.divisors(config, 8) if 1 + slope / parts <= 10]
+    fitting = [parts for parts in search.microbatch_counts(config, 8) if 1 + slope / parts <= 10]
     assert trials[0].choice == search.Choice(1, "none", fitting[0])
     assert len(tried) <= 4
 
@@ -166,9 +166,9 @@ def test_batches_that_cannot_be_shared_are_named(chips):
 
 
 def test_numbers_of_microbatches_divide_every_batch():
-    assert search.divisors(config_of(96 * 8, 64 * 8), 8) == [1, 2, 4, 8, 16, 32]
-    assert search.divisors(config_of(96 * 8, 0), 8)[:6] == [1, 2, 3, 4, 6, 8]
-    assert search.divisors(config_of(8, 0), 8) == [1]
+    assert search.microbatch_counts(config_of(96 * 8, 64 * 8), 8) == [1, 2, 4, 8, 16, 32]
+    assert search.microbatch_counts(config_of(96 * 8, 0), 8)[:6] == [1, 2, 3, 4, 6, 8]
+    assert search.microbatch_counts(config_of(8, 0), 8) == [1]
 
 
 def test_what_a_compiler_says_is_needed_is_read():

@@ -1,1 +1,1 @@
-"""Evaluation: metrics that agree with the official ones, probes during training, and XTREME."""
+"""Evaluates models: metrics that agree with official scripts, probes in training, and XTREME."""

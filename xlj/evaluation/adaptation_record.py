@@ -1,11 +1,11 @@
-"""The record of an adaptation: measures of the model before and after."""
+"""Formats the record of an adaptation: measures of the model before and after."""
 
 from collections.abc import Mapping
 
 from xlj.io.json_file import Record
 
 FILE = "adaptation.json"
-"""The file of a workdir that `xlj.adapt` writes."""
+"""The file in a workdir to which `xlj.adapt` writes the record."""
 
 LABELS = {
     "pieces_per_word": "pieces per word",
@@ -13,22 +13,23 @@ LABELS = {
     "nats_per_character": "held-out loss, nats per character",
     "accuracy_percent": "translations found (accuracy@1), %",
 }
-"""The measures, in order, and the labels that people read."""
+"""The measures in order, with their labels in tables."""
 
 _DIGITS = {"nats_per_character": 3, "pieces_per_word": 2}
 
 Scores = dict[str, dict[str, float]]
-"""By measure, then by language or pair."""
+"""Scores by measure, then by language or language pair."""
 
 
 def sides(record: Record) -> Mapping[str, Scores]:
-    """Returns the scores before and after; empty if the adaptation is not finished."""
+    """Returns the scores `before` and `after` the adaptation; empty if it is not finished."""
     names = ("before", "after")
     return {name: record[name] for name in names} if all(name in record for name in names) else {}
 
 
 def markdown(record: Record) -> str:
-    """Describes the adaptation for a model card; empty if it is not finished."""
+    """Returns Markdown that describes the adaptation in a model card; empty if it is not
+    finished."""
     scores = sides(record)
     if not scores:
         return ""
@@ -44,11 +45,13 @@ def markdown(record: Record) -> str:
 
 
 def table(before: Scores, after: Scores) -> list[list[str]]:
-    """Returns a header, and a row with the values of each measure and language."""
+    """Returns the cells of a table: a header, and a row for each measure and language or pair."""
     rows = [["measure", "of", "before", "after"]]
     for name, label in LABELS.items():
-        for of in dict.fromkeys((*before.get(name, {}), *after.get(name, {}))):
-            values = [scores.get(name, {}).get(of) for scores in (before, after)]
+        for language in dict.fromkeys((*before.get(name, {}), *after.get(name, {}))):
+            values = [scores.get(name, {}).get(language) for scores in (before, after)]
             digits = _DIGITS.get(name, 1)
-            rows.append([label, of, *("" if v is None else f"{v:.{digits}f}" for v in values)])
+            rows.append(
+                [label, language, *("" if v is None else f"{v:.{digits}f}" for v in values)]
+            )
     return rows

@@ -1,4 +1,4 @@
-"""Scores by language: average, transfer gap, Markdown table and plot."""
+"""Reports scores by language: average, transfer gap, Markdown table and plot."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -7,29 +7,31 @@ from pathlib import Path
 ByLanguage = Mapping[str, float]
 
 SOURCE = "en"
-"""The language of the tasks' training data."""
+"""The source language, in which tasks have training data."""
 
 
 def average(scores: ByLanguage) -> float:
-    """Returns the mean over languages including the source language, as papers report it."""
+    """Returns the mean over all languages, including the source language, as in papers."""
     return sum(scores.values()) / len(scores)
 
 
 def transfer_gap(scores: ByLanguage) -> float | None:
-    """Returns the source language's score minus the mean of the other languages' scores (Hu et al.,
-    2020; XLM-E, Table 5).
+    """Returns the score in the source language minus the mean score in all other languages.
 
-    None if the source language or all other languages are missing.
+    None if the source language or all other languages are missing. Sources: Hu et al., 2020; XLM-E,
+    Table 5.
     """
-    others = {language: value for language, value in scores.items() if language != SOURCE}
-    return scores[SOURCE] - average(others) if SOURCE in scores and others else None
+    other_languages = {language: value for language, value in scores.items() if language != SOURCE}
+    return (
+        scores[SOURCE] - average(other_languages) if SOURCE in scores and other_languages else None
+    )
 
 
 def table(rows: Mapping[str, ByLanguage]) -> str:
     """Returns a Markdown table with a column per language, the average and the transfer gap.
 
     Args:
-      rows: scores in percent, by the row's name (such as a metric or a model).
+      rows: for each name of a row (such as a metric or a model), the scores in percent by language.
     """
     languages = in_order({language for scores in rows.values() for language in scores})
     gaps = {name: transfer_gap(scores) for name, scores in rows.items()}
@@ -42,28 +44,32 @@ def table(rows: Mapping[str, ByLanguage]) -> str:
 
 
 def markdown(cells: list[list[str]]) -> str:
-    """Returns a Markdown table; the first row is its header, the first column has the names."""
+    """Returns a Markdown table.
+
+    Args:
+      cells: the rows. The first row is the header, and the first column has the names.
+    """
     head, *body = cells
     rule = ["---", *["---:"] * (len(head) - 1)]
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *body))
 
 
 def cell(value: float | None) -> str:
-    """Formats a score in percent for tables."""
+    """Formats a score in percent for tables; empty for None."""
     return "" if value is None else f"{value:.1f}"
 
 
 def in_order(languages: Iterable[str]) -> list[str]:
-    """Sorts languages by name, after the source language."""
+    """Returns the languages in order: the source language, then all others by name."""
     return sorted(languages, key=lambda language: (language != SOURCE, language))
 
 
 def plot(panels: Mapping[str, ByLanguage], path: Path) -> None:
-    """Draws a panel per task with bars by language and their average as a dashed line.
+    """Draws a panel for each task: a bar for each language, and the average as a dashed line.
 
     Args:
-      panels: scores in percent, by the panel's title.
-      path: the output file; its ending (.png, .svg, .pdf) sets the format.
+      panels: for each panel's title, the scores in percent by language.
+      path: the output file. Its ending (.png, .svg, .pdf) determines the format.
 
     Raises:
       ImportError: if matplotlib is not installed.
@@ -73,8 +79,8 @@ def plot(panels: Mapping[str, ByLanguage], path: Path) -> None:
     columns = min(2, len(panels))
     rows = math.ceil(len(panels) / columns)
     figure = Figure(figsize=(7 * columns, 2.2 * rows), layout="constrained")
-    for place, (title, scores) in enumerate(panels.items(), 1):
-        axes = figure.add_subplot(rows, columns, place)
+    for number, (title, scores) in enumerate(panels.items(), 1):
+        axes = figure.add_subplot(rows, columns, number)
         languages = in_order(scores)
         colours = ["tab:orange" if language == SOURCE else "tab:blue" for language in languages]
         axes.bar(languages, [scores[language] for language in languages], color=colours)

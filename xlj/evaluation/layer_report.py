@@ -1,5 +1,5 @@
-"""Scores by layer: a table of alignment error rates, and plots (XLM-Align, Figure 2; XLM-E, Figures
-3 and 4)."""
+"""Reports scores by layer: a table of alignment error rates, and plots (XLM-Align, Figure 2; XLM-E,
+Figures 3 and 4)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,22 +8,22 @@ from xlj.alignment_math.error_rate import Scores
 
 
 def table(scores: Mapping[str, Sequence[Scores]]) -> str:
-    """Returns a table with a line per layer, in percent; the lowest AER is marked.
+    """Returns a table with a line for each layer, in percent. The lowest AER is marked.
 
     Args:
-      scores: the scores of the layers, from layer 0 (the embeddings), by the name of the way they
-        were aligned. A single name is not printed.
+      scores: for each way to align (its name), the scores of the layers from layer 0, the
+        embeddings. If there is one name only, the table does not contain it.
     """
     lowest = min(layer.aer for layers in scores.values() for layer in layers)
     width = max(map(len, scores)) + 1 if len(scores) > 1 else 0
     lines = [" " * width + "layer    AER      P      R     F1"]
     for name, layers in scores.items():
-        for layer, one in enumerate(layers):
-            percents = " ".join(f"{100 * value:6.2f}" for value in one)
+        for layer, layer_scores in enumerate(layers):
+            percents = " ".join(f"{100 * value:6.2f}" for value in layer_scores)
             start = f"{name:{width}}"[:width]
-            mark = "  lowest AER" if one.aer == lowest else ""
+            mark = "  lowest AER" if layer_scores.aer == lowest else ""
             lines.append(f"{start}{layer:5} {percents}{mark}")
-            lowest = -1.0 if mark else lowest  # marks only the first of equal ones
+            lowest = -1.0 if mark else lowest  # only the first of equal rates is marked
     return "\n".join(lines)
 
 
@@ -31,10 +31,10 @@ def plot(curves: Mapping[str, Sequence[float]], path: Path, title: str, label: s
     """Draws curves of scores over layers, in percent.
 
     Args:
-      curves: scores between 0 and 1, from layer 0 (the embeddings), by name.
-      path: the output file; its ending (.png, .svg, .pdf) sets the format.
+      curves: for each curve's name, the scores (0 to 1) of the layers from layer 0, the embeddings.
+      path: the output file. Its ending (.png, .svg, .pdf) determines the format.
       title: the title of the plot.
-      label: the name of the score, for the y axis.
+      label: the name of the score on the y axis.
 
     Raises:
       ImportError: if matplotlib is not installed.

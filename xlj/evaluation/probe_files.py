@@ -1,4 +1,4 @@
-"""Reads the files of a run's evaluation: parallel sentences and gold word alignments."""
+"""Reads the files for evaluation during training: parallel sentences and gold word alignments."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +14,10 @@ from xlj.word_alignment.sentence_pairs import Pair
 
 
 class Files(NamedTuple):
-    """Samples of the files in a config's evaluation section, by language pair.
+    """Samples of the files in the section `evaluation` of a config, by language pair.
 
     Attributes:
-      parallel: source and target sentences, line by line.
+      parallel: (source sentences, target sentences); sentence i of both lists is a pair.
       gold: sentence pairs with gold links.
     """
 
@@ -26,61 +26,71 @@ class Files(NamedTuple):
 
 
 def read(config: Config) -> Files:
-    """Reads all files. It is called before rows are built, so that errors are reported early.
+    """Reads all files.
+
+    It is called before rows are built, so that errors are reported early.
 
     Raises:
-      ConfigError: if a pair has no file, or a file cannot be read or is not parallel.
+      ConfigError: if a language pair has no file, or a file cannot be read or is not parallel.
     """
     retrieval, alignment = config.evaluation.retrieval, config.evaluation.alignment
     result = Files({}, {})
     if retrieval.source and HELD_OUT not in retrieval.source:
-        for pair, paths in _files(config, retrieval, "evaluation.retrieval").items():
-            first, second = (_sampled(side, retrieval.sentences) for side in _sentences(paths))
+        for pair, paths in _find_files(config, retrieval, "evaluation.retrieval").items():
+            first, second = (_sample(side, retrieval.sentences) for side in _read_sentences(paths))
             result.parallel[pair] = first, second
     if alignment.source:
-        for name, paths in _files(config, alignment, "evaluation.alignment").items():
+        for name, paths in _find_files(config, alignment, "evaluation.alignment").items():
             _, lines = sentence_pairs.checked(paths[0], "" if len(paths) == 1 else str(paths[1]))
             pairs = list(lines)
             if not any(pair.gold and pair.gold.sure for pair in pairs):
-                raise ConfigError(f"{paths[-1]} has no sure gold link, so AER is undefined")
-            result.gold[name] = _sampled(pairs, alignment.sentences)
+                raise ConfigError(f"{paths[-1]} has no sure gold link, but AER needs at least one")
+            result.gold[name] = _sample(pairs, alignment.sentences)
     return result
 
 
-def _sampled(items: list, count: int) -> list:
-    """Returns a sample in the original order; the same sample each time."""
+def _sample(items: list, count: int) -> list:
+    """Returns a sample of `count` items in their original order. It is the same in each call."""
     return [items[place] for place in sorted(sample(count, len(items)))]
 
 
-def _files(
+def _find_files(
     config: Config, options: RetrievalEvaluation | AlignmentEvaluation, section: str
 ) -> dict[str, list[Path]]:
-    """Returns the files of each pair, from the first template whose files all exist."""
+    """Returns the files of each language pair: those of the first template whose files all exist.
+
+    Raises:
+      ConfigError: if a pair has no file, more than two files, or the file of another pair.
+    """
     by_pair: dict[str, list[Path]] = {}
-    owners: dict[tuple[Path, ...], str] = {}
+    pair_of_paths: dict[tuple[Path, ...], str] = {}
     for pair in options.pairs or config.data.pairs:
         source, target = split_pair(pair, config.data.languages, f"{section}.pairs")
         values = {"pair": pair, "source": source, "target": target}
         filled = [fill(template, values, f"{section}.source") for template in options.source]
-        choices = [[Path(part).expanduser() for part in text.split("|")] for text in filled]
-        paths = next((paths for paths in choices if all(map(Path.is_file, paths))), None)
+        candidates = [[Path(part).expanduser() for part in text.split("|")] for text in filled]
+        paths = next((paths for paths in candidates if all(map(Path.is_file, paths))), None)
         if paths is None:
             raise ConfigError(
                 f"{section}.source has no file for {pair}; tried {', '.join(filled)}. Fix the "
                 f"path, or list only the pairs with files in {section}.pairs"
             )
         if len(paths) > 2:
-            raise ConfigError(f"{section}.source: {filled[0]} names more than two files")
-        other = owners.setdefault(tuple(paths), pair)
+            raise ConfigError(
+                f"{section}.source: {filled[0]} names more than two files; expected "
+                "FILE or SOURCE|TARGET"
+            )
+        other = pair_of_paths.setdefault(tuple(paths), pair)
         if other != pair:
             raise ConfigError(
-                f"{section}.source gives {other} and {pair} the same file {paths[0]}; use {{pair}}"
+                f"{section}.source: {other} and {pair} have the same file {paths[0]}; use {{pair}} "
+                "in the path"
             )
         by_pair[pair] = paths
     return by_pair
 
 
-def _sentences(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
+def _read_sentences(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
     if len(paths) == 2:
         first, second = sentence_files.read_parallel(*paths)
     else:
@@ -93,5 +103,7 @@ def _sentences(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
                 )
         first, second = (list(side) for side in zip(*rows, strict=True))
     if len(first) < 2:
-        raise ConfigError(f"{paths[0]}: retrieval needs at least two sentence pairs")
+        raise ConfigError(
+            f"{paths[0]} has fewer than two sentence pairs; retrieval needs at least two"
+        )
     return first, second

@@ -1,8 +1,8 @@
-"""Evaluates retrieval and word alignment during training (`evaluation.*`), as probes of the loop.
+"""Makes probes that evaluate retrieval and word alignment during training (config keys
+`evaluation.*`).
 
-A probe reads the parameters without moving them and uses no random numbers. Its result equals that
-of `xlj.retrieve` and `xlj.align` for the checkpoint of the same step, on the sample that the config
-sets.
+A probe does not move the parameters, and uses no random numbers. `xlj.retrieve` and `xlj.align`
+compute the same results for the checkpoint of the same step, on the same sample of sentences.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,17 +30,17 @@ Sides = tuple[Ragged, Ragged]
 
 
 def make(config: Config, files: Files, store: RowStore, vocabulary: Vocabulary) -> list[Probe]:
-    """Makes the probes of a config's evaluation section.
+    """Makes the probes for the section `evaluation` of a config.
 
     Args:
-      files: the files that the section names.
-      store: the run's rows, which have the held-out pairs.
+      files: the content of the files in this section.
+      store: the rows of the run, which contain the held-out pairs.
       vocabulary: the vocabulary of the rows.
     """
     sides = {
         pair: (vocabulary.encode(first), vocabulary.encode(second))
         for pair, (first, second) in files.parallel.items()
-    } or _held_out(config, store)
+    } or _read_held_out(config, store)
     probes: list[Probe] = []
     if sides:
         layer = config.evaluation.retrieval.layer
@@ -54,10 +54,14 @@ def make(config: Config, files: Files, store: RowStore, vocabulary: Vocabulary) 
 def retrieval(
     model: Model, vocabulary: Vocabulary, layer: int, sides: Mapping[str, Sides]
 ) -> Probe:
-    """Returns a probe that measures eval/sentence_retrieval/PAIR/accuracy, the accuracy@1 averaged
-    over both directions, and eval/sentence_retrieval/accuracy, the mean over pairs.
+    """Returns a probe that measures sentence retrieval.
 
-    Layer -1 means the layer at two thirds of the depth.
+    The metrics are eval/sentence_retrieval/PAIR/accuracy (accuracy@1, averaged over both
+    directions) and eval/sentence_retrieval/accuracy (the mean over pairs).
+
+    Args:
+      layer: the layer whose vectors are compared; -1 for the layer at two thirds of the depth.
+      sides: the tokenized (source, target) sentences of each language pair.
     """
     all_sides = [side for both in sides.values() for side in both]
     ids, lengths = [side.ids for side in all_sides], [side.lengths for side in all_sides]
@@ -83,8 +87,11 @@ def alignment(
     options: AlignmentOptions,
     gold: Mapping[str, Sequence[Pair]],
 ) -> Probe:
-    """Returns a probe that measures eval/word_alignment/PAIR/aer, the alignment error rate, and
-    eval/word_alignment/aer, the mean over pairs."""
+    """Returns a probe that measures word alignment.
+
+    The metrics are eval/word_alignment/PAIR/aer (the alignment error rate) and
+    eval/word_alignment/aer (the mean over pairs).
+    """
     all_pairs = [pair for pairs in gold.values() for pair in pairs]
 
     def measure(params: Params, check: Check) -> dict[str, float]:
@@ -108,8 +115,9 @@ def _probe(name: str, key: str, measure: Callable[[Params, Check], dict[str, flo
     return probe
 
 
-def _held_out(config: Config, store: RowStore) -> dict[str, Sides]:
-    """Returns the run's held-out sentence pairs; skips language pairs that have fewer than two."""
+def _read_held_out(config: Config, store: RowStore) -> dict[str, Sides]:
+    """Returns the held-out sentence pairs of a run, without language pairs that have fewer than
+    two."""
     options = config.evaluation.retrieval
     if HELD_OUT not in options.source or not {"pairs", "bitext"} & set(config.row_kinds()):
         return {}

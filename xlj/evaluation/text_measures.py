@@ -14,12 +14,12 @@ from xlj.retrieval.nearest import accuracy, nearest
 
 @dataclasses.dataclass(frozen=True)
 class TestText:
-    """Text that is not in any training text.
+    """Held-out text, which occurs in no training text.
 
     Attributes:
-      lines: by language.
-      pairs: both sides of sentence pairs, by pair of languages.
-      layer: the layer of the sentence vectors; -1 means two thirds of the layers.
+      lines: sentences by language.
+      pairs: (source sentences, target sentences) by language pair.
+      layer: the layer of the sentence vectors; -1 for the layer at two thirds of the depth.
     """
 
     lines: Mapping[str, list[str]]
@@ -28,7 +28,7 @@ class TestText:
 
 
 def measure(pretrained: Pretrained, text: TestText) -> Scores:
-    """Measures a model; without a prediction head it has no loss."""
+    """Measures a model on held-out text. A model without a head for masked tokens has no loss."""
     scores: Scores = {name: {} for name in LABELS}
     for language, lines in text.lines.items():
         counts = fertility.measure(pretrained.vocabulary, lines)

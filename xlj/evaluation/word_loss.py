@@ -1,9 +1,9 @@
 """Measures the loss of masked words in nats per character, to compare vocabularies.
 
-A loss per token depends on the vocabulary: with more pieces, a model predicts fewer and rarer
-tokens. Here every model predicts the same words from the same context (ours). All pieces of a word
-are masked together, so that no piece is predicted from the rest of its word, and the loss of a word
-is the sum over its pieces.
+The loss per token depends on the vocabulary: with more pieces, a text has fewer and rarer tokens.
+With this measure, models with different vocabularies predict the same words from the same context
+(ours). All pieces of a word are masked together, so no piece is predicted from the rest of the
+word. The loss of a word is the sum of the losses of its pieces.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,51 +31,52 @@ from xlj.sharding.meshes import QUICK, mesh_of
 from xlj.sharding.trees import replicated, shard
 
 EVERY = 7
-"""Every seventh word of a line is masked at a time: 14 % of the words, about as in training."""
+"""Every seventh word of a line is masked at a time. This is 14 % of the words, about as in
+training."""
 
-_MOST_WORDS = 64  # of a line; the rest is not read
+_MAX_WORDS = 64  # words of a line that are read; further words are ignored
 _HEAD = "prediction_head"
 
 
 class WordLoss(NamedTuple):
-    """The loss over the words of some lines."""
+    """The loss of the words of several lines."""
 
     nats: float
-    """The sum over all words."""
+    """The sum of the losses of all words, in nats."""
     characters: int
-    """Characters of these words."""
+    """The number of characters of these words."""
     unknown: float
-    """The share of words that contain `<unk>`. They are read, but not predicted."""
+    """The share of words that contain `<unk>`. These words are context, but are not predicted."""
 
     @property
     def per_character(self) -> float:
-        """Nats per character; NaN without words."""
+        """The loss in nats per character; NaN without words."""
         return self.nats / self.characters if self.characters else float("nan")
 
 
 class _Row(NamedTuple):
-    """A line in which some words are masked: token ids, and the labels at masked positions."""
+    """A line with masked words: token ids, and the labels at masked positions."""
 
-    tokens: np.ndarray  # int32 [length], with <s> and </s>
+    tokens: np.ndarray  # int32 [length], including <s> and </s>
     positions: np.ndarray  # int32 [masked]
     labels: np.ndarray  # int32 [masked]
 
 
 def has_head(pretrained: Pretrained) -> bool:
-    """Returns whether the model predicts masked tokens."""
+    """Returns whether a model has a head for masked tokens."""
     return _HEAD in pretrained.params
 
 
 def measure(pretrained: Pretrained, lines: Sequence[str], progress: Advance = bool) -> WordLoss:
-    """Measures the loss of a model over all words of some lines.
+    """Measures the loss of a model over all words of the lines.
 
-    Each word is predicted once, with every seventh word of its line masked.
+    Each word is predicted once, in a row in which every seventh word of the line is masked.
 
     Args:
-      pretrained: a model with a prediction head (`has_head`), on any mesh.
-      lines: clean lines (`data.text.cleaning.clean`). Only the first 64 words of a line are read,
-        or as many as the model's positions hold.
-      progress: called with the number of rows of each finished batch; a line has up to seven rows.
+      pretrained: a model with a head for masked tokens (`has_head`), on any mesh.
+      lines: cleaned lines (`data.text.cleaning.clean`). Only the first 64 words of a line are read;
+        fewer if they exceed the model's positions.
+      progress: called with the number of rows of each finished batch. A line has up to seven rows.
     """
     limit = pretrained.model.positions - FIRST_POSITION
     rows: list[_Row] = []
@@ -84,7 +85,7 @@ def measure(pretrained: Pretrained, lines: Sequence[str], progress: Advance = bo
         known = [word for word in line.words if UNK not in line.ids[word.pieces]]
         words, unknown = words + len(line.words), unknown + len(line.words) - len(known)
         characters += sum(word.characters for word in known)
-        rows += _masked(line, known, pretrained.vocabulary.mask)
+        rows += _mask_words(line, known, pretrained.vocabulary.mask)
     nats, mesh = 0.0, mesh_of(pretrained.params)
     losses = partial(_losses, mesh=mesh, model=pretrained.model)
     sizes = np.array([len(row.tokens) for row in rows], np.int64)
@@ -97,7 +98,7 @@ def measure(pretrained: Pretrained, lines: Sequence[str], progress: Advance = bo
 class _Word(NamedTuple):
     pieces: slice
     characters: int
-    number: int  # of the word in its line
+    number: int  # zero-based index of the word in the line
 
 
 class _Line(NamedTuple):
@@ -106,8 +107,10 @@ class _Line(NamedTuple):
 
 
 def _words_of(vocabulary: Vocabulary, lines: Sequence[str], limit: int) -> Iterator[_Line]:
-    """Yields the pieces and words of each line. A piece belongs to the word of its first
-    character."""
+    """Yields the pieces and words of each line.
+
+    A piece belongs to the word of the piece's first character.
+    """
     encoded, spans = vocabulary.encode_with_spans(lines)
     for line, start, length in zip(lines, encoded.starts, encoded.lengths, strict=True):
         ids, begins = encoded.ids[start : start + length], spans[start : start + length, 0]
@@ -120,11 +123,12 @@ def _words_of(vocabulary: Vocabulary, lines: Sequence[str], limit: int) -> Itera
             sizes.append(size)
         number_at[end:] = max(0, len(sizes) - 1)
         numbers = number_at[begins]
-        # Pieces of one word follow each other; a word without a piece of its own has none.
+        # The pieces of a word are adjacent. A word inside the piece of an earlier word has no
+        # pieces.
         edges = np.flatnonzero(np.diff(numbers, prepend=-1, append=-1))
         words: list[_Word] = []
         for first, last in zip(edges, edges[1:], strict=False):
-            if len(words) == _MOST_WORDS or last > limit - 2:
+            if len(words) == _MAX_WORDS or last > limit - 2:
                 break
             number = int(numbers[first])
             before = words[-1].number if words else -1
@@ -132,8 +136,12 @@ def _words_of(vocabulary: Vocabulary, lines: Sequence[str], limit: int) -> Itera
         yield _Line(ids[: words[-1].pieces.stop if words else 0], words)
 
 
-def _masked(line: _Line, known: Sequence[_Word], mask: int) -> Iterator[_Row]:
-    """Yields a row for each group of words that are masked together."""
+def _mask_words(line: _Line, known: Sequence[_Word], mask: int) -> Iterator[_Row]:
+    """Yields the rows of a line, each with a different group of words masked.
+
+    Args:
+      known: the words to predict.
+    """
     for group in range(EVERY):
         masked = [word for place, word in enumerate(known) if place % EVERY == group]
         if not masked:
@@ -172,7 +180,14 @@ def _losses(
     mesh: Mesh,
     model: Model,
 ) -> jax.Array:
-    """Returns the cross-entropy of the masked tokens, float32 [rows, slots], on every device."""
+    """Computes the cross-entropy of masked tokens, float32 [rows, slots], replicated on all
+    devices.
+
+    Args:
+      tokens: int32 [rows, length].
+      positions, labels: of masked tokens, int32 [rows, slots].
+      weights: float32 [rows, slots], 1 for masked tokens, 0 for unused slots.
+    """
 
     def of_rows(params, tokens, positions, labels):
         language = jnp.full((len(tokens), 2), -1)  # unknown

@@ -1,1 +1,1 @@
-"""Plans runs for chips that need not be present: memory, traffic and speed of compiled programs."""
+"""Plans runs on chips that need not be present: memory, traffic and speed of compiled programs."""

@@ -1,4 +1,4 @@
-"""Chips that runs can be planned for: vendors' peak rates, and the shares that kernels reach."""
+"""Chips for which runs can be planned: vendors' peak rates, and the shares that kernels reach."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -11,17 +11,18 @@ class Chip(NamedTuple):
     """One accelerator.
 
     Attributes:
-      platform: JAX's name, gpu or tpu.
-      flops: bfloat16 operations per second in dense matrix products; a multiply-add counts as 2.
-      float32: operations per second in float32 products of full precision.
+      platform: JAX's name of the platform, gpu or tpu.
+      flops: peak bfloat16 operations per second in dense matrix products. A multiply-add counts as
+        2.
+      float32: peak operations per second in float32 products with full precision.
       memory: bytes that programs can use.
       bandwidth: bytes per second between the chip and its main memory.
-      fast: bytes per second in one direction, over all NVLinks of a GPU or one link of a TPU.
-      slow: bytes per second in one direction, a device's share of the network between hosts or
+      fast: bytes per second in one direction, over all NVLinks of a GPU, or over one link of a TPU.
+      slow: bytes per second in one direction of a chip's share of the network between hosts or
         slices.
-      ring: a TPU's torus is closed along an axis whose size is a multiple of this; a chip then has
-        two links along the axis, otherwise one.
-      target: properties of the chip for the GPU compiler.
+      ring: the torus of TPUs wraps around along an axis whose size is a multiple of this number. A
+        chip then has two links along the axis, otherwise one. 0 for GPUs.
+      target: properties of the chip that the GPU compiler needs; empty for TPUs.
     """
 
     platform: str
@@ -35,10 +36,13 @@ class Chip(NamedTuple):
     target: Mapping[str, float | str] = MappingProxyType({})
 
     def rate(self, kind: str) -> float:
-        """Returns the operations per second in products of a kind (`products.products`).
+        """Returns the peak operations per second in matrix products of a type.
 
-        Float32 at default precision is TF32 on GPUs, half as fast as bfloat16, and one pass of
-        bfloat16 on TPUs.
+        For float32 at default precision, GPUs use TF32, which is half as fast as bfloat16. TPUs
+        use one pass of bfloat16.
+
+        Args:
+          kind: a key of the result of `products.products`.
         """
         if kind in ("bf16", "f16"):
             return self.flops
@@ -54,43 +58,45 @@ def _gpu(name: str, major: int, minor: int, cores: int, shared: int) -> dict[str
 def _tpu(
     flops: float, memory: float, bandwidth: float, fast: float, slow: float, ring: int
 ) -> Chip:
-    # A float32 product takes six passes of bfloat16.
+    # A float32 product with full precision takes six passes of bfloat16.
     return Chip("tpu", flops, flops / 6, memory * _GIB, bandwidth, fast, slow, ring)
 
 
-_OF_GPU = 0.92  # usable share of a GPU's memory (ours); CUDA, NCCL and cuDNN use the rest
+_GPU_MEMORY_SHARE = 0.92  # the share that programs can use (ours); CUDA, NCCL, cuDNN use the rest
 
 CHIPS = {
     "a100": Chip(
-        *("gpu", 312e12, 19.5e12, _OF_GPU * 79.25 * _GIB, 2.039e12, 300e9, 25e9),
+        *("gpu", 312e12, 19.5e12, _GPU_MEMORY_SHARE * 79.25 * _GIB, 2.039e12, 300e9, 25e9),
         target=_gpu("NVIDIA A100-SXM4-80GB", 8, 0, 108, 167_936),
     ),
     "h100": Chip(
-        *("gpu", 989e12, 67e12, _OF_GPU * 79.1 * _GIB, 3.352e12, 450e9, 50e9),
+        *("gpu", 989e12, 67e12, _GPU_MEMORY_SHARE * 79.1 * _GIB, 3.352e12, 450e9, 50e9),
         target=_gpu("NVIDIA H100 80GB HBM3", 9, 0, 132, 233_472),
     ),
     "h200": Chip(
-        *("gpu", 989e12, 67e12, _OF_GPU * 139.8 * _GIB, 4.8e12, 450e9, 50e9),
+        *("gpu", 989e12, 67e12, _GPU_MEMORY_SHARE * 139.8 * _GIB, 4.8e12, 450e9, 50e9),
         target=_gpu("NVIDIA H200", 9, 0, 132, 233_472),
     ),
     "b200": Chip(
-        *("gpu", 2250e12, 75e12, _OF_GPU * 178.4 * _GIB, 8e12, 900e9, 50e9),
+        *("gpu", 2250e12, 75e12, _GPU_MEMORY_SHARE * 178.4 * _GIB, 8e12, 900e9, 50e9),
         target=_gpu("NVIDIA B200", 10, 0, 148, 233_472),
     ),
     "v5e": _tpu(197e12, 15.75, 0.819e12, 50e9, 3.125e9, 16),
     "v5p": _tpu(459e12, 95.74, 2.765e12, 100e9, 6.25e9, 4),
     "v6e": _tpu(918e12, 31.25, 1.64e12, 100e9, 12.5e9, 16),
 }
-"""Vendors' figures, from NVIDIA's data sheets (HGX systems with a network card of 200 or 400 Gb/s
-per GPU) and Google's documentation of each TPU (links within a slice, and the data centre
-network)."""
+"""Chips by name, with vendors' figures.
+
+Sources: NVIDIA's data sheets (HGX systems with a network card of 200 or 400 Gb/s for each GPU), and
+Google's documentation of each TPU (links within a slice, and the data centre network)."""
 
 SHARES = {"products": 0.74, "attention": 0.16, "memory": 0.89}
-"""The share of a chip's peak that each kind of kernel reaches.
+"""The share of a chip's peak rate that each kind of kernel reaches.
 
-For products (of cuBLAS and XLA) and xlj's attention kernels (with dropout) it is a share of the
-operations per second. For all other kernels, and for products whose traffic takes longer, it is a
-share of the bandwidth. The values are a least squares fit to measurements of one H100 and of a copy
-on an H200 (tests/planning/test_estimate.py); no other chip was measured."""
+`products` (of cuBLAS and XLA) and `attention` (xlj's kernels, with dropout) are shares of the
+operations per second. `memory` is a share of the bandwidth. It applies to all other kernels, and to
+products whose memory traffic takes longer than their operations. The values are a least squares fit
+to measurements of one H100, and of a memory copy on an H200 (tests/planning/test_estimate.py). No
+other chip was measured."""
 LAUNCH = 2.5e-6
-"""The overhead of each kernel in seconds, from the same fit."""
+"""The overhead of launching a kernel in seconds, from the fit of `SHARES`."""

@@ -1,26 +1,27 @@
-"""Communication between the devices of a compiled program: bytes, and the links that they use."""
+"""Counts the bytes that the devices of a compiled program exchange, and the links that they use."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import jax
 
-from xlj.planning.hlo import Array, Computation, Instruction, Program, of_groups
+from xlj.planning.hlo import Array, Computation, Instruction, Program, parse_groups
 
 KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute")
 
 
 class Collective(NamedTuple):
-    """One kind of collective in groups of one size, summed over all its runs.
+    """All collectives of one kind among groups of one size; bytes are summed over all executions.
 
     Attributes:
       kind: one of `KINDS`.
-      devices: the number of devices of a group.
-      hosts: the number of hosts of a group; slices of TPUs count as hosts.
-      links: the number of links that a device of the group can use at a time within its host or
-        slice.
-      bytes: the size of the whole arrays: the results of an all-gather, the inputs of a reduction.
-      times: how often it runs.
+      devices: the number of devices in a group.
+      hosts: the number of hosts in a group. For TPUs, the number of slices.
+      links: the number of links within its host or slice that a device of the group can use at a
+        time.
+      bytes: the size of the whole arrays, which are the results of an all-gather or the inputs of
+        other collectives.
+      times: the number of executions.
     """
 
     kind: str
@@ -41,7 +42,8 @@ class Collective(NamedTuple):
         return self._sent(self.hosts) / (self.devices // self.hosts)
 
     def _sent(self, parts: int) -> float:
-        """Returns the bytes that each of `parts` sends with the best known algorithm (a ring)."""
+        """Returns the bytes that each of `parts` participants sends in the best known algorithm, a
+        ring."""
         if self.kind == "collective-permute":
             return self.bytes if parts > 1 else 0.0
         once = self.bytes * (parts - 1) / parts
@@ -52,13 +54,13 @@ def collectives(program: Program, devices: Sequence[jax.Device], ring: int = 0) 
     """Returns the collectives of one run of a program, largest first.
 
     Args:
-      devices: the devices of the mesh, in its order.
-      ring: as in `chips.Chip`.
+      devices: the devices of the mesh, in the order of the mesh.
+      ring: the size from which a torus wraps around (`chips.Chip.ring`); 0 for GPUs.
     """
     sums: dict[tuple[str, int, int, int], tuple[float, float]] = {}
     for body, instruction, times in program.executed():
         for kind, size, attributes in _exchanges(program, body, instruction):
-            groups = of_groups(attributes, len(devices))
+            groups = parse_groups(attributes, len(devices))
             if len(groups[0]) < 2:
                 continue
             group = [devices[n] for n in groups[0]]
@@ -75,23 +77,24 @@ def _exchanges(
     """Yields (kind, bytes of the whole arrays, attributes) of an instruction's collectives."""
     kind = instruction.op.removesuffix("-start")
     if kind in KINDS:
-        yield kind, _whole(kind, body, instruction), instruction.attributes
+        yield kind, _whole_bytes(kind, body, instruction), instruction.attributes
     if instruction.op != "fusion":
         return
-    # On TPUs one fusion may start a collective, others continue it while they multiply, and another
-    # ends it. All of them contain the collective and its chain id, so only the first one counts.
-    begins = instruction.name.startswith("async-collective-start")
+    # On TPUs one fusion may start a collective, other fusions continue it while they multiply, and
+    # a last fusion ends it. All these fusions contain the collective with its chain id, so only the
+    # first fusion counts.
+    starts_chain = instruction.name.startswith("async-collective-start")
     for name in instruction.called:
         inner = program.computations[name]
         for fused in inner.instructions:
-            if begins or "chain_id=" not in fused.attributes:
+            if starts_chain or "chain_id=" not in fused.attributes:
                 for kind, size, attributes in _exchanges(program, inner, fused):
-                    # On TPUs a reduce-scatter is a fusion of an all-reduce and a slice.
-                    scattered = name.startswith("all-reduce-scatter")
-                    yield "reduce-scatter" if scattered else kind, size, attributes
+                    # On TPUs a fusion of an all-reduce and a slice is a reduce-scatter.
+                    is_scattered = name.startswith("all-reduce-scatter")
+                    yield "reduce-scatter" if is_scattered else kind, size, attributes
 
 
-def _whole(kind: str, body: Computation, instruction: Instruction) -> float:
+def _whole_bytes(kind: str, body: Computation, instruction: Instruction) -> float:
     def size(arrays: Sequence[Array]) -> float:
         return sum(array.bytes_anywhere for array in arrays)
 
@@ -104,19 +107,23 @@ def _whole(kind: str, body: Computation, instruction: Instruction) -> float:
 
 
 def _hosts(group: Sequence[jax.Device]) -> int:
-    tpu = group[0].platform == "tpu"
-    return len({getattr(d, "slice_index", 0) if tpu else d.process_index for d in group})
+    is_tpu = group[0].platform == "tpu"
+    return len({getattr(d, "slice_index", 0) if is_tpu else d.process_index for d in group})
 
 
 def _links(group: Sequence[jax.Device], devices: Sequence[jax.Device], ring: int) -> int:
-    """Returns the links of a device: 1 for GPUs, which share a switch; in a torus, the links along
-    the axes of the group."""
+    """Returns the number of links of a device that a group can use.
+
+    It is 1 for GPUs, which share a switch. In a torus, it is the number of links along the axes of
+    the group.
+    """
     if not ring:
         return 1
-    of_group = zip(*(device.coords for device in group), strict=True)
-    of_all = zip(*(device.coords for device in devices), strict=True)
+    group_coordinates = zip(*(device.coords for device in group), strict=True)
+    all_coordinates = zip(*(device.coords for device in devices), strict=True)
     sides = [
-        (len(set(side)), len(set(whole))) for side, whole in zip(of_group, of_all, strict=True)
+        (len(set(side)), len(set(whole)))
+        for side, whole in zip(group_coordinates, all_coordinates, strict=True)
     ]
-    closed = [side == whole and whole % ring == 0 for side, whole in sides if side > 1]
-    return max(1, sum(2 if each else 1 for each in closed))
+    wraps = [side == whole and whole % ring == 0 for side, whole in sides if side > 1]
+    return max(1, sum(2 if each else 1 for each in wraps))

@@ -1,4 +1,4 @@
-"""Estimates the time of a compiled program from measured rates of kinds of kernels."""
+"""Estimates the time of a compiled program from the measured rates of kinds of kernels."""
 
 from typing import NamedTuple
 
@@ -12,29 +12,28 @@ class Work(NamedTuple):
     """The work of a program's kernels on one device.
 
     Attributes:
-      seconds: the time at the chip's peak rates, by kind of kernel (`chips.SHARES`).
-      launches: the number of kernels that run.
+      seconds: the time of the kernels at the chip's peak rates, by kind of kernel (`chips.SHARES`).
+      launches: the number of kernel launches.
     """
 
     seconds: dict[str, float]
     launches: float
 
     def estimate(self) -> dict[str, float]:
-        """Returns seconds by kind of kernel at the measured rates, and the overhead of
-        "launches"."""
+        """Returns the estimated seconds by kind of kernel, and the overhead of "launches"."""
         times = {kind: value / SHARES[kind] for kind, value in self.seconds.items()}
         return times | {"launches": self.launches * LAUNCH}
 
 
 def work(program: Program, chip: Chip) -> Work:
-    """Sums the kernels of a program by kind.
+    """Sums the times of a program's kernels by kind.
 
-    A kernel takes the time of its products or of its traffic, whichever is longer at the measured
-    rates. If the traffic takes longer, the kind is "memory". Collectives are not included; see
-    `collectives.collectives`.
+    A kernel counts as a product (or as attention) if its operations take longer than its memory
+    traffic at the measured rates. Otherwise it counts as "memory". Collectives are not included
+    (see `collectives.collectives`).
 
     Raises:
-      ValueError: as `products.products`.
+      ValueError: on a library call whose operations are unknown.
     """
     seconds, launches = dict.fromkeys(SHARES, 0.0), 0.0
     for body, instruction, times in program.executed():
@@ -44,10 +43,10 @@ def work(program: Program, chip: Chip) -> Work:
             continue
         is_attention = products.kernel(instruction) in attend.PRODUCTS
         kind = "attention" if is_attention else "products"
-        multiplying = sum(count / chip.rate(dtype) for dtype, count in operations.items())
-        moving = size / chip.bandwidth
-        if moving / SHARES["memory"] > multiplying / SHARES[kind]:
+        product_seconds = sum(count / chip.rate(dtype) for dtype, count in operations.items())
+        memory_seconds = size / chip.bandwidth
+        if memory_seconds / SHARES["memory"] > product_seconds / SHARES[kind]:
             kind = "memory"
-        seconds[kind] += times * (moving if kind == "memory" else multiplying)
+        seconds[kind] += times * (memory_seconds if kind == "memory" else product_seconds)
         launches += times
     return Work(seconds, launches)

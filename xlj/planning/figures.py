@@ -1,4 +1,5 @@
-"""Figures of a train step on a topology: memory, operations, traffic, and the least time."""
+"""Figures of a train step on a topology: memory, operations, traffic, and the least time (a lower
+bound)."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -31,10 +32,12 @@ class Memory:
     """Memory of a device in bytes.
 
     Attributes:
-      objectives: the state of objectives.
-      rows: the step's batch and the run's counters.
-      working: activations, gradients, gathered parameters.
-      peak: the total, including the program's code.
+      parameters: the device's part of the parameters.
+      optimizer: the state of the optimizer, and the moving average of the parameters.
+      objectives: the state of the objectives.
+      rows: the batch of the step, and the counters of the run.
+      working: temporary arrays: activations, gradients, gathered parameters.
+      peak: the total, including the code of the program.
       limit: the memory of the chip.
     """
 
@@ -54,25 +57,26 @@ class Memory:
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """Figures of a phase's step, per device unless stated otherwise.
+    """Figures of the step of a phase, per device unless stated otherwise.
 
     Attributes:
       start: the first step of the phase.
       steps: the number of steps.
-      whole_steps: the number of steps, where steps of the batch warm-up count as the share of the
-        batch that they have.
+      whole_steps: the number of steps in units of whole batches: a step of the batch warm-up counts
+        as its share of the whole batch.
       rows: (rows of all devices, length) of each objective.
       devices: the number of devices.
-      operations: operations of all devices, as `objectives/flops.py` counts them.
-      counts: operations of all devices, by three conventions.
-      trains: whether any loss has a weight. If not, there are no gradients, although the counts
-        assume them.
-      products: operations in the program's matrix products by type, including recomputation.
-      traffic: bytes from and to the chip's memory by operation, largest first.
-      seconds: the time of products, memory, fast links and slow links, each at full speed.
-      estimate: seconds of kernels by kind and of launches, at measured rates (`chips.SHARES`), and
-        of links at full speed, because collectives were not measured.
-      peak_flops: operations per second of a chip.
+      operations: operations of all devices, counted by `objectives/flops.py`.
+      counts: operations of all devices, counted by three conventions (`training.run_flops`).
+      trains: whether a loss has a weight other than 0. If not, the step computes no gradients,
+        although `operations` and `counts` include them.
+      products: operations in the matrix products of the program by type, including recomputation.
+      traffic: bytes from and to the memory of the chip by operation, largest first.
+      collectives: the communication between devices.
+      seconds: the time of products, memory, fast links and slow links, each at the peak rate.
+      estimate: the estimated seconds of kernels by kind and of launches, at measured rates
+        (`chips.SHARES`), and of links at the peak rate, because collectives were not measured.
+      peak_flops: the peak operations per second of a chip.
     """
 
     start: int
@@ -93,17 +97,18 @@ class Figures:
 
     @property
     def bottleneck(self) -> str:
-        """The resource that takes the longest time."""
+        """The resource that takes the longest time, a key of `seconds`."""
         return max(self.seconds, key=self.seconds.__getitem__)
 
     @property
     def step_seconds(self) -> float:
-        """The least time of a step: the time of its bottleneck, if everything else overlaps."""
+        """The least time of a step, a lower bound: the time of the bottleneck, if all else
+        overlaps."""
         return self.seconds[self.bottleneck]
 
     @property
     def estimated_seconds(self) -> float:
-        """The estimated time of a step: the sum of all parts, without overlap."""
+        """The estimated time of a step: the sum of the parts of `estimate`, without overlap."""
         return sum(self.estimate.values())
 
     @property
@@ -120,11 +125,11 @@ class Figures:
 
     @property
     def days(self) -> float:
-        """The least time of all steps of the phase, in days."""
+        """The least time of all steps of the phase (`step_seconds`), in days."""
         return self.whole_steps * self.step_seconds / 86_400
 
     def record(self) -> Record:
-        """Returns all figures as JSON."""
+        """Returns all figures as a JSON object."""
         tree = dataclasses.asdict(self)
         tree["counts"] = self.counts._asdict()
         tree["memory"]["fits"] = self.memory.fits
@@ -140,8 +145,13 @@ class Figures:
 
 
 def distinct_phases(config: Config) -> dict[int, list[Phase]]:
-    """Returns the phases with different steps by number, each with the following phases that have
-    the same step (learning rates and sampling shares do not change the step)."""
+    """Groups consecutive phases that have the same compiled step.
+
+    Changes of learning rates and sampling shares do not change the compiled step.
+
+    Returns:
+      For the index of each group's first phase, the phases of the group.
+    """
     distinct: dict[int, list[Phase]] = {}
     for number, phase in enumerate(config.schedule):
         if number and phase.config.has_same_step_as(config.schedule[number - 1].config):
@@ -158,14 +168,15 @@ def of_run(
     known: Mapping[int, Figures] | None = None,
     programs: Path | None = None,
 ) -> list[Figures]:
-    """Returns the figures of all phases with different steps, in order.
+    """Returns the figures of each group of phases with the same step (`distinct_phases`), in order.
 
     Args:
-      known: figures of phases that need not be compiled again.
-      programs: a folder in which to save the text of the programs; None to save none.
+      known: figures of phases that need not be compiled again, by index of the phase.
+      programs: the folder in which the text of the programs is saved; None to save nothing.
 
     Raises:
-      ConfigError, DoesNotFit: as `compile_phase`.
+      ConfigError: if the mesh or the batches do not fit the devices.
+      DoesNotFit: if the compiler reports that a step needs too much memory.
     """
     phases, known = distinct_phases(config), known or {}
     bar = tqdm(phases, unit=" programs", dynamic_ncols=True, leave=False)
@@ -175,17 +186,22 @@ def of_run(
 def of_phase(
     config: Config, sizes: Sizes, topology: Topology, phase: int, programs: Path | None = None
 ) -> Figures:
-    """Compiles a phase's step and computes its figures.
+    """Compiles the step of a phase, and computes its figures.
+
+    Args:
+      phase: the index of the phase.
+      programs: the folder in which the text of the program is saved; None to save nothing.
 
     Raises:
-      ConfigError, DoesNotFit: as `compile_phase`.
+      ConfigError: if the mesh or the batches do not fit the devices.
+      DoesNotFit: if the compiler reports that the step needs too much memory.
     """
     devices = topology.devices()
     program = compile_phase(config, sizes, devices, phase)
     if programs:
         atomic.write(programs / f"phase-{phase}.txt", program.text.encode())
     schedule, chip = config.schedule, topology.chip
-    alike = distinct_phases(config)[phase]
+    phases = distinct_phases(config)[phase]
     rows = rows_of(config, sizes, phase)
     active = schedule[phase].config.objectives.active()
     model = schedule[phase].config.model
@@ -193,20 +209,20 @@ def of_phase(
     counted = operations(active, model, sizes.corpus, rows)
     text = Program(program.text)
     mesh = meshes.make_mesh(config, devices)
-    sent = collectives(text, list(mesh.devices.flat), chip.ring)
+    exchanged = collectives(text, list(mesh.devices.flat), chip.ring)
     by_type, by_operation = products(text), traffic(text)
     seconds = {
         "products": sum(count / chip.rate(kind) for kind, count in by_type.items()),
         "memory": sum(by_operation.values()) / chip.bandwidth,
-        "fast links": sum(each.fast / each.links for each in sent) / chip.fast,
-        "slow links": sum(each.slow for each in sent) / chip.slow,
+        "fast links": sum(each.fast / each.links for each in exchanged) / chip.fast,
+        "slow links": sum(each.slow for each in exchanged) / chip.slow,
     }
     parts = estimate.work(text, chip).estimate()
     parts["links"] = seconds["fast links"] + seconds["slow links"]
     return Figures(
         start=schedule[phase].start,
-        steps=sum(each.end - each.start for each in alike),
-        whole_steps=sum(each.done(each.end) for each in alike),
+        steps=sum(each.end - each.start for each in phases),
+        whole_steps=sum(each.done(each.end) for each in phases),
         rows=rows,
         devices=topology.size,
         memory=_memory(program, chip.memory),
@@ -215,7 +231,7 @@ def of_phase(
         trains=any(loss.weight for each in built.values() for loss in each.losses.values()),
         products=by_type,
         traffic=by_operation,
-        collectives=sent,
+        collectives=exchanged,
         seconds=seconds,
         estimate=parts,
         peak_flops=chip.flops,

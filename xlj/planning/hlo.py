@@ -1,4 +1,4 @@
-"""Parses the text of a compiled program: its instructions, and how often each of them runs."""
+"""Parses the text of a compiled program: its instructions, and how often each instruction runs."""
 
 import math
 import re
@@ -17,10 +17,11 @@ _CALLED = re.compile(
 
 
 class Array(NamedTuple):
-    """The type of an array.
+    """Type, shape and layout of an array.
 
     Attributes:
-      layout: the dimensions from the fastest to the slowest, with tiles and memory space, if any.
+      type: XLA's name of the element type, such as bf16.
+      layout: the order of axes in memory, the fastest first; also tiles and memory space, if any.
     """
 
     type: str
@@ -29,12 +30,12 @@ class Array(NamedTuple):
 
     @property
     def bytes(self) -> float:
-        """The size in the chip's main memory with padded tiles; 0 in memory closer to the cores."""
+        """The size in bytes with padded tiles; 0 for an array outside the chip's main memory."""
         return 0.0 if re.search(r"S\([1-9]", self.layout) else self.bytes_anywhere
 
     @property
     def bytes_anywhere(self) -> float:
-        """The size in any memory, with padded tiles."""
+        """The size in bytes with padded tiles, in any memory of the chip."""
         dims = list(self.dims)
         order = [int(d) for d in re.findall(r"\d+", self.layout.partition(":")[0])]
         tile = re.search(r"T\(([\d,]+)\)", self.layout)
@@ -46,10 +47,12 @@ class Array(NamedTuple):
 
 
 class Instruction(NamedTuple):
-    """A line of a program.
+    """An instruction, one line of the program's text.
 
     Attributes:
-      attributes: the text after the operands: layouts, groups, metadata.
+      op: the operation, such as fusion.
+      operands: the names of the instructions whose results this instruction takes.
+      attributes: the text after the operands, such as groups of devices and metadata.
       arguments: the text between the parentheses: operands, or the value of a constant.
     """
 
@@ -62,31 +65,32 @@ class Instruction(NamedTuple):
 
     @property
     def bytes(self) -> float:
-        """The size of the results in the chip's main memory."""
+        """The size in bytes of the results in the chip's main memory."""
         return sum(array.bytes for array in self.results)
 
     @property
     def called(self) -> tuple[str, ...]:
         """The names of the computations that the instruction calls."""
         names: list[str] = []
-        for one, several in _CALLED.findall(self.attributes):
-            names += [one] if one else [n.strip(" %") for n in several.split(",")]
+        for single, several in _CALLED.findall(self.attributes):
+            names += [single] if single else [n.strip(" %") for n in several.split(",")]
         return tuple(names)
 
     def attribute(self, name: str) -> str:
-        """Returns the computation or number that is the value of an attribute; empty without it."""
+        """Returns the value of an attribute (a computation's name or a number); empty without the
+        attribute."""
         match = re.search(rf"\b{name}=%?([\w.\-]+)", self.attributes)
         return match[1] if match else ""
 
     @property
     def source(self) -> str:
-        """The path of the traced JAX function that the instruction comes from."""
+        """The path of the JAX function from which the instruction was traced; empty if unknown."""
         match = re.search(r'op_name="([^"]*)"', self.attributes)
         return match[1] if match else ""
 
 
 class Computation:
-    """A function of a program."""
+    """A function of a program: instructions in order, which can be found by name."""
 
     def __init__(self, instructions: Sequence[Instruction]):
         self.instructions = instructions
@@ -100,15 +104,16 @@ class Computation:
         return self._by_name[name]
 
     def operands(self, instruction: Instruction) -> list[Instruction]:
-        """Returns the instructions whose results an instruction takes."""
+        """Returns the instructions whose results are the operands of an instruction."""
         return [self._by_name[name] for name in instruction.operands if name in self._by_name]
 
     def users(self, name: str) -> list[Instruction]:
-        """Returns the instructions that take the result of the named one."""
+        """Returns the instructions that take the result of the instruction with this name."""
         return self._users.get(name, [])
 
     def parameter(self, index: int) -> Instruction | None:
-        """Returns the instruction of a parameter; None if there is none with this index."""
+        """Returns the instruction of the parameter with a zero-based index; None without this
+        parameter."""
         number = str(index)
         parameters = (i for i in self.instructions if i.op == "parameter")
         return next((i for i in parameters if i.arguments == number), None)
@@ -135,7 +140,7 @@ class Program:
                 self.entry = name if header[1] else self.entry
             elif line.startswith("}") and name:
                 self.computations[name], name = Computation(lines), ""
-            elif name and (instruction := _instruction(line)):
+            elif name and (instruction := _parse_instruction(line)):
                 lines.append(instruction)
         if not self.entry:
             raise ValueError("this is not the text of a compiled program")
@@ -143,17 +148,21 @@ class Program:
     def executed(
         self, computation: str = "", times: float = 1
     ) -> Iterator[tuple[Computation, Instruction, float]]:
-        """Yields (computation, instruction, how often it runs) for all instructions that run.
+        """Yields (computation, instruction, number of executions) for all instructions that run.
 
-        A fusion is one instruction. Of a conditional's branches, the one that moves the most bytes
-        is assumed to run.
+        A fusion is one instruction. For a conditional, the branch with the largest results is
+        assumed to run.
+
+        Args:
+          computation: the name of the computation to start from; empty for the entry.
+          times: the number of executions of this computation.
         """
         body = self.computations[computation or self.entry]
         for each in body.instructions:
             if each.op == "while":
                 yield from self.executed(each.attribute("body"), times * self.trips(each))
             elif each.op == "conditional":
-                yield from self.executed(max(each.called, key=self._moved), times)
+                yield from self.executed(max(each.called, key=self._sum_bytes), times)
             elif each.op == "call" or (each.op == "async-start" and each.called):
                 for name in each.called:
                     yield from self.executed(name, times)
@@ -161,10 +170,10 @@ class Program:
                 yield body, each, times
 
     def trips(self, loop: Instruction) -> int:
-        """Returns how often a loop's body runs.
+        """Returns how often the body of a loop runs.
 
-        The compiler for GPUs writes this number. On TPUs it is the bound with which the condition
-        compares the counter.
+        The GPU compiler writes this number into the loop's attributes. On TPUs it is the constant
+        to which the loop's condition compares the counter.
 
         Raises:
           ValueError: if the number is unknown.
@@ -180,34 +189,39 @@ class Program:
                     bounds.add(int(each.arguments))
         if len(bounds) != 1:
             raise ValueError(
-                f"cannot find the trip count of the loop {loop.name}; bounds: {sorted(bounds)}"
+                f"cannot determine the trip count of the loop {loop.name}: its condition has the "
+                f"integer constants {sorted(bounds)}, expected one"
             )
         return bounds.pop()
 
-    def _moved(self, computation: str) -> float:
+    def _sum_bytes(self, computation: str) -> float:
         return sum(each.bytes * times for _, each, times in self.executed(computation))
 
 
-def of_groups(text: str, devices: int) -> list[list[int]]:
-    """Returns the groups of devices in a collective's attributes; one group of all devices if the
-    attributes have none.
+def parse_groups(text: str, devices: int) -> list[list[int]]:
+    """Returns the groups of devices of a collective, as indices.
 
     Three notations are supported: {{0,1},{2,3}}; [2,2]<=[4] with an optional transposition; and
-    mesh['a'=2,'b'=2] {'b'} with an optional order of devices.
+    mesh['a'=2,'b'=2] {'b'} with an optional order of devices. Without groups, all devices are one
+    group.
+
+    Args:
+      text: the attributes of the collective.
+      devices: the number of devices.
 
     Raises:
       ValueError: if the notation is unknown.
     """
     if pairs := re.search(r"source_target_pairs=\{(\{[\d,{} ]*\})\}", text):
-        return [_numbers(pair) for pair in re.findall(r"\{([\d,]+)\}", pairs[1])]
+        return [_parse_numbers(pair) for pair in re.findall(r"\{([\d,]+)\}", pairs[1])]
     named = re.search(r"replica_groups=", text)
     if not named or text.startswith("{}", named.end()):
         return [list(range(devices))]
     rest = text[named.end() :]
     if listed := re.match(r"\{(\{[\d,{} ]*\})\}", rest):
-        return [_numbers(group) for group in re.findall(r"\{([\d,]+)\}", listed[1])]
+        return [_parse_numbers(group) for group in re.findall(r"\{([\d,]+)\}", listed[1])]
     if iota := re.match(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", rest):
-        return _iota(iota[2], iota[3]).reshape(-1, _numbers(iota[1])[-1]).tolist()
+        return _iota(iota[2], iota[3]).reshape(-1, _parse_numbers(iota[1])[-1]).tolist()
     ids = r"(?:, device_ids=\(\[([\d,]+)\](?:T\(([\d,]+)\))?\))?"
     if mesh := re.match(rf"mesh\[([^\]]*)\]{ids} ?\{{([^}}]*)\}}", rest):
         axes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", mesh[1])}
@@ -218,51 +232,54 @@ def of_groups(text: str, devices: int) -> list[list[int]]:
             size = math.prod(axes[name] for name in chosen)
             ids_of_mesh = _iota(mesh[2] or str(devices), mesh[3]).reshape(tuple(axes.values()))
             return ids_of_mesh.transpose(order).reshape(-1, size).tolist()
-    raise ValueError(f"unknown notation of groups of devices: {rest[:100]}")
+    raise ValueError(f"cannot parse the groups of devices, the notation is unknown: {rest[:100]}")
 
 
-def _numbers(text: str) -> list[int]:
+def _parse_numbers(text: str) -> list[int]:
     return [int(n) for n in text.split(",")]
 
 
 def _iota(shape: str, order: str | None) -> np.ndarray:
-    """Returns the numbers 0, 1, ... in an array of `shape`, with its axes transposed to `order`."""
-    sides = _numbers(shape)
+    """Returns an array of `shape` with the numbers 0, 1, ..., transposed to the axis order `order`.
+
+    Both arguments are numbers separated by commas; None leaves the order unchanged.
+    """
+    sides = _parse_numbers(shape)
     ids = np.arange(math.prod(sides)).reshape(sides)
-    return ids.transpose(_numbers(order)) if order else ids
+    return ids.transpose(_parse_numbers(order)) if order else ids
 
 
 def _bits(kind: str) -> int:
     if kind in _BITS:
         return _BITS[kind]
-    width = re.search(r"\d+", kind)  # f32, u8, f8e4m3fn; tokens have no size
+    width = re.search(r"\d+", kind)  # in names such as f32, u8 and f8e4m3fn; tokens have no size
     return int(width[0]) if width else 0
 
 
-def _arrays(text: str) -> tuple[Array, ...]:
+def _parse_arrays(text: str) -> tuple[Array, ...]:
     return tuple(
         Array(kind, tuple(map(int, filter(None, dims.split(",")))), layout)
         for kind, dims, layout in _ARRAY.findall(text)
     )
 
 
-def _instruction(line: str) -> Instruction | None:
+def _parse_instruction(line: str) -> Instruction | None:
     head = re.match(r"^\s+(?:ROOT )?%?([\w.\-]+) = (.*)$", line)
     if not head:
         return None
     rest = head[2]
-    end = _closing(rest, 0) + 1 if rest.startswith("(") else rest.index(" ")
+    end = _find_closing(rest, 0) + 1 if rest.startswith("(") else rest.index(" ")
     shape, rest = rest[:end], rest[end:].lstrip()
     op, _, _ = rest.partition("(")
     start = len(op)
-    end = _closing(rest, start)
+    end = _find_closing(rest, start)
     arguments = rest[start + 1 : end]
     operands = tuple(re.findall(r"%([\w.\-]+)", arguments))
-    return Instruction(head[1], op, _arrays(shape), operands, rest[end + 1 :], arguments)
+    return Instruction(head[1], op, _parse_arrays(shape), operands, rest[end + 1 :], arguments)
 
 
-def _closing(text: str, start: int) -> int:
-    """Returns the index of the parenthesis that closes the one at `start`."""
+def _find_closing(text: str, start: int) -> int:
+    """Returns the index of the parenthesis that matches the parenthesis at `start`."""
     depth = 0
     for index in range(start, len(text)):
         depth += (text[index] == "(") - (text[index] == ")")

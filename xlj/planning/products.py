@@ -9,9 +9,10 @@ from xlj.planning.hlo import Array, Computation, Instruction, Program
 
 
 def products(program: Program) -> dict[str, float]:
-    """Returns floating-point operations by the type of the factors; a multiply-add counts as 2.
+    """Returns the floating-point operations of a program by the type of the factors.
 
-    Types are such as "bf16" and "f32"; "f32 highest" has full float32 precision.
+    A multiply-add counts as 2 operations. Types are "bf16", "f32" (default precision), "f32
+    highest" (full float32 precision), and so on.
 
     Raises:
       ValueError: on a library call whose operations are unknown.
@@ -24,25 +25,27 @@ def products(program: Program) -> dict[str, float]:
 
 
 def by_type(program: Program, outer: Computation, instruction: Instruction) -> dict[str, float]:
-    """Returns the operations of one run of an instruction (`Program.executed`), by type as in
-    `products`.
+    """Returns the operations of one execution of an instruction, by type as in `products`.
+
+    Args:
+      outer, instruction: from `Program.executed`.
 
     Raises:
-      ValueError: as `products`.
+      ValueError: on a library call whose operations are unknown.
     """
     total: dict[str, float] = {}
-    for body, inner in _inside(program, outer, instruction):
+    for body, inner in _inner_instructions(program, outer, instruction):
         if count := of_instruction(body, inner):
-            kind = _floats(body, inner)[0].type
-            exact = kind == "f32" and "operand_precision={highest" in inner.attributes
-            kind = "f32 highest" if exact else kind
+            kind = _float_operands(body, inner)[0].type
+            is_full_precision = kind == "f32" and "operand_precision={highest" in inner.attributes
+            kind = "f32 highest" if is_full_precision else kind
             total[kind] = total.get(kind, 0.0) + count
     return total
 
 
 def kernel(instruction: Instruction) -> str:
-    """Returns the name of the Pallas kernel that an instruction calls, without the size of a
-    window; empty for other instructions."""
+    """Returns the name of the Pallas kernel that an instruction calls, without the window size in
+    the name; empty for other instructions."""
     path = instruction.source.split("/")
     return path[-2].partition("_near")[0] if path[-1] == "pallas_call" and path[1:] else ""
 
@@ -51,15 +54,18 @@ def of_instruction(body: Computation, instruction: Instruction) -> float:
     """Returns the operations of one product; 0 for other instructions."""
     op, attributes = instruction.op, instruction.attributes
     if op == "custom-call" and kernel(instruction):
-        return _of_kernel(body, instruction)
+        return _kernel_operations(body, instruction)
     if op == "convolution":
-        return _of_convolution(body, instruction)
+        return _convolution_operations(body, instruction)
     if op == "dot":
         axes = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", attributes)
     elif op == "custom-call" and re.search(r'custom_call_target="__(cublas|onednn)', attributes):
         axes = re.search(r'"lhs_contracting_dimensions":\[([\d",]*)\]', attributes)
         if axes is None:
-            raise ValueError(f"{instruction.name}: the product has no attribute for its axes")
+            raise ValueError(
+                f"{instruction.name}: cannot count the operations of this product, "
+                "because it has no attribute lhs_contracting_dimensions"
+            )
     else:
         return 0.0
     left = body.operands(instruction)[0].results[0].dims
@@ -67,12 +73,13 @@ def of_instruction(body: Computation, instruction: Instruction) -> float:
     return 2.0 * math.prod(instruction.results[0].dims) * math.prod(contracted)
 
 
-def _of_kernel(body: Computation, instruction: Instruction) -> float:
-    """Returns the operations of xlj's kernels, which compilers do not know.
+def _kernel_operations(body: Computation, instruction: Instruction) -> float:
+    """Returns the operations of xlj's Pallas kernels.
 
-    Attention is counted as if only blocks outside a window were skipped.
+    Attention is counted without skipped blocks, except that keys outside a local window do not
+    count.
     """
-    name, arrays = kernel(instruction), _floats(body, instruction)
+    name, arrays = kernel(instruction), _float_operands(body, instruction)
     if count := attend.PRODUCTS.get(name):  # with queries [rows, length, heads, size]
         near = re.search(r"_near(\d+)/pallas_call$", instruction.source)
         keys = min(int(near[1]) if near else arrays[0].dims[1], arrays[0].dims[1])
@@ -80,13 +87,13 @@ def _of_kernel(body: Computation, instruction: Instruction) -> float:
     return 0.0
 
 
-def _floats(body: Computation, instruction: Instruction) -> list[Array]:
+def _float_operands(body: Computation, instruction: Instruction) -> list[Array]:
     """Returns the floating-point arguments of an instruction."""
     arrays = (operand.results[0] for operand in body.operands(instruction))
     return [array for array in arrays if "f" in array.type]
 
 
-def _inside(
+def _inner_instructions(
     program: Program, outer: Computation, instruction: Instruction
 ) -> Iterator[tuple[Computation, Instruction]]:
     if instruction.op != "fusion":
@@ -95,19 +102,22 @@ def _inside(
     for name in instruction.called:
         body = program.computations[name]
         for inner in body.instructions:
-            yield from _inside(program, body, inner)
+            yield from _inner_instructions(program, body, inner)
 
 
-def _of_convolution(body: Computation, instruction: Instruction) -> float:
-    """Returns the operations of a convolution, which is how TPUs multiply matrices.
+def _convolution_operations(body: Computation, instruction: Instruction) -> float:
+    """Returns the operations of a convolution, the form that matrix products have on TPUs.
 
-    A batch of products is a convolution whose input has holes. Only pairs with a value of the input
-    count.
+    A batch of products is a convolution whose input is dilated with holes. Products with a hole do
+    not count.
     """
     attributes = instruction.attributes
     labels = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", attributes)
     if labels is None:
-        raise ValueError(f"{instruction.name}: the convolution has no attribute for its axes")
+        raise ValueError(
+            f"{instruction.name}: cannot count the operations of this convolution, "
+            "because it has no attribute dim_labels"
+        )
     left, right = (operand.results[0].dims for operand in body.operands(instruction)[:2])
     output = instruction.results[0].dims
     pairs = 1
@@ -126,8 +136,8 @@ def _of_convolution(body: Computation, instruction: Instruction) -> float:
             spread=of_window("rhs_dilate"),
             padding=of_window("pad", 0),
         )
-    others = output[labels[3].index("b")] * output[labels[3].index("f")]
-    count = 2.0 * pairs * others * right[labels[2].index("i")]
+    outer_size = output[labels[3].index("b")] * output[labels[3].index("f")]
+    count = 2.0 * pairs * outer_size * right[labels[2].index("i")]
     groups = re.search(r"batch_group_count=(\d+)", attributes)
     return count / int(groups[1]) if groups else count
 
@@ -135,7 +145,16 @@ def _of_convolution(body: Computation, instruction: Instruction) -> float:
 def _count_pairs(
     output: int, size: int, *, window: int, stride: int, holes: int, spread: int, padding: int
 ) -> int:
-    """Counts the pairs of an output and a place in its window that have a value of the input."""
+    """Counts the pairs (output, position in the output's window) with a value of the input.
+
+    Args:
+      output, size: the sizes of the output and the input along one axis.
+      window: the number of positions in a window.
+      stride: the distance of adjacent windows.
+      holes: the dilation of the input; 1 for none.
+      spread: the dilation of the window; 1 for none.
+      padding: the padding before the input.
+    """
     return sum(
         0 <= (at := start * stride + place * spread - padding) <= (size - 1) * holes
         and at % holes == 0

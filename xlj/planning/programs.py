@@ -20,7 +20,7 @@ class DoesNotFit(Exception):
     """The compiler reports that a program needs more memory than the chip has.
 
     Attributes:
-      needed: the bytes that the program needs; 0 if the message does not say.
+      needed: the bytes that the program needs; 0 if the message does not contain this number.
     """
 
     def __init__(self, message: str):
@@ -33,10 +33,10 @@ class StepProgram(NamedTuple):
     """A compiled train step.
 
     Attributes:
-      state: shapes and shardings.
+      state: the run's state as shapes with shardings.
       text: the text of the program.
-      arguments: bytes of state and batch on a device.
-      working: further bytes on a device: activations, gradients, gathered parameters.
+      arguments: bytes of the state and the batch on a device.
+      working: bytes of temporary arrays on a device: activations, gradients, gathered parameters.
       peak: bytes in total, including results and code.
     """
 
@@ -51,6 +51,9 @@ def compile_phase(
     config: Config, sizes: Sizes, devices: Sequence[jax.Device], phase: int
 ) -> StepProgram:
     """Compiles the step of a phase.
+
+    Args:
+      phase: the index of the phase.
 
     Raises:
       ConfigError: if the mesh or the batches do not fit the devices.
@@ -73,14 +76,14 @@ def compile_phase(
         raise
     memory: Any = compiled.memory_analysis()
     arguments = memory.argument_size_in_bytes
-    fresh = memory.output_size_in_bytes - memory.alias_size_in_bytes
-    peak = arguments + memory.temp_size_in_bytes + max(0, fresh)
+    new_results = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    peak = arguments + memory.temp_size_in_bytes + max(0, new_results)
     peak += memory.generated_code_size_in_bytes
     text = compiled.as_text() or ""
     return StepProgram(state, text, arguments, memory.temp_size_in_bytes, peak)
 
 
 def rows_of(config: Config, sizes: Sizes, phase: int) -> dict[str, tuple[int, int]]:
-    """Returns (rows, length) of each objective's batch in a phase."""
+    """Returns (rows of all devices, row length in tokens) of each objective's batch in a phase."""
     active = config.objectives_by_phase[phase]
     return {name: (o.batch_rows, sizes.lengths[phase][o.rows]) for name, o in active.items()}

@@ -1,4 +1,4 @@
-"""Searches for the fastest way to train on a topology: mesh, recomputation, and microbatches."""
+"""Searches for the fastest options to train on a topology: mesh, recomputation, microbatches."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -16,12 +16,16 @@ from xlj.sharding import meshes, trees
 from xlj.training import state as states
 from xlj.training.memory import Sizes
 
-_BYTES = 45.0  # per token, layer and hidden dimension; only determines where a search starts
-_RECOMPUTED = 0.3  # the share of these bytes with recomputation
+_BYTES_PER_TOKEN = 45.0  # guess per token, layer and hidden dimension, from which a search starts
+_RECOMPUTED_SHARE = 0.3  # the share of these bytes that remains with recomputation
 
 
 class Choice(NamedTuple):
-    """The options that a search changes. They change neither the batch nor the results."""
+    """The options that a search varies. They change neither the batch nor the results.
+
+    Attributes are keys of the config: `mesh.fsdp`, `model.remat`, `train.accumulation` and
+    `mesh.gather`.
+    """
 
     fsdp: int
     remat: str
@@ -29,7 +33,7 @@ class Choice(NamedTuple):
     gather: str = "layer"
 
     def of(self, config: Config) -> Config:
-        """Returns the config with this choice."""
+        """Returns a config with these options."""
         return dataclasses.replace(
             config,
             mesh=dataclasses.replace(config.mesh, fsdp=self.fsdp, replica=0, gather=self.gather),
@@ -38,7 +42,7 @@ class Choice(NamedTuple):
         )
 
     def flags(self) -> str:
-        """Returns the choice as command line flags."""
+        """Returns the options as command-line flags."""
         return (
             f"--config.mesh.fsdp={self.fsdp} --config.model.remat={self.remat} "
             f"--config.train.accumulation={self.accumulation} --config.mesh.gather={self.gather}"
@@ -46,11 +50,11 @@ class Choice(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """A choice and its figures.
+    """A choice that was compiled, and its figures.
 
     Attributes:
-      figures: None if the compiler reports that it does not fit.
-      needed: the bytes that a device needs.
+      figures: the figures; None if the compiler reports that the step does not fit.
+      needed: the bytes that a device needs; 0 if unknown.
     """
 
     choice: Choice
@@ -63,46 +67,47 @@ class Trial(NamedTuple):
         return self.figures is not None and self.figures.memory.fits
 
     def record(self) -> Record:
-        """Returns the trial as JSON."""
+        """Returns the trial as a JSON object."""
         figures = self.figures.record() if self.figures else None
         results = {"needed": self.needed, "fits": self.fits, "figures": figures}
         return self.choice._asdict() | results
 
 
 def search(config: Config, sizes: Sizes, topology: Topology, try_all: bool = True) -> list[Trial]:
-    """Tries promising choices; returns those that fit, fastest first, then the others.
+    """Compiles promising choices, and returns the trials: choices that fit, fastest first, then
+    others.
 
     It tries each mesh, with parameters gathered once per step or layer by layer, with and without
-    recomputation. For each it searches for the largest microbatch that fits, in the phase with the
-    largest batch.
+    recomputation. For each of these ways it searches for the largest microbatch that fits, in the
+    phase with the largest batch.
 
     Args:
-      try_all: whether to continue after the first choice that fits. Replicated parameters are tried
-        before sharded ones, and stored activations before recomputed ones.
+      try_all: whether to continue after the first way that fits. Replicated parameters are tried
+        before sharded parameters, and stored activations before recomputed activations.
 
     Raises:
-      ConfigError: if no number of microbatches divides the batches over the devices.
+      ConfigError: if the batches cannot be divided over the devices.
     """
-    # The batches of a warm-up follow from the number of microbatches.
-    is_fixed = config.train.batch_warmup > 0
-    parts = [config.train.accumulation] if is_fixed else divisors(config, topology.size)
-    phase = heaviest(config, sizes)
+    # The number of microbatches determines the batches of a batch warm-up, so it must not change.
+    has_warmup = config.train.batch_warmup > 0
+    parts = [config.train.accumulation] if has_warmup else microbatch_counts(config, topology.size)
+    phase = find_largest_phase(config, sizes)
     trials: list[Trial] = []
     with tqdm(ways(topology), unit=" meshes", dynamic_ncols=True) as bar:
         for way in bar:
             if not try_all and any(trial.fits for trial in trials):
                 break
-            for trial in _most_rows(config, sizes, topology, phase, way, parts):
+            for trial in _search_microbatches(config, sizes, topology, phase, way, parts):
                 trials.append(trial)
                 bar.set_postfix_str(f"{len(trials)} programs")
     return sorted(trials, key=_order)
 
 
 def ways(topology: Topology) -> list[Choice]:
-    """Returns all choices with one microbatch, in the order of their expected speed.
+    """Returns all choices with one microbatch, ordered by expected speed.
 
-    Parameters are replicated; sharded over the GPUs of a host or a side of a torus; or sharded over
-    all devices.
+    Parameters are replicated, or sharded over the GPUs of a host (over a side of a torus), or
+    sharded over all devices.
     """
     return [
         Choice(fsdp, remat, 1, gather)
@@ -112,11 +117,13 @@ def ways(topology: Topology) -> list[Choice]:
     ]
 
 
-def divisors(config: Config, devices: int) -> list[int]:
-    """Returns the numbers of microbatches that divide every batch over the devices, rising.
+def microbatch_counts(config: Config, devices: int) -> list[int]:
+    """Returns the possible numbers of microbatches, rising.
+
+    Each number times the number of devices divides every batch.
 
     Raises:
-      ConfigError: if no number does.
+      ConfigError: if a batch is not divisible by the number of devices.
     """
     batches = {
         f"{options.path(name)}.batch_rows={options.batch_rows}": options.batch_rows
@@ -136,8 +143,8 @@ def divisors(config: Config, devices: int) -> list[int]:
     ]
 
 
-def heaviest(config: Config, sizes: Sizes) -> int:
-    """Returns the phase with the largest batch."""
+def find_largest_phase(config: Config, sizes: Sizes) -> int:
+    """Returns the index of the phase with the largest batch in tokens."""
 
     def tokens(phase: int) -> int:
         lengths, active = sizes.lengths[phase], config.objectives_by_phase[phase].values()
@@ -146,7 +153,7 @@ def heaviest(config: Config, sizes: Sizes) -> int:
     return max(distinct_phases(config), key=tokens)
 
 
-def _most_rows(
+def _search_microbatches(
     config: Config,
     sizes: Sizes,
     topology: Topology,
@@ -154,42 +161,55 @@ def _most_rows(
     way: Choice,
     parts: list[int],
 ) -> Iterator[Trial]:
-    """Yields trials of one choice, until the smallest number of microbatches that fits is known.
+    """Yields trials of one way until the smallest number of microbatches that fits is known.
 
-    Nothing is compiled if the state alone does not fit.
+    If the state alone does not fit, nothing is compiled.
+
+    Args:
+      phase: the index of the phase to compile.
+      way: a choice whose number of microbatches is replaced.
+      parts: the possible numbers of microbatches, rising.
     """
     chip = topology.chip
     mesh = meshes.make_mesh(way.of(config), topology.devices())
     state = states.abstract(config, sizes.corpus, mesh)
-    of_state = sum(map(trees.bytes_on_device, jax.tree.leaves(state)))
-    if of_state > chip.memory:
-        yield Trial(way._replace(accumulation=parts[-1]), None, of_state)
+    state_bytes = sum(map(trees.bytes_on_device, jax.tree.leaves(state)))
+    if state_bytes > chip.memory:
+        yield Trial(way._replace(accumulation=parts[-1]), None, state_bytes)
         return
     active = config.objectives_by_phase[phase].values()
     tokens = sum(o.batch_rows * sizes.lengths[phase][o.rows] for o in active) / topology.size
     width = config.model.layers * config.model.hidden
-    first = chip.memory / (_BYTES * width * (1 if way.remat == "none" else _RECOMPUTED))
-    place = next((n for n, p in enumerate(parts) if tokens / p <= first), len(parts) - 1)
-    too_few, enough = -1, len(parts)  # indices in `parts` known not to fit, and to fit
-    while too_few < place < enough:
-        choice = way._replace(accumulation=parts[place])
+    max_tokens = chip.memory / (
+        _BYTES_PER_TOKEN * width * (1 if way.remat == "none" else _RECOMPUTED_SHARE)
+    )
+    index = next((n for n, p in enumerate(parts) if tokens / p <= max_tokens), len(parts) - 1)
+    too_few, enough = -1, len(parts)  # indices in `parts`: known not to fit, known to fit
+    while too_few < index < enough:
+        choice = way._replace(accumulation=parts[index])
         trial = _try(choice, config, sizes, topology, phase)
         yield trial
-        estimates = [_needed(trial, of_state, parts[place] / part) for part in parts]
-        too_few, enough = (too_few, place) if trial.fits else (place, enough)
+        estimates = [_estimate_needed(trial, state_bytes, parts[index] / part) for part in parts]
+        too_few, enough = (too_few, index) if trial.fits else (index, enough)
         untried = range(too_few + 1, enough)
         likely = (n for n in untried if trial.needed and estimates[n] <= chip.memory)
-        if enough == len(parts):  # nothing fits so far
-            place = next(likely, len(parts) - 1)
-        else:  # optimistically, half of the memory beside the state does not grow with the rows
-            optimistic = _needed(trial, of_state, (parts[place] / parts[enough - 1] + 1) / 2)
-            place = next(likely, enough - 1 if optimistic <= chip.memory else enough)
+        if enough == len(parts):  # no trial fits so far
+            index = next(likely, len(parts) - 1)
+        else:  # optimistic: half of the memory without the state does not grow with the rows
+            optimistic = _estimate_needed(
+                trial, state_bytes, (parts[index] / parts[enough - 1] + 1) / 2
+            )
+            index = next(likely, enough - 1 if optimistic <= chip.memory else enough)
 
 
-def _needed(trial: Trial, of_state: float, times: float) -> float:
-    """Estimates the bytes of a device with `times` as many rows, if all memory beside the state
-    grows with the rows."""
-    working = trial.figures.memory.working if trial.figures else max(0.0, trial.needed - of_state)
+def _estimate_needed(trial: Trial, state_bytes: float, times: float) -> float:
+    """Estimates the bytes of a device with `times` as many rows.
+
+    It assumes that all memory except the state grows with the rows.
+    """
+    working = (
+        trial.figures.memory.working if trial.figures else max(0.0, trial.needed - state_bytes)
+    )
     return trial.needed + (times - 1) * working
 
 

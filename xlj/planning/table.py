@@ -7,11 +7,11 @@ from xlj.planning.search import Trial
 from xlj.planning.topologies import Topology
 
 _GIB = 2**30
-_LARGEST = 10
+_SHOWN_OPERATIONS = 10
 
 
 def table(figures: Sequence[Figures], config_name: str, topology: Topology) -> str:
-    """Returns a section for each phase, and the days of the whole run."""
+    """Returns a text with a section for each phase, and the days of the whole run."""
     chips = f"{topology.name}, {topology.size} chips"
     lines = [f"{config_name} on {chips}: the compiler's figures, the least time, and an estimate"]
     for phase in figures:
@@ -24,7 +24,7 @@ def table(figures: Sequence[Figures], config_name: str, topology: Topology) -> s
 
 
 def trials(tried: Sequence[Trial]) -> str:
-    """Returns a line for each trial of a search."""
+    """Returns a table with a line for each trial of a search."""
     lines = ["   GiB/device    least time per step  maximum MFU"]
     for trial in tried:
         size = f"{trial.needed / _GIB:8.2f}" if trial.needed else "too much"
@@ -55,7 +55,7 @@ def _phase(figures: Figures) -> list[str]:
         f"    {share}; the program computes {multiplied / total:.2f} times as many in products",
         f"  memory traffic        {total_traffic / 1e9:.1f} GB per device; largest operations:",
     ]
-    for name, size in list(figures.traffic.items())[:_LARGEST]:
+    for name, size in list(figures.traffic.items())[:_SHOWN_OPERATIONS]:
         lines.append(f"    {size / 1e9:8.2f} GB  {name}")
     lines.append(
         "  communication         (size of whole arrays; sent per device on fast and slow links)"
@@ -86,6 +86,9 @@ def _times(seconds: Mapping[str, float]) -> str:
 
 
 def _mfu(figures: Figures, slower: float = 1) -> str:
-    """Formats the highest possible MFU, or that of a step that takes `slower` times the least time;
-    "no" for a step without gradients."""
+    """Formats the highest possible MFU; "no" for a step without gradients.
+
+    Args:
+      slower: computes the MFU of a step that takes `slower` times the least time.
+    """
     return "no" if figures.mfu is None else f"{figures.mfu / slower:.1%}"

@@ -1,9 +1,9 @@
-"""The communication of fully sharded training in theory, from the sizes of arrays.
+"""Computes the communication that fully sharded training needs in theory, from array sizes.
 
-In ZeRO-3 (Rajbhandari et al., 2020), each kernel is gathered for the forward and the backward pass
-in its compute type. Its gradient is reduced and scattered in float32. Replicas of the parameters
-sum their shards once per step. With `mesh.gather=step`, all parameters are gathered in float32 once
-per step, and their gradients are reduced once.
+In ZeRO-3 (Rajbhandari et al., 2020), each kernel is gathered twice, for the forward and the
+backward pass, in the type of the computation. The gradient of a kernel is reduced and scattered in
+float32. Replicas sum the gradients of their shards once per step. With `mesh.gather=step`, all
+parameters are gathered in float32 once per step, and the gradients are reduced once.
 """
 
 import math
@@ -17,8 +17,10 @@ from xlj.training.memory import Sizes
 def sent(config: Config, sizes: Sizes, devices: int) -> dict[str, float]:
     """Returns the bytes that a device sends in a step of the first phase, by kind of collective.
 
-    It supports objectives that read each row once and have one head over the vocabulary: MMLM and
-    TLM.
+    Only MMLM and TLM are supported, which read each row once and have one head over the vocabulary.
+
+    Args:
+      devices: the number of devices.
     """
     model, active = config.model, config.objectives_by_phase[0]
     size, h, share = sizes.corpus.vocabulary_size, model.hidden, config.mesh.fsdp
@@ -26,10 +28,9 @@ def sent(config: Config, sizes: Sizes, devices: int) -> dict[str, float]:
     linear = model.layers * layer_weights(model)
     block = min(BLOCK, size)
     dense = h * h if model.prediction == "dense" else 0
-    of_head = (
-        dense + math.ceil(size / block) * block * h
-    )  # the last block overlaps; all have one size
-    kernels = config.train.accumulation * len(active) * (linear + of_head)
+    # All blocks of the vocabulary have one size; the last one overlaps the previous block.
+    head_weights = dense + math.ceil(size / block) * block * h
+    kernels = config.train.accumulation * len(active) * (linear + head_weights)
     tokens = sum(o.batch_rows * sizes.lengths[0][o.rows] for o in active.values()) / devices
     width = {"float32": 4, "bfloat16": 2}[model.dtype]
     within, between = (share - 1) / share, (copies - 1) / copies
@@ -42,6 +43,10 @@ def sent(config: Config, sizes: Sizes, devices: int) -> dict[str, float]:
     return {
         "all-gather": within * 2 * width * kernels,
         "reduce-scatter": within * 4 * kernels,
-        "all-to-all": within * 2 * 4 * tokens * h,  # looked-up vectors and their gradients
+        "all-to-all": within
+        * 2
+        * 4
+        * tokens
+        * h,  # word embeddings of the tokens, and their gradients
         "all-reduce": summed,
     }

@@ -1,4 +1,4 @@
-"""Topologies of chips that need not be present, for compilers that are installed."""
+"""Topologies of chips that need not be present; only the compiler for them must be installed."""
 
 import math
 import os
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlj.config import ConfigError
 from xlj.planning.chips import CHIPS, Chip
 
-if TYPE_CHECKING:  # JAX must not be imported before `use_compilers`
+if TYPE_CHECKING:  # JAX must not be imported before `use_compilers` is called
     import jax
 
 _TARGET = """
@@ -29,10 +29,11 @@ dnn_version_info {{ major: 9 minor: 12 }} runtime_version {{ major: 13 }}
 
 
 class Topology(NamedTuple):
-    """A number of chips and their connections.
+    """Chips and their connections.
 
     Attributes:
-      shape: (hosts, GPUs per host), or the sides of a TPU's torus.
+      name: the text of the topology, such as h100:8x8.
+      shape: (hosts, GPUs per host) for GPUs, or the sides of the torus for TPUs.
     """
 
     name: str
@@ -45,10 +46,12 @@ class Topology(NamedTuple):
         return math.prod(self.shape)
 
     def devices(self) -> Sequence["jax.Device"]:
-        """Returns JAX's devices to compile for. `use_compilers` must be called first.
+        """Returns JAX's devices for which programs can be compiled.
+
+        `use_compilers` must be called before.
 
         Raises:
-          ConfigError: if the compiler is not installed, or does not know the topology.
+          ConfigError: if the compiler is not installed, or does not support the topology.
         """
         from jax.experimental import topologies
 
@@ -70,13 +73,16 @@ class Topology(NamedTuple):
         except Exception as error:  # each plugin raises its own kind
             reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
             raise ConfigError(
-                f"--topology={self.name}: no compiler for it ({reason[:200]}); install one with "
+                f"--topology={self.name}: there is no compiler for this topology ({reason[:200]}); "
+                "install one with "
                 f"pip install -e '.[{platform}]' (no chip is needed)"
             ) from None
 
 
 def parse(text: str) -> Topology:
-    """Parses a topology: h100:8x8 is eight hosts with eight GPUs, v5e:4x4 a torus of sixteen TPUs.
+    """Parses a topology.
+
+    For example, h100:8x8 is eight hosts with eight GPUs each, and v5e:4x4 a torus of sixteen TPUs.
 
     Raises:
       ConfigError: if the text is not a topology.
@@ -101,13 +107,16 @@ def _is_shape(text: str) -> bool:
 
 
 def use_compilers() -> None:
-    """Prepares this process to compile for chips that it does not have, before JAX is used."""
-    quiet = {"TPU_SKIP_MDS_QUERY": "1", "TPU_MIN_LOG_LEVEL": "3", "TPU_STDERR_LOG_LEVEL": "3"}
-    # libtpu must not look for TPUs, nor lock them, so that several processes can compile.
-    quiet |= {"TPU_WORKER_HOSTNAMES": "localhost", "TPU_WORKER_ID": "0"}
-    quiet |= {"TPU_ACCELERATOR_TYPE": "v5litepod-16"}  # for all topologies
-    quiet |= {"ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
-    for name, value in quiet.items():
+    """Prepares this process to compile for chips that it does not have.
+
+    Must be called before JAX is imported.
+    """
+    variables = {"TPU_SKIP_MDS_QUERY": "1", "TPU_MIN_LOG_LEVEL": "3", "TPU_STDERR_LOG_LEVEL": "3"}
+    # Several processes must be able to compile, so libtpu must not search for TPUs or lock them.
+    variables |= {"TPU_WORKER_HOSTNAMES": "localhost", "TPU_WORKER_ID": "0"}
+    variables |= {"TPU_ACCELERATOR_TYPE": "v5litepod-16"}  # this value works for all topologies
+    variables |= {"ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
+    for name, value in variables.items():
         os.environ.setdefault(name, value)
     os.environ["JAX_PLATFORMS"] = "cpu,cuda" if _has_cuda() else "cpu"
     os.environ["JAX_SKIP_CUDA_CONSTRAINTS_CHECK"] = "1"

@@ -1,25 +1,26 @@
-"""Counts the bytes that one run of a compiled program reads from and writes to main memory.
+"""Counts the bytes that one execution of a compiled program reads from and writes to main memory.
 
-Each instruction reads its operands and writes its results. If an operand is only sliced, looked up
-or updated in place, only the affected part counts. Caches are not modelled: data that two
-instructions read counts twice. Memory near the cores (a TPU's VMEM) is not counted.
+Each instruction reads its operands and writes its results. If an instruction only slices an
+operand, looks up a part of it or updates it in place, only the affected part counts. Caches are not
+modelled: data that two instructions read counts twice. Memory near the cores (a TPU's VMEM) is not
+counted.
 """
 
 import re
 
 from xlj.planning.hlo import Array, Computation, Instruction, Program
 
-_NOTHING = {
+_WITHOUT_TRAFFIC = {
     *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "iota"),
     *("partition-id", "replica-id", "opt-barrier", "add-dependency", "domain"),
 }
-_MARKS = "ConcatBitcast|AssumeGatherIndicesInBound|AllocateBuffer|Sharding"
+_ANNOTATIONS = "ConcatBitcast|AssumeGatherIndicesInBound|AllocateBuffer|Sharding"
 _VIEWS = {"bitcast", "convert", "copy", "reshape"}
 _SUFFIX = re.compile(r"(\.(\d+|clone|remat\d*))+$")
 
 
 def traffic(program: Program) -> dict[str, float]:
-    """Returns bytes by operation and the function that it comes from, largest first."""
+    """Returns the bytes of a program by `label` of the instructions, largest first."""
     total: dict[str, float] = {}
     for computation, instruction, times in program.executed():
         if size := of_instruction(program, computation, instruction):
@@ -29,7 +30,8 @@ def traffic(program: Program) -> dict[str, float]:
 
 
 def label(instruction: Instruction) -> str:
-    """Returns the operation, its name without numbers, and the function that it comes from."""
+    """Returns a label: the operation, the instruction's name without numbers, and the path of the
+    JAX function from which it was traced."""
     name = _SUFFIX.sub("", instruction.name)
     kind = instruction.op if name.startswith(instruction.op) else f"{instruction.op} {name}"
     parts = [part for part in instruction.source.split("/") if "(" not in part]
@@ -38,16 +40,16 @@ def label(instruction: Instruction) -> str:
 
 
 def of_instruction(program: Program, computation: Computation, instruction: Instruction) -> float:
-    """Returns the bytes that one run of an instruction reads and writes."""
+    """Returns the bytes that one execution of an instruction reads and writes."""
     op, operands = instruction.op, computation.operands(instruction)
-    if op in _NOTHING or op.endswith(("-done", "-update")):
+    if op in _WITHOUT_TRAFFIC or op.endswith(("-done", "-update")):
         return 0.0
     if op == "custom-call" and re.search(
-        rf'custom_call_target="({_MARKS})"', instruction.attributes
+        rf'custom_call_target="({_ANNOTATIONS})"', instruction.attributes
     ):
         return 0.0
     if op.endswith("-start"):
-        return _of_start(instruction, operands)
+        return _bytes_of_start(instruction, operands)
     if op == "fusion":
         body = program.computations[instruction.called[0]]
         read = sum(
@@ -63,23 +65,23 @@ def of_instruction(program: Program, computation: Computation, instruction: Inst
         return sum(operand.bytes for operand in operands[1:]) + 2 * operands[-1].bytes
     results = instruction.results
     if op == "custom-call" and re.search("__(cublas|cudnn)", instruction.attributes):
-        results = tuple(array for array in results if array.type != "s8")  # without workspace
+        results = tuple(array for array in results if array.type != "s8")  # without the workspace
     return sum(array.bytes for array in results) + sum(operand.bytes for operand in operands)
 
 
-def _of_start(instruction: Instruction, operands: list[Instruction]) -> float:
+def _bytes_of_start(instruction: Instruction, operands: list[Instruction]) -> float:
     """Returns the bytes of an asynchronous copy or collective.
 
-    Its results are the operands, the proper results, and a context. An all-reduce works in place
-    and has only the proper results.
+    The instruction's results are its operands, then the actual results, then a context. An
+    all-reduce has only the actual results.
     """
     results, count = instruction.results, len(operands)
     if instruction.op != "all-reduce-start":
         results = results[count : 2 * count] or results[:1]
     if instruction.op in ("copy-start", "slice-start", "async-start"):
-        # One end may be in memory near the cores; then only the other end counts.
+        # Source or target may be in memory near the cores. Then only the other one counts.
         ends = [(end, written) for end, written in zip(_results(operands), results, strict=False)]
-        return sum(_within(end, result) + _within(result, result) for end, result in ends)
+        return sum(_bytes_moved(end, result) + _bytes_moved(result, result) for end, result in ends)
     return sum(array.bytes for array in (*results, *_results(operands)))
 
 
@@ -87,12 +89,18 @@ def _results(instructions: list[Instruction]) -> list[Array]:
     return [array for instruction in instructions for array in instruction.results]
 
 
-def _within(end: Array, result: Array) -> float:
+def _bytes_moved(end: Array, result: Array) -> float:
     return min(end.bytes, result.bytes_anywhere)
 
 
 def _bytes_read(program: Program, body: Computation, index: int, full: float) -> float:
-    """Returns the bytes that a fusion reads of an operand with `full` bytes."""
+    """Returns the bytes of an operand that a fusion reads.
+
+    Args:
+      body: the computation of the fusion.
+      index: the index of the operand.
+      full: the size of the operand in bytes.
+    """
     source = body.parameter(index)
     if source is None:
         return full
@@ -100,27 +108,32 @@ def _bytes_read(program: Program, body: Computation, index: int, full: float) ->
     while len(users) == 1 and users[0].op in _VIEWS and users[0].bytes <= full:
         name = users[0].name
         users = body.users(name)
-    touched = 0.0
+    read_bytes = 0.0
     for user in users:
-        first = user.operands.index(name) == 0 and user.operands.count(name) == 1
-        if user.op in ("dynamic-slice", "gather", "slice") and first:
-            touched += user.bytes
-        elif user.op == "dynamic-update-slice" and first:
-            touched += 0.0  # in place: overwritten data is not read
-        elif user.op == "scatter" and first:
-            touched += body[user.operands[-1]].bytes
-        elif user.op == "fusion":  # TPUs have nested fusions
+        is_first = user.operands.index(name) == 0 and user.operands.count(name) == 1
+        if user.op in ("dynamic-slice", "gather", "slice") and is_first:
+            read_bytes += user.bytes
+        elif user.op == "dynamic-update-slice" and is_first:
+            read_bytes += 0.0  # updated in place: overwritten data is not read
+        elif user.op == "scatter" and is_first:
+            read_bytes += body[user.operands[-1]].bytes
+        elif user.op == "fusion":  # fusions are nested on TPUs
             inner = program.computations[user.called[0]]
             places = [place for place, operand in enumerate(user.operands) if operand == name]
-            touched += sum(_bytes_read(program, inner, place, full) for place in places)
+            read_bytes += sum(_bytes_read(program, inner, place, full) for place in places)
         else:
             return full
-    return min(full, touched) if users else full
+    return min(full, read_bytes) if users else full
 
 
 def _bytes_written(program: Program, body: Computation, full: float) -> float:
-    """Returns the bytes that a fusion writes of `full` bytes of results; of results that are
-    updated in place, only the update."""
+    """Returns the bytes that a fusion writes. For results that are updated in place, only the
+    update counts.
+
+    Args:
+      body: the computation of the fusion.
+      full: the size of the results in bytes.
+    """
     for inner in body.instructions:
         if inner.op == "fusion" and inner.bytes <= full:
             full -= inner.bytes - _bytes_written(

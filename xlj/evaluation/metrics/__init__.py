@@ -1,2 +1,5 @@
-"""Metrics that agree with the official ones: answers, tags, mined pairs, labels, correlations. They
-use plain Python and NumPy. All but correlations are between 0 and 1."""
+"""Metrics that agree with official scripts, for answers, tags, mined pairs, labels and
+correlations.
+
+They need only Python and NumPy. Metrics except correlations are between 0 and 1.
+"""

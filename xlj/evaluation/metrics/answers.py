@@ -1,4 +1,4 @@
-"""Exact match and F1 of answers to questions, as SQuAD 1.1 and MLQA define them."""
+"""Computes exact match and F1 of answers to questions, as SQuAD 1.1 and MLQA define them."""
 
 import re
 import string
@@ -14,13 +14,13 @@ _ARTICLES = {
     "es": r"\b(un|una|unos|unas|el|la|los|las)\b",
     "vi": r"\b(của|là|cái|chiếc|những)\b",
     "de": r"\b(ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b",
-    "ar": "ال",  # anywhere in a word; the released pattern has a second branch that never matches
+    "ar": "ال",  # anywhere in a word; the second branch of MLQA's pattern never matches
 }
 _HAN = re.compile(r"([\u4e00-\u9fa5])")
 
 
 class Scores(NamedTuple):
-    """Means over questions, between 0 and 1."""
+    """Means over all questions, between 0 and 1."""
 
     exact_match: float
     f1: float
@@ -29,8 +29,8 @@ class Scores(NamedTuple):
 def squad(answer: str) -> str:
     """Normalises an answer as SQuAD 1.1 does (Rajpurkar et al., 2016).
 
-    The result is in lower case, without ASCII punctuation and English articles. XQuAD and
-    TyDiQA-GoldP use it for all languages.
+    The result is in lower case, without ASCII punctuation and without English articles. XQuAD and
+    TyDiQA-GoldP use this function for all languages.
     """
     text = "".join(c for c in answer.lower() if c not in string.punctuation)
     return " ".join(re.sub(_ARTICLES["en"], " ", text).split())
@@ -39,13 +39,13 @@ def squad(answer: str) -> str:
 def mlqa(answer: str, language: str) -> str:
     """Normalises an answer as MLQA does (Lewis et al., 2020, and its released script).
 
-    The result is in lower case, without Unicode punctuation and the language's articles. In
-    Chinese, each Han character is a word.
+    The result is in lower case, without Unicode punctuation and without the articles of the
+    language. In Chinese, each Han character is a word.
 
     Args:
       language: the language of the answer and its context. Articles are removed in Arabic, English,
-        German, Spanish and Vietnamese, and in no other language (for Hindi and Chinese as in MLQA,
-        for languages that MLQA lacks ours).
+        German, Spanish and Vietnamese only. MLQA removes none in Hindi and Chinese. For languages
+        that MLQA lacks this is our choice.
     """
     letters = (c for c in answer.lower() if c not in string.punctuation)
     text = "".join(c for c in letters if not unicodedata.category(c).startswith("P"))
@@ -61,33 +61,33 @@ def score(
     questions: Sequence[tuple[str, Iterable[str]]],
     normalise: Callable[[str], str] = squad,
 ) -> Scores:
-    """Scores each answer against the gold answer that fits best.
+    """Scores each predicted answer against the gold answer with the highest score.
 
-    A question without an answer scores 0. F1 compares the multisets of words. As in SQuAD 1.1, F1
-    is 0 if normalisation leaves no words, even if both answers are then equal.
+    A question without a predicted answer scores 0. F1 compares the multisets of words. As in SQuAD
+    1.1, F1 is 0 if normalisation leaves no words, even if both answers are then equal.
 
     Args:
       answers: predicted answers by question id.
       questions: question ids, each with its gold answers.
-      normalise: applied to all answers before they are compared.
+      normalise: function that is applied to all answers before they are compared.
 
     Raises:
-      ValueError: if there are no questions, or one has no gold answers.
+      ValueError: if there are no questions, or a question has no gold answers.
     """
     if not questions:
         raise ValueError("there are no questions")
     exact = overlap = 0.0
     for identity, golds in questions:
-        truths = [normalise(gold) for gold in golds]
-        if not truths:
+        normalised_golds = [normalise(gold) for gold in golds]
+        if not normalised_golds:
             raise ValueError(f"question {identity!r} has no gold answer")
         if identity in answers:
             answer = normalise(answers[identity])
-            exact += answer in truths
-            overlap += max(_overlap(answer.split(), truth.split()) for truth in truths)
+            exact += answer in normalised_golds
+            overlap += max(_overlap(answer.split(), gold.split()) for gold in normalised_golds)
     return Scores(exact / len(questions), overlap / len(questions))
 
 
-def _overlap(answer: list[str], truth: list[str]) -> float:
-    both = (Counter(answer) & Counter(truth)).total()
-    return shares.f1_scores(both, len(answer), len(truth)).f1
+def _overlap(answer: list[str], gold: list[str]) -> float:
+    common = (Counter(answer) & Counter(gold)).total()
+    return shares.f1_scores(common, len(answer), len(gold)).f1

@@ -1,4 +1,5 @@
-"""Correlations of predicted and gold scores, such as for semantic textual similarity (STS)."""
+"""Computes correlations of predicted and gold scores, e.g. for semantic textual similarity
+(STS)."""
 
 from collections.abc import Sequence
 
@@ -6,15 +7,17 @@ import numpy as np
 
 
 def pearson(predicted: Sequence[float], gold: Sequence[float]) -> float:
-    """Computes the linear correlation, from -1 to 1; 0 if either side is constant.
+    """Computes Pearson's linear correlation, from -1 to 1.
+
+    It is 0 if all predictions are equal, or all gold scores.
 
     Raises:
-      ValueError: if the sides differ in length, or have fewer than two scores.
+      ValueError: if the arguments differ in length, or have fewer than two scores.
     """
     if len(predicted) != len(gold) or len(gold) < 2:
         raise ValueError(
-            f"{len(predicted)} predictions for {len(gold)} gold scores; expected as many of both, "
-            "and at least 2"
+            f"{len(predicted)} predictions for {len(gold)} gold scores; expected equal numbers, at "
+            "least 2"
         )
     first, second = (np.asarray(side, np.float64) - np.mean(side) for side in (predicted, gold))
     product = float(np.sqrt((first**2).sum() * (second**2).sum()))
@@ -22,7 +25,11 @@ def pearson(predicted: Sequence[float], gold: Sequence[float]) -> float:
 
 
 def spearman(predicted: Sequence[float], gold: Sequence[float]) -> float:
-    """Computes the correlation of ranks; equal scores share a mean rank. Raises as `pearson`."""
+    """Computes Spearman's correlation of ranks, from -1 to 1. Equal scores get their mean rank.
+
+    Raises:
+      ValueError: if the arguments differ in length, or have fewer than two scores.
+    """
     return pearson(_ranks(predicted), _ranks(gold))
 
 

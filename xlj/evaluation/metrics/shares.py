@@ -1,22 +1,24 @@
-"""Accuracy of labels; F1, precision and recall from counts."""
+"""Computes the accuracy of labels, and F1, precision and recall from counts."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 
 def accuracy(predicted: Sequence, gold: Sequence) -> float:
-    """Returns the share of equal items; for indices of retrieved sentences this is accuracy@1.
+    """Returns the share of predictions that equal the gold item at the same index.
+
+    For indices of retrieved sentences, this is accuracy@1.
 
     Raises:
       ValueError: if the arguments differ in length or are empty.
     """
     if not gold:
-        raise ValueError("gold is empty")
+        raise ValueError("gold is empty; expected at least one item")
     return sum(a == b for a, b in zip(predicted, gold, strict=True)) / len(gold)
 
 
 class Scores(NamedTuple):
-    """F1, precision and recall, between 0 and 1; 0 / 0 counts as 0."""
+    """F1, precision and recall, between 0 and 1. 0 / 0 is 0."""
 
     f1: float
     precision: float
@@ -24,7 +26,7 @@ class Scores(NamedTuple):
 
 
 def f1_scores(correct: int, predicted: int, gold: int) -> Scores:
-    """Computes the scores from the numbers of correct, predicted and gold items."""
+    """Computes F1, precision and recall from the numbers of correct, predicted and gold items."""
     if not correct:
         return Scores(0.0, 0.0, 0.0)
     precision, recall = correct / predicted, correct / gold
