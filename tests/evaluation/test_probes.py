@@ -302,7 +302,7 @@ def test_bad_files_are_named(probed, files, tmp_path):
 
     alignment, retrieval = probed.evaluation.alignment, probed.evaluation.retrieval
     alignment.source = f"{files}/en-de.tsv"
-    refused(r"evaluation\.alignment\.source : en-de and en-sw have the same file .*en-de\.tsv")
+    refused(r"evaluation\.alignment\.source: en-de and en-sw have the same file .*en-de\.tsv")
     alignment.source = f"{files}/{{par}}.tsv"
     refused(r"evaluation\.alignment\.source=.*unknown placeholder {par}")
     alignment.source, alignment.pairs = f"{files}/{{pair}}.tsv", "en-de,en-zh"
