@@ -1,4 +1,4 @@
-r"""ERNIE-M with 15 languages (Ouyang et al., 2021, section 4): ERNIE-M base on those of XNLI.
+r"""ERNIE-M with 15 languages (Ouyang et al., 2021, section 4): base size, languages of XNLI.
 
     python -m xlj.train --config=configs/ernie_m_15.py --config.init_from=checkpoints/xlm_r_base \
         --config.data.mono='/data/cc100/{language}.txt.xz' \

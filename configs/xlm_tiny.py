@@ -1,4 +1,4 @@
-r"""MLM on monolingual text and TLM on sentence pairs (XLM, Lample and Conneau, 2019), small.
+r"""A small XLM (Lample and Conneau, 2019): MLM on monolingual text and TLM on sentence pairs.
 
 The model is for one workstation: 4 layers, 256 wide, with a vocabulary of 16,384 pieces that is
 trained on your text. The recipe needs text in any languages, and sentence pairs of some of these

@@ -35,12 +35,12 @@ Commands check the config before any work. An error is one line that names the k
 """
 
 BY = """
-This page is written by `python docs/make_configs.py` from the schema in `xlj/config/`. Do not edit
-it.
+`python docs/make_configs.py` writes this page from the schema in `xlj/config/`. Do not edit the
+page.
 
 ## Recipes
 
-A recipe is a file `configs/NAME.py`. Its `get_config(variant="")` starts from
+A recipe is a file `configs/NAME.py`. The function `get_config(variant="")` in this file starts from
 `xlj.config.default()`, sets keys, and returns the config.
 
 """
@@ -67,7 +67,8 @@ def get_config(variant=""):
 PHASES = """
 ## Phases
 
-A phase changes rates, shares of languages or keys of `objectives.*` from a step on. In a recipe:
+A phase changes some keys from a step on, such as learning rates, shares of languages or keys of
+`objectives.*`. A recipe declares phases so:
 
 ```python
 config.phases = ml_collections.ConfigDict(
@@ -89,8 +90,8 @@ TABLE = '<div class="keys" markdown>\n\n| key | default | values | meaning |\n|-
 FINETUNING = """
 ## Keys of fine-tuning
 
-`python -m xlj.finetune` takes configs of `configs/finetune/`, which start from
-`xlj.config.finetuning.default()`: [finetune.md](finetune.md).
+`python -m xlj.finetune` reads recipes of `configs/finetune/`, which start from
+`xlj.config.finetuning.default()`. [Fine-tuning](finetune.md) is the guide.
 
 """
 
@@ -124,13 +125,19 @@ def _sections(
     for path, field in keys:
         section, _, name = path.rpartition(".")
         cells = [f"`{name}`", _default(field), _values(path, field), _meaning(field)]
-        cells = [cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells]
+        cells = [_escape(cell) for cell in cells]
         sections.setdefault(section, []).append(f"| {' | '.join(cells)} |\n")
     for section, rows in sections.items():
         head = f"\n## {before}{section or 'keys without a section'}\n\n"
         options = registered().get(section.removeprefix("objectives."))
         about = " ".join((options.__doc__ or "").split()) + "\n\n" if options else ""
         yield f"{head}{about}{TABLE}{''.join(rows)}\n</div>\n"
+
+
+def _escape(cell: str) -> str:
+    """Escapes | everywhere, and < outside of code, where it would begin an HTML tag."""
+    cell = re.sub(r"`[^`]*`|<", lambda part: "&lt;" if part[0] == "<" else part[0], cell)
+    return cell.replace("|", "\\|")
 
 
 def _links(sections: str) -> str:

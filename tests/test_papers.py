@@ -76,7 +76,7 @@ def resolve(monkeypatch, tmp_path):
         if parsers[0].schema:
             assert configs.load(flags.config, flags.overrides, parsers[0].schema)
         elif words[2] == "xlj.sweep":
-            for run in definition.runs(
+            for run in definition.make_runs(
                 definition.read(flags.config, tmp_path), tmp_path, flags.overrides
             ):
                 resolve(run.command())

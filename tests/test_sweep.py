@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from xlj.sweeping.definition import runs
+from xlj.sweeping.definition import make_runs
 
 ROOT = Path(__file__).parents[1]
 
@@ -251,7 +251,7 @@ def test_sigterm_lets_the_run_save_and_starts_no_other(sweep):
 )
 def test_the_sweeps_of_the_repository_are_read(file, tmp_path):
     sweep = runpy.run_path(str(file))["get_sweep"](tmp_path)
-    name = runs(sweep, tmp_path)[-1].name
+    name = make_runs(sweep, tmp_path)[-1].name
     command = [sys.executable, "-m", "xlj.sweep", f"--config={file}", "--print", f"--only={name}"]
     command += [f"--folder={tmp_path}"]
     command += ["--config.init_from=runs/start"] * file.stem.startswith("finetune")

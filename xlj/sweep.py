@@ -56,7 +56,7 @@ def main(flags: Namespace) -> int:
     if flags.submit is not None:
         running.check_template(flags.submit)
     folder = local_path("--folder", flags.folder or Path("runs") / flags.config.stem)
-    runs = definition.runs(definition.read(flags.config, folder), folder, flags.overrides)
+    runs = definition.make_runs(definition.read(flags.config, folder), folder, flags.overrides)
     selected = [run for run in runs if fnmatch.fnmatchcase(run.name, flags.only)]
     if not selected:
         names = ", ".join(run.name for run in runs)

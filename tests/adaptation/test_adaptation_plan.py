@@ -23,7 +23,7 @@ def with_shares(config, names):
 @pytest.mark.parametrize("share", [0.1, 0.45])
 def test_replayed_languages_are_the_share_of_the_draws_that_was_asked_for(tiny, store, share):
     config = parse(tiny)
-    names = plan.sampled(store, config, ["sw"], ["en", "de"], share)
+    names = plan.choose_sampled(store, config, ["sw"], ["en", "de"], share)
     config = with_shares(config, names)
     counts = mixture.counts(store, config.objectives.mmlm, config)
     assert counts["text.en"] + counts["text.de"] == pytest.approx(share * BLOCK, abs=3)
@@ -35,7 +35,7 @@ def test_replayed_languages_are_the_share_of_the_draws_that_was_asked_for(tiny, 
 
 
 def test_without_old_text_all_text_is_drawn(tiny, store):
-    assert plan.sampled(store, parse(tiny), ["en", "sw"], [], 0.3) == ()
+    assert plan.choose_sampled(store, parse(tiny), ["en", "sw"], [], 0.3) == ()
 
 
 def test_passes_are_those_of_the_batches(tiny, store):
@@ -48,18 +48,18 @@ def test_passes_are_those_of_the_batches(tiny, store):
         _, languages = batches.read("mmlm", step, np.arange(count))
         rows += int((languages[:, 0] == store.manifest.languages.index("sw")).sum())
     there = store.task("text.sw").train.rows
-    assert plan.passes(config, store, ["sw"]) == pytest.approx(rows / there, rel=0.1)
+    assert plan.count_passes(config, store, ["sw"]) == pytest.approx(rows / there, rel=0.1)
 
 
 def test_a_run_is_no_longer_than_twenty_passes(tiny, store):
     tiny.train.steps = 5000
     config = parse(tiny)
-    steps = plan.enough_steps(config, store, ["sw"])
+    steps = plan.choose_steps(config, store, ["sw"])
     assert 100 < steps < 5000
     of = dataclasses.replace(config, train=dataclasses.replace(config.train, steps=steps))
-    assert 19.5 < plan.passes(of, store, ["sw"]) <= 20
+    assert 19.5 < plan.count_passes(of, store, ["sw"]) <= 20
     tiny.train.steps = steps - 1
-    assert plan.enough_steps(parse(tiny), store, ["sw"]) == steps - 1
+    assert plan.choose_steps(parse(tiny), store, ["sw"]) == steps - 1
 
 
 def test_other_steps_keep_the_proportions(tiny):
@@ -84,7 +84,7 @@ def test_other_steps_keep_the_proportions(tiny):
 
 def test_memory_is_parameters_gradients_and_moments(tiny, store):
     config = parse(tiny)
-    cost = plan.cost(config, store)
+    cost = plan.estimate_cost(config, store)
     shapes = jax.eval_shape(lambda: state.init(config, Corpus.of(store), 0)).params
     parameters = sum(4 * leaf.size for leaf in jax.tree.leaves(shapes))
     assert 4 * parameters <= cost.bytes < 4.01 * parameters + 1000
@@ -97,13 +97,13 @@ def test_memory_is_parameters_gradients_and_moments(tiny, store):
 
 def test_advice_is_in_numbers(tiny, store):
     counts = {"sw": Fertility(2_345, 5_000, 0)}
-    lines = plan.advice(counts, store, parse(tiny), ["sw"])
+    lines = plan.give_advice(counts, store, parse(tiny), ["sw"])
     task = store.task("text.sw")
     assert lines[0].startswith(f"sw has {task.sentences:,} lines (2,345 words), which is little")
     held = task.held_out.sentences
     assert lines[1].startswith(f"sw has {held} held-out lines")
     assert lines[1].endswith("for about 80, add --config.data.held_out_share=0.2")
-    assert not any("words" in line for line in plan.advice({}, store, parse(tiny), ["sw"]))
+    assert not any("words" in line for line in plan.give_advice({}, store, parse(tiny), ["sw"]))
     enough = {"sw": Fertility(2_000_000, 1, 0)}
     tiny.data.held_out_share = 0.2
-    assert plan.advice(enough, store, parse(tiny), ["sw"]) == []
+    assert plan.give_advice(enough, store, parse(tiny), ["sw"]) == []

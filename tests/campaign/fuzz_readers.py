@@ -435,7 +435,7 @@ def _read_workdir(folder: Path) -> None:
     lines = (folder / metrics.FILE).read_bytes().splitlines()
     if not len(lines) - 1 <= len(found) <= len(lines):
         raise Lost(f"{len(found)} of {len(lines)} lines")
-    state.measures(folder)
+    state.describe_results(folder)
 
 
 OVERRIDES = b"""--config.optimizer.learning_rate=0.001

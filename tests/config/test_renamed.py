@@ -182,7 +182,7 @@ def test_reports_and_sweeps_read_recorded_configs(detecting, tmp_path):
         (folder / "results.json").write_text("{}")
         for found in (
             runs.read(folder, "a").config,
-            schema.fields.flat(state._begun(Run("a", folder, "xlj.train", ()))),
+            schema.fields.flat(state._read_started_config(Run("a", folder, "xlj.train", ()))),
         ):
             assert found[MRTD] == 3 and OLD not in found
 

@@ -4,7 +4,15 @@ import math
 
 import pytest
 
-from xlj.reporting.charts import HEIGHT, WIDTH, Series, bars, curves, number, ticks
+from xlj.reporting.charts import (
+    HEIGHT,
+    WIDTH,
+    Series,
+    choose_ticks,
+    draw_bars,
+    draw_curves,
+    format_number,
+)
 
 
 def elements(chart, tag):
@@ -13,12 +21,12 @@ def elements(chart, tag):
 
 @pytest.mark.parametrize("low, high", [(0, 1), (2.31, 9.77), (-3, 4), (0, 125_000), (1e-6, 3e-6)])
 def test_ticks_are_round_and_within(low, high):
-    values = ticks(low, high, 5)
+    values = choose_ticks(low, high, 5)
     assert 3 <= len(values) <= 7 and values == sorted(values)
     assert all(low - 1e-9 <= value <= high + 1e-9 for value in values)
     step = (values[1] - values[0]) / 10 ** math.floor(math.log10(values[1] - values[0]) + 1e-9)
     assert min(abs(step - round_) for round_ in (1, 2, 2.5, 5)) < 1e-6
-    assert ticks(low, low, 5) == [low]
+    assert choose_ticks(low, low, 5) == [low]
 
 
 @pytest.mark.parametrize(
@@ -36,11 +44,11 @@ def test_ticks_are_round_and_within(low, high):
     ],
 )
 def test_numbers_are_short(value, text):
-    assert number(value) == text
+    assert format_number(value) == text
 
 
 def test_a_curve_runs_through_its_points_and_stays_inside():
-    chart = curves([Series(0, "a", [(0, 9.0), (50, 4.0), (100, 5.0)])], "step")
+    chart = draw_curves([Series(0, "a", [(0, 9.0), (50, 4.0), (100, 5.0)])], "step")
     (line,) = elements(chart, "polyline")
     points = [tuple(map(float, point.split(","))) for point in line.get("points").split()]
     assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in points)
@@ -53,16 +61,21 @@ def test_a_curve_runs_through_its_points_and_stays_inside():
 
 
 def test_what_is_not_finite_is_left_out():
-    chart = curves([Series(0, "a", [(0, 1.0), (1, math.nan), (2, math.inf), (3, 2.0)])], "step")
+    chart = draw_curves(
+        [Series(0, "a", [(0, 1.0), (1, math.nan), (2, math.inf), (3, 2.0)])], "step"
+    )
     assert len(elements(chart, "circle")) == 2
-    assert curves([Series(0, "a", [(0, math.nan)])], "step") is None and curves([], "step") is None
-    assert bars({"en": {0: math.nan}}, ["a"]) is None and bars({}, []) is None
-    assert len(elements(bars({"en": {0: math.nan, 1: 2.0}}, ["a", "b"]), "rect")) == 1
+    assert (
+        draw_curves([Series(0, "a", [(0, math.nan)])], "step") is None
+        and draw_curves([], "step") is None
+    )
+    assert draw_bars({"en": {0: math.nan}}, ["a"]) is None and draw_bars({}, []) is None
+    assert len(elements(draw_bars({"en": {0: math.nan, 1: 2.0}}, ["a", "b"]), "rect")) == 1
 
 
 def test_bars_are_as_high_as_their_values_and_do_not_overlap():
     groups = {"en": {0: 4.0, 2: 1.0}, "de": {0: 2.0}, "sw": {2: -1.0}}
-    chart = bars(groups, ["a", "b", "c"])
+    chart = draw_bars(groups, ["a", "b", "c"])
     boxes = {box[0].text: {k: float(box.get(k)) for k in ("x", "y", "width", "height")}
              for box in elements(chart, "rect")}  # fmt: skip
     unit = boxes["c, en: 1"]["height"]
@@ -76,6 +89,6 @@ def test_bars_are_as_high_as_their_values_and_do_not_overlap():
 
 
 def test_many_languages_make_a_broad_chart():
-    chart = bars({f"l{i}": {run: 1.0 for run in range(5)} for i in range(100)}, list("abcde"))
+    chart = draw_bars({f"l{i}": {run: 1.0 for run in range(5)} for i in range(100)}, list("abcde"))
     (svg,) = elements(chart, "svg")
     assert float(svg.get("viewBox").split()[2]) > 100 * 5 * 10 and "style" in svg.attrib

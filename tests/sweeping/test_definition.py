@@ -6,11 +6,11 @@ import pytest
 
 from xlj.config import ConfigError
 from xlj.sweeping import Sweep, grid
-from xlj.sweeping.definition import runs
+from xlj.sweeping.definition import make_runs
 
 
 def names(*settings, **more):
-    return [run.name for run in runs(Sweep("c.py", settings, **more), Path("f"))]
+    return [run.name for run in make_runs(Sweep("c.py", settings, **more), Path("f"))]
 
 
 def test_a_grid_is_every_combination():
@@ -55,7 +55,7 @@ def test_two_runs_of_one_name_are_refused():
 
 def test_a_command_sets_what_all_runs_set_then_its_own_then_overrides():
     sweep = Sweep("c.py", [{"variant": "v", "train.seed": 1}], {"train.seed": 0, "a": [1, 2]})
-    (run,) = runs(sweep, Path("f"), ["--config.b=3"])
+    (run,) = make_runs(sweep, Path("f"), ["--config.b=3"])
     assert run.command() == [
         *("python", "-m", "xlj.train", "--config=c.py:v", "--config.train.seed=1"),
         *("--config.a=1,2", "--workdir=f/v-seed=1", "--config.b=3"),

@@ -34,7 +34,7 @@ _TEXT = "text"
 _GIB = 2**30
 
 
-def sampled(
+def choose_sampled(
     store: RowStore, config: Config, new: Sequence[str], replay: Sequence[str], share: float
 ) -> tuple[str, ...]:
     """Returns the value of `data.sampled` with which `share` of the text that is drawn is in the
@@ -52,11 +52,11 @@ def sampled(
     return (*new, *(f"{name}={factor:.6g}" for name in replay if name in natural))
 
 
-def enough_steps(config: Config, store: RowStore, new: Sequence[str]) -> int:
+def choose_steps(config: Config, store: RowStore, new: Sequence[str]) -> int:
     """Returns the number of steps of the config, or a smaller number if these steps pass over the
     text of the new languages more than `PASSES` times."""
     steps = config.train.steps
-    max_steps = PASSES * steps / max(1e-9, passes(config, store, new))
+    max_steps = PASSES * steps / max(1e-9, count_passes(config, store, new))
     return min(steps, max(_FEWEST_STEPS, int(max_steps)))
 
 
@@ -85,7 +85,7 @@ def with_steps(config: Config, steps: int) -> Config:
     )
 
 
-def passes(config: Config, store: RowStore, new: Sequence[str]) -> float:
+def count_passes(config: Config, store: RowStore, new: Sequence[str]) -> float:
     """Returns the number of passes of a run over the text of all new languages together."""
     drawn = 0.0
     for phase in config.schedule:
@@ -119,7 +119,7 @@ class Cost(NamedTuple):
         )
 
 
-def cost(config: Config, store: RowStore) -> Cost:
+def estimate_cost(config: Config, store: RowStore) -> Cost:
     """Estimates the cost of a run from the speed of a matrix product, which it measures."""
     mesh = meshes.make_mesh(config)
     config, corpus = config.for_platform(mesh.devices.flat[0].platform), Corpus.of(store)
@@ -150,12 +150,12 @@ def _operations_per_second(hidden: int, dtype: str) -> float:
     return 2 * rows * hidden * 4 * hidden / statistics.median(times[1:])
 
 
-def table(config: Config, store: RowStore) -> list[str]:
+def format_table(config: Config, store: RowStore) -> list[str]:
     """Returns a table of the phases, as `xlj train --dry_run` prints it."""
     return [line.rstrip() for line in align(schedule.table(config, store), left=(0, 3, 6))]
 
 
-def advice(
+def give_advice(
     counts: Mapping[str, Fertility], store: RowStore, config: Config, new: Sequence[str]
 ) -> list[str]:
     """Returns lines of advice, with numbers, for new languages with little text.

@@ -56,7 +56,7 @@ class Request(NamedTuple):
         these languages.
       replay_share: the share of `replay` in the text that is drawn, above 0 and below 1.
       pieces: the number of pieces for each new language; None for `pieces.choose` to choose it.
-      steps: the number of training steps; None for `plan.enough_steps` to choose it.
+      steps: the number of training steps; None for `plan.choose_steps` to choose it.
     """
 
     languages: tuple[str, ...]
@@ -284,12 +284,14 @@ def _planned(
     """Returns the config with the shares of languages and the number of steps. Values that the user
     set are kept."""
     if "data.sampled" not in explicit:
-        names = plan.sampled(store, config, request.languages, request.replay, request.replay_share)
+        names = plan.choose_sampled(
+            store, config, request.languages, request.replay, request.replay_share
+        )
         config = dataclasses.replace(config, data=dataclasses.replace(config.data, sampled=names))
     config, _ = durations.resolve(config, StepAmounts(store))
     if request.steps is None and "train.steps" in explicit:
         return config
-    steps = request.steps or plan.enough_steps(config, store, request.languages)
+    steps = request.steps or plan.choose_steps(config, store, request.languages)
     return plan.with_steps(config, steps)
 
 
@@ -320,11 +322,11 @@ def _print_plan(
             "warning: without --replay the model forgets its old languages; name old languages "
             "that have text in --mono, for example --replay=en,de"
         )
-    print("", *plan.table(config, store), sep="\n")
-    times = plan.passes(config, store, request.languages)
+    print("", *plan.format_table(config, store), sep="\n")
+    times = plan.count_passes(config, store, request.languages)
     print(f"\npasses over the text of the new languages: {times:.1f}")
-    print(f"cost: {plan.cost(config, store)}")
-    print(*plan.advice(counts, store, config, request.languages), "", sep="\n", flush=True)
+    print(f"cost: {plan.estimate_cost(config, store)}")
+    print(*plan.give_advice(counts, store, config, request.languages), "", sep="\n", flush=True)
 
 
 def _write_results(folders: Folders, progress: Record, request: Request) -> None:

@@ -31,7 +31,7 @@ def add(parser: Parser) -> None:
         default=(),
         help="columns of --input that contain the source, the target and, with --gold, the gold "
         "links. Columns are one-based numbers, names in the first line of --input, JSON keys, or "
-        "the two languages of a TMX file [the first columns]",
+        "the two languages of a TMX file [the first columns, in this order]",
     )
     add(
         "--words",
@@ -106,8 +106,8 @@ def _add_choices(parser: Parser) -> None:
         choices=(*METHODS, *TRAINED_METHODS, "all"),
         help="optimal_transport: the method of XLM-Align's paper. released: XLM-Align's released "
         "aligner. argmax, itermax, match: the methods of SimAlign. hmm: a hidden Markov model, for "
-        "models of configs/aligner.py. all: every method, with --layers=all [the method of "
-        "evaluation.alignment in the model's config, else optimal_transport]",
+        "models of configs/aligner.py. all: every method, with --layers=all "
+        "[evaluation.alignment.method of the model's config, else optimal_transport]",
     )
     add(
         "--encode",
@@ -131,7 +131,7 @@ def _add_choices(parser: Parser) -> None:
         default=0.0,
         help="drop links whose confidence is below this value [0]",
     )
-    parser.add_layer("compare")
+    parser.add_layer("compare", "evaluation.alignment.layer of the model's config, else ")
     add(
         "--layers",
         choices=("all",),

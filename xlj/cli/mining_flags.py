@@ -39,8 +39,8 @@ def add(parser: Parser) -> None:
     )
     add(
         "--index",
-        help="FAISS index, in the syntax of FAISS' index_factory [IVF and SQfp16, with about 4 "
-        "sqrt(n) lists for n sentences]",
+        help="FAISS index, in the syntax of FAISS' index_factory [IVFn,SQfp16 with about n = 4 "
+        "sqrt(sentences) lists; Flat for few sentences]",
     )
     add(
         "--probes",

@@ -76,14 +76,19 @@ class Parser(argparse.ArgumentParser):
             "as seed-0/ the scored checkpoint), a checkpoint folder, or a Hugging Face folder",
         )
 
-    def add_layer(self, use: str) -> None:
-        """Adds --layer; `use` is the verb for what the command does with the layer's vectors."""
+    def add_layer(self, use: str, default: str = "") -> None:
+        """Adds --layer.
+
+        Args:
+          use: the verb for what the command does with the layer's vectors.
+          default: a default that has precedence over the layer at two thirds of the depth.
+        """
         self.add_argument(
             "--layer",
             metavar="N",
             type=int,
-            help=f"layer whose hidden vectors to {use}; layer 0 is the embeddings [the layer "
-            "nearest to two thirds of the depth, for example 8 of 12]",
+            help=f"layer whose hidden vectors to {use}; layer 0 is the embeddings [{default}the "
+            "layer nearest to two thirds of the depth, for example 8 of 12]",
         )
 
     def add_malformed(self, placeholder: str) -> None:

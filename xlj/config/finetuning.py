@@ -97,7 +97,7 @@ class Task(Section, path="task"):
         "languages; trained: the best on the dev sets of the training languages; last: the last",
         choices=("all", "trained", "last"),
     )
-    length: int = key(128, "tokens in a row", low=16)
+    length: int = key(128, "number of tokens in a row", low=16)
     stride: int = _kind_key(
         128, "overlap of consecutive windows of a long context, in tokens", low=0
     )
@@ -116,7 +116,10 @@ class Task(Section, path="task"):
         choices=("error", "find", "skip"),
     )
     alpha: float = key(
-        1.0, "exponent of language sampling, p_j = n_j^a / sum n_k^a with n_j rows", low=0, high=1
+        1.0,
+        "exponent a of language sampling: p_j = n_j^a / sum n_k^a for n_j rows of language j",
+        low=0,
+        high=1,
     )
 
     @property

@@ -118,7 +118,12 @@ class Data(Section, path="data"):
         "folder for vocabularies and rows; may be a gs:// or s3:// URL",
         used_when=_for_cache,
     )
-    alpha: float = key(0.7, "exponent of language sampling, p_j = m_j^a / sum m_k^a", low=0, high=1)
+    alpha: float = key(
+        0.7,
+        "exponent a of language sampling: p_j = m_j^a / sum m_k^a for m_j tokens of language j",
+        low=0,
+        high=1,
+    )
     sampled: tuple[str, ...] = key(
         (),
         "languages and pairs to draw rows from, such as en,de,en-de. If the list has no language, "
@@ -212,7 +217,7 @@ class Data(Section, path="data"):
         "padding",
         choices=("stop", "pad"),
     )
-    workers: int = _text_key(0, "processes that build rows; 0: one per core", low=0)
+    workers: int = _text_key(0, "number of processes that build rows; 0: one per core", low=0)
 
     @property
     def shares(self) -> dict[str, float]:
@@ -356,7 +361,12 @@ class Model(Section, path="model"):
         "and outer (of the feed-forward layer), prediction (dense layer of the masked-token head), "
         "vocabulary (logits of the masked-token head)",
     )
-    positions: int = key(514, "rows of the position table; XLM-R's first position is row 2", low=3)
+    positions: int = key(
+        514,
+        "number of rows of the position table. The first token has row 2, as in XLM-R, so a row of "
+        "text has at most positions - 2 tokens",
+        low=3,
+    )
     absolute_positions: bool = key(
         True,
         "add a learned vector for each position; if false, positions only limits the row length",
@@ -405,7 +415,7 @@ class Model(Section, path="model"):
         choices=("none", "t5", "gated"),
     )
     position_buckets: int = _distance_key(
-        32, "buckets of token distances, half of them for each direction", low=4
+        32, "number of buckets of token distances, half of them for each direction", low=4
     )
     position_distance: int = _distance_key(
         128, "distance from which all larger distances share one bucket", low=2
@@ -422,8 +432,8 @@ class Model(Section, path="model"):
     attention: str = key(
         "auto",
         "how attention is computed. dense: with the scores of all token pairs in memory; fused: in "
-        "a kernel (TPUs, GPUs from Ampere on; CPUs interpret it, which is slow); auto: dense on "
-        "CPUs, else fused",
+        "a kernel (TPUs, GPUs from Ampere on; CPUs interpret the kernel, which is slow); auto: "
+        "dense on CPUs, else fused",
         choices=("auto", "dense", "fused"),
     )
     norm: str = key(
@@ -452,7 +462,8 @@ class Model(Section, path="model"):
         choices=("dense", "linear"),
     )
     tied: bool = key(
-        True, "the masked-token head shares the word embeddings; if false, it has its own table"
+        True,
+        "the masked-token head uses the word embeddings; if false, the head has a separate table",
     )
     init_std: float = key(0.02, "standard deviation of initial weights", low=0)
     dtype: str = key(
@@ -473,9 +484,9 @@ class Model(Section, path="model"):
     )
     language_embeddings: str = key(
         "none",
-        "which tokens get a vector of their language. none: no tokens; predicted: tokens to "
-        "predict from another language (selected tokens of CAMLM, placeholders of BTMLM); all: all "
-        "tokens",
+        "tokens to which a vector of their language is added. none: no tokens; predicted: tokens "
+        "to predict from another language (selected tokens of CAMLM, placeholders of BTMLM); all: "
+        "all tokens",
         choices=("none", "predicted", "all"),
         used_when=_for_predicted_languages,
     )
@@ -650,8 +661,8 @@ class Train(Section, path="train"):
     damaged_checkpoint: str = key(
         "stop",
         "what to do on resume if the latest checkpoint is damaged. stop: stop with an error; "
-        "before: move the damaged checkpoint away and resume from the checkpoint before it. To "
-        "detect damage, before reads the whole checkpoint when the run starts",
+        "before: move the damaged checkpoint away and resume from the checkpoint before it. With "
+        "the value before, a run reads the whole latest checkpoint first, to detect damage",
         choices=("stop", "before"),
     )
     allow_change: tuple[str, ...] = key(
@@ -812,7 +823,8 @@ class Transfer(Section, path="transfer"):
     dictionaries_first: bool = key(
         False,
         "match a word to its translation before the word itself, as MetaXLM+Dict does; if false, "
-        "match only words to their translations that match no piece of init_from, ignoring case",
+        "match a word to its translation only if the word matches no piece of init_from, ignoring "
+        "case",
         used_when=only_if_set("transfer.dictionaries"),
     )
     accents: bool = _matched_key(

@@ -31,7 +31,7 @@ class Series:
     faint: bool = False
 
 
-def curves(series: Sequence[Series], x_label: str) -> Element | None:
+def draw_curves(series: Sequence[Series], x_label: str) -> Element | None:
     """Draws a line for each series over an x axis of whole numbers.
 
     Tooltips show the run and the value of a point. Returns None if no series has a finite point.
@@ -41,8 +41,8 @@ def curves(series: Sequence[Series], x_label: str) -> Element | None:
     if not all_points:
         return None
     xs, ys = zip(*all_points, strict=True)
-    x_ticks = [tick for tick in ticks(min(xs), max(xs), 5) if float(tick).is_integer()]
-    y_ticks = ticks(min(ys), max(ys), 5)
+    x_ticks = [tick for tick in choose_ticks(min(xs), max(xs), 5) if float(tick).is_integer()]
+    y_ticks = choose_ticks(min(ys), max(ys), 5)
     low, high = min(min(ys), y_ticks[0]), max(max(ys), y_ticks[-1])
     left, right = min(xs), max(xs)
 
@@ -56,7 +56,7 @@ def curves(series: Sequence[Series], x_label: str) -> Element | None:
     elements = [_rule(place((left, tick))[1], WIDTH, tick) for tick in y_ticks]
     for tick in x_ticks:
         x = place((tick, low))[0]
-        elements.append(node("text", number(tick), x=x, y=HEIGHT - 22, class_="across"))
+        elements.append(node("text", format_number(tick), x=x, y=HEIGHT - 22, class_="across"))
     middle = (_LEFT + WIDTH - _RIGHT) / 2
     elements.append(node("text", x_label, x=middle, y=HEIGHT - 5, class_="across"))
     for s in sorted(series, key=lambda s: not s.faint):
@@ -71,12 +71,12 @@ def _curve(series: Series, points: Sequence[Point], place) -> Element:
     if not series.faint or len(points) == 1:
         for point in points:
             x, y = place(point)
-            tooltip = f"{series.label}: {number(point[1])} at {number(point[0])}"
+            tooltip = f"{series.label}: {format_number(point[1])} at {format_number(point[0])}"
             marks.append(node("circle", node("title", tooltip), cx=x, cy=y, r=3))
     return node("g", *marks, class_=f"run{series.run} {kind}")
 
 
-def bars(groups: Mapping[str, Mapping[int, float]], names: Sequence[str]) -> Element | None:
+def draw_bars(groups: Mapping[str, Mapping[int, float]], names: Sequence[str]) -> Element | None:
     """Draws grouped bars. Returns None if there is no finite value.
 
     Args:
@@ -95,7 +95,7 @@ def bars(groups: Mapping[str, Mapping[int, float]], names: Sequence[str]) -> Ele
     width: float = max(WIDTH, _LEFT + _RIGHT + step * len(groups))
     step = (width - _LEFT - _RIGHT) / len(groups)
     bar = min(3 * _BAR, (step - _GAP) / len(runs))
-    y_ticks = ticks(min(0, *values), max(0, *values), 5)
+    y_ticks = choose_ticks(min(0, *values), max(0, *values), 5)
     low, high = min(0, *values, *y_ticks), max(0, *values, *y_ticks)
 
     def height(value: float) -> float:
@@ -111,14 +111,14 @@ def bars(groups: Mapping[str, Mapping[int, float]], names: Sequence[str]) -> Ele
             y, zero = height(group[run]), height(0)
             box = {"x": f"{start + i * bar:.1f}", "y": f"{min(y, zero):.1f}"}
             size = {"width": f"{max(bar - 1, 1):.1f}", "height": f"{abs(zero - y):.1f}"}
-            tooltip = node("title", f"{names[run]}, {name}: {number(group[run])}")
+            tooltip = node("title", f"{names[run]}, {name}: {format_number(group[run])}")
             elements.append(node("rect", tooltip, class_=f"run{run}", **box, **size))
         middle = _LEFT + step * (place + 0.5)
         elements.append(node("text", name, x=f"{middle:.1f}", y=HEIGHT - 22, class_="across"))
     return _svg(width, elements)
 
 
-def ticks(low: float, high: float, about: int) -> list[float]:
+def choose_ticks(low: float, high: float, about: int) -> list[float]:
     """Returns at least one, and about `about`, round numbers from `low` to `high`."""
     if not high > low:
         return [low]
@@ -130,7 +130,7 @@ def ticks(low: float, high: float, about: int) -> list[float]:
     return [round((first + i) * step, 12) for i in range(count + 1)] or [low]
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Formats a number briefly: 2.5G, 12,000, 3.142, 0.00012."""
     for power, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
         if power <= abs(value) < 1e15:
@@ -143,7 +143,7 @@ def number(value: float) -> str:
 def _rule(y: float, width: float, tick: float) -> Element:
     y = round(y, 1)
     line = node("line", x1=_LEFT, x2=width - _RIGHT, y1=y, y2=y)
-    return node("g", line, node("text", number(tick), x=_LEFT - 6, y=y + 4, class_="up"))
+    return node("g", line, node("text", format_number(tick), x=_LEFT - 6, y=y + 4, class_="up"))
 
 
 def _svg(width: float, elements: Sequence[Element]) -> Element:

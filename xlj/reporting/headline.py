@@ -14,11 +14,16 @@ _MAX_RUNS = 4  # with more runs, the report has a table of runs, but no opening 
 _MAX_NAMES = 6  # if there are more languages or pairs, their number is printed instead
 
 
-def summaries(runs: Sequence[Run]) -> list[Element]:
+def describe_runs(runs: Sequence[Run]) -> list[Element]:
     """Returns a paragraph for each run that has started; empty for more than `_MAX_RUNS` runs."""
     elements = []
     for run in runs if len(runs) <= _MAX_RUNS else ():
-        parts = [_model(run), _data(run), _duration(run), _result(run)]
+        parts = [
+            _describe_model(run),
+            _describe_data(run),
+            _describe_duration(run),
+            _describe_result(run),
+        ]
         text = "; ".join(part for part in parts if part)
         if text:
             elements.append(node("p", node("strong", run.name), f": {text}.", class_="headline"))
@@ -29,7 +34,7 @@ def summaries(runs: Sequence[Run]) -> list[Element]:
     return elements
 
 
-def configs(runs: Sequence[Run]) -> Iterator[Element]:
+def list_configs(runs: Sequence[Run]) -> Iterator[Element]:
     """Yields a collapsed table for each run with the config keys that differ from the defaults."""
     for run in runs if len(runs) <= _MAX_RUNS else ():
         of_kind = finetuning if "task.kind" in run.config else schema
@@ -43,7 +48,7 @@ def configs(runs: Sequence[Run]) -> Iterator[Element]:
             yield node("details", node("summary", run.name), table(["key", "value"], rows))
 
 
-def _model(run: Run) -> str:
+def _describe_model(run: Run) -> str:
     """Describes the objectives and the size of the model."""
     config = run.config
     ends = ("objectives.", ".batch_rows")
@@ -59,7 +64,7 @@ def _model(run: Run) -> str:
     return goal + f" with {layers} of size {sizes[1]}" * bool(goal and known)
 
 
-def _data(run: Run) -> str:
+def _describe_data(run: Run) -> str:
     """Describes the languages and pairs of the data."""
     languages, pairs, task = (
         run.config.get(key) for key in ("data.languages", "data.pairs", "task.languages")
@@ -75,7 +80,7 @@ def _names_or_count(names: Json, noun: str) -> str:
     return ", ".join(map(str, names)) if len(names) <= _MAX_NAMES else f"{len(names)} {noun}"
 
 
-def _duration(run: Run) -> str:
+def _describe_duration(run: Run) -> str:
     """Describes the number of steps and the time of the run."""
     if not run.lines:
         return ""
@@ -88,7 +93,7 @@ def _duration(run: Run) -> str:
     return f"{steps} in {shown if minutes >= 2 else f'{seconds[-1]:.0f} seconds'}"
 
 
-def _result(run: Run) -> str:
+def _describe_result(run: Run) -> str:
     """Describes the mean metrics of the first and last evaluation, and a task's average score."""
     evaluations = [line for line in run.lines if any(key.startswith("eval/") for key in line)]
     parts = []

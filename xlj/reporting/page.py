@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element
 from xlj.evaluation import adaptation_record
 from xlj.io.json_file import Json, Record
 from xlj.reporting import headline
-from xlj.reporting.charts import Series, bars, curves
+from xlj.reporting.charts import Series, draw_bars, draw_curves
 from xlj.reporting.markup import Content, document, node, table
 from xlj.reporting.runs import Run
 from xlj.reporting.style import style
@@ -23,7 +23,7 @@ _NONE = "–"
 
 def page(runs: Sequence[Run], title: str) -> str:
     """Returns the HTML of a report, one self-contained file."""
-    body = [node("h1", title), *headline.summaries(runs)]
+    body = [node("h1", title), *headline.describe_runs(runs)]
     for heading, note, content in (
         ("Runs", "Untick a run to hide it.", [_overview(runs)]),
         ("Notes", "", _notes(runs)),
@@ -51,7 +51,7 @@ def page(runs: Sequence[Run], title: str) -> str:
             _tasks(runs),
         ),
         ("Config differences", "Keys with different values in these runs.", [*_differences(runs)]),
-        ("Configs", "Keys that differ from the defaults.", [*headline.configs(runs)]),
+        ("Configs", "Keys that differ from the defaults.", [*headline.list_configs(runs)]),
         ("Training metrics", "", _training(runs)),
     ):
         content = [element for element in content if len(element)]
@@ -130,7 +130,7 @@ def _adaptation(run: Run) -> Iterator[Element]:
         for side, values in enumerate(scores.values()):
             for name, value in values.get(measure, {}).items():
                 groups.setdefault(name, {})[side] = value
-        figures.append((label, bars(groups, list(scores))))
+        figures.append((label, draw_bars(groups, list(scores))))
     yield _charts(figures)
     head, *rows = adaptation_record.table(*scores.values())
     yield node("details", node("summary", "as a table"), table(head, list(map(list, rows))))
@@ -141,7 +141,7 @@ def _losses(runs: Sequence[Run]) -> Iterator[tuple[str, Element | None]]:
     for name in _ordered(key.split("/")[1] for key in keys if _is_loss(key)):
         held_out = _series(runs, f"eval/{name}/loss")
         training = _series(runs, f"train/{name}/loss", faint=True)
-        yield name, curves([*training, *held_out], "step")
+        yield name, draw_curves([*training, *held_out], "step")
 
 
 def _is_loss(key: str) -> bool:
@@ -151,7 +151,7 @@ def _is_loss(key: str) -> bool:
 def _other_metrics(runs: Sequence[Run]) -> Iterator[tuple[str, Element | None]]:
     for key in _all_keys(runs):
         if key.startswith("eval/") and key.count("/") == 2 and not _is_loss(key):
-            yield _title(key), curves(_series(runs, key), "step")
+            yield _title(key), draw_curves(_series(runs, key), "step")
 
 
 def schedule(lines: Sequence[Line], title: str) -> str:
@@ -162,7 +162,7 @@ def schedule(lines: Sequence[Line], title: str) -> str:
 
 def _schedule(runs: Sequence[Run]) -> list[Element]:
     charts = _charts(
-        (_plain(key), curves(_series(runs, key, faint=True, of="schedule"), "step"))
+        (_plain(key), draw_curves(_series(runs, key, faint=True, of="schedule"), "step"))
         for key in _ordered(key for run in runs for line in run.schedule for key in line)
         if key != "step"
     )
@@ -176,7 +176,7 @@ def _plain(key: str) -> str:
 def _training(runs: Sequence[Run]) -> list[Element]:
     """Returns collapsed charts of all other metrics by step."""
     charts = _charts(
-        (_plain(key), curves(_series(runs, key), "step"))
+        (_plain(key), draw_curves(_series(runs, key), "step"))
         for key in _all_keys(runs)
         if not key.startswith("eval/") and not _is_loss(key) and key not in ("step", "time/seconds")
     )
@@ -192,7 +192,7 @@ def _by_language(runs: Sequence[Run]) -> list[Element]:
         by_run = {place: values[key] for place, values in enumerate(last) if key in values}
         groups.setdefault(_title(f"/{name}/{metric}"), {})[language] = by_run
     names = [run.name for run in runs]
-    charts = _charts((title, bars(group, names)) for title, group in groups.items())
+    charts = _charts((title, draw_bars(group, names)) for title, group in groups.items())
     tables = [
         element
         for title, group in groups.items()
@@ -219,7 +219,7 @@ def _by_layer(runs: Sequence[Run]) -> Iterator[tuple[str, Element | None]]:
             for place, run in enumerate(runs)
             if title in run.layers
         ]
-        yield title.replace("_", " "), curves(series, "layer")
+        yield title.replace("_", " "), draw_curves(series, "layer")
 
 
 def _tasks(runs: Sequence[Run]) -> list[Element]:
@@ -234,7 +234,7 @@ def _tasks(runs: Sequence[Run]) -> list[Element]:
         languages = list(groups)
         rows = [_task_row(runs[place].name, runs[place].results, languages) for place in places]
         rows += _baselines([runs[place] for place in places], languages)
-        elements.append(_charts([(task, bars(groups, [run.name for run in runs]))]))
+        elements.append(_charts([(task, draw_bars(groups, [run.name for run in runs]))]))
         elements.append(table(["", *languages, "average", "transfer gap"], rows))
     return elements
 

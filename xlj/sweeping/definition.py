@@ -87,7 +87,7 @@ def read(file: Path, folder: Path) -> Sweep:
     return sweep
 
 
-def runs(sweep: Sweep, folder: Path, overrides: Sequence[str] = ()) -> list[Run]:
+def make_runs(sweep: Sweep, folder: Path, overrides: Sequence[str] = ()) -> list[Run]:
     """Returns the runs of a sweep in order, with workdirs `folder/NAME`.
 
     Args:

@@ -40,7 +40,7 @@ def run_all(
             bar.set_description(run.name)
             outcome, seconds, result = "finished before", "", ""
             if run in unfinished:
-                state.begin(run, configs[run.name])
+                state.record_start(run, configs[run.name])
                 start = time.monotonic()
                 code = _call(run, signals)
                 seconds = f"{time.monotonic() - start:.0f} s"
@@ -51,7 +51,7 @@ def run_all(
                     is_finished = state.is_finished(run, configs[run.name])
                     outcome = "finished" if is_finished else "stopped"
             try:
-                result = result or state.measures(run.workdir)
+                result = result or state.describe_results(run.workdir)
             except ConfigError as error:  # damaged files of one run must not stop the others
                 result = str(error)
             bar.write(f"{run.name:{width}}  {outcome:15} {seconds:>8}  {result}".rstrip())
@@ -121,7 +121,7 @@ def check_template(template: str) -> None:
 
 def submit(run: Run, config: Record, template: str) -> bool:
     """Runs the template for a run and prints its output; returns whether it succeeded."""
-    state.begin(run, config)
+    state.record_start(run, config)
     done = subprocess.run(_fill_template(run, template), capture_output=True, text=True)
     outcome = f"failed, exit code {done.returncode}" if done.returncode else "submitted"
     print(f"{run.name}: {outcome}", (done.stdout + done.stderr).strip(), flush=True)

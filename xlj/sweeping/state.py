@@ -19,7 +19,7 @@ from xlj.training import metrics
 
 LOG = "log.txt"
 """The file in a workdir to which the output of the run is appended."""
-BEGUN = "sweep.json"
+START_FILE = "sweep.json"
 """The file in a workdir with the command and the config of the run."""
 _CONFIG, _RESULTS = "config.json", "results.json"
 
@@ -31,9 +31,9 @@ def check(runs: Sequence[Run]) -> dict[str, Record]:
       ConfigError: if a command refuses its config, or a workdir was started with another config.
     """
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        configs = dict(zip([run.name for run in runs], pool.map(_config, runs), strict=True))
+        configs = dict(zip([run.name for run in runs], pool.map(_read_config, runs), strict=True))
     for run in runs:
-        before, now = flat(_begun(run)), flat(configs[run.name])
+        before, now = flat(_read_started_config(run)), flat(configs[run.name])
         if now.get("init_from") and not now.get("data.vocabulary"):
             before.pop("data.vocabulary", None)  # a run records the vocabulary of init_from
         if now.get("data.rows"):  # a run records the languages, lengths and other keys of its rows
@@ -51,13 +51,13 @@ def check(runs: Sequence[Run]) -> dict[str, Record]:
     return configs
 
 
-def _begun(run: Run) -> Record:
+def _read_started_config(run: Run) -> Record:
     """Returns the config with which the run in a workdir was started, by a sweep or by a command;
     empty if the run has not written any files yet."""
     names = {path.name for path in run.workdir.glob("*")}
-    if names <= {BEGUN, LOG, "lock"}:
+    if names <= {START_FILE, LOG, "lock"}:
         return {}
-    for file in (BEGUN, _CONFIG, _RESULTS):
+    for file in (START_FILE, _CONFIG, _RESULTS):
         if file in names:
             content = json_file.read_object(run.workdir / file, not_finite=True)
             config = content if file == _CONFIG else content.get("config", {})
@@ -67,7 +67,7 @@ def _begun(run: Run) -> Record:
     return {}
 
 
-def _config(run: Run) -> Record:
+def _read_config(run: Run) -> Record:
     """Returns the config that the command of a run reads. The command runs with --check, which only
     prints the config."""
     command = [*run.command(sys.executable), "--check"]
@@ -93,7 +93,7 @@ def is_finished(run: Run, config: Record) -> bool:
     return is_evaluated and (run.workdir / f"checkpoints/{steps}").exists()
 
 
-def begin(run: Run, config: Record) -> None:
+def record_start(run: Run, config: Record) -> None:
     """Creates the workdir of a run and records its command and config.
 
     Raises:
@@ -101,16 +101,16 @@ def begin(run: Run, config: Record) -> None:
     """
     with atomic.as_config_error(run.workdir):
         run.workdir.mkdir(parents=True, exist_ok=True)
-    json_file.write(run.workdir / BEGUN, {"command": run.command(), "config": config})
+    json_file.write(run.workdir / START_FILE, {"command": run.command(), "config": config})
 
 
-def measures(workdir: Path) -> str:
+def describe_results(workdir: Path) -> str:
     """Describes the results of a run, or the mean metrics of its last evaluation; empty if the run
     has neither."""
     results = workdir / _RESULTS
     if results.exists():
         try:
-            return _results(json_file.read_object(results, not_finite=True))
+            return _describe_averages(json_file.read_object(results, not_finite=True))
         except (AttributeError, KeyError, TypeError):
             raise ConfigError(f"{results} is damaged: it has no scores") from None
     lines = [line for line in metrics.read(workdir) if any(k.startswith("eval/") for k in line)]
@@ -124,7 +124,7 @@ def measures(workdir: Path) -> str:
     return ", ".join(f"{name} {means[name]:.3f}" for name in names)
 
 
-def _results(results: Record) -> str:
+def _describe_averages(results: Record) -> str:
     """Describes the averages on the dev sets, which select a setting, and on the test sets."""
     metric, parts = results["metric"], []
     for split in ("dev", "test"):

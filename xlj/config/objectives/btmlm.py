@@ -28,7 +28,7 @@ class BackTranslation(Masking):
     target_alpha: float = option(
         0.0,
         "exponent a in the probabilities of the target languages, p_j ~ m_j^a over the other "
-        "languages; 0: all are equally likely",
+        "languages, for m_j tokens of language j; 0: all are equally likely",
         low=0,
         high=1,
     )

@@ -12,7 +12,7 @@ from xlj.config.sections import Sections
 @dataclasses.dataclass(frozen=True)
 class Distillation(Options):
     """Distillation (baseline in MetaXLM, Table 3): predicts the vectors of a monolingual teacher on
-    rows of its language."""
+    rows of the teacher's language."""
 
     rows = "text"
     implementation = "xlj.objectives.distillation:objective"
@@ -33,7 +33,9 @@ class Distillation(Options):
     def check_languages(self, path: str, languages: Sequence[str], where: str) -> None:
         """Refuses a teacher of another language."""
         if self.language not in languages:
-            raise ConfigError(f"{path}.language={self.language} is not in {where}")
+            raise ConfigError(
+                f"{path}.language={self.language} is not in {where}; add the language there"
+            )
 
     def models(self) -> Mapping[str, str]:
         """Returns the path of the teacher, by the key `teacher`."""

@@ -62,10 +62,10 @@ class WordAlignment(Masking):
         high=1,
     )
     filtering_iterations: int = option(
-        2, "iterations of filtering (Equation 8)", _while_filtering, low=1
+        2, "number of iterations of filtering (Equation 8)", _while_filtering, low=1
     )
     sinkhorn_iterations: int = option(
-        2, "iterations of Sinkhorn's algorithm", _while_pointing, low=1
+        2, "number of iterations of Sinkhorn's algorithm", _while_pointing, low=1
     )
     sinkhorn_first: str = option(
         "columns",
