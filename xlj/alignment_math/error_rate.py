@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 Link = tuple[int, int]
-"""(source word, target word), from 0."""
+"""A link: (index of the source word, index of the target word), zero-based."""
 
 
 class Scores(NamedTuple):
-    """Scores between 0 and 1; 0 divided by 0 counts as 0."""
+    """Scores between 0 and 1. A score that would be 0 divided by 0 is 0."""
 
     aer: float
     precision: float
@@ -23,10 +23,20 @@ def score(
 ) -> Scores:
     """Scores the links of a set of sentence pairs against gold links (Och and Ney, 2003).
 
-    With links A, sure gold links S and possible gold links P, which include S, counted over the
-    whole set: AER = 1 - (|A & P| + |A & S|) / (|A| + |S|), precision = |A & P| / |A|, recall =
-    |A & S| / |S|. Gold links that no prediction can match, such as links outside a sentence, count
-    in |S| too. Repeated gold links count once. Both are as in XLM-Align's released scorer.
+    Let A be the predicted links, S the sure gold links, and P the possible gold links, which
+    include S. With counts over the whole set:
+
+    - AER = 1 - (|A & P| + |A & S|) / (|A| + |S|)
+    - precision = |A & P| / |A|
+    - recall = |A & S| / |S|
+    - F1 is the harmonic mean of precision and recall.
+
+    As in XLM-Align's released scorer, |S| includes gold links that no prediction can match, such as
+    links outside a sentence, and repeated links of a pair count once.
+
+    Args:
+      predicted, sure, possible: the links of each sentence pair. `possible` need not repeat the
+        sure links.
 
     Raises:
       ValueError: if the arguments have different lengths.
@@ -48,4 +58,5 @@ def score(
 
 
 def _ratio(part: float, whole: float) -> float:
+    """Returns part / whole, or 0 if `whole` is 0."""
     return part / whole if whole else 0.0

@@ -1,9 +1,12 @@
 """Links between tokens, from similarities or a transport plan (XLM-Align equations 7 to 9).
 
-Matrices are non-negative; a similarity of zero or less gives no link. Among equal values the first
-index wins. Values are equal if they differ by less than TIE: all values of a plan with a side of
-one token are equal, up to rounding that depends on the shape of the batch. Every function treats
-each example separately, also if a row has several.
+Rules for all functions of this module:
+
+- A similarity of 0 or less gives no link.
+- Among equal values, the first index wins. Two values are equal if their relative difference is at
+  most `TIE`. Without this tolerance, rounding that depends on the shape of the batch would choose
+  among the equal values of a transport plan for a sentence of one token.
+- Each example is treated separately, also if a row has several examples.
 """
 
 import jax
@@ -14,18 +17,19 @@ from xlj.alignment_math.sinkhorn import Transport, check_pairs, same_example
 from xlj.contracts.arrays import check
 
 TIE = 1e-5
-"""The relative difference below which two values count as equal (ours)."""
+"""The largest relative difference at which two values count as equal (ours)."""
 
 
 def argmax(similarity: jax.Array, source_ids: jax.Array, target_ids: jax.Array) -> jax.Array:
     """Links tokens that are most similar to each other (SimAlign's Argmax; XLM-Align Eq. 7, 8).
 
     Args:
-      similarity: [..., m, n].
-      source_ids, target_ids: int32 [..., m] and [..., n], as in `same_example`.
+      similarity: float [..., m, n].
+      source_ids, target_ids: the number of each token's example, from 1, int32 [..., m] and
+        [..., n]; 0 for tokens to ignore.
 
     Returns:
-      bool [..., m, n].
+      The links, bool [..., m, n].
     """
     check_pairs("argmax", similarity, source_ids, target_ids)
     similarity = jnp.where(same_example(source_ids, target_ids), similarity, 0)
@@ -35,7 +39,13 @@ def argmax(similarity: jax.Array, source_ids: jax.Array, target_ids: jax.Array) 
 def union(similarity: jax.Array, source_ids: jax.Array, target_ids: jax.Array) -> jax.Array:
     """Links each token with its most similar token (XLM-Align Eq. 7 and Table 6, no filtering).
 
-    Args, Returns: as in `argmax`.
+    Args:
+      similarity: float [..., m, n].
+      source_ids, target_ids: the number of each token's example, from 1, int32 [..., m] and
+        [..., n]; 0 for tokens to ignore.
+
+    Returns:
+      The links, bool [..., m, n].
     """
     check_pairs("union", similarity, source_ids, target_ids)
     similarity = jnp.where(same_example(source_ids, target_ids), similarity, 0)
@@ -51,27 +61,35 @@ def itermax(
 ) -> jax.Array:
     """Applies `argmax`, then further rounds for unlinked tokens (SimAlign; XLM-Align Eq. 8, 9).
 
-    In each further round, a similarity is multiplied by 1 if neither token has a link, by `alpha`
-    if one token has a link, and by 0 if both have one. This follows the released code of SimAlign
-    and XLM-Align; Eq. 9 sets only the linked cells to 0. As in this code, an example has no further
-    round if a side has one or two tokens, or if all tokens of a side have links.
+    In each further round, the similarity of two tokens is multiplied by 1 if neither token has a
+    link, by `alpha` if one token has a link, and by 0 if both tokens have links. This is the rule
+    of the released code of SimAlign and XLM-Align; Eq. 9 sets only the similarities of linked
+    tokens to
+    0. Also as in the released code, an example has no further round if a side has one or two
+       tokens,
+    or if all tokens of a side have links.
 
     Args:
-      similarity, source_ids, target_ids: as in `argmax`.
+      similarity: float [..., m, n].
+      source_ids, target_ids: the number of each token's example, from 1, int32 [..., m] and
+        [..., n]; 0 for tokens to ignore.
       alpha: from 0 to 1.
-      iterations: number of rounds including the first; at least 1. The released code has 2.
+      iterations: number of rounds including the first, at least 1. The released code has 2.
 
     Returns:
-      As in `argmax`. Each link of a round has a token without earlier links, and no two links of a
-      round share a token. So there are no more links than tokens.
+      The links, bool [..., m, n]. Each link of a round has a token without earlier links, and no
+      two links of a round share a token. So there are at most as many links as tokens.
+
+    Raises:
+      ValueError: if `iterations` is below 1.
     """
     check_pairs("itermax", similarity, source_ids, target_ids)
     if iterations < 1:
         raise ValueError(f"iterations={iterations} of itermax: expected at least 1.")
     same = same_example(source_ids, target_ids)
     similarity = jnp.where(same, similarity, 0)
-    links = _best(similarity, -1) & _best(similarity, -2)  # [..., m, n], as similarity and same
-    # In the example of each row or column: the number of tokens on the other side.
+    links = _best(similarity, -1) & _best(similarity, -2)  # [..., m, n], like similarity and same
+    # For each row, the number of columns of its example; for each column, the number of rows.
     columns, rows = same.sum(-1, keepdims=True), same.sum(-2, keepdims=True)
     for _ in range(1, iterations):
         row_linked, column_linked = links.any(-1, keepdims=True), links.any(-2, keepdims=True)
@@ -89,14 +107,15 @@ def itermax(
 def match(similarity: np.ndarray, source_ids: np.ndarray, target_ids: np.ndarray) -> np.ndarray:
     """Links tokens by a maximum-weight matching of each example (SimAlign's Match, section 3.2).
 
-    It runs in NumPy on the host. A similarity of zero gives no link.
+    The function runs in NumPy on the host, not on devices.
 
     Args:
-      similarity: float32 [..., m, n], non-negative.
-      source_ids, target_ids: as in `argmax`; their leading axes may be broadcast.
+      similarity: non-negative, float [..., m, n].
+      source_ids, target_ids: the number of each token's example, from 1, int32 [..., m] and
+        [..., n]; 0 for tokens to ignore. Their leading axes may be broadcast.
 
     Returns:
-      bool [..., m, n].
+      The links, bool [..., m, n].
     """
     from scipy.optimize import linear_sum_assignment  # slow to import
 
@@ -116,11 +135,11 @@ def match(similarity: np.ndarray, source_ids: np.ndarray, target_ids: np.ndarray
 
 
 def released(transport: Transport) -> jax.Array:
-    """Returns the links of XLM-Align's released aligner: bool [..., m, n].
+    """Returns the links of XLM-Align's released aligner, bool [..., m, n].
 
-    A row is linked with its best column in the row-normalised matrix, if that column has this row
-    as its best in the last column-normalised matrix. (The paper's aligner is `itermax` of the
-    plan.)
+    Row i and column j are linked if j is the largest element of row i in the last row-normalised
+    matrix, and i is the largest element of column j in the last column-normalised matrix. The
+    paper's aligner differs: it is `itermax` of the transport plan.
     """
     check(
         "released",
@@ -132,17 +151,31 @@ def released(transport: Transport) -> jax.Array:
 
 
 def labels(links: jax.Array) -> jax.Array:
-    """Returns the target position of each source token: bool [..., m, n] -> int32 [..., m].
+    """Returns the index of the target token with which each source token is linked.
 
-    The label of a token with several links is the last one, as in the released code; without links
-    it is -1. Transpose the links for the labels of target tokens.
+    If a token has several links, the label is the last index, as in XLM-Align's released code. For
+    the labels of target tokens, transpose the links.
+
+    Args:
+      links: bool [..., m, n].
+
+    Returns:
+      int32 [..., m]; -1 for tokens without links.
     """
     check("labels", links=("bool [..., m, n]", links))
     return jnp.where(links, jnp.arange(links.shape[-1], dtype=jnp.int32), -1).max(-1)
 
 
 def _best(matrix: jax.Array, axis: int) -> jax.Array:
-    """Marks the first maximum along an axis, if it is positive: bool, of the matrix's shape."""
+    """Marks the first maximum along an axis, if it is above 0.
+
+    Args:
+      matrix: float [..., m, n].
+      axis: -1 or -2.
+
+    Returns:
+      bool [..., m, n].
+    """
     highest = matrix.max(axis, keepdims=True)
     first = jnp.expand_dims((matrix >= highest * (1 - TIE)).argmax(axis), axis)
     places = jax.lax.broadcasted_iota(first.dtype, matrix.shape, matrix.ndim + axis)

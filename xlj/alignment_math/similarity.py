@@ -8,10 +8,10 @@ from xlj.contracts.arrays import check
 
 
 def dot_products(source: jax.Array, target: jax.Array) -> jax.Array:
-    """Computes the similarities of XLM-Align (Eq. 1), in full float32 on every backend.
+    """Computes the similarities of XLM-Align (Eq. 1), in full float32 on every platform.
 
     Args:
-      source, target: float [..., m, hidden] and [..., n, hidden].
+      source, target: vectors of tokens, float [..., m, hidden] and [..., n, hidden].
 
     Returns:
       float32 [..., m, n].
@@ -27,7 +27,11 @@ def dot_products(source: jax.Array, target: jax.Array) -> jax.Array:
 def shifted_cosines(source: jax.Array, target: jax.Array) -> jax.Array:
     """Computes (cosine + 1) / 2, the similarities of SimAlign, between 0 and 1.
 
-    Args, Returns: as in `dot_products`.
+    Args:
+      source, target: vectors of tokens, float [..., m, hidden] and [..., n, hidden].
+
+    Returns:
+      float32 [..., m, n].
     """
     check(
         "shifted_cosines",
@@ -40,12 +44,13 @@ def shifted_cosines(source: jax.Array, target: jax.Array) -> jax.Array:
 def diagonal(source_ids: jax.Array, target_ids: jax.Array, strength: float) -> jax.Array:
     """Computes a prior on the diagonal: exp(-strength |i / m - j / n|).
 
-    i and j count the m source and n target tokens of an example from 1. This is the prior of
-    fast_align before normalisation (Dyer, Chahuneau and Smith, 2013, section 2, where strength is
-    lambda).
+    An example has m source tokens and n target tokens; i and j count them from 1. This is the prior
+    of fast_align before normalisation (Dyer, Chahuneau and Smith, 2013, section 2, where `strength`
+    is lambda).
 
     Args:
-      source_ids, target_ids: int32 [..., m] and [..., n], as in `same_example`.
+      source_ids, target_ids: the number of each token's example, from 1, int32 [..., m] and
+        [..., n]; 0 for tokens to ignore.
       strength: at least 0.
 
     Returns:
@@ -62,11 +67,19 @@ def diagonal(source_ids: jax.Array, target_ids: jax.Array, strength: float) -> j
 
 
 def _progress(ids: jax.Array) -> jax.Array:
-    """Computes i / m for token i (from 1) of an example's m: int32 [..., m] -> float32 [..., m]."""
+    """Computes i / m for token i, counted from 1, of an example of m tokens.
+
+    Args:
+      ids: the number of each token's example, int32 [..., tokens].
+
+    Returns:
+      float32 [..., tokens].
+    """
     same = same_example(ids, ids)
     place = jnp.tril(same).sum(-1, dtype=jnp.float32)
     return place / jnp.maximum(same.sum(-1, dtype=jnp.float32), 1)
 
 
 def _unit(vectors: jax.Array) -> jax.Array:
+    """Scales vectors [..., hidden] to length 1; zeros stay zeros."""
     return vectors / jnp.maximum(jnp.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)

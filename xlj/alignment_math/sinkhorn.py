@@ -14,12 +14,12 @@ EPSILON = 1e-6
 def same_example(source_ids: jax.Array, target_ids: jax.Array) -> jax.Array:
     """Returns which source and target tokens belong to the same example.
 
-    All functions of this package take these two id arrays, so that a matrix has one pair or all
-    pairs of a packed row.
+    The functions of this package take these two arrays of ids. So a matrix has either one pair of
+    sentences or all pairs of a packed row.
 
     Args:
-      source_ids: int32 [..., m], the example of each token, from 1; 0 for tokens to ignore.
-      target_ids: int32 [..., n], with the same meaning.
+      source_ids, target_ids: the number of each token's example, from 1, int32 [..., m] and
+        [..., n]; 0 for tokens to ignore.
 
     Returns:
       bool [..., m, n].
@@ -36,10 +36,13 @@ def same_example(source_ids: jax.Array, target_ids: jax.Array) -> jax.Array:
 def check_pairs(function: str, similarity: Array, source_ids: Array, target_ids: Array) -> None:
     """Checks the arguments of a function of similarities.
 
-    They must be float [..., m, n], int32 [..., m] and int32 [..., n].
+    Args:
+      function: its name, for the message.
+      similarity: must be float [..., m, n].
+      source_ids, target_ids: must be int32 [..., m] and [..., n].
 
     Raises:
-      AssertionError: as `xlj.contracts.arrays.check` does.
+      AssertionError: if an argument does not match (`xlj.contracts.arrays.check`).
     """
     check(
         function,
@@ -52,9 +55,9 @@ def check_pairs(function: str, similarity: Array, source_ids: Array, target_ids:
 class Transport(NamedTuple):
     """The results of Sinkhorn's algorithm, float32 [..., m, n] each; 0 between examples."""
 
-    plan: jax.Array  # `by_rows` if columns are first, else `by_columns`
-    by_rows: jax.Array  # the last matrix whose rows sum to 1
-    by_columns: jax.Array  # the last matrix whose columns sum to 1
+    plan: jax.Array  # the last matrix: `by_rows` if `columns_first`, else `by_columns`
+    by_rows: jax.Array  # the last matrix whose rows are normalised to a sum of 1
+    by_columns: jax.Array  # the last matrix whose columns are normalised to a sum of 1
 
 
 def sinkhorn(
@@ -65,18 +68,25 @@ def sinkhorn(
     columns_first: bool = True,
     mu: float = 1.0,
 ) -> Transport:
-    """Normalises columns and rows alternately (XLM-Align Eq. 4 to 6).
+    """Normalises columns and rows of a kernel alternately (XLM-Align Eq. 4 to 6).
 
-    K = max(EPSILON, similarity)^(1 / mu) inside examples and 0 elsewhere. Rows and columns without
-    any partner stay zero. If there are as many rows as columns, many iterations converge to a
-    doubly stochastic plan.
+    The kernel is K = max(EPSILON, similarity)^(1 / mu) between tokens of the same example, and 0
+    elsewhere. Rows and columns of tokens without a partner stay zero. If an example has as many
+    rows as columns, many iterations converge to a doubly stochastic plan.
 
     Args:
-      similarity: [..., m, n], products of hidden vectors; values between examples are ignored.
-      source_ids, target_ids: int32 [..., m] and [..., n], as in `same_example`.
-      iterations: of both normalisations, at least 1. The released code has 2.
-      columns_first: True in the released code; the paper's Eq. 6 begins with rows.
-      mu: the weight of the plan's entropy (Eq. 3), above 0; 1 in the released code.
+      similarity: products of hidden vectors, float [..., m, n]. Values between different examples
+        are ignored.
+      source_ids, target_ids: the number of each token's example, from 1, int32 [..., m] and
+        [..., n]; 0 for tokens to ignore.
+      iterations: number of normalisations of columns, and of rows, at least 1. The released code
+        has 2.
+      columns_first: whether each iteration begins with columns, as in the released code. The
+        paper's Eq. 6 begins with rows.
+      mu: the weight of the plan's entropy (Eq. 3), above 0. The released code has 1.
+
+    Raises:
+      ValueError: if `iterations` or `mu` is too small.
     """
     check_pairs("sinkhorn", similarity, source_ids, target_ids)
     if iterations < 1:
@@ -86,8 +96,8 @@ def sinkhorn(
     same = same_example(source_ids, target_ids)
     similarity = jnp.maximum(similarity.astype(jnp.float32), EPSILON)
     if mu != 1:
-        # The first normalisation cancels any factor of a column (or row). Dividing each column (or
-        # row) by its maximum keeps powers with a small mu within float32.
+        # Each column (or row, if rows are first) is divided by its maximum, which keeps the powers
+        # with a small mu within float32. The first normalisation cancels such factors.
         axis = -2 if columns_first else -1
         highest = jnp.where(same, similarity, EPSILON).max(axis, keepdims=True)
         similarity = (similarity / highest) ** (1 / mu)
@@ -106,5 +116,6 @@ def sinkhorn(
 
 
 def _normalise(matrix: jax.Array, axis: int) -> jax.Array:
+    """Divides by the sums along an axis; where a sum is 0, the values stay 0."""
     total = matrix.sum(axis, keepdims=True)
     return matrix / jnp.where(total > 0, total, 1)

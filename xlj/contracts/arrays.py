@@ -11,15 +11,15 @@ from jax.typing import DTypeLike
 
 Array = jax.Array | np.ndarray
 PyTree = Any
-"""A tree of arrays (or of their shapes), in dicts, tuples and dataclasses, as `jax.tree` accepts
-it. Python's types cannot express this."""
+"""A tree of arrays, or of their shapes, that `jax.tree` accepts: nested dicts, tuples and
+dataclasses. Python's types cannot express this, so the type is `Any`."""
 Tree = TypeVar("Tree")
 """A tree of arrays, for functions that return a tree of the same structure."""
 Leaf = jax.Array | np.ndarray | jax.ShapeDtypeStruct
-"""An array, or its shape and type."""
+"""An array, or its shape and dtype."""
 
 Specified = tuple[str, PyTree]
-"""The specification of an array, and the array; None, and trees without arrays, are not checked."""
+"""(specification, array). `check` ignores None, and trees without arrays, in place of the array."""
 
 _KINDS: dict[str, DTypeLike] = {"float": jnp.floating, "int": jnp.integer, "bool": jnp.bool_}
 _OPEN = "..."
@@ -33,17 +33,21 @@ def check(function: str, **arrays: Specified) -> None:
     Checks run while JAX traces, also under jit, scan, vmap and remat, so compiled programs do not
     contain them.
 
-    A kind is a dtype, `float`, `int` or `key` of any width, or `any`. An axis is a size, or a name,
-    which must have the same size everywhere. `...` matches any axes; `NAME...` matches the same
-    axes everywhere. None is not checked. NumPy's int64 and float64 count as the types to which JAX
-    converts them.
+    A specification is a kind and a list of axes:
+
+    - Kinds: a dtype such as `int32`; `float`, `int` and `bool` of any width; `key` for random keys;
+      or `any`. NumPy's int64 and float64 count as the dtypes to which JAX converts them.
+    - Axes: a number is a size. An axis with a name must have the same size in all arrays of the
+      call. `...` matches any number of axes. `NAME...` does too, and the matched axes must be the
+      same in all arrays of the call.
 
     Args:
-      function: its name in messages.
-      arrays: by parameter: (specification, array).
+      function: name of the function, for the message.
+      arrays: the name of each parameter, and (specification, array). None is not checked.
 
     Raises:
-      AssertionError: with the array, the function, the specification, and the known sizes of axes.
+      AssertionError: if an array does not match. The message names the array, the function, the
+        specification and the sizes of its named axes.
     """
     axes: dict[str, tuple[int, ...]] = {}
     for name, (specified, array) in arrays.items():
@@ -52,12 +56,27 @@ def check(function: str, **arrays: Specified) -> None:
 
 
 def check_ids(function: str, ids: NamedTuple, **more: Specified) -> None:
-    """Checks a tuple whose fields are int32 [rows, length] each, and more arrays, like `check`."""
+    """Checks the fields of a tuple, int32 [rows, length] each, and more arrays.
+
+    Args:
+      function: name of the function, for the message.
+      ids: the tuple; a field may be None.
+      more: the name of each further parameter, and (specification, array).
+
+    Raises:
+      AssertionError: if an array does not match (`check`).
+    """
     fields = {name: ("int32 [rows, length]", array) for name, array in ids._asdict().items()}
     check(function, **fields, **more)
 
 
 def _check_one(name: str, specified: str, array: Array, known: dict[str, tuple[int, ...]]) -> None:
+    """Checks one array.
+
+    Args:
+      name: of the array and the function, for the message.
+      known: the sizes of the axes that earlier arrays of the call named. The function adds to it.
+    """
     kind, names = _parsed(specified)
     sizes = ", ".join(f"{axis}={_shown(size)}" for axis, size in known.items() if axis in names)
     message = f"{name} must be {specified}" + (f", with {sizes}" if sizes else "")
@@ -84,6 +103,7 @@ def _check_one(name: str, specified: str, array: Array, known: dict[str, tuple[i
 
 
 def _shown(sizes: tuple[int, ...]) -> str:
+    """Formats the size of an axis, or the sizes of several axes, for a message."""
     return str(sizes[0]) if len(sizes) == 1 else str(list(sizes))
 
 

@@ -1,9 +1,9 @@
 """Guards of a run on several hosts: if one process is lost, all end and print which one it was.
 
-A guard starts the command again as its child process and observes how the child ends. It uses
-neither JAX nor the devices, so a hanging collective or an abort inside JAX does not stop it. Every
-guard is connected to the guard of process 0, which decides which process ended first and informs
-all guards.
+Each process of the run is the child of a guard. The guard starts the command as its child process
+and observes how the child ends. A guard uses neither JAX nor the devices, so a hanging collective
+or an abort inside JAX does not stop it. Every guard is connected to the guard of process 0, the
+hub. The hub decides which process ended first, and informs all guards.
 """
 
 import contextlib
@@ -21,56 +21,78 @@ from typing import Any, NamedTuple
 from xlj.io.exit_codes import CONTINUE
 
 SILENCE = 30.0
-"""Seconds without a message after which a guard and its host count as lost."""
+"""Number of seconds without a message after which a guard and its host count as lost."""
 
-_VARIABLE = "XLJ_GUARD"
+_VARIABLE = "XLJ_GUARD"  # environment variable with which a guard passes its address to the child
 _BEAT = 2.0  # seconds between heartbeats
-_GRACE = 5.0  # seconds in which a child may end on its own after another process has ended
-_LATER = 3.0  # seconds to wait for an earlier end that may have caused this one
-_CONSEQUENCES = (1, -signal.SIGABRT)  # exit codes after another process is lost: error, JAX's abort
+_GRACE = 5.0  # seconds that a child gets to end after another process has ended
+_LATER = 3.0  # seconds that the hub waits for the report of an end that may have caused this end
+# Exit codes of a process that ends because another process is lost: an error, or JAX's abort.
+_CONSEQUENCES = (1, -signal.SIGABRT)
 
 
 class End(NamedTuple):
     """How a process of the run ended."""
 
     process: int
+    """Number of the process."""
     host: str
+    """Name of its host."""
     how: str
+    """The verb phrase of the message, such as `was killed by SIGKILL`."""
     code: int
-    """The exit code that the run ends with."""
+    """The exit code with which the run ends."""
 
 
 def is_watched() -> bool:
-    """Whether a guard started this process."""
+    """Returns whether a guard started this process."""
     return _VARIABLE in os.environ
 
 
 def own_address() -> tuple[list[str], int, str]:
-    """Returns the host names and the port of this process's guard, and the token that guards must
-    send when they connect to it."""
+    """Returns the address of this process's guard.
+
+    Returns:
+      Names and IP addresses of the host, the guard's port, and the token that other guards must
+      send when they connect.
+    """
     _, port, token = os.environ[_VARIABLE].split(",")
     names = [socket.gethostname()]
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("10.255.255.255", 9))  # sends nothing, but sets our own address
+        # For UDP, `connect` sends nothing. It only selects the address of this host.
+        probe.connect(("10.255.255.255", 9))
         names.append(probe.getsockname()[0])
     return [*names, "127.0.0.1"], int(port), token
 
 
 def report(process: int, processes: int, address: tuple[list[str], int, str]) -> None:
-    """Sends this process's guard the number of its process, and the address of the guard of process
-    0 (its `own_address`)."""
+    """Tells this process's guard to connect to the hub.
+
+    Args:
+      process: number of this process.
+      processes: number of processes.
+      address: of the guard of process 0, as `own_address` returns it there.
+    """
     pipe = int(os.environ[_VARIABLE].partition(",")[0])
     message = {"process": process, "processes": processes, "address": address}
     os.write(pipe, json.dumps(message).encode() + b"\n")
 
 
 def run() -> int:
-    """Starts this command again, watches it until it ends, and returns the exit code."""
+    """Starts this command as a child process, waits for its end, and returns the exit code."""
     return _Guard().watch()
 
 
 class _Peer:
-    """A connection to another guard: lines of JSON."""
+    """A connection to another guard. Messages are lines of JSON.
+
+    Attributes:
+      process: number of the guard's process; -1 until the guard has sent its number.
+      host: name of its host.
+      last_message: time of the last message, by `time.monotonic`.
+      has_ended: whether the guard's process has ended, or the guard is lost.
+      has_left: whether the connection is closed.
+    """
 
     def __init__(self, link: socket.socket):
         self.link, self.process, self.host = link, -1, ""
@@ -78,11 +100,11 @@ class _Peer:
         self._unread = b""
 
     def send(self, **message: Any) -> None:
-        with contextlib.suppress(OSError):  # the peer is gone; `receive` will notice
+        with contextlib.suppress(OSError):  # the connection is closed; `receive` will return None
             self.link.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self) -> list[dict[str, Any]] | None:
-        """Returns the messages that arrived; None if the connection has ended."""
+        """Returns the messages that arrived; None if the connection is closed."""
         try:
             received = self.link.recv(1 << 16)
         except OSError:
@@ -93,12 +115,12 @@ class _Peer:
         *lines, self._unread = (self._unread + received).split(b"\n")
         try:
             return [json.loads(line) for line in lines]
-        except ValueError:  # not a guard
+        except ValueError:  # the other program is not a guard
             return None
 
 
 class _Guard:
-    """A guard; the guard of process 0 is the hub."""
+    """A guard. The guard of process 0 is the hub."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -113,13 +135,13 @@ class _Guard:
         self._process, self._processes = -1, 0
         self._hub: _Peer | None = None
         self._peers: list[_Peer] = []  # in the hub: all other guards
-        # In the hub: an end that another end may have caused, and the time to decide.
+        # In the hub: the time until which to wait, and an end that another end may have caused.
         self._doubtful: tuple[float, End] | None = None
         self._verdict: End | None = None
         self._last_beat = time.monotonic()
 
     def watch(self) -> int:
-        """See `run`."""
+        """Watches the child until it ends, and returns the exit code of the guard."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._pass_on)
         self._selector.register(self._pipe, selectors.EVENT_READ, self._join)
@@ -140,11 +162,12 @@ class _Guard:
         return outcome
 
     def _pass_on(self, number: int, _: Any) -> None:
-        if number == signal.SIGTERM:  # a terminal sends Ctrl-C to the child as well
+        # A terminal sends Ctrl-C to the child too, so only SIGTERM is passed on.
+        if number == signal.SIGTERM:
             self._child.send_signal(number)
 
     def _poll(self) -> None:
-        """Handles messages for a moment, sends heartbeats, and detects lost guards."""
+        """Handles messages for at most 0.2 seconds, sends heartbeats, and detects lost guards."""
         for key, _ in self._selector.select(0.2):
             key.data()
         now = time.monotonic()
@@ -155,16 +178,18 @@ class _Guard:
         for peer in self._links():
             if now - peer.last_message > SILENCE and not peer.has_ended:
                 self._lose(peer, f"has not answered for {SILENCE:.0f} seconds")
-        # A silent guard may be lost without being known as lost yet.
+        # A guard that has missed heartbeats may be lost. Its end may be the first one, so the hub
+        # does not decide yet.
         is_silent = any(now - p.last_message > 3 * _BEAT and not p.has_ended for p in self._peers)
         if self._doubtful and now > self._doubtful[0] and not is_silent:
             self._decide(self._doubtful[1])
 
     def _links(self) -> list[_Peer]:
+        """Returns the connections of this guard: in the hub to all guards, else to the hub."""
         return [*self._peers, *([self._hub] if self._hub else [])]
 
     def _join(self) -> None:
-        """Reads the report of the child (`report`), and connects to the hub."""
+        """Reads the message of the child (`report`), and connects to the hub."""
         line = os.read(self._pipe, 1 << 16)
         self._selector.unregister(self._pipe)
         if not line:
@@ -176,8 +201,9 @@ class _Guard:
             link = _connect(names, port)
             if link is None:
                 print(
-                    f"no guard answers at port {port} of {' or '.join(names)}: if a process of "
-                    "this run is lost, only JAX will report it, after some minutes",
+                    f"no guard answers at port {port} of {' or '.join(names)}; check that hosts "
+                    "may connect to each other. If a process of this run is lost, only JAX will "
+                    "report the loss, after some minutes",
                     file=sys.stderr,
                     flush=True,
                 )
@@ -219,21 +245,27 @@ class _Guard:
         self._decide(End(peer.process, peer.host, how, CONTINUE))
 
     def _judge(self, end: End, code: int) -> None:
-        """Decides at once if no other end can have caused this one, else after a moment."""
+        """Decides about the end of a process, in the hub.
+
+        If another end may have caused this end, the decision waits for `_LATER` seconds.
+
+        Args:
+          code: exit code of the process; minus the number of the signal that killed it.
+        """
         if code not in _CONSEQUENCES:
             self._decide(end)
         elif not self._doubtful:
             self._doubtful = time.monotonic() + _LATER, end
 
     def _decide(self, end: End) -> None:
-        """Decides that this end came first, and informs all guards."""
+        """Decides that this end came first, and informs all guards (in the hub)."""
         if self._verdict is None:
             self._verdict = end
             for peer in self._peers:
                 peer.send(verdict=end)
 
     def _wait_or_kill(self, seconds: float) -> int:
-        """Waits for the child, kills it after so many seconds, and returns its exit code."""
+        """Waits for the child, kills it after `seconds`, and returns its exit code."""
         try:
             return self._child.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -241,11 +273,15 @@ class _Guard:
             return self._child.wait()
 
     def _await_verdict(self, code: int) -> None:
-        """Reports the end of the child, and waits for the decision which end came first."""
+        """Reports the end of the child to the hub, and waits for the hub's decision.
+
+        Args:
+          code: exit code of the child; minus the number of the signal that killed it.
+        """
         signalled = code < 0 and -code != signal.SIGABRT
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
         end = End(self._process, self._host, how, CONTINUE if signalled else abs(code))
-        if not self._processes:  # it never joined the other processes
+        if not self._processes:  # the child never joined the other processes
             return
         if self._process == 0:
             self._judge(end, code)
@@ -258,8 +294,10 @@ class _Guard:
             self._poll()
 
     def _disconnect(self) -> None:
-        """Closes the connections after the other guards have read their messages. A connection that
-        is closed with unread input may lose its last messages."""
+        """Closes the connections after the other guards have read all messages.
+
+        A connection that is closed while it has unread input may lose its last messages.
+        """
         for peer in self._links():
             with contextlib.suppress(OSError):
                 peer.link.shutdown(socket.SHUT_WR)
@@ -268,13 +306,18 @@ class _Guard:
             self._poll()
 
     def _outcome(self, code: int) -> int:
-        """Returns the exit code of this process. If another process ended first, prints which."""
+        """Returns the exit code of this guard, and prints which process ended first, if another
+        did.
+
+        Args:
+          code: exit code of the child; minus the number of the signal that killed it.
+        """
         end = self._verdict
         if end is None or not self._processes:
             return 128 - code if code < 0 else code
         if (end.process != self._process or end.code == CONTINUE) and code != end.code:
             again = "; the same command resumes from the last checkpoint"
-            print(  # on a new line, since the child may have left a progress bar
+            print(  # the message begins with a line break, since the line may have a progress bar
                 f"\nerror: process {end.process} of {self._processes} (host {end.host}) {end.how}: "
                 f"the run ends here, with exit code {end.code}"
                 f"{again if end.code == CONTINUE else ''}",
@@ -285,7 +328,7 @@ class _Guard:
 
 
 def _connect(names: list[str], port: int) -> socket.socket | None:
-    """Connects to the first host that answers; returns None if none does."""
+    """Returns a connection to the first host that answers, or None if no host answers."""
     for name in names:
         with contextlib.suppress(OSError):
             link = socket.create_connection((name, port), timeout=5)

@@ -1,6 +1,6 @@
 """Measures the speed of each host's devices and its waiting time for rows.
 
-A step of the run takes as long as that of its slowest host, so a slow host should be found.
+All hosts wait for the slowest host in every step, so a slow host should be replaced.
 """
 
 import json
@@ -16,17 +16,23 @@ from xlj.io import atomic
 from xlj.io.growing import GrowingFiles
 
 FILE = "hosts.jsonl"
-"""A file in the workdir of a run of several processes, with a line for each log line."""
+"""A file in the workdir of a run with several processes. It has one JSON object per line, for each
+line of training metrics."""
 
-_PRODUCTS = 16
-_SIZES = {"cpu": 256}
-_SIZE = 4096
-_SLOW = 1.25  # times the median
+_PRODUCTS = 16  # number of matrix products of a measurement
+_SIZES = {"cpu": 256}  # rows and columns of the matrices, by platform
+_SIZE = 4096  # rows and columns of the matrices on all other platforms
+_SLOW = 1.25  # a process is slow if it needs this many times the median of all processes
 
 
 class HostSpeeds:
-    """Measures the devices of each process with matrix products that need no other host. A run of a
-    single process is not measured."""
+    """Measures the devices of each process with matrix products that need no other host.
+
+    In a run with a single process, nothing is measured.
+
+    Args:
+      files: of the workdir.
+    """
 
     def __init__(self, files: GrowingFiles):
         self._files = files
@@ -37,11 +43,11 @@ class HostSpeeds:
 
         Args:
           step: number of finished steps.
-          waiting_share: share of its time that this process waited for rows.
+          waiting_share: share of the time that this process waited for rows.
 
         Returns:
-          Metrics of the slowest process and of the process that waits most, and a warning if a
-          process is slow.
+          Metrics of the slowest process and of the process that waited longest for rows. A warning
+          if a process is slow, else an empty text.
         """
         if not self._names:
             return {}, ""
@@ -68,8 +74,10 @@ class HostSpeeds:
 
 
 def _probe_seconds() -> float:
-    """Measures the seconds that the slowest device of this process needs for fixed products. It is
-    the better of two times, since the first may include compilation."""
+    """Returns the seconds that the slowest device of this process needs for fixed products.
+
+    The result is the shorter of two times, since the first one may include compilation.
+    """
     devices = jax.local_devices()
     size = _SIZES.get(devices[0].platform, _SIZE)
     matrices = [jax.device_put(np.eye(size, dtype=jnp.bfloat16), device) for device in devices]
@@ -84,6 +92,8 @@ def _probe_seconds() -> float:
 
 @jax.jit
 def _products(matrix: jax.Array) -> Any:
+    """Multiplies a matrix [n, n] with itself `_PRODUCTS` times."""
+
     def product(_: Any, power: jax.Array) -> jax.Array:
         return jnp.matmul(power, matrix)
 

@@ -20,24 +20,30 @@ from xlj.io.storage import AnyPath
 T = TypeVar("T")
 
 WAIT = 30.0
-"""Seconds in which all hosts must see what one host writes. NFS caches listings of folders."""
+"""Number of seconds within which all hosts must see a file that one host writes. NFS caches
+listings of folders, so files do not appear immediately."""
 
-_JOINING = 300  # seconds in which all processes must have joined
-_NAME = 64  # bytes of a host's name that are sent to other hosts
+_JOINING = 300  # number of seconds within which all processes must join
+_NAME = 64  # number of bytes of a host's name that are sent to other hosts
 
 
 def join(coordinator: str | None, processes: int | None, process: int | None) -> tuple[int, int]:
     """Joins the other processes of a run.
 
+    Under Slurm and Open MPI, and on TPU pods, JAX detects the processes, and all arguments may be
+    None.
+
     Args:
-      coordinator: HOST:PORT of process 0. All arguments may be None where JAX detects the
-        processes: under Slurm and Open MPI, and on TPU pods.
+      coordinator: HOST:PORT of process 0.
+      processes: number of processes.
+      process: number of this process, zero-based.
 
     Returns:
       The number of this process, and the number of processes.
 
     Raises:
-      ConfigError: if the processes are not found, or do not join within `_JOINING` seconds.
+      ConfigError: if JAX cannot detect the processes, or if they do not join within `_JOINING`
+        seconds.
     """
     arguments = (coordinator, processes, process)
     try:
@@ -57,7 +63,7 @@ def join(coordinator: str | None, processes: int | None, process: int | None) ->
         raise ConfigError(
             f"--distributed: not all processes joined within {_JOINING} s "
             f"({str(error).partition(chr(10))[0][:200]}); check that each process is started with "
-            "the same --coordinator and --processes, and that its host can reach that address"
+            "the same --coordinator and --processes, and that its host can reach the coordinator"
         ) from error
     return jax.process_index(), jax.process_count()
 
@@ -65,7 +71,7 @@ def join(coordinator: str | None, processes: int | None, process: int | None) ->
 def broadcast(decide: Callable[[], T]) -> T:
     """Calls `decide` in process 0 and returns its result, sent as JSON, in every process.
 
-    All processes must call this. A `ConfigError` of `decide` is raised in all of them.
+    All processes must call this. If `decide` raises a `ConfigError`, all processes raise it.
     """
     if jax.process_count() == 1:
         return decide()
@@ -78,7 +84,8 @@ def broadcast(decide: Callable[[], T]) -> T:
         except ConfigError as error:
             content = json.dumps({"error": str(error)}).encode()
     size = int(multihost_utils.broadcast_one_to_all(np.int32(len(content))))
-    buffer = np.zeros(-(-size // 1024) * 1024, np.uint8)  # few shapes, each compiled once
+    # JAX compiles a program for each size. Rounding up to multiples of 1024 bytes gives few sizes.
+    buffer = np.zeros(-(-size // 1024) * 1024, np.uint8)
     buffer[: len(content)] = np.frombuffer(content, np.uint8)
     message: dict[str, Any] = json.loads(
         np.asarray(multihost_utils.broadcast_one_to_all(buffer)).tobytes()[:size]
@@ -90,7 +97,7 @@ def broadcast(decide: Callable[[], T]) -> T:
 
 
 def all_gather(values: np.ndarray) -> np.ndarray:
-    """Returns the values of every process, [processes, ...]. All processes must call this."""
+    """Returns the values of all processes, [processes, ...]. All processes must call this."""
     if jax.process_count() == 1:
         return values[None]
     from jax.experimental import multihost_utils
@@ -105,13 +112,16 @@ def names() -> list[str]:
 
 
 def check_shared(folder: AnyPath, name: str) -> None:
-    """Refuses a folder that is not shared by all hosts. All processes must call this.
+    """Checks that all hosts share a folder. All processes must call this.
+
+    Process 0 writes a file into the folder, and all processes look for the file.
 
     Args:
-      name: the flag or key of the folder, for the error.
+      name: the flag or config key of the folder, for the message.
 
     Raises:
-      ConfigError: in all processes; names those that do not see a file of process 0 there.
+      ConfigError: in all processes, if a process does not see the file. The message names up to
+        eight such processes.
     """
     if jax.process_count() == 1:
         return
@@ -126,26 +136,33 @@ def check_shared(folder: AnyPath, name: str) -> None:
         hosts = names()
         blind = ", ".join(f"{k} (host {hosts[k]})" for k in np.flatnonzero(~all_see)[:8].tolist())
         raise ConfigError(
-            f"{name}={folder}: process {blind} does not see what process 0 (host {hosts[0]}) "
-            "writes there; name a folder on storage that all hosts share, at the same path"
+            f"{name}={folder}: process {blind} does not see a file that process 0 (host "
+            f"{hosts[0]}) wrote into this folder; name a folder on storage that all hosts share, "
+            "at the same path"
         )
 
 
 def _write_mark(folder: AnyPath, name: str) -> str:
+    """Writes a file of a new name into a folder, and returns the name of the file."""
     mark = f".shared-{uuid.uuid4().hex}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         atomic.write(folder / mark, b"")
     except OSError as error:
         reason = error.strerror or error
-        raise ConfigError(f"{name}={folder}: this folder is not writable ({reason})") from error
+        raise ConfigError(
+            f"{name}={folder}: this folder is not writable ({reason}); choose another folder"
+        ) from error
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}") from error
     return mark
 
 
 def _appears(path: AnyPath) -> bool:
-    """Whether a file exists, or appears within `WAIT` seconds while the folder is listed again."""
+    """Returns whether a file exists, or appears within `WAIT` seconds.
+
+    Listing the folder makes NFS refresh its cache.
+    """
     latest = time.monotonic() + WAIT
     while True:
         with contextlib.suppress(OSError):
@@ -159,10 +176,14 @@ def _appears(path: AnyPath) -> bool:
 
 
 def wait_for(path: AnyPath) -> None:
-    """Waits until this host sees a file that process 0 sees; raises a `ConfigError` that names the
-    host if it does not appear."""
+    """Waits until this host sees a file that process 0 sees.
+
+    Raises:
+      ConfigError: if the file does not appear within `WAIT` seconds; the message names the host.
+    """
     if jax.process_count() > 1 and not _appears(path):
         raise ConfigError(
             f"process {jax.process_index()} (host {socket.gethostname()}) does not see {path}, "
-            "which process 0 does; all hosts must share that storage, at the same path"
+            "which process 0 sees; choose a folder on storage that all hosts share, at the same "
+            "path"
         )

@@ -22,20 +22,22 @@ class Interrupted(Exception):
 
 
 class Preemption:
-    """Detects a request to stop the run, by SIGTERM or Ctrl-C. A second Ctrl-C raises
-    `KeyboardInterrupt`.
+    """Detects a request to stop the run: SIGTERM, or Ctrl-C (SIGINT).
 
-    Several processes agree on the step to stop at, for which all must call `requested` equally
-    often. In such runs Ctrl-C stops at once.
-
-    Before the first step XLA may compile for minutes, and there is nothing to save. A process that
-    belongs to the run then ends at once; other programs get a `KeyboardInterrupt` when XLA is done.
+    - During steps, the first signal makes `requested` return True. A second Ctrl-C raises
+      `KeyboardInterrupt`.
+    - Before the first step, there is nothing to save, and XLA may compile for minutes. If
+      `owns_process`, the process ends at once. Otherwise Ctrl-C raises `KeyboardInterrupt` as soon
+      as XLA returns.
+    - In runs with several processes, SIGTERM stops all processes after the same step. For this, all
+      processes must call `requested` equally often. Ctrl-C stops such a run at once.
 
     Args:
-      step: the step at which the run starts or resumes.
+      step: number of finished steps when the run starts or resumes.
 
     Attributes:
-      owns_process: whether the process belongs to the run, as in commands.
+      owns_process: True if the process only runs training, as in xlj's commands; False in programs
+        that call the Python API.
       by_user: whether the request was Ctrl-C.
     """
 
@@ -48,15 +50,18 @@ class Preemption:
         self._signals: _Signals | None = None
         self._starting = True
         in_main_thread = threading.current_thread() is threading.main_thread()
-        # With several processes, the handler of jax.distributed informs all of them during steps.
+        # With several processes, the SIGTERM handler of jax.distributed informs all processes
+        # during steps, so this class has handlers only before the first step.
         if in_main_thread and (self.owns_process or not self._many):
             self._signals = _Signals(self._ask, self._interrupt)
             if self.owns_process:
                 self._signals.end_process(step)
 
     def started(self) -> None:
-        """Marks the start of training: from now on, the run finishes its step and saves before it
-        stops."""
+        """Marks the start of training.
+
+        After this call, a stop request lets the run finish its step and save.
+        """
         if self._starting and self._signals is not None:
             self._signals.end_process(None)
             if self._many:
@@ -64,17 +69,20 @@ class Preemption:
         self._starting = False
 
     def requested(self) -> bool:
-        """Whether to stop now; once True, it remains True."""
+        """Returns whether to stop now. After it has returned True, it always returns True."""
         if self._many and not self._asked:
             from jax.experimental import multihost_utils
 
-            # True for one number only, which is the same in all processes.
+            # JAX returns True for one number of calls only, which is the same in all processes.
             self._asked = multihost_utils.reached_preemption_sync_point(self._times)
             self._times += 1
         return self._asked
 
     def check(self, *_: object) -> None:
-        """Raises `Interrupted` if the run should stop; accepts the arguments of a progress bar."""
+        """Raises `Interrupted` if the run should stop.
+
+        It ignores its arguments, so that it can be called in place of a progress bar's update.
+        """
         if self.requested():
             raise Interrupted
 
@@ -89,7 +97,7 @@ class Preemption:
 
     def _interrupt(self, *_: object) -> None:
         if self._starting and self.owns_process:
-            return  # `_Signals` ends the process
+            return  # the thread of `_Signals` ends the process
         pressed = self._signals.pressed() if self._signals else 1
         if self._starting or self.by_user or pressed > 1:
             raise KeyboardInterrupt
@@ -100,12 +108,16 @@ class Preemption:
 class _Signals:
     """Handlers of SIGTERM and SIGINT, and a pipe.
 
-    Python calls the handlers in the main thread when XLA returns there. The pipe gets the number of
-    each signal as a byte at once.
+    Python calls the handlers in the main thread, but only when the main thread is not inside XLA.
+    The pipe gets the number of each signal immediately, as one byte.
+
+    Args:
+      terminate: the handler of SIGTERM.
+      interrupt: the handler of SIGINT.
     """
 
     def __init__(self, terminate: Callable[..., object], interrupt: Callable[..., object]):
-        # Python cannot restore the handler of jax.distributed, which is set in C.
+        # Python cannot restore the handler of jax.distributed, which is a C function.
         self._libc = ctypes.CDLL(None)
         self._libc.signal.restype, self._libc.signal.argtypes = _POINTER, (ctypes.c_int, _POINTER)
         self._of_jax = self._libc.signal(signal.SIGTERM, None)
@@ -120,16 +132,22 @@ class _Signals:
         self._watch: threading.Thread | None = None
 
     def pressed(self) -> int:
-        """Returns the number of SIGINTs since the last call. Python calls its handler only once for
-        all signals that arrive while the main thread is in XLA."""
+        """Returns the number of SIGINTs since the last call.
+
+        Python's handler cannot count them: it is called only once for all signals that arrive while
+        the main thread is inside XLA.
+        """
         try:
             return os.read(self._pipe[0], 1024).count(signal.SIGINT)
         except BlockingIOError:
-            return 1
+            return 1  # the pipe is empty, but the handler was called for a signal
 
     def end_process(self, step: int | None) -> None:
-        """Makes signals end the process at once, printing the step at which the run resumes; None
-        turns this off."""
+        """Makes signals end the process at once.
+
+        Args:
+          step: the step from which the run will resume, for the message; None ends this behaviour.
+        """
         if step is not None:
             self._watch = threading.Thread(target=self._end, args=(step,), daemon=True)
             self._watch.start()
@@ -150,6 +168,7 @@ class _Signals:
             os.close(end)
 
     def _end(self, step: int) -> None:
+        """Waits for a signal and ends the process; a byte 0 in the pipe ends only this thread."""
         number = -1
         while number not in (0, signal.SIGTERM, signal.SIGINT):
             select.select(self._pipe[:1], [], [])
@@ -157,9 +176,11 @@ class _Signals:
         if number:
             where = f"resumes from step {step:,}" if step else "starts from the beginning"
             _print(f"stopped before the first step; the same command {where}")
+            # 130 is the exit code of shells for programs that Ctrl-C has stopped.
             os._exit(exit_codes.CONTINUE if number == signal.SIGTERM else 130)
 
 
 def _print(text: str) -> None:
-    with contextlib.suppress(RuntimeError, OSError):  # the bar is being printed; `| tee` has ended
+    # RuntimeError: the main thread is printing. OSError: the reader of stderr has ended.
+    with contextlib.suppress(RuntimeError, OSError):
         print(f"\n{text}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Self-attention with a pattern of two id vectors per row: query i sees key j if ids are equal."""
+"""Self-attention with two id vectors per row: query i sees key j if their segment ids are equal."""
 
 from functools import partial
 
@@ -21,9 +21,10 @@ from xlj.sharding import devices
 class Attention(nn.Module):
     """Multi-head self-attention (Vaswani et al., 2017), without the residual connection.
 
-    With fewer heads for keys and values than for queries, each is shared by neighbouring query
-    heads (grouped-query attention, Ainslie et al., 2023). In a local layer a query sees keys at
-    most `model.local_attention // 2` places away.
+    `model.groups` is the number of heads of keys and values. If it is smaller than the number of
+    query heads, neighbouring query heads share a head of keys and values (grouped-query attention,
+    Ainslie et al., 2023). In a local layer, a query sees only keys at a distance of at most
+    `model.local_attention // 2` in the row.
     """
 
     model: Model
@@ -31,11 +32,10 @@ class Attention(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, context: Context) -> jax.Array:
-        """Maps x [rows, length, hidden] -> [rows, length, hidden] of the model's dtype.
+        """Maps x float [rows, length, hidden] -> [rows, length, hidden] in `model.dtype`.
 
-        A query that sees no key gets zeros (before the output layer), never NaN. The position bias
-        is added to the scores. If the model has gates, the bias is first multiplied by the query's
-        gate.
+        The position bias, multiplied by the query's gate if the model has gates, is added to the
+        scores. For a query that sees no key, the input of the output layer is zero, not NaN.
         """
         model, dtype = self.model, jnp.dtype(self.model.dtype)
         rows, length, hidden = x.shape
@@ -74,18 +74,25 @@ class Attention(nn.Module):
 
 
 def is_fused(model: Model) -> bool:
-    """Returns whether attention is a fused kernel; with `model.attention=auto`, not on CPUs."""
+    """Returns whether fused kernels compute attention.
+
+    With `model.attention=auto`, they do on GPUs and TPUs, but not on CPUs.
+    """
     if model.attention == "auto":
         return devices.platform() in fused.KERNELS
     return model.attention == "fused"
 
 
 def shared_bias(params: Params, model: Model, length: int) -> jax.Array:
-    """Returns the relative position bias of all layers, in the form that attention needs.
+    """Returns the relative position bias that all layers share, in the form that attention needs.
+
+    Args:
+      params: of a `PositionBias`.
+      length: of a row.
 
     Returns:
-      float32 [heads, length, length] for dense attention; tiles as described in
-      `fused_attention.attend` for fused attention.
+      For dense attention, float32 [heads, length, length]. For fused attention, the tiles of
+      `position_bias.bias_tiles`, float32 [heads, 2 blocks - 1, block, block].
     """
     table = params["table"]
     check("shared_bias", table=(f"float32 [{model.position_buckets}, {model.heads}]", table))

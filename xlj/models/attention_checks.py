@@ -2,7 +2,8 @@
 
     check_attention(lambda q, k, v, query_ids, key_ids: my_attention(...))
 
-In another framework, packed examples saw each other without an error (maxtext#4476).
+The check exists because such leaks cause no error. In MaxText, for example, packed examples saw
+each other unnoticed (maxtext#4476).
 """
 
 from collections.abc import Callable
@@ -12,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 Attention = Callable[[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array], jax.Array]
-"""(query, key, value [rows, length, heads, size], query_segment_ids, key_segment_ids int32 [rows,
-length]) -> [rows, length, heads, size], without dropout."""
+"""An attention function without dropout: (query, key, value, query_segment_ids, key_segment_ids) ->
+output. Query, key, value and output are float [rows, length, heads, size]. The segment ids are
+int32 [rows, length]."""
 
 
 def check_attention(
@@ -29,17 +31,22 @@ def check_attention(
 ) -> None:
     """Checks an attention function with two patterns of segment ids.
 
-    The first packs examples of random lengths. In the second, some queries have the ids of other
-    examples, some keys are hidden, and some queries see no key at all.
+    The first pattern packs examples of random lengths. In the second pattern, some queries have the
+    ids of other examples, some keys are hidden, and some queries see no key at all.
 
     Args:
-      tolerance: largest difference of an output from the plain formula. Leaks are found exactly.
-      window: the window of the attention function: the largest distance of places at which its
-        queries see keys, inclusive; None for no window.
+      attention: the function to check.
+      rows, length, heads, size: the shape of the random arrays [rows, length, heads, size].
+      seed: of the random arrays.
+      tolerance: the largest allowed difference between an output and the reference formula,
+        computed in float64. Leaks between examples have no tolerance: any dependence is an error.
+      window: the window of the attention function, that is, the largest distance in the row at
+        which a query sees a key, inclusive; None for no window.
 
     Raises:
-      AssertionError: if a query depends on an array that it must not see, or does not depend on one
-        that it must see. The message names both.
+      AssertionError: if an output differs from the formula, if a query depends on a key or value
+        that it must not see, or if it does not depend on one that it must see. The message names
+        the array and its index (row, index in the row).
     """
     rng = np.random.default_rng(seed)
     q, k, v, weights = (
@@ -61,11 +68,11 @@ def check_attention(
         q64, k64, v64 = (np.asarray(x, np.float64) for x in (q, k, v))
         error = np.abs(output - _plain(q64, k64, v64, sees)).max()
         assert error <= tolerance, (
-            f"{name}: an output differs from the plain formula by {error:.3g}, more than "
-            f"{tolerance:g}"
+            f"{name}: an output differs from the reference formula by {error:.3g}, more than "
+            f"tolerance={tolerance:g}"
         )
         blind = ~sees.any(2)
-        assert (output[blind] == 0).all(), f"{name}: the output of a query without keys is not zero"
+        assert (output[blind] == 0).all(), f"{name}: a query that sees no key has a non-zero output"
         for chosen in np.unique(query_ids):
             _check_reach(attention, (q, k, v), ids, weights, query_ids == chosen, sees, name)
     if window is not None:
@@ -81,28 +88,45 @@ def _check_reach(
     sees: np.ndarray,
     name: str,
 ) -> None:
-    """Checks that the gradient of some queries' outputs reaches exactly the keys that they see."""
+    """Checks that the gradient of some queries' outputs reaches exactly the keys that they see.
+
+    Args:
+      attention: the function to check.
+      arrays: query, key and value, float32 [rows, length, heads, size] each.
+      ids: segment ids of queries and of keys, int32 [rows, length] each.
+      weights: random factors of the outputs, float32 [rows, length, heads, size].
+      mine: the queries whose outputs are differentiated, bool [rows, length].
+      sees: which key each query sees, bool [rows, query, key].
+      name: of the pattern, for the message.
+    """
 
     def total(arrays: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         return (attention(*arrays, *ids) * weights * mine[..., None, None]).sum()
 
     reached = [np.abs(np.asarray(x)).sum((2, 3)) > 0 for x in jax.grad(total)(arrays)]
     seen = (sees & mine[:, :, None]).any(1)
-    # The output of a query that sees one key is its value, for any query and key.
+    # A query that sees only one key returns the value of this key. Its output does not depend on
+    # the query, so queries with one key are left out.
     chooses = mine & (sees.sum(2) > 1)
     for kind, array, allowed in zip(
         ("query", "key", "value"), reached, (mine, seen, seen), strict=True
     ):
         leaks = np.argwhere(array & ~allowed)
-        assert not len(leaks), f"{name}: the {kind} at {leaks[0]} reaches other examples' queries"
+        assert not len(leaks), (
+            f"{name}: the {kind} at {leaks[0]} changes the outputs of queries that must not see it"
+        )
     lost = np.argwhere(seen & ~reached[2])
-    assert not len(lost), f"{name}: the value at {lost[0]} does not reach the queries that see it"
+    assert not len(lost), (
+        f"{name}: the value at {lost[0]} does not change the outputs of the queries that see it"
+    )
     lost = np.argwhere(chooses & ~reached[0])
-    assert not len(lost), f"{name}: the output of the query at {lost[0]} does not depend on it"
+    assert not len(lost), (
+        f"{name}: the output of the query at {lost[0]} does not depend on this query"
+    )
 
 
 def _near(length: int, window: int | None) -> np.ndarray:
-    """Returns which places are within the window of which: bool [length, length]."""
+    """Returns which indices of a row are at most `window` apart: bool [length, length]."""
     places = np.arange(length)
     distance = np.abs(places[:, None] - places)
     return distance <= (length if window is None else window)
@@ -114,10 +138,10 @@ def _check_edges(
     weights: jax.Array,
     sees: np.ndarray,
 ) -> None:
-    """Checks the ends of the window, in rows of one example.
+    """Checks both ends of the window, in rows of one example.
 
-    A query's gradient must reach all keys within the window and no others. A new key and value must
-    change the outputs of all queries within the window and no others.
+    The gradient of a query's output must reach exactly the keys within the window. A changed key
+    and value must change exactly the outputs of the queries within the window.
     """
     q, k, v = arrays
     rows, length = sees.shape[:2]
@@ -125,18 +149,27 @@ def _check_edges(
     before = np.asarray(attention(q, k, v, *ids))
     for place in (0, length // 3, length - 1):
         mine = np.broadcast_to(np.arange(length) == place, (rows, length))
-        name = f"the window of place {place}"
+        name = f"the window of index {place}"
         _check_reach(attention, arrays, ids, weights, mine, sees, name)
         changed = attention(q, k.at[:, place].add(1), v.at[:, place].add(1), *ids)
         is_changed = (np.asarray(changed) != before).any((2, 3))
         wrong = np.argwhere(is_changed != sees[:, :, place])
         assert not len(wrong), (
-            f"{name}: the outputs that depend on the key there are not exactly those within the "
-            f"window; the first wrong one is at {wrong[0]}"
+            f"{name}: the outputs that depend on the key at this index are not exactly the outputs "
+            f"within the window; the first wrong output is at {wrong[0]}"
         )
 
 
 def _plain(q: np.ndarray, k: np.ndarray, v: np.ndarray, sees: np.ndarray) -> np.ndarray:
+    """Computes attention by its formula, with zeros for a query that sees no key.
+
+    Args:
+      q, k, v: float64 [rows, length, heads, size].
+      sees: bool [rows, query, key].
+
+    Returns:
+      float64 [rows, length, heads, size].
+    """
     scores = np.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(q.shape[-1])
     scores = np.where(sees[:, None], scores, -np.inf)
     largest = np.maximum(scores.max(-1, keepdims=True), -1e30)

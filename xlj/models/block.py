@@ -1,8 +1,8 @@
 """A transformer block: two sub-layers, each with its residual connection and norm.
 
-A block takes its attention, its feed-forward layer and the residual connection of each as
-arguments. Any module with the signature of `SubLayer` can be a sub-layer. `RESIDUALS` lists the
-residual connections.
+The constructor of a block takes the attention, the feed-forward layer, and a residual connection
+for each of them. Any module with the signature of `SubLayer` can be a sub-layer. `RESIDUALS` lists
+the residual connections.
 """
 
 from collections.abc import Mapping
@@ -26,13 +26,13 @@ class Stream(NamedTuple):
     """The residual stream: hidden vectors [rows, length, hidden] between sub-layers."""
 
     wide: jax.Array
-    """float32, to which updates are added."""
+    """float32 vectors, to which sub-layers add their updates."""
     narrow: jax.Array | None
-    """The same vectors in the type of products, if a kernel wrote them; else None."""
+    """The vectors of `wide` rounded to the dtype of products, if a kernel wrote them; else None."""
 
     @property
     def read(self) -> jax.Array:
-        """The vectors that a sub-layer takes as its input."""
+        """The vectors that a sub-layer reads: `narrow` if it exists, else `wide`."""
         return self.wide if self.narrow is None else self.narrow
 
 
@@ -44,16 +44,22 @@ class Context(NamedTuple):
     key_segment_ids: jax.Array
     """int32 [rows, length]."""
     rngs: Rngs
-    """A random key of each row [rows], for dropout; None in evaluation."""
+    """A random key for each row [rows], for dropout; None in evaluation."""
     layer: int | jax.Array
-    """The number of the layer, from 1."""
+    """The one-based number of the layer; dropout of the embeddings uses 0."""
     bias: jax.Array | None = None
-    """The position bias of all layers (`attention.shared_bias`)."""
+    """The position bias that all layers share (`attention.shared_bias`); None without one."""
     rotations: Mapping[bool, Rotations] = MappingProxyType({})
-    """Rotary positions in full and in local layers (`rotary.of_layers`)."""
+    """Rotary positions of local layers (key True) and full layers (key False); empty for models
+    without rotary positions (`rotary.of_layers`)."""
 
     def seeds(self, site: int) -> jax.Array | None:
-        """Returns the dropout seeds for a site of the layer, int32 [rows]; None in evaluation."""
+        """Returns the dropout seeds for one site of the layer, int32 [rows]; None in evaluation.
+
+        Args:
+          site: a number that identifies the dropout within the layer: 1 in attention, 2 after
+            attention, 3 after the feed-forward layer.
+        """
         return None if self.rngs is None else dropout.row_seeds(self.rngs, self.layer, site)
 
 
@@ -61,13 +67,13 @@ class SubLayer(Protocol):
     """Computes the update that a residual connection adds to the stream."""
 
     def __call__(self, x: jax.Array, context: Context, /) -> jax.Array:
-        """Maps x [rows, length, hidden], float32 or narrower, to an update of the same shape."""
+        """Maps x, float32 or `model.dtype` [rows, length, hidden], to an update of its shape."""
 
 
 class Residual(Protocol):
     """Adds a sub-layer's update to the stream, after dropout.
 
-    It is a module. The scale and bias of its norm are its parameters.
+    A residual connection is a module; its parameters are the scale and bias of its norm.
     """
 
     def __call__(self, stream: Stream, sub_layer: SubLayer, context: Context, /) -> Stream:
@@ -75,11 +81,11 @@ class Residual(Protocol):
 
 
 class NoNorm(nn.Module):
-    """x + sub_layer(x): the first sub-layer of ModernBERT, which follows the embeddings' norm.
+    """x + sub_layer(x), for the first sub-layer of ModernBERT, which follows the embeddings' norm.
 
     Attributes:
-      site: of its dropout (`Context.seeds`).
-      rate: of its dropout.
+      site: identifies the dropout of the update in the layer (`Context.seeds`).
+      rate: of this dropout.
     """
 
     model: Model
@@ -95,7 +101,12 @@ class NoNorm(nn.Module):
 
 
 class PreNorm(nn.Module):
-    """x + sub_layer(norm(x)), as in XLM-R XL. `rate` and `site` as in `NoNorm`."""
+    """x + sub_layer(norm(x)), as in XLM-R XL.
+
+    Attributes:
+      site: identifies the dropout of the update in the layer (`Context.seeds`).
+      rate: of this dropout.
+    """
 
     model: Model
     site: int
@@ -110,7 +121,12 @@ class PreNorm(nn.Module):
 
 
 class PostNorm(nn.Module):
-    """norm(x + sub_layer(x)), as in XLM-R. `rate` and `site` as in `NoNorm`."""
+    """norm(x + sub_layer(x)), as in XLM-R.
+
+    Attributes:
+      site: identifies the dropout of the update in the layer (`Context.seeds`).
+      rate: of this dropout.
+    """
 
     model: Model
     site: int
@@ -118,7 +134,10 @@ class PostNorm(nn.Module):
 
     @nn.compact
     def __call__(self, stream: Stream, sub_layer: SubLayer, context: Context) -> Stream:
-        """Same as `Residual.__call__`; one kernel if the stream has narrow vectors."""
+        """Maps the stream before the sub-layer to the stream after it.
+
+        If the stream has narrow vectors, one kernel computes sum, dropout and norm.
+        """
         model, x, rate = self.model, stream.wide, self.rate
         scale, bias = norm_parameters(self, model)
         update, seeds = sub_layer(stream.read, context), context.seeds(self.site)
@@ -159,13 +178,20 @@ class Block(nn.Module):
 
 
 def stream_of(x: jax.Array, model: Model) -> Stream:
-    """Returns the stream before the first block, from the output of the embeddings."""
+    """Returns the stream before the first block.
+
+    Args:
+      x: output of the embeddings, float32 [rows, length, hidden].
+    """
     check("stream_of", x=("float32 [rows, length, hidden]", x))
     return Stream(x, x.astype(model.dtype) if _is_fused(model, x.shape[1]) else None)
 
 
 def _is_fused(model: Model, length: int) -> bool:
-    """Returns whether a kernel writes the stream in both types: on GPUs, with bfloat16."""
+    """Returns whether the kernel of `fused_norm` computes the residual connections.
+
+    It is used on GPUs, with bfloat16 and post-LayerNorm, for lengths that fit the kernel.
+    """
     has_kernel = model.norm == "post" and model.norm_type == "layer"
     fits = has_kernel and length % fused_norm.MULTIPLE == 0
     return devices.platform() == "gpu" and model.dtype == "bfloat16" and fits

@@ -19,18 +19,30 @@ from xlj.sharding.rules import KERNEL, REPLICATED, ROWS
 Arrays = TypeVar("Arrays")
 
 Activation = Callable[[jax.Array, jnp.dtype], jax.Array]
-"""Maps a float32 array [..., n], and the type of the result, to [..., n] or [..., n / 2]."""
+"""An activation: (x, dtype of the result) -> result. x is float32 [..., n]. The result is [..., n],
+or [..., n / 2] for gated activations."""
 
 PRODUCT = "product"
-"""Name of the arrays that `model.remat=products` saves: outputs of linear layers and attention."""
+"""Checkpoint name of the arrays that `model.remat=products` saves for the backward pass: the
+outputs of linear layers and of attention."""
 
 
 def product(left: jax.Array, right: jax.Array, dtype: jnp.dtype, right_axis: int = 0) -> jax.Array:
-    """Multiplies left [..., k] with right [k, m] (or [m, k] with right_axis=1), summed in float32.
+    """Multiplies two arrays in a dtype, with sums in float32.
 
-    On a CPU, bfloat16 is fast (4x float32) only for row-major factors, if the left one contracts
-    its last axis. Barriers keep XLA from folding transpositions around the product into it, which
-    it would then compute in float32, or not at all.
+    On a CPU, bfloat16 products are fast (4x float32) only if both factors are row-major and the
+    left factor contracts its last axis. Barriers keep XLA from folding a transposition into the
+    product. With a folded transposition, XLA would compute the product in float32, or fail to
+    compile it.
+
+    Args:
+      left: float [..., k].
+      right: float [k, m], or [m, k] with right_axis=1.
+      dtype: to which both factors are rounded.
+      right_axis: the axis k of `right`, 0 or 1.
+
+    Returns:
+      float32 [..., m].
     """
     right_is = ("float [k, m]", "float [m, k]")[right_axis]
     check("product", left=("float [..., k]", left), right=(right_is, right))
@@ -38,17 +50,31 @@ def product(left: jax.Array, right: jax.Array, dtype: jnp.dtype, right_axis: int
 
 
 def product_over_rows(left: jax.Array, right: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """Computes left.T @ right of matrices [n, k] and [n, m], as `product` does: float32 [k, m]."""
+    """Computes left.T @ right for matrices [n, k] and [n, m], with sums in float32.
+
+    Args:
+      dtype: to which both factors are rounded.
+
+    Returns:
+      float32 [k, m].
+    """
     check("product_over_rows", left=("float [n, k]", left), right=("float [n, m]", right))
     return _product(left.astype(dtype), right.astype(dtype), (0, 0))
 
 
 def sum_over_rows(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """Sums the vectors of a matrix [n, m], read in a type: float32 [m].
+    """Sums the rows of a matrix.
 
-    The sum is a product with a few rows of ones (16 for tensor cores). XLA's own sum over so many
-    vectors takes as long on a CPU as a product of all of them, and uses a fifth of a GPU's
-    bandwidth.
+    The sum is computed as a product with a few rows of ones (16 on GPUs, for tensor cores). XLA's
+    own sum over many rows is slow: on a CPU it takes as long as a product with the whole matrix,
+    and on a GPU it uses a fifth of the memory bandwidth.
+
+    Args:
+      x: float [n, m].
+      dtype: to which x is rounded; the sum is in float32.
+
+    Returns:
+      float32 [m].
     """
     check("sum_over_rows", x=("float [n, m]", x))
     rows = 16 if devices.platform() == "gpu" else 8
@@ -56,12 +82,12 @@ def sum_over_rows(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
 
 
 def products(left: jax.Array, right: jax.Array, contracted: tuple[int, int]) -> jax.Array:
-    """Multiplies two batches of matrices in their type, as `product` does.
+    """Multiplies two batches of matrices of the same dtype, with sums in float32.
 
     Args:
-      left: [batch..., n, k] or [batch..., k, n].
-      right: [batch..., m, k] or [batch..., k, m].
-      contracted: which axis of each is k, -1 or -2.
+      left: float [batch..., n, k] or [batch..., k, n].
+      right: [batch..., m, k] or [batch..., k, m], of the dtype of `left`.
+      contracted: the axis k of `left` and of `right`, -1 or -2 each.
 
     Returns:
       float32 [batch..., n, m].
@@ -78,10 +104,15 @@ def products(left: jax.Array, right: jax.Array, contracted: tuple[int, int]) -> 
 def _product(
     left: jax.Array, right: jax.Array, contracted: tuple[int, int], batches: int = 0
 ) -> jax.Array:
-    """Multiplies over one axis of each factor. On a CPU both factors keep their layout in memory.
+    """Multiplies over one axis of each factor; sums are in float32.
 
-    On a CPU, a left factor in bfloat16 whose rows are contracted is rounded, then transposed in
-    memory: strided reads of its float32 values would take longer than the product.
+    On a CPU, both factors keep their layout in memory. One case needs a copy: a left factor in
+    bfloat16 whose rows are contracted. It is first rounded and then transposed in memory. Without
+    the copy, XLA would read its float32 values with a stride, which takes longer than the product.
+
+    Args:
+      contracted: the contracted axis of `left` and of `right`.
+      batches: number of leading batch axes that both factors share.
     """
     of_left, of_right = contracted
     if of_left == left.ndim - 2 and left.dtype != jnp.float32:
@@ -96,20 +127,29 @@ def _product(
 
 
 def swap_axes_copied(x: jax.Array, axis: int, other: int) -> jax.Array:
-    """Swaps two axes of x; on a CPU also in memory, since a flat array has only one layout."""
+    """Swaps two axes of x, float [...]; on a CPU also in memory.
+
+    The barrier is on the flattened array. A flat array has only one layout, so XLA must copy.
+    """
     check("swap_axes_copied", x=("float [...]", x))
     swapped = x.swapaxes(axis, other)
     return cpu_layout_barrier(swapped.reshape(-1)).reshape(swapped.shape)
 
 
 def precision_of(dtype: jnp.dtype) -> jax.lax.Precision | None:
-    """Returns the precision of products of a type: full float32 for float32, on all platforms."""
+    """Returns the precision of products in a dtype.
+
+    Products in float32 are exact float32 on all platforms; JAX's default would round their factors
+    on GPUs and TPUs.
+    """
     return jax.lax.Precision.HIGHEST if dtype == jnp.float32 else None
 
 
 def cpu_layout_barrier(arrays: Arrays) -> Arrays:
-    """Returns the arrays of a tree; on a CPU, XLA must write them to memory in their own layout
-    before it computes anything from them."""
+    """Returns a tree of arrays unchanged, behind an optimisation barrier on CPUs.
+
+    The barrier makes XLA write the arrays to memory in their own layout before it uses them.
+    """
     return jax.lax.optimization_barrier(arrays) if devices.platform() == "cpu" else arrays
 
 
@@ -120,18 +160,25 @@ def matmul(
     activation: Activation | None = None,
     shift: jax.Array | None = None,
 ) -> jax.Array:
-    """Multiplies x [..., in] with kernel [in, out] in `dtype`; sums and result are float32.
+    """Multiplies x with a kernel, optionally after an activation; sums are in float32.
 
-    With bfloat16, each factor is rounded once, forward and backward. The gradient of x has x's type
-    and is rounded too; that of the kernel is float32. Half as many bytes are saved for the backward
-    pass.
+    With dtype=bfloat16, each factor is rounded once in the forward and once in the backward pass,
+    and the backward pass needs half as many bytes. The gradient of x is rounded to the dtype of x.
+    The gradient of the kernel is float32.
+
+    With an activation, x is saved for the backward pass, and the activation is computed again
+    there: the intermediate arrays of a gated activation have three times the bytes of x. An
+    exception is GELU on CPUs, where computing it again costs too much time, so its result is saved.
 
     Args:
-      activation: applied to x before the product, in float32. The backward pass saves x and
-        computes the activation again. An exception is a plain GELU on a CPU, where computing it
-        costs more than the memory. A gated layer has about a third of a GELU layer's elements, but
-        saving its intermediate arrays would take three times the memory of its input.
-      shift: float32 [in], added to x before the activation.
+      x: float [..., in].
+      kernel: float [in, out].
+      dtype: of the factors.
+      activation: applied to x in float32 before the product; None for no activation.
+      shift: float32 [in], added to x before the activation; None for no shift.
+
+    Returns:
+      float32 [..., out].
     """
     check(
         "matmul",
@@ -175,12 +222,14 @@ def _backward(
         of_x = product(gradient, devices.all_gather(kernel.astype(dtype), 0), dtype, right_axis=1)
         return of_x.astype(dtype), devices.reduce_sum(of_kernel, 0)
 
-    # XLA for GPUs delays kernels' gradients and keeps their factors in memory, unless later
-    # operations need these gradients.
+    # XLA for GPUs delays the gradient of a kernel and keeps its factors in memory, unless a later
+    # operation needs this gradient. The barriers on GPUs make later operations depend on it.
     on_gpu = devices.platform() == "gpu"
     x, kernel, shift = saved
     gradient = gradient.astype(dtype)
-    if activation is not None:  # without the barrier, XLA would save the forward pass's result
+    if (
+        activation is not None
+    ):  # the barrier keeps XLA from saving the activation of the forward pass
         x, gradient = jax.lax.optimization_barrier((x, gradient))
     active, through_activation = jax.vjp(partial(_activate, activation=activation), x, shift)
     per_device = devices.per_device(of_rows, (ROWS, KERNEL, ROWS), (ROWS, KERNEL))
@@ -195,13 +244,14 @@ _matmul = with_gradient(_forward, _backward, static=(3, 4))
 
 
 def _activate(x: jax.Array, shift: jax.Array | None, activation: Activation | None) -> jax.Array:
+    """Applies shift and activation in float32, and rounds to the dtype of x: [..., in]."""
     if activation is None:
         return x
     return activation(_add_shift(x, shift), jnp.dtype(jnp.float32)).astype(x.dtype)
 
 
 def _add_shift(x: jax.Array, shift: jax.Array | None) -> jax.Array:
-    """Adds a shift [out], if any, to x: float32 [..., out]."""
+    """Adds a shift float32 [n], or nothing for None, to x float [..., n]: float32 [..., n]."""
     if shift is None:
         return x.astype(jnp.float32)
     if devices.platform() == "gpu":
@@ -229,10 +279,14 @@ _add_shift_on_gpus = with_gradient(_forward_add_shift, _backward_add_shift, stat
 
 
 def gelu(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """Computes the exact GELU of x, float32 [...], with erf; XLA for GPUs does not fuse JAX's erfc.
+    """Computes the exact GELU (Hendrycks and Gimpel, 2016) of x, float32 [...], with erf.
 
-    The gradient computes Phi(x) from the output x Phi(x), which the next product saves anyway. In
-    bfloat16 this is as exact as the output.
+    JAX's own GELU uses erfc, which XLA for GPUs does not fuse. The gradient needs Phi(x), which it
+    computes as output / x, since the next product saves the output anyway. In bfloat16 this is as
+    exact as the output.
+
+    Args:
+      dtype: of the result.
     """
     check("gelu", x=("float32 [...]", x))
     return _gelu(x, dtype)
@@ -247,6 +301,7 @@ def _backward_gelu(
     dtype: jnp.dtype, saved: tuple[jax.Array, jax.Array], gradient: jax.Array
 ) -> tuple[jax.Array]:
     x, y = saved
+    # Phi(x) = y / x, except near 0, where Phi(0) = 1/2 and the quotient could be 0 / 0.
     near_zero = jnp.abs(x) < 1e-30
     below = jnp.where(near_zero, 0.5, y.astype(jnp.float32) / jnp.where(near_zero, 1, x))
     density = jnp.exp(-0.5 * x * x) * np.float32(1 / math.sqrt(2 * math.pi))
@@ -259,7 +314,7 @@ _gelu = with_gradient(_forward_gelu, _backward_gelu, static=(1,))
 def geglu(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
     """Multiplies the GELU of the first half of each vector with the second half (Shazeer, 2020).
 
-    Maps float32 [..., 2 n] -> [..., n].
+    Maps x float32 [..., 2 n] -> [..., n] in `dtype`.
     """
     check("geglu", x=("float32 [..., both]", x))
     active, factor = jnp.split(x, 2, axis=-1)
@@ -267,7 +322,10 @@ def geglu(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
 
 
 def swiglu(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """Same as `geglu`, with x sigmoid(x) instead of the GELU."""
+    """Multiplies the SiLU of the first half of each vector with the second half (Shazeer, 2020).
+
+    SiLU(x) is x sigmoid(x). Maps x float32 [..., 2 n] -> [..., n] in `dtype`.
+    """
     check("swiglu", x=("float32 [..., both]", x))
     active, factor = jnp.split(x, 2, axis=-1)
     return (jax.nn.silu(active) * factor).astype(dtype)
@@ -282,16 +340,25 @@ def linear(
     activation: Activation | None = None,
     shift: jax.Array | None = None,
 ) -> jax.Array:
-    """Computes a linear layer: [..., in] -> [..., out].
+    """Computes a linear layer, optionally after an activation.
 
     Args:
-      result: the type that the output is rounded to, after the bias is added.
-      bias: float32 [out]; None for none.
-      x, kernel, dtype, activation, shift: as in `matmul`.
+      x: float [..., in].
+      kernel: float32 [in, out].
+      bias: float32 [out]; None for no bias.
+      dtype: of the factors of the product.
+      result: the dtype to which the output is rounded, after the bias is added.
+      activation: applied to x before the product (`matmul`); None for no activation.
+      shift: float32 [in], added to x before the activation; None for no shift.
+
+    Returns:
+      [..., out] in the dtype `result`.
     """
     check("linear", kernel=("float [in_here, out]", kernel), bias=("float32 [out]", bias))
     y = matmul(x, kernel, dtype, activation, shift)
-    if devices.platform() == "gpu":  # without it, the product is written in float32, rounded later
+    if devices.platform() == "gpu":
+        # Without the barrier, XLA would write the product in float32 and round it in another
+        # kernel.
         y = jax.lax.optimization_barrier(y.astype(result))
     return checkpoint_name(_add_shift(y, bias).astype(result), PRODUCT)
 
@@ -299,8 +366,8 @@ def linear(
 class Weights(nn.Module):
     """The float32 parameters of a linear layer, for a module that computes the product itself.
 
-    Parameters: `kernel` [inputs, outputs], drawn from N(0, init_std), and `bias` [outputs] if
-    `has_bias`.
+    Parameters: `kernel` [inputs, outputs], drawn from N(0, init_std^2), and, if `has_bias`, `bias`
+    [outputs], which starts at 0.
     """
 
     inputs: int
@@ -310,7 +377,7 @@ class Weights(nn.Module):
 
     @nn.compact
     def __call__(self) -> tuple[jax.Array, jax.Array | None]:
-        """Returns kernel and bias."""
+        """Returns the kernel, and the bias or None."""
         return _weights(self, self.inputs, self.outputs)
 
 
@@ -318,7 +385,9 @@ class Dense(nn.Module):
     """A linear layer with the parameters of `Weights`.
 
     Attributes:
-      result: type of the output; None for float32.
+      features: size of the output.
+      dtype: of the factors of the product.
+      result: dtype of the output; None for float32.
     """
 
     features: int
@@ -329,7 +398,7 @@ class Dense(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Maps x [..., in] -> [..., out]."""
+        """Maps x float [..., in] -> [..., features] in the dtype `result`."""
         kernel, bias = _weights(self, x.shape[-1], self.features)
         return linear(x, kernel, bias, self.dtype, self.result or jnp.dtype(jnp.float32))
 

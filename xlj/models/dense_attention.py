@@ -1,6 +1,6 @@
 """Attention with the scores of all token pairs in memory.
 
-It is the default on CPUs, and the reference for `fused_attention`.
+Dense attention is the default on CPUs, and the reference for `fused_attention`.
 """
 
 from functools import partial
@@ -30,21 +30,24 @@ def dense_attention(
     *,
     window: int | None = None,
 ) -> jax.Array:
-    """Computes attention in which a query sees the keys with its segment id.
+    """Computes attention in which a query sees the keys with the same segment id.
+
+    The output of a query that sees no key is zero.
 
     Args:
-      query, key, value: [rows, length, heads, size], multiplied in their type.
-      query_segment_ids, key_segment_ids: int32 [rows, length]. A query that sees no key gets zeros.
-      bias: float32 [heads, length, length], added to the scores; or None.
-      gates: float32 [rows, heads, length], the factor of the bias for each query, or None.
-      seeds: int32 [rows], of dropout (`dropout.row_seeds`); None for no dropout.
+      query, key, value: float [rows, length, heads, size], all of one dtype, which is also the
+        dtype of the products' factors.
+      query_segment_ids, key_segment_ids: int32 [rows, length].
+      bias: float32 [heads, length, length], added to the scores; None for no bias.
+      gates: float32 [rows, heads, length], the factor of the bias for each query; None for 1.
+      seeds: seeds of dropout, int32 [rows] (`dropout.row_seeds`); None for no dropout.
       rate: of dropout.
-      window: the largest distance of places in the row at which a query sees a key, on both sides
-        and inclusive; None for no window. With a window, long rows without a bias are computed in
+      window: the largest distance in the row at which a query sees a key, on both sides and
+        inclusive; None for no window. With a window, long rows without a bias are computed in
         blocks (`local_blocks`), without the scores of all pairs.
 
     Returns:
-      [rows, length, heads, size] of the query's type.
+      [rows, length, heads, size], of the dtype of `query`.
     """
     check_inputs(
         "dense_attention",
@@ -68,8 +71,7 @@ def dense_attention(
 
 
 class _Inputs(NamedTuple):
-    """The arguments of `dense_attention`, with a separate axis of heads: [rows, heads, length,
-    size]."""
+    """The arguments of `dense_attention`; query, key and value are [rows, heads, length, size]."""
 
     query: jax.Array
     key: jax.Array
@@ -78,23 +80,25 @@ class _Inputs(NamedTuple):
     gates: jax.Array | None
     visible: jax.Array | None
     """Which keys a query sees: bool [rows, 1, length, length], or [rows, 1, blocks, block, 3 block]
-    if rows are divided into blocks."""
+    if rows are divided into blocks. None in the saved inputs: the backward pass does not need
+    it."""
     seeds: jax.Array | None
 
 
 class _Options(NamedTuple):
-    """Static arguments of the function."""
+    """Static arguments of `_attend`."""
 
     rate: float
     """Rate of dropout."""
     window: int | None
-    """As in `dense_attention`; None if it hides no key of a row."""
+    """The largest distance at which a query sees a key; None if all keys of a row are within it."""
     block: int | None
-    """Queries per block; None if rows are not divided into blocks."""
+    """Number of queries per block; None if rows are not divided into blocks."""
 
 
 Saved = tuple[_Inputs, jax.Array, jax.Array]
-"""Saved for the backward pass: inputs, the weights before dropout in their type, the output."""
+"""Saved for the backward pass: the inputs, the attention weights before dropout in the dtype of the
+query, and the output."""
 
 
 def _visible(
@@ -137,8 +141,8 @@ def _forward(inputs: _Inputs, options: _Options) -> tuple[jax.Array, Saved]:
 def _backward(options: _Options, saved: Saved, gradient: jax.Array) -> tuple[_Inputs]:
     """Computes the gradients of the inputs.
 
-    For weights w and their gradients p, the gradient of the scores is w (p - sum(w p)). The sum
-    equals the product of the output and its gradient.
+    With attention weights w and their gradients p, the gradient of the scores is w (p - sum(w p)).
+    The sum over keys equals the inner product of the output and the gradient of the output.
     """
     (query, key, value, bias, gates, _, seeds), weights, output = saved
     dtype, length, wide = query.dtype, query.shape[2], weights.astype(jnp.float32)
@@ -147,14 +151,14 @@ def _backward(options: _Options, saved: Saved, gradient: jax.Array) -> tuple[_In
             local_blocks.blocks(x, options.block) for x in (query, output, gradient)
         )
         key, value = (local_blocks.spans(x, options.block) for x in (key, value))
-    # The barrier makes XLA compute the mask again instead of saving it.
+    # The barrier makes XLA compute the dropout mask again instead of saving it.
     seeds = jax.lax.optimization_barrier(seeds)
     dropped = _drop_weights(wide, seeds, options, length).astype(dtype)
-    of_value = products(dropped, gradient, (-2, -2))  # as value: [rows, heads, length, size]
+    of_value = products(dropped, gradient, (-2, -2))  # [rows, heads, length, size]
     of_weights = _drop_weights(products(gradient, value, (-1, -1)), seeds, options, length)
     along = (gradient.astype(jnp.float32) * output).sum(-1, keepdims=True)  # one per query
     of_scores = wide * (of_weights - along)  # as weights
-    if options.window is not None:  # exact zeros outside, even if `of_weights` overflows there
+    if options.window is not None:  # zeros outside the window, even if `of_weights` overflows there
         of_scores = jnp.where(wide > 0, of_scores, 0)
     of_bias = of_gates = None
     if bias is not None:
@@ -176,14 +180,22 @@ _attend = with_gradient(_forward, _backward, static=(1,))
 def _drop_weights(
     weights: jax.Array, seeds: jax.Array | None, options: _Options, length: int
 ) -> jax.Array:
-    """Applies dropout to weights, float32 [rows, heads, length, length] or those of blocks."""
+    """Applies dropout to attention weights.
+
+    Args:
+      weights: float32 [rows, heads, length, length], or [rows, heads, blocks, block, 3 block].
+    """
     if options.block is None:
         return drop(weights, seeds, options.rate)
     return local_blocks.drop(weights, seeds, options.rate, length)
 
 
 def _gated_bias(bias: jax.Array, gates: jax.Array | None, rows: int) -> jax.Array:
-    """Returns the bias times the gates, float32 [rows, heads, length, length]."""
+    """Returns the bias times the gates, float32 [rows, heads, length, length].
+
+    Without gates, the first axis still has the size of the batch, so that the gradient of the bias
+    is the sum over rows.
+    """
     factors = jnp.ones((rows, 1, 1), bias.dtype) if gates is None else gates
     return bias * factors[..., None]
 
@@ -204,13 +216,15 @@ def check_inputs(
     """Checks the arguments of an attention function with `xlj.contracts.arrays.check`.
 
     Args:
-      bias: its specification and the array.
+      function: its name, for error messages.
+      bias: (specification, array or None), since the shape of the bias depends on the function.
 
     Raises:
+      AssertionError: if an array has another shape or dtype than the function needs.
       ValueError: if the window is negative.
     """
     if window is not None and window < 0:
-        raise ValueError(f"window={window} of {function}: expected None or an integer from 0.")
+        raise ValueError(f"window={window} of {function}: expected None or a non-negative integer.")
     heads = "[rows, length, heads, size]"
     check(
         function,

@@ -1,7 +1,7 @@
 """Dropout with masks that are a hash of (random key of the row, layer, site, position).
 
-Masks are computed where they are used, forward and backward, and never stored. They are the same on
-any mesh and with any gradient accumulation.
+Both passes, forward and backward, compute the masks where they need them, and no mask is stored. A
+mask does not depend on the mesh or on the number of microbatches.
 """
 
 import jax
@@ -12,32 +12,42 @@ from xlj.contracts.arrays import check
 from xlj.models.gradients import with_gradient
 
 Rngs = jax.Array | None
-"""A threefry key of each row [rows]; None means no dropout (evaluation)."""
+"""A threefry key for each row, [rows]; None means no dropout (evaluation)."""
 
 _BITS = 24
-"""Bits of a hash that are compared with the rate; they fit into signed integers on all backends."""
+"""Number of bits of a hash that are compared with the rate. Numbers of 24 bits are non-negative as
+int32, so all backends compare them correctly."""
 
 
 def row_seeds(rngs: jax.Array, layer: int | jax.Array, site: int) -> jax.Array:
-    """Returns seeds for the masks of one place in the model, int32 [rows].
+    """Returns seeds for the masks of one dropout in the model, int32 [rows].
 
     Args:
-      layer: 0 for the embeddings, then the layers, then heads.
-      site: a number that identifies the place in the layer.
+      rngs: a threefry key for each row, [rows].
+      layer: 0 for the embeddings, 1 to n for the n layers, n + 1 for heads.
+      site: a number that identifies the dropout within the layer.
     """
     check("row_seeds", rngs=("key [rows]", rngs))
     words = jax.lax.bitcast_convert_type(jax.random.key_data(rngs), jnp.int32)
-    seeds = jnp.full(len(words), 0x1E3779B9, jnp.int32)
+    seeds = jnp.full(len(words), 0x1E3779B9, jnp.int32)  # an arbitrary non-zero start
     for word in words.T:
         seeds = fold_in(seeds, word)
     return fold_in(fold_in(seeds, layer), site)
 
 
 def fold_in(seed: jax.Array, number: jax.Array | int) -> jax.Array:
-    """Returns a new seed, int32, for each seed and number, which broadcast.
+    """Returns a new seed for each pair of a seed and a number.
 
-    The mixing function is Wellons' lowbias32 (2018): each input bit changes half of the output
-    bits. Integers are signed, since kernels of all backends have these operations for them.
+    The mixing function is lowbias32 (Wellons, 2018): each input bit changes about half of the
+    output bits. The integers are signed, since kernels of all backends support these operations for
+    int32.
+
+    Args:
+      seed: int32 [...].
+      number: int [...], of a shape that broadcasts with `seed`.
+
+    Returns:
+      int32 of the broadcast shape.
     """
     check("fold_in", seed=("int32 [...]", seed), number=("int [...]", number))
     x = seed ^ jnp.asarray(number, jnp.int32)
@@ -47,25 +57,32 @@ def fold_in(seed: jax.Array, number: jax.Array | int) -> jax.Array:
 
 
 def threshold(rate: float) -> int:
-    """Returns how many of 2^24 hashes drop an element; rates are rounded to multiples of 2^-24."""
+    """Returns the smallest 24-bit hash whose element is kept: rate * 2^24, rounded."""
     return round(rate * 2**_BITS)
 
 
 def is_kept(hashes: jax.Array, rate: float) -> jax.Array:
-    """Returns whether the elements with these hashes, int32, are kept: bool of the same shape."""
+    """Returns which elements are kept: hashes int32 [...] -> bool [...]."""
     check("is_kept", hashes=("int32 [...]", hashes))
     return jax.lax.shift_right_logical(hashes, jnp.int32(32 - _BITS)) >= threshold(rate)
 
 
 def scale(rate: float) -> float:
-    """Returns the factor of the elements that are kept."""
+    """Returns the factor of kept elements: 1 / (1 - rate), with the rounded rate."""
     return 2**_BITS / (2**_BITS - threshold(rate))
 
 
 def keep_mask(seeds: jax.Array, shape: tuple[int, ...], rate: float) -> jax.Array:
-    """Returns the mask of arrays of this shape, bool [rows, *shape], from the rows' seeds [rows].
+    """Returns the mask of arrays [rows, *shape]: True for elements that are kept.
 
-    A kernel that computes a part of the mask folds in the same indices, one axis after the other.
+    A kernel that computes a part of the mask folds the same indices into the seeds, one axis after
+    the other.
+
+    Args:
+      seeds: of the rows, int32 [rows].
+
+    Returns:
+      bool [rows, *shape].
     """
     check("keep_mask", seeds=("int32 [rows]", seeds))
     hashes = seeds
@@ -75,11 +92,14 @@ def keep_mask(seeds: jax.Array, shape: tuple[int, ...], rate: float) -> jax.Arra
 
 
 def dropout(x: jax.Array, rngs: Rngs, layer: int | jax.Array, site: int, rate: float) -> jax.Array:
-    """Sets elements of x to zero with probability `rate` and scales the others up.
+    """Sets elements of x to zero with probability `rate`, and multiplies the other elements.
 
     Args:
-      x: [rows, ...].
-      layer, site: as in `row_seeds`.
+      x: float [rows, ...].
+      rngs: a threefry key for each row, [rows]; None for no dropout.
+      layer: 0 for the embeddings, 1 to n for the n layers, n + 1 for heads.
+      site: a number that identifies the dropout within the layer.
+      rate: from 0 to below 1.
 
     Returns:
       float32 [rows, ...].
@@ -89,9 +109,14 @@ def dropout(x: jax.Array, rngs: Rngs, layer: int | jax.Array, site: int, rate: f
 
 
 def drop(x: jax.Array, seeds: jax.Array | None, rate: float) -> jax.Array:
-    """Applies dropout to x, float32 [rows, ...], with the rows' seeds, int32 [rows].
+    """Sets elements of x to zero with probability `rate`, and multiplies the other elements.
 
-    Without seeds (None) it returns x.
+    Args:
+      x: float32 [rows, ...].
+      seeds: of the rows, int32 [rows]; None returns x unchanged.
+
+    Returns:
+      float32 [rows, ...].
     """
     check("drop", x=("float32 [rows, ...]", x), seeds=("int32 [rows]", seeds))
     return x if seeds is None or not threshold(rate) else _drop(x, seeds, rate)
@@ -102,7 +127,7 @@ def _forward(x: jax.Array, seeds: jax.Array, rate: float) -> tuple[jax.Array, ja
 
 
 def _backward(rate: float, seeds: jax.Array, gradient: jax.Array) -> tuple[jax.Array, None]:
-    # The barrier makes XLA compute the mask again instead of saving it.
+    # The barrier makes XLA compute the mask again instead of saving the mask of the forward pass.
     return _drop(gradient, jax.lax.optimization_barrier(seeds), rate), None
 
 

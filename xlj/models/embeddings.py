@@ -12,13 +12,17 @@ from xlj.models.lookup import look_up, look_up_small
 from xlj.models.norms import Norm
 
 FIRST_POSITION = 2
-"""Row of the position table for position 0, as in XLM-R (rows 0 and 1 belong to padding)."""
+"""Row of the position table for position 0. In XLM-R, rows 0 and 1 are reserved for padding."""
 
 
 class Embeddings(nn.Module):
-    """The sum of the model's embeddings of word, position, token type and language.
+    """The sum of the embeddings of word, position, token type and language that the model has.
 
-    A norm follows, unless `model.norm=pre`, then dropout.
+    A norm (unless `model.norm=pre`) and dropout follow the sum.
+
+    Parameters are float32 and drawn from N(0, init_std^2): `word` [vocabulary, hidden] and, if the
+    model has them, `position` [positions, hidden], `token_type` [types, hidden] and `language`
+    [languages, hidden].
 
     Attributes:
       language_count: number of languages.
@@ -37,9 +41,19 @@ class Embeddings(nn.Module):
         sides: jax.Array | None,
         rngs: Rngs,
     ) -> jax.Array:
-        """Maps int32 [rows, length] each to float32 [rows, length, hidden].
+        """Computes the vectors that the first layer reads.
 
-        Arguments are as in `encoder.Inputs`; `rngs` is as in `dropout`.
+        Args:
+          tokens: token ids, int32 [rows, length].
+          positions: zero-based positions in the example, int32 [rows, length].
+          languages: rows of `language`, int32 [rows, length]; -1 adds no language embedding, and
+            None adds none anywhere.
+          sides: 1 in the second sentence of a pair, else 0, int32 [rows, length]; None means 0
+            everywhere.
+          rngs: a random key for each row [rows], for dropout; None in evaluation.
+
+        Returns:
+          float32 [rows, length, hidden].
         """
         model, normal = self.model, nn.initializers.normal(self.model.init_std)
         word = self.param("word", normal, (self.vocabulary_size, model.hidden))
@@ -65,8 +79,11 @@ def restart_positions(positions: jax.Array, sides: jax.Array) -> jax.Array:
     """Restarts positions at 0 in the second sentence of a pair, as XLM does (section 3.3).
 
     Args:
-      positions: int32 [rows, length], which continue across a pair.
-      sides: int32 [rows, length].
+      positions: zero-based positions that continue across a pair, int32 [rows, length].
+      sides: 1 in the second sentence of a pair, else 0, int32 [rows, length].
+
+    Returns:
+      int32 [rows, length].
     """
     check(
         "restart_positions",
@@ -80,11 +97,17 @@ def restart_positions(positions: jax.Array, sides: jax.Array) -> jax.Array:
 
 
 def insert_separators(tokens: jax.Array, sides: jax.Array) -> jax.Array:
-    """Replaces each `</s>` before a second sentence by EuroBERT's separator.
+    """Replaces each `</s>` between the sentences of a pair by EuroBERT's separator.
 
-    EuroBERT reads parallel sentences as `<s> A <|parallel_sep|> B </s>`. Rows contain `</s>` there
-    for all models, so that examples and sides are found in the same way. Arguments and result are
-    int32 [rows, length].
+    EuroBERT reads a pair as `<s> A <|parallel_sep|> B </s>`. Stored rows contain `</s>` between A
+    and B for all models, so that one rule finds examples and sides (`objectives/segments.py`).
+
+    Args:
+      tokens: token ids, int32 [rows, length].
+      sides: 1 in the second sentence of a pair, else 0, int32 [rows, length].
+
+    Returns:
+      int32 [rows, length].
     """
     check(
         "insert_separators",

@@ -1,11 +1,12 @@
 """The encoder of XLM-R, ModernBERT, EuroBERT and gte.
 
-It has embeddings, a stack of blocks, and a final norm if norms come before the sub-layers. Heads
-are in `heads`. Details follow RoBERTa's and XLM-R's released weights and code
-(`docs/fidelity.md`).
+The encoder has embeddings, a stack of blocks, and a final norm if norms come before the sub-layers.
+Details follow RoBERTa's and XLM-R's released weights and code (`docs/fidelity.md`). `heads` has the
+layers on top of the encoder.
 
-The parameters are one nested dict. The parameters of all layers are stacked on a leading axis, also
-if layers are compiled one by one, so that checkpoints do not depend on this (`pattern.part`).
+The parameters are one nested dict. Parameters of the same name are stacked over layers: their first
+axis is the layer. This holds whether layers run in a loop or are compiled one by one, so
+checkpoints do not depend on it (`pattern.part`).
 """
 
 import dataclasses
@@ -32,28 +33,36 @@ from xlj.models.position_bias import PositionBias
 from xlj.sharding import devices
 
 Layer = Callable[[Kind, Stream, Params, jax.Array], Stream]
-"""(kind of layer, stream before it, its parameters, its number from 0) -> the stream after it."""
+"""A layer: (its kind, the stream before it, its parameters, its zero-based number) -> the stream
+after it."""
 
 PARTS = ("embeddings", "layers", "position_bias", "final_norm")
-"""The parts of a model's parameters that belong to the encoder; others belong to objectives."""
+"""The parts of a model's parameters that belong to the encoder. All other parts belong to
+objectives."""
 
 
 class Inputs(NamedTuple):
-    """The encoder's inputs, each int32 [rows, length]."""
+    """The encoder's inputs, each int32 [rows, length].
+
+    A query sees a key if the segment id of the query equals the segment id of the key.
+    """
 
     tokens: jax.Array
+    """Token ids."""
     positions: jax.Array
+    """Zero-based positions in the example."""
     query_segment_ids: jax.Array
     key_segment_ids: jax.Array
     languages: jax.Array | None = None
-    """Rows of the language embedding to add, -1 for none. Ignored by models without one."""
+    """The row of the language embedding to add to each token; -1, or None for all tokens, adds no
+    embedding. Models without language embeddings ignore this."""
     sides: jax.Array | None = None
-    """1 in the second sentence of a pair, else 0; None means 0 everywhere. Used with
-    `pair_token_types`, `pair_positions=restart` and `pair_separator=parallel`."""
+    """1 in the second sentence of a pair, else 0; None means 0 everywhere. Only models with
+    `pair_token_types`, `pair_positions=restart` or `pair_separator=parallel` read this."""
 
 
 def block_of(model: Model, kind: Kind) -> Block:
-    """Returns the block for a kind of layer of a model."""
+    """Builds the block for a kind of layer of a model."""
     residual = RESIDUALS[model.norm]
     first = residual if kind.is_normed else NoNorm
     return Block(
@@ -65,14 +74,22 @@ def block_of(model: Model, kind: Kind) -> Block:
 
 
 def init(rng: jax.Array, model: Model, vocabulary_size: int, languages: int) -> Params:
-    """Returns new parameters of an encoder, drawn from N(0, init_std) as in RoBERTa."""
+    """Returns new parameters of an encoder, float32.
+
+    Kernels and embeddings are drawn from N(0, init_std^2) as in RoBERTa. Biases start at 0 and
+    scales at 1.
+
+    Args:
+      languages: number of rows of the language embedding.
+    """
     check("encoder.init", rng=("key []", rng))
     embedding_rng, layer_rng, bias_rng = jax.random.split(rng, 3)
     ids = jnp.zeros((1, 1), jnp.int32)
     x = jnp.zeros((1, 1, model.hidden))
     embeddings = Embeddings(model, vocabulary_size, languages)
     layer_rngs = jax.random.split(layer_rng, model.layers)
-    dense = dataclasses.replace(model, attention="dense")  # fused attention has the same parameters
+    # Dense and fused attention have the same parameters; dense attention needs no kernel here.
+    dense = dataclasses.replace(model, attention="dense")
     context = Context(ids, ids, None, 1, rotations=rotary.of_layers(model, ids))
     block = block_of(dense, Kind(is_local=False, is_normed=True))
     params = {
@@ -100,15 +117,17 @@ def apply(
     layers: int | None = None,
     all_layers: bool = False,
 ) -> jax.Array:
-    """Computes hidden vectors of every token.
+    """Computes the hidden vectors of all tokens.
 
     Args:
-      params: as returned by `init`, with any number of layers; further entries are ignored.
+      params: parameters of the structure that `init` returns, with any number of layers. Entries of
+        other names are ignored.
       inputs: int32 [rows, length] each.
-      rngs: a random key of each row [rows], for dropout; None in evaluation.
-      layers: run only the first `layers` layers.
-      all_layers: return the outputs of the embeddings and of all layers, not only of the last. The
-        final norm of a pre-norm model is part of its last layer, or of each with `middle_norm`.
+      rngs: a random key for each row [rows], for dropout; None in evaluation.
+      layers: run only the first `layers` layers; None runs all layers.
+      all_layers: return the outputs of the embeddings and of all layers, instead of the output of
+        the last layer. In a pre-norm model, the final norm is applied to the output of the last
+        layer, or to the output of every layer with `model.middle_norm`.
 
     Returns:
       float32 [rows, length, hidden], or [layers + 1, rows, length, hidden] with `all_layers`.
@@ -153,11 +172,16 @@ def apply(
 def _run_layers(
     layer: Layer, model: Model, weights: Params, stream: Stream, all_layers: bool
 ) -> tuple[Stream, list[jax.Array]]:
-    """Runs all layers.
+    """Runs all layers: some one by one, the others in a loop (`pattern.loop_of`).
+
+    Args:
+      weights: parameters of all layers, float32 [layers, ...] each.
+      stream: the stream before the first layer.
 
     Returns:
-      The stream after the last layer. With `all_layers`, the outputs of all layers, in arrays
-      float32 [some layers, rows, length, hidden].
+      The stream after the last layer, and a list. With `all_layers`, the arrays of the list,
+      float32 [n, rows, length, hidden], are the outputs of all layers in order, n layers in each
+      array. Otherwise the list may lack layers and must not be used.
     """
     kinds = pattern.kinds(model, pattern.layer_count(weights))
     loop, outputs = pattern.loop_of(kinds), []
@@ -188,19 +212,25 @@ def _run_layers(
     stream = one_by_one(stream, range(loop.start))
     if loop.times:
         periods = pattern.part(weights, loop.start, loop.end), jnp.arange(loop.start, loop.end)
-        if loop.period > 1:  # a loop over an axis of size 1 would change the roundings of XLM-R
+        # With a period of 1, an axis of size 1 would change how XLA rounds, and so XLM-R's results.
+        if loop.period > 1:
             shape = loop.times, loop.period
             periods = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), periods)
         stream, wide = jax.lax.scan(run_period, stream, periods, unroll=unroll)
         if all_layers:
-            # `wide` has, for each layer of a period, [periods, rows, length, hidden].
+            # `wide` has one array [periods, rows, length, hidden] for each layer of a period.
             in_order = jnp.stack(wide, 1).reshape(-1, *stream.wide.shape)
             outputs.append(in_order if loop.period > 1 else wide[0])
     return one_by_one(stream, range(loop.end, len(kinds))), outputs
 
 
 def _checkpointed(layer: Layer, model: Model, looped: bool) -> Layer:
-    """Returns the layer, with recomputation in its backward pass according to `model.remat`."""
+    """Returns the layer, with recomputation in its backward pass according to `model.remat`.
+
+    Args:
+      looped: whether the layer runs in a loop. Outside loops, XLA could merge the recomputation
+        with the forward pass, which `prevent_cse` forbids.
+    """
     if model.remat == "none":
         return layer
     policy = jax.checkpoint_policies.save_only_these_names(PRODUCT)
@@ -213,10 +243,10 @@ def _checkpointed(layer: Layer, model: Model, looped: bool) -> Layer:
 
 
 def first_layers(params: Params, model: Model, layers: int | None) -> Params:
-    """Returns the parameters of the encoder's first `layers` layers; None means all.
+    """Returns the parameters of the encoder's first `layers` layers; None means all layers.
 
-    If layers are left out, the final norm is left out too, unless the model has `middle_norm`.
-    Without any layer it is always left out, since the embeddings have their own norm.
+    If the result omits layers, it omits the final norm too, unless the model has `middle_norm`. A
+    result with 0 layers never has the final norm, since the embeddings have their own norm.
     """
     if layers is None or layers >= pattern.layer_count(params["layers"]):
         return params
@@ -229,11 +259,17 @@ def first_layers(params: Params, model: Model, layers: int | None) -> Params:
 def middle_layer(layers: int) -> int:
     """Returns the layer at two thirds of the depth, where vectors of translations are most similar.
 
-    Layer 8 of 12 is the released default of XLM-Align and InfoXLM; other depths are ours.
+    For 12 layers this is layer 8, the released default of XLM-Align and InfoXLM. The rule for other
+    numbers of layers is ours. Layers count from 1; layer 0 is the output of the embeddings.
     """
     return max(1, round(2 * layers / 3))
 
 
 def layer_or_middle(layer: int, layers: int) -> int:
-    """Returns the layer (0 for the embeddings), or the middle layer for -1."""
+    """Returns `layer`, or the middle layer if it is -1, the default in configs.
+
+    Args:
+      layer: 1 to `layers`, 0 for the embeddings, or -1.
+      layers: number of layers of the model.
+    """
     return middle_layer(layers) if layer < 0 else layer

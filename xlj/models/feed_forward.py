@@ -11,22 +11,24 @@ from xlj.models.block import Context
 from xlj.models.dense import Weights, geglu, gelu, linear, swiglu
 
 ACTIVATIONS = {"gelu": gelu, "geglu": geglu, "swiglu": swiglu}
-"""By `model.feed_forward`. Gated activations halve the width of their input."""
+"""The activation for each value of `model.feed_forward`. The gated ones (geglu, swiglu) return half
+the width of their input."""
 
 
 class FeedForward(nn.Module):
     """Two linear layers with the activation `model.feed_forward` between them.
 
-    The kernel `inner` of a gated layer has both halves side by side, the activated one first. The
-    second layer adds the bias of the first and computes the activation. So the sum [rows, length,
-    intermediate] is never written, and only the product is saved for the backward pass.
+    The kernel `inner` of a gated layer has two halves side by side: the half for the activation,
+    then the half for the factor. The second layer adds the bias of the first layer and computes the
+    activation. So the sum [rows, length, intermediate] is never written to memory, and the backward
+    pass needs only the product.
     """
 
     model: Model
 
     @nn.compact
     def __call__(self, x: jax.Array, _: Context) -> jax.Array:
-        """Maps [rows, length, hidden] to the same shape, in the model's dtype."""
+        """Maps x, float [rows, length, hidden], to an array of the same shape in `model.dtype`."""
         model, dtype = self.model, jnp.dtype(self.model.dtype)
         weights = partial(Weights, init_std=model.init_std)
         width = model.intermediate * (1 if model.feed_forward == "gelu" else 2)

@@ -1,7 +1,8 @@
 """Residual sum, dropout and LayerNorm in one kernel, forward and backward, for GPUs.
 
-XLA compiles them to several kernels, with float32 arrays between them, which take a quarter of a
-step's memory traffic. On TPUs, XLA fuses them with neighbouring products.
+On GPUs, XLA compiles the three operations to several kernels. The kernels exchange float32 arrays,
+which cause a quarter of a step's memory traffic. On TPUs, XLA fuses the operations with
+neighbouring products, so this kernel is not needed.
 """
 
 from functools import partial
@@ -21,16 +22,16 @@ from xlj.sharding import devices
 from xlj.sharding.rules import REPLICATED, ROWS
 
 TOKENS = 4
-"""Tokens that a kernel holds at a time."""
+"""Number of tokens that a kernel processes at a time."""
 _ITERATIONS = 8
-"""Iterations of a program over tokens in the backward pass, which sums the gradients of scale and
-bias over them."""
+"""Number of iterations of a program in the backward pass. Each iteration processes `TOKENS` tokens.
+The program sums the gradients of scale and bias over all its tokens."""
 MULTIPLE = TOKENS * _ITERATIONS
-"""Lengths must be a multiple of this."""
+"""The length of a row must be a multiple of this number."""
 
 Saved = tuple[jax.Array, ...]
-"""Saved for the backward pass: three outputs of the kernel, scale, seeds, and a zero of the type of
-the update."""
+"""Saved for the backward pass: the sum, and the mean and the reciprocal standard deviation of each
+token, all from the kernel; scale; seeds; and a zero whose dtype is the dtype of the update."""
 Index = slice | tuple[slice, ...]
 
 
@@ -39,11 +40,11 @@ class Options(NamedTuple):
 
     epsilon: float
     rate: float
-    """Dropout of the update; 0 for none."""
+    """Rate of dropout of the update; 0 for no dropout."""
     narrow: DTypeLike
-    """The type of the second output."""
+    """The dtype of the second output."""
     interpret: bool
-    """Whether to run as plain JAX, on a CPU."""
+    """Whether Pallas interprets the kernel, which is slow but runs on any platform."""
 
 
 def add_norm(
@@ -54,16 +55,17 @@ def add_norm(
     bias: jax.Array,
     seeds: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """Computes LayerNorm(x + dropout(update)) * scale + bias.
+    """Computes LayerNorm(x + dropout(update)), with the factor `scale` and the summand `bias`.
 
     Args:
-      x: float32 [rows, length, hidden].
-      update: [rows, length, hidden].
+      x: float32 [rows, length, hidden]; the length is a multiple of `MULTIPLE`.
+      update: float [rows, length, hidden].
       scale, bias: float32 [hidden].
-      seeds: int32 [rows], of dropout (`dropout.row_seeds`).
+      seeds: of dropout, int32 [rows] (`dropout.row_seeds`).
 
     Returns:
-      The result in float32, for the next sum, and in the narrow type, for products.
+      The result twice, [rows, length, hidden]: in float32, for the next residual sum, and in
+      `options.narrow`, for products.
     """
     check(
         "add_norm",
@@ -177,8 +179,20 @@ def _of_add_norm(
 ) -> tuple[jax.Array, ...]:
     """Computes the gradients of x, update, scale and bias.
 
-    The function is long because the kernel's loop uses the kernel's arguments, and the layout of
-    the blocks is defined next to it.
+    The function is long because the kernel's loop uses the kernel's arguments, and the block
+    specifications must match the kernel.
+
+    Args:
+      kind: dtype of the update.
+      total: x + dropout(update), float32 [rows, length, hidden].
+      mean, factor: mean and reciprocal standard deviation, float32 [rows, length].
+      scale: float32 [hidden].
+      seeds: int32 [rows].
+      of_wide, of_narrow: gradients of the two outputs, [rows, length, hidden].
+
+    Returns:
+      Gradients of x, float32 [rows, length, hidden]; of the update, in its dtype; and of scale and
+      bias, float32 [hidden].
     """
     rows, length, hidden = total.shape
     width, parts = pl.next_power_of_2(hidden), length // MULTIPLE
@@ -247,7 +261,13 @@ def _of_add_norm(
 def _keep_factors(seed: jax.Array, first: jax.Array, width: int, rate: float) -> jax.Array:
     """Returns the factors of dropout for `TOKENS` tokens, float32 [TOKENS, width].
 
-    The mask is that of `dropout.keep_mask` for arrays [length, hidden].
+    A factor is 0 or `dropout.scale(rate)`. The mask is the one of `dropout.keep_mask` for arrays
+    [length, hidden].
+
+    Args:
+      seed: of the row, int32.
+      first: index in the row of the first token.
+      width: number of columns, at least `hidden`.
     """
     tokens = first + jnp.arange(TOKENS, dtype=jnp.int32)
     hashes = dropout.fold_in(seed, tokens)[:, None]

@@ -16,13 +16,16 @@ def with_gradient(
     backward: Callable[..., PyTree],
     static: tuple[int, ...] = (),
 ) -> Callable[..., Result]:
-    """Returns the function of `forward` with the gradient of `backward`, by `jax.custom_vjp`.
+    """Builds a function from its forward and backward pass, with `jax.custom_vjp`.
 
     Args:
-      forward: (the function's arguments) -> its result, and the values saved for the backward pass.
-      backward: (static arguments, saved values, gradient of the result) -> the gradient of each
-        argument that is not static.
+      forward: (arguments) -> (result, values saved for the backward pass).
+      backward: (static arguments, saved values, gradient of the result) -> gradients of the other
+        arguments. None is the gradient of an argument without gradient.
       static: indices of the arguments that are not arrays.
+
+    Returns:
+      The function (arguments) -> result.
     """
 
     def function(*arguments: PyTree) -> Result:

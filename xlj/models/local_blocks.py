@@ -1,7 +1,8 @@
 """Blocks of rows, for dense attention in a local window.
 
-Each block of queries is multiplied with the keys of its own block and of both neighbours, so that
-time and memory are linear in the length. The keys of the three blocks are called a span.
+Each block of queries is multiplied with the keys of three blocks: the block with the same number
+and its two neighbours. So time and memory are linear in the length. The keys of the three blocks
+are called the span of the block.
 """
 
 import jax
@@ -11,10 +12,13 @@ from xlj.models import dropout
 from xlj.models.fused_attention import tiles
 
 _SMALLEST = 64
-"""Fewest queries in a block: products of smaller blocks cost more time than they save."""
+"""The smallest number of queries in a block. Products of smaller blocks cost more time than they
+save."""
 _FEWEST = 4
-"""Fewest blocks in a row. Milliseconds forward / forward and backward of 4,096 tokens, 12 heads of
-size 64 and a window of 64, on two CPU cores, with all pairs (square) and in blocks:
+"""The smallest number of blocks in a row for which blocks are used.
+
+Measured with 4,096 tokens, 12 heads of size 64 and a window of 64, on two CPU cores. Each cell has
+two times in milliseconds: forward / forward and backward. `square` computes all pairs of a row.
 
     length            192       256       384       512      1024      2048
     float32 square  89/197   122/285   147/336   199/505   344/993  518/1342
@@ -27,7 +31,11 @@ size 64 and a window of 64, on two CPU cores, with all pairs (square) and in blo
 def block_of(length: int, window: int | None) -> int | None:
     """Returns the number of queries in a block, or None if blocks would not save time.
 
-    It is at least the window, so that no query sees keys beyond the neighbouring blocks.
+    A block is at least as long as the window, so a query sees only keys of its span.
+
+    Args:
+      length: of a row.
+      window: the largest distance in the row at which a query sees a key; None for no window.
     """
     if window is None:
         return None
@@ -36,8 +44,10 @@ def block_of(length: int, window: int | None) -> int | None:
 
 
 def blocks(x: jax.Array, block: int) -> jax.Array:
-    """Reshapes [..., length, size] -> [..., blocks, block, size]; the last block is padded with
-    zeros."""
+    """Reshapes [..., length, size] -> [..., blocks, block, size].
+
+    Zeros fill up the last block.
+    """
     *others, length, size = x.shape
     if fill := -length % block:
         x = jnp.pad(x, [*_unpadded(others), (0, fill), (0, 0)])
@@ -47,7 +57,7 @@ def blocks(x: jax.Array, block: int) -> jax.Array:
 def spans(x: jax.Array, block: int) -> jax.Array:
     """Maps [..., length, size] -> [..., blocks, 3 block, size]: each block between its neighbours.
 
-    The missing neighbours of the first and last block are zeros.
+    The first block has zeros before it, the last block has zeros after it.
     """
     own = blocks(x, block)
     wide = jnp.pad(own, [*_unpadded(own.shape[:-3]), (1, 1), (0, 0), (0, 0)])
@@ -55,12 +65,16 @@ def spans(x: jax.Array, block: int) -> jax.Array:
 
 
 def rows_of(x: jax.Array, length: int) -> jax.Array:
-    """Reshapes [..., blocks, block, size] -> [..., length, size]: the inverse of `blocks`."""
+    """Reshapes [..., blocks, block, size] -> [..., length, size], without padding: inverts
+    `blocks`."""
     return x.reshape(*x.shape[:-3], -1, x.shape[-1])[..., :length, :]
 
 
 def sum_of_spans(x: jax.Array, length: int) -> jax.Array:
-    """Maps [..., blocks, 3 block, size] -> [..., length, size]: the gradient of `spans`."""
+    """Maps [..., blocks, 3 block, size] -> [..., length, size]: the transpose of `spans`.
+
+    A token occurs in up to three spans. The function sums their entries, as the gradient needs.
+    """
     before, own, behind = jnp.split(x, 3, axis=-2)
     others = _unpadded(x.shape[:-3])
     from_next = jnp.pad(before[..., 1:, :, :], [*others, (0, 1), (0, 0), (0, 0)])
@@ -69,10 +83,15 @@ def sum_of_spans(x: jax.Array, length: int) -> jax.Array:
 
 
 def visible(query_ids: jax.Array, key_ids: jax.Array, block: int, window: int) -> jax.Array:
-    """Returns which keys of its span a query sees: bool [rows, blocks, block, 3 block].
+    """Returns which keys of its span a query sees.
 
     Args:
-      query_ids, key_ids: int32 [rows, length].
+      query_ids, key_ids: segment ids, int32 [rows, length].
+      block: number of queries in a block.
+      window: the largest distance in the row at which a query sees a key.
+
+    Returns:
+      bool [rows, blocks, block, 3 block].
     """
     length = key_ids.shape[1]
     queries, keys = _places(length, block)
@@ -82,9 +101,19 @@ def visible(query_ids: jax.Array, key_ids: jax.Array, block: int, window: int) -
 
 
 def drop(weights: jax.Array, seeds: jax.Array | None, rate: float, length: int) -> jax.Array:
-    """Applies dropout to float32 [rows, heads, blocks, block, 3 block].
+    """Applies dropout to the attention weights of spans.
 
-    The masks are those of `dropout.drop` at the same places of [rows, heads, length, length].
+    The mask of a pair of query and key is the one that `dropout.drop` draws for this pair in an
+    array [rows, heads, length, length].
+
+    Args:
+      weights: float32 [rows, heads, blocks, block, 3 block].
+      seeds: of rows, int32 [rows]; None for no dropout.
+      rate: of dropout.
+      length: of a row.
+
+    Returns:
+      float32, of the shape of `weights`.
     """
     if seeds is None or not dropout.threshold(rate):
         return weights
@@ -94,10 +123,11 @@ def drop(weights: jax.Array, seeds: jax.Array | None, rate: float, length: int) 
 
 
 def _places(length: int, block: int) -> tuple[jax.Array, jax.Array]:
-    """Returns the places of queries and of the keys of their spans in the row.
+    """Returns the indices in the row of all queries, and of the keys of their spans.
 
     Returns:
-      int32 [blocks, block, 1] and [blocks, 1, 3 block]. Padding keys have places outside the row.
+      Indices of queries, int32 [blocks, block, 1], and of keys, int32 [blocks, 1, 3 block]. The
+      indices of padding keys are below 0 or at least `length`.
     """
     starts = jnp.arange(0, length, block, dtype=jnp.int32)[:, None]
     queries = starts + jnp.arange(block, dtype=jnp.int32)
@@ -106,4 +136,5 @@ def _places(length: int, block: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _unpadded(axes: tuple[int, ...] | list[int]) -> list[tuple[int, int]]:
+    """Returns the argument of `jnp.pad` that leaves these axes as they are."""
     return [(0, 0)] * len(axes)

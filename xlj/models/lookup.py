@@ -10,7 +10,17 @@ from xlj.sharding.rules import ROWS, TABLE
 
 
 def look_up_small(table: jax.Array, ids: jax.Array) -> jax.Array:
-    """Same as `look_up`, for a table that is smaller than the result: each device gathers it."""
+    """Computes table[ids], for a table that is smaller than the result.
+
+    Each device gathers the whole table and looks up its own rows.
+
+    Args:
+      table: float [ids, hidden].
+      ids: int [rows, ...].
+
+    Returns:
+      [rows, ..., hidden], of the table's dtype.
+    """
     check("look_up_small", table=("float [ids, hidden]", table), ids=("int [rows, ...]", ids))
 
     def of_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
@@ -20,11 +30,18 @@ def look_up_small(table: jax.Array, ids: jax.Array) -> jax.Array:
 
 
 def look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
-    """Computes table[ids]: [vocabulary, hidden], ids [rows, ...] -> float32 [rows, ..., hidden].
+    """Computes table[ids], for a table that is sharded over devices.
 
-    A device looks up its columns for the rows of all devices that share the table, and the devices
-    exchange the results. The gradient takes the same way back. Without this, XLA gathers the
-    gradient of the global batch on each device.
+    Each device looks up its columns for the rows of all devices that share the table. Then the
+    devices exchange the results. The gradient is exchanged in the opposite direction. XLA's own
+    look-up would instead gather the gradient of the global batch on each device.
+
+    Args:
+      table: float32 [vocabulary, hidden].
+      ids: int [rows, ...].
+
+    Returns:
+      float32 [rows, ..., hidden].
     """
     check("look_up", table=("float32 [vocabulary, hidden]", table), ids=("int [rows, ...]", ids))
     return _look_up(table, ids)

@@ -16,14 +16,17 @@ class Norm(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Maps x [..., hidden] -> float32 [..., hidden]."""
+        """Maps x, float [..., hidden] -> float32 [..., hidden]."""
         scale, bias = norm_parameters(self, self.model)
         return norm(x.astype(jnp.float32), scale, bias, self.model)
 
 
 def norm_parameters(module: nn.Module, model: Model) -> tuple[jax.Array, jax.Array | None]:
-    """Declares the parameters of a module's norm: `scale` and, depending on `model.norm_type`,
-    `bias`, float32 [hidden] each."""
+    """Declares the parameters of a module's norm, and returns (scale, bias).
+
+    `scale` float32 [hidden] starts at 1. `bias` float32 [hidden] starts at 0; it is None unless
+    `model.norm_type=layer`.
+    """
     scale = module.param("scale", nn.initializers.ones, (model.hidden,))
     if model.norm_type != "layer":
         return scale, None
@@ -31,7 +34,16 @@ def norm_parameters(module: nn.Module, model: Model) -> tuple[jax.Array, jax.Arr
 
 
 def norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None, model: Model) -> jax.Array:
-    """Computes the norm of x, float32 [..., hidden]; scale and bias are float32 [hidden]."""
+    """Computes LayerNorm or RMSNorm, by `model.norm_type`.
+
+    Args:
+      x: float32 [..., hidden].
+      scale: float32 [hidden].
+      bias: float32 [hidden]; None for LayerNorm without a bias, and for RMSNorm.
+
+    Returns:
+      float32 [..., hidden].
+    """
     check(
         "norm",
         x=("float32 [..., hidden]", x),
@@ -44,7 +56,8 @@ def norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None, model: Model) -
 
 
 SavedLayerNorm = tuple[jax.Array, jax.Array, jax.Array | None, jax.Array, jax.Array]
-"""Saved by LayerNorm for the backward pass: x, scale, bias, and mean and factor of each vector."""
+"""Saved by LayerNorm for the backward pass: x, scale, bias, and the mean and the reciprocal
+standard deviation of each vector, float32 [..., 1] each."""
 
 
 def _forward(
@@ -61,8 +74,10 @@ def _forward(
 def _backward(
     epsilon: float, saved: SavedLayerNorm, gradient: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    """Computes the gradients from x and two numbers per vector: no other array as wide as x is
-    saved."""
+    """Computes the gradients of x, scale and bias.
+
+    They need only x and two numbers per vector, so x is the only wide array that is saved.
+    """
     x, scale, bias, mean, factor = saved
     y, of_y = (x - mean) * factor, gradient * scale
     along = (of_y * y).mean(-1, keepdims=True)
@@ -79,7 +94,8 @@ def _forward_rms(
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
     """Computes RMSNorm (Zhang and Sennrich, 2019) of x, float32 [..., hidden].
 
-    It is rounded to the type of products before it is scaled, as in EuroBERT's released code.
+    As in EuroBERT's released code, normalised vectors are rounded to the dtype of products before
+    the multiplication by `scale`.
     """
     factor = jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + epsilon)
     return (x * factor).astype(dtype).astype(jnp.float32) * scale, (x, scale, factor)

@@ -15,16 +15,17 @@ class Kind(NamedTuple):
     """The properties in which layers of an encoder can differ."""
 
     is_local: bool
-    """Whether attention is local."""
+    """Whether attention is limited to a window."""
     is_normed: bool
-    """Whether attention has a norm before it."""
+    """Whether a norm comes before attention."""
 
 
 class Loop(NamedTuple):
     """A loop over layers.
 
-    Layers before `start` run one by one. Then `period` layers of the same kinds run `times` times.
-    The other layers run one by one.
+    The layers before `start` run one by one. Then the loop runs `times` times. Each iteration runs
+    `period` layers, and all iterations have the same kinds of layers. The layers after the loop run
+    one by one.
     """
 
     start: int
@@ -33,15 +34,16 @@ class Loop(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The first layer after the loop."""
+        """The zero-based number of the first layer after the loop."""
         return self.start + self.period * self.times
 
 
 def kinds(model: Model, layers: int) -> tuple[Kind, ...]:
     """Returns the kinds of the first `layers` layers of a model.
 
-    Layer i, from 0, has full attention if `full_layers` names it. If `full_layers` is empty, it is
-    full if `full_attention_every` divides i (ModernBERT).
+    Without `model.local_attention`, all layers have full attention. Otherwise layer i (zero-based)
+    has full attention if `model.full_layers` contains i. If `full_layers` is empty, layer i has
+    full attention if i is a multiple of `full_attention_every` (ModernBERT).
     """
 
     def is_full(layer: int) -> bool:
@@ -56,7 +58,10 @@ def kinds(model: Model, layers: int) -> tuple[Kind, ...]:
 
 
 def loop_of(kinds: tuple[Kind, ...]) -> Loop:
-    """Returns the loop that covers most layers; among these, the one with the shortest period."""
+    """Returns the loop that covers the largest number of layers.
+
+    Among loops that cover equally many layers, it returns the one with the shortest period.
+    """
     best = Loop(0, 1, 0)
     for period in range(1, len(kinds) + 1):
         for start in range(min(period, len(kinds) - period) + 1):
@@ -71,15 +76,23 @@ def loop_of(kinds: tuple[Kind, ...]) -> Loop:
 
 
 def is_stacked(name: str) -> bool:
-    """Returns whether the parameter of this name is stacked by layer.
+    """Returns whether the first axis of a parameter is the layer.
 
-    Parameters of an objective's own layers (`generator/layers/...`) are stacked too.
+    This holds for the encoder's layers, and for layers of an objective (`generator/layers/...`).
+
+    Args:
+      name: of the parameter, e.g. `layers/attention/query/kernel`.
     """
     return "layers" in name.split("/")[:-1]
 
 
 def layer_count(layers: Params) -> int:
-    """Returns the number of layers of stacked parameters, float [layers, ...] each."""
+    """Returns the number of layers of stacked parameters.
+
+    Args:
+      layers: nested dict of parameters, float [layers, ...] each. The norm before attention may
+        have one row less (`model.norm=embeddings`) and is not read.
+    """
     stacked = jax.tree.leaves({name: layers[name] for name in layers if name != _OF_NORM})
     message = "parameters of layers must be stacked, float [layers, ...]"
     chex.assert_type(stacked, float, custom_message=message)
@@ -90,11 +103,16 @@ def layer_count(layers: Params) -> int:
 def part(layers: Params, start: int, stop: int) -> Params:
     """Returns the parameters of layers [start, stop) from stacked parameters.
 
-    With `norm=embeddings` the first layer has no norm before attention, so the stack of this norm
-    is one shorter. The norm is left out if none of the selected layers has it.
+    With `model.norm=embeddings` the first layer has no norm before attention, so the array of this
+    norm has one row less than the other arrays. The result omits this norm if none of the selected
+    layers has it.
+
+    Args:
+      layers: nested dict of parameters, float [layers, ...] each.
     """
     total, selected = layer_count(layers), {}
     for name, stacked in layers.items():
+        # 1 for a norm that the first layer lacks, else 0.
         missing = total - jax.tree.leaves(stacked)[0].shape[0]
         rows = slice(max(start - missing, 0), max(stop - missing, 0))
         if rows.stop > rows.start or stop == start:

@@ -1,8 +1,8 @@
 """Relative position bias: a number that depends on the distance of query and key, added to scores.
 
-The bias d is that of T5 (Raffel et al., 2020, section 2.1): one learned number for each head and
-bucket of distances, shared by all layers. In XLM-E (Chi et al., 2021, section 3.3) each layer
-multiplies it by a gate that depends on the query.
+The bias d is the one of T5 (Raffel et al., 2020, section 2.1). It has one learned number for each
+head and each bucket of distances, and all layers share it. In XLM-E (Chi et al., 2021, section 3.3)
+each layer multiplies d by a gate that depends on the query.
 """
 
 import math
@@ -18,18 +18,19 @@ from xlj.contracts.arrays import check
 
 
 def buckets(differences: np.ndarray, count: int, distance: int) -> np.ndarray:
-    """Returns T5's bidirectional buckets: half for keys up to the query, half for keys after it.
+    """Returns the bucket of each distance, by T5's bidirectional rule.
 
-    In each half, the first half of the buckets holds one distance each. The others grow
-    logarithmically up to `distance`; all larger distances share the last bucket.
+    The first half of the buckets is for keys up to the query, the second half for keys after it.
+    Within each half, the first half of the buckets holds one distance each. The widths of the
+    other buckets grow logarithmically up to `distance`. All larger distances share the last bucket.
 
     Args:
-      differences: integers, index of the key minus index of the query.
+      differences: integers [...], index of the key minus index of the query.
       count: number of buckets, even and at least 4.
-      distance: more than count / 4.
+      distance: the distance at which the last bucket begins, more than count / 4.
 
     Returns:
-      Integers in [0, count), shaped as `differences`.
+      Integers in [0, count), of the shape of `differences`.
     """
     check("buckets", differences=("int [...]", differences))
     half, exact = count // 2, count // 4
@@ -41,19 +42,25 @@ def buckets(differences: np.ndarray, count: int, distance: int) -> np.ndarray:
 
 
 class PositionBias(nn.Module):
-    """The learned bias d. Parameter: `table` [buckets, heads], drawn from N(0, init_std) (ours)."""
+    """The learned bias d.
+
+    Parameter: `table` float32 [buckets, heads], drawn from N(0, init_std^2) (ours).
+    """
 
     model: Model
 
     @nn.compact
     def __call__(self, length: int) -> jax.Array:
-        """Returns the bias for each difference of places, key minus query.
+        """Returns the bias for each difference between the indices of key and query in a row.
 
-        Distances are between places in the row. The tokens of an example are contiguous, so this
-        equals the distance of positions for all tokens that see each other.
+        The tokens of an example are contiguous. So for tokens that see each other, the difference
+        of their indices in the row equals the difference of their positions in the example.
+
+        Args:
+          length: number of tokens in a row.
 
         Returns:
-          float32 [heads, 2 length], for differences from -length to length - 1.
+          float32 [heads, 2 length], for differences (key minus query) from -length to length - 1.
         """
         model = self.model
         normal = nn.initializers.normal(model.init_std)
@@ -66,21 +73,23 @@ def bias_tiles(line: jax.Array, block: int) -> jax.Array:
     """Returns the bias of all pairs of query and key, as one tile for each distance of blocks.
 
     Args:
-      line: [heads, 2 length], as returned by `PositionBias`; length is a multiple of block.
+      line: the bias of each difference, float32 [heads, 2 length], from `PositionBias`.
+      block: number of queries and of keys in a tile; it divides the length.
 
     Returns:
-      [heads, 2 n - 1, block, block] for n = length / block. Tile t is for the queries of block i
-      and the keys of block i + t - (n - 1). With one block, the only tile is for the whole row.
+      float32 [heads, 2 n - 1, block, block] for n = length / block. Tile t has the queries of block
+      i and the keys of block i + t - (n - 1). With n = 1, the only tile has the whole row.
     """
     check("bias_tiles", line=("float [heads, twice_length]", line))
     message = f"line of bias_tiles must be [heads, 2 length], length a multiple of {block}"
     chex.assert_is_divisible(line.shape[1], 2 * block, custom_message=message)
     heads, count = line.shape[0], line.shape[1] // block
     parts = line.reshape(heads, count, block)
-    # `place` has the differences of a tile, in an order in which index (j - i) modulo 2 * block
-    # has difference j - i. It is repeated, then divided into rows that are one element shorter, so
-    # that each row starts one place later and row i, column j has difference j - i. Unlike a
-    # look-up, this has a gradient without scatter operations.
+    # The last axis of `place` has the biases of one tile. Index (j - i) modulo (2 * block) has the
+    # bias of difference j - i. The axis is repeated and then cut into rows of 2 * block - 1
+    # elements. So each row starts one element later than the row before it, and the element at row
+    # i and column j has difference j - i. A look-up by index would do the same, but its gradient
+    # would need scatter operations.
     place = jnp.concatenate([parts[:, 1:], parts[:, :-1]], axis=-1)
     repeated = jnp.tile(place, block)[..., : block * (2 * block - 1)]
     return repeated.reshape(heads, count - 1, block, 2 * block - 1)[..., :block]
@@ -93,22 +102,30 @@ class Gates(nn.Module):
 
         r = d + g_u d + (1 - g_u) w g_r d
 
-    is d times a factor that depends on the query only. Parameters: `kernel` [head size, 2], whose
-    columns are the update vector u and the reset vector v, and `scale` [heads], w. The kernel is
-    drawn from N(0, init_std), and w starts at 1.
+    is d times a factor that depends on the query only. The parameters are float32:
 
-    The paper gives the equations for one head. It does not say which parameters heads share, nor
-    initial values; we follow WavLM, which has authors in common. The heads of a layer share u and
-    v, each head has its own w, and layers share nothing.
+    - `kernel` [head size, 2]: its columns are the update vector u and the reset vector v. It is
+      drawn from N(0, init_std^2).
+    - `scale` [heads]: the numbers w, which start at 1.
+
+    The paper gives the equations for one head. It specifies neither initial values nor which
+    parameters the heads share. We follow WavLM, which has some of the same authors: the heads of a
+    layer share u and v, each head has its own w, and layers share no parameters.
     """
 
     init_std: float
 
     @nn.compact
     def __call__(self, query: jax.Array) -> jax.Array:
-        """Maps unscaled queries [rows, query, heads, head size] to float32 [rows, heads, query].
+        """Computes the factor of the bias for each query.
 
-        The product is in float32: it is too small for a narrower type to save time.
+        The product is in float32: it is too small for a narrower dtype to save time.
+
+        Args:
+          query: queries before scaling, float [rows, length, heads, head size].
+
+        Returns:
+          float32 [rows, heads, length].
         """
         normal = nn.initializers.normal(self.init_std)
         kernel = self.param("kernel", normal, (query.shape[-1], 2))

@@ -18,14 +18,18 @@ class Rotations(NamedTuple):
 
 
 def rotations(positions: jax.Array, size: int, base: float, factor: float) -> Rotations:
-    """Returns the rotations for positions, in heads of a size.
+    """Returns the cosines and sines of the angles at the given positions.
 
-    The angle of pair j of dimensions is position / factor * base^(-2 j / size), in float32.
-    Exponents, powers and their reciprocals are each rounded to float32, as in the released code of
-    models. Otherwise angles at position 300 would differ by up to 2e-5.
+    The angle of pair j of dimensions is position / factor * base^(-2 j / size), in float32. The
+    exponents, the powers and their reciprocals are each rounded to float32, as in the released code
+    of models with rotary positions. Without this, angles at position 300 would differ from that
+    code by up to 2e-5.
 
     Args:
-      positions: int32 [rows, length].
+      positions: zero-based, int32 [rows, length].
+      size: of a head.
+      base: of the powers; `model.rotary_base` or `model.rotary_local_base`.
+      factor: `model.rotary_factor`, by which positions are divided.
     """
     check("rotations", positions=("int32 [rows, length]", positions))
     exponents = np.arange(0, size, 2, dtype=np.float32) / np.float32(size)
@@ -36,9 +40,12 @@ def rotations(positions: jax.Array, size: int, base: float, factor: float) -> Ro
 
 
 def of_layers(model: Model, positions: jax.Array) -> dict[bool, Rotations]:
-    """Returns the rotations in local layers (True) and full layers (False).
+    """Returns the rotations of local layers (key True) and of full layers (key False).
 
     The dict is empty for a model without rotary positions.
+
+    Args:
+      positions: zero-based, int32 [rows, length].
     """
     if not model.rotary_base:
         return {}
@@ -51,9 +58,13 @@ def of_layers(model: Model, positions: jax.Array) -> dict[bool, Rotations]:
 
 
 def rotate(x: jax.Array, rotations: Rotations) -> jax.Array:
-    """Rotates dimensions j and j + size / 2 of x [rows, length, heads, size].
+    """Rotates each pair of dimensions j and j + size / 2 by its angle, in float32.
 
-    It computes in float32 and rounds to the type of x.
+    Args:
+      x: queries or keys, float [rows, length, heads, size].
+
+    Returns:
+      [rows, length, heads, size], rounded to the dtype of x.
     """
     of_pairs = f"float32 [rows, length, 1, {x.shape[-1] // 2}]"
     check(

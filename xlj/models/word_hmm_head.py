@@ -9,14 +9,17 @@ from xlj.models.dense import matmul, precision_of
 from xlj.models.encoder import Params
 
 NOISE = 1024
-"""Number of pieces that a translation is compared with."""
+"""Number of other pieces with which a translation is compared, to estimate the softmax."""
 
 
 def init(rng: jax.Array, model: Model, longest_jump: int) -> Params:
-    """Returns new parameters of the head.
+    """Returns new parameters of the head, all float32.
 
-    Kernels start as the identity, so that pieces which occur on both sides, such as names and
-    numbers, match from the start. Small jumps to the right start as the most likely ones.
+    `query/kernel` and `key/kernel` [hidden, hidden] start as the identity, so that pieces which
+    occur on both sides, such as names and numbers, match from the start. `null_bias` [hidden] is
+    drawn from N(0, init_std^2). `jump_bias` [2 longest_jump + 1] has the logits of jumps from
+    -longest_jump to longest_jump. They start at -0.3 |jump - 1|, so the jump to the next word is
+    the most likely one.
     """
     check("init", rng=("key []", rng))
     jumps = jnp.abs(jnp.arange(-longest_jump, longest_jump + 1) - 1.0)
@@ -44,9 +47,16 @@ def keys(head: Params, model: Model, table: jax.Array, tokens: jax.Array) -> jax
 
 
 def queries(head: Params, model: Model, hidden: jax.Array) -> jax.Array:
-    """Computes the queries of tokens from their vectors: float [rows, n, hidden] -> float32.
+    """Computes the queries of tokens from their vectors.
 
-    `head["null_bias"]` is the query for words that translate no token.
+    `head["null_bias"]` is one more query, of the null word: it generates the pieces that translate
+    no token.
+
+    Args:
+      hidden: vectors of tokens, float [rows, n, hidden].
+
+    Returns:
+      float32 [rows, n, hidden].
     """
     check(
         "queries",
@@ -57,7 +67,11 @@ def queries(head: Params, model: Model, hidden: jax.Array) -> jax.Array:
 
 
 def products(queries: jax.Array, keys: jax.Array, dtype: str) -> jax.Array:
-    """Multiplies queries [..., m, hidden] with keys [..., n, hidden]: float32 [..., m, n]."""
+    """Multiplies queries [..., m, hidden] with keys [..., n, hidden]: float32 [..., m, n].
+
+    Args:
+      dtype: of the factors; sums are in float32.
+    """
     check(
         "products",
         queries=("float [batch..., m, hidden]", queries),
@@ -73,15 +87,18 @@ def products(queries: jax.Array, keys: jax.Array, dtype: str) -> jax.Array:
 
 
 def log_ratio(score: jax.Array, normaliser: jax.Array | float = 0.0) -> jax.Array:
-    """Returns the log of how much more likely a piece is given a query than by chance.
+    """Estimates log(p(piece | query) / p(piece)) from the score of a query and a piece.
 
-    It is at most log(NOISE + 1): the ratio is estimated from the piece's share among NOISE other
-    pieces, as in InfoNCE (van den Oord et al., 2018).
+    The estimate is that of InfoNCE (van den Oord et al., 2018). It uses the piece's share of the
+    softmax among NOISE other pieces, so it is at most log(NOISE + 1).
 
     Args:
       score: products of queries and keys, float32 [..., m, n].
-      normaliser: log of the mean of exp(score) over pieces by their frequency, broadcast to
-        `score`. It is 0 where it is not known; training drives it towards 0.
+      normaliser: log of the mean of exp(score) over pieces, weighted by their frequency. It
+        broadcasts to `score`. Training drives it towards 0, so inference uses 0.
+
+    Returns:
+      float32 [..., m, n].
     """
     check("log_ratio", score=("float [...]", score))
     among = jnp.log(NOISE) + normaliser

@@ -1,6 +1,6 @@
 """Objectives of pretraining and fine-tuning, as functions of rows, parameters and a state.
 
-`build` creates the objectives of a config.
+`build` creates objectives from their options, `build_all` all objectives of a run.
 """
 
 import importlib
@@ -12,7 +12,15 @@ from xlj.objectives.objective import Objective
 
 
 def build(options: Mapping[str, Options], model: Model, corpus: Corpus) -> dict[str, Objective]:
-    """Builds the objectives with these options, by name."""
+    """Builds objectives.
+
+    Args:
+      options: the options of each objective, by its name. Their `implementation` is
+        `module:function`.
+
+    Returns:
+      The objectives, by name.
+    """
     built = {}
     for name, own in options.items():
         module, _, function = own.implementation.partition(":")

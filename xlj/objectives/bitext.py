@@ -1,6 +1,7 @@
 """Rows of the kind `bitext`: first sentences in one half, second sentences in the other half.
 
-Each sentence is an example of its own. The pairs have the same order in both halves.
+Each sentence is an example `<s> A </s>`. The pairs have the same order in both halves. The
+functions have results for a fixed number of examples per row; slots without an example come last.
 """
 
 import jax
@@ -13,7 +14,7 @@ from xlj.objectives.segments import segments
 
 
 def halves(rows: Rows) -> tuple[Rows, Rows]:
-    """Returns the two sides of the pairs as rows: tokens int32 [rows, length / 2]."""
+    """Divides rows into their halves: tokens [rows, length] -> int32 [rows, length / 2] twice."""
     rows.check("halves")
     tokens = rows.tokens.astype(jnp.int32)
     middle = tokens.shape[1] // 2
@@ -28,15 +29,29 @@ def count(tokens: jax.Array) -> jax.Array:
 
 
 def is_example(tokens: jax.Array, most: int) -> jax.Array:
-    """Returns which of `most` slots have an example: int32 [rows, length] -> bool [rows, most]."""
+    """Returns which slots have an example.
+
+    Args:
+      tokens: int [rows, length].
+      most: number of slots per row, at least the number of examples.
+
+    Returns:
+      bool [rows, most].
+    """
     check("is_example", tokens=("int [rows, length]", tokens))
     return jnp.arange(most) < count(tokens)[:, None]
 
 
 def starts(tokens: jax.Array, most: int, none: int = 0) -> jax.Array:
-    """Returns where each of `most` examples begins: int32 [rows, length] -> int32 [rows, most].
+    """Returns the index in the row at which each example begins.
 
-    Slots without an example have the value `none`.
+    Args:
+      tokens: int [rows, length].
+      most: number of slots per row, at least the number of examples.
+      none: the value of slots without an example.
+
+    Returns:
+      int32 [rows, most].
     """
     check("starts", tokens=("int [rows, length]", tokens))
 
@@ -47,9 +62,15 @@ def starts(tokens: jax.Array, most: int, none: int = 0) -> jax.Array:
 
 
 def averages(hidden: jax.Array, tokens: jax.Array, most: int) -> jax.Array:
-    """Computes the mean vector of each of `most` examples, as `average` does.
+    """Computes the mean vector of each example's tokens, without `<s>`, `</s>` and padding.
 
-    Maps [rows, length, hidden] -> [rows, most, hidden].
+    Args:
+      hidden: float [rows, length, hidden].
+      tokens: int [rows, length].
+      most: number of slots per row, at least the number of examples.
+
+    Returns:
+      [rows, most, hidden], of the dtype of `hidden`; zeros in slots without an example.
     """
     check(
         "averages",
@@ -67,7 +88,12 @@ def averages(hidden: jax.Array, tokens: jax.Array, most: int) -> jax.Array:
 def average(hidden: jax.Array, tokens: jax.Array) -> jax.Array:
     """Computes the mean vector of each row's tokens, without `<s>`, `</s>` and padding.
 
-    Maps [rows, length, hidden] -> [rows, hidden].
+    Args:
+      hidden: float [rows, length, hidden].
+      tokens: int [rows, length].
+
+    Returns:
+      [rows, hidden], of the dtype of `hidden`; zeros for rows without text.
     """
     check(
         "average",

@@ -24,22 +24,23 @@ from xlj.objectives.segments import languages_of, segments, whole_examples
 
 
 class BTMLMInputs(NamedTuple):
-    """Rows of `<s> A </s>` and placeholders, which are filled in `targets`."""
+    """Rows of sentences `<s> A </s>`, each followed by placeholders for pseudo-tokens.
+
+    Placeholders are `<mask>` until `targets` replaces them by pseudo-tokens.
+    """
 
     masked: Masked
-    """Input of the second stage: source tokens are masked; placeholders are `<mask>` until
-    `targets`."""
+    """Input of the second stage: sentences are masked."""
     source: jax.Array
-    """Input of the first stage, int32 [rows, length]: source tokens are unchanged; placeholders are
-    `<mask>` until `targets`."""
+    """Input of the first stage, int32 [rows, length]: sentences are not masked."""
     positions: jax.Array
-    """Positions of placeholders, int32 [rows, places]."""
+    """Index in the row of each placeholder, int32 [rows, places]."""
     used: jax.Array
     """Which of `positions` have a placeholder, bool [rows, places]."""
     targets: jax.Array
     """The target language of each token's example, int32 [rows, length]."""
     sample_rngs: jax.Array
-    """A random key of each row [rows]."""
+    """A random key for each row, [rows]."""
 
     def check(self, function: str) -> None:
         """Checks the arrays with `xlj.contracts.arrays.check`."""
@@ -56,12 +57,13 @@ class BTMLMInputs(NamedTuple):
 def objective(
     name: str, options: BackTranslation, model: Model, corpus: Corpus
 ) -> Objective[BTMLMInputs, object]:
-    """Returns the objective BTMLM (ERNIE-M section 3.2).
+    """Builds the objective BTMLM (ERNIE-M section 3.2).
 
-    Stage 1 fills placeholders after a sentence with pseudo-tokens of another language, with the
-    current parameters and no gradient. Placeholders see the unmasked sentence, not each other.
-    Stage 2 predicts masked tokens from the sentence and the pseudo-tokens. The loss `NAME_blind`,
-    of weight 0, measures how many placeholders cannot see the sentence within local windows.
+    Stage 1 replaces the placeholders after each sentence by pseudo-tokens of another language. It
+    uses the current parameters, without gradient. A placeholder sees the unmasked sentence, but no
+    placeholder. Stage 2 predicts masked tokens from the masked sentence and the pseudo-tokens. In
+    models with local layers, the loss `NAME_blind`, of weight 0, is the share of placeholders that
+    see no token of the sentence in local layers.
     """
     probabilities, of_blind = target_probabilities(corpus, options.target_alpha), f"{name}_blind"
 
@@ -115,23 +117,28 @@ def objective(
 
 
 def places_in(length: int) -> int:
-    """Returns the largest number of placeholders in a row.
+    """Returns the largest number of placeholders in a row of `length` tokens.
 
-    At most one token in four of an example is a slot: `<s> A </s>` and a slot, if A is one token.
+    It is a quarter of the tokens, rounded up: the shortest example with a placeholder is `<s> A
+    </s>`, with one token A, and the placeholder.
     """
     return -(-length // 4)
 
 
 def target_probabilities(corpus: Corpus, alpha: float) -> np.ndarray:
-    """Returns probabilities of target languages, float32 [source languages, target languages].
+    """Returns the probabilities of target languages, float32 [source languages, target languages].
 
-    p_j ~ m_j^alpha over the languages with monolingual text other than the source language. If
-    there are pairs, only languages with pairs are used: CAMLM trains predictions in these only.
+    The probability of target language j is proportional to m_j^alpha, where m_j is its number of
+    tokens of monolingual text. The source language has probability 0. If the corpus has pairs, only
+    languages with pairs have a probability above 0, since CAMLM trains predictions in these
+    languages only. An exception is a single language with pairs: then all languages with text
+    count.
     """
     of_language = dict(zip(corpus.languages, corpus.tokens, strict=True))
     names = [name for name, tokens in of_language.items() if tokens]
     names = [name for name in names if name in corpus.paired] or names
-    if len(names) == 1 and len(corpus.languages) > 1:  # sentences of this language need a target
+    if len(names) == 1 and len(corpus.languages) > 1:
+        # Sentences of the single language need another target language.
         names = [name for name, tokens in of_language.items() if tokens]
     shares = rates({name: of_language[name] for name in names}, alpha)
     row = np.array([shares.get(name, 0.0) for name in corpus.languages])
@@ -149,10 +156,12 @@ def corrupt(
 ) -> BTMLMInputs:
     """Draws masks and target languages.
 
-    A sentence of n tokens gets ceil(pseudo_ratio * n) placeholders; its other slots become padding.
+    A sentence of n tokens gets ceil(pseudo_ratio * n) placeholders. Its other slots become padding.
 
     Args:
-      rows: of the kind `sentences`, which have slots for the largest ratio after each `</s>`.
+      rows: of the kind `sentences`: slots, which are `<mask>` tokens, follow each `</s>`.
+      rngs: a random key for each row, [rows].
+      probabilities: of target languages, float32 [source languages, target languages].
     """
     rows.check(
         "btmlm.corrupt",
@@ -164,10 +173,11 @@ def corrupt(
     layout = segments(tokens)
     indices = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
     end = jax.lax.cummax(jnp.where(tokens == EOS, indices, 0), axis=1)
-    # The number of the slot after `</s>`, and the sentence's length, from the slot's position.
+    # For each slot: its zero-based number after `</s>`, and the length of its sentence, which is
+    # the slot's position less the slots before it, `<s>` and `</s>`.
     place = indices - end - 1
     length = layout.position - place - 2
-    count = jnp.ceil(options.pseudo_ratio * length - 1e-4)
+    count = jnp.ceil(options.pseudo_ratio * length - 1e-4)  # 1e-4: against rounding errors
     is_slot = (layout.side == 1) & (tokens == vocabulary_size - 1)
     is_placeholder = is_slot & (place < count)
     source = jnp.where(is_slot & ~is_placeholder, PAD, tokens)
@@ -177,7 +187,7 @@ def corrupt(
     logits = jnp.log(jnp.maximum(jnp.asarray(probabilities), 1e-30))[rows.languages[:, 0]]
     drawn = jax.vmap(lambda rng, row: jax.random.categorical(rng, row, shape=tokens.shape[1:]))(
         target_rngs, logits
-    )  # [rows, length]: a language for each number of an example
+    )  # [rows, length]: entry n is the target language of example n of the row
     return BTMLMInputs(
         masked=masked,
         source=source,
@@ -211,12 +221,13 @@ def _generation_inputs(model: Model, inputs: BTMLMInputs) -> encoder.Inputs:
 def fill(
     params: Params, model: Model, options: BackTranslation, inputs: BTMLMInputs
 ) -> BTMLMInputs:
-    """Fills the placeholders in the rows of both stages with pseudo-tokens, never specials."""
+    """Replaces the placeholders in the rows of both stages by pseudo-tokens."""
     inputs.check("fill")
     hidden = encoder.apply(params, model, _generation_inputs(model, inputs))
     table, head = params["embeddings"]["word"], params["prediction_head"]
     # vectors: [rows, places, hidden]
     vectors, table, bias = heads.predict(head, table, model, gather(hidden, inputs.positions))
+    # Specials, and the last token, `<mask>`, are never pseudo-tokens.
     bias = bias.at[: len(SPECIALS)].set(-jnp.inf).at[-1].set(-jnp.inf)
     rows, places = inputs.positions.shape
     sampled = options.generation == "sample"

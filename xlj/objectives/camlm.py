@@ -17,18 +17,18 @@ from xlj.objectives.objective import Loss, Losses, Objective, Params
 from xlj.objectives.segments import Segments, languages_of, segments
 
 UNSEEN = -1
-"""A segment id for keys, which no query has."""
+"""A segment id for keys that no token may see. No query has this id."""
 
 
 def objective(
     name: str, options: Masking, model: Model, corpus: Corpus
 ) -> Objective[Masked, object]:
-    """Returns the objective CAMLM (ERNIE-M section 3.2).
+    """Builds the objective CAMLM (ERNIE-M section 3.2).
 
     It follows the paper's formula: a predicted token sees nothing of its own side.
 
-    In local layers the other side may be outside a selected token's window. The share of such
-    tokens is the measure `NAME_blind`, a loss of weight 0.
+    In local layers, all tokens of the other side may be outside a predicted token's window. The
+    share of such tokens is reported as `NAME_blind`, a loss of weight 0.
     """
     plain = mlm.objective(name, options, model, corpus, inputs_of)
     if not model.local_attention:
@@ -62,12 +62,16 @@ def inputs_of(model: Model, masked: Masked) -> encoder.Inputs:
 
 
 def pattern(layout: Segments, selected: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns query and key ids, int32 [rows, length].
+    """Returns the segment ids of queries and of keys, int32 [rows, length] each.
 
-    A selected token (masked, random or unchanged) sees the other side of its example, and no token
-    sees it. Every other token sees the unselected tokens of its own side. So a prediction depends
-    on nothing of its own side, at any depth, except the position and language of the token itself,
-    which are in its residual stream.
+    A token that is selected for prediction (masked, random or unchanged) sees the unselected tokens
+    of the other side of its example. No token sees a selected token. All other tokens see the
+    unselected tokens of their own side. So at any depth, a prediction depends on nothing of its own
+    side, except the position and language of the predicted token, which are in its residual stream.
+
+    Args:
+      layout: the examples and sides of the rows.
+      selected: the tokens to predict, bool [rows, length].
     """
     check_ids("pattern", layout, selected=("bool [rows, length]", selected))
     own = 2 * layout.segment + layout.side

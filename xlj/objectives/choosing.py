@@ -17,21 +17,22 @@ def choose(
     temperature: float = 1.0,
     block: int = BLOCK,
 ) -> jax.Array:
-    """Returns the argmax of vectors @ table.T + bias; with rngs, a sample from its softmax.
+    """Returns the argmax of vectors @ table.T + bias, or with rngs a sample from the softmax.
 
-    Samples use the Gumbel-max trick. Only one block of logits is in memory at a time. There is no
-    gradient.
+    Samples use the Gumbel-max trick. The logits of one block are in memory at a time. No gradient
+    passes through the result.
 
     Args:
       vectors: float32 [n, hidden].
       table: float32 [vocabulary, hidden].
-      bias: float32 [vocabulary]; a token at -inf is never chosen.
-      dtype: of the products.
-      rngs: a random key of each vector [n]; None for the argmax.
+      bias: float32 [vocabulary]; a token with -inf is never chosen.
+      dtype: of the factors of products.
+      rngs: a random key for each vector, [n]; None for the argmax.
       temperature: divisor of the logits before sampling.
+      block: number of vocabulary entries per block.
 
     Returns:
-      int32 [n].
+      Token ids, int32 [n].
     """
     check_factors("choose", vectors, table, bias, rngs=("key [n]", rngs))
     vectors, table, bias = jax.lax.stop_gradient((vectors, table, bias))

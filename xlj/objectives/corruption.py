@@ -13,18 +13,18 @@ from xlj.objectives.objective import Rows
 
 
 class Masked(NamedTuple):
-    """Masked rows, with slots for the largest number of predictions in a row."""
+    """Masked rows. Each row has as many slots as the largest possible number of predictions."""
 
     tokens: jax.Array
-    """int32 [rows, length], corrupted."""
+    """Token ids after masking, int32 [rows, length]."""
     positions: jax.Array
-    """int32 [rows, max_predictions], all different within a row."""
+    """Index in the row of each slot's token, int32 [rows, slots]; all different within a row."""
     labels: jax.Array
-    """int32 [rows, max_predictions], the original tokens at these positions."""
+    """The original token at each position, int32 [rows, slots]."""
     weights: jax.Array
-    """float32 [rows, max_predictions], 1 for predictions, 0 for unused slots."""
+    """1 for slots with a prediction, 0 for unused slots, float32 [rows, slots]."""
     languages: jax.Array
-    """int32 [rows, 2], of each side."""
+    """The language of each side of a row, int32 [rows, 2]."""
 
     def check(self, function: str, **more: Specified) -> None:
         """Checks the arrays, and more arguments, with `xlj.contracts.arrays.check`."""
@@ -39,7 +39,7 @@ class Masked(NamedTuple):
         )
 
     def selected(self) -> jax.Array:
-        """Returns which tokens are predicted, bool [rows, length]."""
+        """Returns the tokens that are predicted, as a mask bool [rows, length]."""
         return at_positions(self.positions, self.weights, self.tokens.shape[1]) > 0
 
     def original(self) -> jax.Array:
@@ -49,13 +49,22 @@ class Masked(NamedTuple):
 
 
 def split(rngs: jax.Array, parts: int = 2) -> jax.Array:
-    """Splits the random keys of rows [rows] into [parts, rows]."""
+    """Splits the random key of each row: keys [rows] -> keys [parts, rows]."""
     check("split", rngs=("key [rows]", rngs))
     return jax.vmap(lambda rng: jax.random.split(rng, parts), out_axes=1)(rngs)
 
 
 def at_positions(positions: jax.Array, values: jax.Array, length: int) -> jax.Array:
-    """Returns zeros [rows, length] with `values` [rows, n] at `positions` [rows, n]."""
+    """Returns rows of zeros that have given values at given positions.
+
+    Args:
+      positions: indices in the row, int32 [rows, n].
+      values: any dtype [rows, n].
+      length: of a row.
+
+    Returns:
+      [rows, length], of the dtype of `values`.
+    """
     check(
         "at_positions", positions=("int32 [rows, n]", positions), values=("any [rows, n]", values)
     )
@@ -64,22 +73,29 @@ def at_positions(positions: jax.Array, values: jax.Array, length: int) -> jax.Ar
 
 
 def max_predictions(length: int, rate: float) -> int:
-    """Returns the largest number of predictions in a row of `length` tokens, including specials."""
+    """Returns the largest number of predictions in a row of `length` tokens.
+
+    A row has at least two special tokens, which are never predicted. The number is at least 1.
+    """
+    # 1e-9 keeps rounding errors from raising the result: 0.07 * 100 is 7.000000000000001.
     return max(1, math.ceil(rate * (length - 2) - 1e-9))
 
 
 def mask_tokens(rows: Rows, rngs: jax.Array, options: Masking, vocabulary_size: int) -> Masked:
-    """Selects int(rate * n + U[0, 1)) of a row's n text tokens and replaces them (80/10/10).
+    """Selects a share of each row's tokens and replaces them.
 
-    This is fairseq's rule, except that n counts pieces of text only: specials (`<s>`, `</s>`,
-    `<pad>`, `<unk>`, `<mask>`) are never selected, and random tokens are never specials. The masks
-    of a row depend only on its tokens and its random key.
+    Of n text tokens, floor(mask_rate * n + u) are selected, where u is uniform in [0, 1). This is
+    fairseq's rule, except that n counts pieces of text only: specials (`<s>`, `</s>`, `<pad>`,
+    `<unk>`, `<mask>`) are never selected, and random tokens are never specials. The masks of a row
+    depend only on its tokens and its random key.
 
     Args:
-      rngs: a threefry key of each row [rows].
-      options: `mask_rate` is the share of tokens to select. Of these, the share `mask_share`
-        becomes `<mask>` and the share `random_share` becomes a random piece; the others are
-        unchanged.
+      rows: tokens int [rows, length].
+      rngs: a threefry key for each row, [rows].
+      options: `mask_rate` is the share of tokens to select. Of the selected tokens, the share
+        `mask_share` becomes `<mask>`, the share `random_share` becomes a random piece, and the
+        rest stays unchanged (BERT's shares are 80 %, 10 % and 10 %).
+      vocabulary_size: `<mask>` is the last id.
     """
     rows.check("mask_tokens", rngs=("key [rows]", rngs))
     rate, mask_share, random_share = options.mask_rate, options.mask_share, options.random_share
@@ -90,7 +106,8 @@ def mask_tokens(rows: Rows, rngs: jax.Array, options: Masking, vocabulary_size: 
         count_rng, order_rng, action_rng, random_rng = jax.random.split(rng, 4)
         is_text = (row >= first) & (row < mask)
         count = (rate * is_text.sum() + jax.random.uniform(count_rng)).astype(jnp.int32)
-        # Sorting puts text tokens first, in random order: their numbers have the highest bit clear.
+        # Sorting puts text tokens first, in random order: their numbers are below 2^31, and the
+        # number of all other tokens is 2^32 - 1.
         order = jax.random.bits(order_rng, row.shape, jnp.uint32) >> 1
         order = jnp.where(is_text, order, jnp.uint32(0xFFFFFFFF))
         positions = jnp.argsort(order)[:size].astype(jnp.int32)

@@ -28,11 +28,13 @@ def operations(
 ) -> dict[str, Operations]:
     """Returns the floating-point operations of a step of each objective, by name.
 
+    An objective with the function `flops` computes them; the others are counted.
+
     Args:
       options: of the objectives, by name.
-      shapes: (rows, length of a row) of each objective.
+      shapes: (number of rows, length of a row) of each objective to count.
     """
-    # Products in kernels cannot be counted, and recomputation does not count.
+    # Products inside Pallas kernels cannot be counted, and recomputation must not count.
     plain = dataclasses.replace(model, attention="dense", remat="none")
     built = build({name: options[name] for name in shapes}, plain, corpus)
     return {
@@ -46,11 +48,11 @@ def operations(
 def count_operations(
     objective: Objective, model: Model, corpus: Corpus, rows: int, length: int
 ) -> Operations:
-    """Counts the matrix products in a traced step of an objective; nothing is computed.
+    """Counts the operations of the matrix products in a traced step, which never runs.
 
     The step includes corruption, targets, losses, gradients and the next state. It is traced for
-    one device, with the whole vocabulary as one block. A loop that ends by a condition counts once.
-    Of several branches, the most expensive one counts.
+    one device, with the whole vocabulary as one block. A `while` loop counts as one iteration. Of
+    several branches, only the most expensive one counts.
     """
     parts = objective.parts
 
@@ -79,7 +81,7 @@ def count_operations(
 
 
 def _products(jaxpr: Jaxpr) -> int:
-    """Counts the operations of all matrix products in a program, including loops and branches."""
+    """Counts the operations of all matrix products in a program, with its loops and branches."""
     total = 0
     for equation in jaxpr.eqns:
         name, params = equation.primitive.name, equation.params

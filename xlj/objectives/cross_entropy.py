@@ -33,13 +33,15 @@ def cross_entropy(
       table: float32 [vocabulary, hidden].
       bias: float32 [vocabulary].
       labels: int32 [n].
-      dtype: the type of matrix products; sums are float32.
-      block: number of vocabulary entries at a time; the backward pass computes each block's logits
-        again. None: if the logits of the whole vocabulary are small enough (`kept_logits.MOST`),
-        they are computed once and kept for the backward pass; otherwise the block is `BLOCK`.
+      dtype: of the factors of products; sums are float32.
+      block: number of vocabulary entries per block. The logits of one block are in memory at a
+        time, and the backward pass computes them again. With None, all logits are computed once and
+        kept for the backward pass if they are small enough (`kept_logits.is_used`); otherwise the
+        block is `BLOCK`.
 
     Returns:
-      losses float32 [n], and whether the label has the largest logit, float32 [n] (no gradient).
+      The losses, float32 [n]. 1 if the label has the largest logit, else 0, float32 [n], without
+      gradient.
     """
     check_factors("cross_entropy", vectors, table, bias, labels=("int32 [n]", labels))
     if block is None and kept_logits.is_used(len(vectors), len(table), jnp.dtype(dtype)):
@@ -48,11 +50,13 @@ def cross_entropy(
 
 
 ForwardCarry = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
-"""For each vector: largest logit so far, its place, the sum of exponentials, the label's logit."""
+"""What the forward pass accumulates over blocks, [n] each: the largest logit so far, its index in
+the vocabulary, the sum of exponentials relative to it, and the logit of the label."""
 BackwardCarry = tuple[jax.Array, jax.Array, jax.Array]
 """Gradients of vectors, table and bias."""
 Saved = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
-"""Saved for the backward pass: the arguments, and the log-sum of exponentials of each vector."""
+"""Saved for the backward pass: vectors, table, bias and labels, and the log of the sum of
+exponentials of each vector's logits."""
 
 
 def _forward(
@@ -72,7 +76,7 @@ def _forward(
         def body(carry: ForwardCarry, start: jax.Array) -> tuple[ForwardCarry, None]:
             largest, best, total, of_label = carry
             weights, biases, true_start = block_of(table, bias, start, size, dtype)
-            # The four results, and the four arrays of the carry, have shape [n].
+            # The four results have shape [n].
             block_largest, block_total, place, block_of_label = statistics(
                 vectors, weights, biases, labels - true_start, start - true_start
             )
@@ -124,12 +128,12 @@ def _backward(
             )
             return (of_vectors + more_of_vectors, of_table, of_bias), None
 
-        # The loop writes every entry of both arrays, so they need no initial values.
+        # The loop writes every entry of both gradients, so they need no initial values.
         of_table, of_bias = (jax.lax.empty(x.shape, jnp.float32) for x in (table, bias))
         initial = (jnp.zeros(vectors.shape), of_table, of_bias)
-        # The last two blocks may overlap. The last block has gradient 0 at the entries that both
-        # have. The loop runs in reverse, so the block before it then overwrites these entries with
-        # their gradient, and no block has to add to what is written.
+        # The last two blocks may overlap (`block_of`). The last block has gradient 0 at the common
+        # entries. The loop runs in reverse, so the second-last block then overwrites these entries
+        # with their gradient. So blocks never have to add to earlier results.
         unroll = devices.unroll_count(len(starts))
         carry, _ = jax.lax.scan(body, initial, starts, reverse=True, unroll=unroll)
         of_vectors, of_table, of_bias = carry

@@ -20,26 +20,27 @@ class TeacherState(TypedDict):
     """The state of the objective."""
 
     teacher: Params
+    """Parameters of the teacher's encoder."""
 
 
 class DistillationInputs(NamedTuple):
-    """Rows, and which of their tokens are in the teacher's language."""
+    """Rows, and a mask of the tokens in the teacher's language."""
 
     rows: Rows
     weights: jax.Array
-    """1 for tokens of the teacher's language, 0 for others and padding, float32 [rows, length]."""
+    """1 for tokens of the teacher's language, 0 for all other tokens, float32 [rows, length]."""
 
 
 def objective(
     name: str, options: Distillation, model: Model, corpus: Corpus
 ) -> Objective[DistillationInputs, TeacherState]:
-    """Returns the mean squared difference of the last vectors to those of a teacher (section 5.3).
+    """Builds the objective: the model's vectors approach a teacher's vectors (section 5.3).
 
-    The mean is over tokens of the teacher's language. The paper does not say which vectors and
-    which distance it uses; both are ours.
+    The loss is the mean squared difference of the last layers' vectors, over tokens of the
+    teacher's language. The paper specifies neither the vectors nor the distance; both are ours.
 
-    State: `teacher`, the teacher's parameters, read from the model that the config key `teacher`
-    names when the run starts.
+    The state `teacher` has the teacher's parameters. When the run starts, they are read from the
+    model that `objectives.NAME.teacher` names.
     """
     language = corpus.languages.index(options.language)
 

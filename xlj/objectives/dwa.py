@@ -27,12 +27,13 @@ class DWAInputs(NamedTuple):
 
     masked: Masked
     query_rngs: jax.Array
-    """A random key of each row [rows], for the random choice of queries."""
+    """A random key for each row [rows], for the random choice of queries."""
     positions: jax.Array
-    """Positions of queries, int32 [rows, queries]; with `queries=aligned` one may occur twice."""
+    """Index in the row of each query, int32 [rows, queries]. With `queries=aligned`, a token may be
+    a query twice."""
     labels: jax.Array
-    """The position that each query should point to, int32 [rows, queries]; -1 in slots without a
-    query, and everywhere until `targets`."""
+    """Index in the row of the token to which each query should point, int32 [rows, queries]. It is
+    -1 in slots without a query, and in all slots until `targets` computes labels."""
 
     def check(self, function: str, **more: Specified) -> None:
         """Checks the arrays, and more arguments, with `xlj.contracts.arrays.check`."""
@@ -48,11 +49,11 @@ class DWAInputs(NamedTuple):
 def objective(
     name: str, options: WordAlignment, model: Model, corpus: Corpus
 ) -> Objective[DWAInputs, object]:
-    """Returns the objective of XLM-Align (sections 3.1 and 3.2).
+    """Builds the objective of XLM-Align (sections 3.1 and 3.2).
 
-    In each step the current parameters align the words of the unmasked pairs, without gradient. A
-    pointer network learns to predict these alignments from the masked pairs, in the forward pass of
-    TLM.
+    In each step, the current parameters align the words of the unmasked pairs, without gradient. A
+    pointer network learns to predict these alignments from the masked pairs. It reads vectors of
+    the same forward pass as the TLM loss.
     """
     tlm_loss, alignment_loss = f"{name}_tlm", f"{name}_align"
     label_layer = encoder.layer_or_middle(options.label_layer, model.layers)
@@ -108,7 +109,7 @@ def objective(
 def _flops(
     options: WordAlignment, model: Model, corpus: Corpus, label_layer: int, rows: int, length: int
 ) -> Operations:
-    """Counts the operations of a step: labels, pointer network and TLM."""
+    """Counts the operations of a step: labelling, the pointer network, and TLM."""
     labelling = of_layers(model, label_layer, rows, length)
     labelling += Operations(other=2.0 * rows * length * length * model.hidden)
     queries = max_queries(options, length)
@@ -124,10 +125,15 @@ def max_queries(options: WordAlignment, length: int) -> int:
 
 
 def sides(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns the example of each token of the first, and of the second, sentences.
+    """Returns the number of each token's example, for tokens of the first and of the second side.
+
+    Args:
+      tokens: int [rows, length].
 
     Returns:
-      int32 [rows, length] each; 0 for specials and the other side.
+      Two arrays int32 [rows, length]. The first array has the numbers of the examples at tokens of
+      first sentences, and 0 at specials and second sentences. The second array has the numbers at
+      tokens of second sentences.
     """
     check("sides", tokens=("int [rows, length]", tokens))
     layout = segments(tokens)
@@ -139,9 +145,16 @@ def sides(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
 def self_label(
     params: Params, model: Model, options: WordAlignment, layer: int, inputs: DWAInputs
 ) -> DWAInputs:
-    """Labels tokens by optimal transport between the sentences' vectors at `layer` (section 3.1).
+    """Labels tokens by optimal transport between the vectors of both sentences (section 3.1).
 
-    The similarity is the plain product of vectors, as in the released code.
+    The similarity is the product of the vectors, without normalisation, as in the released code.
+
+    Args:
+      layer: the layer of the vectors.
+      inputs: with masked pairs; the unmasked pairs are aligned.
+
+    Returns:
+      The inputs with queries and labels.
     """
     inputs.check("self_label")
     original = inputs.masked.original()
@@ -156,7 +169,7 @@ def self_label(
         options.sinkhorn_iterations,
         options.sinkhorn_first == "columns",
         options.sinkhorn_mu,
-    ).plan  # [rows, length, length], as links
+    ).plan  # [rows, length, length], like links
     if options.filtering:
         arguments = options.filtering_alpha, options.filtering_iterations
         links = extraction.itermax(plan, first, second, *arguments)
@@ -166,7 +179,7 @@ def self_label(
         return _query_each_link(inputs, links)
     labels = jnp.where(first > 0, extraction.labels(links), extraction.labels(links.swapaxes(1, 2)))
     selected = inputs.masked.selected()
-    is_query = labels >= 0  # [rows, length], as labels and selected
+    is_query = labels >= 0  # [rows, length], like labels and selected
     if options.queries == "masked":
         is_query &= selected
     elif options.queries == "unmasked":
@@ -178,12 +191,16 @@ def self_label(
 
 
 def _query_each_link(inputs: DWAInputs, links: jax.Array) -> DWAInputs:
-    """Makes a query for each of the links [rows, length, length] (Table 7).
+    """Makes a query for each link (Table 7).
 
-    A coin selects one token of the link as the query; the other token is its label. A token that is
-    selected for several links has a query for each. There is a slot for each link, since there are
-    no more links than words: with filtering by `extraction.itermax`, and without it because each
-    word chooses one link.
+    A random choice makes one token of the link the query; the other token is its label. A token
+    with several links may become several queries.
+
+    There are enough slots, one per token, since there are at most as many links as tokens. With
+    filtering, `extraction.itermax` guarantees this. Without filtering, each token chooses one link.
+
+    Args:
+      links: bool [rows, length, length]; the first index is a token of the first sentence.
     """
     size = inputs.positions.shape[1]
     find = jax.vmap(partial(jnp.nonzero, size=size, fill_value=-1))
@@ -196,20 +213,31 @@ def _query_each_link(inputs: DWAInputs, links: jax.Array) -> DWAInputs:
 
 
 def _some_of(candidates: jax.Array, options: WordAlignment, rngs: jax.Array) -> jax.Array:
-    """Selects a random share `mask_rate` of the candidates of each row, bool [rows, length]."""
+    """Selects a random share `options.mask_rate` of each row's candidates.
+
+    Args:
+      candidates: bool [rows, length].
+      rngs: a random key for each row, [rows].
+
+    Returns:
+      bool [rows, length].
+    """
     length = candidates.shape[1]
     order = jax.vmap(lambda rng: jax.random.uniform(rng, (length,)))(rngs)
+    # Other tokens get 2.0, above all random numbers, so candidates have the lowest ranks.
     rank = jnp.argsort(jnp.argsort(jnp.where(candidates, order, 2.0), axis=1), axis=1)
     count = options.mask_rate * candidates.sum(1, keepdims=True)
-    return candidates & (rank < jnp.floor(count + 1e-4))
+    return candidates & (rank < jnp.floor(count + 1e-4))  # 1e-4: against rounding errors
 
 
 def pointer_loss(head: Params, model: Model, hidden: jax.Array, inputs: DWAInputs) -> LossSums:
-    """Computes the cross-entropy of the labels among words of the other sentence (Eq. 11 to 15).
+    """Computes the cross-entropy of the labels among the tokens of the other sentence (Eq. 11 to
+    15).
 
     Args:
       head: parameters of the pointer network.
-      hidden: vectors of the masked pairs, float32 [rows, length, hidden].
+      hidden: vectors of the masked pairs, float [rows, length, hidden].
+      inputs: with queries and labels.
     """
     inputs.check("pointer_loss", hidden=("float [rows, length, hidden]", hidden))
     first, second = sides(inputs.masked.original())
@@ -218,7 +246,9 @@ def pointer_loss(head: Params, model: Model, hidden: jax.Array, inputs: DWAInput
     own, other = (
         jnp.take_along_axis(ids, inputs.positions, axis=1)[:, :, None] for ids in (first, second)
     )  # [rows, queries, 1] each
-    # Words of the first sentence point to the second sentence, and vice versa.
+    # A query in the first sentence points to the second sentence of its example, and vice versa.
+    # `allowed` compares the example of each key with the example of the query. In an unused slot
+    # the query may be a special, which belongs to no example; -1 then allows no key.
     keys = jnp.where(own > 0, second[:, None], first[:, None])  # [rows, queries, length]
     allowed = keys == jnp.where(own > 0, own, jnp.where(other > 0, other, -1))
     scores = jnp.where(allowed, scores, -1e30)

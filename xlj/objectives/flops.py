@@ -1,9 +1,8 @@
 """Floating-point operations of a forward pass, by xlj's convention.
 
-Only matrix products count, including those of padding; a multiply-add counts as 2. Embedding
-look-ups, recomputation and the optimizer do not count (ours; ELECTRA's counter differs, see
-docs/benchmarks.md). A forward and backward pass counts three times, once forward and twice
-backward.
+Only matrix products count, including the products of padding. A multiply-add counts as 2
+operations. Embedding look-ups, recomputation and the optimizer do not count. The convention is
+ours; ELECTRA's counter differs (docs/benchmarks.md). A backward pass counts as two forward passes.
 """
 
 import dataclasses
@@ -17,20 +16,20 @@ TRAINED = 3
 
 @dataclasses.dataclass(frozen=True)
 class Operations:
-    """Numbers of operations by part of the model."""
+    """Numbers of floating-point operations, by part of the model."""
 
     linear: float = 0.0
-    """The layers' linear maps, and the gates of a position bias."""
+    """Of the layers' linear maps, and of the gates of a position bias."""
     attention: float = 0.0
-    """Queries times keys, and weights times values."""
+    """Of the products of queries and keys, and of attention weights and values."""
     vocabulary: float = 0.0
-    """Predictions of tokens."""
+    """Of the heads that predict tokens."""
     other: float = 0.0
-    """Other products of an objective."""
+    """Of all other products of an objective."""
 
     @property
     def total(self) -> float:
-        """The operations of all parts."""
+        """The number of operations of all parts together."""
         return sum(dataclasses.astuple(self))
 
     def __add__(self, more: "Operations") -> "Operations":
@@ -42,7 +41,7 @@ class Operations:
 
 
 def layer_weights(model: Model) -> int:
-    """Counts the weights in a layer's kernels."""
+    """Counts the weights in the kernels of one layer."""
     projections = 2 * model.heads + 2 * model.groups
     attention = projections * model.hidden**2 // model.heads
     return (
@@ -51,9 +50,13 @@ def layer_weights(model: Model) -> int:
 
 
 def of_layers(model: Model, layers: int, rows: int, length: int) -> Operations:
-    """Counts the operations of layers over rows of `length` tokens: linear maps, attention, gates.
+    """Counts the operations of a forward pass of the first layers: linear maps, attention, gates.
 
-    In local layers a token sees a window of the row.
+    In local layers, a token attends to the tokens of its window only.
+
+    Args:
+      layers: number of layers.
+      rows, length: shape of the batch, in rows and tokens per row.
     """
     h, tokens = model.hidden, rows * length
     linear = 2.0 * tokens * layer_weights(model)
@@ -66,7 +69,7 @@ def of_layers(model: Model, layers: int, rows: int, length: int) -> Operations:
 
 
 def of_predictions(model: Model, vocabulary_size: int, positions: int) -> Operations:
-    """Counts the operations of a prediction head on `positions` positions."""
+    """Counts the operations of a forward pass of a prediction head at `positions` positions."""
     own = model.hidden**2 if model.prediction == "dense" else 0
     each = own + model.hidden * vocabulary_size
     return Operations(vocabulary=2.0 * positions * each)

@@ -1,7 +1,8 @@
 """Cross-entropy that keeps all logits for the backward pass, for few vectors.
 
-The version in blocks computes each logit twice. It also copies each block's gradient into that of
-the table, which takes a CPU longer than computing it.
+For few vectors this is faster than `cross_entropy` in blocks of the vocabulary. The version in
+blocks computes each logit twice. It also copies the gradient of each block into the gradient of the
+table, and on a CPU the copy takes longer than the computation.
 """
 
 import jax
@@ -14,20 +15,28 @@ from xlj.sharding import devices
 from xlj.sharding.rules import REPLICATED, ROWS
 
 MOST = {"cpu": 2**28, "gpu": 5 * 2**28}
-"""Largest number of bytes of logits to keep, by platform; 0 on TPUs, where nothing was measured."""
+"""Largest number of bytes of logits to keep, by platform. On TPUs it is 0: we have not measured
+there."""
 
 _ALIGNED = 64
-"""On GPUs the length of a row of logits is a multiple of this: tensor cores read rows that begin at
-multiples of 128 bytes."""
+"""On GPUs, the vocabulary is padded to a multiple of this number. So each row of bfloat16 logits
+begins at a multiple of 128 bytes, as tensor cores need."""
 
 Saved = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
-"""Vectors, table, bias, labels, logits without bias, the log-sum of exponentials of each vector."""
+"""Saved for the backward pass: vectors, table, bias, labels, logits without bias, and the log of
+the sum of exponentials of each vector's logits."""
 
 
 def is_used(vectors: int, vocabulary: int, dtype: jnp.dtype) -> bool:
-    """Returns whether to use this module for a number of vectors, with products in a type.
+    """Returns whether to use this module instead of blocks of the vocabulary.
 
-    It is not used if devices share the table, since each device would have to gather all of it.
+    It is used for few vectors, and never if devices share the table: each device would then have to
+    gather the whole table.
+
+    Args:
+      vectors: number of vectors.
+      vocabulary: number of vocabulary entries.
+      dtype: of the products.
     """
     if is_one_block():
         return True
@@ -39,7 +48,19 @@ def is_used(vectors: int, vocabulary: int, dtype: jnp.dtype) -> bool:
 def cross_entropy(
     vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array, dtype: jnp.dtype
 ) -> tuple[jax.Array, jax.Array]:
-    """Same as `xlj.objectives.cross_entropy.cross_entropy`, with the whole vocabulary at once."""
+    """Computes the negative log-likelihood of labels under softmax(vectors @ table.T + bias).
+
+    Args:
+      vectors: float32 [n, hidden].
+      table: float32 [vocabulary, hidden].
+      bias: float32 [vocabulary].
+      labels: int32 [n].
+      dtype: of the factors of products; sums are float32.
+
+    Returns:
+      The losses, float32 [n]. 1 if the label has the largest logit, else 0, float32 [n], without
+      gradient.
+    """
     check_factors("cross_entropy", vectors, table, bias, labels=("int32 [n]", labels))
     return _cross_entropy(vectors, table, bias, labels, dtype)
 
@@ -51,14 +72,15 @@ def _forward(
         vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array
     ) -> tuple[jax.Array, ...]:
         table, bias = _aligned(table, bias, dtype)
-        unbiased = products(vectors.astype(dtype), table)  # [n, vocabulary], as logits
+        unbiased = products(vectors.astype(dtype), table)  # [n, vocabulary], like logits
         logits = unbiased.astype(jnp.float32) + bias
         largest = logits.max(1, keepdims=True)
         normaliser = largest[:, 0] + jnp.log(jnp.exp(logits - largest).sum(1))  # [n]
-        at = labels[:, None]  # [n, 1], as of_label
+        at = labels[:, None]  # [n, 1], like of_label
         of_label = jnp.take_along_axis(unbiased, at, 1, mode="fill", fill_value=0)
         of_label = of_label.astype(jnp.float32) + bias.at[at].get(mode="fill", fill_value=0)
-        # Among equal logits, the first one is the prediction.
+        # Among equal logits, the first one is the prediction. So a label is wrong if any logit is
+        # larger, or if an equal logit comes before it.
         before = jnp.arange(len(bias), dtype=jnp.int32) < at
         beaten = ((logits > of_label) | ((logits == of_label) & before)).any(1)
         return normaliser - of_label[:, 0], (~beaten).astype(jnp.float32), unbiased, normaliser
@@ -98,7 +120,11 @@ def _backward(
 
 
 def _aligned(table: jax.Array, bias: jax.Array, dtype: jnp.dtype) -> tuple[jax.Array, jax.Array]:
-    """Returns the table in a type, and the bias; on GPUs padded by ids with probability 0."""
+    """Returns the table in `dtype`, and the bias.
+
+    On GPUs, both are padded to a multiple of `_ALIGNED` entries. The bias of padding is -inf, so
+    its probability is 0.
+    """
     more = -len(table) % _ALIGNED if devices.platform() == "gpu" else 0
     if not more:
         return table.astype(dtype), bias

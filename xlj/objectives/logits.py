@@ -12,16 +12,16 @@ from xlj.models.dense import product
 from xlj.sharding import devices
 
 BLOCK = 16_384
-"""Number of vocabulary entries whose logits are in memory at a time."""
+"""Number of vocabulary entries per block. The logits of one block are in memory at a time."""
 
 _is_one_block: ContextVar[bool] = ContextVar("is_one_block", default=False)
 
 
 @contextlib.contextmanager
 def in_one_block() -> Iterator[None]:
-    """Makes the vocabulary one block whose logits are kept, inside a `with` block.
+    """Makes the whole vocabulary one block, inside a `with` statement.
 
-    It is used to trace programs whose operations are counted, and which never run.
+    This is for programs that are traced to count their operations, and that never run.
     """
     before = _is_one_block.set(True)
     try:
@@ -31,12 +31,22 @@ def in_one_block() -> Iterator[None]:
 
 
 def is_one_block() -> bool:
-    """Returns whether the vocabulary is one block, that is, inside `in_one_block`."""
+    """Returns whether the caller is inside `in_one_block`, so that the vocabulary is one block."""
     return _is_one_block.get()
 
 
 def block_starts(table: jax.Array, block: int) -> tuple[int, jax.Array]:
-    """Returns the size of a block, and where each block starts (`block_of` moves the last)."""
+    """Returns the size of a block, and the first vocabulary entry of each block.
+
+    The last block may exceed the vocabulary; `block_of` then moves it back.
+
+    Args:
+      table: float [vocabulary, hidden].
+      block: wanted size of a block.
+
+    Returns:
+      The size, and int32 [blocks].
+    """
     check("block_starts", table=("float [vocabulary, hidden]", table))
     size = table.shape[0] if is_one_block() else min(block, table.shape[0])
     return size, jnp.arange(0, table.shape[0], size)
@@ -45,10 +55,21 @@ def block_starts(table: jax.Array, block: int) -> tuple[int, jax.Array]:
 def block_of(
     table: jax.Array, bias: jax.Array, start: jax.Array, size: int, dtype: jnp.dtype
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns weights [size, hidden] and biases [size] of the block at `start`, and its true start.
+    """Returns a block of the table and the bias.
 
-    The last block is moved back to fit. It then begins with entries that the block before it has
-    too.
+    A block that would exceed the vocabulary is moved back to fit. It then begins with entries that
+    the block before it has too.
+
+    Args:
+      table: float [vocabulary, hidden]; on several devices, the slice of this device.
+      bias: float [vocabulary].
+      start: first entry of the block, int [].
+      size: of the block.
+      dtype: of the weights.
+
+    Returns:
+      Weights [size, hidden] in `dtype`, biases [size], and the entry at which the block really
+      starts, int [].
     """
     check(
         "block_of",
@@ -69,8 +90,15 @@ def check_factors(
     bias: jax.Array,
     **of_vectors: Specified,
 ) -> None:
-    """Checks the arguments of a function of logits over the whole vocabulary with
-    `xlj.contracts.arrays.check`."""
+    """Checks the arguments of a function of logits over the whole vocabulary.
+
+    Args:
+      function: its name, for the message.
+      of_vectors: further arguments, as (specification, array).
+
+    Raises:
+      AssertionError: if an array does not match (`xlj.contracts.arrays.check`).
+    """
     check(
         function,
         vectors=("float32 [n, hidden]", vectors),
@@ -89,21 +117,33 @@ _OF_BLOCK = {
     "normaliser": "float32 [n]",
     "of_loss": "float32 [n]",
 }
+"""The arguments of functions of one block of the vocabulary, and their specifications."""
 
 
 def check_block(function: str, *arrays: jax.Array) -> None:
-    """Checks the arguments of a function of a block of the vocabulary, in the order of `_OF_BLOCK`,
-    with `xlj.contracts.arrays.check`."""
+    """Checks the arguments of a function of one block of the vocabulary.
+
+    Args:
+      function: its name, for the message.
+      arrays: the arguments, in the order of `_OF_BLOCK`; the last ones may be left out.
+
+    Raises:
+      AssertionError: if an array does not match (`xlj.contracts.arrays.check`).
+    """
     arguments = zip(_OF_BLOCK.items(), arrays, strict=False)
     check(function, **{name: (specified, array) for (name, specified), array in arguments})
 
 
 def products(vectors: jax.Array, weights: jax.Array) -> jax.Array:
-    """Multiplies vectors [n, hidden] with weights [size, hidden]: logits without bias, [n, size].
+    """Computes the logits of a block without the bias, [n, size].
 
-    The products are in the type of the weights, their sums in float32. On GPUs the result has the
-    type of the weights: writing bfloat16 costs no extra time, and later operations read half as
-    many bytes. On other platforms it is float32.
+    The factors have the dtype of the weights, and sums are float32. On GPUs the result is rounded
+    to the dtype of the weights: rounding takes no extra time there, and later operations read half
+    as many bytes of bfloat16. On other platforms the result is float32.
+
+    Args:
+      vectors: float [n, hidden].
+      weights: float [size, hidden].
     """
     check(
         "products",
@@ -119,13 +159,14 @@ def products(vectors: jax.Array, weights: jax.Array) -> jax.Array:
 def block_logits(
     vectors: jax.Array, weights: jax.Array, bias: jax.Array, first: jax.Array
 ) -> jax.Array:
-    """Returns the logits of a block, float32 [n, size]; -inf for places before `first`.
+    """Returns the logits of a block, float32 [n, size].
 
     Args:
-      vectors: [n, hidden].
-      weights: [size, hidden].
+      vectors: float [n, hidden].
+      weights: float [size, hidden].
       bias: float32 [size].
-      first: int32, the first place of the block that counts.
+      first: the first entry of the block that counts, int32 []. The block before has the entries
+        before it too (`block_of`), so their logits are -inf.
     """
     check_block("block_logits", vectors, weights, bias, first)
     logits = products(vectors, weights).astype(jnp.float32) + bias
@@ -138,15 +179,17 @@ def statistics(
     """Computes the statistics of a block's logits that `cross_entropy` needs, for each vector.
 
     Args:
-      vectors: [n, hidden].
-      weights: [size, hidden].
+      vectors: float [n, hidden].
+      weights: float [size, hidden].
       bias: float32 [size].
-      labels: int32 [n], places in the block; labels of other blocks are outside of it.
-      first: int32, the first place of the block that counts; logits before it are -inf.
+      labels: index of each label in the block, int32 [n]. Labels of other blocks have indices below
+        0 or at least `size`.
+      first: the first entry of the block that counts, int32 []; logits before it are -inf.
 
     Returns:
-      [n] each: the largest logit, the sum of exponentials relative to it, the first place that has
-      it, and the label's logit, 0 if the label is in another block.
+      Four arrays [n]: the largest logit, float32; the sum of exp(logit - largest logit), float32;
+      the first index in the block that has the largest logit, int32; and the logit of the label,
+      float32, or 0 if the label is in another block.
     """
     check_block("statistics", vectors, weights, bias, first, labels)
     logits = block_logits(vectors, weights, bias, first)
@@ -166,12 +209,12 @@ def gradient(
     normaliser: jax.Array,
     of_loss: jax.Array,
 ) -> jax.Array:
-    """Computes the gradient of a block's logits, [n, size] of the weights' type.
+    """Computes the gradient of a block's logits, [n, size] in the dtype of the weights.
 
     Args:
-      vectors, weights, bias, labels, first: as in `statistics`.
-      normaliser: float32 [n], the logarithm of the sum of exponentials of all logits.
-      of_loss: float32 [n], the gradient with respect to each loss.
+      vectors, weights, bias, labels, first: the arguments of `statistics`.
+      normaliser: the log of the sum of exponentials of all logits, float32 [n].
+      of_loss: the gradient of each loss, float32 [n].
     """
     check_block("gradient", vectors, weights, bias, first, labels, normaliser, of_loss)
     probabilities = jnp.exp(block_logits(vectors, weights, bias, first) - normaliser[:, None])
@@ -182,5 +225,6 @@ def gradient(
 
 
 def _is_label(labels: jax.Array, first: jax.Array, size: int) -> jax.Array:
+    """Returns which entries of a block are the label and count, bool [n, size]."""
     places = jnp.arange(size, dtype=jnp.int32)
     return (places == labels[:, None]) & (places >= first)

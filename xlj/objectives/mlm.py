@@ -20,8 +20,10 @@ from xlj.objectives.segments import sees_nothing, whole_examples
 
 
 def whole(model: Model, masked: Masked) -> encoder.Inputs:
-    """Returns the encoder's inputs if a token sees its own example only, with both sentences of a
-    pair."""
+    """Returns the encoder's inputs of MMLM and TLM.
+
+    A token sees all tokens of its example; in TLM an example is a pair, so both sentences.
+    """
     masked.check("whole")
     return whole_examples(model, masked.tokens, masked.languages)
 
@@ -33,9 +35,12 @@ def objective(
     corpus: Corpus,
     inputs_of: Callable[[Model, Masked], encoder.Inputs] = whole,
 ) -> Objective[Masked, object]:
-    """Returns masked language modelling: cross-entropy of the selected tokens.
+    """Builds masked language modelling; the loss is the cross-entropy of the selected tokens.
 
     Source: XLM sections 3.2 and 3.3; ERNIE-M section 3.2.
+
+    Args:
+      inputs_of: (model, masked rows) -> inputs of the encoder, with the attention pattern.
     """
 
     def loss(params: Params, state: object, masked: Masked, rngs: Rngs) -> Losses:
@@ -53,20 +58,32 @@ def objective(
 
 
 def flops(rows: int, length: int, *, options: Masking, model: Model, corpus: Corpus) -> Operations:
-    """Counts the operations of a step that trains the encoder and its prediction head."""
+    """Counts the operations of a step that trains the encoder and its prediction head.
+
+    Args:
+      rows, length: shape of the batch.
+    """
     positions = rows * max_predictions(length, options.mask_rate)
     head = of_predictions(model, corpus.vocabulary_size, positions)
     return TRAINED * (of_layers(model, model.layers, rows, length) + head)
 
 
 def prediction_part(model: Model, corpus: Corpus) -> dict:
-    """Returns the head that predicts tokens, as a part of the parameters."""
+    """Returns the function that initialises the head for tokens, as `Objective.parts` has it."""
     size = corpus.vocabulary_size
     return {"prediction_head": partial(heads.init_prediction, model=model, vocabulary_size=size)}
 
 
 def gather(hidden: jax.Array, positions: jax.Array) -> jax.Array:
-    """Returns the vectors [rows, n, hidden] of the tokens at `positions` [rows, n]."""
+    """Returns the vectors of the tokens at some positions.
+
+    Args:
+      hidden: float [rows, length, hidden].
+      positions: indices in the row, int32 [rows, n].
+
+    Returns:
+      [rows, n, hidden], of the dtype of `hidden`.
+    """
     check(
         "gather",
         hidden=("float [rows, length, hidden]", hidden),
@@ -78,12 +95,13 @@ def gather(hidden: jax.Array, positions: jax.Array) -> jax.Array:
 def prediction_loss(
     params: Params, head: Params, model: Model, hidden: jax.Array, masked: Masked
 ) -> LossSums:
-    """Computes the cross-entropy of the masked tokens, by row.
+    """Computes the cross-entropy of the masked tokens, summed by row.
 
     Args:
-      params: of the encoder whose word embeddings are tied to the head.
-      head: parameters of a prediction head.
-      hidden: float32 [rows, length, hidden].
+      params: of the encoder. Its word embeddings are the head's table, if the head has none.
+      head: parameters of a `heads.Prediction`.
+      hidden: the encoder's vectors, float [rows, length, hidden].
+      masked: the positions and labels of the predictions.
     """
     masked.check("prediction_loss", hidden=("float [rows, length, hidden]", hidden))
     table = params["embeddings"]["word"]
@@ -102,11 +120,15 @@ def prediction_loss(
 def blind_share(
     model: Model, inputs: encoder.Inputs, positions: jax.Array, weights: jax.Array
 ) -> LossSums:
-    """Counts the tokens that see no key in local layers, as a loss whose mean is their share.
+    """Counts the tokens that see no key in local layers, as a loss.
+
+    The loss of a token is 1 if it sees no key, else 0. So the mean of the loss is the share of such
+    tokens.
 
     Args:
-      positions: of the tokens to count, int32 [rows, n].
-      weights: 1.0 for positions that count, 0.0 for others, float32 [rows, n].
+      inputs: of the encoder.
+      positions: indices in the row of the tokens to count, int32 [rows, n].
+      weights: 1 for positions that count, 0 for unused slots, float32 [rows, n].
     """
     check(
         "blind_share",

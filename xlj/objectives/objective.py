@@ -17,10 +17,10 @@ class Rows(NamedTuple):
     """Rows of one objective."""
 
     tokens: jax.Array
-    """Token ids [rows, length], int32 or the type on disk."""
+    """Token ids, int32 or the integer dtype on disk, [rows, length]."""
     languages: jax.Array
-    """int32 [rows, 2], the language of each side as an index into the corpus's languages; the same
-    for both in rows of text."""
+    """The language of each side of a row, as an index into `Corpus.languages`, int32 [rows, 2]. In
+    rows of monolingual text, both indices are equal."""
 
     def check(self, function: str, **more: Specified) -> None:
         """Checks the arrays, and more arguments, with `xlj.contracts.arrays.check`."""
@@ -35,9 +35,9 @@ class Rows(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class LossSums:
-    """Sums of a loss by row, float32 [rows] each, or over rows, float32 [] each.
+    """Sums of a loss: for each row, float32 [rows] each, or over all rows, float32 [] each.
 
-    The step normalises once, over all rows of all devices and microbatches.
+    The training step divides by counts once, over all rows of all devices and microbatches.
     """
 
     sum: jax.Array
@@ -49,18 +49,21 @@ class LossSums:
 
     @classmethod
     def weighted(cls, losses: jax.Array, correct: jax.Array, weights: jax.Array) -> "LossSums":
-        """Sums the losses and correct predictions of each row, [rows, n] each.
+        """Sums the losses, counts and correct predictions of each row.
 
-        Predictions with a weight of 0 do not count.
+        Args:
+          losses: the loss of each prediction, float32 [rows, n].
+          correct: whether each prediction is correct, bool or float32 [rows, n].
+          weights: 1 for predictions, 0 for unused slots, float32 [rows, n].
         """
         return cls((losses * weights).sum(1), weights.sum(1), (correct * weights).sum(1))
 
 
 Losses = dict[str, LossSums]
-"""Sums by the name of the loss."""
+"""The sums of each loss, by its name."""
 
 Inputs = TypeVar("Inputs")
-"""The inputs of an objective, computed from rows: a pytree of arrays [rows, ...]."""
+"""The inputs of an objective, which it computes from rows: a pytree of arrays [rows, ...]."""
 ObjectiveState = TypeVar("ObjectiveState")
 """The state of an objective: a pytree of arrays."""
 Argument = TypeVar("Argument")
@@ -68,7 +71,7 @@ Result = TypeVar("Result")
 
 
 class ByMicrobatch(Protocol):
-    """Computes a function of rows for one microbatch after another."""
+    """Applies a function of rows to one microbatch after another."""
 
     def __call__(self, function: Callable[[Argument], Result], inputs: Argument, /) -> Result:
         """Returns the results for all rows of `inputs`, a pytree of arrays [rows, ...]."""
@@ -79,9 +82,9 @@ class Loss:
     """One of an objective's losses."""
 
     weight: float
-    """Its weight in the loss of a step."""
+    """The factor of this loss in the total loss of a step."""
     over_vocabulary: bool = False
-    """Whether it is a cross-entropy of tokens, so that its exp is a perplexity."""
+    """Whether this loss is a cross-entropy of tokens, so that its exponential is a perplexity."""
 
 
 def _same_inputs(params: Params, state: object, inputs: Inputs, _: ByMicrobatch) -> Inputs:
@@ -100,36 +103,45 @@ def _unchanged(state: ObjectiveState, params: Params, inputs: object) -> Objecti
 class Objective(Generic[Inputs, ObjectiveState]):
     """One objective of a run.
 
-    In a step, `corrupt` and `targets` get all rows of the batch and pass no gradient, so that
-    counts are known before the gradient. Then `loss` gets one microbatch after another; the losses
-    of a row depend on the inputs of that row only. Finally, `update` computes the next state.
+    A training step calls the functions in this order:
+
+    1. `corrupt` and `targets` get all rows of the batch. No gradient passes through them.
+    2. `count` counts the predictions of the whole batch, before any gradient.
+    3. `loss` gets one microbatch after another. The losses of a row must depend on the inputs of
+       this row only.
+    4. `update` computes the next state.
     """
 
     losses: Mapping[str, Loss]
-    """Its losses by name."""
+    """The losses of the objective, by name."""
     corrupt: Callable[[Rows, jax.Array], Inputs]
-    """(rows, rngs [rows]) -> inputs: a pytree of arrays [rows, ...]. Uses no parameters."""
+    """(rows, a random key for each row [rows]) -> inputs: a pytree of arrays [rows, ...]. The
+    function uses no parameters."""
     count: Callable[[Inputs], dict[str, jax.Array]]
-    """Inputs with targets -> the number of predictions of each row, by loss, float32 [rows]."""
+    """(inputs with targets) -> for each loss, the number of predictions of each row, float32
+    [rows]."""
     loss: Callable[[Params, ObjectiveState, Inputs, Rngs], Losses]
-    """(params, state, inputs with targets, dropout rngs) -> each loss by row."""
+    """(params, state, inputs with targets, a random key for each row or None) -> the sums of each
+    loss, by row. The keys are for dropout; None in evaluation."""
     flops: Callable[[int, int], Operations] | None = None
-    """(rows, length of a row) -> floating-point operations of a step, by the convention of `flops`;
-    None to count them in the traced program (`counting`)."""
+    """(rows, length of a row) -> floating-point operations of a step, by the convention of
+    `objectives/flops.py`. With None, `objectives/counting.py` counts them in the traced program."""
     parts: Mapping[str, Callable[[jax.Array], Params]] = dataclasses.field(default_factory=dict)
-    """The parameters that it adds to the encoder's, by name: (rng) -> initial values."""
+    """The parameters that the objective adds to the encoder's parameters, by name: (random key) ->
+    initial values."""
     rules: tuple[tuple[str, PartitionSpec], ...] = ()
-    """Sharding of its own parameters and state: (regular expression over a name, axes), applied
-    after the rules in `sharding/rules.py`. Heads, `NAME_head/...`, need no rules."""
+    """Sharding rules for the objective's parameters and state: (regular expression over a name,
+    partition specification). The rules of `sharding/rules.py` come first. They include heads named
+    `NAME_head/...`."""
     targets: Callable[[Params, ObjectiveState, Inputs, ByMicrobatch], Inputs] = _same_inputs
-    """(params, state, inputs, by_microbatch) -> inputs with targets computed from the current
-    parameters."""
+    """(params, state, inputs, by_microbatch) -> inputs with targets, which the function computes
+    from the current parameters."""
     init_state: Callable[[Params], ObjectiveState] = _no_state
-    """(initial params) -> its state; an empty dict for most objectives."""
+    """(initial params) -> initial state; an empty dict for objectives without state."""
     update: Callable[[ObjectiveState, Params, Inputs], ObjectiveState] = _unchanged
-    """(state, the step's new params, inputs of all rows with targets) -> the next state."""
+    """(state, params after the step, inputs of all rows with targets) -> next state."""
 
     @property
     def evolves(self) -> bool:
-        """Whether its state changes from step to step."""
+        """Whether the state changes from step to step."""
         return self.update is not _unchanged

@@ -18,40 +18,46 @@ from xlj.objectives.flops import TRAINED, of_layers
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import segments, whole_examples
 
-_NEVER = -1e9  # a logit for pairs that do not count; -inf would have no gradient
+# Similarity of pairs that are not negatives. It is finite: if a sentence has no negative at all,
+# the gradient of the logsumexp of -inf would be NaN.
+_NEVER = -1e9
 
 
 class RetrievalInputs(NamedTuple):
-    """Both sides of the pairs, and results over the whole batch (zeros until `targets`)."""
+    """Both sides of the pairs, and results over the whole batch.
+
+    The results are zeros until `targets` computes them.
+    """
 
     first: Rows
     second: Rows
     gradient_first: jax.Array
     """The gradient of the batch's loss at the vectors of `first`, float32 [rows, pairs, hidden]."""
     gradient_second: jax.Array
-    """The same for `second`."""
+    """The gradient of the batch's loss at the vectors of `second`, of the same shape."""
     losses: jax.Array
     """The loss of each pair, float32 [rows, pairs]."""
     correct: jax.Array
-    """1 if each side of the pair is more similar to the other side than to any negative, float32
-    [rows, pairs]."""
+    """1 if each side of the pair is more similar to the other side than to any negative, else 0,
+    float32 [rows, pairs]."""
     has_negative: jax.Array
-    """1 for pairs with a negative in the batch, float32 [rows, pairs]."""
+    """1 for pairs with a negative in the batch, else 0, float32 [rows, pairs]."""
 
 
 def objective(
     name: str, options: Retrieval, model: Model, corpus: Corpus
 ) -> Objective[RetrievalInputs, object]:
-    """Returns a contrastive objective on scaled cosines of mean vectors (the scale is ours).
+    """Builds a contrastive objective on scaled cosines of mean vectors (the scale is ours).
 
     `options.negatives` chooses the loss:
 
-    - `hardest`: ERNIE-M's fine-tuning for retrieval (section 4.2), `hardest_negative_loss`.
+    - `hardest`: `hardest_negative_loss`, ERNIE-M's fine-tuning for retrieval (section 4.2).
     - `all`: `all_negatives_loss`, after SimCLR's NT-Xent.
 
     Negatives may be in other microbatches. So `targets` encodes all rows of the step, without
-    dropout (ours), and computes the gradient of the batch's loss at each vector, as in GradCache
-    (Gao et al., 2021). `loss` propagates it to the parameters, for any accumulation and sharding.
+    dropout (ours). It computes the gradient of the batch's loss at each vector, as in GradCache
+    (Gao et al., 2021). `loss` propagates these gradients to the parameters. The result is the same
+    for any number of microbatches and devices.
     """
     pair_losses = {"hardest": hardest_negative_loss, "all": all_negatives_loss}[options.negatives]
     layer = encoder.layer_or_middle(options.layer, model.layers)
@@ -86,7 +92,7 @@ def objective(
             vectors(params, rows, own)
             for rows, own in zip((inputs.first, inputs.second), of_side, strict=True)
         )
-        # The value is `inputs.losses`; the gradient at the vectors is that of the batch's loss.
+        # The value is `inputs.losses`, and the gradient at the vectors is the batch's gradient.
         linear = (inputs.gradient_first * first + inputs.gradient_second * second).sum(-1)
         losses = inputs.losses + (linear - jax.lax.stop_gradient(linear))
         return {name: LossSums(losses.sum(1), inputs.has_negative.sum(1), inputs.correct.sum(1))}
@@ -102,12 +108,15 @@ def objective(
 
 
 def _vectors(model: Model, layer: int, params: Params, rows: Rows, rngs: Rngs) -> jax.Array:
-    """Computes unit vectors of the sentences of rows, float32 [rows, pairs, hidden]."""
+    """Computes unit vectors of the sentences of rows, float32 [rows, pairs, hidden].
+
+    Slots without a sentence have zeros.
+    """
     inputs = whole_examples(model, rows.tokens, rows.languages)
     hidden = encoder.apply(params, model, inputs, rngs, layers=layer)
     mean = averages(hidden, rows.tokens, max_pairs(2 * rows.tokens.shape[1]))
     square = (mean * mean).sum(-1, keepdims=True)
-    return mean / jnp.sqrt(jnp.maximum(square, 1e-12))  # so that padding has a gradient of 0
+    return mean / jnp.sqrt(jnp.maximum(square, 1e-12))  # 1e-12 keeps the gradient of zeros finite
 
 
 def _corrupt(model: Model, rows: Rows, rngs: jax.Array) -> RetrievalInputs:
@@ -121,19 +130,19 @@ def _corrupt(model: Model, rows: Rows, rngs: jax.Array) -> RetrievalInputs:
 def hardest_negative_loss(
     first: jax.Array, second: jax.Array, negatives: jax.Array, scale: float
 ) -> tuple[jax.Array, jax.Array]:
-    """Computes binary cross-entropy of each translation and its hardest negative, both directions.
+    """Computes the binary cross-entropy of each translation and its hardest negative.
 
-    The hardest negative is the most similar sentence on the side of the translation (Faghri et al.,
-    2018).
+    The hardest negative of a sentence is the most similar sentence on the other side (Faghri et
+    al., 2018). The loss of a pair is the sum over both directions.
 
     Args:
       first, second: unit vectors of both sides of the pairs, float32 [pairs, hidden].
-      negatives: which pairs are negatives of which, bool [pairs, pairs].
+      negatives: entry (i, j) is True if pair j is a negative of pair i, bool [pairs, pairs].
       scale: factor of cosines.
 
     Returns:
-      The loss of each pair, float32 [pairs]; whether each side is more similar to the other than to
-      any negative, bool [pairs].
+      The loss of each pair, float32 [pairs]. Whether each side of the pair is more similar to the
+      other side than to any negative, bool [pairs].
     """
     _check("hardest_negative_loss", first, second, negatives)
     right = scale * (first * second).sum(1)
@@ -147,12 +156,20 @@ def hardest_negative_loss(
 def all_negatives_loss(
     first: jax.Array, second: jax.Array, negatives: jax.Array, scale: float
 ) -> tuple[jax.Array, jax.Array]:
-    """Computes NT-Xent (Chen et al., 2020, eq. 1), with translations as views, both directions.
+    """Computes NT-Xent (Chen et al., 2020, Eq. 1), with translations as views.
 
     It is -log softmax of each translation among all sentences of the batch, on both sides.
-    Negatives on a sentence's own side discourage vectors that encode the language.
+    Negatives on the side of the sentence discourage vectors that encode the language. The loss of a
+    pair is the sum over both directions.
 
-    Args, Returns: as in `hardest_negative_loss`.
+    Args:
+      first, second: unit vectors of both sides of the pairs, float32 [pairs, hidden].
+      negatives: entry (i, j) is True if pair j is a negative of pair i, bool [pairs, pairs].
+      scale: factor of cosines.
+
+    Returns:
+      The loss of each pair, float32 [pairs]. Whether each side of the pair is more similar to the
+      other side than to any negative, bool [pairs].
     """
     _check("all_negatives_loss", first, second, negatives)
     right = jnp.tile(scale * (first * second).sum(1), 2)
@@ -174,17 +191,17 @@ def _check(function: str, first: jax.Array, second: jax.Array, negatives: jax.Ar
 
 
 def _negatives(first: jax.Array, second: jax.Array, most: int) -> jax.Array:
-    """Returns which pairs of the batch are negatives of each other: they share no sentence.
+    """Returns which pairs of the batch are negatives of each other: pairs that share no sentence.
 
-    Both sides are compared, since a sentence of an English-German pair may also be in a
-    German-French pair.
+    Each side is compared with both sides: a German sentence may be the second sentence of an
+    English-German pair and the first sentence of a German-French pair.
 
     Args:
       first, second: tokens of both sides, int32 [rows, length].
-      most: largest number of pairs in a row.
+      most: number of slots for pairs in a row.
 
     Returns:
-      bool [rows x most, rows x most].
+      bool [rows * most, rows * most].
     """
     sides = [_digests(side, most).reshape(-1) for side in (first, second)]
     shared = [one[:, None] == other for one in sides for other in sides]
@@ -193,10 +210,17 @@ def _negatives(first: jax.Array, second: jax.Array, most: int) -> jax.Array:
 
 
 def _digests(tokens: jax.Array, most: int) -> jax.Array:
-    """Returns hashes of `most` examples of rows [rows, length], uint32 [rows, most].
+    """Returns a hash of each example.
 
-    A hash is the sum over the tokens of an example. Each token is first mixed with its position by
-    the final steps of MurmurHash3 (Appleby), so that the order of tokens matters.
+    The hash is a sum over the tokens of the example. Each token is first mixed with its position,
+    by the last steps of MurmurHash3 (Appleby), so that the order of tokens matters.
+
+    Args:
+      tokens: int32 [rows, length].
+      most: number of slots for examples in a row.
+
+    Returns:
+      uint32 [rows, most]; 0 in slots without an example.
     """
     layout = segments(tokens)
     places = layout.position.astype(jnp.uint32)

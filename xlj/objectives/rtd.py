@@ -28,7 +28,7 @@ class RTDInputs(NamedTuple):
 
     masked: Masked
     sample_rngs: jax.Array
-    """A random key of each row [rows]."""
+    """A random key for each row, [rows]."""
 
     def check(self, function: str, **more: Specified) -> None:
         """Checks the arrays, and more arguments, with `xlj.contracts.arrays.check`."""
@@ -38,11 +38,12 @@ class RTDInputs(NamedTuple):
 def objective(
     name: str, options: ReplacedTokenDetection, model: Model, corpus: Corpus
 ) -> Objective[RTDInputs, object]:
-    """Returns replaced token detection (XLM-E section 3.1, after ELECTRA).
+    """Builds replaced token detection (XLM-E section 3.1, after ELECTRA).
 
-    Generator and discriminator are trained together. The generator predicts masked tokens, and
-    samples from it replace them, without gradient. The discriminator predicts for each token except
-    padding whether it was replaced. A sample that equals the original token counts as original.
+    Generator and discriminator are trained together. The generator predicts masked tokens. Samples
+    from its predictions replace the masked tokens; no gradient passes through the samples. The
+    discriminator predicts for each token, except padding, whether the token was replaced. A sample
+    that equals the original token counts as not replaced.
     """
     generator_loss, discriminator_loss = f"{name}_generator", f"{name}_discriminator"
 
@@ -63,7 +64,7 @@ def objective(
         head = params["generator"]["head"]
         of_generator = prediction_loss(generator, head, model, hidden, masked)
         replaced = replace(generator, head, model, options, hidden, inputs)
-        # The layout is that of the input, also if a sample is a special token.
+        # Positions and segments are those of the masked rows, even if a sample is a special token.
         hidden = encoder.apply(main, model, whole._replace(tokens=replaced), dropout_rngs[1])
         logits = heads.detect(params["detection_head"], model, hidden)
         of_discriminator = detection_loss(logits, replaced, masked.original())
@@ -75,7 +76,8 @@ def objective(
         generator = TRAINED * (of_layers(model, options.generator_layers, rows, length) + head)
         detection = Operations(other=2.0 * rows * length * model.hidden**2)
         main = TRAINED * (of_layers(model, model.layers, rows, length) + detection)
-        return generator + head + main  # the head is computed twice: for the loss and for samples
+        # `generator` includes the head for the loss; `head` is its second pass, for the samples.
+        return generator + head + main
 
     return Objective(
         losses={
@@ -97,7 +99,7 @@ def objective(
 def init_generator(
     rng: jax.Array, options: ReplacedTokenDetection, model: Model, corpus: Corpus
 ) -> Params:
-    """Returns new parameters of the generator: layers, head, and embeddings if separate."""
+    """Returns new parameters of the generator: layers, head and, if separate, embeddings."""
     check("init_generator", rng=("key []", rng))
     encoder_rng, head_rng = jax.random.split(rng)
     small = dataclasses.replace(model, layers=options.generator_layers)
@@ -109,7 +111,11 @@ def init_generator(
 
 
 def _models(params: Params, options: ReplacedTokenDetection) -> tuple[Params, Params]:
-    """Returns the parameters of generator and discriminator, including shared embeddings."""
+    """Returns the parameters of the generator and of the discriminator, with shared embeddings.
+
+    With `generator_embeddings=generator_only`, the discriminator's loss has no gradient at the
+    embeddings.
+    """
     generator = {"embeddings": params["embeddings"]} | params["generator"]
     if options.generator_embeddings == "generator_only":
         params = params | {"embeddings": jax.lax.stop_gradient(params["embeddings"])}
@@ -124,13 +130,16 @@ def replace(
     hidden: jax.Array,
     inputs: RTDInputs,
 ) -> jax.Array:
-    """Replaces the selected tokens by samples from the generator.
+    """Replaces the masked tokens by samples from the generator.
 
     Args:
-      hidden: the generator's last vectors, float32 [rows, length, hidden].
+      generator: parameters of the generator's encoder.
+      head: parameters of the generator's prediction head.
+      hidden: vectors of the generator's last layer, float32 [rows, length, hidden].
+      inputs: the masked rows, and random keys for the samples.
 
     Returns:
-      int32 [rows, length].
+      The rows for the discriminator, int32 [rows, length].
     """
     inputs.check("replace", hidden=("float [rows, length, hidden]", hidden))
     masked, table = inputs.masked, generator["embeddings"]["word"]
@@ -144,12 +153,12 @@ def replace(
 
 
 def detection_loss(logits: jax.Array, replaced: jax.Array, original: jax.Array) -> LossSums:
-    """Computes binary cross-entropy of "was replaced" for all tokens except padding, by row.
+    """Computes the binary cross-entropy of "was replaced" over all tokens except padding, by row.
 
     Args:
-      logits: float32 [rows, length].
-      replaced: the discriminator's input, int32 [rows, length].
-      original: int32 [rows, length].
+      logits: of "was replaced", float32 [rows, length].
+      replaced: the tokens that the discriminator reads, int32 [rows, length].
+      original: the tokens before masking, int32 [rows, length].
     """
     check(
         "detection_loss",

@@ -15,15 +15,19 @@ class Segments(NamedTuple):
     """The layout of rows; each array is int32 [rows, length]."""
 
     segment: jax.Array
-    """1, 2, ... for the examples of a row, in order; 0 for padding."""
+    """The number of the token's example in the row: 1, 2, ...; 0 for padding."""
     side: jax.Array
-    """0 for `<s> A </s>`, 1 for `B </s>`; 0 for padding."""
+    """0 for tokens of `<s> A </s>`, 1 for tokens of `B </s>`; 0 for padding."""
     position: jax.Array
-    """Counts from 0 in each example, across both sentences; 0 for padding."""
+    """Zero-based position of the token in its example, across both sentences; 0 for padding."""
 
 
 def segments(tokens: jax.Array) -> Segments:
-    """Returns the layout of rows [rows, length] of token ids."""
+    """Returns the layout of rows.
+
+    Args:
+      tokens: token ids, int [rows, length].
+    """
     check("segments", tokens=("int [rows, length]", tokens))
     real = (tokens != PAD).astype(jnp.int32)
     starts = tokens == BOS
@@ -40,10 +44,10 @@ def segments(tokens: jax.Array) -> Segments:
 
 
 def languages_of(layout: Segments, languages: jax.Array) -> jax.Array:
-    """Returns the language of each token, int32 [rows, length], or -1 for padding.
+    """Returns the language of each token, int32 [rows, length]; -1 for padding.
 
     Args:
-      languages: of each side, int32 [rows, 2].
+      languages: of each side of a row, int32 [rows, 2].
     """
     check_ids("languages_of", layout, languages=("int [rows, 2]", languages))
     sides = jnp.minimum(layout.side, languages.shape[1] - 1)
@@ -51,11 +55,13 @@ def languages_of(layout: Segments, languages: jax.Array) -> jax.Array:
 
 
 def whole_examples(model: Model, tokens: jax.Array, languages: jax.Array) -> encoder.Inputs:
-    """Returns the encoder's inputs if a token sees its own example only.
+    """Returns the encoder's inputs with which a token sees all tokens of its example, and no
+    others.
 
     Args:
       tokens: int32 [rows, length].
-      languages: int32 [rows, 2], of each side; used with `model.language_embeddings=all` only.
+      languages: of each side of a row, int32 [rows, 2]; read with `model.language_embeddings=all`
+        only.
     """
     check(
         "whole_examples",
@@ -70,17 +76,19 @@ def whole_examples(model: Model, tokens: jax.Array, languages: jax.Array) -> enc
         layout.segment,
         layout.segment,
         languages_of(layout, languages) if everywhere else None,
-        jnp.minimum(layout.side, 1),  # with two separators, the layout has a third side
+        # An example with two separators, `<s> A </s> </s> B </s>`, has sides 0, 1 and 2.
+        jnp.minimum(layout.side, 1),
     )
 
 
 def sees_nothing(inputs: encoder.Inputs, window: int) -> jax.Array:
     """Returns which tokens see no key in local layers, bool [rows, length].
 
-    The attention of these tokens is zero in local layers; only full layers give them information.
+    Attention in local layers is zero for these tokens. Only full layers give them information about
+    other tokens.
 
     Args:
-      window: the largest distance of places at which a token sees a key, on each side.
+      window: the largest distance in the row at which a token sees a key, on each side.
     """
     check_ids("sees_nothing", inputs)
     queries, length = inputs.query_segment_ids, inputs.tokens.shape[1]

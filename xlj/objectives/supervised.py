@@ -1,7 +1,8 @@
 """Fine-tuning on rows with labels, which a kind of task (`xlj/tasks/`) defines.
 
-A row is the tokens of one example (or one window of a long example), followed by its labels. Labels
-are stored like token ids, so most kinds count them from 1, and 0 means no label.
+A row has the tokens of one example, or of one window of a long example, and then its labels. Labels
+are stored like token ids, which are not negative. So most kinds of task count labels from 1, and 0
+means no label.
 """
 
 from functools import partial
@@ -24,20 +25,20 @@ from xlj.objectives.task_heads import head_of
 
 
 class Examples(NamedTuple):
-    """Rows divided into tokens and labels, int32."""
+    """Rows divided into tokens and labels."""
 
     tokens: jax.Array
-    """[rows, length]."""
+    """Token ids, int32 [rows, length]."""
     labels: jax.Array
-    """[rows, labels per row]."""
+    """int32 [rows, labels per row]."""
     languages: jax.Array
-    """[rows, 2]."""
+    """The language of each side of a row, int32 [rows, 2]."""
 
 
 def objective(
     name: str, options: Supervised, model: Model, corpus: Corpus
 ) -> Objective[Examples, object]:
-    """Returns the objective of a kind of task, with the loss of its head."""
+    """Builds the objective of `options.task_kind`, with the loss of its head."""
     kind = options.task_kind
     head = task_heads.of_kind(kind)
 
@@ -71,17 +72,19 @@ def logits(
     languages: jax.Array,
     rngs: Rngs = None,
 ) -> jax.Array:
-    """Computes the logits of a head for rows.
+    """Computes the logits of a task's head.
 
     Args:
+      kind: of the task.
+      params: of the encoder and the head.
       tokens: int32 [rows, length].
-      languages: int32 [rows, 2]; used with `model.language_embeddings=all` only.
-      rngs: a random key of each row, for dropout; None in evaluation.
+      languages: of each side, int32 [rows, 2]; read with `model.language_embeddings=all` only.
+      rngs: a random key for each row [rows], for dropout; None in evaluation.
 
     Returns:
       float32 [rows, n], or [rows, length, n] if the head is `by_token`. In classification and
-      tagging n is the number of labels. In question answering n is 2, for "starts here" and "ends
-      here", with -inf at padding.
+      tagging, n is the number of labels. In question answering, n is 2: "the answer starts here"
+      and "the answer ends here", with -inf at padding.
     """
     check(
         "supervised.logits",
@@ -95,6 +98,11 @@ def logits(
 
 
 def init_head(kind: str, model: Model, labels: int, rng: jax.Array) -> Params:
-    """Returns new parameters of a kind's head; `labels` is 0 for question answering."""
+    """Returns new parameters of a task's head.
+
+    Args:
+      kind: of the task.
+      labels: number of labels; 0 for question answering.
+    """
     check("init_head", rng=("key []", rng))
     return task_heads.of_kind(kind).init(rng, model, labels)

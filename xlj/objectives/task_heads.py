@@ -13,41 +13,48 @@ from xlj.models.encoder import Params
 
 
 def _best(logits: jax.Array) -> jax.Array:
+    """Returns the index of the highest logit, int32 [...], from logits [..., labels]."""
     return logits.argmax(-1).astype(jnp.int32)
 
 
 def _known(labels: jax.Array) -> jax.Array:
+    """Returns 1 for labels, which count from 1, and 0 for "no label", float32 of their shape."""
     return (labels > 0).astype(jnp.float32)
 
 
 class TaskHead(NamedTuple):
-    """The head of a kind of task; shapes are those of `supervised.logits` and of labelled rows."""
+    """The head of a kind of task, as functions.
+
+    The shapes of logits are those that `supervised.logits` returns. Labels are int32 [rows, labels
+    per row].
+    """
 
     init: Callable[[jax.Array, Model, int], Params]
     """(random key, model, number of labels) -> parameters."""
     logits: Callable[[Params, Model, jax.Array, jax.Array, Rngs], jax.Array]
-    """(parameters, model, hidden vectors [rows, length, hidden], tokens [rows, length], dropout
-    rngs) -> logits."""
+    """(parameters, model, hidden vectors [rows, length, hidden], tokens [rows, length], a random
+    key for each row or None) -> logits."""
     losses: Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
-    """(logits, labels) -> the loss of each prediction and whether it is correct, [rows, n] each."""
+    """(logits, labels) -> (the loss of each prediction, whether it is correct), [rows, n] each."""
     predict: Callable[[jax.Array], jax.Array] = _best
-    """logits -> the values from which predictions are decoded; by default the index of the highest
-    logit, int32."""
+    """Logits -> the values from which predictions are decoded. The default returns the index of the
+    highest logit, int32."""
     weights: Callable[[jax.Array], jax.Array] = _known
-    """labels [rows, labels] -> 1 for predictions that count, float32 [rows, n]; by default those
-    whose label is above 0."""
+    """Labels -> 1 for predictions that count, else 0, float32 [rows, n]. By default, predictions
+    with a label above 0 count."""
     by_token: bool = False
-    """Whether logits are [rows, length, ...], for each token."""
+    """Whether there are logits for each token, [rows, length, ...]."""
 
 
 def cross_entropy(
     choices: Callable[[jax.Array], jax.Array], first: int = 1
 ) -> Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
-    """Returns the `losses` function of a head that chooses among alternatives.
+    """Returns the function `losses` of a head that chooses among alternatives.
 
     Args:
-      choices: logits -> logits [rows, n, choices].
-      first: the label of the first choice; labels [rows, n] below it count as this one.
+      choices: a function that reshapes the head's logits to [rows, n, choices].
+      first: the label of the first choice. Smaller labels count as the first choice; `weights`
+        excludes them.
     """
 
     def losses(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -61,11 +68,15 @@ def cross_entropy(
 
 @cache
 def of_kind(kind: str) -> TaskHead:
-    """Returns the head of a kind of task; raises the errors of `tasks.load`."""
+    """Returns the head of a kind of task.
+
+    Raises:
+      ConfigError: if there is no such kind, or its code cannot be loaded (`tasks.load`).
+    """
     head: TaskHead = tasks.load(kind).head()
     return head
 
 
 def head_of(kind: str) -> str:
-    """Returns the name of a kind's head among the parameters."""
+    """Returns the name that the head of a kind of task has in the parameters: `KIND_head`."""
     return f"{tasks.load(kind).name}_head"

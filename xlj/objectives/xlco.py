@@ -25,32 +25,33 @@ class Queue(TypedDict):
     """The state of the objective."""
 
     momentum: Params
-    """Moving average of the parameters that the vectors depend on."""
+    """Moving average of the parameters that the vectors depend on: the momentum encoder."""
     queue: jax.Array
     """Vectors of the latest keys, float32 [queue, hidden]."""
     next: jax.Array
-    """Index in the queue of the next key, int32."""
+    """Index in the queue at which the next key is stored, int32 []."""
     filled: jax.Array
-    """Number of keys in the queue, int32."""
+    """Number of keys in the queue, int32 []."""
 
 
 class XLCOInputs(NamedTuple):
-    """One side of each pair for the encoder, the other for the momentum encoder."""
+    """One side of each pair for the encoder, the other side for the momentum encoder."""
 
     queries: Rows
     keys: Rows
     vectors: jax.Array
-    """Vectors of the examples of `keys` by the momentum encoder, float32 [rows, pairs, hidden];
-    zeros until `targets`."""
+    """Vectors of the examples of `keys`, from the momentum encoder, float32 [rows, pairs, hidden].
+    They are zeros until `targets` computes them."""
 
 
 def objective(
     name: str, options: Contrast, model: Model, corpus: Corpus
 ) -> Objective[XLCOInputs, Queue]:
-    """Returns XLCO (InfoXLM section 3.3, after MoCo): -log softmax of translations among the queue.
+    """Builds XLCO (InfoXLM section 3.3, after MoCo).
 
-    The vector of a sequence is the projection of its first token's vector at the configured layer.
-    The state is a `Queue`.
+    The loss is -log softmax of the translation's similarity among the similarities of the queue.
+    The vector of an example is the projection of its first token's vector at `options.layer`, or at
+    `encoder.middle_layer` if it is -1. The state is a `Queue`.
     """
     layer = encoder.layer_or_middle(options.layer, model.layers)
 
@@ -115,7 +116,8 @@ def _update(
     size, most = len(state["queue"]), inputs.vectors.shape[1]
     real = is_example(inputs.keys.tokens, most).reshape(-1)
     before = jnp.cumsum(real) - real
-    places = jnp.where(real, (state["next"] + before) % size, size)  # `size` is dropped
+    # Slots without an example get the index `size`, outside the queue, which mode="drop" ignores.
+    places = jnp.where(real, (state["next"] + before) % size, size)
     keys = inputs.vectors.reshape(-1, model.hidden)
     return {
         "momentum": jax.tree.map(average, state["momentum"], _vector_params(params, model, layer)),
@@ -126,7 +128,7 @@ def _update(
 
 
 def _vector_params(params: Params, model: Model, layer: int) -> Params:
-    """Returns the parameters that vectors of this layer depend on."""
+    """Returns the parameters on which the vectors of a layer depend."""
     names = (*encoder.PARTS, "contrast_head")
     needed = {name: part for name, part in params.items() if name in names}
     return encoder.first_layers(needed, model, layer)
@@ -135,7 +137,12 @@ def _vector_params(params: Params, model: Model, layer: int) -> Params:
 def corrupt(
     rows: Rows, rngs: jax.Array, *, options: Contrast, model: Model, corpus: Corpus
 ) -> XLCOInputs:
-    """Joins pairs (with mixup), masks both sides, and draws which side is the query."""
+    """Joins pairs (if `options.mixup`), masks both sides, and draws which side is the query.
+
+    Args:
+      rows: of the kind `bitext`.
+      rngs: a random key for each row, [rows].
+    """
     rows.check("xlco.corrupt", rngs=("key [rows]", rngs))
     most = max_pairs(rows.tokens.shape[1])
     first_rngs, second_rngs, order_rngs, swap_rngs = split(rngs, 4)
@@ -154,10 +161,11 @@ def corrupt(
 def _swap_randomly(
     rngs: jax.Array, first: Rows, second: Rows, allowed: jax.Array | bool = True
 ) -> tuple[Rows, Rows]:
-    """Swaps the rows of both sides with probability 1/2, by each row's random key.
+    """Swaps the two sides of each row with probability 1/2.
 
     Args:
-      allowed: which rows may be swapped, bool [rows].
+      rngs: a random key for each row, [rows].
+      allowed: which rows may be swapped, bool [rows], or True for all rows.
     """
     swap = (jax.vmap(jax.random.bernoulli)(rngs) & allowed)[:, None]
 
@@ -168,24 +176,34 @@ def _swap_randomly(
 
 
 def mix(first: Rows, second: Rows, most: int, rngs: jax.Array) -> tuple[Rows, Rows]:
-    """Joins both sides of each pair with those of another pair (mixup, InfoXLM section 3.3).
+    """Joins each pair with another pair of the batch (mixup, InfoXLM section 3.3).
 
-    The order of the two pairs is drawn for each side. A random cycle through the batch, drawn from
-    the rows' rngs, gives each row a partner with (mostly) the same number of pairs. A row joins its
-    pairs with those at the same places of its partner. So no pair is joined with itself, and
-    partners change from step to step. Pairs without a counterpart in the partner row stay alone.
-    Rows of padding are their own partners.
+    Two pairs (A, B) and (C, D) become the pair (A C, B D). The order within each side is random,
+    and drawn for each side separately.
+
+    Each row has a partner row: the next row in a random cycle through the batch. The cycle visits
+    rows by their number of pairs, so partners mostly have equally many pairs. Pair n of a row is
+    joined with pair n of its partner. So no pair is joined with itself, and partners change from
+    step to step. A pair without a counterpart in the partner row stays alone. A row of padding is
+    its own partner.
+
+    Args:
+      first, second: both sides, tokens int [rows, length].
+      most: largest number of pairs in a row.
+      rngs: a random key for each row, [rows].
     """
     of_second = ("int [rows, length]", second.tokens), ("int [rows, 2]", second.languages)
     first.check("mix", rngs=("key [rows]", rngs), second=of_second[0], others=of_second[1])
     partner_rngs, *side_rngs = split(rngs, 3)
     drawn = jax.vmap(lambda rng: jax.random.bits(rng, (), jnp.uint32))(partner_rngs) >> 1
-    pairs = count(first.tokens)  # [rows], as all arrays below
-    order = jnp.lexsort((drawn, -pairs))  # padding is last
+    pairs = count(first.tokens)  # [rows], the shape of all arrays below
+    order = jnp.lexsort((drawn, -pairs))  # by number of pairs, then randomly; padding is last
     rank, real = jnp.arange(len(order)), (pairs > 0).sum()
     following = order[jnp.where(rank + 1 < real, rank + 1, 0)]
     partner = jnp.zeros_like(order).at[order].set(jnp.where(rank < real, following, order))
-    fewer = pairs[partner] < pairs  # then some pairs stay alone, and the row's own must be first
+    # If the partner has fewer pairs, some pairs stay alone. `join` leaves out the second sentence
+    # only, so the pairs of the row must then be first.
+    fewer = pairs[partner] < pairs
 
     def mix_side(side: Rows, own_rngs: jax.Array) -> Rows:
         other = jax.tree.map(lambda leaf: leaf[partner], side)
@@ -199,13 +217,16 @@ def mix(first: Rows, second: Rows, most: int, rngs: jax.Array) -> tuple[Rows, Ro
 def join(first: jax.Array, second: jax.Array, pairs: jax.Array, most: int) -> jax.Array:
     """Joins examples `<s> A </s>` and `<s> B </s>` of two rows into `<s> A </s> B </s>`.
 
-    Examples at the same places of both padded rows [rows, n] are joined. The results are packed
-    into rows [rows, 2 n].
+    Example k of a row of `first` is joined with example k of the same row of `second`. If the row
+    of `second` has no example k, the result is `<s> A </s>`.
 
     Args:
-      pairs: number of examples in each joined row, int32 [rows]. An example without a second
-        sentence is `<s> A </s>`.
+      first, second: padded rows, int [rows, n].
+      pairs: number of examples in each joined row, int32 [rows].
       most: largest number of examples in a row.
+
+    Returns:
+      Joined examples without gaps, followed by padding, [rows, 2 n].
     """
     check(
         "join",
@@ -213,18 +234,19 @@ def join(first: jax.Array, second: jax.Array, pairs: jax.Array, most: int) -> ja
         second=("int [rows, length]", second),
         pairs=("int32 [rows]", pairs),
     )
-    is_joined = jnp.arange(most) < pairs[:, None]  # [rows, most], as begin, own, others and ends
+    is_joined = jnp.arange(most) < pairs[:, None]  # [rows, most], like begin, own, others and ends
     (begin, own), (begin_second, others) = (_bounds(side, most) for side in (first, second))
+    # The second sentence loses its `<s>`, so it has one token less.
     own, others = (jnp.where(is_joined, size, 0) for size in (own, jnp.maximum(others - 1, 0)))
     ends = jnp.cumsum(own + others, axis=1)
     place = jnp.arange(2 * first.shape[1])  # [2 n]
-    number = (place[:, None] >= ends[:, None]).sum(2)  # the example of each place, [rows, 2 n]
+    number = (place[:, None] >= ends[:, None]).sum(2)  # the example of each index, [rows, 2 n]
 
     def at(values: jax.Array) -> jax.Array:
         return jnp.take_along_axis(values, jnp.minimum(number, most - 1), axis=1)
 
-    within = place - at(ends - own - others)  # place in the example, [rows, 2 n], as rest
-    rest = within - at(own)  # place in the second sentence, after its `<s>`
+    within = place - at(ends - own - others)  # index in the joined example, [rows, 2 n]
+    rest = within - at(own)  # index in the second sentence, without its `<s>`, [rows, 2 n]
     last = first.shape[1] - 1
     from_first, from_second = (
         jnp.take_along_axis(tokens, jnp.clip(where, 0, last), axis=1)
@@ -234,7 +256,12 @@ def join(first: jax.Array, second: jax.Array, pairs: jax.Array, most: int) -> ja
 
 
 def _bounds(tokens: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
-    """Returns the starts and lengths of examples in rows [rows, n], int32 [rows, most] each."""
+    """Returns the starts and lengths of the examples of rows, int32 [rows, most] each.
+
+    Args:
+      tokens: padded rows, int [rows, n].
+      most: largest number of examples in a row. Slots without an example have length 0.
+    """
     size = (tokens != PAD).sum(1, keepdims=True)
     begin = jnp.minimum(starts(tokens, most, tokens.shape[1]), size)
     return begin, jnp.diff(begin, axis=1, append=size)
@@ -246,8 +273,9 @@ def contrast(
     """Computes -log softmax of each query's key among this key and the queue, summed by row.
 
     Args:
-      queries, keys: float32 [rows, pairs, hidden].
+      queries, keys: vectors, float32 [rows, pairs, hidden].
       state: the first `filled` keys of its queue are used.
+      temperature: divisor of the similarities.
       real: which slots have a pair, bool [rows, pairs].
     """
     check(

@@ -1,7 +1,7 @@
 """Optimizers: optax transformations from gradients to updates of the parameters.
 
-`make` builds the optimizer of a config. Each file here is an optimizer, listed in the table of
-`xlj/config/optimizers.py`, or code that all optimizers share.
+`make` builds the optimizer of a config. A module of this package is either an optimizer, which
+`xlj/config/optimizers.py` lists, or code that all optimizers share.
 """
 
 from typing import TypeAlias
@@ -27,15 +27,17 @@ OptState: TypeAlias = optax.OptState
 def make(config: Config) -> optax.GradientTransformationExtraArgs:
     """Builds the optimizer of a config from a direction, weight decay, multipliers and the rate.
 
-    The function that the table names returns the direction, such as `optax.scale_by_lion`: a
-    transformation whose updates, times the learning rate, are *subtracted* from the parameters. The
-    rest is the same for all optimizers: decoupled weight decay, factors by parameter name, and the
-    learning rate. A direction of type `Damped` also has its own factors of the learning rate.
+    `xlj/config/optimizers.py` names the function that returns the direction. A direction is a
+    transformation such as `optax.scale_by_lion`: its updates, times the learning rate, are
+    *subtracted* from the parameters. The rest is the same for all optimizers: decoupled weight
+    decay, factors by parameter name, and the learning rate. If the updates of a direction are a
+    `Damped`, they include further factors of the learning rate.
 
     Returns:
-      A transformation. `update(gradients, state, params, finite=, rates=)` returns updates to add
-      to the parameters, and the next state. If `finite`, a bool [], is False, the state is the old
-      one and the updates are undefined. `rates` are those of the step (`schedules.rates`).
+      A transformation. Its `update(gradients, state, params, finite=, rates=)` returns (updates to
+      add to the parameters, next state). `finite` is a bool []: whether loss and gradients are
+      finite. If it is False, the next state equals `state`, and the updates are undefined. `rates`
+      are the learning rate and weight decay of the step (`schedules.rates`).
     """
     options = config.optimizer
     entry = registered_optimizers()[options.name]
@@ -48,7 +50,8 @@ def make(config: Config) -> optax.GradientTransformationExtraArgs:
 def _descent(options: Optimizer) -> optax.GradientTransformationExtraArgs:
     """Returns the transformation from a direction to the updates of the parameters.
 
-    Its empty state is that of optax's weight decay with a mask, which older checkpoints contain.
+    Its state is empty. The state has the type of optax's weight decay with a mask, since older
+    checkpoints contain this type.
     """
 
     def update(
@@ -67,7 +70,7 @@ def _descent(options: Optimizer) -> optax.GradientTransformationExtraArgs:
         if factors is not None:
             updates = jax.tree.map(jnp.multiply, updates, factors)
         updates = multipliers.scale_by_rates(options, updates)
-        # Negated last: with a negative rate, XLA could multiply in another order.
+        # The product is negated last. With a negative rate, XLA could multiply in another order.
         return jax.tree.map(lambda update: -(rates.learning_rate * update), updates), state
 
     empty = optax.MaskedState(optax.EmptyState())
@@ -75,14 +78,14 @@ def _descent(options: Optimizer) -> optax.GradientTransformationExtraArgs:
 
 
 def state_shardings(state: OptState, params: PyTree, of_params: PyTree, others: object) -> OptState:
-    """Returns the sharding of an optimizer's state: that of a moment is its parameter's.
+    """Returns the sharding of each array of an optimizer's state.
 
-    An array is a moment of a parameter if it has the parameter's shape, and a name that ends with
-    the parameter's name.
+    A moment has the sharding of its parameter. An array is a moment of a parameter if it has the
+    parameter's shape, and its name ends with the parameter's name.
 
     Args:
-      state: shapes of its arrays.
-      params: shapes of the parameters.
+      state: the shapes of the state's arrays.
+      params: the shapes of the parameters.
       of_params: the sharding of each parameter.
       others: the sharding of all other arrays, such as counters.
     """
@@ -91,7 +94,7 @@ def state_shardings(state: OptState, params: PyTree, of_params: PyTree, others: 
 
     def place(path: KeyPath, leaf: Leaf) -> object:
         parts = name_of(path).split("/")
-        ends = ("/".join(parts[start:]) for start in range(len(parts)))  # the longest first
+        ends = ("/".join(parts[start:]) for start in range(len(parts)))  # longest name first
         name = next((end for end in ends if shapes.get(end) == leaf.shape), "")
         return places.get(name, others)
 

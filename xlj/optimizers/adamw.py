@@ -10,11 +10,11 @@ from xlj.optimizers.guards import Guarded, either
 
 
 def direction(options: Optimizer) -> Guarded:
-    """Returns the direction and state of `optax.scale_by_adam`, guarded.
+    """Returns a transformation with the updates and the state of `optax.scale_by_adam`.
 
-    The moments are guarded before the direction is computed from them, so that XLA writes each in
-    place. The direction is always finite. For finite gradients this follows from betas below 1 and
-    an epsilon above 0. For others the moments are the old ones.
+    The moments are guarded before the direction is computed from them, so XLA writes each moment in
+    place. The direction is always finite: if the gradients are finite, since betas are below 1 and
+    epsilon is above 0; if they are not finite, since the moments then keep their old values.
     """
 
     def update(

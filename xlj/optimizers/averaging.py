@@ -12,18 +12,19 @@ from xlj.optimizers.guards import either
 def unbiased_decay(beta: float, time: jax.Array) -> jax.Array | float:
     """Returns the decay of a moving average at update t: beta (1 - beta^(t-1)) / (1 - beta^t).
 
-    With this decay the average does not depend on its initial value. It weighs each of the t values
-    so far by beta to the power of the value's age.
+    With this decay, the average does not depend on its initial value. The weight of each of the t
+    values so far is proportional to beta to the power of the value's age in updates.
 
     Args:
       beta: the decay in the limit of many updates.
-      time: t, the number of updates including this one, float32 [], from 1.
+      time: t, the number of updates including this one, at least 1, float32 [].
 
     Returns:
       float32 [].
     """
     if not beta:
         return 0.0
+    # With 1 - beta^t = -expm1(t log(beta)), differences of numbers near 1 keep their precision.
     rate = math.log(beta)
     return beta * jnp.expm1((time - 1) * rate) / jnp.expm1(time * rate)
 
@@ -31,18 +32,18 @@ def unbiased_decay(beta: float, time: jax.Array) -> jax.Array | float:
 def update_average(
     average: Params, params: Params, beta: float, steps: jax.Array, finite: jax.Array
 ) -> Params:
-    """Returns the average after a step.
+    """Returns the moving average of the parameters after a step.
 
     Args:
       average: the average before the step.
       params: the parameters after the step.
-      beta: `optimizer.average`; 0 means no average.
+      beta: the decay, `optimizer.average`; 0 means no average.
       steps: int32 [], number of finite steps before this one.
       finite: bool []; if the step is not finite, the average does not change.
     """
     if not beta:
         return average
     share = 1 - unbiased_decay(beta, (steps + 1).astype(jnp.float32))
-    # In this form, the average of a parameter that never changes is the parameter, to the bit.
+    # This form keeps the average of a parameter that never changes equal to the parameter, exactly.
     new = jax.tree.map(lambda old, now: old + share * (now - old), average, params)
     return either(finite, new, average)

@@ -9,17 +9,17 @@ from xlj.models.encoder import Params
 
 
 def clip(gradients: Params, limit: float) -> tuple[Params, jax.Array]:
-    """Scales gradients down to a global norm of `limit` if their norm is above it.
+    """Scales gradients so that their global norm is at most `limit`.
 
     Args:
       limit: 0 means no limit.
 
     Returns:
-      The gradients, and their global norm before scaling: the length of all gradients as one
-      vector, float32 [].
+      The gradients, and their global norm before scaling, float32 []. The global norm is the length
+      of all gradients as one vector.
     """
-    # The barrier keeps XLA for CPUs from sharing the squares with AdamW, for which it would write
-    # all of them to memory.
+    # Both the norm and AdamW square the gradients. Without the barrier, XLA for CPUs would share
+    # the squares and write all of them to memory.
     norm = optax.tree.norm(cpu_layout_barrier(gradients))
     factor = jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-12)) if limit else 1.0
     return jax.tree.map(lambda gradient: gradient * factor, gradients), norm

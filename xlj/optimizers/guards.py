@@ -16,26 +16,30 @@ def either(condition: jax.Array, new: Tree, old: Tree) -> Tree:
 
 
 class Guarded(optax.GradientTransformationExtraArgs):
-    """A transformation that guards its own state: `update(updates, state, params, *, finite)`.
+    """A transformation that guards its state: `update(updates, state, params, *, finite)`.
 
-    It returns the old state if `finite`, a bool [], is False. If the state is guarded before
-    updates are computed from it, XLA writes each of its arrays in place.
+    `update` returns the old state if `finite`, a bool [], is False. An optimizer should guard its
+    state before it computes updates from the state; then XLA writes the state in place.
     """
 
 
 class Damped(NamedTuple):
-    """A direction with a factor of the learning rate for each tensor.
+    """A direction, and a factor of the learning rate for each tensor.
 
-    A transformation may return it instead of a direction. Factors apply to weight decay too.
+    The `update` of a transformation may return a `Damped` instead of a direction. The factors apply
+    to weight decay too.
     """
 
     direction: Params
     factors: Params
-    """Factors of the learning rate: for each tensor, an array that broadcasts to it."""
+    """Factors of the learning rate: for each tensor, an array that broadcasts to the tensor."""
 
 
 def guard(plain: optax.GradientTransformation) -> Guarded:
-    """Wraps an optax transformation with a guard, which needs the old and new state in memory."""
+    """Makes an optax transformation keep its state in steps that are not finite.
+
+    The result needs memory for the old and the new state.
+    """
     inner = optax.with_extra_args_support(plain)
 
     def update(

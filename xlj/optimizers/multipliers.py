@@ -18,35 +18,40 @@ from xlj.sharding.trees import name_of, named_leaves
 Leaf = TypeVar("Leaf")
 
 Factor = float | jax.Array
-"""The factor of a parameter; for stacked layers also one for each layer, float32 [layers]."""
+"""The factor of a parameter: a number, or float32 [layers] for stacked layers."""
 
 Rules = Sequence[tuple[str, Factor]]
-"""(regular expression over a parameter's whole name, its factor). The first match applies; a
+"""Pairs (regular expression over a parameter's whole name, factor). The first match applies. A
 parameter without a match has the factor 1."""
 
 _NO_DECAY: Rules = ((r"(.*/)?(bias|scale|table)", 0.0),)
-"""Biases and norms have no weight decay. In a relative position bias, `table` counts as a bias and
-`gates/scale` as a scale. `gates/kernel` is a projection, with weight decay (ours; T5 and XLM-E do
-not specify this)."""
+"""Biases and norms have no weight decay. In a relative position bias, `table` counts as a bias,
+`gates/scale` counts as a scale, and `gates/kernel` has weight decay like all kernels. This choice
+is ours; T5 and XLM-E do not specify it."""
 
 
 def decay_factors(options: Optimizer, params: PyTree) -> PyTree:
-    """Returns the factor of each parameter's weight decay; the user's rules precede xlj's."""
+    """Returns a tree with the factor of each parameter's weight decay.
+
+    The rules of `optimizer.decay_multipliers` come before `_NO_DECAY`.
+    """
     rules = (*_rules(options, "decay_multipliers"), *_NO_DECAY)
     return _map_named(lambda name, _: _factor(name, rules), params)
 
 
 def scale_by_rates(options: Optimizer, updates: Params) -> Params:
-    """Multiplies each update by the factors of its learning rate.
+    """Multiplies each update by the factors of its parameter's learning rate.
 
-    These are the user's factor, 0 for frozen parameters, and the factor of the layer.
+    There are three factors: from `optimizer.rate_multipliers`, 0 for parameters that
+    `optimizer.frozen` freezes, and the factor of the layer (`optimizer.layer_decay`).
     """
     tables = (*_tables(options), _by_layer(options, updates))
 
     def scale(name: str, update: jax.Array) -> jax.Array:
         for factor in (_factor(name, rules) for rules in tables):
             if isinstance(factor, jax.Array):
-                factor = factor[len(factor) - len(update) :]  # some lack rows for the first layers
+                # A norm that the first layer lacks has one row less than the other parameters.
+                factor = factor[len(factor) - len(update) :]
                 update = update * factor.reshape(-1, *[1] * (update.ndim - 1))
             elif factor != 1:
                 update = update * factor if factor else jnp.zeros_like(update)
@@ -67,20 +72,27 @@ def stop_frozen(options: Optimizer, params: Params) -> Params:
 
 
 def check(options: Optimizer, params: PyTree) -> None:
-    """Raises a `ConfigError` if a rule of the user matches none of these parameters (or shapes)."""
+    """Checks that each rule in the config matches a parameter.
+
+    Args:
+      params: parameters, or their shapes.
+
+    Raises:
+      ConfigError: if a rule of `rate_multipliers` or `decay_multipliers` matches no parameter.
+    """
     names = list(named_leaves(params))
     for key in ("rate_multipliers", "decay_multipliers"):
         for pattern, factor in _rules(options, key):
             if not any(re.fullmatch(pattern, name) for name in names):
                 near = difflib.get_close_matches(pattern, names, n=3, cutoff=0)
                 raise ConfigError(
-                    f"optimizer.{key}: {pattern}={factor:g} matches no parameter name; similar "
-                    f"names are {', '.join(near)}"
+                    f"optimizer.{key}: {pattern}={factor:g} matches no parameter name; use a "
+                    f"regular expression that matches a whole name, such as {', '.join(near)}"
                 )
 
 
 def _tables(options: Optimizer) -> tuple[Rules, Rules]:
-    """Returns the user's rules for learning rates, and the rules of frozen parts."""
+    """Returns the rules of `optimizer.rate_multipliers`, and the rules of `optimizer.frozen`."""
     frozen = "|".join(name for part in options.frozen for name in FREEZABLE[part])
     rules = ((rf"({frozen})/.*", 0.0),) if frozen else ()
     return _rules(options, "rate_multipliers"), rules
@@ -89,11 +101,11 @@ def _tables(options: Optimizer) -> tuple[Rules, Rules]:
 def _by_layer(options: Optimizer, params: Params) -> Rules:
     """Returns the rules of layer-wise decay of the learning rate.
 
-    Relative to the heads (and a final norm), the rate of layer l of L (from 1) is decay^(L + 1 -
-    l). That of embeddings and position bias is decay^(L + 1).
+    The factor is decay^(L + 1 - l) for layer l of L layers, counted from 1. It is decay^(L + 1) for
+    embeddings and position bias, and 1 for heads and a final norm.
 
-    Source: ERNIE-M's fine-tuning scripts. (ELECTRA, Clark et al., 2020, has one more power of decay
-    everywhere below the head.)
+    Source: ERNIE-M's fine-tuning scripts. ELECTRA (Clark et al., 2020) has one more power of decay
+    in all parameters but the head's.
     """
     decay = options.layer_decay
     if decay == 1:
@@ -106,13 +118,15 @@ def _by_layer(options: Optimizer, params: Params) -> Rules:
 
 
 def _rules(options: Optimizer, key: str) -> Rules:
+    """Returns the rules of `optimizer.KEY`."""
     return factors_of(f"optimizer.{key}", getattr(options, key))
 
 
 def _factor(name: str, rules: Rules) -> Factor:
+    """Returns the factor of the first rule that matches a parameter's name, or 1."""
     return next((factor for pattern, factor in rules if re.fullmatch(pattern, name)), 1.0)
 
 
 def _map_named(function: Callable[[str, Leaf], object], tree: PyTree) -> PyTree:
-    """Returns a tree of function(name, leaf) for each leaf."""
+    """Returns the tree in which function(name, leaf) replaces each leaf."""
     return jax.tree_util.tree_map_with_path(lambda path, leaf: function(name_of(path), leaf), tree)

@@ -28,30 +28,31 @@ RULES: tuple[tuple[str, MuonDimensionNumbers | None], ...] = (
     (r"embeddings/.*|position_bias/table|final_norm/.*", None),
     (r"(\w+_)?head/.*", None),
 )
-"""(regular expression over a parameter's name, its axes for Muon, or None for AdamW). The first
-match applies. A name may have the prefix `generator/`. AdamW updates heads, embeddings, biases and
-norms, as in Jordan's runs."""
+"""Pairs (regular expression over a parameter's name, axes for Muon or None for AdamW). The first
+match applies. A name may have the prefix `generator/`. As in Jordan's runs, AdamW updates heads,
+embeddings, biases and norms."""
 
 _RMS = 0.2
-"""Root mean square of orthogonalised updates: about that of AdamW's updates, so that both can have
-one learning rate and weight decay (Liu et al., 2025)."""
+"""Root mean square of Muon's updates. It is about that of AdamW's updates, so Muon and AdamW can
+share the learning rate and weight decay (Liu et al., 2025)."""
 
 
 class MuonState(NamedTuple):
     """The states of Muon and AdamW."""
 
     steps: jax.Array
-    """int32 [], updates so far."""
+    """Number of updates so far, int32 []."""
     mu: Params
-    """Averages of the gradients of kernels; a nested dict of kernels only."""
+    """Moving averages of the gradients, as a nested dict that has only the kernels of Muon."""
     others: optax.OptState
-    """State of AdamW for all other parameters."""
+    """State of AdamW, for all other parameters."""
 
 
 def direction(options: Optimizer) -> Guarded:
-    """Returns the updates of `optax.contrib.muon` for kernels, and of AdamW for other parameters.
+    """Returns a transformation: Muon for the kernels of layers, AdamW for all other parameters.
 
-    Muon has Nesterov momentum and five Newton-Schulz iterations, over the axes of `RULES`.
+    Muon has the updates of `optax.contrib.muon`, with Nesterov momentum and five Newton-Schulz
+    iterations. `RULES` has the axes over which a parameter is orthogonalised.
 
     Raises:
       ConfigError: from `init`, if no rule matches a parameter.
@@ -98,7 +99,8 @@ def _split(tree: PyTree) -> tuple[PyTree, PyTree]:
 
 
 def _orthogonalise(axes: MuonDimensionNumbers, momentum: jax.Array) -> jax.Array:
-    # optax's own momentum is off: its state could not be guarded before it is used.
+    """Orthogonalises the matrices of kernels, float32 [layers, inputs, outputs]."""
+    # The momentum of optax is off, since its state could not be guarded before its first use.
     transformation = scale_by_muon(beta=0.0, nesterov=False, weight_dimension_numbers=axes)
     return transformation.update(momentum, transformation.init(momentum))[0]
 
@@ -106,8 +108,11 @@ def _orthogonalise(axes: MuonDimensionNumbers, momentum: jax.Array) -> jax.Array
 def rule_of(name: str) -> MuonDimensionNumbers | None:
     """Returns the axes of a parameter for Muon, or None for AdamW.
 
+    Args:
+      name: of the parameter, e.g. `layers/attention/query/kernel`.
+
     Raises:
-      ConfigError: if no rule matches its name.
+      ConfigError: if no rule matches the name.
     """
     for rule, axes in RULES:
         if re.fullmatch(rf"(generator/)?({rule})", name):

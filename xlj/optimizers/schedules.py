@@ -1,6 +1,6 @@
 """Learning rate and weight decay by step.
 
-They are arguments of the compiled step, so that it does not depend on them.
+They are arguments of the compiled step. So runs with other schedules use the same program.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,15 +13,22 @@ from xlj.config import Config, Phase
 
 
 class Rates(NamedTuple):
-    """Arguments of an update, each float32 []."""
+    """Learning rate and weight decay of a step, each float32 []."""
 
     learning_rate: ArrayLike
     weight_decay: ArrayLike
-    """A step decays a parameter by this times the parameter's learning rate."""
+    """A step multiplies a parameter by 1 - weight_decay times the parameter's learning rate."""
 
 
 def rates(config: Config, step: int) -> Rates:
-    """Returns the rates of a step (0-based)."""
+    """Returns the rates of a step.
+
+    With `optimizer.decoupling=fully`, the configured weight decay is relative to the peak of the
+    learning rate, so it is divided by the peak here.
+
+    Args:
+      step: zero-based.
+    """
     options = config.phase_at(step).config.optimizer
     peak = options.learning_rate if options.decoupling == "fully" else 1.0
     decay = np.float32(options.weight_decay / peak)
@@ -29,17 +36,25 @@ def rates(config: Config, step: int) -> Rates:
 
 
 def learning_rate(config: Config, step: np.ndarray | int) -> np.ndarray:
-    """Returns the learning rate of a step (0-based), float32.
+    """Returns the learning rate of steps.
 
-    A schedule starts with the run, or with a phase that sets one. It ends with the run, or when the
-    next schedule starts. All schedules have a linear warm-up to the peak. Then:
+    A schedule starts with the run, or with a phase that sets a schedule. It ends with the run, or
+    when the next schedule starts. All schedules have a linear warm-up to the peak. After the
+    warm-up:
 
-    - linear, cosine, sqrt: the rate falls from the peak to `floor` times the peak.
-    - constant: it stays at the peak.
-    - wsd: it falls in this way over the last `decay_steps` (warm-up-stable-decay, Hu et al., 2024).
+    - `linear`, `cosine`, `sqrt`: the rate falls from the peak to `floor` times the peak.
+    - `constant`: the rate stays at the peak.
+    - `wsd` (warm-up-stable-decay, Hu et al., 2024): the rate stays at the peak, and falls over the
+      last `decay_steps` steps in the form that `optimizer.decay` names.
 
-    A step of the batch warm-up counts as its share of a batch, so that rates are linear in tokens,
-    as in ModernBERT.
+    During the batch warm-up, a step counts as the fraction of a full batch that it reads. So rates
+    are linear in tokens, as in ModernBERT.
+
+    Args:
+      step: zero-based numbers of steps, of any shape.
+
+    Returns:
+      float32, of the shape of `step`.
     """
     step = np.asarray(step)
     rate = np.zeros_like(step, np.float32)
@@ -49,7 +64,7 @@ def learning_rate(config: Config, step: np.ndarray | int) -> np.ndarray:
 
 
 def _of_phase(config: Config, phase: Phase, step: np.ndarray) -> np.ndarray:
-    """Returns the learning rate of steps by the schedule of a phase."""
+    """Returns the learning rate of steps by the schedule of a phase, float32."""
     options, start, end = phase.config.optimizer, phase.rates_start, phase.rates_end
     is_wsd, warmup = options.schedule == "wsd", options.warmup_steps
     begin = end - options.decay_steps if is_wsd else start + warmup
@@ -70,8 +85,9 @@ _FALLS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "sqrt": lambda left: 1 - np.sqrt(1 - left),
     "constant": lambda left: left,
 }
-"""Functions from the share of a decay's steps left, from 1 to 0, to the share of its height left.
-sqrt is 1 - sqrt of the elapsed share (Haegele et al., 2024; ModernBERT, mmBERT)."""
+"""Forms of a decay. The argument is the fraction of the decay's steps that remain, from 1 to 0. The
+result is the fraction of the difference between peak and floor that remains. `sqrt` is 1 - sqrt of
+the elapsed fraction (Haegele et al., 2024; ModernBERT, mmBERT)."""
 
 
 def _share(
@@ -79,12 +95,12 @@ def _share(
 ) -> np.ndarray:
     """Returns the batches of steps [begin, end) as a share of the batches of steps [first, last).
 
-    It multiplies by a rounded reciprocal, as XLA does to divide by a constant.
+    The result is a product with the rounded reciprocal, as XLA divides by a constant.
     """
     warmup = config.batch_warmup
 
     def before(step: np.ndarray | int) -> np.ndarray:
-        """Returns the number of full batches before a step."""
+        """Returns how many full batches the steps before `step` read."""
         if warmup is None:
             return np.asarray(step)
         return np.vectorize(warmup.before, otypes=[np.int64])(np.maximum(step, 0)) / warmup.parts

@@ -16,13 +16,18 @@ from xlj.sharding.trees import name_of
 
 
 def direction(options: Optimizer) -> Guarded:
-    """Returns the direction of StableAdamW, with its factors of the learning rate.
+    """Returns the direction of StableAdamW, with factors of the learning rate.
 
-    At update t (from 1) with gradients g, the decays are beta' = beta (1 - beta^(t-1)) /
-    (1 - beta^t), so that the averages m of g and v of g^2 are unbiased. The direction is
-    m / (sqrt(v) + epsilon). Its factor is 1 / max(1, rms) with rms = sqrt(mean(g^2 / max(v,
-    epsilon^2))), where the mean is over a tensor. Each layer of stacked parameters is a tensor, as
-    in other libraries. Queries, keys and values are three tensors in xlj.
+    Let g be the gradients of update t, which counts from 1:
+
+    - The averages m of g and v of g^2 have the decay beta (1 - beta^(t-1)) / (1 - beta^t), which
+      makes them unbiased.
+    - The direction is m / (sqrt(v) + epsilon).
+    - The factor of a tensor is 1 / max(1, rms), with rms = sqrt(mean(g^2 / max(v, epsilon^2))). The
+      mean is over the tensor.
+
+    As in other libraries, each layer of stacked parameters is a tensor. In xlj, the kernels of
+    queries, keys and values are three tensors.
     """
 
     def update(
@@ -50,7 +55,16 @@ def direction(options: Optimizer) -> Guarded:
 
 
 def _factor(name: str, gradient: jax.Array, square: jax.Array, options: Optimizer) -> jax.Array:
-    """Computes 1 / max(1, rms) of a tensor, float32 [], or of stacked layers, [layers, 1...]."""
+    """Computes the factor 1 / max(1, rms) of a parameter's learning rate.
+
+    Args:
+      name: of the parameter.
+      gradient: of the parameter, float32.
+      square: the average of squared gradients, of the same shape.
+
+    Returns:
+      float32 with axes of size 1: [1, ...], or [layers, 1, ...] for stacked layers.
+    """
     ratio = jnp.square(gradient) / jnp.maximum(square, options.epsilon**2)
     axes = tuple(range(pattern.is_stacked(name), ratio.ndim))
     return 1 / jnp.maximum(1.0, jnp.sqrt(jnp.mean(ratio, axes, keepdims=True)))

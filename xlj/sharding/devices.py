@@ -1,9 +1,10 @@
 """Per-device computation inside a program, and the collectives between devices.
 
 Each device has a part of the rows, and a slice of every kernel and of the word embeddings. As in
-ZeRO-3 (Rajbhandari et al., 2020), a product gathers its kernel in the type of the product and then
-frees it; the kernel's gradient is reduced and scattered at once. So neither the memory nor the
-traffic of a device grows with the number of devices. By default XLA would gather the rows instead.
+ZeRO-3 (Rajbhandari et al., 2020), a product gathers its kernel in the dtype of the product and then
+frees the gathered kernel. The gradient of the kernel is reduced and scattered as soon as it exists.
+So neither the memory nor the traffic of a device grows with the number of devices. By default, XLA
+would gather the rows instead of the kernels.
 """
 
 import math
@@ -25,8 +26,11 @@ RowsOf = TypeVar("RowsOf")
 
 
 def on_mesh(mesh: Mesh, function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Returns the function with the mesh in its context, to be jitted; its arrays are sharded by
-    the rules."""
+    """Returns the function with the mesh in its context.
+
+    The result is meant for `jax.jit`. In this context, the functions of this module shard arrays by
+    the rules of `sharding/rules.py`.
+    """
 
     @wraps(function)
     def call(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
@@ -37,50 +41,70 @@ def on_mesh(mesh: Mesh, function: Callable[Arguments, Result]) -> Callable[Argum
 
 
 def platform() -> str:
-    """Returns the platform that a program is traced for: that of the mesh, whose devices may not be
-    present; without a mesh, that of JAX's first device."""
+    """Returns the platform for which a program is traced: "cpu", "gpu" or "tpu".
+
+    It is the platform of the mesh in the context, whose devices need not be present. Without a
+    mesh, it is the platform of JAX's first device.
+    """
     device = jax.sharding.get_abstract_mesh().abstract_device
     return device.platform if device is not None else jax.local_devices()[0].platform
 
 
 def parts(mesh: Mesh | AbstractMesh, axes: str | tuple[str, ...] | None) -> int:
-    """Returns the number of devices over which an axis of an array is split."""
+    """Returns the number of devices over which an axis of an array is split.
+
+    Args:
+      axes: the entry of the axis in a partition specification; None if the axis is not split.
+    """
     names = (axes,) if isinstance(axes, str) else axes or ()
     return math.prod(mesh.shape[name] for name in names)
 
 
 def unroll_count(turns: int) -> int:
-    """Returns how many iterations of a loop with collectives to unroll: one, but all on CPUs that
-    share parameters. There, XLA's executor continues after a loop before the collectives in it have
-    begun, and devices that reach them in different orders deadlock."""
+    """Returns how many iterations of a loop with collectives to unroll.
+
+    It is 1, except on CPUs that share parameters. There, XLA may run the operations after a loop
+    before the collectives in the loop. Devices that run collectives in different orders deadlock,
+    so on these CPUs all iterations are unrolled.
+
+    Args:
+      turns: number of iterations of the loop.
+    """
     return max(turns, 1) if are_shared() and platform() == "cpu" else 1
 
 
 def are_shared() -> bool:
-    """Whether each device has only a slice of the parameters."""
+    """Returns whether each device has only a slice of the parameters."""
     mesh = jax.sharding.get_abstract_mesh()
     return not mesh.empty and mesh.shape["fsdp"] > 1
 
 
 def constrain(x: jax.Array, name: str) -> jax.Array:
-    """Shards an activation [rows, ...] and its gradient by the rule of `activations/NAME`."""
+    """Shards an activation [rows, ...] and its gradient by the rule of `activations/NAME`.
+
+    Without a mesh, and for arrays that the devices cannot divide, it returns x unchanged.
+    """
     spec = _within(rule_of(f"activations/{name}")[1], _free())
     return jax.lax.with_sharding_constraint(x, spec) if _is_sharded((x,), (spec,)) else x
 
 
 def on_whole_matrices(function: Callable[[jax.Array], jax.Array], kernel: jax.Array) -> jax.Array:
-    """Applies a function of stacked kernels [layers, m, n] that works on each matrix separately.
+    """Applies a function to stacked kernels [layers, m, n], with whole matrices on each device.
 
-    Devices that have slices of the matrices exchange them, so that each gets whole matrices of some
-    layers. If the number of devices does not divide the layers, some devices get fewer layers.
+    If devices have slices of the matrices, they exchange the slices, so that each device gets the
+    whole matrices of some layers. If the number of devices does not divide the number of layers,
+    some devices get fewer layers.
+
+    Args:
+      function: maps [layers, m, n] -> [layers, m, n] and treats each matrix separately.
     """
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty or mesh.shape["fsdp"] == 1:
         return function(kernel)
     whole = PartitionSpec("fsdp")
     place = jax.lax.with_sharding_constraint
-    # Both layouts are set at both ends. Otherwise XLA would exchange the inputs of the kernel, or
-    # split the matrices inside the function.
+    # Both shardings are set before and after the function. Otherwise XLA would exchange the arrays
+    # from which `kernel` is computed, or split the matrices inside the function.
     result = function(place(place(kernel, STACKED_KERNEL), whole))
     return place(place(result, whole), STACKED_KERNEL)
 
@@ -88,12 +112,15 @@ def on_whole_matrices(function: Callable[[jax.Array], jax.Array], kernel: jax.Ar
 def per_device(
     function: Callable[..., Result], inputs: tuple[PartitionSpec, ...], outputs: object
 ) -> Callable[..., Result]:
-    """Returns a function that each device applies to its own rows. Inside it, `all_gather` and
-    `reduce_sum` exchange arrays between devices. On one device, and for arrays that cannot be
-    sharded, the function is called directly.
+    """Returns a function that each device applies to its own rows.
+
+    Inside the function, the collectives of this module (`all_gather`, `reduce_sum`, ...) exchange
+    arrays between devices. On one device, and for arrays that the devices cannot divide, the
+    function is called directly and the collectives do nothing.
 
     Args:
-      inputs, outputs: the sharding of its arguments and results.
+      inputs: the partition specification of each argument.
+      outputs: the partition specifications of the results; one may apply to a whole tree.
     """
 
     def call(*arguments: jax.Array | None) -> Result:
@@ -112,13 +139,16 @@ def by_copy(
 ) -> Callable[[Shared, RowsOf], Result]:
     """Returns a function (shared, rows) -> sums over rows, such as gradients.
 
-    Each copy of the parameters sums over its own rows, and the sums of the copies are added once at
-    the end. Inside, `per_device` is over the devices that share a copy.
+    A copy of the parameters is on the devices of one index of the axis `replica`. The devices of
+    each copy sum over their own rows, and the sums of the copies are added once at the end. Inside
+    `function`, `per_device` divides work over the devices that share a copy.
 
     Args:
-      whole: whether every device first gathers its own copy, and scatters the sums at the end.
-      inputs, outputs: the sharding of `shared` and of the sums; one specification may apply to a
-        whole tree.
+      function: (shared arguments, some rows) -> sums over these rows.
+      whole: whether every device first gathers a whole copy of `shared`, and scatters the sums at
+        the end.
+      inputs: the partition specifications of `shared`; one may apply to a whole tree.
+      outputs: the partition specifications of the sums; one may apply to a whole tree.
     """
 
     def call(shared: Shared, rows: RowsOf) -> Result:
@@ -138,14 +168,19 @@ def by_copy(
 
 
 def _slices(spec: PartitionSpec) -> PartitionSpec:
-    """Reduces a specification to the axis of the devices that share a copy of the parameters."""
+    """Returns a specification with only the axis `fsdp`, of devices that share a copy."""
     return PartitionSpec(*(name if name == "fsdp" else None for name in spec))
 
 
 def _along_slices(
     exchange: Callable[[jax.Array, int | None], jax.Array], specs: object, tree: Sliced
 ) -> Sliced:
-    """Applies `all_gather` or `reduce_sum` along the sliced axis of each array, if it has one."""
+    """Applies a collective to each array along the axis that is split over `fsdp`, if any.
+
+    Args:
+      exchange: `all_gather` or `reduce_sum`: (array, axis or None) -> array.
+      specs: the partition specifications of the arrays; one may apply to a whole tree.
+    """
 
     def exchange_leaf(spec: PartitionSpec, part: object) -> object:
         axis = spec.index("fsdp") if "fsdp" in spec else None
@@ -161,10 +196,15 @@ _shared: ContextVar[tuple[str, ...]] = ContextVar("shared", default=())
 def _mapped(
     function: Callable[..., Result], axes: Sequence[str], inputs: object, outputs: object
 ) -> Callable[..., Result]:
-    """Returns a function that runs per device along some axes of the mesh; its collectives are over
-    these axes."""
+    """Returns a function that each device runs on its part of the arrays.
+
+    Args:
+      axes: the axes of the mesh along which arrays are split. The collectives inside the function
+        are over these axes.
+      inputs, outputs: partition specifications; names of other axes are ignored.
+    """
     mesh = jax.sharding.get_abstract_mesh()
-    # Axes of size 1 are mapped too, since kernels on TPUs accept no automatic axes.
+    # Axes of size 1 are mapped too, since Pallas kernels on TPUs accept no automatic axes.
     alone = [axis for axis in AXES if mesh.shape[axis] == 1 and axis not in mesh.manual_axes]
 
     inputs, outputs = (
@@ -195,13 +235,13 @@ def _sharing(
 
 
 def _free() -> list[str]:
-    """Returns the axes of more than one device that are not mapped yet."""
+    """Returns the axes with more than one device over which no enclosing function divides work."""
     mesh = jax.sharding.get_abstract_mesh()
     return [a for a in AXES if not mesh.empty and mesh.shape[a] > 1 and a not in mesh.manual_axes]
 
 
 def _within(spec: PartitionSpec, axes: Sequence[str]) -> PartitionSpec:
-    """Reduces a specification to some axes."""
+    """Returns a specification with only these axes of the mesh."""
 
     def restrict(names: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
         left = tuple(n for n in ((names,) if isinstance(names, str) else names or ()) if n in axes)
@@ -211,15 +251,24 @@ def _within(spec: PartitionSpec, axes: Sequence[str]) -> PartitionSpec:
 
 
 def all_gather(x: jax.Array, axis: int | None) -> jax.Array:
-    """Gathers the whole array from the slices of the devices along `axis`; inside `per_device`."""
+    """Returns the whole array from the slices of the devices; use it inside `per_device`.
+
+    Args:
+      x: the slice of this device.
+      axis: the axis that is split; None returns x.
+    """
     if axis is None or "fsdp" not in _shared.get():
         return x
     return jax.lax.all_gather(x, "fsdp", axis=axis, tiled=True)
 
 
 def reduce_sum(x: jax.Array, axis: int | None = None) -> jax.Array:
-    """Sums an array over devices (all-reduce), or returns the device's slice of the sum along
-    `axis` (reduce-scatter); inside `per_device`."""
+    """Sums an array over devices; use it inside `per_device`.
+
+    Args:
+      axis: the axis along which the sum is split, so that each device gets a slice
+        (reduce-scatter); None returns the whole sum on each device (all-reduce).
+    """
     axes = list(_shared.get())
     if axis is not None and "fsdp" in axes:
         axes.remove("fsdp")
@@ -228,20 +277,29 @@ def reduce_sum(x: jax.Array, axis: int | None = None) -> jax.Array:
 
 
 def sum_over_replicas(x: jax.Array) -> jax.Array:
-    """Sums an array over the devices with copies of one slice; inside `per_device`."""
+    """Sums an array over the devices that have the same slice of the parameters.
+
+    Use it inside `per_device`.
+    """
     return jax.lax.psum(x, "replica") if "replica" in _shared.get() else x
 
 
 def all_to_all(x: jax.Array, split: int, joined: int) -> jax.Array:
-    """Splits each device's array along `split` into a part for each device that shares a copy of
-    the parameters, and joins the received parts along `joined`; inside `per_device`."""
+    """Exchanges parts of an array between the devices that share a copy of the parameters.
+
+    Use it inside `per_device`.
+
+    Args:
+      split: the axis along which each device splits its array into a part for each device.
+      joined: the axis along which each device joins the parts that it receives.
+    """
     if "fsdp" not in _shared.get():
         return x
     return jax.lax.all_to_all(x, "fsdp", split, joined, tiled=True)
 
 
 def _is_sharded(arrays: Sequence[jax.Array | None], specs: Sequence[PartitionSpec]) -> bool:
-    """Whether work can be divided over devices, and the arrays can be sharded as specified."""
+    """Returns whether there are several devices, and they can divide the arrays as specified."""
     mesh, free = jax.sharding.get_abstract_mesh(), _free()
     return bool(free) and not any(
         size % parts(mesh, axes)

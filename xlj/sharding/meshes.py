@@ -14,24 +14,34 @@ from xlj.contracts.arrays import PyTree
 from xlj.sharding.rules import AXES
 
 QUICK = {"xla_gpu_enable_triton_gemm": False, "xla_gpu_autotune_level": 0}
-"""XLA options for programs that rarely run. By default XLA tries dozens of kernels for each product
-on GPUs, which takes most of a minute in float32; with these options it uses cuBLAS. They have no
-effect on other platforms.
+"""XLA options that shorten compilation on GPUs, for programs that rarely run.
+
+By default XLA tries dozens of kernels for each product, which takes most of a minute in float32.
+With these options XLA uses cuBLAS. The options have no effect on other platforms.
 """
 
 _SEPARATE_PRODUCTS = {"xla_gpu_dot_merger_threshold_mb": 0}
-"""Keeps products with a common factor separate on GPUs. By default XLA merges query, key and value
-into one product and slices it, and merges the bias gradients of all layers, copying their
-factors."""
+"""XLA options that keep products with a common factor separate on GPUs.
+
+By default XLA merges such products. It would compute queries, keys and values in one product and
+then slice the result, and it would copy the factors of the bias gradients of all layers to merge
+them.
+"""
 
 _LEAST_MEMORY = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+"""XLA options that order the operations of a CPU program for the least memory."""
 
 
 def make_mesh(config: Config, devices: Sequence[jax.Device] = ()) -> Mesh:
-    """Returns the mesh of some devices, or of all, with axes (replica, fsdp).
+    """Builds the mesh of a run, with axes (replica, fsdp).
+
+    Args:
+      config: `mesh.replica` and `mesh.fsdp` are the sizes of the axes. With `mesh.replica=0`, the
+        size of the axis `replica` is the number of devices divided by `mesh.fsdp`.
+      devices: of the mesh; empty for all devices.
 
     Raises:
-      ConfigError: if the configured mesh does not use all of the devices.
+      ConfigError: if replica times fsdp is not the number of devices.
     """
     devices = devices or jax.devices()
     count, fsdp = len(devices), config.mesh.fsdp
@@ -39,16 +49,16 @@ def make_mesh(config: Config, devices: Sequence[jax.Device] = ()) -> Mesh:
     if replica * fsdp != count:
         raise ConfigError(
             f"mesh.replica={config.mesh.replica or 'rest'} x mesh.fsdp={fsdp} does not use all "
-            f"{count} devices of this run"
+            f"{count} devices of this run; set mesh.replica=0 and mesh.fsdp to a divisor of {count}"
         )
     return _mesh(fsdp, devices)
 
 
 def check_batches(config: Config, mesh: Mesh) -> None:
-    """Refuses microbatches that cannot be divided over the devices.
+    """Checks that the rows of each microbatch can be divided over the devices.
 
     Raises:
-      ConfigError: names the key.
+      ConfigError: if they cannot; the message names the key of the objective's rows.
     """
     batches = [(p.parts, *item) for p in config.schedule for item in p.active().items()]
     for parts, name, options in batches:
@@ -65,9 +75,11 @@ def check_batches(config: Config, mesh: Mesh) -> None:
 def compiler_options(mesh: Mesh) -> dict[str, Any]:
     """Returns XLA options for the programs that initialise and update a state on this mesh.
 
-    A single CPU computes in the order with the least memory, which is as fast. Several devices keep
-    XLA's default order, since their collectives wait for each other. On GPUs products with a common
-    factor are not merged.
+    - GPUs: products with a common factor stay separate.
+    - One CPU device: operations have the order with the least memory, which is as fast as the
+      default order.
+    - Several CPU devices, and TPUs: the default order. Collectives of several devices wait for each
+      other, so another order could be slow.
     """
     if mesh.devices.flat[0].platform == "gpu":
         return dict(_SEPARATE_PRODUCTS)
@@ -77,7 +89,7 @@ def compiler_options(mesh: Mesh) -> dict[str, Any]:
 
 @functools.cache
 def has_memory_order() -> bool:
-    """Whether this release of XLA can order operations on a CPU for the least memory."""
+    """Returns whether this release of XLA can order operations on a CPU for the least memory."""
     try:
         jax.jit(lambda: 0, compiler_options=_LEAST_MEMORY).lower().compile()
     except jax.errors.JaxRuntimeError:
@@ -86,10 +98,13 @@ def has_memory_order() -> bool:
 
 
 def one_device(name: str | None = None) -> Mesh:
-    """Returns a mesh of one device: the first, or a named one such as `cpu`, `gpu` or `cuda:1`.
+    """Returns a mesh of one device.
+
+    Args:
+      name: of the device, such as `cpu`, `gpu` or `cuda:1`; None for the first device.
 
     Raises:
-      ConfigError: if there is no such device.
+      ConfigError: if there is no device of this name.
     """
     if name is None:
         return _mesh(1, jax.local_devices()[:1])
@@ -99,7 +114,7 @@ def one_device(name: str | None = None) -> Mesh:
     except (RuntimeError, ValueError, IndexError):
         known = ", ".join(f"{device.platform}:{device.id}" for device in jax.local_devices())
         raise ConfigError(
-            f"device={name!r}: there is no such device; the devices are {known}"
+            f"device={name!r}: there is no such device; choose one of {known}"
         ) from None
 
 
@@ -108,14 +123,17 @@ def _mesh(fsdp: int, devices: Sequence[jax.Device]) -> Mesh:
 
 
 def _arrange(fsdp: int, devices: Sequence[jax.Device]) -> np.ndarray:
-    """Arranges devices as [all / fsdp, fsdp], so that parameters are gathered over fast links if
-    possible: within a slice of TPUs, or within a host."""
+    """Arranges devices as an array [devices / fsdp, fsdp].
+
+    If possible, each row has devices with fast links: of one slice of TPUs, or of one host. Then
+    parameters are gathered over fast links only.
+    """
     fast: dict[int, list[jax.Device]] = {}
     for device in devices:
         fast.setdefault(_group(device), []).append(device)
     groups = list(fast.values())
     if any(len(group) % fsdp for group in groups):
-        groups = [sum(groups, [])]
+        groups = [sum(groups, [])]  # no arrangement has fast links only: one group of all devices
     return np.concatenate(
         [
             mesh_utils.create_device_mesh(
@@ -127,17 +145,20 @@ def _arrange(fsdp: int, devices: Sequence[jax.Device]) -> np.ndarray:
 
 
 def crosses_hosts(mesh: Mesh) -> bool:
-    """Whether parameters are gathered over slow links: between hosts, or slices of TPUs."""
+    """Returns whether parameters are gathered over slow links: between hosts, or slices of TPUs."""
     return any(len({_group(device) for device in row}) > 1 for row in mesh.devices)
 
 
 def _group(device: jax.Device) -> int:
-    """Returns the group of devices with fast links to this one: its slice of TPUs, or its host."""
+    """Returns the number of the slice of TPUs, or else of the host, that a device belongs to.
+
+    Devices of one group have fast links. TPUs without a slice index are one slice.
+    """
     of_slice = getattr(device, "slice_index", 0 if device.platform == "tpu" else None)
     return device.process_index if of_slice is None else of_slice
 
 
 def mesh_of(tree: PyTree) -> Mesh:
-    """Returns the mesh of the arrays, or the mesh of the first device if they have none."""
+    """Returns the mesh of a tree's arrays, or a mesh of the first device if they have no mesh."""
     mesh = getattr(jax.tree.leaves(tree)[0].sharding, "mesh", None)
     return mesh if isinstance(mesh, Mesh) else one_device()

@@ -5,15 +5,16 @@ import re
 from jax.sharding import PartitionSpec
 
 AXES = ("replica", "fsdp")
+"""Axes of the mesh: copies of the parameters, and the devices that share one copy."""
 
 ROWS = PartitionSpec(AXES)
-"""The leading axis of every batch is split over all devices."""
+"""An array [rows, ...] of a batch, split along the rows over all devices."""
 
 KERNEL = PartitionSpec("fsdp", None)
 """A kernel [inputs, outputs], split along the inputs."""
 
 STACKED_KERNEL = PartitionSpec(None, *KERNEL)
-"""Kernels of all layers [layers, inputs, outputs]."""
+"""The kernels of all layers [layers, inputs, outputs], split along the inputs."""
 
 TABLE = PartitionSpec(None, "fsdp")
 """A table of embeddings [ids, hidden], split along the hidden size."""
@@ -22,6 +23,7 @@ REPLICATED = PartitionSpec()
 """An array that each device has in full."""
 
 Rules = tuple[tuple[str, PartitionSpec], ...]
+"""Pairs (regular expression over an array's name, its partition specification)."""
 
 RULES: Rules = (
     (r".*(bias|scale)|position_bias/table|.*gates/kernel", REPLICATED),
@@ -31,25 +33,29 @@ RULES: Rules = (
     (r"activations/(hidden|slots)", ROWS),
     (r"activations/microbatches", PartitionSpec(None, *ROWS)),
 )
-"""(regular expression of an array's name, its axes); the first match applies. A name may have any
-prefix: the generator's layers have the same names as the encoder's. Objectives add their own
-rules."""
+"""Sharding rules for all models; the first match applies. A rule also matches names with a prefix,
+such as `generator/layers/...`. Objectives add rules for their own arrays (`Objective.rules`)."""
 
 
 def rule_of(name: str, rules: Rules = RULES) -> tuple[str, PartitionSpec]:
-    """Returns the rule of an array.
+    """Returns the first rule that matches an array: (regular expression, specification).
+
+    Args:
+      name: of the array, e.g. `layers/attention/query/kernel`.
 
     Raises:
-      ValueError: if no rule matches its name.
+      ValueError: if no rule matches the name.
     """
     for rule, spec in rules:
         if re.fullmatch(rf"(.*/)?({rule})", name):
             return rule, spec
-    raise ValueError(f"no sharding rule matches the array {name}")
+    raise ValueError(
+        f"no sharding rule matches the array {name}; add one to the `rules` of its objective"
+    )
 
 
 OTHERS: Rules = ((r".*", REPLICATED),)
-"""The last rule if some parameters may belong to unknown objectives."""
+"""A last rule that replicates all other arrays, for trees with parameters of unknown objectives."""
 
 STORED: Rules = (*RULES, *OTHERS)
 """The rules for the parameters of a stored model."""

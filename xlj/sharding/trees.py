@@ -15,9 +15,9 @@ from xlj.sharding.rules import REPLICATED, ROWS, RULES, Rules, rule_of
 
 
 def shard(tree: PyTree, mesh: Mesh) -> PyTree:
-    """Places NumPy arrays on a mesh, with their leading axes split over its devices.
+    """Places NumPy arrays on a mesh, with their first axes split over all devices.
 
-    Every process has all of each array and places the parts of its own devices.
+    Every process passes whole arrays, and places the parts of its own devices.
     """
     split = NamedSharding(mesh, ROWS)
     return jax.tree.map(lambda x: jax.make_array_from_callback(x.shape, split, x.__getitem__), tree)
@@ -29,12 +29,13 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 
 def name_of(path: KeyPath) -> str:
-    """Returns the name of a leaf of a nested dict, e.g. layers/attention/query/kernel."""
+    """Returns the name of a leaf of a tree: its keys with slashes between them, e.g.
+    `layers/attention/query/kernel`."""
     return "/".join(str(getattr(part, "key", getattr(part, "name", part))) for part in path)
 
 
 def named_leaves(tree: PyTree) -> dict[str, Any]:
-    """Returns the leaves of a tree by name."""
+    """Returns a dict from the name of each leaf of a tree to the leaf."""
     return {name_of(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
 
 
@@ -51,19 +52,23 @@ def nested(leaves: Mapping[str, PyTree]) -> dict[str, Any]:
 
 
 def layout(tree: PyTree, rules: Rules = RULES) -> PyTree:
-    """Returns the partition specification of each array."""
+    """Returns a tree with the partition specification of each array.
+
+    Raises:
+      ValueError: if no rule matches an array.
+    """
     return jax.tree_util.tree_map_with_path(lambda path, _: rule_of(name_of(path), rules)[1], tree)
 
 
 def shardings(tree: PyTree, mesh: Mesh, rules: Rules = RULES) -> PyTree:
-    """Returns the sharding of each parameter or each array of an objective's state.
+    """Returns a tree with the sharding of each array: parameters, or an objective's state.
 
     Args:
       tree: arrays, or their shapes (`jax.eval_shape`).
 
     Raises:
       ValueError: if no rule matches an array.
-      ConfigError: if an axis cannot be divided over its devices.
+      ConfigError: if the number of devices does not divide the size of an axis that is split.
     """
 
     def of_leaf(path: KeyPath, leaf: Leaf) -> NamedSharding:
@@ -74,7 +79,8 @@ def shardings(tree: PyTree, mesh: Mesh, rules: Rules = RULES) -> PyTree:
             if size % count:
                 raise ConfigError(
                     f"{name} {leaf.shape}: {size} is not divisible by the {count} devices of "
-                    f"mesh.{axes if isinstance(axes, str) else ' x mesh.'.join(axes)}"
+                    f"mesh.{axes if isinstance(axes, str) else ' x mesh.'.join(axes)}; choose a "
+                    f"number of devices that divides {size}"
                 )
         return NamedSharding(mesh, spec)
 
@@ -82,7 +88,12 @@ def shardings(tree: PyTree, mesh: Mesh, rules: Rules = RULES) -> PyTree:
 
 
 def abstract_like(tree: Tree, where: PyTree) -> Tree:
-    """Returns the shapes and types of arrays with the given shardings."""
+    """Returns the shape, dtype and sharding of each array of a tree, without its values.
+
+    Args:
+      tree: arrays, or their shapes.
+      where: a tree of the same structure, with the sharding of each array.
+    """
     return jax.tree.map(
         lambda leaf, place: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
         tree,
@@ -91,5 +102,9 @@ def abstract_like(tree: Tree, where: PyTree) -> Tree:
 
 
 def bytes_on_device(leaf: jax.Array | jax.ShapeDtypeStruct) -> int:
-    """Returns the bytes of an array on one device, also for a shape with a sharding."""
+    """Returns the bytes that an array takes on one device.
+
+    Args:
+      leaf: an array, or a shape with a sharding.
+    """
     return leaf.dtype.itemsize * math.prod(leaf.sharding.shard_shape(leaf.shape))

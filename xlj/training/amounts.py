@@ -8,15 +8,15 @@ from xlj.config import ROW_KINDS, Config, lookup
 from xlj.data.rows import mixture
 from xlj.data.rows.store import RowStore
 
-_MANY = 20  # passes
+_MANY = 20  # number of passes over the rows above which a run prints a warning
 
 
 class StepAmounts:
     """Amounts of data that one step reads.
 
     Args:
-      store: the rows; None before they are built. Without a store, rows count as full and each step
-        counts as a pass.
+      store: the rows; None before they are built. Without a store, all rows count as full, and a
+        step counts as one pass over the rows.
     """
 
     def __init__(self, store: RowStore | None):
@@ -33,13 +33,20 @@ class StepAmounts:
             if self._store is not None:
                 row = mixture.tokens_of_row(self._store, options, config)
             else:
-                # A length that depends on text not yet read: its upper bound.
+                # If the length of rows depends on text that is not read yet, its upper bound
+                # counts.
                 row = lookup(config, ROW_KINDS[options.rows].length) or config.model.positions - 2
             total += options.batch_rows * row
         return total
 
     def passes(self, config: Config) -> Mapping[str, float]:
-        """Returns the share of the rows of each kind that such a step reads; 1 without a store."""
+        """Returns the share of the rows of each kind that a full step of a phase reads.
+
+        Without a store, the share is 1.
+
+        Args:
+          config: of the phase.
+        """
         if self._store is None:
             return {kind: 1.0 for kind in batch_rows(config)}
         available = rows_to_train(self._store, config)
@@ -47,7 +54,11 @@ class StepAmounts:
 
 
 def batch_rows(config: Config) -> Counter[str]:
-    """Counts the rows of each kind that a step draws, under the config of a phase."""
+    """Counts the rows of each kind that a full step of a phase draws.
+
+    Args:
+      config: of the phase.
+    """
     rows: Counter[str] = Counter()
     for options in config.objectives.active().values():
         rows[options.rows] += options.batch_rows
@@ -55,7 +66,11 @@ def batch_rows(config: Config) -> Counter[str]:
 
 
 def rows_to_train(store: RowStore, config: Config) -> dict[str, int]:
-    """Counts the training rows of each kind, under the config of a phase."""
+    """Counts the training rows of each kind that a phase may draw.
+
+    Args:
+      config: of the phase.
+    """
     return {
         options.rows: sum(task.train.rows for task in mixture.tasks(store, options, config))
         for options in config.objectives.active().values()
@@ -63,7 +78,11 @@ def rows_to_train(store: RowStore, config: Config) -> dict[str, int]:
 
 
 class Amounts:
-    """Amounts of data that a run reads between two steps. The durations of its config are steps."""
+    """Amounts of data that a run reads between two steps.
+
+    Args:
+      config: with all durations as steps.
+    """
 
     def __init__(self, config: Config, step_amounts: StepAmounts):
         self.config = config
@@ -71,7 +90,7 @@ class Amounts:
         self._passes = [step_amounts.passes(phase.config) for phase in config.schedule]
 
     def with_config(self, config: Config) -> "Amounts":
-        """Returns the amounts of a config that differs in durations only."""
+        """Returns the amounts for another config, which may differ in durations only."""
         other = copy.copy(self)
         other.config = config
         return other
@@ -82,9 +101,10 @@ class Amounts:
         return sum(n * tokens for n, tokens in zip(steps, self._tokens, strict=True))
 
     def passes(self, begin: int, end: int) -> dict[str, float]:
-        """Returns how often these steps read the rows of each kind.
+        """Returns the number of passes over the rows of each kind in steps [begin, end).
 
-        This is the mean over languages and pairs; `data.alpha` sets how often each one is read.
+        The number is a mean over languages and pairs. `data.alpha` sets how often each language is
+        read.
         """
         totals: dict[str, float] = {}
         for steps, passes in zip(self._steps(begin, end), self._passes, strict=True):
@@ -93,10 +113,12 @@ class Amounts:
         return totals
 
     def in_unit(self, unit: str, begin: int, end: int, phase: int) -> float:
-        """Returns the steps, tokens or passes (`durations.UNITS`) in these steps.
+        """Returns the amount of data in steps [begin, end), in a unit.
 
-        Passes are those over one kind of rows: among the kinds that `phase` reads, the one with the
-        fewest passes.
+        Args:
+          unit: `tok` for tokens, `ep` for passes, any other unit for steps (`durations.UNITS`).
+          phase: number of a phase, for passes. Of the kinds of rows that this phase reads, the kind
+            with the fewest passes counts.
         """
         if unit == "ep":
             passes = self.passes(begin, end)
@@ -104,14 +126,17 @@ class Amounts:
         return self.tokens(begin, end) if unit == "tok" else end - begin
 
     def _steps(self, begin: int, end: int) -> list[float]:
-        """Counts the steps of each phase; a step with a part of its rows counts as that part."""
+        """Counts the full steps of each phase in steps [begin, end).
+
+        A step of the batch warm-up counts as the fraction of its microbatches that have rows.
+        """
         return [phase.done(end) - phase.done(begin) for phase in self.config.schedule]
 
 
 def warnings(config: Config, store: RowStore) -> list[str]:
-    """Returns a line for each phase and kind of rows that the phase reads more than 20 times.
+    """Returns a line for each phase and kind of rows that the phase reads more than `_MANY` times.
 
-    Each line names a key, and the value of it with which the phase would read them 20 times.
+    The line names a config key, and a value with which the phase would read the rows `_MANY` times.
     """
     lines, amounts = [], Amounts(config, StepAmounts(store))
     keys = [*(f"phases.{phase.name}.start_step" for phase in config.schedule[1:]), "train.steps"]
@@ -121,7 +146,8 @@ def warnings(config: Config, store: RowStore) -> list[str]:
         for kind, rows in batch_rows(phase.config).items():
             if passes[kind] > _MANY:
                 available = rows_to_train(store, phase.config)[kind]
-                whole = phase.end - phase.start - phase.done(phase.end)  # steps less by a warm-up
+                # The batch warm-up makes a phase longer than its number of full steps.
+                whole = phase.end - phase.start - phase.done(phase.end)
                 enough = phase.start + max(1, int(whole) + _MANY * available // rows)
                 lines.append(
                     f"warning: the run reads its {available:,} rows of {kind} {passes[kind]:,.0f} "

@@ -16,17 +16,21 @@ from xlj.training.amounts import Amounts, StepAmounts
 def resolve(config: Config, step_amounts: StepAmounts) -> tuple[Config, list[str]]:
     """Replaces all durations of a config by steps.
 
-    The batch warm-up, the starts of phases and the end of the run count from the first step. A
-    warm-up of the rate counts from the first step of its schedule, and a final decay counts back
-    from the last step. Each becomes the smallest number of steps that reads the given amount:
-    tokens, without padding, of the mixture of each phase; or passes over every kind of rows that a
-    phase reads. That phase is the one in which the duration ends (a warm-up: in which it begins).
+    A duration becomes the smallest number of steps that read its amount of data:
+
+    - The batch warm-up, the starts of phases and the end of the run count from the first step.
+    - A warm-up of the learning rate counts from the first step of its schedule.
+    - A final decay counts back from the last step of its schedule.
+
+    Tokens count without padding, as the mean over the mixture of each phase. A duration in passes
+    ends when every kind of rows of one phase has been read so often. It is the phase in which the
+    duration ends; for a warm-up of the rate, the phase in which it begins.
 
     Returns:
-      The config, and a line to print for each duration that was converted.
+      The config, and a line to print for each converted duration.
 
     Raises:
-      ConfigError: if a duration takes more steps than the run or its schedule has, or durations
+      ConfigError: if a duration takes more steps than the run or its schedule has, or if durations
         contradict each other.
     """
     texts = unresolved(config)
@@ -48,13 +52,13 @@ def resolve(config: Config, step_amounts: StepAmounts) -> tuple[Config, list[str
 
 
 def with_steps_of(config: Config, other: ConfigTree) -> Config | None:
-    """Replaces the unresolved durations of a config by the values in another config.
+    """Replaces the unresolved durations of a config by the steps in another config.
 
     Args:
-      other: the other config, as nested dicts.
+      other: a config whose durations are steps, as nested dicts.
 
     Returns:
-      The config, or None if `other` lacks one of these keys.
+      The config, or None if `other` lacks the key of an unresolved duration.
     """
     texts, values = unresolved(config), flat(other)
     if not texts.keys() <= values.keys():
@@ -66,8 +70,11 @@ def with_steps_of(config: Config, other: ConfigTree) -> Config | None:
 class _Resolution:
     """Replaces the durations of a config by steps, one after another.
 
+    Args:
+      texts: the unresolved durations, by the path of their keys.
+
     Attributes:
-      amounts: of the config with the steps found so far.
+      amounts: the amounts of data with the durations that are resolved so far.
       lines: a line to print for each converted duration.
     """
 
@@ -76,19 +83,19 @@ class _Resolution:
         starts = [f"phases.{phase.name}.start_step" for phase in config.schedule[1:]]
         self._ends = [*starts, "train.steps"]
         self._values: dict[str, Any] = flat(as_tree(config))
-        # Until its end is known, a phase lasts as long as any run may.
+        # A phase whose end is not resolved yet has the largest possible number of steps.
         last = range(MOST_STEPS - len(starts), MOST_STEPS + 1)
         self._steps = dict.fromkeys(texts, 0) | dict(zip(self._ends, last, strict=True))
         self.amounts = Amounts(_with(config, self._steps), step_amounts)
         self.lines: list[str] = []
 
     def resolve_batch_warmup(self) -> None:
-        """Resolves the batch warm-up, which lies in the first phase."""
+        """Resolves the batch warm-up, which must end within the first phase."""
         path, train = "train.batch_warmup", self._config.train
         whole = self.amounts
 
         def amount(unit: str, count: int) -> float:
-            """Returns the amount that a warm-up of `count` steps reads."""
+            """Returns the amount of data that a warm-up of `count` steps reads."""
             warmup = BatchWarmup(count, train.first_microbatches, train.accumulation)
             return whole.in_unit(unit, 0, 1, 0) * warmup.before(count) / warmup.parts
 
@@ -96,7 +103,11 @@ class _Resolution:
         self._settle(path, count, 0, count)
 
     def resolve_end_of_phase(self, number: int) -> None:
-        """Resolves the end of a phase: the start of the next one, or the end of the run."""
+        """Resolves the end of a phase: the start of the next phase, or the end of the run.
+
+        Args:
+          number: of the phase, zero-based.
+        """
         path, fewest = self._ends[number], self._config.train.fewest_steps
         if path not in self._texts:
             self._settle(path, self._values[path], 0, 0)
@@ -107,7 +118,12 @@ class _Resolution:
         self._settle(path, end, 0, end)
 
     def resolve_warmup(self, number: int, path: str) -> None:
-        """Resolves the warm-up of a schedule that begins with a phase."""
+        """Resolves the warm-up of a schedule that begins with a phase.
+
+        Args:
+          number: of the phase, zero-based.
+          path: of the key.
+        """
         if path not in self._texts:
             return
         begin, last = self._phase(number).rates_start, self._last
@@ -119,7 +135,12 @@ class _Resolution:
         self._settle(path, count, begin, begin + count)
 
     def resolve_decay(self, number: int, path: str) -> None:
-        """Resolves the final decay of a schedule that begins with a phase."""
+        """Resolves the final decay of a schedule that begins with a phase.
+
+        Args:
+          number: of the phase, zero-based.
+          path: of the key.
+        """
         if path not in self._texts:
             return
         begin, end = self._phase(number).rates_start, self._phase(number).rates_end
@@ -143,10 +164,15 @@ class _Resolution:
         return self._schedule[number]
 
     def _fewest(self, path: str, amount: Callable[[str, int], float], most: int) -> int:
-        """Returns the smallest number of steps that reads the amount of a duration.
+        """Returns the smallest number of steps that read the amount of a duration.
 
         Args:
-          amount: (unit, number of steps) -> the amount that these steps read.
+          path: of the duration's key.
+          amount: (unit, number of steps) -> the amount of data that these steps read.
+          most: largest allowed number of steps.
+
+        Raises:
+          ConfigError: if more steps are needed.
         """
         target, unit = durations.read(self._texts[path])
         enough = target * (1 - 1e-9)  # sums of shares are rounded
@@ -154,12 +180,17 @@ class _Resolution:
         if count > most:
             raise ConfigError(
                 f"{path}={self._texts[path]} needs more steps than the {most:,} available, which "
-                f"read {amount(unit, most):,.6g} {durations.UNITS[unit]}; lower it"
+                f"read {amount(unit, most):,.6g} {durations.UNITS[unit]}; lower {path}"
             )
         return count
 
     def _settle(self, path: str, count: int, begin: int, end: int) -> None:
-        """Sets a duration to `count` steps, which are [begin, end)."""
+        """Sets a duration to `count` steps.
+
+        Args:
+          path: of the duration's key.
+          begin, end: the duration is steps [begin, end), whose tokens are printed.
+        """
         self._steps[path] = count
         self.amounts = self.amounts.with_config(_with(self._config, self._steps))
         if path in self._texts:
@@ -170,7 +201,11 @@ class _Resolution:
 
 
 def _with(config: Config, steps: Mapping[str, int]) -> Config:
-    """Returns a config with other values of some keys, given by full path."""
+    """Returns a config with other numbers of steps.
+
+    Args:
+      steps: the numbers, by the path of their keys, e.g. `optimizer.warmup_steps`.
+    """
     tree: dict[str, Any] = as_tree(config)
     for path, count in steps.items():
         *sections, name = path.split(".")

@@ -25,16 +25,19 @@ from xlj.training.randomness import row_rngs
 from xlj.training.state import State
 from xlj.training.step import Microbatches
 
-_SEED = 0  # of the masks: the same in every run, so that runs can be compared
+_SEED = 0  # of the masks; it does not depend on `train.seed`, so that runs can be compared
 
 
 class Evaluation:
     """Evaluates a state on up to `train.eval_rows` held-out rows of each language or pair.
 
+    Rows are masked as in training. Dropout is off.
+
     Args:
-      objectives: of the run. Each has the options of the first phase that uses it, so that numbers
-        of all phases can be compared. Rows are corrupted as in training; dropout is off.
-      mesh: the devices; each process evaluates the rows on its own devices.
+      store: the rows.
+      objectives: of the run, by name. Each objective has the options of the first phase that uses
+        the objective, so that numbers of all phases can be compared.
+      mesh: of all devices; each process evaluates the rows on its own devices.
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class Evaluation:
     ):
         self._rows: dict[str, tuple[np.ndarray, np.ndarray, list[str]]] = {}
         self._mesh = mesh
-        self._perplexities: set[str] = set()  # losses whose exp is reported too
+        self._perplexities: set[str] = set()  # losses whose exponential is reported too
         if config.evaluation.perplexity:
             losses = (item for o in objectives.values() for item in o.losses.items())
             self._perplexities = {name for name, loss in losses if loss.over_vocabulary}
@@ -56,7 +59,7 @@ class Evaluation:
             )
             for name in objectives
         }
-        self._batch: dict[str, int] = {}  # rows at a time, as many as in a step
+        self._batch: dict[str, int] = {}  # rows per batch, as many as in a training step
         corpus = Corpus.of(store)
         for name, options in config.objectives_on().items():
             self._batch[name] = options.batch_rows
@@ -64,7 +67,7 @@ class Evaluation:
             first = next(p for p in config.schedule if name in p.config.objectives.active())
             for task in mixture.tasks_of_length(store, options, first.config):
                 count = min(task.held_out.rows, config.train.eval_rows)
-                # Rows on disk are in order of the examples' lengths.
+                # Rows on disk are sorted by the lengths of their examples, so they are sampled.
                 chosen = sample(count, task.held_out.rows)
                 tokens.append(store.read(task.name, "held_out", chosen))
                 languages += [corpus.sides(task.languages)] * count
@@ -74,16 +77,20 @@ class Evaluation:
                 self._rows[name] = (np.concatenate(tokens), sides, owners)
 
     def __call__(self, state: State, check: Callable[[], object] = bool) -> dict[str, float]:
-        """Returns metrics eval/LOSS/LANGUAGE/loss and /accuracy, and their means eval/LOSS/loss.
+        """Returns the metrics of a state.
 
-        Losses are in nats per prediction (of a token or a sentence). The mean of a language is over
-        its predictions; the mean of a loss is over languages, so that small languages count. With
-        `evaluation.perplexity`, each loss over the vocabulary also has its exp, as /perplexity; the
-        mean's is a geometric mean. If the state has an average of the parameters, average/LOSS/loss
-        and /accuracy are measured with that average.
+        - eval/LOSS/LANGUAGE/loss and eval/LOSS/LANGUAGE/accuracy: means over the predictions of a
+          language or pair. Losses are in nats per prediction of a token or a sentence.
+        - eval/LOSS/loss and eval/LOSS/accuracy: means over languages and pairs, so that small
+          languages count as much as large ones.
+        - eval/LOSS/perplexity and eval/LOSS/LANGUAGE/perplexity, with `evaluation.perplexity`: the
+          exponential of each loss over the vocabulary. The exponential of a mean loss is a
+          geometric mean of perplexities.
+        - average/LOSS/..., if the state has an average of the parameters: the means over languages,
+          measured with the average.
 
         Args:
-          check: called before each batch; it raises to stop the evaluation.
+          check: called before each batch; it raises an exception to stop the evaluation.
         """
         metrics = self._measure(state, check)
         if state.average:
@@ -94,6 +101,7 @@ class Evaluation:
         return metrics
 
     def _measure(self, state: State, check: Callable[[], object]) -> dict[str, float]:
+        """Returns the metrics of a state's parameters, without those of the average."""
         if not self._programs:
             self._compile(state)
         metrics: dict[str, float] = {}
@@ -103,7 +111,7 @@ class Evaluation:
         return metrics | _perplexities(metrics, self._perplexities)
 
     def _compile(self, state: State) -> None:
-        """Compiles all losses in parallel: one compilation leaves most cores idle."""
+        """Compiles the programs of all objectives in parallel; one compilation uses few cores."""
 
         def compile_loss(name: str) -> jax.stages.Compiled:
             return self._functions[name].lower(*self._arguments(name, state, 0)).compile()
@@ -113,7 +121,10 @@ class Evaluation:
             self._programs = dict(zip(self._rows, programs, strict=True))
 
     def _arguments(self, name: str, state: State, start: int) -> tuple[Any, ...]:
-        """Returns the arguments of a loss's program for the batch that begins at row `start`."""
+        """Returns the arguments of an objective's program for the batch that begins at row `start`.
+
+        Rows of padding fill up the last batch.
+        """
         tokens, languages, _ = self._rows[name]
         size = self._batch[name]
         missing = ((0, max(0, start + size - len(tokens))), (0, 0))
@@ -125,7 +136,7 @@ class Evaluation:
     def _loss_sums(
         self, name: str, state: State, check: Callable[[], object]
     ) -> dict[str, LossSums]:
-        """Returns the sums of each row, as NumPy arrays, from batches of a fixed shape."""
+        """Returns the sums of each loss of an objective, by row, as NumPy arrays [rows]."""
         parts, count = [], len(self._rows[name][0])
         for start in range(0, count, self._batch[name]):
             check()
@@ -143,6 +154,13 @@ def _loss_sums(
     rows: Rows,
     start: jax.Array,
 ) -> dict[str, LossSums]:
+    """Computes the sums of each loss of an objective, by row.
+
+    Args:
+      rows: a batch of held-out rows.
+      start: number of the batch's first row among the held-out rows, int32 []. A row's masks depend
+        on its number, and not on the batch.
+    """
     slots = start + microbatches.slots(rows.tokens.shape[0])
     inputs = objective.corrupt(rows, row_rngs(_SEED, f"{name}/evaluation", 0, slots))
     inputs = objective.targets(params, objective_state, inputs, microbatches.map)
@@ -152,9 +170,14 @@ def _loss_sums(
 
 
 def _by_language(loss: str, sums: LossSums, owners: list[str]) -> dict[str, float]:
-    """Returns mean loss and accuracy of each language or pair, and the mean over these.
+    """Returns the mean loss and accuracy of each language or pair, and the means over languages.
 
     Languages without predictions are left out.
+
+    Args:
+      loss: name of the loss.
+      sums: of each row, [rows].
+      owners: the language or pair of each row.
     """
     metrics: dict[str, float] = {}
     named = np.array(owners)
@@ -172,6 +195,7 @@ def _by_language(loss: str, sums: LossSums, owners: list[str]) -> dict[str, floa
 
 
 def _perplexities(metrics: Mapping[str, float], losses: Collection[str]) -> dict[str, float]:
+    """Returns the perplexities of these losses, from metrics eval/LOSS/.../loss."""
     return {
         key.removesuffix("loss") + "perplexity": float(np.exp(value))
         for key, value in metrics.items()

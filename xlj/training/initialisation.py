@@ -22,10 +22,10 @@ from xlj.training.state import State
 
 
 def first_state(start: Start, abstract: State) -> State:
-    """Returns the state of the latest checkpoint, or a new one with the weights of `init_from`.
+    """Returns the state of the latest checkpoint, or a new state with the weights of `init_from`.
 
     Args:
-      abstract: shapes, types and shardings of the state.
+      abstract: shapes, dtypes and shardings of the state.
 
     Raises:
       CheckpointError: if a checkpoint does not fit the config or the rows, or is damaged.
@@ -40,7 +40,8 @@ def first_state(start: Start, abstract: State) -> State:
         params = _transfer_params(start, start.source, corpus, state.params)
         objectives = build_all(config, corpus)
         of_objectives = {name: objectives[name].init_state(params) for name in state.objectives}
-        # Copies: a step donates its state, and no buffer can be donated twice.
+        # These are copies, since a step donates the buffers of its state, and no buffer may be
+        # donated twice.
         copies = jax.device_put(jax.tree.map(jnp.copy, of_objectives), sharding.objectives)
         average = jax.tree.map(jnp.copy, params) if state.average else {}
         state = dataclasses.replace(state, params=params, objectives=copies, average=average)
@@ -54,7 +55,7 @@ def first_state(start: Start, abstract: State) -> State:
 
 
 def _transfer_params(start: Start, source: StoredModel, corpus: Corpus, fresh: Params) -> Params:
-    """Replaces new parameters by those of `init_from`, and prints which ones."""
+    """Replaces new parameters by parameters of `init_from`, and prints a report."""
     config, matches = start.config, None
     if config.transfer.vocabulary == "matched":
         matches = transfer.matches_of(
@@ -76,7 +77,8 @@ def _read_moments(start: Start, source: StoredModel, corpus: Corpus, abstract: T
     """Reads the optimizer's state of `init_from`.
 
     Raises:
-      CheckpointError: if a moment belongs to another parameter than in this run.
+      CheckpointError: if the model has no moments of the run's optimizer, or has embeddings of
+        other languages than the run.
     """
     checkpoint = transfer.check_optimizer(source, start.config)
     languages = corpus.languages
@@ -93,8 +95,11 @@ def _read_encoder(start: Start, model: StoredModel, key: str, fresh: Params) -> 
     """Reads the encoder of a stored model, as a part of an objective's state.
 
     Args:
-      key: the config key that names the model, for errors.
-      fresh: the part before the model is read.
+      key: the config key that names the model, for error messages.
+      fresh: the initial part of the state, for its names and shapes.
+
+    Raises:
+      CheckpointError: if the model has another vocabulary or architecture than the run.
     """
     if model.vocabulary().digest != start.vocabulary.digest:
         raise CheckpointError(
@@ -102,13 +107,14 @@ def _read_encoder(start: Start, model: StoredModel, key: str, fresh: Params) -> 
             "vocabulary of the rows"
         )
     old, new = named_leaves(model.params(start.mesh)), named_leaves(fresh)
-    # `predicted` embeds the languages of tokens to predict, and this model predicts none.
+    # With `predicted`, only tokens to predict have language embeddings. The stored model predicts
+    # no tokens, so it may lack the table.
     if start.config.model.language_embeddings == "predicted":
         old.setdefault("embeddings/language", new["embeddings/language"])
     wrong = [name for name in new if name not in old or old[name].shape != new[name].shape]
     if wrong:
         raise CheckpointError(
-            f"{key}={model.folder} has another architecture: these parameters are missing or have "
-            f"another shape: {', '.join(wrong[:4])}"
+            f"{key}={model.folder} has another architecture than the config: these parameters are "
+            f"missing or have another shape: {', '.join(wrong[:4])}; use a model of the same sizes"
         )
     return jax.tree.unflatten(jax.tree.structure(fresh), [old[name] for name in new])

@@ -51,7 +51,7 @@ class _Closable(Protocol):
 
 Resource = TypeVar("Resource", bound=_Closable)
 
-_IN_FLIGHT = 2  # how many steps the host may be ahead of the devices
+_IN_FLIGHT = 2  # number of steps that the host may be ahead of the devices
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,36 +59,39 @@ class Outcome:
     """Result of `train`."""
 
     step: int
-    """The number of steps done; 0 if the run stopped before anything was saved."""
+    """The number of finished steps; 0 if the run stopped before it saved a checkpoint."""
     finished: bool
-    """False if the run was stopped (SIGTERM) before the last step."""
+    """False if a signal (SIGTERM) stopped the run before the last step."""
     workdir: AnyPath
     checkpoint: AnyPath
+    """Folder of the checkpoint of `step`."""
     operations: Counts
-    """Floating-point operations of all steps so far, including those of earlier calls."""
+    """Floating-point operations of all finished steps, including steps of earlier calls."""
 
     @property
     def metrics(self) -> list[metrics.Line]:
-        """All lines of metrics in the workdir so far, each with its `step`."""
+        """All lines of metrics in the workdir, each with its `step`."""
         return metrics.read(self.workdir)
 
 
 def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome:
     """Trains from the latest checkpoint, if any, to the last step or until a stop is requested.
 
-    Process 0 prints the cost of the run, and what slows it, before the first step.
+    Before the first step, process 0 prints the cost of the run, and a warning if the mesh is slow.
 
     Args:
-      start: as `xlj.training.start.prepare` returned it.
-      probes: further evaluations, run with those on held-out rows every `train.eval_every` steps.
-      best: name of a metric. The evaluated checkpoint with its highest value is kept. Empty to keep
-        none for this reason.
+      start: the result of `xlj.training.start.prepare`.
+      probes: further evaluations. They run every `train.eval_every` steps, after the evaluation on
+        held-out rows.
+      best: name of a metric. The checkpoint with the highest value of this metric is kept, in
+        addition to the latest checkpoints. Empty to keep only the latest checkpoints.
 
     Raises:
-      ConfigError: before the first step, if a checkpoint or model is damaged or its tensors do not
-        fit; later, if more than `train.max_skipped_steps` steps in a row were not finite.
-      KeyboardInterrupt: after Ctrl-C. The first one finishes the step and saves it; a second one
-        stops without saving. The message names the step from which the run will resume.
+      ConfigError: before the first step, if a checkpoint or model is damaged, or if its tensors do
+        not fit; later, if more than `train.max_skipped_steps` steps in a row were not finite.
+      KeyboardInterrupt: after Ctrl-C. After the first Ctrl-C, the run finishes the step and saves
+        it. A second Ctrl-C stops the run without saving. The message names the step from which the
+        run will resume.
     """
     config, workdir, mesh, latest = start.config, start.workdir, start.mesh, start.latest
     store = start.store
@@ -100,7 +103,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
         folder = workdir / "checkpoints" / str(done)
         return Outcome(done, finished, workdir, folder, flops.until(done))
 
-    # The previous run may have stopped after this step, before its metrics were written.
+    # The previous process may have saved this step, but stopped before it wrote the step's metrics.
     is_measured = latest is not None and latest.meta["measured"]
     if latest is not None:
         finished = done == total and (is_measured or _is_in_metrics(workdir, done))
@@ -111,7 +114,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
     _print_costs(config, mesh, flops, amounts)
     earlier = reading.list_all(workdir)
     pre_decay = preservation.pre_decay_steps(config, earlier)
-    # These checkpoints were saved before the metrics of their step.
+    # Checkpoints whose metrics are not written yet may be the best ones, so they are kept too.
     unmeasured = [each.step for each in earlier if best and not each.meta["measured"]]
     keep = config.train.keep_checkpoints, (*pre_decay, *unmeasured), bool(best)
     with (
@@ -144,7 +147,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
         )
         prefetch = enter(Prefetch(batches, mesh, done, total))
         seen = latest.meta.get("tokens") if latest is not None else 0
-        if seen is None:  # the checkpoint was written before xlj counted tokens
+        if seen is None:  # the checkpoint is of an older version of xlj, which did not count tokens
             seen = round(amounts.tokens(0, done))
         clock = Throughput(flops, prefetch, seen)
         step_memory = enter(StepMemory(mesh))
@@ -185,11 +188,11 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
             bar.set_description_str(f"{done:,}/{total:,}", refresh=False)
             bar.update(round(amounts.tokens(0, done)) - bar.n)
             if first is not None:
-                # Step 0 is evaluated after the first step, which so need not wait until the
-                # evaluation is compiled.
+                # The initial state is evaluated after the first step, so that the first step need
+                # not wait for the compilation of the evaluation.
                 step_memory.release()
                 if not writer.write(first(), 0)[2]:
-                    done = 0  # nothing is saved: the next run starts from the beginning
+                    done = 0  # no checkpoint exists, so the next process starts from the beginning
                     break
                 first = None
             if any(writer.due(done)):
@@ -210,7 +213,11 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
 
 
 def _arguments(config: Config, step: int) -> tuple[np.uint32, Rates, np.int32 | None]:
-    """Returns the arguments of a step other than state and batch."""
+    """Returns the arguments of a step other than state and batch: seed, rates, filled microbatches.
+
+    Args:
+      step: zero-based.
+    """
     filled = np.int32(config.microbatches(step)) if config.batch_warmup else None
     return np.uint32(config.train.seed), rates(config, step), filled
 
@@ -218,7 +225,7 @@ def _arguments(config: Config, step: int) -> tuple[np.uint32, Rates, np.int32 | 
 def _evaluation(
     config: Config, store: RowStore, corpus: Corpus, mesh: Mesh, model: Model
 ) -> Evaluation:
-    """Returns an evaluation on held-out rows, with the model of a phase."""
+    """Builds the evaluation on held-out rows, with the model of a phase."""
     return Evaluation(store, config, build(config.objectives_on(), model, corpus), mesh)
 
 
@@ -228,10 +235,10 @@ def _is_in_metrics(workdir: AnyPath, step: int) -> bool:
 
 
 def _progress_bar(amounts: Amounts, done: int, total: int) -> tqdm:
-    """Returns the progress bar, which process 0 shows.
+    """Returns the progress bar, which only process 0 shows.
 
-    It counts tokens instead of steps, so that its estimate of the time left is right when batches
-    and rows grow.
+    The bar counts tokens, not steps. So its estimate of the time left is right even if batches or
+    rows grow during the run.
     """
     shown = "{percentage:3.0f}% {bar:8} {desc} [{n_fmt}/{total_fmt} tok, {remaining} left{postfix}]"
     return tqdm(
@@ -246,7 +253,7 @@ def _progress_bar(amounts: Amounts, done: int, total: int) -> tqdm:
 
 @contextlib.contextmanager
 def _naming_step(workdir: AnyPath) -> Iterator[None]:
-    """Names the step from which the run will resume in a `KeyboardInterrupt`."""
+    """Adds to a `KeyboardInterrupt` the step from which the run will resume."""
     try:
         yield
     except KeyboardInterrupt:
@@ -258,7 +265,10 @@ def _naming_step(workdir: AnyPath) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _closing(resource: Resource) -> Iterator[Resource]:
-    """Closes a resource, as `contextlib.closing` does; a closing error hides no earlier error."""
+    """Closes a resource at the end of a `with` statement.
+
+    Unlike `contextlib.closing`, an error of `close` does not hide an earlier error.
+    """
     try:
         yield resource
     except BaseException:
@@ -269,7 +279,7 @@ def _closing(resource: Resource) -> Iterator[Resource]:
 
 
 def _write_config(config: Config, workdir: AnyPath, lines: list[metrics.Line]) -> None:
-    """Creates the workdir and writes the config, its schedule and the machine into it."""
+    """Creates the workdir, and writes the config, the schedule and a description of the machine."""
     with atomic.as_config_error(workdir / "config.json"):
         workdir.mkdir(parents=True, exist_ok=True)
         if jax.process_index() == 0:
@@ -279,7 +289,7 @@ def _write_config(config: Config, workdir: AnyPath, lines: list[metrics.Line]) -
 
 
 def _machine() -> dict[str, str]:
-    """Returns when and where the run was last started, for reports."""
+    """Returns the time, machine and software of this start of the run, for reports."""
     devices = collections.Counter(device.device_kind for device in jax.devices())
     return {
         "started": time.strftime("%Y-%m-%d %H:%M"),
@@ -291,13 +301,14 @@ def _machine() -> dict[str, str]:
 
 
 def _print_costs(config: Config, mesh: Mesh, flops: RunFlops, amounts: Amounts) -> None:
-    """Prints the amount of data and the operations of the run, and what slows it."""
+    """Prints the data and the operations of the run, and a warning if the mesh is slow."""
     if jax.process_index():
         return
     if meshes.crosses_hosts(mesh):
         print(
             f"slow: mesh.fsdp={config.mesh.fsdp} gathers the parameters of every layer across "
-            "hosts or TPU slices; choose a value that divides the number of devices of each"
+            "hosts or TPU slices; choose a value that divides the number of devices of each host "
+            "or slice"
         )
     steps = config.train.steps
     passes = [f"{kind} {number:,.2f}" for kind, number in amounts.passes(0, steps).items()]
@@ -307,7 +318,10 @@ def _print_costs(config: Config, mesh: Mesh, flops: RunFlops, amounts: Amounts) 
 
 
 def _print_changes(latest: reading.Checkpoint, config: Config, finished: bool) -> None:
-    """Prints which config keys have changed, and whether the change has an effect."""
+    """Prints which config keys have changed since the checkpoint.
+
+    In a finished run, changes have no effect. The lines then begin with "no effect".
+    """
     if jax.process_index():
         return
     if finished:
@@ -322,7 +336,17 @@ def _print_changes(latest: reading.Checkpoint, config: Config, finished: bool) -
 def _check_finite(
     config: Config, batches: Batches, workdir: AnyPath, step: int, skipped_in_a_row: jax.Array
 ) -> None:
-    """Raises, and writes the rows to a file, if too many steps in a row were not finite."""
+    """Stops the run if too many steps in a row were not finite.
+
+    Before it raises the error, it writes the rows of the step to `not_finite_STEP.json`.
+
+    Args:
+      step: zero-based.
+      skipped_in_a_row: number of consecutive steps, up to this one, that were not finite, int32 [].
+
+    Raises:
+      ConfigError: if there are more than `train.max_skipped_steps` such steps.
+    """
     if int(skipped_in_a_row) <= config.train.max_skipped_steps:
         return
     rows = {
@@ -334,6 +358,6 @@ def _check_finite(
         json_file.write(path, {"step": step, "rows": rows}, indent=None)
     raise ConfigError(
         f"the loss or gradient was not finite in {skipped_in_a_row} steps in a row, up to step "
-        f"{step} (train.max_skipped_steps={config.train.max_skipped_steps}). The rows of that step "
-        f"are in {path}. Try a lower optimizer.learning_rate or optimizer.clip_norm"
+        f"{step} (train.max_skipped_steps={config.train.max_skipped_steps}). The rows of step "
+        f"{step} are in {path}. Try a lower optimizer.learning_rate or optimizer.clip_norm"
     )

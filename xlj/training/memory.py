@@ -1,4 +1,4 @@
-"""Checks before any work that a run fits into device memory, and advice when it does not."""
+"""Checks before any work that a run fits into device memory, and advice if it does not."""
 
 import contextlib
 import os
@@ -23,11 +23,12 @@ _GIB = 2**30
 
 
 class Sizes(NamedTuple):
-    """Sizes that a run's memory depends on, and that its config does not contain."""
+    """Sizes on which a run's memory depends, and that the config does not contain."""
 
     corpus: Corpus
+    """Size of the vocabulary, and languages."""
     lengths: list[dict[str, int]]
-    """For each phase, the number of ids in a row of each kind that it reads."""
+    """For each phase, the number of token ids in a row of each kind that the phase reads."""
 
 
 def sizes_of_rows(store: RowStore, config: Config) -> Sizes:
@@ -45,11 +46,11 @@ def sizes_of_rows(store: RowStore, config: Config) -> Sizes:
 def expected_sizes(
     config: Config, store: RowStore | None = None, vocabulary: Vocabulary | None = None
 ) -> Sizes:
-    """Returns the sizes of rows that may not exist yet.
+    """Returns the sizes of rows, or upper bounds of the sizes if the rows do not exist yet.
 
     Args:
-      store: the rows, if they exist.
-      vocabulary: None if it is not trained yet.
+      store: the rows; None if they do not exist yet.
+      vocabulary: of the rows; None if it is not trained yet.
     """
     if store is not None:
         return sizes_of_rows(store, config)
@@ -57,7 +58,9 @@ def expected_sizes(
     languages = tuple(dict.fromkeys([*config.data.languages, *paired]))
     size = vocabulary.size if vocabulary is not None else vocabulary_training.ids(config.data)
     corpus = Corpus(size, languages, (1,) * len(languages), tuple(paired))
-    most = config.model.positions - 2  # for a length that depends on text not yet read
+    # The longest rows of the model, if the length depends on text that is not read yet. Two rows of
+    # the position table are reserved for padding.
+    most = config.model.positions - 2
     lengths = [
         {
             options.rows: lookup(phase.config, ROW_KINDS[options.rows].length) or most
@@ -69,12 +72,13 @@ def expected_sizes(
 
 
 def check_fits(config: Config, sizes: Sizes, mesh: Mesh) -> None:
-    """Refuses a run whose state, or whose token ids of a step, do not fit into a device.
+    """Checks that the state of a run, and the token ids of a step, fit into a device.
 
-    This is a lower bound: gradients and activations are not counted.
+    Gradients and activations are not counted, so a run may pass the check and still not fit.
 
     Raises:
-      ConfigError: with the memory needed, the memory available and the keys to change.
+      ConfigError: if they do not fit. The message names the memory that is needed, the memory of a
+        device, and keys to change.
     """
     limit = _device_memory(mesh)
     if limit is None:
@@ -110,6 +114,13 @@ def explain_out_of_memory(config: Config) -> Iterator[None]:
 
 
 def _refuse_above(limit: float, parts: Mapping[str, float], what: str, remedy: str) -> None:
+    """Raises a `ConfigError` if the parts need more than `limit` bytes together.
+
+    Args:
+      parts: bytes on one device, by name.
+      what: the parts together, for the message.
+      remedy: advice, for the message; the name of the largest part replaces `{}`.
+    """
     needed = sum(parts.values())
     if needed > limit:
         largest = max(parts, key=parts.__getitem__)
@@ -120,9 +131,13 @@ def _refuse_above(limit: float, parts: Mapping[str, float], what: str, remedy: s
 
 
 def _batch_bytes(config: Config, sizes: Sizes) -> list[dict[str, int]]:
-    """Returns the bytes of a step's token ids in each phase, by the key that sizes them.
+    """Returns the bytes of a step's token ids in each phase.
 
-    Ids have the type that they have on disk.
+    Ids have the dtype that they have on disk: two bytes for vocabularies of up to 2^16 ids, else
+    four.
+
+    Returns:
+      For each phase, the bytes by `objectives.NAME.batch_rows=N`.
     """
     width = 2 if sizes.corpus.vocabulary_size <= 2**16 else 4
     return [
@@ -137,15 +152,18 @@ def _batch_bytes(config: Config, sizes: Sizes) -> list[dict[str, int]]:
 
 
 def state_bytes(config: Config, corpus: Corpus, mesh: Mesh) -> dict[str, int]:
-    """Bytes of each array of a run's state on one device, by name, type and shape; raises a
-    `ConfigError` if an array is larger than any can be."""
+    """Returns the bytes of each array of a run's state on one device, by name, dtype and shape.
+
+    Raises:
+      ConfigError: if an array has more elements than JAX supports.
+    """
     try:
         leaves = named_leaves(states.abstract(config, corpus, mesh))
     except OverflowError:
         raise ConfigError(
             f"model.positions={config.model.positions}, model.position_buckets="
             f"{config.model.position_buckets} or a vocabulary of {corpus.vocabulary_size} ids is "
-            "too large for any array; lower it"
+            "too large for any array; lower the one that is too large"
         ) from None
     return {
         f"{name} {leaf.dtype}{list(leaf.shape)}": bytes_on_device(leaf)
@@ -154,9 +172,9 @@ def state_bytes(config: Config, corpus: Corpus, mesh: Mesh) -> dict[str, int]:
 
 
 def _device_memory(mesh: Mesh) -> float | None:
-    """Returns the bytes of a device's memory, or None if unknown.
+    """Returns the bytes of one device's memory, or None if JAX does not report them.
 
-    The devices of a CPU divide the memory of their host.
+    CPU devices share the memory of their host equally.
     """
     device = mesh.local_devices[0]
     if device.platform == "cpu":

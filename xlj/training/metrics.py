@@ -1,6 +1,6 @@
-"""Metrics of a run: lines of `WORKDIR/metrics.jsonl`, and TensorBoard events beside them.
+"""Metrics of a run: lines of `WORKDIR/metrics.jsonl`, and TensorBoard events in `tensorboard/`.
 
-All values are pure functions of the run, except keys under `time/`.
+Repeating a run gives the same values, except for keys under `time/`.
 """
 
 import json
@@ -19,23 +19,27 @@ from xlj.io.growing import GrowingFiles
 from xlj.io.storage import AnyPath
 
 FILE = "metrics.jsonl"
+"""A file in the workdir: one JSON object per line, with `step` and numbers by name."""
 SCHEDULE = "schedule.json"
-"""The schedule of a run (`training/schedule.py`): a list of lines like those of metrics, under
-`lines`."""
+"""A file in the workdir with the schedule of the run (`training/schedule.py`): a JSON object whose
+key `lines` has a list of objects with `step` and numbers by name."""
 
 
 class Metrics:
-    """Appends metrics, each step once: lines after the step that a run resumes from are removed.
+    """Appends lines of metrics to the files of a run.
+
+    The constructor removes the lines of steps after `step`, so that each step has one line.
 
     Args:
-      files: of the workdir. In a bucket, lines are visible once they are sent.
-      step: the step that the run resumes from.
+      files: of the workdir. If the workdir is in a bucket, lines are visible once they are sent.
+      step: the last step whose line stays.
       write: True in one process of a run, False in all others.
-      hook: `module:function`, called with (step, values) after each line is written. Errors in it
-        are printed, and the run continues.
+      hook: `module:function`, called with (step, values) after each line is written; empty for no
+        hook. Errors of the function are printed, and the run continues.
 
     Raises:
-      ConfigError: here and in all methods, if writing fails, for example on a full disk.
+      ConfigError: in the constructor and in all methods, if writing fails, for example on a full
+        disk.
     """
 
     def __init__(self, files: GrowingFiles, step: int, write: bool = True, hook: str = ""):
@@ -54,7 +58,7 @@ class Metrics:
         self._events = _Events(files.here / "tensorboard", step + 1)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes one line, which is safely on disk when this returns."""
+        """Writes one line. When the function returns, the line is on disk."""
         if not self._write:
             return
         with as_config_error(self._path):
@@ -81,11 +85,11 @@ class Metrics:
 class _Events:
     """Writes TensorBoard events in the calling thread.
 
-    tensorboardX's `SummaryWriter` has a thread of its own. If an error ends that thread, the run
-    hangs.
+    tensorboardX's `SummaryWriter` writes in a thread. If an error ends the thread, the run hangs.
 
     Args:
-      purge_step: TensorBoard hides earlier events from this step on.
+      purge_step: TensorBoard hides events of this step and later steps that earlier processes
+        wrote.
     """
 
     def __init__(self, folder: Path, purge_step: int):
@@ -120,13 +124,14 @@ Line = dict[str, Any]
 def read(workdir: AnyPath, damaged: list[str] | None = None) -> list[Line]:
     """Reads all lines of a run's metrics, in order.
 
-    A last line that was cut short is left out.
+    The result is empty without a file. It omits a last line that was cut short.
 
     Args:
-      damaged: a list to which faults are appended; damaged lines are then left out.
+      damaged: a list to which the function appends descriptions of damaged lines, which it then
+        omits; None to raise an error instead.
 
     Raises:
-      ConfigError: without `damaged`, if the file cannot be read or a line holds no metrics.
+      ConfigError: without `damaged`, if the file cannot be read or a line is damaged.
     """
     path = workdir / FILE
     try:
@@ -149,7 +154,7 @@ def read(workdir: AnyPath, damaged: list[str] | None = None) -> list[Line]:
         if isinstance(record, dict) and isinstance(record.get("step"), int):
             parsed.append(record)
         elif damaged is None:
-            raise ConfigError(f"{path}:{number} is not a line of metrics")
+            raise ConfigError(f"{path}:{number} is not a line of metrics; delete this line")
         else:
             damaged.append(f"{path.name}:{number} is not a line of metrics")
     return parsed

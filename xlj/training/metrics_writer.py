@@ -20,25 +20,25 @@ from xlj.training.waits import Waits
 
 
 class Check(Protocol):
-    """A function that is called between batches, and raises to stop an evaluation.
+    """A function that an evaluation calls between batches. It raises an exception to stop it.
 
     Args:
-      done: number of rows that are done.
+      done: number of rows that the evaluation has finished.
     """
 
     def __call__(self, done: int = 0, /) -> object: ...
 
 
 Probe = Callable[[State, Check], Mapping[str, float]]
-"""A function that measures a state and returns metrics `eval/NAME/LANGUAGE/MEASURE`. It calls its
-second argument between batches, which raises `Interrupted` if the run should stop."""
+"""A function (state, check) -> metrics `eval/NAME/LANGUAGE/MEASURE`, by name. It calls `check`
+between batches. `check` raises `Interrupted` if the run should stop."""
 
 
 def by_phase(config: Config, make: Callable[[Model], Probe]) -> Probe:
-    """Returns a probe that measures a state with the model of the phase of its last step.
+    """Returns a probe that measures a state with the model of the phase of the state's last step.
 
     Args:
-      make: returns a probe for a model.
+      make: (model) -> a probe for this model.
     """
     models = dict.fromkeys(phase.config.model for phase in config.schedule)
     probes = {model: make(model) for model in models}
@@ -66,7 +66,7 @@ class MetricsWriter:
     bar: tqdm
     restart_sums: Callable[[Progress], Progress]
     begun: int
-    """The step that this process started from."""
+    """Number of finished steps when this process started."""
 
     def due(self, done: int) -> tuple[bool, bool]:
         """Returns whether metrics of training, and of evaluations, are due after `done` steps."""
@@ -78,9 +78,14 @@ class MetricsWriter:
     def write(self, before: State, done: int) -> tuple[State, dict[str, float], bool]:
         """Writes the line that is due after `done` steps, if any.
 
+        Args:
+          before: the state after these steps.
+          done: number of finished steps.
+
         Returns:
-          The state with its sums set to zero, the line, and True. If a stop is requested during an
-          evaluation, nothing is written: the unchanged state, an empty line, and False.
+          (state, line, True). If metrics of training are due, the sums of the state are set to
+          zero. The line is empty if none is due. If a stop is requested during an evaluation,
+          nothing is written, and the result is (unchanged state, empty line, False).
         """
         state, line = before, dict[str, float]()
         logs, evaluates = self.due(done)
@@ -100,13 +105,19 @@ class MetricsWriter:
         return state, line, True
 
     def _print_time_left(self, done: int, speed: float) -> None:
-        """Prints how long the rest of the run takes at a speed, in tokens per second."""
+        """Prints how long the rest of the run takes.
+
+        Args:
+          done: number of finished steps.
+          speed: tokens per second.
+        """
         left = self.amounts.tokens(done, self.config.train.steps)
         if left and speed and jax.process_index() == 0:
             time = _in_words(left / speed)
             self.bar.write(f"{time} left: {left:,.0f} tokens, at {speed:,.0f} tokens per second")
 
     def _training_metrics(self, progress: Progress, done: int) -> dict[str, float]:
+        """Returns the metrics of training, and shows loss and speed on the progress bar."""
         progress = jax.device_get(progress)
         count = max(int(progress.steps_since_log), 1)
         line = {"train/loss": float(progress.loss / count)}
@@ -132,7 +143,7 @@ class MetricsWriter:
 
 
 def _in_words(seconds: float) -> str:
-    """Formats a time in its natural unit."""
+    """Formats a duration in days, hours, minutes or seconds: the largest unit with at least two."""
     for name, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"about {seconds / size:,.1f} {name}"

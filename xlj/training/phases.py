@@ -20,7 +20,10 @@ from xlj.training.step import Batch, TrainStep, make_train_step
 
 
 class Step:
-    """The step of a phase, compiled once before its first call.
+    """The training step of a phase. `compile` must be called once, before the first step.
+
+    Args:
+      jitted: the jitted step.
 
     Attributes:
       program: the compiled program; None before `compile`.
@@ -31,25 +34,30 @@ class Step:
         self._jitted = jitted
 
     def lower(self, *arguments: Any) -> jax.stages.Lowered:
-        """Traces the step for arguments of `TrainStep` of these shapes, types and shardings."""
+        """Traces the step.
+
+        Args:
+          arguments: the arguments of `TrainStep`, of which only shapes, dtypes and shardings
+            matter.
+        """
         return self._jitted.lower(*arguments)
 
     def compile(self, *arguments: Any) -> None:
-        """Compiles the step for such arguments."""
+        """Compiles the step for arguments of these shapes, dtypes and shardings."""
         self.program = self.lower(*arguments).compile()
 
     def __call__(self, *arguments: Any) -> tuple[State, jax.Array]:
-        """Returns the next state and `skipped_in_a_row`; the given state is donated."""
+        """Returns (next state, `skipped_in_a_row`), and reuses the memory of the old state."""
         return self.program(*arguments)
 
 
 def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) -> dict[int, Step]:
-    """Returns the step of each phase, by the number of the phase's first step.
+    """Returns the training step of each phase, by the zero-based number of the phase's first step.
 
-    A phase that changes only rates or shares uses the step of the phase before it.
+    A phase that changes only rates or shares has the step of the previous phase.
 
     Args:
-      sharding: of the state.
+      sharding: of each leaf of the state.
     """
     steps: dict[int, Step] = {}
     before: Config | None = None
@@ -74,6 +82,11 @@ def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) ->
 
 
 def _with_flag(step: TrainStep) -> Callable[..., tuple[State, jax.Array]]:
+    """Returns the step with a second result, `skipped_in_a_row`.
+
+    The next step reuses the memory of the state; the second result stays readable.
+    """
+
     def train_step(*arguments: Any) -> tuple[State, jax.Array]:
         state = step(*arguments)
         return state, state.progress.skipped_in_a_row
@@ -82,11 +95,11 @@ def _with_flag(step: TrainStep) -> Callable[..., tuple[State, jax.Array]]:
 
 
 def abstract_batch(shapes: Mapping[str, tuple[int, int]], dtype: DTypeLike, mesh: Mesh) -> Batch:
-    """Returns the shapes, types and shardings of a batch.
+    """Returns the shapes, dtypes and shardings of a batch, without values.
 
     Args:
-      shapes: (rows, length of a row) of each objective.
-      dtype: of the ids of a row.
+      shapes: (number of rows, length of a row) of each objective.
+      dtype: of token ids.
     """
     rows = NamedSharding(mesh, ROWS)
 

@@ -14,7 +14,7 @@ from xlj.data.rows.batches import Batches
 from xlj.objectives.objective import Rows
 from xlj.sharding.rules import ROWS
 
-_AHEAD = 3
+_AHEAD = 3  # number of batches that are read ahead
 
 
 class Prefetch:
@@ -23,7 +23,7 @@ class Prefetch:
     Each process reads only the rows of its own devices, which are slices of the global batch.
 
     Attributes:
-      seconds_waited: how long the run has waited for batches so far.
+      seconds_waited: the seconds that the run has waited for batches so far.
     """
 
     def __init__(self, batches: Batches, mesh: Mesh, start: int, stop: int):
@@ -34,9 +34,9 @@ class Prefetch:
         self._ahead = collections.deque(map(self._read, itertools.islice(self._steps, _AHEAD)))
 
     def __iter__(self) -> Iterator[tuple[dict[str, Rows], int]]:
-        """Yields the batch of each step, and the number of text tokens in this process's rows.
+        """Yields the batch of each step, and the number of tokens in this process's rows.
 
-        Raises the errors of the reading thread.
+        Tokens count without padding. Errors of the reading thread are raised here.
         """
         while self._ahead:
             begin = time.perf_counter()
@@ -46,7 +46,7 @@ class Prefetch:
             yield batch
 
     def close(self) -> None:
-        """Stops reading, after the batch that is being read."""
+        """Stops reading, after the thread has finished its current batch."""
         self._reader.shutdown(cancel_futures=True)
 
     def _read(self, step: int) -> Future[tuple[dict[str, Rows], int]]:
@@ -69,7 +69,12 @@ class Prefetch:
         return batch, tokens
 
     def _sharded(self, shape: tuple[int, int], local: Mapping[int, np.ndarray]) -> jax.Array:
-        """Returns a global array of this process's parts; `local` has them by their first row."""
+        """Returns a global array, of which this process has some parts.
+
+        Args:
+          shape: of the global array.
+          local: the parts of this process's devices, by the number of their first row.
+        """
 
         def part(index: tuple[slice, ...] | None) -> np.ndarray:
             assert index is not None, "arrays of rows are sharded along their first axis"

@@ -1,12 +1,13 @@
 """Floating-point operations of a run by three conventions, since papers count differently.
 
-- xlj's (`objectives/flops.py`): the matrix products of each objective.
-- ELECTRA's (google-research/electra, flops_computation.py): training counts as two forward passes,
-  not three. Biases, activations, dropout and norms count; embedding look-ups count as dense
-  products; 15.625 % of tokens are predicted. It has two models: one that predicts masked tokens,
-  and a generator with a discriminator. Each row counts as read once by one of them.
-- 6ND (Kaplan et al., 2020): N is the number of weights in the linear maps of the layers, including
-  the generator's. D is the number of tokens of all rows, including padding.
+- xlj (`objectives/flops.py`): the matrix products of each objective.
+- ELECTRA (google-research/electra, flops_computation.py): training counts as two forward passes,
+  not three. Biases, activations, dropout and norms count, and embedding look-ups count as dense
+  products. 15.625 % of tokens are predicted. ELECTRA's script has formulas for two models: an
+  encoder that predicts masked tokens, and a generator with a discriminator. We apply one of the two
+  formulas to each row of an objective, once.
+- 6ND (Kaplan et al., 2020): N is the number of weights in the linear maps of all layers, including
+  the layers of a generator. D is the number of tokens of all rows, including padding.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from xlj.objectives.flops import layer_weights
 
 
 class Counts(NamedTuple):
-    """Numbers of operations by each convention."""
+    """Numbers of floating-point operations by each convention."""
 
     xlj: float
     electra: float
@@ -31,10 +32,10 @@ class Counts(NamedTuple):
 
 
 class RunFlops:
-    """Operations of the steps of a run.
+    """Floating-point operations of the steps of a run.
 
     Args:
-      shapes: step -> (rows, length of a row) of each active objective.
+      shapes: (zero-based step) -> (number of rows, length of a row) of each active objective.
     """
 
     def __init__(
@@ -49,22 +50,26 @@ class RunFlops:
         ]
 
     def of_step(self, step: int) -> Counts:
-        """Returns the operations of one step, in proportion to its share of a full batch."""
+        """Returns the operations of one step (zero-based).
+
+        A step of the batch warm-up counts as the fraction of its microbatches that have rows.
+        """
         share = self._config.microbatches(step) / self._config.phase_at(step).parts
         counts = next(counts for phase, counts in reversed(self._phases) if phase.start <= step)
         return Counts(*(share * count for count in counts))
 
     def until(self, step: int) -> Counts:
-        """Returns the operations of all steps before `step`."""
+        """Returns the operations of all steps before `step` (zero-based)."""
         done = [(phase.done(step), counts) for phase, counts in self._phases]
         return Counts(*(sum(n * counts[i] for n, counts in done) for i in range(3)))
 
 
 def of_step(config: Config, corpus: Corpus, shapes: Mapping[str, tuple[int, int]]) -> Counts:
-    """Returns the operations of a step under the config of its phase.
+    """Returns the operations of a full step of a phase.
 
     Args:
-      shapes: (rows, length of a row) of each active objective.
+      config: of the phase.
+      shapes: (number of rows, length of a row) of each active objective.
     """
     model, active = config.model, config.objectives.active()
     own = sum(each.total for each in operations(active, model, corpus, shapes).values())
@@ -78,16 +83,17 @@ def of_step(config: Config, corpus: Corpus, shapes: Mapping[str, tuple[int, int]
 
 
 def _electra(model: Model, generator: int, size: int, length: int) -> float:
-    """Returns the operations per token by ELECTRA's convention; local windows are ignored.
+    """Returns the operations per token by ELECTRA's convention; all layers count as full layers.
 
     Args:
-      generator: number of layers of the generator; 0 without one.
+      generator: number of layers of the generator; 0 without a generator.
       size: of the vocabulary.
       length: of a row.
     """
+    # The terms and their factors are those of ELECTRA's script.
     h, i = model.hidden, model.intermediate
     layer = 2 * layer_weights(model) + 4 * h * length  # products
-    # One of a norm's terms is 5, not 5 * h, as in ELECTRA's script.
+    # Biases, activations, dropout and norms. The term 5 should be 5 * h, but the script has 5.
     layer += 20 * h + 9 * i + 5 + 10 * length * model.heads
     read = 2 * h * size + 2 * h * length + 15 * h
     predict = 0.15625 * (2 * h * size + 2 * h * h + 14 * h + 7 * size)

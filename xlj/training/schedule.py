@@ -14,19 +14,23 @@ from xlj.optimizers.schedules import learning_rate
 from xlj.training.amounts import Amounts, StepAmounts
 from xlj.training.metrics import Line
 
-_POINTS = 200  # evenly spaced, in addition to the steps where something changes
-_MOST_SHARES = 12
+_POINTS = 200  # number of evenly spaced steps with a line, besides the steps where values change
+_MOST_SHARES = 12  # largest number of languages and pairs whose shares are listed
 
 
 def lines(config: Config, store: RowStore) -> list[Line]:
     """Returns the schedule at selected steps, in the format of metrics.
 
-    Each line has `tokens` before the step, `learning_rate`, `weight_decay`, and `rows/OBJECTIVE`,
-    `length/OBJECTIVE` and `mask_rate/OBJECTIVE`. The first and last step of a phase also have
-    `share/TASK` of the languages and pairs with the largest shares in any phase.
+    Each line has these keys:
+
+    - `step`, zero-based, and `tokens`, the number of tokens of all earlier steps
+    - `learning_rate` and `weight_decay`
+    - `rows/OBJECTIVE`, `length/OBJECTIVE` and `mask_rate/OBJECTIVE` of the active objectives
+    - `share/TASK`, at the first and last step of each phase: the share of a language or pair in the
+      rows of the phase. The languages and pairs with the largest shares in any phase are listed.
 
     Args:
-      config: its durations are steps.
+      config: with all durations as steps.
     """
     batches, amounts = Batches(store, config), Amounts(config, StepAmounts(store))
     of_phases = [_shares(phase, store) for phase in config.schedule]
@@ -54,7 +58,7 @@ def lines(config: Config, store: RowStore) -> list[Line]:
 
 
 def table(config: Config, store: RowStore) -> list[list[str]]:
-    """Returns the schedule as a table: a header, and a row for each phase."""
+    """Returns the schedule as a table: a row of column names, and a row for each phase."""
     amounts, batches = Amounts(config, StepAmounts(store)), Batches(store, config)
     rows = [["phase", "steps", "tokens", "rows", "learning rate", "masks", "largest shares"]]
     for phase in config.schedule:
@@ -80,7 +84,10 @@ def table(config: Config, store: RowStore) -> list[list[str]]:
 
 
 def _steps(config: Config) -> set[int]:
-    """Returns the steps that have a line, without those where phases begin and end."""
+    """Returns the steps with a line, other than the first and last steps of phases.
+
+    They are evenly spaced steps, and the steps before and after each change of the batch warm-up.
+    """
     steps = set(np.linspace(0, config.train.steps - 1, _POINTS, dtype=np.int64).tolist())
     stretches: Sequence[Any] = config.batch_warmup.stretches() if config.batch_warmup else ()
     if len(stretches) <= _POINTS:
@@ -89,7 +96,8 @@ def _steps(config: Config) -> set[int]:
 
 
 def _shares(phase: Phase, store: RowStore) -> dict[str, float]:
-    """Returns the share of each task among the draws of objectives that read its kind of rows."""
+    """Returns the share of each language or pair (task) among the rows of its kind that a phase
+    draws."""
     shares: dict[str, float] = {}
     for options in phase.active().values():
         counts = mixture.counts(store, options, phase.config)

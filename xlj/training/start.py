@@ -25,17 +25,17 @@ from xlj.training.amounts import StepAmounts
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """Everything that the train loop starts from.
+    """What the train loop needs to start.
 
     Attributes:
-      config: with the languages, lengths and vocabulary of the rows, all durations as steps, and
-        `model.dtype` resolved.
+      config: the config of the run. Its languages, lengths and vocabulary are those of the rows,
+        all durations are steps, and `model.dtype` is not `auto`.
       workdir: the folder of checkpoints and metrics.
       mesh: of all devices.
-      latest: the checkpoint that the run resumes from; None in a new run.
-      source: the model that `init_from` names; None without one, and in a resumed run.
-      models: the stored models that objectives' states start from, by (objective, part); empty in a
-        resumed run.
+      latest: the checkpoint from which the run resumes; None in a new run.
+      source: the model that `init_from` names; None without `init_from`, and in a resumed run.
+      models: the stored models that objectives' states start from, such as teachers, by (name of
+        the objective, part of its state); empty in a resumed run.
       vocabulary: of the rows.
       store: the rows.
     """
@@ -63,14 +63,17 @@ def prepare(
     excludes other runs from the workdir.
 
     Args:
-      config: as `xlj.config.checks.parse` or `adopt_model` returned it.
-      workdir: of the run, which resumes from its latest checkpoint.
+      config: the result of `xlj.config.checks.parse` or `adopt_model`.
+      workdir: of the run. If it has checkpoints, the run resumes from the latest one.
       store: finished rows, if `open_rows` returned them with `config`; None to open or build rows.
-      source: the model that `init_from` names, if the caller has it; the rows have its vocabulary.
-      is_claimed: the caller has checked that the run began with `source`, which may have moved.
+      source: the model that `init_from` names, if the caller has loaded it, else None. The rows
+        must have its vocabulary.
+      is_claimed: whether the caller has checked that the run began with `source`. If it has, the
+        path in `init_from` may differ from the path in the checkpoint.
 
     Raises:
-      ConfigError: if mesh, memory, text, rows, vocabulary, a model or checkpoint do not fit.
+      ConfigError: if mesh, memory, text, rows, vocabulary, a model or a checkpoint does not fit the
+        config.
     """
     if store is None:
         config, store = open_rows(config)
@@ -112,14 +115,14 @@ def prepare(
 
 
 def adopt_model(config: Config, workdir: AnyPath | None = None) -> Config:
-    """Replaces the section `model` by that of the model in `init_from`, unless `transfer.model` is
-    `config`. The keys `KEYS_OF_RUN` stay those of the config.
+    """Replaces the config's section `model` by the section of the model that `init_from` names.
 
-    A resumed run gets the model of its own checkpoints: of the earliest one, which is intact even
-    if `train.damaged_checkpoint=before` will move later ones.
+    With `transfer.model=config`, nothing is replaced. The keys in `KEYS_OF_RUN` keep the values of
+    the config. A resumed run gets the section of its earliest checkpoint, since
+    `train.damaged_checkpoint=before` may move later checkpoints away.
 
     Args:
-      workdir: of the run, to find its checkpoint; None for a new run.
+      workdir: of the run, to find its checkpoints; None for a new run.
 
     Raises:
       ConfigError: if the model does not exist or does not fit the config.
@@ -138,7 +141,10 @@ def adopt_model(config: Config, workdir: AnyPath | None = None) -> Config:
 
 
 def _with_dtype(config: Config, latest: Checkpoint | None, mesh: Mesh) -> Config:
-    """Resolves `model.dtype=auto`: the type of the resumed run, or that of the mesh's devices."""
+    """Resolves `model.dtype=auto`.
+
+    A resumed run keeps the dtype of its checkpoint. A new run gets the dtype for its devices.
+    """
     if config.model.dtype == "auto" and latest is not None:
         model = dataclasses.replace(config.model, dtype=latest.config()["model"]["dtype"])
         config = dataclasses.replace(config, model=model)
@@ -146,7 +152,7 @@ def _with_dtype(config: Config, latest: Checkpoint | None, mesh: Mesh) -> Config
 
 
 def _checked_with_rows(config: Config, latest: Checkpoint | None, store: RowStore) -> Config:
-    """Resolves durations to steps, and checks a resumed run against the config and the rows."""
+    """Resolves durations to steps, and checks that a resumed run fits the config and the rows."""
     resolved = _resolved(config, store)
     if latest is not None and resolved is not config:
         compatibility.check_resumable(latest, resolved)
@@ -156,7 +162,7 @@ def _checked_with_rows(config: Config, latest: Checkpoint | None, store: RowStor
 
 
 def _resolved(config: Config, store: RowStore) -> Config:
-    """Resolves durations to steps; process 0 prints a line for each."""
+    """Resolves durations to steps. Process 0 prints a line for each converted duration."""
     resolved, lines = durations.resolve(config, StepAmounts(store))
     if jax.process_index() == 0:
         print(*lines, sep="\n", end="\n" * bool(lines), flush=True)
@@ -169,7 +175,7 @@ def _with_pair_length(
     vocabulary: Vocabulary | None,
     store: RowStore | None,
 ) -> Config:
-    """Resolves `data.pair_length=auto`; a resumed run keeps its number."""
+    """Resolves `data.pair_length=auto`. A resumed run keeps the length of its checkpoint."""
     if store is not None:
         return config
     if latest is not None and not config.data.pair_length:
@@ -180,7 +186,7 @@ def _with_pair_length(
 
 
 def find_source(config: Config) -> StoredModel | None:
-    """Finds the model that `init_from` names, if any.
+    """Finds the model that `init_from` names; None if it names no model.
 
     Raises:
       ConfigError: if the model does not exist or does not fit the config, or if optimizer moments
@@ -198,15 +204,23 @@ def find_source(config: Config) -> StoredModel | None:
 
 
 def find_vocabulary_source(config: Config) -> StoredModel | None:
-    """Finds the model whose vocabulary a new run uses: that of `init_from`, or else a teacher.
+    """Finds the model whose vocabulary a new run uses.
 
-    Raises the errors of `find_source` and `find_models`.
+    It is the model that `init_from` names, or else a model of an objective (`find_models`), or
+    None.
+
+    Raises:
+      ConfigError: if a model does not exist or does not fit the config (`find_source`,
+        `find_models`).
     """
     return find_source(config) or next(iter(find_models(config).values()), None)
 
 
 def find_models(config: Config) -> dict[tuple[str, str], StoredModel]:
-    """Finds the stored models that objectives' states start from, by (objective, part).
+    """Finds the stored models that objectives' states start from, such as teachers.
+
+    Returns:
+      The models, by (name of the objective, part of its state).
 
     Raises:
       ConfigError: if a model does not exist or does not fit the config.
@@ -223,17 +237,24 @@ def find_models(config: Config) -> dict[tuple[str, str], StoredModel]:
 def adopt_vocabulary(
     config: Config, model: StoredModel | None, store: RowStore | None, resumes: bool = False
 ) -> tuple[Config, Vocabulary | None]:
-    """Returns the config with its vocabulary named, and the vocabulary (None if not yet trained).
+    """Determines the vocabulary of a run.
+
+    The run uses the vocabulary of `model`, unless `transfer.vocabulary=matched`. If the config
+    names no vocabulary, the vocabulary of `model` is written into `data.cache`.
 
     Args:
-      model: the model that `init_from` names, or a teacher, or the run's own checkpoint. The run
-        uses its vocabulary, unless `transfer.vocabulary=matched`. If the config names no
-        vocabulary, the model's is written into `data.cache`.
+      model: the model that `init_from` names, or a model of an objective, or the run's checkpoint;
+        None without a model.
       store: the rows, if they exist.
-      resumes: whether the model is the run's own checkpoint.
+      resumes: whether `model` is the checkpoint from which the run resumes.
+
+    Returns:
+      The config, whose `data.vocabulary` names the vocabulary, and the vocabulary. It is None if it
+      must first be trained.
 
     Raises:
-      ConfigError: if the vocabulary cannot be read or written, or the model has another one.
+      ConfigError: if the vocabulary cannot be read or written, or if `model` has another vocabulary
+        than the config names.
     """
     file = store.vocabulary_file if store else config.data.vocabulary
     if model is None or (config.transfer.vocabulary == "matched" and not resumes):
@@ -255,7 +276,11 @@ def adopt_vocabulary(
 
 
 def check_separator(config: Config, vocabulary: Vocabulary | None) -> None:
-    """Raises a `ConfigError` if the model needs a separator that the vocabulary lacks."""
+    """Checks that the vocabulary has the separator of pairs, if the model needs it.
+
+    Raises:
+      ConfigError: if it lacks the separator.
+    """
     has_separator = vocabulary is not None and vocabulary.has_separator
     if config.model.pair_separator == "parallel" and not has_separator:
         raise ConfigError(
@@ -265,6 +290,7 @@ def check_separator(config: Config, vocabulary: Vocabulary | None) -> None:
 
 
 def _write_once(path: AnyPath, content: bytes) -> None:
+    """Writes a file, unless a file with this content exists."""
     with atomic.as_config_error(path):
         if not (path.is_file() and path.read_bytes() == content):
             path.parent.mkdir(parents=True, exist_ok=True)

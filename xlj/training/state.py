@@ -29,19 +29,21 @@ class Progress:
     """Counters and sums of a run, each a scalar."""
 
     step: jax.Array
-    """int32, steps done."""
+    """Number of finished steps, int32."""
     skipped: jax.Array
-    """int32, steps skipped because their loss or gradient was not finite."""
+    """Number of steps that were skipped, since their loss or gradient was not finite, int32."""
     skipped_in_a_row: jax.Array
-    """int32, how many of the latest steps were skipped."""
+    """Number of consecutive skipped steps up to the latest step, int32."""
     steps_since_log: jax.Array
-    """int32, number of steps in the sums below."""
+    """Number of steps in the three sums below: the steps since the last line of metrics that were
+    not skipped, int32."""
     loss: jax.Array
-    """float32, sum of the steps' losses since the last line of metrics."""
+    """Sum of the steps' total losses, float32."""
     gradient_norm: jax.Array
-    """float32, sum of the steps' gradient norms since then."""
+    """Sum of the steps' gradient norms, float32."""
     losses: dict[str, LossSums]
-    """Sums of each loss since then, also of inactive objectives: a later phase may use them."""
+    """Sums of each loss, float32. Objectives of all phases have entries, including inactive
+    ones."""
 
 
 @jax.tree_util.register_dataclass
@@ -52,24 +54,24 @@ class State:
     params: encoder.Params
     optimizer: optimizers.OptState
     objectives: dict[str, PyTree]
-    """The states of objectives that have one, e.g. XLCO's queue."""
+    """The states of objectives, by name; objectives without a state have no entry."""
     progress: Progress
     average: encoder.Params = dataclasses.field(default_factory=dict)
     """The moving average of the parameters; empty without `optimizer.average`."""
 
     def parts(self) -> dict[str, PyTree]:
-        """Returns the parts by the names that they have in a checkpoint."""
+        """Returns the parts of the state, by the names that checkpoints use."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
 def init(config: Config, corpus: Corpus, seed: ArrayLike) -> State:
     """Returns a new state.
 
-    Each part of the parameters has its own random key, so that adding an objective does not change
-    the initial weights of other parts.
+    The random key of each part of the parameters depends on the name of the part. So adding an
+    objective does not change the initial weights of other parts.
 
     Args:
-      seed: of the initial weights; `train.seed` is not read.
+      seed: of the initial weights, uint32. The function does not read `train.seed`.
     """
     objectives = build_all(config, corpus)
     rng = jax.random.key(seed)
@@ -100,10 +102,10 @@ def init(config: Config, corpus: Corpus, seed: ArrayLike) -> State:
 def jitted_init(
     config: Config, corpus: Corpus, mesh: Mesh, sharding: State
 ) -> Callable[[ArrayLike], State]:
-    """Returns `init` as a jitted function of the seed, uint32, on a mesh.
+    """Returns a jitted function (seed, uint32) -> new state on a mesh.
 
     Args:
-      sharding: of the state.
+      sharding: of each leaf of the state.
     """
     options = compiler_options(mesh)
     make = partial(init, config, corpus)
@@ -111,7 +113,7 @@ def jitted_init(
 
 
 def abstract(config: Config, corpus: Corpus, mesh: Mesh) -> State:
-    """Returns the shape, type and sharding of every leaf of the state.
+    """Returns the shape, dtype and sharding of every leaf of the state.
 
     Moments and copies of parameters have the sharding of their parameters.
 
@@ -138,9 +140,9 @@ def sharding(config: Config, corpus: Corpus, mesh: Mesh) -> State:
 
 
 def copy_for_evaluation(state: State) -> Callable[[], State]:
-    """Copies the parts of a state that evaluations read: all but the optimizer's state.
+    """Copies the parts of a state that evaluations read: all parts but the optimizer's state.
 
-    The copy is in the host's memory if the devices have memory of their own.
+    For GPUs and TPUs, the copy is in the host's memory.
 
     Returns:
       A function that puts the copy on the devices and returns it as a state.
@@ -156,7 +158,7 @@ def copy_for_evaluation(state: State) -> Callable[[], State]:
 
 
 def restart_sums(progress: Progress) -> Progress:
-    """Sets the sums since the last line of metrics to zero."""
+    """Returns the progress with the sums since the last line of metrics set to zero."""
     names = ("steps_since_log", "loss", "gradient_norm", "losses")
     sums = {name: getattr(progress, name) for name in names}
     return dataclasses.replace(progress, **jax.tree.map(jnp.zeros_like, sums))

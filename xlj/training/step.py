@@ -25,13 +25,14 @@ from xlj.training.randomness import row_rngs
 from xlj.training.state import Progress, State
 
 Batch = Mapping[str, Rows]
-"""The rows of each objective."""
+"""The rows of each objective, by its name."""
 
 
 class TrainStep(Protocol):
-    """A step of training, not jitted.
+    """A training step, not jitted.
 
-    Seed and rates are arguments, so runs that differ only in these compile to the same program.
+    Seed and rates are arguments. So runs that differ only in seed or rates compile to the same
+    program.
     """
 
     def __call__(
@@ -46,9 +47,11 @@ class TrainStep(Protocol):
         """Returns the next state.
 
         Args:
-          seed: uint32.
-          filled: how many microbatches have rows, int32 []; None for all. The rows of the other
-            microbatches must be padding.
+          batch: the rows of all objectives that are active.
+          seed: `train.seed`, uint32 [].
+          rates: learning rate and weight decay of the step.
+          filled: the number of microbatches that have rows, int32 []; None if all have rows. The
+            rows of all other microbatches must be padding.
         """
 
 
@@ -58,13 +61,16 @@ def make_train_step(
     mesh: Mesh,
     begins: Mapping[str, int] | None = None,
 ) -> TrainStep:
-    """Returns the step of a phase, not jitted.
+    """Builds the training step of a phase, not jitted.
 
-    All predictions of a step are counted before any gradient, so that microbatches add up to the
-    gradient of one large batch. If all weights are 0, a step only updates states of objectives.
+    A step counts the predictions of all microbatches before it computes a gradient. So the sum over
+    microbatches is the gradient of one large batch. If the weights of all losses are 0, a step only
+    updates the states of objectives.
 
     Args:
-      begins: the step at which each objective starts that the phase switches on.
+      config: of the phase.
+      objectives: the active objectives, by name.
+      begins: for each objective that the phase switches on, the step at which it begins.
     """
     weights = {name: loss.weight for o in objectives.values() for name, loss in o.losses.items()}
     every_microbatch = Microbatches(config.train.accumulation, whole=config.mesh.gather == "step")
@@ -117,7 +123,7 @@ def make_train_step(
 def _counts(
     objectives: Mapping[str, Objective], inputs: Mapping[str, object]
 ) -> dict[str, jax.Array]:
-    """Counts the predictions of each loss in the whole step."""
+    """Counts the predictions of each loss in the whole step, float32 [] each."""
     counts: dict[str, jax.Array] = {}
     for name, rows in inputs.items():
         counts |= jax.tree.map(jnp.sum, objectives[name].count(rows))
@@ -125,10 +131,12 @@ def _counts(
 
 
 def _next_average(config: Config, state: State, params: Params, changes: jax.Array) -> Params:
-    """Returns the average after a step, from the parameters after it.
+    """Returns the moving average of the parameters after a step.
 
     Args:
-      changes: whether the step changes parameters, bool []; otherwise the average stays.
+      state: before the step.
+      params: after the step.
+      changes: whether the step changes parameters, bool []; if not, the average does not change.
     """
     steps = state.progress.step - state.progress.skipped
     return update_average(state.average, params, config.optimizer.average, steps, changes)
@@ -137,7 +145,11 @@ def _next_average(config: Config, state: State, params: Params, changes: jax.Arr
 def _start_objectives(
     objectives: Mapping[str, Objective], begins: Mapping[str, int] | None, state: State
 ) -> State:
-    """Initialises the states of the objectives that begin at this step."""
+    """Initialises the states of the objectives that begin at this step.
+
+    Args:
+      begins: for each objective that the phase switches on, the step at which it begins.
+    """
     states = dict(state.objectives)
     for name, start in (begins or {}).items():
         if name in states and objectives[name].evolves:
@@ -153,11 +165,12 @@ def _loss_of(
     others: tuple[Mapping[str, object], Mapping[str, jax.Array]],
     part: Mapping[str, tuple[object, jax.Array]],
 ) -> tuple[jax.Array, dict[str, LossSums]]:
-    """Returns the scaled loss of a microbatch, and its sums by name.
+    """Returns the total loss of a microbatch, float32 [], and the sums of each loss, by name.
 
     Args:
-      others: the states of objectives, and the scale of each loss.
-      part: inputs and dropout rngs of each objective.
+      others: the states of objectives by name, and the factor of each loss (`loss_scales`).
+      part: for each objective, the inputs of the microbatch, and a random key for each row, for
+        dropout.
     """
     params = multipliers.stop_frozen(options, params)
     states, scales = others
@@ -170,23 +183,25 @@ def _loss_of(
 
 
 class Microbatches:
-    """Divides the rows of a step into `parts` equal microbatches; every device keeps its own rows.
+    """Divides the rows of a step into `parts` equal microbatches; no row changes its device.
 
     Args:
-      whole: whether each device has a whole copy of the shared arguments while it sums.
-      filled: only the first `filled` microbatches have rows, int32 []; None if all have. The two
-        cases compile to different programs.
+      parts: number of microbatches.
+      whole: whether each device gathers a whole copy of the shared arguments before it sums
+        (`mesh.gather=step`).
+      filled: the number of microbatches that have rows, which come first, int32 []; None if all
+        have rows. The two cases compile to different programs.
     """
 
     def __init__(self, parts: int, whole: bool = False, filled: ArrayLike | None = None):
         self._parts, self._whole, self._filled = parts, whole, filled
 
     def with_filled(self, filled: ArrayLike | None) -> "Microbatches":
-        """Returns the same microbatches, of which only the first `filled` have rows."""
+        """Returns these microbatches, of which only the first `filled` have rows; None for all."""
         return Microbatches(self._parts, self._whole, filled)
 
     def slots(self, rows: int) -> jax.Array:
-        """Returns the place of each row in the global batch, int32 [rows]."""
+        """Returns the index of each row in the global batch, int32 [rows]."""
         return devices.constrain(jnp.arange(rows), "slots")
 
     def sum(
@@ -199,12 +214,15 @@ class Microbatches:
     ) -> Result:
         """Returns the sum over microbatches of function(*shared, microbatch).
 
-        Each copy of the parameters sums over its own rows. The sums of the copies are added once,
-        for any number of microbatches and objectives.
+        The devices of each copy of the parameters sum over their own rows. The sums of the copies
+        are added once, after all microbatches and objectives.
 
         Args:
-          layout: partition specs of `shared`.
-          sums_layout: partition specs of the sums.
+          function: (*shared, microbatch) -> a tree of sums over the microbatch's rows.
+          shared: arguments that are the same for all microbatches, such as parameters.
+          inputs: a tree of arrays [rows, ...].
+          layout: partition specifications of `shared`.
+          sums_layout: partition specifications of the sums.
         """
         sums = partial(self._sums, function)
         return devices.by_copy(sums, self._whole, (layout, REPLICATED), sums_layout)(
@@ -236,13 +254,13 @@ class Microbatches:
     def map(self, function: Callable[[Argument], Result], inputs: Argument, /) -> Result:
         """Returns the results of a function of rows for all rows.
 
-        Among the microbatches without rows, only one is computed and all have its results; they
-        have no predictions.
+        Of the microbatches without rows, only one is computed. The others get a copy of its
+        results, which no loss counts.
         """
         if self._parts == 1:
             return function(inputs)
 
-        # `jax.lax.map` cannot be unrolled.
+        # `jax.lax.map` has no argument to unroll it, so this is a scan without a carry.
         def one(_: None, part: Argument) -> tuple[None, Result]:
             return None, function(part)
 
@@ -256,7 +274,12 @@ class Microbatches:
     def _map_filled(
         self, function: Callable[[Argument], Result], split: Argument, filled: ArrayLike
     ) -> Result:
-        """Returns the results of all microbatches, [parts, ...]."""
+        """Returns the results of all microbatches, [parts, ...], computing only filled ones.
+
+        Args:
+          split: a tree of arrays [parts, rows / parts, ...].
+          filled: the number of microbatches that have rows, int32 [].
+        """
         shapes = jax.eval_shape(function, jax.tree.map(lambda x: x[0], split))
         zeros = jax.tree.map(
             lambda shape: jnp.zeros((self._parts, *shape.shape), shape.dtype), shapes
@@ -266,27 +289,32 @@ class Microbatches:
             result = function(_part(split, number))
             return jax.tree.map(lambda x, new: x.at[number].set(new), results, result)
 
-        last = jnp.minimum(filled, self._parts - 1)  # has no rows, unless all have some
+        # The last microbatch to compute: the first one without rows, if there is one.
+        last = jnp.minimum(filled, self._parts - 1)
         results = jax.lax.fori_loop(0, last + 1, one, zeros)
         places = jnp.minimum(jnp.arange(self._parts), last)
         return jax.tree.map(lambda x: x[places], results)
 
     @property
     def _are_unrolled(self) -> bool:
-        """Whether all microbatches are computed, with or without rows.
+        """Whether loops are unrolled, so that all microbatches are computed, with or without rows.
 
-        On CPUs that share parameters, collectives in a loop would deadlock, so loops are unrolled.
+        This is the case on CPUs that share parameters, where collectives in a loop could deadlock
+        (`devices.unroll_count`).
         """
         return devices.unroll_count(self._parts) > 1
 
     def _split(self, x: jax.Array) -> jax.Array:
-        """Reshapes [rows, ...] -> [parts, rows / parts, ...]."""
+        """Reshapes [rows, ...] -> [parts, rows / parts, ...].
+
+        Part k gets the rows k, k + parts, ..., so each device has rows of every part.
+        """
         x = x.reshape(x.shape[0] // self._parts, self._parts, *x.shape[1:]).swapaxes(0, 1)
         return devices.constrain(x, "microbatches")
 
 
 def _part(split: Argument, number: jax.Array) -> Argument:
-    """Returns one microbatch of arrays [parts, ...]."""
+    """Returns microbatch `number` of a tree of arrays [parts, ...]."""
     return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, number, keepdims=False), split)
 
 
@@ -297,9 +325,13 @@ def with_targets(
     state: State,
     batch: Batch,
 ) -> tuple[dict[str, object], dict[str, jax.Array]]:
-    """Returns each objective's inputs with targets at a step, and its dropout rngs [rows], by name.
+    """Returns the inputs with targets of each objective, and random keys for its dropout.
 
-    The gradient of a step is that of `loss` at these inputs; no gradient passes through them.
+    The gradient of a step is the gradient of `loss` at these inputs. No gradient passes through the
+    inputs.
+
+    Returns:
+      Two dicts, by the name of the objective: inputs, and a random key for each row, [rows].
     """
     inputs: dict[str, object] = {}
     dropout_rngs: dict[str, jax.Array] = {}
@@ -316,11 +348,15 @@ def with_targets(
 def loss_scales(
     normalisation: str, weights: Mapping[str, float], counts: Mapping[str, jax.Array]
 ) -> dict[str, jax.Array]:
-    """Returns the factor of each summed loss.
+    """Returns the factor of each summed loss in the total loss of a step, float32 [] each.
 
-    per_objective: loss = sum_o weight_o * sum_o / count_o (ELECTRA, XLM-E with lambda = 50).
-    global: loss = sum_o weight_o * sum_o / sum_o count_o (XLM-Align's released code), where counts
-    are summed over losses whose weight is not 0.
+    Let S_o, n_o and w_o be the sum, the count and the weight of loss o:
+
+    - normalisation=per_objective: the total loss is sum_o w_o S_o / n_o (ELECTRA, XLM-E with
+      lambda = 50).
+    - normalisation=global: the total loss is sum_o w_o S_o / sum_o n_o (XLM-Align's released code).
+      The counts are summed over losses whose weight is not 0.
+
     A loss without predictions in a step contributes 0, not NaN.
     """
     total = sum((counts[name] for name in sorted(counts) if weights[name]), jnp.zeros(()))
@@ -335,7 +371,14 @@ def _advance(
     norm: jax.Array,
     losses: dict[str, LossSums],
 ) -> Progress:
-    """Returns the progress after a step; a skipped step does not change the sums."""
+    """Returns the progress after a step. A step that is not finite adds nothing to the sums.
+
+    Args:
+      progress: before the step.
+      finite: whether loss and gradient are finite, bool [].
+      loss, norm: total loss, and global norm of the gradients, float32 [].
+      losses: the sums of each loss, by name.
+    """
 
     def plus(total: jax.Array, more: jax.Array) -> jax.Array:
         return total + jnp.where(finite, more, 0).astype(total.dtype)

@@ -8,17 +8,19 @@ from collections.abc import Iterator
 import jax
 from jax.sharding import Mesh
 
-# Options of glibc's `mallopt`: how much free memory at the end of the heap is kept, and how many
-# large arrays may be outside the heap. Memory outside the heap is released when it is freed.
+# Options of glibc's `mallopt`. M_TRIM_THRESHOLD is the number of free bytes at the end of the heap
+# above which free memory returns to the system. M_MMAP_MAX is the largest number of arrays outside
+# the heap, whose memory returns to the system as soon as they are freed.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
-_NEVER = -1
+_NEVER = -1  # the value of M_TRIM_THRESHOLD with which no memory returns
 _DEFAULTS = {_TRIM_THRESHOLD: 128 * 1024, _MMAP_MAX: 65_536}
 
 
 def compute_in_the_calling_thread() -> None:
-    """Makes CPUs compute in the calling thread instead of a thread of XLA's.
+    """Makes CPU devices compute in the calling thread, instead of a thread of XLA.
 
-    `StepMemory` only keeps memory of the calling thread. Call this before the first array exists.
+    `StepMemory` keeps only memory of the calling thread. Call this function before the first array
+    exists.
     """
     jax.config.update("jax_cpu_enable_async_dispatch", False)
 
@@ -26,8 +28,9 @@ def compute_in_the_calling_thread() -> None:
 class StepMemory:
     """Keeps the memory of CPU steps in this process from step to step.
 
-    XLA allocates the buffers of each step again, and Linux clears each page first. This class does
-    nothing for other devices, or if the C library is not glibc.
+    Without this class, the memory returns to Linux after each step, and Linux clears each page
+    before the next step gets it. The class does nothing on other devices than CPUs, or if the C
+    library is not glibc.
     """
 
     def __init__(self, mesh: Mesh):
@@ -37,9 +40,10 @@ class StepMemory:
 
     @contextlib.contextmanager
     def retain(self) -> Iterator[None]:
-        """Makes a step called inside the block allocate from the heap, which keeps freed memory.
+        """Makes a step inside a `with` statement allocate from the heap, which keeps freed memory.
 
-        Compile nothing inside: other large arrays would take the place of the step's in the heap.
+        Compile nothing inside the statement. The compiler's large arrays would occupy the memory in
+        the heap that the next step needs.
         """
         self._set(_MMAP_MAX, 0)
         self._set(_TRIM_THRESHOLD, _NEVER)
@@ -49,7 +53,7 @@ class StepMemory:
             self._set(_MMAP_MAX, _DEFAULTS[_MMAP_MAX])
 
     def release(self) -> None:
-        """Returns all free memory to the system, also that between small arrays in the heap."""
+        """Returns all free memory to the system, including free pages inside the heap."""
         self._set(_TRIM_THRESHOLD, _DEFAULTS[_TRIM_THRESHOLD])
         if self._libc:
             self._libc.malloc_trim(0)

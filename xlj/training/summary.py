@@ -6,15 +6,16 @@ from xlj.training import metrics
 from xlj.training.loop import Outcome
 
 _OF_A_LOSS = ("loss", "accuracy")
-"""Measures that share a line of the table of losses."""
+"""Measures that the table of losses shows in one line."""
 
 
 def summary(outcome: Outcome, command: str, can_export: bool = True) -> str:
-    """Returns the checkpoint's path, the first and last evaluation, and commands to run next.
+    """Returns a text with the checkpoint's path, the first and last evaluation, and next commands.
 
     Args:
-      command: the command that started the run, without its workdir.
-      can_export: whether transformers has an architecture for the model.
+      command: the command that started the run, without `--workdir`.
+      can_export: whether the library transformers has an architecture for the model, so that the
+        text can suggest an export.
     """
     if not outcome.step:
         return "\nstopped before anything was saved; the same command starts over"
@@ -43,11 +44,16 @@ def summary(outcome: Outcome, command: str, can_export: bool = True) -> str:
 
 
 def _of_text(text: str, name: str, workdir: str) -> str:
+    """Returns the beginning of a shell command that pipes a text into `python -m xlj.NAME`."""
     return f"echo {shlex.quote(text)} | python -m xlj.{name} --checkpoint={workdir}"
 
 
 def _tables(before: metrics.Line, after: metrics.Line) -> list[str]:
-    """Formats two evaluations: losses with accuracies, then other measures; means come last."""
+    """Formats two evaluations as lines of two tables: losses with accuracies, then other measures.
+
+    Args:
+      before, after: lines of metrics of the first and of the last evaluation.
+    """
     measured = [key for key in after if key.startswith("eval/")]
     losses = [key for key in measured if key.endswith("/loss")]
     of_losses = {key.removesuffix("loss") + measure for key in losses for measure in _OF_A_LOSS}
@@ -75,5 +81,6 @@ def _tables(before: metrics.Line, after: metrics.Line) -> list[str]:
 
 
 def _label(key: str) -> str:
+    """Returns the label of a metric eval/OBJECTIVE/LANGUAGE/MEASURE or eval/OBJECTIVE/MEASURE."""
     objective, *language = key.split("/")[1:-1]
     return f"{objective} {language[0] if language else 'mean'}"

@@ -16,33 +16,44 @@ class Throughput:
     """Counts steps, tokens and time, without the time of evaluations and saves.
 
     Args:
-      seen: text tokens, without padding, of earlier steps.
+      flops: operations of the run's steps.
+      prefetch: measures how long the run waits for rows.
+      seen: number of tokens, without padding, of all earlier steps.
     """
 
     def __init__(self, flops: RunFlops, prefetch: Prefetch, seen: int):
         self._of_run, self._prefetch = flops, prefetch
-        self._seen = seen  # tokens of all processes, at the last exchange of counts
-        self._own = 0  # tokens of this process since that exchange
+        self._seen = seen  # tokens of all processes, at the last exchange between processes
+        self._own = 0  # tokens of this process since the last exchange
         self._begin = time.perf_counter()
         self._restart()
 
     def count(self, step: int, tokens: int) -> None:
-        """Adds a step and the tokens of this process's rows."""
+        """Adds a step.
+
+        Args:
+          step: zero-based.
+          tokens: number of tokens, without padding, in this process's rows of the step.
+        """
         self._own += tokens
         self._tokens += tokens
         self._flops += self._of_run.of_step(step).xlj
 
     def seen(self) -> int:
-        """Returns the tokens of all rows of all steps so far. All processes must call this."""
+        """Returns the number of tokens, without padding, of all finished steps.
+
+        All processes must call this, since they exchange their counts.
+        """
         high, low = hosts.all_gather(np.array(divmod(self._own, _PART), np.int32)).T
         self._seen += int(high.astype(np.int64).sum()) * _PART + int(low.astype(np.int64).sum())
         self._own = 0
         return self._seen
 
     def measures(self) -> dict[str, float]:
-        """Returns tokens seen, and rates since the last call, as metrics.
+        """Returns `tokens`, the number of tokens of all finished steps, and times as metrics.
 
-        `time/seconds` counts from the start of this process's run.
+        Rates and shares cover the time since the last call. `time/seconds` counts from the
+        construction of this object. All processes must call this.
         """
         seconds = max(time.perf_counter() - self._since, 1e-9)
         waited = self._prefetch.seconds_waited - self._waited
@@ -58,7 +69,7 @@ class Throughput:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Excludes the time of a block from all measures."""
+        """Excludes the time of a `with` statement from the rates and shares of `measures`."""
         begin = time.perf_counter()
         yield
         self._since += time.perf_counter() - begin
@@ -70,4 +81,5 @@ class Throughput:
 
 
 _PART = 1 << 30
-"""Counts are exchanged as two int32 numbers: multiples of this and the rest."""
+"""Processes exchange a count as two int32 numbers: the quotient and the remainder of the division
+by this number."""

@@ -26,14 +26,16 @@ _BY_WORD = ("embeddings/word", "prediction_head/bias", "prediction_head/word")
 """Parameters with one row per piece of the vocabulary."""
 
 _EMBEDDINGS = ("embeddings/", "prediction_head/bias", "prediction_head/word")
-"""Table 5's "embeddings". Its "body" is all else: the layers, and the head without its bias and
-without a table of its own. (The paper does not say where other parameters belong.)"""
+"""Parameters that Table 5 of MetaXLM calls "embeddings". All other parameters are its "body": the
+layers, and the prediction head without its bias and its table. The paper does not say to which part
+other parameters belong, such as a position bias."""
 
 _CORE = ("embeddings/word", "embeddings/position", "embeddings/token_type", "embeddings/norm/",
          "layers/", "position_bias/", "final_norm/")  # fmt: skip
-"""Parameters that the other model must have. Heads and language embeddings depend on objectives."""
+"""Parameters that both models must have in the same shapes. Heads and language embeddings may
+differ, since they depend on objectives."""
 
-_ROWS = 2000  # of each language, that the report counts
+_ROWS = 2000  # number of rows of each language whose tokens the report counts
 
 
 def transfer_parameters(
@@ -44,18 +46,21 @@ def transfer_parameters(
     languages: Sequence[str],
     matches: Matches | None = None,
 ) -> Params:
-    """Replaces new parameters by those of another model, and prints which stay new.
+    """Replaces new parameters by parameters of another model.
+
+    Process 0 prints the names of the parameters that stay new, and of those that are not used. If
+    the other model is fine-tuned with other labels, its task head is not used.
 
     Args:
-      source: the other model. If it is fine-tuned with other labels, its task head is not used.
-      params: its parameters.
+      source: the other model.
+      params: the other model's parameters.
       fresh: the run's new parameters, on their devices.
       languages: of the run.
-      matches: for each piece of the run's vocabulary, the matching pieces of the other model's;
-        None if the vocabularies are the same.
+      matches: for each piece of the run's vocabulary, the matching pieces of the other model's
+        vocabulary; None if the vocabularies are the same.
 
     Raises:
-      CheckpointError: if the encoder has another architecture.
+      CheckpointError: if the encoders have different architectures.
     """
     old, new = named_leaves(params), named_leaves(fresh)
     if source.languages != tuple(languages):
@@ -78,8 +83,9 @@ def transfer_parameters(
     wrong = [name for name in missing + unused if name.startswith(_CORE)]
     if wrong:
         raise CheckpointError(
-            f"init_from={source.folder} has another architecture: these parameters are missing or "
-            f"have another shape: {', '.join(wrong[:4])}"
+            f"init_from={source.folder} has another architecture than the config: these parameters "
+            f"are missing or have another shape: {', '.join(wrong[:4])}; set "
+            "transfer.model=init_from to use the sizes of init_from"
         )
     parts = {n: "embeddings" if n.startswith(_EMBEDDINGS) else "body" for n in fits}
     left = {name for name, part in parts.items() if part not in config.transfer.parts}
@@ -98,12 +104,13 @@ def transfer_parameters(
 
 
 def check_optimizer(source: StoredModel, config: Config) -> Checkpoint:
-    """Returns the checkpoint of a model if it has moments of the config's optimizer.
+    """Returns the checkpoint of a model, after a check that it has the moments of the optimizer.
 
-    Names of tensors are not enough: the moments of AdamW and StableAdamW have the same names.
+    The check compares `optimizer.name`. Names of tensors would not be enough, since the moments of
+    AdamW and StableAdamW have the same names.
 
     Raises:
-      CheckpointError: if the checkpoint has no moments, or those of another optimizer.
+      CheckpointError: if the checkpoint has no moments, or the moments of another optimizer.
     """
     if source.checkpoint is None or "optimizer" not in source.checkpoint.meta["tensors"]:
         raise CheckpointError(
@@ -122,7 +129,13 @@ def check_optimizer(source: StoredModel, config: Config) -> Checkpoint:
 def matches_of(
     old: Vocabulary, new: Vocabulary, options: Transfer, languages: Sequence[str]
 ) -> Matches:
-    """Finds the old pieces that each piece of a run's vocabulary starts from.
+    """Finds the pieces of another vocabulary from which each piece of a run's vocabulary starts.
+
+    Args:
+      old: the other model's vocabulary.
+      new: the run's vocabulary.
+      options: the section `transfer` of the config.
+      languages: of the run.
 
     Raises:
       ConfigError: if a dictionary cannot be read, or no language has one.
@@ -138,7 +151,7 @@ def matches_of(
 
 
 def report(matches: Matches, store: RowStore) -> str:
-    """Returns a table of the shares of pieces, and of each language's tokens, matched by a rule."""
+    """Returns a table: the shares of pieces, and of each language's tokens, by matching rule."""
     counts: dict[str, np.ndarray] = {}
     for task in (*store.tasks("text"), *store.tasks("sentences")):
         rows = store.read(task.name, "train", np.arange(min(_ROWS, task.train.rows)))
@@ -149,7 +162,13 @@ def report(matches: Matches, store: RowStore) -> str:
 
 
 def _match_rows(old: jax.Array, new: jax.Array, matches: Matches, config: Config) -> jax.Array:
-    """Returns the rows of the run's vocabulary, with the sharding of `new`."""
+    """Returns a table with a row for each piece of the run's vocabulary.
+
+    Args:
+      old: the other model's table [vocabulary, hidden] or bias [vocabulary].
+      new: the run's new array, for its shape and sharding.
+      matches: for each piece of the run's vocabulary, the matching pieces of the other vocabulary.
+    """
     unmatched, init_std, seed = config.transfer.unmatched, config.model.init_std, config.train.seed
     assert isinstance(new.sharding, NamedSharding)
     everywhere = NamedSharding(new.sharding.mesh, PartitionSpec())  # each host needs all rows
@@ -162,7 +181,11 @@ def _match_rows(old: jax.Array, new: jax.Array, matches: Matches, config: Config
 
 
 def dictionaries_of(options: Transfer, languages: Sequence[str]) -> tuple[Dictionary, ...]:
-    """Loads the dictionaries between `transfer.language` and the others, in either direction.
+    """Loads the dictionaries between `transfer.language` and other languages, in either direction.
+
+    Args:
+      options: the section `transfer` of the config.
+      languages: of the run.
 
     Raises:
       ConfigError: if a dictionary cannot be read, or no language has one.
@@ -180,6 +203,6 @@ def dictionaries_of(options: Transfer, languages: Sequence[str]) -> tuple[Dictio
     if not pairs and any("{pair}" in template for template in options.dictionaries):
         raise ConfigError(
             f"transfer.dictionaries={','.join(options.dictionaries)}: no file for {known} with any "
-            f"of {', '.join(others)}"
+            f"of {', '.join(others)}; {{pair}} becomes {known}-LANGUAGE or LANGUAGE-{known}"
         )
     return dictionaries.load(options.dictionaries, pairs, known)

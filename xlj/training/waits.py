@@ -12,7 +12,7 @@ from tqdm import tqdm
 class Waits:
     """Shows on the progress bar what the run waits for, and records the seconds of each part.
 
-    A terminal shows a counter of seconds.
+    On a terminal, the bar also counts the seconds.
     """
 
     def __init__(self, bar: tqdm):
@@ -21,10 +21,10 @@ class Waits:
 
     @contextlib.contextmanager
     def on(self, what: str, part: str) -> Iterator[None]:
-        """Shows `what` on the bar during a block.
+        """Shows `what` on the bar during a `with` statement.
 
-        The time of the block is excluded from the bar's estimate of the time left. On the first
-        wait for `what`, it is added to the seconds of `part`.
+        The bar's estimate of the time left excludes the seconds of the statement. The first time
+        that the run waits for `what`, these seconds are added to `part`.
         """
         begin, bar, ended = time.perf_counter(), self._bar, threading.Event()
         before = bar.postfix if not bar.disable else None

@@ -19,18 +19,33 @@ from xlj.sharding.rules import REPLICATED, ROWS
 
 
 class Kernels(Protocol):
-    """The functions in the module of a platform."""
+    """The functions that the module of each platform has."""
 
     def head_size(self, size: int) -> int:
-        """Returns the size that heads are padded to."""
+        """Returns the size to which heads of `size` dimensions are padded."""
 
     def block(self, size: int, dtype: DTypeLike) -> int:
-        """Returns the number of queries and keys of a tile, for heads of this size and type."""
+        """Returns the number of queries, and of keys, in a tile.
+
+        Args:
+          size: number of dimensions of a head.
+          dtype: of queries and keys.
+        """
 
     def forward(
         self, sizes: Sizes, scale: float, inputs: Inputs, bias: jax.Array | None
     ) -> tuple[jax.Array, jax.Array]:
-        """Same as `gpu.forward`."""
+        """Computes the output, and the log-sums that `backward` needs.
+
+        Args:
+          scale: factor of the scores.
+          bias: float32 [heads, 2 length / block - 1, block, block]: a tile for each distance of
+            blocks; None for no bias.
+
+        Returns:
+          The output, [rows, length, heads, size] in the dtype of the query. For each query, the log
+          of the sum of exponentials of its scores, float32, in a layout of the platform's choice.
+        """
 
     def backward(
         self,
@@ -42,11 +57,17 @@ class Kernels(Protocol):
         logs: jax.Array,
         gradient: jax.Array,
     ) -> tuple[jax.Array | None, ...]:
-        """Same as `gpu.backward`."""
+        """Computes the gradients of query, key, value, bias and gates; None without bias or gates.
+
+        Args:
+          sizes, scale, inputs, bias: the arguments of `forward`.
+          output, logs: the results of `forward`.
+          gradient: of the output, [rows, length, heads, size].
+        """
 
 
 KERNELS: dict[str, Kernels] = {"gpu": gpu, "tpu": tpu}
-"""Kernels by platform."""
+"""The module with the kernels of each platform."""
 
 
 PRODUCTS = {
@@ -56,19 +77,24 @@ PRODUCTS = {
     "attention_of_key": 4,
     "attention_of_bias": 2,
 }
-"""Number of products [length, length] per head in each kernel, by its name in compiled programs."""
+"""For each kernel, by its name in compiled programs: the number of its products per head that cost
+length * length * size multiply-adds."""
 
 
 def kernels_for(platform: str) -> Kernels:
-    """Returns the kernels of a platform; for CPUs those of GPUs, which are interpreted."""
+    """Returns the module with the kernels of a platform.
+
+    For CPUs these are the kernels of GPUs, which Pallas then interprets.
+    """
     return KERNELS.get(platform, gpu)
 
 
 def padded_length(length: int, size: int, dtype: DTypeLike) -> tuple[int, int]:
-    """Returns the length that rows are padded to, a multiple of the kernel's block, and the block.
+    """Returns the length to which rows are padded, and the kernel's block, which divides it.
 
     Args:
-      size: of a head.
+      length: of a row.
+      size: number of dimensions of a head.
       dtype: of queries and keys.
     """
     block = kernels_for(devices.platform()).block(size, dtype)
@@ -89,23 +115,26 @@ def attend(
     *,
     window: int | None = None,
 ) -> jax.Array:
-    """Computes attention in which a query sees the keys with its id, without score matrices.
+    """Computes attention in which a query sees the keys with the same segment id.
+
+    No matrix of scores is written to memory. The output of a query that sees no key is zero.
 
     Args:
-      query, key, value: [rows, length, heads, size], multiplied in their type.
-      query_segment_ids, key_segment_ids: int32 [rows, length]. A query that sees no key gets zeros.
-      bias: float32 [heads, 2 blocks - 1, block, block], the tiles (`position_bias.bias_tiles`) for
-        the `padded_length`, or None. The kernels sum its gradient over rows.
-      gates: float32 [rows, heads, length], the factor of the bias for each query, or None.
-      seeds: int32 [rows], of dropout (`dropout.row_seeds`); None for no dropout.
+      query, key, value: float [rows, length, heads, size], all of one dtype, which is also the
+        dtype of the products' factors.
+      query_segment_ids, key_segment_ids: int32 [rows, length].
+      bias: the tiles of `position_bias.bias_tiles` for rows of `padded_length`, float32 [heads,
+        2 blocks - 1, block, block]; None for no bias. The kernels sum its gradient over rows.
+      gates: float32 [rows, heads, length], the factor of the bias for each query; None for 1.
+      seeds: seeds of dropout, int32 [rows] (`dropout.row_seeds`); None for no dropout.
       rate: of dropout.
-      platform: "gpu" or "tpu", to choose the kernels; None for the devices of the traced program.
-        On a CPU kernels are interpreted, which is slow.
-      window: the largest distance of places in the row at which a query sees a key, on both sides
-        and inclusive; None for no window. Blocks of keys farther away are not visited.
+      platform: "gpu" or "tpu", to choose the kernels; None for the platform of the traced program.
+        Kernels of another platform are interpreted, which is slow.
+      window: the largest distance in the row at which a query sees a key, on both sides and
+        inclusive; None for no window. Blocks of keys farther away are not visited.
 
     Returns:
-      [rows, length, heads, size] of the query's type.
+      [rows, length, heads, size], of the dtype of `query`.
     """
     check("attend", query=("float [rows, length, heads, size]", query))
     here = devices.platform()
@@ -137,7 +166,12 @@ def attend(
 
 
 def _pad(inputs: Inputs, fill: int, wider: int) -> Inputs:
-    """Pads rows by `fill` places that see nothing and are not seen, and heads by `wider` zeros."""
+    """Pads rows and heads to the sizes that the kernels need.
+
+    Args:
+      fill: number of tokens to append to each row. They see no token, and no token sees them.
+      wider: number of zeros to append to each head.
+    """
     if not fill and not wider:
         return inputs
 
@@ -165,7 +199,7 @@ def _attend(
 
 
 Saved = tuple[Inputs, jax.Array | None, jax.Array, jax.Array]
-"""Saved for the backward pass: the inputs and the bias, the output, and the log-sums."""
+"""Saved for the backward pass: the inputs, the bias, the output, and the log-sums of `forward`."""
 _OF_INPUTS = tuple(ROWS for _ in Inputs._fields)
 
 

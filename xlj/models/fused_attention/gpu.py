@@ -1,8 +1,10 @@
 """Attention kernels for NVIDIA GPUs from Ampere on, in Pallas Triton; tiles are [queries, keys].
 
 The loops are those of FlashAttention-2 (Dao, 2023): a program computes the outputs, or the
-gradients, of one block. Each gradient has its own kernel, so that all sums have a fixed order
-(atomics have none).
+gradients, of one block. There is one kernel for the gradient of queries, one for keys and values,
+and one for the bias. So all sums have a fixed order, which sums with atomics would not have.
+
+Index i counts blocks of queries, index j blocks of keys.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,24 +22,30 @@ from xlj.models.fused_attention.tiles import Bounds, Carry, Inputs, OptionalRef,
 
 Refs = tuple[OptionalRef, ...]
 _PARTS = 4
-"""Number of partial sums over rows in the gradient of the bias."""
+"""Number of programs among which the rows are divided to sum the gradient of the bias."""
 
 
 def head_size(size: int) -> int:
-    """Returns the size that heads are padded to: Triton multiplies powers of 2, at least 16."""
+    """Returns the size to which heads are padded: Triton multiplies powers of 2, at least 16."""
     return max(16, pl.next_power_of_2(size))
 
 
 def block(size: int, dtype: DTypeLike) -> int:
-    """Returns the number of queries and keys of a tile: 32 if 64 vectors exceed a B200's shared
-    memory, else 64."""
+    """Returns the number of queries, and of keys, in a tile.
+
+    It is 64, or 32 for heads that are so large that tiles of 64 would not fit into the shared
+    memory of a B200.
+    """
     return 64 if head_size(size) * jnp.dtype(dtype).itemsize <= 256 else 32
 
 
 def _stages(query: jax.Array) -> int:
-    """Returns how many tiles of keys are loaded at a time.
+    """Returns how many tiles of keys are in shared memory at a time.
 
-    Three are faster than two, but large ones would exceed an A100's shared memory.
+    Three tiles are faster than two. Two are used where three would exceed an A100's shared memory.
+
+    Args:
+      query: [rows, length, heads, size].
     """
     size, dtype = query.shape[3], query.dtype
     return 3 if block(size, dtype) * size * dtype.itemsize <= 16_384 else 2
@@ -46,10 +54,16 @@ def _stages(query: jax.Array) -> int:
 def forward(
     sizes: Sizes, scale: float, inputs: Inputs, bias: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
-    """Computes the output [rows, length, heads, size] and log-sums float32 [rows, heads, length].
+    """Computes the output, and the log-sums that `backward` needs.
 
     Args:
-      bias: float32 [heads, 2 length / block - 1, block, block]: a tile for each distance of blocks.
+      scale: factor of the scores.
+      bias: float32 [heads, 2 length / block - 1, block, block]: a tile for each distance of blocks;
+        None for no bias.
+
+    Returns:
+      The output, [rows, length, heads, size] in the dtype of the query. For each query, the log of
+      the sum of exponentials of its scores, float32 [rows, heads, length].
     """
     query, key, value, of_queries, of_keys, seeds, gates = inputs
     ids = of_queries, of_keys
@@ -110,13 +124,15 @@ def backward(
     logs: jax.Array,
     gradient: jax.Array,
 ) -> tuple[jax.Array | None, ...]:
-    """Computes the gradients of query, key, value, bias and gates.
+    """Computes the gradients of query, key, value, bias and gates; None without bias or gates.
 
     The function is long because its three kernels share blocks and the computation of a tile.
 
     Args:
-      output, logs: as returned by `forward` for the same arguments.
-      gradient: of the output.
+      sizes, scale, inputs, bias: the arguments of `forward`.
+      output: the output of `forward`, [rows, length, heads, size].
+      logs: the log-sums of `forward`, float32 [rows, heads, length].
+      gradient: of the output, [rows, length, heads, size].
     """
     query, key, value, of_queries, of_keys, seeds, gates = inputs
     ids = of_queries, of_keys
@@ -132,8 +148,8 @@ def backward(
         ids_of_q: jax.Array, ids_of_k: jax.Array, log: jax.Array, inner: jax.Array,
         seed: jax.Array, bias: jax.Array | None, gate: jax.Array | float,
     ) -> tuple[jax.Array, jax.Array]:  # fmt: skip
-        """Returns probabilities after dropout and the gradient of the scores, [block, block]."""
-        scores = tiles.dot(q, k, (1, 1)) * scale  # [queries, keys], as all below
+        """Returns probabilities after dropout, and the gradient of the scores, [block, block]."""
+        scores = tiles.dot(q, k, (1, 1)) * scale  # [queries, keys], the shape of all tiles below
         if bias is not None:
             scores = scores + bias * gate
         visible = _visible(sizes, ids_of_q[:, None], ids_of_k[None, :], i, j)
@@ -197,7 +213,7 @@ def backward(
         of_v_ref[...] = of_v.astype(of_v_ref.dtype)
 
     def of_bias(q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: OptionalRef) -> None:
-        """Sums the tiles of one distance of blocks over a part of the rows."""
+        """Sums the gradient of the bias at one distance of blocks over a part of the rows."""
         in_refs, (out_ref,) = _split(refs, 9)
         q_ids, k_ids, first, end, seeds, bias_ref, gate_ref, log_ref, inner_ref = in_refs
         head, distance, part = pl.program_id(0), pl.program_id(1) - (count - 1), pl.program_id(2)
@@ -276,6 +292,7 @@ def backward(
 
 
 def _gate(gate_ref: OptionalRef, here: slice | pl.Slice) -> jax.Array | float:
+    """Returns the gates of some queries as a column [block, 1], or 1 without gates."""
     return 1.0 if gate_ref is None else gate_ref[here][:, None]
 
 
@@ -284,7 +301,9 @@ def _visible(
 ) -> jax.Array:
     """Returns which keys of block j the queries of block i see: bool [queries, keys].
 
-    The ids of queries are a column, those of keys a row.
+    Args:
+      ids_of_q: segment ids of the queries, int32 [block, 1].
+      ids_of_k: segment ids of the keys, int32 [1, block].
     """
     visible = ids_of_q == ids_of_k
     if sizes.window is None:
@@ -293,13 +312,17 @@ def _visible(
 
 
 def _places(i: jax.Array, j: jax.Array, block: int) -> tuple[jax.Array, jax.Array]:
-    """Returns the places of the queries of block i, as a column, and of the keys of block j, as a
-    row."""
+    """Returns the indices in the row of the queries of block i, and of the keys of block j.
+
+    Returns:
+      int32 [block, 1] and [1, block].
+    """
     place = jnp.arange(block, dtype=jnp.int32)
     return (i * block + place)[:, None], (j * block + place)[None, :]
 
 
 def _split(refs: Refs, inputs: int) -> tuple[Refs, Refs]:
+    """Divides a kernel's references into inputs and outputs; `inputs` is the number of inputs."""
     return refs[:inputs], refs[inputs:]
 
 
@@ -343,6 +366,14 @@ def _call(
     out_specs: Sequence[pl.BlockSpec],
     outputs: Sequence[Shaped],
 ) -> list[jax.Array]:
+    """Runs a kernel.
+
+    Args:
+      stages: number of tiles of keys that are in shared memory at a time.
+      name: of the kernel in compiled programs; a window extends it (`Sizes.kernel_name`).
+      specs, out_specs: blocks of inputs and outputs.
+      outputs: arrays with the shapes and dtypes of the outputs.
+    """
     return pl.pallas_call(
         kernel,
         grid=grid,

@@ -1,7 +1,7 @@
 """The computation of a tile of queries and keys: the same mathematics on every backend.
 
-Each kernel chooses the layout of its tiles, [queries, keys] or [keys, queries]. Vectors of queries
-and keys are passed as columns and rows accordingly, and broadcast.
+Each kernel chooses the layout of its tiles, [queries, keys] or [keys, queries]. Numbers per query
+and numbers per key are columns or rows of this layout, and broadcast to the tile.
 """
 
 from typing import Any, NamedTuple
@@ -13,18 +13,21 @@ import numpy as np
 from xlj.models import dropout
 
 NEGATIVE = -1e30
-"""The score of a key that the query does not see: finite, so that no NaN arises if all are such."""
+"""The score of a key that the query does not see. It is finite: with -inf, a query that sees no key
+would compute -inf - (-inf), which is NaN."""
 
 NO_QUERY, NO_KEY = -(2**31), -(2**31) + 1
-"""Segment ids of padding queries and keys: they see nothing, and nothing sees them."""
+"""Segment ids of padding queries and of padding keys. The two ids differ from each other and from
+all ids of tokens, so padding queries see no key and no query sees padding keys."""
 
 
 OptionalRef = Any
-"""A kernel's reference to a block of an array (`jax.Ref`), or None without such an array."""
+"""A kernel's reference to a block of an array (`jax.Ref`), or None if there is no such array."""
 Carry = tuple[jax.Array, jax.Array, jax.Array]
-"""For a block of queries: weighted sums of values, the largest score, and sums of exponentials."""
+"""What a kernel accumulates over blocks of keys, for each query of a block: the weighted sum of
+values, the largest score so far, and the sum of exponentials."""
 Shaped = jax.Array | jax.ShapeDtypeStruct
-"""An array with the shape and type of an output."""
+"""An array, or only a description, of the shape and dtype of an output."""
 
 
 class Sizes(NamedTuple):
@@ -33,17 +36,17 @@ class Sizes(NamedTuple):
     block: int
     """Number of queries and of keys in a tile."""
     rate: float
-    """Dropout of the attention probabilities; 0 for none."""
+    """Rate of dropout of the attention probabilities; 0 for no dropout."""
     interpret: bool
-    """Whether to run as plain JAX, on a CPU."""
+    """Whether Pallas interprets the kernel, which is slow but runs on any platform."""
     window: int | None
-    """The largest distance of places at which a query sees a key; None for no window."""
+    """The largest distance in the row at which a query sees a key; None for no window."""
 
     def kernel_name(self, kernel: str) -> str:
         """Returns the name of a kernel in compiled programs.
 
-        With a window, the name has the largest number of keys in the tiles that a block of queries
-        visits. Counters of operations read it.
+        With a window, the name ends with the largest number of keys in the tiles that a block of
+        queries visits. Counters of operations read this number.
         """
         if self.window is None:
             return kernel
@@ -54,28 +57,36 @@ class Inputs(NamedTuple):
     """The inputs of attention other than the bias; the length is a multiple of the block."""
 
     query: jax.Array
-    """[rows, length, heads, size], like `key` and `value`."""
+    """float [rows, length, heads, size]."""
     key: jax.Array
+    """[rows, length, heads, size], of the dtype of `query`."""
     value: jax.Array
+    """[rows, length, heads, size], of the dtype of `query`."""
     query_segment_ids: jax.Array
-    """int32 [rows, length], like `key_segment_ids`."""
+    """int32 [rows, length]."""
     key_segment_ids: jax.Array
+    """int32 [rows, length]. A query sees the keys with the same segment id."""
     seeds: jax.Array
-    """int32 [rows, heads]."""
+    """Seeds of dropout, int32 [rows, heads]."""
     gates: jax.Array | None
-    """float32 [rows, heads, length]."""
+    """The factor of the bias for each query, float32 [rows, heads, length]; None for 1."""
 
 
 class Bounds(NamedTuple):
-    """For each block, the range [first, end) of blocks of the other side with visible pairs.
+    """Ranges [first, end) of blocks that a kernel visits, int32 [rows, blocks] each.
 
-    int32 [rows, blocks] each; first and end are equal without any.
+    A range includes all blocks with a visible pair of query and key. It is empty (first equals end)
+    if there is no such block.
     """
 
     first_key: jax.Array
+    """For each block of queries, the first block of keys."""
     end_key: jax.Array
+    """For each block of queries, the end of the range of blocks of keys."""
     first_query: jax.Array
+    """For each block of keys, the first block of queries."""
     end_query: jax.Array
+    """For each block of keys, the end of the range of blocks of queries."""
 
 
 def bounds(
@@ -84,9 +95,15 @@ def bounds(
     block: int,
     window: int | None = None,
 ) -> Bounds:
-    """Returns the tiles that a kernel visits; no query sees a key in any other tile.
+    """Returns the tiles that a kernel visits; in all other tiles, no query sees a key.
 
-    With a window, only tiles within its distance are compared, so the time is linear in the length.
+    With a window, the function compares only the ids of tiles within the window, so its time is
+    linear in the length.
+
+    Args:
+      query_segment_ids, key_segment_ids: int32 [rows, length].
+      block: number of queries, and of keys, in a tile; it divides the length.
+      window: the largest distance in the row at which a query sees a key; None for no window.
     """
     if window is not None:
         of_queries = _near(query_segment_ids, key_segment_ids, block, window)
@@ -109,12 +126,13 @@ def bounds(
 def _near(
     ids: jax.Array, others: jax.Array, block: int, window: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns for each block of `ids` the range of blocks of `others` with visible pairs.
+    """Returns, for each block of `ids`, the range of blocks of `others` with visible pairs.
 
-    A pair is visible if its ids are equal and its places are at most `window` apart.
+    A pair of tokens is visible if their segment ids are equal and their distance in the row is at
+    most `window`.
 
     Args:
-      ids, others: int32 [rows, length].
+      ids, others: segment ids of queries and keys, or of keys and queries, int32 [rows, length].
 
     Returns:
       The first block and the end of the range, int32 [rows, blocks] each.
@@ -136,18 +154,29 @@ def _near(
 
 
 def is_within(queries: jax.Array, keys: jax.Array, window: int) -> jax.Array:
-    """Returns whether places, int32, are at most `window` apart: bool of their broadcast shape."""
+    """Returns whether indices in a row are at most `window` apart.
+
+    Args:
+      queries, keys: indices in the row, int32, of shapes that broadcast.
+
+    Returns:
+      bool of the broadcast shape.
+    """
     distance = queries - keys
     return (distance <= window) & (distance >= -window)
 
 
 def narrowing(window: int | None, length: int) -> int | None:
-    """Returns the window, or None if it includes all places of a row of this length."""
+    """Returns the window, or None if all tokens of a row of this length are within it."""
     return None if window is None or window >= length - 1 else window
 
 
 def dot(left: jax.Array, right: jax.Array, axes: tuple[int, int]) -> jax.Array:
-    """Multiplies matrices over one axis of each, in float32; float32 factors are not rounded."""
+    """Multiplies two matrices of one dtype, with sums in float32; float32 factors are not rounded.
+
+    Args:
+      axes: the contracted axis of `left` and of `right`.
+    """
     exact = left.dtype == jnp.float32
     return jax.lax.dot_general(
         left,
@@ -159,7 +188,13 @@ def dot(left: jax.Array, right: jax.Array, axes: tuple[int, int]) -> jax.Array:
 
 
 def exponentials(scores: jax.Array, visible: jax.Array, above: jax.Array) -> jax.Array:
-    """Computes exp(scores - above) for visible keys, 0 for others."""
+    """Computes exp(scores - above) for visible keys, and 0 for all other keys.
+
+    Args:
+      scores: float32 tile.
+      visible: bool tile.
+      above: for each query, its largest score so far, or the log of its sum of exponentials.
+    """
     return jnp.where(visible, jnp.exp(jnp.where(visible, scores, NEGATIVE) - above), 0.0)
 
 
@@ -170,28 +205,38 @@ def of_scores(
     visible: jax.Array,
     window: int | None,
 ) -> jax.Array:
-    """Computes the gradient of the scores from that of the weights.
+    """Computes the gradient of the scores from the gradient of the attention weights.
 
-    With a window, keys outside get exactly 0, also if the product of their value and the gradient
-    is not finite.
+    With a window, the gradient is exactly 0 for keys outside the window, even if the product of
+    their value and the gradient of the output is not finite.
+
+    Args:
+      weights, of_weights: attention weights and their gradients, float32 tiles.
+      inner: for each query, the inner product of the output and its gradient.
+      visible: bool tile.
     """
     result = weights * (of_weights - inner)
     return result if window is None else jnp.where(visible, result, 0.0)
 
 
 def log_sum(largest: jax.Array, total: jax.Array) -> jax.Array:
-    """Computes the logarithm of the sum of exponentials; 0 for a query that sees no key."""
+    """Computes the log of the sum of exponentials of the scores; 0 for a query that sees no key.
+
+    Args:
+      largest: for each query, the largest score.
+      total: for each query, the sum of exp(score - largest).
+    """
     return jnp.where(total > 0, largest + jnp.log(jnp.where(total > 0, total, 1.0)), 0.0)
 
 
 def keep_factors(seed: jax.Array, queries: jax.Array, keys: jax.Array, rate: float) -> jax.Array:
-    """Returns the factors of dropout for a tile of probabilities.
+    """Returns the factors of dropout for a tile of probabilities: 0 or `dropout.scale(rate)`.
 
-    The mask is that of `dropout.keep_mask` for arrays [heads, length, length].
+    The mask is the one of `dropout.keep_mask` for arrays [heads, length, length].
 
     Args:
-      seed: int32, of a row and a head.
-      queries, keys: int32, places in the row.
+      seed: of a row and a head, int32.
+      queries, keys: indices in the row, int32, of shapes that broadcast.
     """
     hashes = dropout.fold_in(dropout.fold_in(seed, queries), keys)
     return jnp.where(dropout.is_kept(hashes, rate), np.float32(dropout.scale(rate)), 0.0)

@@ -2,9 +2,11 @@
 
 Tiles are [keys, queries], so that arrays with one number for each query are rows.
 
-Heads are side by side in memory, as projections return them. A program computes a group of heads
-that fills 128 lanes. For each head it multiplies arrays in which the lanes of other heads are 0, so
-no array is padded or transposed in memory.
+Heads are side by side in memory, as the projections return them. A program computes a group of
+heads that fills 128 lanes. For each head, it sets the lanes of all other heads to 0 and multiplies
+the full width. So no array is padded or transposed in memory.
+
+Index g counts groups of heads, h heads of a group, r rows, i blocks of queries, j blocks of keys.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,26 +21,37 @@ from xlj.models.fused_attention import tiles
 from xlj.models.fused_attention.tiles import Carry, Inputs, OptionalRef, Shaped, Sizes
 
 _LANES = 128
+"""Number of lanes of a vector register."""
 _MEMORY = 100 * 2**20
-"""Bytes of VMEM to use, of a core's 128 MiB; the backward pass of 8,192 tokens takes half."""
+"""Largest number of bytes of VMEM that a kernel may use. A core has 128 MiB. The backward pass of
+rows of 8,192 tokens uses half of this limit."""
 
 
 def head_size(size: int) -> int:
-    """Returns the size that heads are padded to: a divisor or a multiple of the number of lanes."""
+    """Returns the size to which heads are padded: a divisor or a multiple of the lanes."""
     return pl.next_power_of_2(size) if size <= _LANES else size + -size % _LANES
 
 
 def block(size: int, dtype: DTypeLike) -> int:
-    """Returns the number of queries and keys of a tile, for any head size and type."""
+    """Returns the number of queries, and of keys, in a tile: 128 for any head size and dtype."""
     return 128
 
 
 def forward(
     sizes: Sizes, scale: float, inputs: Inputs, bias: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
-    """Same as `gpu.forward`, but the log-sums are [rows, groups, heads of a group, length].
+    """Computes the output, and the log-sums that `backward` needs.
 
     The function is long because the kernel's loops over blocks and heads use its arguments.
+
+    Args:
+      scale: factor of the scores.
+      bias: float32 [heads, 2 length / block - 1, block, block]: a tile [queries, keys] for each
+        distance of blocks; None for no bias.
+
+    Returns:
+      The output, [rows, length, heads, size] in the dtype of the query. For each query, the log of
+      the sum of exponentials of its scores, float32 [rows, groups, heads of a group, length].
     """
     query, key, value, of_queries, of_keys, seeds, gates = inputs
     ids = of_queries, of_keys
@@ -131,10 +144,17 @@ def backward(
     logs: jax.Array,
     gradient: jax.Array,
 ) -> tuple[jax.Array | None, ...]:
-    """Same as `gpu.backward`, in one kernel.
+    """Computes the gradients of query, key, value, bias and gates; None without bias or gates.
 
-    A core iterates over a group's rows and blocks of keys, and accumulates sums in its memory. The
-    function is long because the kernel's loops over blocks and heads use its arguments.
+    One kernel computes all gradients. For each group of heads, a core iterates over rows and blocks
+    of keys, and accumulates the gradients of queries, bias and gates in its memory. The function is
+    long because the kernel's loops over blocks and heads use its arguments.
+
+    Args:
+      sizes, scale, inputs, bias: the arguments of `forward`.
+      output: the output of `forward`, [rows, length, heads, size].
+      logs: the log-sums of `forward`, float32 [rows, groups, heads of a group, length].
+      gradient: of the output, [rows, length, heads, size].
     """
     query, key, value, of_queries, of_keys, seeds, gates = inputs
     ids = of_queries, of_keys
@@ -157,7 +177,8 @@ def backward(
             sum_q[...] = jnp.zeros_like(sum_q)
             if of_gate_ref is not None:
                 of_gate_ref[...] = jnp.zeros_like(of_gate_ref)
-            # inner_ref: for each head, as a row, the sum over its lanes of output times gradient.
+            # Row h of inner_ref is, for head h and each token, the inner product of the output and
+            # its gradient. Eight heads are computed at a time, since eight rows fill a register.
             products = o_ref[...].astype(jnp.float32) * do_ref[...].astype(jnp.float32)
             of_lane = jax.lax.broadcasted_iota(jnp.int32, (8, products.shape[1]), 1) // size
             of_head = jax.lax.broadcasted_iota(jnp.int32, (8, products.shape[1]), 0)
@@ -271,10 +292,10 @@ class _Grouped:
     The last group is padded with heads of zeros.
 
     Attributes:
-      heads: heads of a group.
-      lanes: of a group.
+      heads: number of heads in a group.
+      lanes: number of lanes of a group.
       count: number of groups.
-      width: of all groups.
+      width: number of lanes of all groups together.
     """
 
     def __init__(self, shape: tuple[int, ...]):
@@ -298,8 +319,12 @@ class _Grouped:
     def prepare(
         self, seeds: jax.Array, bias: jax.Array | None, gates: jax.Array | None
     ) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
-        """Returns padded seeds, transposed tiles of the bias, and gates [rows, groups, heads of a
-        group, length]."""
+        """Pads seeds, bias and gates to whole groups, in the layout of the kernels.
+
+        Returns:
+          Seeds, int32 [rows, padded heads]; the bias with tiles [keys, queries]; and the gates,
+          float32 [rows, groups, heads of a group, length]. Bias and gates may be None.
+        """
         more = (0, self._more)
         if bias is not None:
             bias = jnp.pad(bias.swapaxes(2, 3), (more, (0, 0), (0, 0), (0, 0)))
@@ -310,6 +335,7 @@ class _Grouped:
 
 
 def _of_group(bias: jax.Array, heads: int) -> pl.BlockSpec:
+    """Returns the spec of the bias of a group of heads."""
     return pl.BlockSpec((heads, *bias.shape[1:]), lambda g, r, i, *_: (g, 0, 0, 0))
 
 
@@ -330,12 +356,12 @@ def _sublanes_of(x: jax.Array, head: int, size: int) -> jax.Array:
 
 
 def _row(ref: OptionalRef, head: int, start: jax.Array | int, block: int) -> jax.Array | float:
-    """Returns the gates of a head as a row [1, block], or 1 without gates."""
+    """Returns the gates of a head for a block of queries, as a row [1, block]; 1 without gates."""
     return 1.0 if ref is None else ref[head : head + 1, pl.ds(start, block)]
 
 
 def _column(row: jax.Array) -> jax.Array:
-    """Transposes [1, n] -> [n, 1]."""
+    """Transposes [1, n] -> [n, 1], by way of eight equal rows, which fill a register."""
     return jnp.broadcast_to(row, (8, row.shape[1])).T[:, :1]
 
 
@@ -344,7 +370,9 @@ def _visible(
 ) -> jax.Array:
     """Returns which keys of block j the queries of block i see: bool [keys, queries].
 
-    The ids of queries are a row, those of keys a column.
+    Args:
+      ids_of_q: segment ids of the queries, int32 [1, block].
+      ids_of_k: segment ids of the keys, int32 [block, 1].
     """
     visible = ids_of_k == ids_of_q
     if sizes.window is None:
@@ -353,8 +381,11 @@ def _visible(
 
 
 def _places(i: jax.Array, j: jax.Array, block: int) -> tuple[jax.Array, jax.Array]:
-    """Returns the places of the queries of block i, as a row, and of the keys of block j, as a
-    column."""
+    """Returns the indices in the row of the queries of block i, and of the keys of block j.
+
+    Returns:
+      int32 [1, block] and [block, 1].
+    """
     queries = i * block + jax.lax.broadcasted_iota(jnp.int32, (1, block), 1)
     keys = j * block + jax.lax.broadcasted_iota(jnp.int32, (block, 1), 0)
     return queries, keys
@@ -372,6 +403,15 @@ def _call(
     outputs: Sequence[Shaped],
     scratch: Sequence["pl.MemoryRef"],
 ) -> list[jax.Array]:
+    """Runs a kernel.
+
+    Args:
+      name: of the kernel in compiled programs; a window extends it (`Sizes.kernel_name`).
+      scalars: arrays that are in scalar memory before the kernel starts.
+      specs, out_specs: blocks of inputs and outputs.
+      outputs: arrays with the shapes and dtypes of the outputs.
+      scratch: arrays that persist in the core's memory during the kernel.
+    """
     return pl.pallas_call(
         kernel,
         grid_spec=pltpu.PrefetchScalarGridSpec(
