@@ -97,7 +97,7 @@ def test_scoring_needs_no_jax(folders):
 @pytest.mark.parametrize(
     "flag, message",
     [
-        ("--xtreme_predictions=nowhere", "nowhere: no such folder"),
+        ("--xtreme_predictions=nowhere", "nowhere is not a folder"),
         ("--output=scores.txt", "--output=scores.txt: the file name must end in .json or .md"),
         ("--output=nowhere/scores.md", "--output=nowhere/scores.md: the folder"),
         ("--plot=scores.nothing", "--plot=scores.nothing: "),

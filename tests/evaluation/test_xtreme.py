@@ -95,7 +95,7 @@ def test_skipped_tasks_and_files_are_reported(folders):
     assert "skipped mewslix: not a task of XTREME (xnli, pawsx" in text
     assert "xnli: no files for ar, bg, el" in text
     assert "test-ro.json: not a language of this task in XTREME" in text
-    assert not any(result.complete for result in results)
+    assert not any(result.is_complete for result in results)
     assert xtreme.overall(results) == ({}, None)
     result = xtreme.as_json(results)
     assert result["score"] is None and result["groups"] == {}
@@ -134,12 +134,12 @@ def test_tables(folders):
         (
             "xnli/test-de.tsv",
             None,
-            r"xnli/test-de\.tsv is missing, but its counterpart",
+            r"xnli/test-de\.tsv is missing, but the file of this name",
         ),
         (
             "xnli/test-ar.tsv",
             "neutral\n",
-            r"labels/xnli/test-ar\.tsv is missing, but its counterpart",
+            r"labels/xnli/test-ar\.tsv is missing, but the file of this name",
         ),
         (
             "xnli/test-de.tsv",
@@ -165,7 +165,7 @@ def test_errors_name_the_file(folders, name, content, message):
 
 
 def test_folders_without_anything_to_score(folders, tmp_path):
-    with pytest.raises(ConfigError, match="nowhere: no such folder"):
+    with pytest.raises(ConfigError, match="nowhere is not a folder"):
         xtreme.score(folders[0], tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match="have no task in common"):

@@ -178,7 +178,7 @@ def test_what_does_not_fit_is_refused(vocabulary):
     starts, ends = perfect(actual)
     with pytest.raises(ValueError, match="do not match"):
         answer_spans.best(actual, starts[1:], ends[1:], 5)
-    with pytest.raises(ValueError, match="2 questions, but windows of 3"):
+    with pytest.raises(ValueError, match="there are 2 questions, but the windows belong to 3"):
         answer_spans.texts(questions[:2], actual, starts, ends, answer_length=5)
     with pytest.raises(ValueError, match="same identity"):
         answer_spans.texts([questions[0]] * 3, actual, starts, ends, answer_length=5)

@@ -30,11 +30,11 @@ def test_xcopa_is_read(tmp_path):
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"label": 2}, "label is '?2'?, expected a number from 0 to 1"),
+        ({"label": 2}, "label is '?2'?; expected the index of the right choice, 0 to 1"),
         ({"label": "0"}, "label is '0'"),
-        ({"choice2": None}, "choices must be a list of texts"),
+        ({"choice2": None}, "expected a list `choices` of texts"),
         ({"choice2": " "}, "the premise or a choice is empty"),
-        ({"choices": ["a"]}, "1 choices, expected 2 to 8"),
+        ({"choices": ["a"]}, "the number of choices is 1; expected 2 to 8"),
         ({"premise": 3}, "no text under premise or context or question"),
     ],
 )

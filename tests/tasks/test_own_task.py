@@ -97,8 +97,7 @@ def test_the_encoder_goes_out_without_a_class_for_the_head(done, tmp_path, capsy
     printed = capsys.readouterr().out
     assert (
         "counting_head/output/bias (the kind of task names no class of transformers with these "
-        "tensors"
-        in printed
+        "tensors" in printed
     )
     written = json.loads((tmp_path / "out" / "config.json").read_text())
     assert written["architectures"] == ["XLMRobertaModel"]

@@ -6,7 +6,7 @@ import pytest
 from xlj.config import ConfigError
 from xlj.config.finetuning import Task
 from xlj.evaluation.metrics import correlations
-from xlj.tasks.regression import Rated, Regression
+from xlj.tasks.regression import RatedText, Regression
 
 KIND = Regression()
 
@@ -15,15 +15,18 @@ def test_scores_of_tables(tmp_path):
     file = tmp_path / "a.tsv"
     file.write_text("a\tb\t3.25\nc\td\t-\n")
     actual = KIND.read(file, "en", Task(kind="regression"))
-    assert actual == [Rated(("a", "b"), 3.25, f"{file}:1"), Rated(("c", "d"), None, f"{file}:2")]
+    assert actual == [
+        RatedText(("a", "b"), 3.25, f"{file}:1"),
+        RatedText(("c", "d"), None, f"{file}:2"),
+    ]
     file.write_text("a\tb\t3,25\n")
-    with pytest.raises(ConfigError, match="a.tsv:1: the score is '3,25', expected a number"):
+    with pytest.raises(ConfigError, match="a.tsv:1: the score is '3,25'; expected a number"):
         KIND.read(file, "en", Task(kind="regression"))
 
 
 def test_rows_hold_the_bits_of_each_score(vocabulary):
     scores = [3.3, -0.0, 1e-7, None, 5.0]
-    examples = [Rated(("a cat", "a dog"), score, "") for score in scores]
+    examples = [RatedText(("a cat", "a dog"), score, "") for score in scores]
     made = KIND.rows(examples, vocabulary, (), Task(length=16))
     assert made.labels.min() >= 0 and made.labels.max() < 256
     back = made.labels[:, 1:].astype(np.uint8).view("<f4")[:, 0]
@@ -44,13 +47,13 @@ def test_correlations_are_scipys():
         assert ours(first, first) == pytest.approx(1) and ours(first, -first) == pytest.approx(-1)
         assert ours([1.0, 1.0], [1.0, 2.0]) == 0
     actual = KIND.scores(
-        [1.0, 2.0, 4.0], [Rated(("a",), s, "") for s in (0.0, 1.0, 9.0)], "pearson", "en"
+        [1.0, 2.0, 4.0], [RatedText(("a",), s, "") for s in (0.0, 1.0, 9.0)], "pearson", "en"
     )
     assert list(actual) == ["pearson", "spearman"] and actual["spearman"] == 1 > actual["pearson"]
 
 
 def test_predictions_and_the_baseline():
-    examples = [Rated(("a",), 1.0, ""), Rated(("b",), 4.0, "")]
+    examples = [RatedText(("a",), 1.0, ""), RatedText(("b",), 4.0, "")]
     assert KIND.majority(examples)(examples) == [2.5, 2.5]
     assert KIND.describe(np.array([[1.5], [2.0]]), None, examples, (), Task()) == [
         {"score": 1.5},

@@ -24,17 +24,17 @@ _WORD_CLASS = Form(r"[A-Z]+|_", "a universal part-of-speech tag")
 _ENTITY = Form(CHUNK_TAG, "O or a tag such as B-PER")
 
 Score = Callable[[Path, Path, str], dict[str, float]]
-"""Takes (file of labels, file of predictions, language); returns scores from 0 to 1 by metric."""
+"""Takes (file of gold labels, file of predictions, language); returns scores (0 to 1) by metric."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task of XTREME, in files `NAME/test-LANGUAGE.ENDING`.
+    """A task of XTREME. Its files are `NAME/test-LANGUAGE.ENDING`.
 
     Attributes:
-      group: XTREME's group of tasks that the task is averaged into.
+      group: the group of tasks in whose average XTREME includes the task.
       metrics: the metrics whose mean is the task's score.
-      score: computes these metrics, and possibly others, for one language.
+      score: function that computes these metrics, and possibly other metrics, for one language.
     """
 
     name: str
@@ -66,31 +66,31 @@ class Result:
     def transfer_gap(self) -> float | None:
         """The score in English minus the mean of the other languages; None without English.
 
-        With several metrics it is that of exact match, as in XLM-E's Table 5.
+        For tasks with several metrics, it is the gap of exact match, as in XLM-E's Table 5.
         """
         return language_report.transfer_gap(self.metrics[self.task.metrics[0]])
 
     @property
-    def complete(self) -> bool:
-        """Whether all languages of XTREME have scores."""
+    def complete_scores(self) -> bool:
+        """Whether all of the task's languages in XTREME have scores."""
         return set(self.metrics[self.task.metrics[0]]) == self.task.languages
 
 
 def _labels(gold: Path, predicted: Path, language: str, form: Form) -> dict[str, float]:
-    truths, guesses = prediction_files.labels(gold, predicted, form)
-    return {"accuracy": accuracy(guesses, truths)}
+    gold_values, predictions = prediction_files.labels(gold, predicted, form)
+    return {"accuracy": accuracy(predictions, gold_values)}
 
 
 def _tags(gold: Path, predicted: Path, language: str, form: Form, raw: bool) -> dict[str, float]:
-    truths, guesses = prediction_files.tags(gold, predicted, form)
-    return chunk_scores(guesses, truths, raw)._asdict()
+    gold_values, predictions = prediction_files.tags(gold, predicted, form)
+    return chunk_scores(predictions, gold_values, raw)._asdict()
 
 
 def _pairs(gold: Path, predicted: Path, language: str) -> dict[str, float]:
-    truths = prediction_files.pairs(gold)
-    if not truths:
-        raise ConfigError(f"{gold} is empty")
-    return pair_scores(prediction_files.pairs(predicted), truths)._asdict()
+    gold_values = prediction_files.pairs(gold)
+    if not gold_values:
+        raise ConfigError(f"{gold} is empty; expected gold pairs")
+    return pair_scores(prediction_files.pairs(predicted), gold_values)._asdict()
 
 
 def _answers(gold: Path, predicted: Path, language: str, by_language: bool) -> dict[str, float]:
@@ -135,26 +135,29 @@ TASKS = (
     Task("bucc2018", "retrieval", ("f1",), _pairs),
     Task("tatoeba", "retrieval", ("accuracy",), partial(_labels, form=_INDEX)),
 )
-"""In the order of the papers' tables."""
+"""XTREME's tasks, in the order of the papers' tables."""
 
 
 def score(labels: Path, predictions: Path) -> tuple[list[Result], list[str]]:
     """Scores all tasks that have a folder in both arguments, in XTREME's languages.
 
     Args:
-      labels, predictions: folders with files `TASK/test-LANGUAGE.tsv` (`.json` for questions).
+      labels, predictions: folders with files `TASK/test-LANGUAGE.tsv` (`.json` for question
+        answering).
 
     Returns:
-      The results in the order of TASKS, and one line for each task, language or file that was
+      The results in the order of `TASKS`, and a message for each task, language or file that was
       skipped.
 
     Raises:
-      ConfigError: if a folder is missing, there is nothing to score, or a file has no counterpart
-        or is malformed.
+      ConfigError: if a folder is missing, there is nothing to score, or a file is malformed or
+        missing in one of the folders.
     """
     for folder in (labels, predictions):
         if not folder.is_dir():
-            raise ConfigError(f"{folder}: no such folder")
+            raise ConfigError(
+                f"{folder} is not a folder; expected a folder with tasks of XTREME, such as xnli/"
+            )
     results, notes = [], []
     for task in TASKS:
         sides = labels / task.name, predictions / task.name
@@ -163,8 +166,8 @@ def score(labels: Path, predictions: Path) -> tuple[list[Result], list[str]]:
             notes.append(f"skipped {task.name}: {missing[0]} does not exist")
         else:
             results.append(_score(task, *sides, notes))
-    others = {folder.name for folder in predictions.iterdir() if folder.is_dir()}
-    for name in sorted(others - _LANGUAGES.keys()):
+    folders = {folder.name for folder in predictions.iterdir() if folder.is_dir()}
+    for name in sorted(folders - _LANGUAGES.keys()):
         notes.append(f"skipped {name}: not a task of XTREME ({', '.join(_LANGUAGES)})")
     if not results:
         raise ConfigError(
@@ -180,12 +183,16 @@ def _score(task: Task, labels: Path, predictions: Path, notes: list[str]) -> Res
     names = {language: f"test-{language}.{task.ending}" for language in ordered}
     for language, name in names.items():
         files = labels / name, predictions / name
-        absent = [file for file in files if not file.is_file()]
-        if len(absent) == 2:
+        missing_files = [file for file in files if not file.is_file()]
+        if len(missing_files) == 2:
             missing.append(language)
             continue
-        if absent:
-            raise ConfigError(f"{absent[0]} is missing, but its counterpart exists")
+        if missing_files:
+            raise ConfigError(
+                f"{missing_files[0]} is missing, but the file of this name in the "
+                "other "
+                "folder exists"
+            )
         for metric, share in task.score(*files, language).items():
             metrics.setdefault(metric, {})[language] = 100 * share
     if not metrics:
@@ -198,48 +205,50 @@ def _score(task: Task, labels: Path, predictions: Path, notes: list[str]) -> Res
 
 
 def overall(results: list[Result]) -> tuple[dict[str, float], float | None]:
-    """Returns XTREME's scores by task group, and the score of all nine tasks.
+    """Returns (scores by task group, score of all nine tasks), as XTREME computes them.
 
-    Each is the mean of its tasks' scores. A group whose tasks are not all complete is left out; the
-    second value is None unless all tasks are complete.
+    Each is the mean of the scores of the tasks. Groups with a missing or incomplete task are left
+    out. The second value is None unless all nine tasks are complete.
     """
-    complete = {result.task.name: result.score for result in results if result.complete}
+    complete_scores = {result.task.name: result.score for result in results if result.is_complete}
     by_group = {}
     for group, tasks in itertools.groupby(TASKS, lambda task: task.group):
         names = [task.name for task in tasks]
-        if complete.keys() >= {*names}:
-            by_group[group] = sum(complete[name] for name in names) / len(names)
-    whole = sum(complete.values()) / len(TASKS) if len(complete) == len(TASKS) else None
-    return by_group, whole
+        if complete_scores.keys() >= {*names}:
+            by_group[group] = sum(complete_scores[name] for name in names) / len(names)
+    total = (
+        sum(complete_scores.values()) / len(TASKS) if len(complete_scores) == len(TASKS) else None
+    )
+    return by_group, total
 
 
 def as_json(results: list[Result]) -> Record:
     """Returns all scores as a JSON object, in percent with six decimals."""
-    groups, whole = overall(results)
+    groups, total = overall(results)
     tasks = {
         result.task.name: {
-            "score": _rounded(result.score),
+            "score": _round(result.score),
             **{
                 metric: {
-                    "average": _rounded(language_report.average(scores)),
-                    "transfer_gap": _rounded(language_report.transfer_gap(scores)),
-                    "languages": {language: _rounded(value) for language, value in scores.items()},
+                    "average": _round(language_report.average(scores)),
+                    "transfer_gap": _round(language_report.transfer_gap(scores)),
+                    "languages": {language: _round(value) for language, value in scores.items()},
                 }
                 for metric, scores in result.metrics.items()
             },
         }
         for result in results
     }
-    rounded = {group: _rounded(value) for group, value in groups.items()}
-    return {"score": _rounded(whole), "groups": rounded, "tasks": tasks}
+    rounded = {group: _round(value) for group, value in groups.items()}
+    return {"score": _round(total), "groups": rounded, "tasks": tasks}
 
 
 def as_markdown(results: list[Result]) -> str:
-    """Returns a Markdown summary and a table of languages for each task, in percent."""
-    cell, (_, whole) = language_report.cell, overall(results)
+    """Returns Markdown: a summary, and a table of scores by language for each task, in percent."""
+    cell, (_, total) = language_report.cell, overall(results)
     summary = [
         ["", *(result.task.name for result in results), "average"],
-        ["score", *(cell(result.score) for result in results), cell(whole)],
+        ["score", *(cell(result.score) for result in results), cell(total)],
         ["transfer gap", *(cell(result.transfer_gap) for result in results), ""],
     ]
     parts = [
@@ -256,7 +265,10 @@ def as_markdown(results: list[Result]) -> str:
 
 
 def panels(results: list[Result]) -> dict[str, dict[str, float]]:
-    """Returns the scores to plot for each task: its last metric (F1 for question answering)."""
+    """Returns the panels of a plot: for each title, the scores of a task by language.
+
+    The scores are the task's last metric, which is F1 for question answering.
+    """
     chosen = [(result, result.task.metrics[-1]) for result in results]
     return {f"{r.task.name}: {_TITLES[name]}": r.metrics[name] for r, name in chosen}
 
@@ -264,5 +276,5 @@ def panels(results: list[Result]) -> dict[str, dict[str, float]]:
 _TITLES = {"accuracy": "accuracy", "exact_match": "EM", "f1": "F1"}
 
 
-def _rounded(value: float | None) -> float | None:
+def _round(value: float | None) -> float | None:
     return None if value is None else round(value, 6)

@@ -1,1 +1,2 @@
-"""Kinds of fine-tuning tasks, one per file: reading, rows, head, predictions and metrics."""
+"""Defines the kinds of fine-tuning tasks, one per file: reading, rows, head, predictions,
+metrics."""

@@ -1,6 +1,6 @@
-"""Classification of a sentence or of two sentences, which are encoded together or separately.
+"""Classification of a sentence, or of two sentences that are encoded together or separately.
 
-Rows: the label is one number, 1 + the class; 0 without a label.
+The label of a row is one number: 1 + the index of the class, or 0 if the class is unknown.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath
 
 PAIRS = "The tokenizer encodes a pair as in training, with one separator between the two texts."
-"""The remark on model cards of kinds that read pairs."""
+"""The remark on model cards for kinds of tasks that read pairs."""
 
 
 class Classification(TaskKind):
@@ -39,7 +39,7 @@ class Classification(TaskKind):
     )
 
     def read(self, path: AnyPath, language: str, task: Task) -> Sequence[Sentences]:
-        """Reads the examples of a table or of records."""
+        """Reads examples from a table (TSV, CSV) or from records (JSON, Parquet)."""
         return tables.read(path, task.columns, task.labels, task.names)
 
     def rows(
@@ -49,11 +49,11 @@ class Classification(TaskKind):
         labels: Sequence[str],
         task: Task,
     ) -> Features:
-        """Converts one or two texts per row."""
-        return features.of_sentences(examples, vocabulary, _numbers(labels), task.length)
+        """Converts each example, one or two texts, to a row."""
+        return features.of_sentences(examples, vocabulary, _index_labels(labels), task.length)
 
     def head(self) -> Any:
-        """Returns RoBERTa's classification head, on the vector of `<s>`."""
+        """Returns RoBERTa's classification head, which is applied to the vector of `<s>`."""
         from xlj.models import heads
         from xlj.objectives.task_heads import TaskHead, cross_entropy
 
@@ -73,11 +73,11 @@ class Classification(TaskKind):
         labels: Sequence[str],
         task: Task,
     ) -> list[str]:
-        """Returns the label of each example, from the class of each row."""
+        """Returns the label of each example, from the index of the predicted class of each row."""
         return [labels[number] for number in outputs]
 
     def majority(self, training: Sequence[Sentences]) -> Callable[[Sequence[Sentences]], list[str]]:
-        """Predicts the most frequent label of the training data for every example."""
+        """Returns a baseline that predicts the most frequent label of the training data."""
         label = Counter(e.label for e in training if e.label).most_common(1)[0][0]
         return lambda examples: [label] * len(examples)
 
@@ -88,11 +88,12 @@ class Classification(TaskKind):
         return {"accuracy": accuracy(predicted, [example.label for example in examples])}
 
     def from_fields(self, fields: Sequence[str], place: str) -> Sentences:
-        """Reads one text, or two with a tab between."""
+        """Makes an example from the fields of a line: one text or two texts."""
         return Sentences(kind.check_one_or_two(fields, place), None, place)
 
     def from_record(self, record: Mapping[str, Any], place: str) -> Sentences:
-        """Reads `text` and optionally `text_pair`, or other usual names of both."""
+        """Makes an example from the keys `text` and optionally `text_pair`, or other common
+        names."""
         return Sentences(kind.texts_of(record, place), None, place)
 
     def describe(
@@ -103,7 +104,8 @@ class Classification(TaskKind):
         labels: Sequence[str],
         task: Task,
     ) -> list[Record]:
-        """Returns `label`, its `probability`, and the `probabilities` of all labels."""
+        """Returns for each example `label`, `probability`, and the `probabilities` of all
+        labels."""
         best = self.decode(logits.argmax(-1), rows, examples, labels, task)
         probabilities = kind.probabilities(logits).tolist()
         return [
@@ -116,14 +118,14 @@ class Classification(TaskKind):
         ]
 
     def to_fields(self, description: Record) -> list[str]:
-        """Returns the label and its probability."""
+        """Returns the fields of an output line: the label and the probability of the label."""
         return [description["label"], f"{description['probability']:.6f}"]
 
 
 class PairClassification(Classification):
-    """Classifies two sentences that are encoded separately, by comparing their mean vectors.
+    """Classifies two sentences that are encoded separately, from both mean vectors.
 
-    A row is `<s> A </s> <s> B </s>`, two examples of the encoder.
+    A row is `<s> A </s> <s> B </s>`. For the encoder these are two examples.
     """
 
     name = "pair_classification"
@@ -131,7 +133,7 @@ class PairClassification(Classification):
 
     @property
     def chosen_by(self) -> Mapping[str, str]:
-        """It is selected by classification with `task.pairs=apart`."""
+        """Keys of `task` that select this kind: classification with `task.pairs=apart`."""
         return {"kind": "classification", "pairs": "apart"}
 
     def rows(
@@ -141,24 +143,24 @@ class PairClassification(Classification):
         labels: Sequence[str],
         task: Task,
     ) -> Features:
-        """Converts one pair per row; refuses examples with one sentence or an empty one."""
+        """Converts each pair to a row. Refuses examples with one sentence or an empty sentence."""
         _require_pairs(examples)
-        return features.of_sentences(examples, vocabulary, _numbers(labels), task.length, True)
+        return features.of_sentences(examples, vocabulary, _index_labels(labels), task.length, True)
 
     def from_fields(self, fields: Sequence[str], place: str) -> Sentences:
-        """Reads two texts with a tab between."""
+        """Makes an example from the fields of a line: two texts."""
         example = super().from_fields(fields, place)
         _require_pairs([example])
         return example
 
     def from_record(self, record: Mapping[str, Any], place: str) -> Sentences:
-        """Reads `text` and `text_pair`, or other usual names of both."""
+        """Makes an example from the keys `text` and `text_pair`, or other common names."""
         example = super().from_record(record, place)
         _require_pairs([example])
         return example
 
     def head(self) -> Any:
-        """Returns a classification head on InferSent's features of both mean vectors."""
+        """Returns a classification head for InferSent's features of both mean vectors."""
         from functools import partial
 
         from xlj.models import heads
@@ -172,18 +174,21 @@ class PairClassification(Classification):
         return super().head()._replace(init=init, logits=logits)
 
 
-def _numbers(labels: Sequence[str]) -> dict[str, int]:
+def _index_labels(labels: Sequence[str]) -> dict[str, int]:
     return {label: number for number, label in enumerate(labels)}
 
 
 def _require_pairs(examples: Sequence[Sentences]) -> None:
-    """Refuses examples that are not two non-empty sentences."""
-    alone = [example.place for example in examples if len(example.texts) == 1]
-    if alone:
+    """Raises a `ConfigError` if an example is not two non-empty sentences."""
+    single = [example.place for example in examples if len(example.texts) == 1]
+    if single:
         raise ConfigError(
-            f"{alone[0]}: this is one sentence, but task.pairs=apart compares two; set "
+            f"{single[0]}: the example has one sentence, but task.pairs=apart needs two; set "
             "task.pairs=together"
         )
-    empty = [example.place for example in examples if not all(map(str.strip, example.texts))]
-    if empty:
-        raise ConfigError(f"{empty[0]}: task.pairs=apart compares two sentences, but one is empty")
+    with_empty = [example.place for example in examples if not all(map(str.strip, example.texts))]
+    if with_empty:
+        raise ConfigError(
+            f"{with_empty[0]}: a sentence is empty, but task.pairs=apart needs two; "
+            "remove the example or set task.pairs=together"
+        )

@@ -1,8 +1,8 @@
 """Multiple choice: choosing the text that fits a premise, or the answer to a question.
 
-For example XCOPA (Ponti et al., 2020) and COPA. A row contains an example of the encoder for each
-choice, `<s> premise </s> choice </s>`, which do not attend to each other. Its label is one number,
-1 + the choice; 0 without a label.
+Examples are XCOPA (Ponti et al., 2020) and COPA. A row contains `<s> premise </s> choice </s>` for
+each choice. The encoder encodes the choices separately. The label of a row is one number: 1 + the
+index of the right choice, or 0 if it is unknown.
 """
 
 import dataclasses
@@ -27,8 +27,8 @@ from xlj.io.json_file import Record
 from xlj.io.quoting import quoted
 from xlj.io.storage import AnyPath
 
-MOST = 8
-"""The most choices of an example."""
+MAX_CHOICES = 8
+"""The maximum number of choices of an example."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Choices(Example):
     """An example of multiple choice.
 
     Attributes:
-      premise: the premise, followed by its question if it has one.
-      choices: two or more texts.
-      right: the index of the right choice; None if the source has none.
-      place: `FILE:LINE` or similar.
+      premise: the premise, followed by the question if there is one.
+      choices: the texts to choose from, two or more.
+      right: the zero-based index of the right choice; None if unknown.
+      place: where the example was read, such as FILE:LINE.
     """
 
     premise: str
@@ -49,7 +49,8 @@ class Choices(Example):
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """None if the right choice is unknown, else empty: choices are not labels."""
+        """None if the right choice is unknown, else an empty tuple, because choices have no
+        labels."""
         return None if self.right is None else ()
 
 
@@ -73,12 +74,12 @@ print(choices[outputs.logits[0].argmax()])""",
     )
 
     def read(self, path: AnyPath, language: str, task: Task) -> Sequence[Choices]:
-        """Reads the examples of JSON lines, JSON or Parquet, in XCOPA's format.
+        """Reads examples from JSON lines, JSON or Parquet, in XCOPA's format.
 
-        Keys are `premise`, optionally `question`, `choice1`, `choice2` and so on or a list
-        `choices`, and `label`, from 0.
+        The keys are `premise`, optionally `question`, either `choice1`, `choice2`, ... or a list
+        `choices`, and `label`, the zero-based index of the right choice.
         """
-        return [_example(record, place) for record, place in records.read(path)]
+        return [_example_of(record, place) for record, place in records.read(path)]
 
     def rows(
         self,
@@ -87,35 +88,37 @@ print(choices[outputs.logits[0].argmax()])""",
         labels: Sequence[str],
         task: Task,
     ) -> Features:
-        """Converts one example per row; each choice gets an equal share of the row.
+        """Converts each example to a row, in which each choice gets an equal share.
 
-        If premise and choice are too long for it, the longer one is truncated first.
+        If premise and choice exceed this share, the longer of the two is truncated first.
         """
         texts = [(e.premise, *e.choices) for e in examples]
         encoded = iter(vocabulary.encode_batch(list(itertools.chain.from_iterable(texts))))
         tokens = np.full((len(examples), task.length), PAD, np.int32)
-        cut = 0
+        truncated = 0
         for row, example in enumerate(examples):
             premise = next(encoded)
-            room = task.length // len(example.choices) - 3
-            if room < 2:
+            max_tokens = task.length // len(example.choices) - 3
+            if max_tokens < 2:
                 raise ConfigError(
                     f"{example.place}: task.length={task.length} is too short for "
-                    f"{len(example.choices)} choices"
+                    f"{len(example.choices)} choices; raise it"
                 )
-            ids, is_cut = list[int](), False
+            ids, is_truncated = list[int](), False
             for choice in itertools.islice(encoded, len(example.choices)):
-                first, second = fit_sizes([len(premise), len(choice)], room)
-                is_cut |= first + second < len(premise) + len(choice)
+                first, second = fit_sizes([len(premise), len(choice)], max_tokens)
+                is_truncated |= first + second < len(premise) + len(choice)
                 ids += [BOS, *premise[:first].tolist(), EOS, *choice[:second].tolist(), EOS]
             tokens[row, : len(ids)] = ids
-            cut += is_cut
+            truncated += is_truncated
         numbers = [0 if e.right is None else 1 + e.right for e in examples]
-        return Features(tokens, np.array(numbers, np.int32).reshape(-1, 1), {"examples": cut})
+        return Features(tokens, np.array(numbers, np.int32).reshape(-1, 1), {"examples": truncated})
 
     def head(self) -> Any:
-        """Returns BERT's head: a dense layer and one output per choice, from the vector of its
-        `<s>`; minus infinity for choices that a row does not have."""
+        """Returns BERT's head: a dense layer and one output per choice, from the vector of `<s>`.
+
+        Missing choices have the logit minus infinity.
+        """
         import jax.numpy as jnp
 
         from xlj.models import heads
@@ -123,10 +126,10 @@ print(choices[outputs.logits[0].argmax()])""",
         from xlj.objectives.task_heads import TaskHead, cross_entropy
 
         def logits(head: Any, model: Any, hidden: Any, tokens: Any, rngs: Any) -> Any:
-            places = bitext.starts(tokens, MOST)
+            places = bitext.starts(tokens, MAX_CHOICES)
             vectors = jnp.take_along_axis(hidden, places[..., None], 1)
             outputs = heads.classify(head, model, vectors, rngs)[..., 0]
-            return jnp.where(bitext.is_example(tokens, MOST), outputs, -jnp.inf)
+            return jnp.where(bitext.is_example(tokens, MAX_CHOICES), outputs, -jnp.inf)
 
         return TaskHead(
             init=lambda rng, model, labels: heads.init_classification(rng, model, 1),
@@ -142,13 +145,16 @@ print(choices[outputs.logits[0].argmax()])""",
         labels: Sequence[str],
         task: Task,
     ) -> list[int]:
-        """Returns the index of each choice."""
+        """Returns the index of the predicted choice of each example."""
         return [int(choice) for choice in outputs]
 
     def majority(self, training: Sequence[Choices]) -> Callable[[Sequence[Choices]], list[int]]:
-        """Predicts the index that is right most often in the training data."""
-        usual = Counter(e.right for e in training if e.right is not None).most_common(1)[0][0]
-        return lambda examples: [usual] * len(examples)
+        """Returns a baseline that predicts the index that is right most often in the training
+        data."""
+        most_frequent = Counter(e.right for e in training if e.right is not None).most_common(1)[0][
+            0
+        ]
+        return lambda examples: [most_frequent] * len(examples)
 
     def scores(
         self, predicted: Sequence[int], examples: Sequence[Choices], metric: str, language: str
@@ -157,12 +163,12 @@ print(choices[outputs.logits[0].argmax()])""",
         return {"accuracy": accuracy(predicted, [example.right for example in examples])}
 
     def from_fields(self, fields: Sequence[str], place: str) -> Choices:
-        """Reads a premise and its choices, with tabs between."""
-        return _checked(Choices(fields[0], tuple(fields[1:]), None, place))
+        """Makes an example from the fields of a line: a premise and the choices."""
+        return _check_example(Choices(fields[0], tuple(fields[1:]), None, place))
 
     def from_record(self, record: Mapping[str, Any], place: str) -> Choices:
-        """Reads the same keys as `read`, but no label."""
-        return _example({k: v for k, v in record.items() if k != "label"}, place)
+        """Makes an example from the keys that `read` documents; ignores `label`."""
+        return _example_of({k: v for k, v in record.items() if k != "label"}, place)
 
     def describe(
         self,
@@ -172,7 +178,7 @@ print(choices[outputs.logits[0].argmax()])""",
         labels: Sequence[str],
         task: Task,
     ) -> list[Record]:
-        """Returns the index of the `choice`, and the `probabilities` of all choices."""
+        """Returns for each example the index `choice`, and the `probabilities` of all choices."""
         best = self.decode(logits.argmax(-1), rows, examples, labels, task)
         probabilities = kind.probabilities(logits).tolist()
         return [
@@ -181,12 +187,12 @@ print(choices[outputs.logits[0].argmax()])""",
         ]
 
     def to_fields(self, description: Record) -> list[str]:
-        """Returns the index of the choice and its probability."""
+        """Returns the fields of an output line: the index of the choice and the probability."""
         choice = description["choice"]
         return [str(choice), f"{description['probabilities'][choice]:.6f}"]
 
 
-def _example(record: Mapping[str, Any], place: str) -> Choices:
+def _example_of(record: Mapping[str, Any], place: str) -> Choices:
     premise = kind.text_of(record, ("premise", "context", "question"), place)
     question = record.get("question")
     if isinstance(question, str) and question != premise:
@@ -196,19 +202,26 @@ def _example(record: Mapping[str, Any], place: str) -> Choices:
         names = sorted(name for name in record if re.fullmatch(r"choice[1-9]", name))
         choices = [record[name] for name in names]
     if not isinstance(choices, list) or not all(isinstance(text, str) for text in choices):
-        raise ConfigError(f"{place}: choices must be a list of texts, or choice1, choice2, ...")
+        raise ConfigError(
+            f"{place}: expected a list `choices` of texts, or the keys choice1, "
+            "choice2, ... with texts"
+        )
     right = record.get("label")
     right = None if right == -1 else right
     if right is not None and (not isinstance(right, int) or not 0 <= right < len(choices)):
         raise ConfigError(
-            f"{place}: label is {quoted(right)}, expected a number from 0 to {len(choices) - 1}"
+            f"{place}: label is {quoted(right)}; expected the index of the right choice, 0 to "
+            f"{len(choices) - 1}"
         )
-    return _checked(Choices(premise, tuple(choices), right, place))
+    return _check_example(Choices(premise, tuple(choices), right, place))
 
 
-def _checked(example: Choices) -> Choices:
-    if not 2 <= len(example.choices) <= MOST:
-        raise ConfigError(f"{example.place}: {len(example.choices)} choices, expected 2 to {MOST}")
+def _check_example(example: Choices) -> Choices:
+    if not 2 <= len(example.choices) <= MAX_CHOICES:
+        raise ConfigError(
+            f"{example.place}: the number of choices is {len(example.choices)}; expected 2 to "
+            f"{MAX_CHOICES}"
+        )
     if not all(map(str.strip, (example.premise, *example.choices))):
-        raise ConfigError(f"{example.place}: the premise or a choice is empty")
+        raise ConfigError(f"{example.place}: the premise or a choice is empty; expected text")
     return example

@@ -1,7 +1,7 @@
 """Extractive question answering: finding the answer to a question in a text.
 
-Rows: two numbers, the positions of the answer's first and last token; 0, the position of `<s>`, if
-the window contains no answer.
+The label of a row is two numbers: the positions of the answer's first and last token. Both are 0,
+the position of `<s>`, if the window contains no answer.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ print(answer)"""
 
 @dataclasses.dataclass(frozen=True)
 class QuestionFeatures(Features):
-    """Questions as rows, with the windows that are needed to read answers."""
+    """Questions as rows, with the windows from which answers are decoded."""
 
     windows: Windows
 
@@ -61,15 +61,16 @@ class QuestionAnswering(TaskKind):
     ending = "json"
 
     def check(self, task: Task) -> None:
-        """Refuses windows that overlap too little."""
+        """Raises a `ConfigError` if windows overlap too little."""
         if task.stride < 2 * task.answer_length:
             raise ConfigError(
                 f"task.stride={task.stride} must be at least twice task.answer_length="
-                f"{task.answer_length}; otherwise answers across two windows can be missed"
+                f"{task.answer_length}; otherwise answers at the border of two windows could be "
+                "missed"
             )
 
     def read(self, path: AnyPath, language: str, task: Task) -> Sequence[Question]:
-        """Reads questions from SQuAD's JSON, or from records."""
+        """Reads questions from JSON with SQuAD's layout, or from records."""
         return squad.read(path, task.misplaced)
 
     def distinct(self, examples: list[Any]) -> list[Any]:
@@ -83,7 +84,7 @@ class QuestionAnswering(TaskKind):
         labels: Sequence[str],
         task: Task,
     ) -> QuestionFeatures:
-        """Converts questions to windows."""
+        """Converts each question to one or more windows."""
         parts = windows.make(
             examples,
             vocabulary,
@@ -91,13 +92,13 @@ class QuestionAnswering(TaskKind):
             stride=task.stride,
             question_length=task.question_length,
         )
-        cut = {"questions": parts.cut_questions, "answers": parts.lost_answers}
-        return QuestionFeatures(parts.rows.astype(np.int32), parts.answers, cut, parts)
+        truncated = {"questions": parts.cut_questions, "answers": parts.lost_answers}
+        return QuestionFeatures(parts.rows.astype(np.int32), parts.answers, truncated, parts)
 
     def head(self) -> Any:
-        """Returns BERT's head: two outputs per token, "starts here" and "ends here".
+        """Returns BERT's head: two logits per token, for the start and the end of the answer.
 
-        The loss of an answer is the mean of both losses.
+        The loss of an answer is the mean of the losses of start and end.
         """
         import jax.numpy as jnp
 
@@ -112,7 +113,7 @@ class QuestionAnswering(TaskKind):
         return TaskHead(
             init=lambda rng, model, labels: heads.init_token_classification(rng, model, 2),
             logits=logits,
-            # Both outputs choose among the positions.
+            # Start and end are each a classification over the positions.
             losses=cross_entropy(lambda logits: logits.swapaxes(1, 2), first=0),
             predict=lambda logits: logits,
             weights=lambda labels: jnp.ones(labels.shape),
@@ -127,7 +128,7 @@ class QuestionAnswering(TaskKind):
         labels: Sequence[str],
         task: Task,
     ) -> dict[str, str]:
-        """Returns the answers by the question's identity, from the logits of each window."""
+        """Returns the answers by the identity of the question, from the logits of all windows."""
         return answer_spans.texts(
             examples,
             rows.windows,
@@ -138,7 +139,7 @@ class QuestionAnswering(TaskKind):
         )
 
     def is_labelled(self, examples: Sequence[Question]) -> bool:
-        """Whether answers are known; if no question has an answer, they are not."""
+        """Returns whether any question has a gold answer."""
         return any(example.answers for example in examples)
 
     def scores(
@@ -148,10 +149,10 @@ class QuestionAnswering(TaskKind):
         metric: str,
         language: str,
     ) -> dict[str, float]:
-        """Computes F1 and exact match, with SQuAD's rules, or MLQA's for the language.
+        """Computes F1 and exact match, with the rules of SQuAD or MLQA.
 
-        For a question without an answer, both are 1 if the prediction is empty after normalization,
-        else 0 (SQuAD 2.0).
+        For a question without a gold answer, both are 1 if the prediction is empty after
+        normalisation, else 0 (SQuAD 2.0).
         """
         normalise = partial(answers.mlqa, language=language) if metric == "mlqa" else answers.squad
         gold = [(e.identity, [text for text, _ in e.answers]) for e in examples if e.answers]
@@ -161,22 +162,22 @@ class QuestionAnswering(TaskKind):
         return {name: (len(gold) * s + unanswered) / len(examples) for name, s in shares.items()}
 
     def to_text(self, predicted: Mapping[str, str]) -> str:
-        """Formats a JSON object of answers by identity."""
+        """Returns a JSON object that maps the identities of questions to answers, as text."""
         return json.dumps(predicted, indent=1, ensure_ascii=False) + "\n"
 
     def remark(self, examples: Sequence[Question]) -> str:
-        """Returns the number of questions without an answer, if there are any."""
+        """Returns a text with the number of questions without a gold answer; empty for none."""
         unanswered = sum(not example.answers for example in examples)
         return f"{unanswered:,} without an answer (task.no_answer)" if unanswered else ""
 
     def from_fields(self, fields: Sequence[str], place: str) -> Question:
-        """Reads a question and its context, with a tab between."""
+        """Makes an example from the fields of a line: a question and a context."""
         if len(fields) != 2:
             raise ConfigError(f"{place}: {len(fields)} columns; expected `question TAB context`")
         return Question(place, fields[0], fields[1], None, place)
 
     def from_record(self, record: Mapping[str, Any], place: str) -> Question:
-        """Reads `question` and `context`; an `id` is copied to the output."""
+        """Makes an example from the keys `question` and `context`; the output repeats an `id`."""
         question, context = (kind.text_of(record, [key], place) for key in ("question", "context"))
         return Question(place, question, context, None, place)
 
@@ -188,12 +189,13 @@ class QuestionAnswering(TaskKind):
         labels: Sequence[str],
         task: Task,
     ) -> list[Record]:
-        """Returns `answer`, its characters `start` (inclusive) to `end` (exclusive), and `score`.
+        """Returns for each question `answer`, `start`, `end` and `score`.
 
-        The score is the sum of the two logits, minus that of `<s>` with `task.no_answer`. An empty
-        answer has no start and end.
+        The answer has the context's characters from `start` (inclusive) to `end` (exclusive); both
+        are None for an empty answer. The score is the sum of the answer's start logit and end
+        logit. With `task.no_answer`, the sum of the logits of `<s>` is subtracted.
         """
-        answered = self.decode(logits, rows, examples, labels, task)
+        answers_by_id = self.decode(logits, rows, examples, labels, task)
         best = answer_spans.best(rows.windows, logits[..., 0], logits[..., 1], task.answer_length)
         scores = best.scores - best.nulls if task.no_answer else best.scores
         spans = rows.windows.spans
@@ -201,7 +203,7 @@ class QuestionAnswering(TaskKind):
         for example, (first, last), score in zip(
             examples, best.tokens.tolist(), scores.tolist(), strict=True
         ):
-            answer = answered[example.identity]
+            answer = answers_by_id[example.identity]
             place = [int(spans[first, 0]), int(spans[last, 1])] if answer else [None, None]
             shown = score if np.isfinite(score) else None
             descriptions.append(
@@ -210,7 +212,8 @@ class QuestionAnswering(TaskKind):
         return descriptions
 
     def to_fields(self, description: Record) -> list[str]:
-        """Returns the answer, with single spaces for all whitespace, and its score."""
+        """Returns the fields of an output line: the answer, with single spaces instead of all other
+        whitespace, and the score."""
         score = description["score"]
         shown = "" if score is None else f"{score:.6f}"
         return [" ".join(description["answer"].split()), shown]

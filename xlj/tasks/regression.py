@@ -1,8 +1,8 @@
 """Regression: scoring a sentence, or two sentences that are encoded together.
 
-For example semantic textual similarity (STS; Cer et al., 2017). Rows: 1, then the four bytes of the
-score as a little-endian float32, first byte last; zeros without a score. Numbers of rows have at
-least 16 bits, so a score keeps all its bits.
+An example is semantic textual similarity (STS; Cer et al., 2017). The label of a row is five
+numbers: 1, then the four bytes of the score, a little-endian float32. Without a score all five are
+0. Rows store numbers of 16 bits or more, so one number could not hold a float32.
 """
 
 import dataclasses
@@ -28,8 +28,13 @@ from xlj.tasks.classification import PAIRS
 
 
 @dataclasses.dataclass(frozen=True)
-class Rated(Example):
-    """One or two sentences; the score, None if the source has none; and the place."""
+class RatedText(Example):
+    """One or two sentences with a score.
+
+    Attributes:
+      score: the gold score; None if unknown.
+      place: where the example was read, such as FILE:LINE.
+    """
 
     what = "score"
 
@@ -39,22 +44,22 @@ class Rated(Example):
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """None without a score, else empty: scores are not labels."""
+        """None if the score is unknown, else an empty tuple, because scores are not labels."""
         return None if self.score is None else ()
 
     @property
     def parts(self) -> int:
-        """Number of sentences: one or two."""
+        """The number of sentences, one or two."""
         return len(self.texts)
 
 
 class Regression(TaskKind):
-    """Scores a sentence, or two sentences encoded together; the loss is the squared error."""
+    """Scores a sentence, or two sentences encoded together. The loss is the squared error."""
 
     name = "regression"
     metrics = ("spearman", "pearson")
     reads = ("columns",)
-    example = Rated
+    example = RatedText
     has_labels = False
     hugging_face = HuggingFace(
         "ForSequenceClassification",
@@ -68,32 +73,32 @@ with torch.no_grad():
     print(model(**batch).logits[0, 0].item())""",
     )
 
-    def read(self, path: AnyPath, language: str, task: Task) -> Sequence[Rated]:
-        """Reads the examples of a table or of records, whose labels are numbers."""
+    def read(self, path: AnyPath, language: str, task: Task) -> Sequence[RatedText]:
+        """Reads examples from a table or from records, with numbers as labels."""
         return [
-            Rated(example.texts, _number(example.label, example.place), example.place)
+            RatedText(example.texts, _parse_score(example.label, example.place), example.place)
             for example in tables.read(path, task.columns)
         ]
 
     def rows(
         self,
-        examples: Sequence[Rated],
+        examples: Sequence[RatedText],
         vocabulary: Vocabulary,
         labels: Sequence[str],
         task: Task,
     ) -> Features:
-        """Converts one example per row."""
-        tokens, cut = features.of_texts([e.texts for e in examples], vocabulary, task.length)
+        """Converts each example to a row."""
+        tokens, truncated = features.of_texts([e.texts for e in examples], vocabulary, task.length)
         scores = np.array([e.score or 0.0 for e in examples], "<f4")
         numbers = np.zeros((len(examples), 5), np.int32)
         numbers[:, 1:] = scores.view(np.uint8).reshape(-1, 4)
         numbers[:, 0] = [e.score is not None for e in examples]
-        return Features(tokens, numbers, {"examples": cut})
+        return Features(tokens, numbers, {"examples": truncated})
 
     def head(self) -> Any:
         """Returns RoBERTa's classification head with one output.
 
-        A prediction counts as right if it is within half a point.
+        A prediction counts as correct if the error is at most 0.5.
         """
         import jax
         import jax.numpy as jnp
@@ -121,56 +126,59 @@ with torch.no_grad():
         self,
         outputs: np.ndarray,
         rows: Features,
-        examples: Sequence[Rated],
+        examples: Sequence[RatedText],
         labels: Sequence[str],
         task: Task,
     ) -> list[float]:
-        """Returns the score of each example."""
+        """Returns the predicted score of each example."""
         return [float(score) for score in outputs]
 
-    def majority(self, training: Sequence[Rated]) -> Callable[[Sequence[Rated]], list[float]]:
-        """Predicts the mean score of the training data."""
+    def majority(
+        self, training: Sequence[RatedText]
+    ) -> Callable[[Sequence[RatedText]], list[float]]:
+        """Returns a baseline that predicts the mean score of the training data."""
         mean = statistics.fmean(e.score for e in training if e.score is not None)
         return lambda examples: [mean] * len(examples)
 
     def scores(
-        self, predicted: Sequence[float], examples: Sequence[Rated], metric: str, language: str
+        self, predicted: Sequence[float], examples: Sequence[RatedText], metric: str, language: str
     ) -> dict[str, float]:
-        """Computes both correlations, the task's metric first."""
-        right = [e.score for e in examples if e.score is not None]
-        both = {"spearman": spearman(predicted, right), "pearson": pearson(predicted, right)}
+        """Computes both correlations; the task's metric is the first one."""
+        gold = [e.score for e in examples if e.score is not None]
+        both = {"spearman": spearman(predicted, gold), "pearson": pearson(predicted, gold)}
         return {metric: both[metric], **both}
 
     def to_text(self, predicted: Sequence[float]) -> str:
-        """Formats one score per line."""
+        """Returns the scores as text, one per line."""
         return "".join(f"{score:.6f}\n" for score in predicted)
 
-    def from_fields(self, fields: Sequence[str], place: str) -> Rated:
-        """Reads one text, or two with a tab between."""
-        return Rated(kind.check_one_or_two(fields, place), None, place)
+    def from_fields(self, fields: Sequence[str], place: str) -> RatedText:
+        """Makes an example from the fields of a line: one text or two texts."""
+        return RatedText(kind.check_one_or_two(fields, place), None, place)
 
-    def from_record(self, record: Mapping[str, Any], place: str) -> Rated:
-        """Reads `text` and optionally `text_pair`, or other usual names of both."""
-        return Rated(kind.texts_of(record, place), None, place)
+    def from_record(self, record: Mapping[str, Any], place: str) -> RatedText:
+        """Makes an example from the keys `text` and optionally `text_pair`, or other common
+        names."""
+        return RatedText(kind.texts_of(record, place), None, place)
 
     def describe(
         self,
         logits: np.ndarray,
         rows: Features,
-        examples: Sequence[Rated],
+        examples: Sequence[RatedText],
         labels: Sequence[str],
         task: Task,
     ) -> list[Record]:
-        """Returns the `score`."""
+        """Returns for each example the predicted `score`."""
         scores = self.decode(logits[:, 0], rows, examples, labels, task)
         return [{"score": score} for score in scores]
 
     def to_fields(self, description: Record) -> list[str]:
-        """Returns the score."""
+        """Returns the field of an output line: the score."""
         return [f"{description['score']:.6f}"]
 
 
-def _number(label: str | None, place: str) -> float | None:
+def _parse_score(label: str | None, place: str) -> float | None:
     if label is None:
         return None
     try:
@@ -178,5 +186,5 @@ def _number(label: str | None, place: str) -> float | None:
     except ValueError:
         score = math.nan
     if not math.isfinite(score) or abs(score) > 1e30:
-        raise ConfigError(f"{place}: the score is {quoted(label)}, expected a number")
+        raise ConfigError(f"{place}: the score is {quoted(label)}; expected a number")
     return score

@@ -1,6 +1,7 @@
 """Tagging of words.
 
-Rows: one number per token: 1 + the tag at the first piece of each word, 0 elsewhere.
+The label of a row is one number for each token: 1 + the index of the tag at the first piece of a
+word, and 0 at all other tokens.
 """
 
 import itertools
@@ -38,7 +39,7 @@ print([(word, tags.get(place)) for place, word in enumerate(words)])"""
 
 
 class Tagging(TaskKind):
-    """Tags each word, such as with entities or parts of speech."""
+    """Tags each word of a sentence, for example with entities or parts of speech."""
 
     name = "tagging"
     metrics = ("chunk_f1", "word_class_f1", "tag_accuracy")
@@ -47,20 +48,25 @@ class Tagging(TaskKind):
     hugging_face = HuggingFace(
         "ForTokenClassification",
         "token-classification",
-        remark="The tag of a word is that of its first piece that is not only the mark of a word.",
+        remark="The tag of a word is the prediction for its first piece, except a piece that is "
+        "only the "
+        "mark of a word.",
         usage=_USAGE,
         always=True,
     )
 
     def read(self, path: AnyPath, language: str, task: Task) -> Sequence[Words]:
-        """Reads the sentences of columns or of records."""
+        """Reads sentences from a file with columns (CoNLL) or from records."""
         chunk_tags = task.scored_by == "chunk_f1"
         if records.has_records(path):
             return records.read_words(path, language, task.columns, task.names, chunk_tags)
         return conll.read(path, language, task.columns, task.comments, chunk_tags)
 
     def check_examples(self, examples: Sequence[Words], labels: Sequence[str], task: Task) -> None:
-        """Refuses tags that are not chunk tags if chunks are scored, with the first such word."""
+        """Raises a `ConfigError` if chunks are scored and a tag is not a chunk tag.
+
+        The message names the first word with such a tag.
+        """
         if task.scored_by != "chunk_f1":
             return
         other = {tag for tag in labels if not re.fullmatch(CHUNK_TAG, tag)}
@@ -68,9 +74,9 @@ class Tagging(TaskKind):
             for index, tag in enumerate(example.tags or ()):
                 if tag in other:
                     raise ConfigError(
-                        f"{example.place_of(index)}: {shortened(repr(tag))} is not a tag of "
-                        "task.metric=chunk_f1, which needs O and tags such as B-PER; if the tags "
-                        "are in another column, set task.columns; if they are not entities, set "
+                        f"{example.place_of(index)}: {shortened(repr(tag))} is not a chunk tag, "
+                        "but task.metric=chunk_f1 needs O and tags such as B-PER; if the tags are "
+                        "in another column, set task.columns; if the tags are not chunks, set "
                         "task.metric to word_class_f1 or tag_accuracy"
                     )
 
@@ -81,12 +87,12 @@ class Tagging(TaskKind):
         labels: Sequence[str],
         task: Task,
     ) -> WordFeatures:
-        """Converts sentences to rows; a long sentence has several rows."""
+        """Converts each sentence to a row, or to several rows if it is long."""
         numbers = {label: number for number, label in enumerate(labels)}
         return features.of_words(examples, vocabulary, numbers, task.length)
 
     def head(self) -> Any:
-        """Returns BERT's head: dropout, and a linear map of each token's vector."""
+        """Returns BERT's head: dropout, and a linear layer for each token's vector."""
         from xlj.models import heads
         from xlj.objectives.task_heads import TaskHead, cross_entropy
 
@@ -107,16 +113,17 @@ class Tagging(TaskKind):
         labels: Sequence[str],
         task: Task,
     ) -> list[list[str]]:
-        """Returns the tag of each word, from the tag of its first piece."""
+        """Returns the tags of each sentence's words, from the prediction for each word's first
+        piece."""
         flat = iter(outputs[rows.places[:, 0], rows.places[:, 1]].tolist())
         return [
             [labels[number] for number in itertools.islice(flat, len(e.words))] for e in examples
         ]
 
     def majority(self, training: Sequence[Words]) -> Callable[[Sequence[Words]], list[list[str]]]:
-        """Predicts the most frequent tag of each word in the training data.
+        """Returns a baseline that predicts each word's most frequent tag in the training data.
 
-        Other words get the most frequent tag of all.
+        Words that are not in the training data get the most frequent tag of all words.
         """
         counts: dict[str, Counter[str]] = {}
         total: Counter[str] = Counter()
@@ -124,9 +131,11 @@ class Tagging(TaskKind):
             for word, tag in zip(example.words, example.tags or (), strict=True):
                 counts.setdefault(word, Counter())[tag] += 1
                 total[tag] += 1
-        usual = {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
+        tag_of_word = {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
         other = total.most_common(1)[0][0]
-        return lambda examples: [[usual.get(word, other) for word in e.words] for e in examples]
+        return lambda examples: [
+            [tag_of_word.get(word, other) for word in e.words] for e in examples
+        ]
 
     def scores(
         self,
@@ -135,7 +144,7 @@ class Tagging(TaskKind):
         metric: str,
         language: str,
     ) -> dict[str, float]:
-        """Computes shares by metric, the task's metric first."""
+        """Computes scores (0 to 1) by metric; the task's metric is the first one."""
         gold = [example.tags or () for example in examples]
         flat = [list(itertools.chain.from_iterable(tags)) for tags in (predicted, gold)]
         right = {"tag_accuracy": accuracy(*flat)}
@@ -145,24 +154,26 @@ class Tagging(TaskKind):
         return {metric: chunks.f1, "precision": chunks.precision, "recall": chunks.recall} | right
 
     def to_text(self, predicted: Sequence[Sequence[str]]) -> str:
-        """Formats one tag per line, with a blank line after each sentence."""
+        """Returns the tags as text, one per line, with a blank line after each sentence."""
         return "".join("".join(f"{tag}\n" for tag in tags) + "\n" for tags in predicted)
 
     def from_fields(self, fields: Sequence[str], place: str) -> Words:
-        """Reads a sentence, whose words are separated by blanks."""
+        """Makes an example from the field of a line: a sentence, whose words are separated by
+        blanks."""
         if len(fields) > 1:
             raise ConfigError(
-                f"{place}: this line has a tab, but text must have one sentence per line; to read "
-                "a file with one word per line, use --input_format=conll"
+                f"{place}: the line has a tab, but expected one sentence per line; for a file with "
+                "one word per line, set --input_format=conll"
             )
-        return _of_words(fields[0].split(), place)
+        return _make_example(fields[0].split(), place)
 
     def from_record(self, record: Mapping[str, Any], place: str) -> Words:
-        """Reads a list `tokens` or `words`, or a `text` whose words are separated by blanks."""
+        """Makes an example from a list `tokens` or `words`, or from a `text` whose words are
+        separated by blanks."""
         words = next((record[k] for k in records.WORDS if isinstance(record.get(k), list)), None)
         if words is None:
             return self.from_fields([kind.text_of(record, kind.FIRST_TEXT_KEYS, place)], place)
-        return _of_words(words, place)
+        return _make_example(words, place)
 
     def describe(
         self,
@@ -172,7 +183,7 @@ class Tagging(TaskKind):
         labels: Sequence[str],
         task: Task,
     ) -> list[Record]:
-        """Returns `words`, the `tags` of each, and their `probabilities`."""
+        """Returns for each sentence `words`, `tags`, and the `probabilities` of the tags."""
         best = self.decode(logits.argmax(-1), rows, examples, labels, task)
         of_words = logits[rows.places[:, 0], rows.places[:, 1]]
         probabilities = iter(kind.probabilities(of_words).max(-1).tolist())
@@ -186,14 +197,14 @@ class Tagging(TaskKind):
         ]
 
     def to_fields(self, description: Record) -> list[str]:
-        """Returns the tags, separated by spaces."""
+        """Returns the field of an output line: the tags, separated by spaces."""
         return [" ".join(description["tags"])]
 
 
-def _of_words(words: Sequence[Any], place: str) -> Words:
+def _make_example(words: Sequence[Any], place: str) -> Words:
     if not words:
-        raise ConfigError(f"{place}: no words to tag")
+        raise ConfigError(f"{place}: the sentence has no words; expected at least one")
     for word in words:
         if not isinstance(word, str) or not word.strip():
-            raise ConfigError(f"{place}: {quoted(word)} is not a word")
+            raise ConfigError(f"{place}: {quoted(word)} is not a word; expected non-empty text")
     return Words(tuple(words), None, place)

@@ -32,7 +32,7 @@ def test_an_error_of_a_word_names_its_line(write):
         labels.check(conll.read(file, "en", ()), ("DET",))
     file = write("a\tO\nb\tB-PER\n\nc\tO\nd\tNOUN\n")
     with pytest.raises(
-        ConfigError, match=r"a\.conll:5: 'NOUN' is not a tag of task\.metric=chunk_f1"
+        ConfigError, match=r"a\.conll:5: 'NOUN' is not a chunk tag, but task\.metric=chunk_f1"
     ):
         Tagging().check_examples(
             conll.read(file, "en", ()), ("O", "B-PER", "NOUN"), Task(kind="tagging")
