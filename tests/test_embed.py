@@ -100,7 +100,7 @@ def test_no_line_is_no_row(run, tmp_path):
 def test_lost_ends_are_reported(run, tmp_path):
     (tmp_path / "long.txt").write_text("word " * 300 + "\nword\n")
     printed = run(f"--input={tmp_path / 'long.txt'}", f"--output={tmp_path / 'a.npy'}").err
-    assert "1 sentences were truncated: too long for the model" in printed
+    assert "sentences truncated because they are too long for the model: 1" in printed
 
 
 def test_an_error_on_the_way_leaves_nothing_behind(run, text, tmp_path, monkeypatch):

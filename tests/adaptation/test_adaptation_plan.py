@@ -25,12 +25,12 @@ def test_replayed_languages_are_the_share_of_the_draws_that_was_asked_for(tiny, 
     config = parse(tiny)
     names = plan.choose_sampled(store, config, ["sw"], ["en", "de"], share)
     config = with_shares(config, names)
-    counts = mixture.counts(store, config.objectives.mmlm, config)
+    counts = mixture.count_draws(store, config.objectives.mmlm, config)
     assert counts["text.en"] + counts["text.de"] == pytest.approx(share * BLOCK, abs=3)
-    natural = mixture.counts(store, parse(tiny).objectives.mmlm, parse(tiny))
+    natural = mixture.count_draws(store, parse(tiny).objectives.mmlm, parse(tiny))
     ratio = natural["text.en"] / natural["text.de"]
     assert counts["text.en"] / counts["text.de"] == pytest.approx(ratio, rel=1e-3)
-    pairs = mixture.counts(store, config.objectives.tlm, config)
+    pairs = mixture.count_draws(store, config.objectives.tlm, config)
     assert set(pairs) == {"pairs.en-de", "pairs.en-sw"}
 
 
@@ -90,8 +90,8 @@ def test_memory_is_parameters_gradients_and_moments(tiny, store):
     assert 4 * parameters <= cost.bytes < 4.01 * parameters + 1000
     assert cost.seconds > 0
     assert str(plan.Cost(1e15, 7200, 2**31)) == (
-        "about 2.0 hours for 1e+15 operations, at the speed of a matrix product on this machine; "
-        "memory at least 2.00 GiB, and activations"
+        "about 2.0 hours for 1e+15 operations, at half the speed of a matrix product on this "
+        "machine; at least 2.00 GiB of memory, and more for activations"
     )
 
 

@@ -78,7 +78,7 @@ def test_phases_are_a_section_of_sections(tiny, value):
             "",
             r"objectives\.tlm is on and .*, but data\.parallel is empty; set data\.parallel",
         ),
-        ("data.pairs", "", r"name its pairs with data\.pairs"),
+        ("data.pairs", "", r"name the language pairs of the text with data\.pairs"),
         ("data.languages", "en,a/b", r"data\.languages=a/b: the name is used as a folder name"),
         (
             "data.pairs",
@@ -222,7 +222,7 @@ def test_evaluations_that_cannot_be_made_name_their_key(tiny, section, source, k
 def test_files_to_evaluate_on_need_pairs(tiny):
     tiny.objectives.tlm.batch_rows, tiny.data.parallel, tiny.data.pairs = 0, "", ""
     tiny.evaluation.retrieval.source = "{pair}.tsv"
-    refused(tiny, r"name the pairs with evaluation\.retrieval\.pairs")
+    refused(tiny, r"name the language pairs with evaluation\.retrieval\.pairs")
 
 
 def test_a_recipe_may_ask_for_held_out_pairs_that_there_are_none_of(tiny):

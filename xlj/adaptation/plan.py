@@ -14,8 +14,8 @@ from xlj.config import Config
 from xlj.data.rows import mixture
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.draws import BLOCK, rates
-from xlj.data.rows.report import align
+from xlj.data.rows.draws import BLOCK, sampling_rates
+from xlj.data.rows.report import format_table
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.fertility import Fertility
 from xlj.models.dense import product
@@ -43,7 +43,7 @@ def choose_sampled(
     It is empty if the languages of `replay`, or the languages of `new`, have no text.
     """
     tokens = {task.name.partition(".")[2]: task.train.tokens for task in store.tasks(_TEXT)}
-    natural = rates(tokens, config.data.alpha)
+    natural = sampling_rates(tokens, config.data.alpha)
     of_new = sum(natural.get(name, 0.0) for name in new)
     of_old = sum(natural.get(name, 0.0) for name in replay)
     if not of_new or not of_old:
@@ -91,7 +91,7 @@ def count_passes(config: Config, store: RowStore, new: Sequence[str]) -> float:
     for phase in config.schedule:
         for options in phase.active().values():
             if options.rows == _TEXT:
-                counts = mixture.counts(store, options, phase.config)
+                counts = mixture.count_draws(store, options, phase.config)
                 share = sum(counts.get(f"{_TEXT}.{name}", 0) for name in new) / BLOCK
                 drawn += share * options.batch_rows * (phase.end - phase.start)
     rows = sum(task.train.rows for task in store.tasks(_TEXT) if task.name.partition(".")[2] in new)
@@ -114,8 +114,9 @@ class Cost(NamedTuple):
         minutes = max(1, round(60 * hours))
         shown = f"{minutes} minute{'s' * (minutes > 1)}" if hours < 1 else f"{hours:.1f} hours"
         return (
-            f"about {shown} for {self.operations:.2g} operations, at the speed of a matrix product "
-            f"on this machine; memory at least {self.bytes / _GIB:.2f} GiB, and activations"
+            f"about {shown} for {self.operations:.2g} operations, at half the speed of a matrix "
+            f"product on this machine; at least {self.bytes / _GIB:.2f} GiB of memory, and more "
+            "for activations"
         )
 
 
@@ -152,7 +153,7 @@ def _operations_per_second(hidden: int, dtype: str) -> float:
 
 def format_table(config: Config, store: RowStore) -> list[str]:
     """Returns a table of the phases, as `xlj train --dry_run` prints it."""
-    return [line.rstrip() for line in align(schedule.table(config, store), left=(0, 3, 6))]
+    return [line.rstrip() for line in format_table(schedule.table(config, store), left=(0, 3, 6))]
 
 
 def give_advice(

@@ -216,8 +216,8 @@ class Encoder:
         embedder = self.embedder(layers, pooling, batch_size, prompt)
         vectors = embedder.embed(_sentences(sentences), show_progress_bar)[0]
         if embedder.truncated:
-            message = f"{embedder.truncated} sentences were truncated: too long for the model"
-            warnings.warn(message, stacklevel=2)
+            message = "sentences truncated because they are too long for the model"
+            warnings.warn(f"{message}: {embedder.truncated:,}", stacklevel=2)
         if centred and len(vectors):
             centre(vectors)
         return _normalized(vectors) if normalize else vectors
@@ -489,10 +489,8 @@ class Encoder:
         with tqdm(total=len(text_pairs), desc="scoring", unit=" pairs", disable=hidden) as bar:
             scores = scorer.scores(text_pairs, by, bar.update)
         if scorer.embedder and scorer.embedder.truncated:
-            message = (
-                f"{scorer.embedder.truncated} sentences were truncated: too long for the model"
-            )
-            warnings.warn(message, stacklevel=2)
+            message = "sentences truncated because they are too long for the model"
+            warnings.warn(f"{message}: {scorer.embedder.truncated:,}", stacklevel=2)
         return scores
 
     def fill(self, text: str, top_k: int = 5) -> list[list[Filling]]:

@@ -14,7 +14,7 @@ from xlj.config import Config, ConfigError, finetuning, parse
 from xlj.config.finetuning import FinetuningConfig
 from xlj.config.paths import local_path
 from xlj.data.rows.preparing import open_rows
-from xlj.data.rows.report import align, report
+from xlj.data.rows.report import format_table, report
 from xlj.distributed import hosts
 from xlj.evaluation import probe_files, probes
 from xlj.finetuning import running

@@ -133,5 +133,5 @@ def embed_parts(
 def report_truncated(embedder: "Embedder") -> None:
     """Prints how many sentences an `Embedder` truncated."""
     if embedder.truncated:
-        line = f"{embedder.truncated} sentences were truncated: too long for the model"
-        print(line, file=sys.stderr)
+        line = "sentences truncated because they are too long for the model"
+        print(f"{line}: {embedder.truncated:,}", file=sys.stderr)

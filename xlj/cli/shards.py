@@ -54,8 +54,8 @@ def finish(parts: "Parts") -> bool:
     if parts.finish() is not None:
         return True
     print(
-        f"{parts.count_missing()} parts of other shards are missing; the shard that finishes last "
-        "writes the manifest",
+        f"parts of other shards that are still missing: {parts.count_missing()}; the shard that "
+        "finishes last writes the manifest",
         file=sys.stderr,
     )
     return False

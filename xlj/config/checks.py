@@ -299,9 +299,15 @@ def _check_text(config: Config) -> None:
                     f"{path}={name}: the name is used as a folder name; remove the slash"
                 )
     if config.data.mono and not config.data.languages:
-        raise ConfigError("data.mono is set; name its languages with data.languages=en,de,...")
+        raise ConfigError(
+            "data.mono is set, but data.languages is empty; name the languages of the text with "
+            "data.languages=en,de,..."
+        )
     if config.data.parallel and not config.data.pairs:
-        raise ConfigError("data.parallel is set; name its pairs with data.pairs=en-de,...")
+        raise ConfigError(
+            "data.parallel is set, but data.pairs is empty; name the language pairs of the text "
+            "with data.pairs=en-de,..."
+        )
     positions = config.model.positions
     for name, options in config.objectives.active().items():
         path, kind = options.path(name), ROW_KINDS[options.rows]
@@ -347,7 +353,10 @@ def check_languages(config: Config) -> None:
             continue
         if HELD_OUT not in options.source:
             if not options.pairs and not data.pairs:
-                raise ConfigError(f"{section}.source is set; name the pairs with {section}.pairs")
+                raise ConfigError(
+                    f"{section}.source is set, but {section}.pairs and data.pairs are empty; name "
+                    f"the language pairs with {section}.pairs"
+                )
         elif unknown := set(options.pairs) - set(data.pairs):
             raise ConfigError(
                 f"{section}.pairs={','.join(sorted(unknown))}: only pairs of {pairs} are held out; "

@@ -14,7 +14,7 @@ from xlj.config.objectives.options import Options
 
 @dataclasses.dataclass(frozen=True)
 class Supervised(Options, path="train"):
-    """The options of a fine-tuning objective, which reads its own kind of rows.
+    """The options of a fine-tuning objective, which reads the rows of a kind of task.
 
     Attributes:
       length: number of tokens in a row; the labels follow the tokens.
