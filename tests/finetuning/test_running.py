@@ -147,10 +147,10 @@ def test_where_the_encoder_is_and_how_work_is_divided_may_change(done, tmp_path)
 def test_another_encoder_or_config_may_not_resume(done):
     (run,) = done.outcome.runs
     other = run.folder / "checkpoints" / str(run.step)
-    with pytest.raises(ConfigError, match="or from another encoder; use another"):
+    with pytest.raises(ConfigError, match="or another encoder; use another"):
         done.again(init_from=str(other))
     for key, value in (("optimizer.learning_rate", 2e-2), ("task.select", "last")):
-        with pytest.raises(ConfigError, match="contains a run of another config"):
+        with pytest.raises(ConfigError, match="contains a run with another config"):
             done.again(**{key: value})
 
 
@@ -212,7 +212,7 @@ def test_an_empty_sentence_is_not_compared(settings, tmp_path):
     settings.task.dev = settings.task.test = settings.task.train
     settings.task.test_languages, settings.task.pairs = "en", "apart"
     with pytest.raises(
-        ConfigError, match=r"train-en.tsv:2: a sentence is empty, but task.pairs=apart"
+        ConfigError, match=r"en.tsv:2: a sentence is empty, but task.pairs=apart"
     ):
         running.run(finetuning.parse(settings), tmp_path / "run")
 
@@ -315,7 +315,7 @@ def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path, capsy
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("task.length", 600, "beyond the model's positions"),
+        ("task.length", 600, "exceeds the model's positions"),
         ("task.labels", "cat,cow", "train-en.tsv:.*'dog' is not a label of the task"),
         ("task.train", "nowhere-{language}.tsv", "task.train=nowhere-.* tried nowhere-en.tsv"),
         ("init_from", "nowhere", "init_from=nowhere is neither"),
@@ -324,7 +324,7 @@ def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path, capsy
         (
             "task.pairs",
             "apart",
-            "train-en.tsv:1: the example has one sentence, but task.pairs=apart",
+            "train-en.tsv:1: the example has one sentence, but task.pairs",
         ),
         ("train.batch_rows", 12, "train.batch_rows=12 / train.accumulation=1 = 12 rows are not"),
     ],
@@ -467,7 +467,7 @@ def test_questions_without_any_answer_are_refused(settings, tmp_path, split):
 def test_a_run_is_known_by_its_examples_wherever_they_stand():
     """Also a run that was started before words had line numbers."""
     words = [Words(("a",), ("X",), place, lines) for place, lines in (("f:1", (1,)), ("g:7", (7,)))]
-    assert [running._content(example) for example in words] == [[("a",), ("X",)]] * 2
-    assert running._content(Sentences(("a",), "x", "f:1")) == [("a",), "x"]
+    assert [running._example_values(example) for example in words] == [[("a",), ("X",)]] * 2
+    assert running._example_values(Sentences(("a",), "x", "f:1")) == [("a",), "x"]
     asked = Question("1", "?", "a b", (("a", 0),), "f: data[0]")
-    assert running._content(asked) == ["1", "?", "a b", (("a", 0),)]
+    assert running._example_values(asked) == ["1", "?", "a b", (("a", 0),)]

@@ -1,1 +1,1 @@
-"""Fine-tuning on a task: its data, runs over seeds and languages, scores and results."""
+"""Fine-tunes encoders on tasks: data, runs over seeds and languages, scores and results."""

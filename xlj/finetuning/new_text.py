@@ -1,4 +1,4 @@
-"""Reads new text to label, and formats the labelled lines."""
+"""Reads new text for prediction, and formats the labelled text."""
 
 import json
 import re
@@ -16,13 +16,13 @@ from xlj.io.quoting import quoted
 
 
 class Item(NamedTuple):
-    """A line of text, or a sentence of CoNLL with the blank line after it.
+    """A line of text, or a sentence of CoNLL with the following blank line.
 
     Attributes:
-      example: None for a blank line.
-      lines: the original lines, for CoNLL only.
-      words: indices of the lines that are words.
-      identity: the `id` of a JSON object, if it has one.
+      example: the example; None for a blank line.
+      lines: the original lines. Used for CoNLL only.
+      words: indices of the lines that contain words. Used for CoNLL only.
+      identity: the `id` of a JSON object; None without one.
     """
 
     example: Example | None
@@ -35,45 +35,46 @@ def read(form: str, lines: Iterable[str], place: str, kind: TaskKind) -> Iterato
     """Reads items from lines.
 
     Args:
-      form: one of `choices.TEXT_FORMATS`.
-      place: the text before a line number in errors.
+      form: the format of the lines, one of `choices.TEXT_FORMATS`.
+      place: the text before the line number in errors.
+      kind: the kind of task for which examples are made.
 
     Raises:
-      ConfigError: with the place of a line that does not fit the kind of task, or whose number of
-        texts differs from earlier lines.
+      ConfigError: if a line does not fit the kind of task, or has another number of texts than
+        earlier lines. The message has the place of the line.
     """
     first: Example | None = None
     if form == "conll":
-        yield from _sentences(lines, place)
+        yield from _read_conll(lines, place)
         return
     for number, line in enumerate(lines, 1):
-        where = f"{place}{number}"
+        word_lines = f"{place}{number}"
         line = line.removesuffix("\r")
         if not line.strip():
             yield Item(None)
             continue
         if form == "jsonl":
-            record = _record(line, where)
-            item = Item(kind.from_record(record, where), identity=record.get("id"))
+            record = _parse_record(line, word_lines)
+            item = Item(kind.from_record(record, word_lines), identity=record.get("id"))
         else:
-            item = Item(kind.from_fields(line.split("\t"), where))
+            item = Item(kind.from_fields(line.split("\t"), word_lines))
         first = first or item.example
         if first and item.example and first.parts != item.example.parts:
             raise ConfigError(
-                f"{where}: this line has {item.example.parts} texts, but {first.where} has "
-                f"{first.parts}; all lines must have the same number of texts"
+                f"{word_lines}: the line has another number of texts ({item.example.parts}) than "
+                f"{first.where} ({first.parts}); expected the same number on all lines"
             )
         yield item
 
 
 def refuse(path: Path, form: str) -> None:
-    """Refuses a file whose name or beginning shows another format than `form`.
+    """Checks that a file has the format `form`, by the file's name and beginning.
 
     Args:
       form: one of `choices.TEXT_FORMATS`.
 
     Raises:
-      ConfigError: as `formats.refuse`.
+      ConfigError: if the file has another format.
     """
     head = files.head(path)
     detected = formats.detect(path, head)
@@ -83,35 +84,36 @@ def refuse(path: Path, form: str) -> None:
     formats.refuse(path, head, ("JSON", "|||"))
 
 
-def _record(line: str, place: str) -> Record:
+def _parse_record(line: str, place: str) -> Record:
     try:
         record = json.loads(line)
     except ValueError as error:
         raise ConfigError(f"{place}: not valid JSON ({error})") from None
     if not isinstance(record, dict):
-        raise ConfigError(f"{place}: {quoted(line)} is not a JSON object (in braces)")
+        raise ConfigError(f"{place}: {quoted(line)}; expected a JSON object in braces")
     return record
 
 
-def _sentences(lines: Iterable[str], place: str) -> Iterator[Item]:
+def _read_conll(lines: Iterable[str], place: str) -> Iterator[Item]:
     block: list[str] = []
     first = 1
     for number, line in enumerate(lines, 1):
         block.append(line.removesuffix("\r"))
         if not line.strip():
-            yield _sentence(block, f"{place}{first}")
+            yield _make_conll_item(block, f"{place}{first}")
             block, first = [], number + 1
     if block:
-        yield _sentence(block, f"{place}{first}")
+        yield _make_conll_item(block, f"{place}{first}")
 
 
-def _sentence(lines: list[str], place: str) -> Item:
-    """Reads a sentence of CoNLL, with words in the first column.
+def _make_conll_item(lines: list[str], place: str) -> Item:
+    """Makes an item from the lines of a sentence in CoNLL format.
 
-    In CoNLL-U's ten columns they are in the second; multiword tokens and empty nodes are skipped.
+    Words are in the first column. In CoNLL-U, which has ten columns, words are in the second
+    column, and multiword tokens and empty nodes are skipped.
     """
     words: list[str] = []
-    where: list[int] = []
+    word_lines: list[int] = []
     for index, line in enumerate(lines):
         fields = line.split("\t") if "\t" in line else line.split()
         is_comment = not words and COMMENT.match(line) is not None
@@ -122,11 +124,14 @@ def _sentence(lines: list[str], place: str) -> Item:
             continue
         word = fields[int(has_ids)].strip()
         if not word:
-            raise ConfigError(f"{place}: line {index + 1} of the sentence has no word")
+            raise ConfigError(
+                f"{place}: line {index + 1} of the sentence has no word; expected a "
+                f"word in column {1 + has_ids}"
+            )
         words.append(word)
-        where.append(index)
+        word_lines.append(index)
     example = Words(tuple(words), None, place) if words else None
-    return Item(example, tuple(lines), tuple(where))
+    return Item(example, tuple(lines), tuple(word_lines))
 
 
 def _to_tsv(kind: TaskKind, item: Item, description: Record | None) -> str:
@@ -134,8 +139,8 @@ def _to_tsv(kind: TaskKind, item: Item, description: Record | None) -> str:
 
 
 def _to_jsonl(kind: TaskKind, item: Item, description: Record | None) -> str:
-    named = {} if item.identity is None or description is None else {"id": item.identity}
-    return json.dumps(named | description if description else None, ensure_ascii=False) + "\n"
+    id_entry = {} if item.identity is None or description is None else {"id": item.identity}
+    return json.dumps(id_entry | description if description else None, ensure_ascii=False) + "\n"
 
 
 def _to_conll(kind: TaskKind, item: Item, description: Record | None) -> str:
@@ -156,14 +161,26 @@ WRITERS: dict[str, Callable[[TaskKind, Item, Record | None], str]] = {
     "jsonl": _to_jsonl,
     "conll": _to_conll,
 }
-"""Functions that format an item and its description, by format (`choices.LABEL_FORMATS`)."""
+"""Functions that format an item with its prediction, by output format (`choices.LABEL_FORMATS`).
+
+They take the kind of task, the item, and the prediction (`TaskKind.describe`; None for a blank
+line)."""
 
 
-def check_formats(kind: TaskKind, read_as: str, written_as: str) -> None:
-    """Refuses CoNLL for tasks without words, and one line per sentence for input in CoNLL."""
-    if "conll" in (read_as, written_as) and kind.example is not Words:
-        raise ConfigError(f"CoNLL has one word per line, but {kind.name} does not label words")
-    if read_as == "conll" and written_as == "tsv":
+def check_formats(kind: TaskKind, input_format: str, output_format: str) -> None:
+    """Checks that the input format and the output format fit each other and the kind of task.
+
+    Raises:
+      ConfigError: if a format is CoNLL but the task does not label words, or if CoNLL input would
+        be written with one line per sentence.
+    """
+    if "conll" in (input_format, output_format) and kind.example is not Words:
         raise ConfigError(
-            "--output_format=tsv has one line per sentence; for CoNLL input use conll or jsonl"
+            f"CoNLL has one word per line, but {kind.name} does not label words; set "
+            "--input_format and --output_format to tsv or jsonl"
+        )
+    if input_format == "conll" and output_format == "tsv":
+        raise ConfigError(
+            "--output_format=tsv has one line per sentence, but CoNLL input has one word per line; "
+            "set --output_format to conll or jsonl"
         )

@@ -1,6 +1,7 @@
-"""Fine-tunes an encoder on a task over several seeds: training, choice on dev, scores on test.
+"""Fine-tunes an encoder on a task with several seeds: trains, chooses checkpoints on dev, scores
+test.
 
-Uses the loop of pretraining, with one supervised objective.
+Training uses the loop of pretraining, with one supervised objective.
 """
 
 import dataclasses
@@ -39,16 +40,16 @@ from xlj.training.start import Start, prepare
 from xlj.training.state import State
 
 IDENTITY = "identity"
-"""A file in a run's folder with a hash that identifies the run."""
+"""The file in a run's folder that contains a hash of everything that determines the run."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskRun:
-    """One model, trained on some languages from one seed.
+    """A finished run: one model, trained on some languages from one seed.
 
     Attributes:
       step: the step of the chosen checkpoint.
-      dev, test: scores; empty if there is nothing to score.
+      dev, test: the scores; empty without labelled data.
     """
 
     languages: tuple[str, ...]
@@ -65,7 +66,7 @@ class Outcome:
 
     Attributes:
       runs: the finished runs.
-      baseline: as in `task_scores.baseline`.
+      baseline: scores of the most frequent labels (`task_scores.baseline`).
       finished: whether all runs are finished; False if the process was asked to stop.
     """
 
@@ -75,21 +76,22 @@ class Outcome:
 
 
 def run(config: FinetuningConfig, workdir: Path) -> Outcome:
-    """Fine-tunes one seed after the other; reads finished runs from their folders.
+    """Fine-tunes one model for each seed (and language, with `task.per_language`).
 
-    The workdir has one folder per run: `seed-0` and so on.
+    Finished runs are not repeated; their results are read from their folders. Each run has a folder
+    in the workdir: `seed-0` and so on.
 
     Raises:
       ConfigError: before any training, if data, labels, model or mesh do not fit the config; later,
-        as `loop.train`.
+        for the reasons that `loop.train` documents.
     """
     task = config.task
     source = stored_models.find(config.init_from, "init_from")
     limit = source.model.positions - FIRST_POSITION
     if task.length > limit:
         raise ConfigError(
-            f"task.length={task.length} is beyond the model's positions: {source.folder} allows "
-            f"{limit} tokens per row"
+            f"task.length={task.length} exceeds the model's positions: {source.folder} allows "
+            f"{limit} tokens per row; lower it"
         )
     if not config.train.epochs:
         config = _with_labels(config, source)
@@ -100,7 +102,7 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
     if not config.train.epochs:
         return _score_untrained(config, data, source, workdir)
     runs: list[TaskRun] = []
-    for plan in _plans(config, data, source, workdir):
+    for plan in _prepare_runs(config, data, source, workdir):
         run = _train(plan, task)
         if run is None:
             return Outcome(tuple(runs), {}, False)
@@ -112,7 +114,7 @@ def _with_labels(config: FinetuningConfig, source: StoredModel) -> FinetuningCon
     """Returns the config with the labels of the head in `init_from`.
 
     Raises:
-      ConfigError: if it has no head for the task, or the config names other labels.
+      ConfigError: if the model has no head for the task, or the config has other labels.
     """
     task, head = config.task, head_of(config.task.effective_kind)
     if not any(name.startswith(f"{head}/") for name in source.leaves):
@@ -123,7 +125,7 @@ def _with_labels(config: FinetuningConfig, source: StoredModel) -> FinetuningCon
     if task.labels and {*task.labels} != {*source.labels}:
         raise ConfigError(
             f"task.labels is {','.join(task.labels)}, but the head of {source.folder} has "
-            f"{','.join(source.labels)}"
+            f"{','.join(source.labels)}; remove task.labels"
         )
     return dataclasses.replace(config, task=dataclasses.replace(task, labels=source.labels))
 
@@ -131,7 +133,7 @@ def _with_labels(config: FinetuningConfig, source: StoredModel) -> FinetuningCon
 def _score_untrained(
     config: FinetuningConfig, data: TaskData, source: StoredModel, workdir: Path
 ) -> Outcome:
-    """Scores the model without training it, on one device, and saves predictions as runs do."""
+    """Scores the model without training, on one device, and saves the predictions."""
     task = config.task
     options = dataclasses.asdict(config.model)
     model = dataclasses.replace(source.model, language_embeddings="none", **options)
@@ -150,8 +152,8 @@ def _score_untrained(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Plan:
-    """A run to do, or a finished one."""
+class _PlannedRun:
+    """A run, which may already be finished."""
 
     languages: tuple[str, ...]
     start: Start
@@ -160,36 +162,41 @@ class _Plan:
     identity: str
 
 
-def _plans(
+def _prepare_runs(
     config: FinetuningConfig, data: TaskData, source: StoredModel, workdir: Path
-) -> list[_Plan]:
-    """Prepares all runs, in order; anything that does not fit is refused before training."""
-    task, plans = config.task, list[_Plan]()
+) -> list[_PlannedRun]:
+    """Prepares all runs, in order. Raises a `ConfigError` before any training if a run is not
+    valid."""
+    task, plans = config.task, list[_PlannedRun]()
     encoder_digest = "" if config.fresh else source.digest()
     groups = [(language,) for language in task.languages] if task.per_language else [task.languages]
     for group in groups:
-        of_group = data.of(group) if task.per_language else data
-        rows = {language: examples.rows for language, examples in of_group.train.items()}
+        group_data = data.of(group) if task.per_language else data
+        rows = {language: examples.rows for language, examples in group_data.train.items()}
         cache = Path(config.cache).expanduser()
         store = row_store.write(cache, task.objective, rows, source.vocabulary())
-        of_first = _training_config(config, data.labels, store, source)
+        first_config = _training_config(config, data.labels, store, source)
         for seed in range(config.train.seed, config.train.seed + config.train.seeds):
-            train = dataclasses.replace(of_first.train, seed=seed)
-            inner = dataclasses.replace(of_first, train=train)
+            train = dataclasses.replace(first_config.train, seed=seed)
+            run_config = dataclasses.replace(first_config, train=train)
             name = f"seed-{seed}" if len(groups) == 1 else f"{group[0]}-seed-{seed}"
-            identity = _identity(inner, task, store, of_group, encoder_digest)
+            identity = _compute_identity(run_config, task, store, group_data, encoder_digest)
             folder = workdir / name
             is_claimed = hosts.broadcast(functools.partial(_check_claim, folder, identity))
-            start = prepare(inner, folder, store, source, is_claimed)
-            plans.append(_Plan(group, start, of_group, folder, identity))
+            start = prepare(run_config, folder, store, source, is_claimed)
+            plans.append(_PlannedRun(group, start, group_data, folder, identity))
     return plans
 
 
-def _train(plan: _Plan, task: Task) -> TaskRun | None:
-    """Trains and scores a run, unless it is finished already; None if it was asked to stop."""
+def _train(plan: _PlannedRun, task: Task) -> TaskRun | None:
+    """Trains and scores a run, unless it is already finished.
+
+    Returns:
+      The finished run; None if the process was asked to stop.
+    """
     start, folder, data = plan.start, plan.folder, plan.data
     seed = start.config.train.seed
-    if jax.process_index() == 0:  # also for a run that an older version finished
+    if jax.process_index() == 0:  # also for runs that an older version finished without this file
         folder.mkdir(parents=True, exist_ok=True)
         json_file.write(folder / TASK, labelling_options(task))
     if content := hosts.broadcast(lambda: finished_run(folder)):
@@ -199,8 +206,8 @@ def _train(plan: _Plan, task: Task) -> TaskRun | None:
     evaluator = Evaluator(task, start.config.model, data.labels, start.mesh)
 
     def probe(state: State, check: Check) -> dict[str, float]:
-        _, on_dev = evaluator.scores(state.params, data.dev, "dev", check)
-        return task_scores.line_of(on_dev, task, plan.languages)
+        _, dev_scores = evaluator.scores(state.params, data.dev, "dev", check)
+        return task_scores.metrics_of(dev_scores, task, plan.languages)
 
     probes, best = ([probe], SCORE) if data.dev else ([], "")
     outcome = loop.train(start, probes, best)
@@ -221,7 +228,7 @@ def _train(plan: _Plan, task: Task) -> TaskRun | None:
 
 
 def _best_step(folder: Path) -> int:
-    """Returns the step with the highest score on dev, the latest of equal ones."""
+    """Returns the step with the highest score on dev; among equal scores the latest step."""
     lines = [line for line in metrics.read(folder) if line["step"] and SCORE in line]
     return int(max(lines, key=lambda line: (line[SCORE], line["step"]))["step"])
 
@@ -229,22 +236,23 @@ def _best_step(folder: Path) -> int:
 def _training_config(
     config: FinetuningConfig, labels: tuple[str, ...], store: RowStore, source: StoredModel
 ) -> Config:
-    """Returns the config of the loop for the first seed."""
+    """Returns the config of the training loop for the first seed."""
     task, train, options = config.task, config.train, dataclasses.asdict(config.optimizer)
     rows = sum(task.train.rows for task in store.manifest.tasks)
     steps = max(1, math.ceil(train.epochs * rows / train.batch_rows))
-    whole = f"the {steps} steps of train.epochs={train.epochs:g}"
+    total_steps = f"the {steps} steps of train.epochs={train.epochs:g}"
     if steps > MOST_STEPS:
         raise ConfigError(
-            f"train.epochs={train.epochs:g} are {steps} steps; at most {MOST_STEPS} are possible"
+            f"train.epochs={train.epochs:g} results in {steps} steps; at most {MOST_STEPS} are "
+            "possible, so lower it"
         )
     warmup, decay, share = (options.pop(k) for k in ("warmup_steps", "decay_steps", "warmup_share"))
     if decay > steps:
-        raise ConfigError(f"optimizer.decay_steps={decay} is more than {whole}; lower it")
+        raise ConfigError(f"optimizer.decay_steps={decay} is more than {total_steps}; lower it")
     if warmup > steps:
         if jax.process_index() == 0:
             print(
-                f"optimizer.warmup_steps={warmup} is more than {whole}; warming up for "
+                f"optimizer.warmup_steps={warmup} is more than {total_steps}; warming up for "
                 f"{share:.0%} of them instead (optimizer.warmup_share)",
                 flush=True,
             )
@@ -252,19 +260,21 @@ def _training_config(
     warmup = warmup or round(share * steps)
     if options["schedule"] == "wsd" and warmup + decay > steps:
         raise ConfigError(
-            f"{warmup} steps of warm-up and optimizer.decay_steps={decay} are more than {whole}, "
-            "so the learning rate would never be reached; lower one of them"
+            f"{warmup} steps of warm-up and optimizer.decay_steps={decay} are more than "
+            f"{total_steps}, "
+            "so optimizer.learning_rate would never be reached; lower one of them"
         )
     every = math.ceil(steps / train.evaluations)
     model = dataclasses.replace(
         source.model, language_embeddings="none", **dataclasses.asdict(config.model)
     )
-    own: dict[str, Any] = {"kind": task.kind} if is_own(task.kind) else {}
+    kind_option: dict[str, Any] = {"kind": task.kind} if is_own(task.kind) else {}
     options_of_task = supervised(task.effective_kind)(
-        batch_rows=train.batch_rows, length=task.length, labels=labels, **own
+        batch_rows=train.batch_rows, length=task.length, labels=labels, **kind_option
     )
     return Config(
-        # The folder of the checkpoint: the workdir's latest may change before the next seed.
+        # The folder of the checkpoint, because a workdir may get a later checkpoint before the next
+        # seed.
         init_from="" if config.fresh else str(source.folder),
         data=schema.Data(alpha=task.alpha),
         model=model,
@@ -286,41 +296,45 @@ def _training_config(
 
 
 def _check_claim(folder: Path, identity: str) -> bool:
-    """Refuses to resume a run of another config; returns whether the folder has a run."""
+    """Returns whether a folder contains a run with this identity.
+
+    Raises:
+      ConfigError: if the folder contains a run with another identity.
+    """
     file = folder / IDENTITY
     if not file.is_file():
         return False
     if file.read_text("utf-8") != identity:
         raise ConfigError(
-            f"{folder} contains a run of another config, of other data, or from another encoder; "
-            "use another --workdir, or delete it"
+            f"{folder} contains a run with another config, other data or another encoder; use "
+            "another --workdir, or delete this folder"
         )
     return True
 
 
-def _identity(
-    inner: Config, task: Task, store: RowStore, data: TaskData, encoder_digest: str
+def _compute_identity(
+    run_config: Config, task: Task, store: RowStore, data: TaskData, encoder_digest: str
 ) -> str:
-    """Returns a hash that identifies a run.
+    """Returns a hash of everything that determines a run and its scores.
 
-    It covers the config (without the encoder's path and how the work is divided), the encoder, the
-    rows, and the data and options of scoring.
+    It covers the config, the tensors of the encoder, the rows, and the data and options of scoring.
+    It does not cover the encoder's path, the mesh, and the number of microbatches.
     """
-    train = dataclasses.replace(inner.train, log_every=1, accumulation=1)
-    identifying = dataclasses.replace(inner, init_from="", train=train, mesh=schema.Mesh())
+    train = dataclasses.replace(run_config.train, log_every=1, accumulation=1)
+    identifying = dataclasses.replace(run_config, init_from="", train=train, mesh=schema.Mesh())
     scoring = (task.select, task.scored_by, task.answer_length, task.no_answer)
     content = [schema.as_tree(identifying), scoring, encoder_digest]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
     digest.update(store.manifest.content_hash.encode())
     for split, sets in (("dev", data.dev), ("test", data.test)):
         for language, entry in sets.items():
-            examples = [_content(example) for example in entry.examples]
+            examples = [_example_values(example) for example in entry.examples]
             digest.update(json.dumps([split, language, examples]).encode())
             digest.update(entry.rows.tokens.tobytes())  # windows depend on task.stride
     return digest.hexdigest()
 
 
-def _content(example: Example) -> list[Any]:
-    """Returns the values of an example, without its place."""
+def _example_values(example: Example) -> list[Any]:
+    """Returns the values of an example's fields, except the place where it was read."""
     names = (field.name for field in dataclasses.fields(example))
     return [getattr(example, name) for name in names if name not in ("place", "lines")]

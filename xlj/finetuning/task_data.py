@@ -1,4 +1,4 @@
-"""Loads the data of a task: its examples by split and language, converted to rows."""
+"""Loads the data of a task: examples by split and language, converted to rows."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ Examples = dict[str, list[Example]]
 
 @dataclasses.dataclass(frozen=True)
 class ExampleSet:
-    """Examples of one language, and their rows."""
+    """The examples of one language, and the rows made from them."""
 
     examples: Sequence[Example]
     rows: Features
@@ -29,31 +29,34 @@ class ExampleSet:
 
 @dataclasses.dataclass(frozen=True)
 class TaskData:
-    """All data that a task is trained and scored on, by language."""
+    """The data of a task by language, for training and scoring."""
 
     kind: TaskKind
     labels: tuple[str, ...]
-    """Classes or tags, in the order of the head's outputs; empty for questions."""
+    """Classes or tags, in the order of the head's outputs; empty for tasks without labels."""
     train: Mapping[str, ExampleSet]
     dev: Mapping[str, ExampleSet]
     test: Mapping[str, ExampleSet]
 
     def of(self, languages: Sequence[str]) -> "TaskData":
-        """Returns the data of some languages only."""
+        """Returns only the data of these languages."""
 
-        def chosen(sets: Mapping[str, ExampleSet]) -> dict[str, ExampleSet]:
+        def select(sets: Mapping[str, ExampleSet]) -> dict[str, ExampleSet]:
             return {name: examples for name, examples in sets.items() if name in languages}
 
-        return TaskData(self.kind, self.labels, *map(chosen, (self.train, self.dev, self.test)))
+        return TaskData(self.kind, self.labels, *map(select, (self.train, self.dev, self.test)))
 
     def counts(self) -> str:
-        """Describes each split and language in a line: examples, rows, cut texts and remarks."""
+        """Returns a printable line for each split and language: the numbers of examples, rows and
+        truncated texts, and remarks."""
         lines = []
         for split in SPLITS:
-            for language, entry in getattr(self, split).items():
-                size = f"{len(entry.examples):,} examples, {len(entry.rows.tokens):,} rows"
-                notes = [f", {n} {what} cut" for what, n in entry.rows.cut.items() if n]
-                notes.append(self._note(entry.examples))
+            for language, example_set in getattr(self, split).items():
+                size = (
+                    f"{len(example_set.examples):,} examples, {len(example_set.rows.tokens):,} rows"
+                )
+                notes = [f", {n} {what} cut" for what, n in example_set.rows.cut.items() if n]
+                notes.append(self._note(example_set.examples))
                 lines.append(f"{split:5} {language:8} {size}{''.join(notes)}")
         return "\n".join(lines)
 
@@ -65,26 +68,30 @@ class TaskData:
 
 
 def load(task: Task, vocabulary: Vocabulary) -> TaskData:
-    """Reads all sources of a task, and converts them to rows.
+    """Reads all sources of a task, and converts the examples to rows.
 
     Raises:
-      ConfigError: with file and line, if a source is missing or damaged, or labels do not fit.
+      ConfigError: if a source is missing or damaged, or labels are wrong. The message has the file
+        and the line.
     """
     examples = _read(task)
-    of_task = kind.find(task.effective_kind)
-    labels = _labels(task, of_task, examples)
+    task_kind = kind.find(task.effective_kind)
+    labels = _labels(task, task_kind, examples)
     sets = {
         split: {
-            language: ExampleSet(of_language, of_task.rows(of_language, vocabulary, labels, task))
-            for language, of_language in by_language.items()
+            language: ExampleSet(
+                language_examples, task_kind.rows(language_examples, vocabulary, labels, task)
+            )
+            for language, language_examples in by_language.items()
         }
         for split, by_language in examples.items()
     }
-    return TaskData(of_task, labels, **sets)
+    return TaskData(task_kind, labels, **sets)
 
 
 def sources(task: Task) -> list[tuple[str, str, str]]:
-    """Returns (split, language, source) of all sources of a task: files, and library data sets.
+    """Returns (split, language, source) for all sources of a task, which are files or data sets of
+    TFDS.
 
     Raises:
       ConfigError: if a source is missing.
@@ -92,48 +99,54 @@ def sources(task: Task) -> list[tuple[str, str, str]]:
     return [
         (split, language, source)
         for split, names in languages_of(task).items()
-        for language, of_language in reading.resolve(task, split, names).items()
-        for source in of_language
+        for language, language_examples in reading.resolve(task, split, names).items()
+        for source in language_examples
     ]
 
 
 def _read(task: Task) -> dict[str, Examples]:
-    of_task = kind.find(task.effective_kind)
+    task_kind = kind.find(task.effective_kind)
     data: dict[str, Examples] = {split: {} for split in SPLITS}
     with tqdm(sources(task), desc="reading", unit="source", disable=None, leave=False) as bar:
         for split, language, source in bar:
             examples = reading.read(source, language, task)
             data[split].setdefault(language, []).extend(examples)
     for by_language in data.values():
-        for language, of_language in by_language.items():
-            check_all_or_none(of_language)
-            by_language[language] = of_task.distinct(of_language)  # sources may share ids
+        for language, language_examples in by_language.items():
+            check_all_or_none(language_examples)
+            # Several sources may have the same ids.
+            by_language[language] = task_kind.distinct(language_examples)
     return data
 
 
-def _labels(task: Task, of_task: TaskKind, data: Mapping[str, Examples]) -> tuple[str, ...]:
-    """Returns the labels of the task; the labels of dev and test must be among them."""
+def _labels(task: Task, task_kind: TaskKind, data: Mapping[str, Examples]) -> tuple[str, ...]:
+    """Returns the labels of the task, and checks the examples.
+
+    Raises:
+      ConfigError: if labels are missing, or dev or test have labels that training data lacks.
+    """
     training, dev, test = (
         [example for examples in data[split].values() for example in examples] for split in SPLITS
     )
     require(training)
-    known: tuple[str, ...] = ()
-    if of_task.has_labels:  # without training data, the labels are those of the existing head
-        known = label_set(training, task.labels) if training else task.labels
+    labels: tuple[str, ...] = ()
+    if task_kind.has_labels:  # without training data, the existing head determines the labels
+        labels = label_set(training, task.labels) if training else task.labels
     require(dev)
     for split in ("train", "dev"):
         for language, examples in data[split].items():
-            if not of_task.is_labelled(examples):
+            if not task_kind.is_labelled(examples):
                 raise ConfigError(
-                    f"{examples[0].where}: no question of task.{split} in {language} has an answer"
+                    f"{examples[0].where}: no question of task.{split} in {language} has an "
+                    "answer; expected answers in training and dev data"
                 )
-    if of_task.has_labels:
+    if task_kind.has_labels:
         for examples in (dev, test):
-            check(examples, known)
-    of_task.check_examples([*training, *dev, *test], known, task)
+            check(examples, labels)
+    task_kind.check_examples([*training, *dev, *test], labels, task)
     if training and task.select == "trained" and not set(data["dev"]) & set(task.languages):
         raise ConfigError(
-            f"task.select=trained needs dev data of {', '.join(task.languages)}, but task.dev has "
-            f"{', '.join(data['dev'])}"
+            f"task.select=trained needs dev data in {', '.join(task.languages)}, but task.dev has "
+            f"data in {', '.join(data['dev'])}; set task.select=all, or add dev data"
         )
-    return known
+    return labels

@@ -1,4 +1,4 @@
-"""Summarizes fine-tuning over seeds and languages: JSON, a table, a plot, XTREME's files."""
+"""Summarises fine-tuning over seeds and languages: JSON, a table, a plot, and XTREME's files."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ from xlj.data.labelled import kind
 from xlj.evaluation import language_report
 from xlj.evaluation.language_report import average, transfer_gap
 from xlj.finetuning.running import Outcome, TaskRun
-from xlj.finetuning.task_scores import Scores, on_dev
+from xlj.finetuning.task_scores import Scores, selection_score
 from xlj.io import atomic
 from xlj.io.json_file import Record
 
@@ -21,16 +21,16 @@ TABLE = "results.md"
 
 
 def split_of(outcome: Outcome) -> str:
-    """Returns the split of the results: test, or dev if no test set has labels."""
+    """Returns the split whose scores are reported: test, or dev if no test set has labels."""
     return "test" if any(run.test for run in outcome.runs) else "dev"
 
 
 def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> Record:
-    """Returns all results as one JSON object, in percent to four decimals.
+    """Returns all results as a JSON object, in percent with four decimals.
 
-    `languages`, `average` and `transfer_gap` are means over seeds of the task's metric. There is a
-    gap only if the training data is English only. `deviations` are sample deviations over seeds,
-    absent with one seed.
+    `languages`, `average` and `transfer_gap` are means over seeds of the task's metric. The gap is
+    null unless the training data is English only. `deviations` are standard deviations over seeds
+    (n - 1 degrees of freedom), absent with one seed.
     """
     split = split_of(outcome)
     seeds = by_seed(outcome, split)
@@ -66,11 +66,11 @@ def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> Record:
 
 
 def as_markdown(name: str, config: FinetuningConfig, outcome: Outcome) -> str:
-    """Formats a table as in papers: one column per language, the average, the transfer gap."""
+    """Returns a Markdown table with columns for languages, the average and the transfer gap."""
     split = split_of(outcome)
     seeds = by_seed(outcome, split)
     if not seeds:
-        return f"# {name}\n\nThe data has no labels: there are predictions, but no scores.\n"
+        return f"# {name}\n\nThe data has no labels, so there are predictions but no scores.\n"
     first = next(iter(seeds[0].values()))
     languages, gap = language_report.in_order(first), _gap(first, config) is not None
     cells = [["", *languages, "average", *["gap"] * gap]]
@@ -83,29 +83,32 @@ def as_markdown(name: str, config: FinetuningConfig, outcome: Outcome) -> str:
         summary = [average(by_language), *[transfer_gap(by_language)] * gap]
         row = [language_report.cell(x) for x in (*map(by_language.get, languages), *summary)]
         cells.append([f"most frequent: {metric}", *row])
-    return f"# {name}\n\n{_how(config, split, len(seeds))}\n\n{language_report.markdown(cells)}\n"
+    sentence = _describe_scores(config, split, len(seeds))
+    return f"# {name}\n\n{sentence}\n\n{language_report.markdown(cells)}\n"
 
 
-def _how(config: FinetuningConfig, split: str, seeds: int) -> str:
-    """Describes in a sentence what the scores measure."""
-    trained = "each language" if config.task.per_language else ", ".join(config.task.languages)
-    chosen = {
+def _describe_scores(config: FinetuningConfig, split: str, seeds: int) -> str:
+    """Returns a sentence that describes the scores."""
+    training_languages = (
+        "each language" if config.task.per_language else ", ".join(config.task.languages)
+    )
+    checkpoint_choice = {
         "all": "checkpoints chosen by the average of dev",
-        "trained": f"checkpoints chosen by dev of {trained}",
+        "trained": f"checkpoints chosen by dev of {training_languages}",
         "last": "the last checkpoint",
     }
     parts = [
         f"From {config.init_from}{' (fresh weights)' if config.fresh else ''}",
         *["pairs encoded separately"] * (config.task.pairs == "apart"),
-        f"trained on {trained}; {split} scores in percent",
+        f"trained on {training_languages}; {split} scores in percent",
         *[f"mean and deviation of {seeds} seeds"] * (seeds > 1),
-        chosen[config.task.select],
+        checkpoint_choice[config.task.select],
     ]
     return ", ".join(parts) + "."
 
 
 def by_seed(outcome: Outcome, split: str) -> list[Scores]:
-    """Returns the scores of each seed in all languages; each language may have its own model."""
+    """Returns the scores of each seed, merged over languages if each language has its own model."""
     merged: dict[int, Scores] = {}
     for run in outcome.runs:
         for metric, scores in getattr(run, split).items():
@@ -116,15 +119,22 @@ def by_seed(outcome: Outcome, split: str) -> list[Scores]:
 def write(
     workdir: Path, name: str, config: FinetuningConfig, outcome: Outcome
 ) -> tuple[Path, Path]:
-    """Writes both files into the workdir, and returns their paths."""
+    """Writes `FILE` and `TABLE` into the workdir.
+
+    Returns:
+      The paths of the two files.
+    """
     content = json.dumps(as_json(name, config, outcome), indent=1, ensure_ascii=False) + "\n"
     atomic.write(workdir / TABLE, as_markdown(name, config, outcome).encode())
-    atomic.write(workdir / FILE, content.encode())  # last: it tells a sweep that the run is done
+    atomic.write(
+        workdir / FILE, content.encode()
+    )  # written last, because a sweep regards the run as finished if this file exists
     return workdir / FILE, workdir / TABLE
 
 
 def panels(outcome: Outcome) -> dict[str, dict[str, float]]:
-    """Returns the bars of a plot: means over seeds, by metric; empty without labels."""
+    """Returns the panels of a plot: by metric, the means over seeds by language; empty without
+    labels."""
     seeds = by_seed(outcome, split_of(outcome))
     return {
         metric: {
@@ -136,7 +146,7 @@ def panels(outcome: Outcome) -> dict[str, dict[str, float]]:
 
 
 def submission_files(folder: Path, task: Task) -> list[Path]:
-    """Returns the files that `submit` may write into the folder of a task."""
+    """Returns the paths to which `submit` may write predictions in the folder of a task."""
     ending, languages = kind.find(task.effective_kind).ending, languages_of(task)["test"]
     return [folder / f"test-{language}.{ending}" for language in languages]
 
@@ -144,17 +154,17 @@ def submission_files(folder: Path, task: Task) -> list[Path]:
 def submit(
     folder: Path, name: str, config: FinetuningConfig, outcome: Outcome
 ) -> tuple[Path, list[Path]]:
-    """Copies predictions of the test sets to `folder/NAME/test-LANGUAGE.ENDING`, XTREME's layout.
+    """Copies predictions of test sets to `folder/NAME/test-LANGUAGE.ENDING`, XTREME's layout.
 
-    They are those of the best seed on dev.
+    The predictions are those of the seed with the best score on dev.
 
     Returns:
-      That folder, and its other files of test sets.
+      The folder `folder/NAME`, and other files test-* in it that this call did not write.
     """
     best: dict[tuple[str, ...], TaskRun] = {}
-    for run in outcome.runs:  # the first of equal ones
-        both = best.get(run.languages, run), run
-        best[run.languages] = max(both, key=lambda run: _on_dev(run, config.task))
+    for run in outcome.runs:  # among equal scores, the first seed is used
+        candidates = best.get(run.languages, run), run
+        best[run.languages] = max(candidates, key=lambda run: _dev_score(run, config.task))
     ending = kind.find(config.task.effective_kind).ending
     files = [file for run in best.values()
              for file in sorted((run.folder / "predictions").glob(f"test-*.{ending}"))]  # fmt: skip
@@ -166,12 +176,12 @@ def submit(
     return folder / name, sorted(others)
 
 
-def _on_dev(run: TaskRun, task: Task) -> float:
-    return on_dev(run.dev, task, run.languages) if run.dev else 0.0
+def _dev_score(run: TaskRun, task: Task) -> float:
+    return selection_score(run.dev, task, run.languages) if run.dev else 0.0
 
 
 def _gap(scores: Mapping[str, float], config: FinetuningConfig) -> float | None:
-    """Returns the transfer gap if only English was trained on, else None."""
+    """Returns the transfer gap if the training data is English only, else None."""
     transfers = config.task.languages == (language_report.SOURCE,)
     return transfer_gap(scores) if transfers else None
 

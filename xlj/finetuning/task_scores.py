@@ -1,4 +1,4 @@
-"""Predicts with a fine-tuned model and scores it, and scores a baseline without a model."""
+"""Computes and scores predictions of a fine-tuned model, and of a baseline without a model."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -20,18 +20,18 @@ from xlj.io import atomic
 from xlj.models.encoder import Params
 
 SCORE = "eval/dev/score"
-"""The metric that chooses a checkpoint."""
+"""The name of the metric by which checkpoints are chosen."""
 
 Scores = dict[str, dict[str, float]]
-"""Percentages by metric and language; the first metric is the task's."""
+"""Scores in percent by metric and language. The first metric is the task's metric."""
 
 
 class Evaluator:
     """Predicts and scores sets of examples.
 
     Args:
-      labels: labels in the order of the head's outputs.
-      separators: as in `Predictor`.
+      labels: the labels, in the order of the head's outputs.
+      separators: the number of `</s>` that the head expects between the sentences of a pair.
     """
 
     def __init__(
@@ -47,33 +47,48 @@ class Evaluator:
         split: str,
         progress: Advance = bool,
     ) -> tuple[dict[str, Predictions], Scores]:
-        """Returns predictions by language, and scores for languages with labels."""
+        """Returns (predictions by language, scores of languages with labels).
+
+        Args:
+          sets: the examples by language.
+          split: the name of the split, for the progress bar.
+          progress: called with the number of newly predicted rows.
+        """
         predictions: dict[str, Predictions] = {}
         scores: Scores = {}
-        for language, entry in sets.items():
-            rows, examples = entry.rows, entry.examples
+        for language, example_set in sets.items():
+            rows, examples = example_set.rows, example_set.examples
             outputs = self._predict(params, rows.tokens, f"{split} {language}", progress)
             predicted = self._kind.decode(outputs, rows, examples, self._labels, self._task)
             predictions[language] = predicted
             if self._kind.is_labelled(examples):
-                _add(scores, self._task, predicted, examples, language)
+                _add_scores(scores, self._task, predicted, examples, language)
         return predictions, scores
 
 
-def line_of(scores: Scores, task: Task, trained: Iterable[str]) -> dict[str, float]:
-    """Returns a line of metrics: each language, their means, and `SCORE`."""
+def metrics_of(scores: Scores, task: Task, trained: Iterable[str]) -> dict[str, float]:
+    """Returns the metrics to log: the score of each language, the means, and `SCORE`.
+
+    Args:
+      scores: the scores on dev.
+      trained: the languages of the training data.
+    """
     line: dict[str, float] = {}
     for name, by_language in scores.items():
         line |= {f"eval/dev/{language}/{name}": value for language, value in by_language.items()}
         line[f"eval/dev/{name}"] = average(by_language)
-    return line | {SCORE: on_dev(scores, task, trained)}
+    return line | {SCORE: selection_score(scores, task, trained)}
 
 
-def on_dev(scores: Scores, task: Task, trained: Iterable[str]) -> float:
-    """Returns the score that chooses checkpoints and seeds.
+def selection_score(scores: Scores, task: Task, trained: Iterable[str]) -> float:
+    """Returns the score by which checkpoints and seeds are chosen.
 
-    It is the task's metric, averaged over all languages of dev, or over the trained languages
-    (`task.select`).
+    It is the task's metric, averaged over all languages of dev, or with `task.select=trained` over
+    the languages of the training data only.
+
+    Args:
+      scores: the scores on dev.
+      trained: the languages of the training data.
     """
     first = next(iter(scores.values()))
     chosen = set(first if task.select != "trained" else trained)
@@ -81,10 +96,13 @@ def on_dev(scores: Scores, task: Task, trained: Iterable[str]) -> float:
 
 
 def baseline(data: TaskData, task: Task) -> Scores:
-    """Scores the most frequent labels of the training data.
+    """Scores a baseline that predicts the most frequent labels of the training data.
 
-    They are scored on test, or on dev if no test set has labels. With `task.per_language`, each
-    language uses its own training data. Empty for questions, or without training data.
+    It is scored on test, or on dev if no test set has labels. With `task.per_language`, each
+    language uses its own training data.
+
+    Returns:
+      The scores; empty without training data, or if the kind of task has no baseline.
     """
     scores = Scores()
     if not data.train:
@@ -96,12 +114,16 @@ def baseline(data: TaskData, task: Task) -> Scores:
     ) -> Callable[[Sequence[Example]], Predictions] | None:
         return data.kind.majority([e for name in languages for e in data.train[name].examples])
 
-    tested = any(data.kind.is_labelled(entry.examples) for entry in data.test.values())
-    for language, entry in (data.test if tested else data.dev).items():
-        if data.kind.is_labelled(entry.examples):
+    has_test_labels = any(
+        data.kind.is_labelled(example_set.examples) for example_set in data.test.values()
+    )
+    for language, example_set in (data.test if has_test_labels else data.dev).items():
+        if data.kind.is_labelled(example_set.examples):
             predict = fit_majority((language,) if task.per_language else task.languages)
             if predict is not None:
-                _add(scores, task, predict(entry.examples), entry.examples, language)
+                _add_scores(
+                    scores, task, predict(example_set.examples), example_set.examples, language
+                )
     return scores
 
 
@@ -110,13 +132,13 @@ def save(task: Task, predictions: Mapping[str, Predictions], folder: Path, split
     if jax.process_index() or not predictions:
         return
     folder.mkdir(exist_ok=True)
-    of_task = kind.find(task.effective_kind)
+    task_kind = kind.find(task.effective_kind)
     for language, predicted in predictions.items():
-        file = folder / f"{split}-{language}.{of_task.ending}"
-        atomic.write(file, of_task.to_text(predicted).encode())
+        file = folder / f"{split}-{language}.{task_kind.ending}"
+        atomic.write(file, task_kind.to_text(predicted).encode())
 
 
-def _add(
+def _add_scores(
     totals: Scores, task: Task, predicted: Predictions, examples: Sequence[Example], language: str
 ) -> None:
     shares = kind.find(task.effective_kind).scores(predicted, examples, task.scored_by, language)

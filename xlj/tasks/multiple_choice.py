@@ -126,7 +126,7 @@ print(choices[outputs.logits[0].argmax()])""",
         from xlj.objectives.task_heads import TaskHead, cross_entropy
 
         def logits(head: Any, model: Any, hidden: Any, tokens: Any, rngs: Any) -> Any:
-            places = bitext.starts(tokens, MAX_CHOICES)
+            places = bitext.find_starts(tokens, MAX_CHOICES)
             vectors = jnp.take_along_axis(hidden, places[..., None], 1)
             outputs = heads.classify(head, model, vectors, rngs)[..., 0]
             return jnp.where(bitext.is_example(tokens, MAX_CHOICES), outputs, -jnp.inf)
