@@ -53,7 +53,7 @@ def test_everything_is_measured_where_nothing_else_is_installed(call, tmp_path, 
 @pytest.mark.slow
 def test_objectives_are_measured_beside_the_first(tiny):
     size = Size(2, 64, 1)
-    first, other = train_steps.each_objective(parse(tiny), size, ["mmlm", "trtd"])
+    first, other = train_steps.measure_objectives(parse(tiny), size, ["mmlm", "trtd"])
     assert (first.name, other.name) == ("mmlm", "trtd") and other.value > 0
     assert first.note.startswith("time 1.00, memory 1.00 (")
 
@@ -106,8 +106,8 @@ def test_a_trace_is_summed_by_kind_and_kernel():
         ("XLA Modules", ("step", 6)),
         ("Stream #8(MemcpyD2D)", ("MemcpyD2D", 0.5)),
     )
-    assert profile.sums(SimpleNamespace(planes=[host]), program) == {"products": {"dot": 4}}
-    assert profile.sums(SimpleNamespace(planes=[host, gpu]), program) == {
+    assert profile.sum_times(SimpleNamespace(planes=[host]), program) == {"products": {"dot": 4}}
+    assert profile.sum_times(SimpleNamespace(planes=[host, gpu]), program) == {
         "optimizer": {"loop_add": 1}, "vocabulary": {"logits_gradient": 5},
         "copies": {"MemcpyD2D": 0.5},
     }  # fmt: skip
@@ -153,10 +153,10 @@ def test_a_peer_that_does_not_fit_is_reported_and_left_out(capsys, monkeypatch):
     def call():
         raise Full("CUDA out of memory. Tried to allocate 90 GiB.\nMore.")
 
-    assert peers.seconds_of(call, 1) is None
+    assert peers.torch_median_seconds(call, 1) is None
     message = capsys.readouterr().err
     assert message == "torch is not measured: CUDA out of memory. Tried to allocate 90 GiB.\n"
-    assert peers.seconds_of(bool, 1) >= 0
+    assert peers.torch_median_seconds(bool, 1) >= 0
 
 
 def test_times_are_better_when_they_are_less_and_rates_when_they_are_more():

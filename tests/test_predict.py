@@ -336,7 +336,7 @@ def test_shards_are_what_one_command_writes_also_after_a_kill(runs, call, tmp_pa
             "this is JSON; to read one object per line, use --input_format=jsonl",
         ),
         ("tagging", "Ada\tB-PER", [], "text:1: the line has a tab"),
-        ("classification", "a\tb\n\nc", [], "text:3: the line has another number of texts .1. than "),
+        ("classification", "a\tb\n\nc", [], "text:3: the line has another number of texts "),
         ("tagging", "a", ["--input_format=conll", "--output_format=tsv"], "one line per sentence"),
         (
             "tagging",

@@ -96,15 +96,15 @@ def main(flags: Namespace) -> None:
     measures: dict[str, Measure] = {
         "peak": machine.peak,
         "step": train_steps.step,
-        "objectives": partial(train_steps.each_objective, names=names or tuple(known)),
-        "profile": partial(profile.each_kind, names=names or ("mmlm",)),
-        "attention": attention.each_path,
-        "links": links.each_method,
+        "objectives": partial(train_steps.measure_objectives, names=names or tuple(known)),
+        "profile": partial(profile.measure_kinds, names=names or ("mmlm",)),
+        "attention": attention.measure_attention,
+        "links": links.measure_links,
         "align": inference.align,
         "embed": inference.embed,
         "prepare": rows.prepare,
         "read": rows.read,
-        "start": start_up.each_import,
+        "start": start_up.measure_imports,
     }
     size = Size(flags.rows, flags.length, flags.repeats)
     config = adopt_model(flags.config).for_platform(jax.default_backend())

@@ -1,1 +1,1 @@
-"""Measures speeds of xlj and of other libraries for the same work, side by side in one run."""
+"""Measures the speed of xlj and of other libraries that do the same work, in one command."""

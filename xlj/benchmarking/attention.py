@@ -1,4 +1,4 @@
-"""Measures the implementations of attention, forward and backward."""
+"""Measures the speed of the implementations of attention, forward and backward."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,8 +16,9 @@ from xlj.sharding import devices
 _PEER = "torch's SDPA"
 
 
-def each_path(config: Config, size: Size) -> Iterator[Measurement]:
-    """Yields the speed of each implementation in each type, without a layer's projections."""
+def measure_attention(config: Config, size: Size) -> Iterator[Measurement]:
+    """Measures each implementation of attention in each type, without the projections of a
+    layer."""
     model = config.model
     shape = size.rows, size.length, model.heads, model.hidden // model.heads
     paths: dict[str, Callable[..., jax.Array]] = {"dense": dense_attention}
@@ -27,7 +28,7 @@ def each_path(config: Config, size: Size) -> Iterator[Measurement]:
     for dtype in ("float32", "bfloat16"):
         keys = jax.random.split(jax.random.key(0), 3)
         vectors = [jax.random.normal(key, shape).astype(dtype) for key in keys]
-        peer_seconds = _peer(shape, dtype, size.repeats)
+        peer_seconds = _torch_seconds(shape, dtype, size.repeats)
         for name, path in paths.items():
             seconds = median_seconds(partial(_gradient(path), *vectors, ids), size.repeats)
             rate = size.rows * size.length / seconds
@@ -45,8 +46,12 @@ def _gradient(path: Callable[..., jax.Array]) -> Callable[..., tuple[jax.Array, 
     return jax.jit(jax.grad(loss, (0, 1, 2)))
 
 
-def _peer(shape: tuple[int, ...], dtype: str, repeats: int) -> float | None:
-    """Returns the seconds of torch's attention with vectors [rows, length, heads, size]."""
+def _torch_seconds(shape: tuple[int, ...], dtype: str, repeats: int) -> float | None:
+    """Measures PyTorch's attention; returns seconds, or None if PyTorch is not installed.
+
+    Args:
+      shape: the shape of queries, keys and values in xlj, [rows, length, heads, size].
+    """
     torch = library("torch")
     if torch is None:
         return None

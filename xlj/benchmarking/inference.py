@@ -1,4 +1,5 @@
-"""Measures inference from text: `align` and SimAlign, `embed` and sentence-transformers."""
+"""Measures inference from text: word alignment and SimAlign, embedding and
+sentence-transformers."""
 
 import contextlib
 import tempfile
@@ -25,13 +26,16 @@ from xlj.word_alignment.sentence_pairs import Pair
 
 _PAIRS = 256
 _PEER_PAIRS = 32
-"""Enough pairs for the rate of SimAlign, which aligns one pair at a time."""
+"""The number of pairs for SimAlign. It can be small, because SimAlign aligns one pair at a time."""
 
 
 def align(config: Config, size: Size) -> Iterator[Measurement]:
-    """Measures alignment of pairs, at two thirds of the depth. Sentences are encoded separately, as
-    SimAlign does."""
-    pretrained, pairs = _encoder(_shape(config)), sentence_pairs(_PAIRS)
+    """Measures word alignment of sentence pairs with vectors of the layer at two thirds of the
+    depth.
+
+    Sentences are encoded separately, as in SimAlign.
+    """
+    pretrained, pairs = _encoder(_xlm_r_model(config)), sentence_pairs(_PAIRS)
     layer = encoder.middle_layer(pretrained.model.layers)
     words = [Pair(f"{n}", a.split(), b.split()) for n, (a, b) in enumerate(pairs)]
     peer_rate = None
@@ -41,11 +45,11 @@ def align(config: Config, size: Size) -> Iterator[Measurement]:
                 str(folder), matching_methods="i", device=torch_device(), layer=layer
             )
 
-        def each() -> None:
+        def align_with_simalign() -> None:
             for a, b in pairs[:_PEER_PAIRS]:
                 peer.get_word_aligns(a, b)
 
-        peer_rate = _PEER_PAIRS / median_seconds(each, size.repeats)
+        peer_rate = _PEER_PAIRS / median_seconds(align_with_simalign, size.repeats)
     aligner = Aligner(pretrained, AlignmentOptions("itermax", "apart", layer))
     seconds = median_seconds(lambda: list(aligner.align(words)), size.repeats)
     yield Measurement(
@@ -54,8 +58,8 @@ def align(config: Config, size: Size) -> Iterator[Measurement]:
 
 
 def embed(config: Config, size: Size) -> Iterator[Measurement]:
-    """Measures embedding of sentences by the mean of the last layer's vectors."""
-    pretrained = _encoder(_shape(config))
+    """Measures embedding of sentences: the mean of the last layer's vectors."""
+    pretrained = _encoder(_xlm_r_model(config))
     sentences = [side for pair in sentence_pairs(_PAIRS) for side in pair]
     embedder = Embedder(pretrained, [pretrained.model.layers], "mean")
     peer_rate = None
@@ -73,8 +77,8 @@ def embed(config: Config, size: Size) -> Iterator[Measurement]:
     yield Measurement("embed", "mean", rate, "sentences/s", peer_name, peer_rate, "float32")
 
 
-def _shape(config: Config) -> Model:
-    """Returns XLM-R with the config's sizes, in float32 as the peers."""
+def _xlm_r_model(config: Config) -> Model:
+    """Returns XLM-R with the sizes of the config, in float32 like the other libraries."""
     sizes = ("layers", "hidden", "heads", "intermediate", "positions", "attention")
     return Model(**{name: getattr(config.model, name) for name in sizes})
 
@@ -92,7 +96,8 @@ def _encoder(model: Model) -> Pretrained:
 
 @contextlib.contextmanager
 def _folder(pretrained: Pretrained) -> Iterator[Path]:
-    """Exports an encoder to a temporary folder, from which peers load it."""
+    """Context manager that exports an encoder to a temporary folder, from which other libraries
+    load it."""
     leaves, model, pieces = named_leaves(pretrained.params), pretrained.model, pretrained.vocabulary
     exported = exporting.plan(leaves, model, pieces, headless=True)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Measures word alignment from given vectors, without an encoder."""
+"""Measures the computation of word links from random vectors, without an encoder."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,11 +15,14 @@ from xlj.word_alignment.methods import METHODS, Side
 _PAIRS, _SIDE = 256, 64
 
 SIMALIGN_NAMES = {"argmax": "inter", "itermax": "itermax"}
-"""SimAlign's names of xlj's methods."""
+"""Methods of xlj that SimAlign has too, with SimAlign's names."""
 
 
-def each_method(config: Config, size: Size) -> Iterator[Measurement]:
-    """Measures each method on pairs of 10 to 60 words, with vectors of the model's size."""
+def measure_links(config: Config, size: Size) -> Iterator[Measurement]:
+    """Measures each method of word alignment on sentences of 10 to 60 words.
+
+    The vectors have the model's hidden size.
+    """
     vectors, lengths = random_vectors(config.model.hidden, _PAIRS)
     for method in ("optimal_transport", "released", "argmax", "itermax"):
         rate = _PAIRS / median_seconds(xlj_call(method, vectors, lengths), size.repeats)
@@ -31,8 +34,15 @@ def each_method(config: Config, size: Size) -> Iterator[Measurement]:
 
 
 def random_vectors(width: int, pairs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns random vectors of both sides, float32 [2, pairs, side, width], and the lengths of
-    sentences, int [2, pairs]."""
+    """Returns random vectors of both sides of sentence pairs, and the lengths of the sentences.
+
+    Args:
+      width: the size of a vector.
+      pairs: the number of sentence pairs.
+
+    Returns:
+      float32 [2, pairs, side, width] and int [2, pairs].
+    """
     rng = np.random.default_rng(0)
     lengths = rng.integers(10, 61, (2, pairs))
     return rng.standard_normal((2, pairs, _SIDE, width), np.float32), lengths
@@ -48,7 +58,7 @@ def xlj_call(method: str, vectors: np.ndarray, lengths: np.ndarray) -> Callable[
 
 
 def simalign_links(vectors: np.ndarray, lengths: np.ndarray, method: str) -> list[np.ndarray]:
-    """Returns the links that SimAlign computes, one pair after another."""
+    """Computes the links of all pairs with SimAlign, one pair at a time."""
     from simalign import SentenceAligner
 
     links = []

@@ -1,4 +1,4 @@
-"""Measures the peak rate of this machine by large matrix products."""
+"""Measures the peak rate of this machine with large matrix products."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -18,11 +18,14 @@ def peak(config: Config, size: Size) -> Iterator[Measurement]:
     width = 2048 if devices.platform() == "cpu" else 8192
     operations = 2 * width**3
     for dtype in ("float32", "bfloat16"):
-        in_torch = (
+        torch_seconds = (
             in_own_process(_torch_seconds, width, dtype, size.repeats) if library("torch") else None
         )
         seconds = in_own_process(_seconds, width, dtype, size.repeats)
-        rate, peer_rate = operations / seconds / 1e9, in_torch and operations / in_torch / 1e9
+        rate, peer_rate = (
+            operations / seconds / 1e9,
+            torch_seconds and operations / torch_seconds / 1e9,
+        )
         yield Measurement("peak", dtype, rate, "GFLOP/s", "torch", peer_rate)
 
 
@@ -34,9 +37,9 @@ def _seconds(width: int, dtype: str, repeats: int) -> float:
 
 
 def _torch_seconds(width: int, dtype: str, repeats: int) -> float | None:
-    """As `_seconds`, with torch."""
+    """Returns the seconds of a product of two square matrices in PyTorch."""
     torch = library("torch")
     assert torch is not None
     x = torch.randn(width, width, device=torch_device()).to(getattr(torch, dtype))
-    output = torch.empty_like(x)  # allocated here, so that allocation is not measured
+    output = torch.empty_like(x)  # allocated before the measurement
     return seconds_of(lambda: torch.mm(x, x, out=output)[0, 0].item(), repeats)

@@ -1,4 +1,4 @@
-"""Measurements and their peers' values, as lines, a Markdown table, and JSON."""
+"""Formats measurements, and the values of other libraries, as lines, a Markdown table and JSON."""
 
 import dataclasses
 import datetime
@@ -23,7 +23,7 @@ _VERSIONS = ("jax", "flax", "torch", "transformers", "simalign", "sentence-trans
 
 
 class Size(NamedTuple):
-    """The size of a step, and the number of repetitions of each measurement."""
+    """The size of a train step, and the number of repetitions of each measurement."""
 
     rows: int
     length: int
@@ -32,13 +32,15 @@ class Size(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-    """A measured number, and the number of another library.
+    """A measured value of xlj, and the value of another library (the peer).
 
     Attributes:
-      what: the name in --what of xlj.bench.
-      unit: a rate, or a time (s, ms), where less is better.
+      what: the group of the measurement, a value of --what of xlj.bench.
+      name: the name within the group.
+      unit: the unit of a rate, or of a time (s, ms). For times, less is better.
       peer: the name of the other library.
-      peer_value: None without a peer, or if it is not installed.
+      peer_value: the value of the other library; None if there is none, or it is not installed.
+      note: further text.
     """
 
     what: str
@@ -51,34 +53,39 @@ class Measurement:
 
     @property
     def ratio(self) -> float | None:
-        """The speed relative to the peer."""
+        """The speed of xlj divided by the speed of the peer; None without a peer."""
         if self.peer_value is None:
             return None
-        more = self.value / self.peer_value
-        return 1 / more if self.unit == "s" else more
+        speed_ratio = self.value / self.peer_value
+        return 1 / speed_ratio if self.unit == "s" else speed_ratio
 
     @property
     def line(self) -> str:
-        """The measurement on one line."""
-        text = f"{self.what} {self.name}: {number(self.value)} {self.unit}"
+        """The measurement as one printable line."""
+        text = f"{self.what} {self.name}: {format_number(self.value)} {self.unit}"
         if self.peer_value is not None and self.ratio is not None:
-            text += f", {self.peer} {number(self.peer_value)}: {self.ratio:.1f} times as fast"
+            text += (
+                f", {self.peer} {format_number(self.peer_value)}: {self.ratio:.1f} times as fast"
+            )
         return text + f" ({self.note})" * bool(self.note)
 
 
 Measure = Callable[[Config, Size], Iterator[Measurement]]
-"""A function that measures one item of --what."""
+"""A function that measures one group of --what."""
 
 
-def number(value: float) -> str:
-    """Formats a number with three significant digits, or all digits before the point."""
+def format_number(value: float) -> str:
+    """Formats a number with three significant digits, or without decimals if it is 100 or more."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def median_seconds(call: Callable[[], PyTree], repeats: int) -> float:
-    """Returns the median time of a call, after one call that is not measured."""
+    """Returns the median time of a function in seconds, after one call that is not measured.
+
+    For an even number of repeats, it is the larger of the two middle times.
+    """
     call()
-    times = timeit.repeat(lambda: jax.block_until_ready(call()), number=1, repeat=repeats)
+    times = timeit.repeat(lambda: jax.block_until_ready(call()), format_number=1, repeat=repeats)
     return statistics.median_high(times)
 
 
@@ -89,10 +96,10 @@ Result = TypeVar("Result")
 def in_own_process(
     function: Callable[Parameters, Result], *arguments: Parameters.args, **named: Parameters.kwargs
 ) -> Result:
-    """Returns the result of a function, on CPUs from a new process.
+    """Calls a function, on CPUs in a new process, and returns the result.
 
-    A new process has all cores and no memory in use by earlier measurements. On other devices the
-    function runs in this process, which has the device.
+    In a new process, earlier measurements occupy no memory and no cores. On other devices the
+    function is called in this process, because this process occupies the device.
     """
     if jax.default_backend() != "cpu":
         return function(*arguments, **named)
@@ -110,7 +117,8 @@ def peak_memory() -> int | None:
 
 
 def table(measured: Sequence[Measurement]) -> str:
-    """Returns the machine, the command and a Markdown table."""
+    """Returns Markdown: the machine, versions of libraries, the command, and a table of
+    measurements."""
     lines = [
         " ".join(f"{name}: {value}." for name, value in machine().items() if name != "versions"),
         ", ".join(f"{name} {version}" for name, version in _versions().items()) + ".",
@@ -121,21 +129,21 @@ def table(measured: Sequence[Measurement]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for m in measured:
-        peer = "" if m.peer_value is None else f"{number(m.peer_value)} ({m.peer})"
+        peer = "" if m.peer_value is None else f"{format_number(m.peer_value)} ({m.peer})"
         ratio = "" if m.ratio is None else f"{m.ratio:.1f}"
-        cells = m.what, m.name, f"{number(m.value)} {m.unit}", peer, ratio, m.note
+        cells = m.what, m.name, f"{format_number(m.value)} {m.unit}", peer, ratio, m.note
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
 def record(measured: Sequence[Measurement]) -> Record:
-    """Returns the machine, the command and the measurements as JSON."""
+    """Returns the machine, the command and the measurements as a JSON object."""
     values = [dataclasses.asdict(m) | {"ratio": m.ratio} for m in measured]
     return {"machine": machine(), "command": _command(), "measurements": values}
 
 
 def machine() -> Record:
-    """Returns the device, the number of cores, the date, and versions of libraries."""
+    """Returns the device, the number of cores, the date, and the versions of libraries."""
     device = jax.local_devices()[0]
     kind = _processor() if device.platform == "cpu" else device.device_kind
     return {

@@ -1,4 +1,4 @@
-"""Other libraries for the same work, which are measured if they are installed."""
+"""Other libraries (peers) that do the same work as xlj; they are measured if they are installed."""
 
 import contextlib
 import gc
@@ -20,7 +20,10 @@ from xlj.interop.architectures.modernbert import MODERNBERT
 
 @cache
 def library(name: str) -> ModuleType | None:
-    """Returns a library; prints a message once and returns None if it is not installed."""
+    """Imports a library.
+
+    If the library is not installed, it prints a message (once) and returns None.
+    """
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -31,7 +34,7 @@ def library(name: str) -> ModuleType | None:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Suppresses the progress bars and messages of other libraries on standard error."""
+    """Context manager that suppresses progress bars and messages of other libraries."""
     logging.disable(logging.WARNING)
     try:
         with contextlib.redirect_stderr(io.StringIO()):
@@ -41,16 +44,16 @@ def quiet() -> Iterator[None]:
 
 
 def torch_device() -> str:
-    """Returns the device for other libraries: a GPU if torch has one."""
+    """Returns PyTorch's name of the device for other libraries: a GPU if PyTorch can use one."""
     torch = library("torch")
     return "cuda" if torch and torch.cuda.is_available() else "cpu"
 
 
-def seconds_of(call: Callable[[], object], repeats: int) -> float | None:
-    """Returns the median time of a call that uses torch, as `median_seconds`.
+def torch_median_seconds(call: Callable[[], object], repeats: int) -> float | None:
+    """Returns the median time in seconds of a function that uses PyTorch.
 
-    If the call does not fit in the GPU's memory, it prints a message and returns None. Torch's
-    cached memory is freed afterwards.
+    If the function runs out of GPU memory, it prints a message and returns None. Afterwards it
+    frees PyTorch's cached memory.
     """
     torch = library("torch")
     assert torch is not None
@@ -65,11 +68,13 @@ def seconds_of(call: Callable[[], object], repeats: int) -> float | None:
 
 
 def masked_lm(model: Model, pieces: int, sparse: bool = False) -> Any:
-    """Returns transformers' masked language model of the same sizes: ModernBERT if that is the
-    family, otherwise XLM-R.
+    """Returns transformers' masked language model with the sizes of a model.
+
+    It is ModernBERT if the model has this family, otherwise XLM-R.
 
     Args:
-      sparse: ModernBERT computes logits of predicted tokens only.
+      pieces: the size of the vocabulary.
+      sparse: whether ModernBERT computes logits of predicted tokens only.
     """
     import transformers
 
@@ -86,7 +91,11 @@ def masked_lm(model: Model, pieces: int, sparse: bool = False) -> Any:
 
 
 def xlm_r_config(model: Model, pieces: int) -> object:
-    """Returns transformers' config of XLM-R with a model's sizes."""
+    """Returns transformers' config of XLM-R with the sizes of a model.
+
+    Args:
+      pieces: the size of the vocabulary.
+    """
     from transformers import XLMRobertaConfig
 
     return XLMRobertaConfig.from_dict(make_config(XLM_R, model, pieces))

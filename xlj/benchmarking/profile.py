@@ -1,4 +1,4 @@
-"""Profiles a train step: sums the times of its kernels by kind, from JAX's profiler."""
+"""Profiles a train step with JAX's profiler, and sums the times of kernels by kind."""
 
 import re
 import tempfile
@@ -24,17 +24,23 @@ KINDS = {
     "copies": r"\S*(memcpy|memset|copy|transpose|concatenate|slice|pad|wrapped_convert)",
     "elementwise": r"",
 }
-"""Regular expressions for a kernel's name, followed by a space and the path of its traced function.
+"""Kinds of kernels, each with a regular expression.
 
-The first match determines a kernel's kind. Attention, vocabulary and norms are the Pallas kernels
-only. The optimizer's functions are those outside of layers that are not differentiated."""
+The expression matches a kernel's name, followed by a space and the path of the function from which
+the kernel was traced. The first kind that matches applies. Attention, vocabulary and norms include
+Pallas kernels only. Kernels of the optimizer are traced from functions that are neither in a layer
+nor differentiated."""
 
 
-def each_kind(config: Config, size: Size, names: Sequence[str]) -> Iterator[Measurement]:
-    """Profiles the train step of each of these objectives, in ms.
+def measure_kinds(config: Config, size: Size, names: Sequence[str]) -> Iterator[Measurement]:
+    """Profiles the train step of each objective, in ms.
 
-    It yields the whole step, then its kernels by kind, largest first. Kernels can overlap, and a
-    device can wait between them.
+    For each objective it yields the time of the whole step, then the sums of kernel times by kind,
+    largest first. The sums differ from the whole time, because kernels can overlap, and the device
+    can wait between kernels.
+
+    Args:
+      names: the names of the objectives.
     """
     for name in names:
         step = TrainStep(config, size, name, config.model.dtype)
@@ -44,7 +50,7 @@ def each_kind(config: Config, size: Size, names: Sequence[str]) -> Iterator[Meas
                 for _ in range(size.repeats):
                     step.run()
             (trace,) = Path(folder).rglob("*.xplane.pb")
-            by_kind = sums(ProfileData.from_file(str(trace)), step.program.as_text() or "")
+            by_kind = sum_times(ProfileData.from_file(str(trace)), step.program.as_text() or "")
         for kind, kernels in sorted(by_kind.items(), key=lambda item: -item[1].total()):
             longest, ms = kernels.most_common(1)[0]
             note = f"longest kernel {longest}, {number(ms / size.repeats)} ms"
@@ -52,11 +58,13 @@ def each_kind(config: Config, size: Size, names: Sequence[str]) -> Iterator[Meas
             yield Measurement("profile", f"{name} {kind}", total, "ms", note=note)
 
 
-def sums(trace: ProfileData, program: str) -> dict[str, Counter[str]]:
-    """Sums the milliseconds in a trace by kind and kernel; ignores numbers at the end of names.
+def sum_times(trace: ProfileData, program: str) -> dict[str, Counter[str]]:
+    """Sums the times in a trace by kind and kernel, in milliseconds.
+
+    Kernels whose names differ only by numbers at the end are summed.
 
     Args:
-      program: the text of the compiled program that ran.
+      program: the text of the compiled program that was profiled.
     """
     sources = {
         _kernel(instruction.name): instruction.source
@@ -68,7 +76,7 @@ def sums(trace: ProfileData, program: str) -> dict[str, Counter[str]]:
     for plane in on_device or trace.planes:
         for line in plane.lines:
             if on_device and not line.name.startswith(("Stream", "XLA Ops")):
-                continue  # the same time, summed by module or by step
+                continue  # other lines contain the same times, summed by module or by step
             for event in line.events:
                 name = _kernel(event.name)
                 if on_device or name in sources:
@@ -79,11 +87,12 @@ def sums(trace: ProfileData, program: str) -> dict[str, Counter[str]]:
 
 
 def kind_of(kernel: str, source: str) -> str:
-    """Returns the first of `KINDS` that matches a kernel and the path of its function."""
+    """Returns the first kind in `KINDS` that matches a kernel and the path of the kernel's
+    function."""
     both = f"{kernel} {source}"
     return next(kind for kind, pattern in KINDS.items() if re.match(pattern, both, re.IGNORECASE))
 
 
 def _kernel(name: str) -> str:
-    """Returns the name of an instruction's kernel."""
+    """Returns the name of the kernel for the name of an instruction."""
     return re.sub(r"\W", "_", name)

@@ -1,4 +1,4 @@
-"""Measures building rows from text, and reading batches."""
+"""Measures how fast rows are built from text, and how fast batches are read."""
 
 import itertools
 from collections.abc import Iterator
@@ -17,8 +17,10 @@ _LINES = 20_000
 
 
 def prepare(config: Config, size: Size) -> Iterator[Measurement]:
-    """Measures building rows from sentence pairs in memory, in one process: SentencePiece and
-    packing."""
+    """Measures how fast one process builds rows from sentence pairs in memory.
+
+    Includes SentencePiece and packing.
+    """
     pairs = itertools.islice(itertools.cycle(phrasebook.pair_lines("en-de")), _LINES)
     english, german = zip(*pairs, strict=True)
     pieces, dtype, documents = vocabulary(), np.dtype(np.uint16), np.zeros(_LINES, np.int64)
@@ -32,10 +34,10 @@ def prepare(config: Config, size: Size) -> Iterator[Measurement]:
 
 
 def read(config: Config, size: Size) -> Iterator[Measurement]:
-    """Measures reading batches of finished rows, including their checks."""
+    """Measures how fast batches of finished rows are read, including checksums."""
     config, store = open_rows(config)
     batches = Batches(store or prepare_rows(config), config)
-    steps, slots = range(50), np.arange(4096)  # slots after a batch are rows of the next steps
+    steps, slots = range(50), np.arange(4096)  # slots beyond a batch are rows of the next steps
     for name, (_, length) in batches.shapes(0).items():
 
         def call(name: str = name) -> None:

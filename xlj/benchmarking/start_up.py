@@ -1,4 +1,4 @@
-"""Measures the start-up time of programs."""
+"""Measures the import time of xlj's commands and of other libraries."""
 
 import subprocess
 import sys
@@ -15,11 +15,11 @@ _PEERS = {
     "import xlj.word_alignment.aligner": ("import simalign", "simalign"),
     "import xlj.retrieval.embedder": ("import sentence_transformers", "sentence_transformers"),
 }
-"""Imports of xlj's programs, and (import, library) for the same work elsewhere."""
+"""What commands of xlj import, each with (import, library) of another library for the same work."""
 
 
-def each_import(config: Config, size: Size) -> Iterator[Measurement]:
-    """Measures new Python processes that only import what a program needs."""
+def measure_imports(config: Config, size: Size) -> Iterator[Measurement]:
+    """Measures the time of new Python processes that only import what a command needs."""
     for program, (peer_program, name) in _PEERS.items():
         seconds, peer_seconds = _seconds(program, size.repeats), None
         if library(name):

@@ -1,4 +1,4 @@
-"""Measures speed and memory of train steps by type and objective, and those of transformers."""
+"""Measures speed and memory of train steps of xlj by type and objective, and of transformers."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ import numpy as np
 
 from xlj import objectives
 from xlj.benchmarking import measurements
-from xlj.benchmarking.measurements import Measurement, Size, in_own_process, number
+from xlj.benchmarking.measurements import Measurement, Size, in_own_process, format_number
 from xlj.benchmarking.peers import library, masked_lm, seconds_of, torch_device
 from xlj.config import Config, ConfigError, Objectives
 from xlj.data.ragged import Ragged
@@ -29,24 +29,27 @@ from xlj.training.step import make_train_step
 
 
 def check_length(config: Config, size: Size) -> None:
-    """Checks that rows fit the model's positions, because longer ones would be read out of bounds.
+    """Checks that rows are not longer than the model's positions.
+
+    Random rows have no other check; longer rows would read positions out of bounds.
 
     Raises:
-      ConfigError: if rows are longer than the model's positions.
+      ConfigError: if rows are too long.
     """
     longest = config.model.positions - FIRST_POSITION
     if size.length > longest:
         raise ConfigError(
             f"--length={size.length} is too long: model.positions={config.model.positions} allows "
-            f"{longest} tokens per row"
+            f"{longest} tokens per row; lower --length or raise model.positions"
         )
 
 
 def step(config: Config, size: Size) -> Iterator[Measurement]:
-    """Measures MMLM's train step in each type.
+    """Measures the train step of MMLM in each type.
 
-    Transformers computes logits at all positions, and is compiled on GPUs. For ModernBERT's family
-    it is also measured with `sparse_prediction`, which computes logits of predicted tokens only.
+    The model of transformers computes logits at all positions. On GPUs it is compiled. For
+    ModernBERT it is also measured with `sparse_prediction`, which computes logits of predicted
+    tokens only.
     """
     rows, length = size.rows, size.length
     for dtype in ("float32", "bfloat16"):
@@ -54,7 +57,7 @@ def step(config: Config, size: Size) -> Iterator[Measurement]:
         rate = rows * length / step.seconds
         for sparse in (False, True) if config.model.family == "modernbert" else (False,):
             peer_step = _measure_peer(config, size, dtype, sparse)
-            note = f"{number(step.flops / step.seconds / 1e9)} GFLOP/s, {rows} x {length}"
+            note = f"{format_number(step.flops / step.seconds / 1e9)} GFLOP/s, {rows} x {length}"
             if step.peak:
                 note += f", {step.peak / 2**30:.2f} GiB"
                 if peer_step and peer_step.peak:
@@ -65,22 +68,26 @@ def step(config: Config, size: Size) -> Iterator[Measurement]:
             yield Measurement("step", f"mmlm {dtype}", rate, "tokens/s", peer, peer_rate, note)
 
 
-def each_objective(config: Config, size: Size, names: Sequence[str]) -> Iterator[Measurement]:
-    """Measures the train step of each of these objectives alone, in tokens of text.
+def measure_objectives(config: Config, size: Size, names: Sequence[str]) -> Iterator[Measurement]:
+    """Measures the train step of each objective alone, in tokens of text per second.
 
-    The notes have time and memory per token relative to the first objective. Memory is what the
-    program needs in addition to its state.
+    The notes contain time and memory per token relative to the first objective. Memory is the
+    memory of the program without the training state.
+
+    Args:
+      names: the names of the objectives.
     """
-    base: tuple[float, float] | None = None
+    first_per_token: tuple[float, float] | None = None
     for name in names:
         step = in_own_process(_measure, config, size, name, config.model.dtype)
-        of_token = step.seconds / step.tokens, step.memory / step.tokens
-        base = base or of_token
+        per_token = step.seconds / step.tokens, step.memory / step.tokens
+        first_per_token = first_per_token or per_token
         full = step.tokens / size.rows / size.length
         note = (
-            f"time {of_token[0] / base[0]:.2f}, memory {of_token[1] / base[1]:.2f} "
+            f"time {per_token[0] / first_per_token[0]:.2f}, memory "
+            f"{per_token[1] / first_per_token[1]:.2f} "
             f"({step.memory / 2**20:.0f} MiB), rows {full:.0%} full, "
-            f"{number(step.flops / step.seconds / 1e9)} GFLOP/s"
+            f"{format_number(step.flops / step.seconds / 1e9)} GFLOP/s"
         )
         rate = step.tokens / step.seconds
         yield Measurement("objectives", name, rate, "tokens/s", note=note)
@@ -90,9 +97,11 @@ class _Step(NamedTuple):
     """Measurements of a train step.
 
     Attributes:
-      tokens: the number of tokens of text.
-      memory: bytes that the program needs in addition to its state.
-      peak: peak memory of the process in bytes; None if unknown.
+      seconds: the median time of a step.
+      tokens: the number of tokens of text, without padding.
+      memory: the memory of the program in bytes, without the training state.
+      flops: the operations of a step.
+      peak: the peak memory of the process in bytes; None if unknown.
     """
 
     seconds: float
@@ -103,7 +112,8 @@ class _Step(NamedTuple):
 
 
 class _PeerStep(NamedTuple):
-    """Measurements of a train step of transformers."""
+    """Measurements of a train step of transformers: the median time, and the peak memory of the
+    process in bytes (None if unknown)."""
 
     seconds: float
     peak: int | None
@@ -155,7 +165,7 @@ class TrainStep:
         return self._state, self._batch, self._seed, self._rates
 
     def seconds(self, repeats: int) -> float:
-        """Returns the median time of a step."""
+        """Returns the median time of a step in seconds."""
         memory = step_memory.StepMemory(self._mesh)
         with memory.retain():
             seconds = measurements.median_seconds(self.run, repeats)
@@ -164,7 +174,7 @@ class TrainStep:
 
 
 def _measure(config: Config, size: Size, name: str, dtype: str) -> _Step:
-    """Measures the step of one objective."""
+    """Measures the train step of one objective."""
     step = TrainStep(config, size, name, dtype)
     analysis: Any = step.program.memory_analysis()
     seconds = step.seconds(size.repeats)
@@ -173,15 +183,18 @@ def _measure(config: Config, size: Size, name: str, dtype: str) -> _Step:
 
 
 def _measure_peer(config: Config, size: Size, dtype: str, sparse: bool) -> _PeerStep | None:
-    """Measures the step of transformers' model of the same sizes; None if it is not installed or
-    does not fit in memory."""
+    """Measures the train step of a model of transformers with the same sizes.
+
+    Returns:
+      The measurements; None if transformers or PyTorch is not installed, or memory is too small.
+    """
     if library("torch") is None or library("transformers") is None:
         return None
     return in_own_process(_measure_transformers, config, size, dtype, sparse)
 
 
 def _measure_transformers(config: Config, size: Size, dtype: str, sparse: bool) -> _PeerStep | None:
-    """Measures forward pass, backward pass and AdamW of transformers' model."""
+    """Measures the forward pass, the backward pass and AdamW of a model of transformers."""
     torch: Any = library("torch")
     pieces, device = vocabulary_training.ids(config.data), torch_device()
     model = masked_lm(config.model, pieces, sparse).to(device).train()
@@ -190,8 +203,8 @@ def _measure_transformers(config: Config, size: Size, dtype: str, sparse: bool) 
     shape = size.rows, size.length
     tokens = torch.randint(4, pieces - 1, shape, device=device)
     labels = torch.where(torch.rand(shape, device=device) < 0.15, tokens, -100)
-    wide = dtype == "float32"
-    autocast = partial(torch.autocast, device, torch.bfloat16, enabled=not wide)
+    is_float32 = dtype == "float32"
+    autocast = partial(torch.autocast, device, torch.bfloat16, enabled=not is_float32)
 
     def call() -> None:
         with autocast():
@@ -206,7 +219,15 @@ def _measure_transformers(config: Config, size: Size, dtype: str, sparse: bool) 
 
 
 def _random_rows(kind: str, rows: int, length: int, size: int) -> np.ndarray:
-    """Packs random sentences of 8 to 24 tokens into rows of a kind, int32 [rows, length]."""
+    """Packs random sentences of 8 to 24 tokens into rows.
+
+    Args:
+      kind: the kind of rows, such as pairs.
+      size: the size of the vocabulary.
+
+    Returns:
+      int32 [rows, length].
+    """
     rng, count, dtype = np.random.default_rng(0), 2 * rows * length // 8, np.dtype(np.uint32)
 
     def lines() -> Ragged:

@@ -126,9 +126,8 @@ def write(
     """
     content = json.dumps(as_json(name, config, outcome), indent=1, ensure_ascii=False) + "\n"
     atomic.write(workdir / TABLE, as_markdown(name, config, outcome).encode())
-    atomic.write(
-        workdir / FILE, content.encode()
-    )  # written last, because a sweep regards the run as finished if this file exists
+    # Written last: a sweep regards the run as finished if this file exists.
+    atomic.write(workdir / FILE, content.encode())
     return workdir / FILE, workdir / TABLE
 
 
