@@ -98,7 +98,7 @@ SEGMENTS = segments.Segments(TOKENS, TOKENS, TOKENS)
 INPUTS = encoder.Inputs(TOKENS, TOKENS, TOKENS, TOKENS, None, TOKENS)
 TABLE = {"vectors": f32(6, H), "table": f32(V, H), "bias": f32(V)}
 BLOCK = {"vectors": f32(6, H), "weights": f32(V, H), "bias": f32(V), "first": i32()}
-OF_LABELS = {"labels": i32(6), "normaliser": f32(6), "of_loss": f32(6)}
+OF_LABELS = {"labels": i32(6), "normaliser": f32(6), "grad_loss": f32(6)}
 HEADS = f32(R, N, 2, 4)
 IDS = {"query_segment_ids": TOKENS, "key_segment_ids": TOKENS}
 ATTENTION = {"query": HEADS, "key": HEADS, "value": HEADS, **IDS, "seeds": i32(R)}
@@ -255,12 +255,12 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     position_bias.buckets: ({"count": 8, "distance": 12}, {"differences": i32(R)}),
     position_bias.bias_tiles: ({"block": 4}, {"line": f32(2, 16)}),
     block.stream_of: ({"model": MODEL}, {"x": HIDDEN}),
-    bitext.halves: ({}, {"rows": ROWS}),
-    bitext.count: ({}, {"tokens": TOKENS}),
-    bitext.is_example: ({"most": 2}, {"tokens": TOKENS}),
-    bitext.starts: ({"most": 2}, {"tokens": TOKENS}),
-    bitext.averages: ({"most": 2}, {"hidden": HIDDEN, "tokens": TOKENS}),
-    bitext.average: ({}, {"hidden": HIDDEN, "tokens": TOKENS}),
+    bitext.split_sides: ({}, {"rows": ROWS}),
+    bitext.count_examples: ({}, {"tokens": TOKENS}),
+    bitext.is_example: ({"max_examples": 2}, {"tokens": TOKENS}),
+    bitext.find_starts: ({"max_examples": 2}, {"tokens": TOKENS}),
+    bitext.average_examples: ({"max_examples": 2}, {"hidden": HIDDEN, "tokens": TOKENS}),
+    bitext.average_rows: ({}, {"hidden": HIDDEN, "tokens": TOKENS}),
     btmlm.corrupt: (
         {"options": BackTranslation(), "vocabulary_size": V},
         {"rows": ROWS, "rngs": keys(R), "probabilities": f32(2, 2)},
@@ -332,8 +332,8 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
         {"options": Contrast(), "model": MODEL, "corpus": CORPUS},
         {"rows": ROWS, "rngs": keys(R)},
     ),
-    xlco.mix: ({"most": 2}, {"first": ROWS, "second": ROWS, "rngs": keys(R)}),
-    xlco.join: ({"most": 2}, {"first": TOKENS, "second": TOKENS, "pairs": i32(R)}),
+    xlco.mix: ({"max_examples": 2}, {"first": ROWS, "second": ROWS, "rngs": keys(R)}),
+    xlco.join: ({"max_examples": 2}, {"first": TOKENS, "second": TOKENS, "pairs": i32(R)}),
     xlco.contrast: (
         {"temperature": 0.1},
         {

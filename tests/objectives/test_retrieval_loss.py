@@ -13,7 +13,7 @@ from references.encoder import float64
 from xlj.config.objectives.retrieval import Retrieval
 from xlj.models import encoder
 from xlj.objectives import retrieval
-from xlj.objectives.bitext import averages
+from xlj.objectives.bitext import average_examples
 from xlj.objectives.segments import whole_examples
 
 OPTIONS = [Retrieval(scale=5.0, negatives=kind) for kind in ("hardest", "all")]
@@ -36,7 +36,7 @@ def vectors(params, model, side, padding):
     padding."""
     read = whole_examples(model, side.tokens, side.languages)
     hidden = encoder.apply(params, model, read, layers=encoder.middle_layer(model.layers))
-    mean = averages(hidden, side.tokens, 1)[:, 0].at[padding].set(1.0)
+    mean = average_examples(hidden, side.tokens, 1)[:, 0].at[padding].set(1.0)
     return mean / jnp.linalg.norm(mean, axis=1, keepdims=True)
 
 

@@ -17,7 +17,7 @@ from xlj.data.rows import packing
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.objectives import xlco
-from xlj.objectives.bitext import halves
+from xlj.objectives.bitext import split_sides
 from xlj.objectives.objective import Rows
 
 mix = jax.jit(xlco.mix, static_argnums=2)
@@ -45,7 +45,7 @@ def text(row):
 
 def test_each_pair_is_joined_with_another_in_its_own_order(keys_of):
     rows = rows_of("bitext", count=200, shortest=4)  # all different
-    first, second = halves(rows)
+    first, second = split_sides(rows)
     index = {text(row): i for i, row in enumerate(np.asarray(first.tokens))}
     index2 = {text(row): i for i, row in enumerate(np.asarray(second.tokens))}
     assert len(index) == len(index2) == 200
@@ -75,12 +75,12 @@ def joined(keys_of):
     of each row and side, the mixed sides, and their examples."""
     rng = np.random.default_rng(0)
     packed = [  # of long sentences, and of short ones, as many as a row may have
-        packing.bitext(*(ragged(rng, *sizes) for _ in range(2)), 160, np.dtype(np.uint16)).rows
+        packing.pack_bitext(*(ragged(rng, *sizes) for _ in range(2)), 160, np.dtype(np.uint16)).rows
         for sizes in ((200, 4, 60), (100, 4, 16))
     ]
     tokens = jnp.asarray(np.concatenate(packed), jnp.int32).at[-2:].set(PAD)
     rows = Rows(tokens, jnp.asarray(rng.integers(0, 3, (len(tokens), 2)), jnp.int32))
-    sides = halves(rows)
+    sides = split_sides(rows)
     mixed = mix(*sides, 5, keys_of(rows))
     split, result = ([reference.examples(s.tokens) for s in both] for both in (sides, mixed))
     assert {len(row) for row in split[0]} >= {0, 1, 2, 3, 5}
@@ -288,7 +288,7 @@ def test_padding_is_nobodys_partner(keys_of):
     """As in evaluation, which pads the last batch."""
     rows = rows_of("bitext", count=12)
     padded = rows._replace(tokens=rows.tokens.at[7:].set(PAD))
-    one, other = mix(*halves(padded), 1, keys_of(rows))
+    one, other = mix(*split_sides(padded), 1, keys_of(rows))
     for tokens in (one.tokens, other.tokens):
         assert (np.asarray(tokens[:7, 0]) == BOS).all()
         assert all(len(examples(row)) == 2 for row in np.asarray(tokens[:7]))

@@ -113,8 +113,8 @@ def posteriors(
         return by_row.sum(), by_row
 
     derivative = jax.grad(total, argnums=(0, 1), has_aux=True)
-    (of_emission, of_jumps), likelihood = derivative(emission, jumps)
-    return Posteriors(likelihood, of_emission, of_jumps)
+    (grad_emission, grad_jumps), likelihood = derivative(emission, jumps)
+    return Posteriors(likelihood, grad_emission, grad_jumps)
 
 
 def _check(

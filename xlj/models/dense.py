@@ -97,8 +97,8 @@ def products(left: jax.Array, right: jax.Array, contracted: tuple[int, int]) -> 
         for axis, name in zip(contracted, "nm", strict=True)
     )
     check("products", left=(f"float {left_is}", left), right=(f"{left.dtype} {right_is}", right))
-    of_left, of_right = (axis % left.ndim for axis in contracted)
-    return _product(left, right, (of_left, of_right), left.ndim - 2)
+    left_axis, of_right = (axis % left.ndim for axis in contracted)
+    return _product(left, right, (left_axis, of_right), left.ndim - 2)
 
 
 def _product(
@@ -114,12 +114,12 @@ def _product(
       contracted: the contracted axis of `left` and of `right`.
       batches: number of leading batch axes that both factors share.
     """
-    of_left, of_right = contracted
-    if of_left == left.ndim - 2 and left.dtype != jnp.float32:
-        left, of_left = swap_axes_copied(cpu_layout_barrier(left), -2, -1), of_left + 1
+    left_axis, right_axis = contracted
+    if left_axis == left.ndim - 2 and left.dtype != jnp.float32:
+        left, left_axis = swap_axes_copied(cpu_layout_barrier(left), -2, -1), left_axis + 1
     left, right = cpu_layout_barrier((left, right))
     batch = tuple(range(batches))
-    dimensions = (((of_left,), (of_right,)), (batch, batch))
+    dimensions = (((left_axis,), (right_axis,)), (batch, batch))
     precision, wide = precision_of(left.dtype), jnp.float32
     return cpu_layout_barrier(
         jax.lax.dot_general(left, right, dimensions, precision, preferred_element_type=wide)
@@ -198,11 +198,15 @@ def _forward(
     dtype: jnp.dtype,
     activation: Activation | None,
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array | None]]:
-    def of_rows(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    def compute_on_device(x: jax.Array, kernel: jax.Array) -> jax.Array:
         return product(x, devices.all_gather(kernel.astype(dtype), 0), dtype)
 
     active = _activate(x, shift, activation)
-    return devices.per_device(of_rows, (ROWS, KERNEL), ROWS)(active, kernel), (x, kernel, shift)
+    return devices.per_device(compute_on_device, (ROWS, KERNEL), ROWS)(active, kernel), (
+        x,
+        kernel,
+        shift,
+    )
 
 
 def _backward(
@@ -211,16 +215,16 @@ def _backward(
     saved: tuple[jax.Array, jax.Array, jax.Array | None],
     gradient: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    def of_rows(
+    def compute_on_device(
         x: jax.Array, kernel: jax.Array, gradient: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        of_kernel = product_over_rows(
+        grad_kernel = product_over_rows(
             x.reshape(-1, x.shape[-1]), gradient.reshape(-1, gradient.shape[-1]), dtype
         )
         if on_gpu and activation is None:
-            of_kernel, gradient = jax.lax.optimization_barrier((of_kernel, gradient))
-        of_x = product(gradient, devices.all_gather(kernel.astype(dtype), 0), dtype, right_axis=1)
-        return of_x.astype(dtype), devices.reduce_sum(of_kernel, 0)
+            grad_kernel, gradient = jax.lax.optimization_barrier((grad_kernel, gradient))
+        grad_x = product(gradient, devices.all_gather(kernel.astype(dtype), 0), dtype, right_axis=1)
+        return grad_x.astype(dtype), devices.reduce_sum(grad_kernel, 0)
 
     # XLA for GPUs delays the gradient of a kernel and keeps its factors in memory, unless a later
     # operation needs this gradient. The barriers on GPUs make later operations depend on it.
@@ -232,12 +236,12 @@ def _backward(
     ):  # the barrier keeps XLA from saving the activation of the forward pass
         x, gradient = jax.lax.optimization_barrier((x, gradient))
     active, through_activation = jax.vjp(partial(_activate, activation=activation), x, shift)
-    per_device = devices.per_device(of_rows, (ROWS, KERNEL, ROWS), (ROWS, KERNEL))
-    of_active, of_kernel = per_device(active, kernel, gradient)
-    of_x, of_shift = through_activation(of_active)
+    per_device = devices.per_device(compute_on_device, (ROWS, KERNEL, ROWS), (ROWS, KERNEL))
+    grad_active, grad_kernel = per_device(active, kernel, gradient)
+    grad_x, grad_shift = through_activation(grad_active)
     if on_gpu and activation is not None:
-        of_x, of_kernel = jax.lax.optimization_barrier((of_x, of_kernel))
-    return of_x, of_kernel, of_shift
+        grad_x, grad_kernel = jax.lax.optimization_barrier((grad_x, grad_kernel))
+    return grad_x, grad_kernel, grad_shift
 
 
 _matmul = with_gradient(_forward, _backward, static=(3, 4))
@@ -268,11 +272,11 @@ def _forward_add_shift(
 def _backward_add_shift(
     dtype: jnp.dtype, _: tuple[()], gradient: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    def of_rows(gradient: jax.Array) -> jax.Array:
+    def compute_on_device(gradient: jax.Array) -> jax.Array:
         return devices.reduce_sum(sum_over_rows(gradient.reshape(-1, gradient.shape[-1]), dtype))
 
-    of_x = gradient.astype(dtype)
-    return of_x, devices.per_device(of_rows, (ROWS,), REPLICATED)(of_x)
+    grad_x = gradient.astype(dtype)
+    return grad_x, devices.per_device(compute_on_device, (ROWS,), REPLICATED)(grad_x)
 
 
 _add_shift_on_gpus = with_gradient(_forward_add_shift, _backward_add_shift, static=(2,))

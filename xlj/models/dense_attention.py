@@ -154,24 +154,28 @@ def _backward(options: _Options, saved: Saved, gradient: jax.Array) -> tuple[_In
     # The barrier makes XLA compute the dropout mask again instead of saving it.
     seeds = jax.lax.optimization_barrier(seeds)
     dropped = _drop_weights(wide, seeds, options, length).astype(dtype)
-    of_value = products(dropped, gradient, (-2, -2))  # [rows, heads, length, size]
-    of_weights = _drop_weights(products(gradient, value, (-1, -1)), seeds, options, length)
+    grad_value = products(dropped, gradient, (-2, -2))  # [rows, heads, length, size]
+    grad_weights = _drop_weights(products(gradient, value, (-1, -1)), seeds, options, length)
     along = (gradient.astype(jnp.float32) * output).sum(-1, keepdims=True)  # one per query
-    of_scores = wide * (of_weights - along)  # as weights
-    if options.window is not None:  # zeros outside the window, even if `of_weights` overflows there
-        of_scores = jnp.where(wide > 0, of_scores, 0)
-    of_bias = of_gates = None
+    grad_scores = wide * (grad_weights - along)  # as weights
+    if (
+        options.window is not None
+    ):  # zeros outside the window, even if `grad_weights` overflows there
+        grad_scores = jnp.where(wide > 0, grad_scores, 0)
+    grad_bias = grad_gates = None
     if bias is not None:
         through_gates = jax.vjp(partial(_gated_bias, rows=len(query)), bias, gates)[1]
-        of_bias, of_gates = through_gates(of_scores)
-    of_scores = (of_scores * query.shape[-1] ** -0.5).astype(dtype)
-    of_query = products(of_scores, key, (-1, -2))
-    of_key = products(of_scores, query, (-2, -2))
+        grad_bias, grad_gates = through_gates(grad_scores)
+    grad_scores = (grad_scores * query.shape[-1] ** -0.5).astype(dtype)
+    grad_query = products(grad_scores, key, (-1, -2))
+    grad_key = products(grad_scores, query, (-2, -2))
     if options.block is not None:
-        of_query = local_blocks.rows_of(of_query, length)
-        of_key, of_value = (local_blocks.sum_of_spans(x, length) for x in (of_key, of_value))
-    of_query, of_key, of_value = (x.astype(dtype) for x in (of_query, of_key, of_value))
-    return (_Inputs(of_query, of_key, of_value, of_bias, of_gates, None, None),)
+        grad_query = local_blocks.rows_of(grad_query, length)
+        grad_key, grad_value = (
+            local_blocks.sum_of_spans(x, length) for x in (grad_key, grad_value)
+        )
+    grad_query, grad_key, grad_value = (x.astype(dtype) for x in (grad_query, grad_key, grad_value))
+    return (_Inputs(grad_query, grad_key, grad_value, grad_bias, grad_gates, None, None),)
 
 
 _attend = with_gradient(_forward, _backward, static=(1,))

@@ -92,12 +92,12 @@ def _backward(
 ) -> tuple[jax.Array | None, ...]:
     *arrays, kind = saved
 
-    def of_rows(*arrays: jax.Array) -> tuple[jax.Array, ...]:
-        of_x, of_update, of_scale, of_bias = _of_add_norm(options, kind.dtype, *arrays)
-        return of_x, of_update, devices.reduce_sum(of_scale), devices.reduce_sum(of_bias)
+    def compute_on_device(*arrays: jax.Array) -> tuple[jax.Array, ...]:
+        grad_x, grad_update, grad_scale, grad_bias = _of_add_norm(options, kind.dtype, *arrays)
+        return grad_x, grad_update, devices.reduce_sum(grad_scale), devices.reduce_sum(grad_bias)
 
     inputs = (ROWS, ROWS, ROWS, REPLICATED, ROWS, ROWS, ROWS)
-    call = devices.per_device(of_rows, inputs, (ROWS, ROWS, REPLICATED, REPLICATED))
+    call = devices.per_device(compute_on_device, inputs, (ROWS, ROWS, REPLICATED, REPLICATED))
     return *call(*arrays, *gradients), None
 
 
@@ -145,14 +145,14 @@ def _add_norm(
 
     block = pl.BlockSpec((None, TOKENS, width), lambda r, i: (r, i, 0))
     vector = pl.BlockSpec((width,), lambda r, i: (0,))
-    of_token = pl.BlockSpec((None, TOKENS), lambda r, i: (r, i))
-    of_row = pl.BlockSpec((None,), lambda r, i: (r,))
+    token_spec = pl.BlockSpec((None, TOKENS), lambda r, i: (r, i))
+    row_spec = pl.BlockSpec((None,), lambda r, i: (r,))
     per_token = jax.ShapeDtypeStruct((rows, length), jnp.float32)
     return pl.pallas_call(
         kernel,
         grid=(rows, length // TOKENS),
-        in_specs=[block, block, vector, vector, of_row],
-        out_specs=[block, block, block, of_token, of_token],
+        in_specs=[block, block, vector, vector, row_spec],
+        out_specs=[block, block, block, token_spec, token_spec],
         out_shape=[
             jax.ShapeDtypeStruct(x.shape, jnp.float32),
             jax.ShapeDtypeStruct(x.shape, options.narrow),
@@ -174,8 +174,8 @@ def _of_add_norm(
     factor: jax.Array,
     scale: jax.Array,
     seeds: jax.Array,
-    of_wide: jax.Array,
-    of_narrow: jax.Array,
+    grad_wide: jax.Array,
+    grad_narrow: jax.Array,
 ) -> tuple[jax.Array, ...]:
     """Computes the gradients of x, update, scale and bias.
 
@@ -188,7 +188,7 @@ def _of_add_norm(
       mean, factor: mean and reciprocal standard deviation, float32 [rows, length].
       scale: float32 [hidden].
       seeds: int32 [rows].
-      of_wide, of_narrow: gradients of the two outputs, [rows, length, hidden].
+      grad_wide, grad_narrow: gradients of the two outputs, [rows, length, hidden].
 
     Returns:
       Gradients of x, float32 [rows, length, hidden]; of the update, in its dtype; and of scale and
@@ -198,8 +198,8 @@ def _of_add_norm(
     width, parts = pl.next_power_of_2(hidden), length // MULTIPLE
 
     def kernel(total_ref: Ref, mean_ref: Ref, factor_ref: Ref, scale_ref: Ref, seeds_ref: Ref,
-               wide_ref: Ref, narrow_ref: Ref, of_x_ref: Ref, of_update_ref: Ref,
-               of_scale_ref: Ref, of_bias_ref: Ref) -> None:  # fmt: skip
+               wide_ref: Ref, narrow_ref: Ref, grad_x_ref: Ref, grad_update_ref: Ref,
+               grad_scale_ref: Ref, grad_bias_ref: Ref) -> None:  # fmt: skip
         first = pl.program_id(1) * MULTIPLE
         inside = jnp.arange(width) < hidden
         mask = jnp.broadcast_to(inside[None, :], (TOKENS, width))
@@ -208,7 +208,7 @@ def _of_add_norm(
         def add_tokens(
             number: jax.Array, sums: tuple[jax.Array, jax.Array]
         ) -> tuple[jax.Array, jax.Array]:
-            of_scale, of_bias = sums
+            grad_scale, grad_bias = sums
             here = pl.ds(number * TOKENS, TOKENS)
 
             def load(ref: Ref) -> jax.Array:
@@ -218,33 +218,33 @@ def _of_add_norm(
             shrink = factor_ref[here][:, None]  # [TOKENS, 1]
             y = jnp.where(mask, (load(total_ref) - mean_ref[here][:, None]) * shrink, 0.0)
             gradient = load(wide_ref) + load(narrow_ref)  # [TOKENS, width], as y
-            of_y = gradient * weight
-            along = (of_y * y).sum(1)[:, None] / hidden  # [TOKENS, 1]
-            of_x = (of_y - of_y.sum(1)[:, None] / hidden - y * along) * shrink
-            of_update = of_x
+            grad_y = gradient * weight
+            along = (grad_y * y).sum(1)[:, None] / hidden  # [TOKENS, 1]
+            grad_x = (grad_y - grad_y.sum(1)[:, None] / hidden - y * along) * shrink
+            grad_update = grad_x
             if options.rate:
                 start = first + number * TOKENS
-                of_update = of_x * _keep_factors(seeds_ref[...], start, width, options.rate)
-            triton.store(of_x_ref.at[here, :], of_x, mask=mask)
-            triton.store(of_update_ref.at[here, :], of_update.astype(kind), mask=mask)
-            return of_scale + (gradient * y).sum(0), of_bias + gradient.sum(0)
+                grad_update = grad_x * _keep_factors(seeds_ref[...], start, width, options.rate)
+            triton.store(grad_x_ref.at[here, :], grad_x, mask=mask)
+            triton.store(grad_update_ref.at[here, :], grad_update.astype(kind), mask=mask)
+            return grad_scale + (gradient * y).sum(0), grad_bias + gradient.sum(0)
 
         zeros = jnp.zeros((width,), jnp.float32)
-        of_scale, of_bias = jax.lax.fori_loop(0, _ITERATIONS, add_tokens, (zeros, zeros))
-        triton.store(of_scale_ref.at[:], of_scale, mask=inside)
-        triton.store(of_bias_ref.at[:], of_bias, mask=inside)
+        grad_scale, grad_bias = jax.lax.fori_loop(0, _ITERATIONS, add_tokens, (zeros, zeros))
+        triton.store(grad_scale_ref.at[:], grad_scale, mask=inside)
+        triton.store(grad_bias_ref.at[:], grad_bias, mask=inside)
 
     block = pl.BlockSpec((None, MULTIPLE, width), lambda r, i: (r, i, 0))
     vector = pl.BlockSpec((width,), lambda r, i: (0,))
-    of_token = pl.BlockSpec((None, MULTIPLE), lambda r, i: (r, i))
-    of_row = pl.BlockSpec((None,), lambda r, i: (r,))
-    of_part = pl.BlockSpec((None, None, width), lambda r, i: (r, i, 0))
+    token_spec = pl.BlockSpec((None, MULTIPLE), lambda r, i: (r, i))
+    row_spec = pl.BlockSpec((None,), lambda r, i: (r,))
+    part_spec = pl.BlockSpec((None, None, width), lambda r, i: (r, i, 0))
     partial_sums = jax.ShapeDtypeStruct((rows, parts, hidden), jnp.float32)
-    of_x, of_update, of_scale, of_bias = pl.pallas_call(
+    grad_x, grad_update, grad_scale, grad_bias = pl.pallas_call(
         kernel,
         grid=(rows, parts),
-        in_specs=[block, of_token, of_token, vector, of_row, block, block],
-        out_specs=[block, block, of_part, of_part],
+        in_specs=[block, token_spec, token_spec, vector, row_spec, block, block],
+        out_specs=[block, block, part_spec, part_spec],
         out_shape=[
             jax.ShapeDtypeStruct(total.shape, jnp.float32),
             jax.ShapeDtypeStruct(total.shape, kind),
@@ -254,8 +254,8 @@ def _of_add_norm(
         compiler_params=triton.CompilerParams(num_warps=8, num_stages=1),
         interpret=options.interpret,
         name="add_norm_backward",
-    )(total, mean, factor, scale, seeds, of_wide, of_narrow)
-    return of_x, of_update, of_scale.sum((0, 1)), of_bias.sum((0, 1))
+    )(total, mean, factor, scale, seeds, grad_wide, grad_narrow)
+    return grad_x, grad_update, grad_scale.sum((0, 1)), grad_bias.sum((0, 1))
 
 
 def _keep_factors(seed: jax.Array, first: jax.Array, width: int, rate: float) -> jax.Array:

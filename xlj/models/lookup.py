@@ -23,10 +23,10 @@ def look_up_small(table: jax.Array, ids: jax.Array) -> jax.Array:
     """
     check("look_up_small", table=("float [ids, hidden]", table), ids=("int [rows, ...]", ids))
 
-    def of_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
+    def compute_on_device(table: jax.Array, ids: jax.Array) -> jax.Array:
         return devices.all_gather(table, 1)[ids]
 
-    return devices.per_device(of_rows, (TABLE, ROWS), ROWS)(table, ids)
+    return devices.per_device(compute_on_device, (TABLE, ROWS), ROWS)(table, ids)
 
 
 def look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
@@ -48,20 +48,20 @@ def look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
 
 
 def _forward(table: jax.Array, ids: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    def of_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
+    def compute_on_device(table: jax.Array, ids: jax.Array) -> jax.Array:
         columns = table[devices.all_gather(ids, 0)]
         return devices.all_to_all(columns, 0, ids.ndim)
 
-    return devices.per_device(of_rows, (TABLE, ROWS), ROWS)(table, ids), (table, ids)
+    return devices.per_device(compute_on_device, (TABLE, ROWS), ROWS)(table, ids), (table, ids)
 
 
 def _backward(saved: tuple[jax.Array, jax.Array], gradient: jax.Array) -> tuple[jax.Array, None]:
-    def of_rows(table: jax.Array, ids: jax.Array, gradient: jax.Array) -> jax.Array:
+    def compute_on_device(table: jax.Array, ids: jax.Array, gradient: jax.Array) -> jax.Array:
         columns = devices.all_to_all(gradient, ids.ndim, 0)
-        of_table = jnp.zeros_like(table).at[devices.all_gather(ids, 0)].add(columns)
-        return devices.sum_over_replicas(of_table)
+        grad_table = jnp.zeros_like(table).at[devices.all_gather(ids, 0)].add(columns)
+        return devices.sum_over_replicas(grad_table)
 
-    per_device = devices.per_device(of_rows, (TABLE, ROWS, ROWS), TABLE)
+    per_device = devices.per_device(compute_on_device, (TABLE, ROWS, ROWS), TABLE)
     return per_device(*saved, gradient), None
 
 

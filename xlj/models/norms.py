@@ -79,11 +79,11 @@ def _backward(
     They need only x and two numbers per vector, so x is the only wide array that is saved.
     """
     x, scale, bias, mean, factor = saved
-    y, of_y = (x - mean) * factor, gradient * scale
-    along = (of_y * y).mean(-1, keepdims=True)
-    of_x = (of_y - of_y.mean(-1, keepdims=True) - y * along) * factor
+    y, grad_y = (x - mean) * factor, gradient * scale
+    along = (grad_y * y).mean(-1, keepdims=True)
+    grad_x = (grad_y - grad_y.mean(-1, keepdims=True) - y * along) * factor
     others = tuple(range(x.ndim - 1))
-    return of_x, (gradient * y).sum(others), None if bias is None else gradient.sum(others)
+    return grad_x, (gradient * y).sum(others), None if bias is None else gradient.sum(others)
 
 
 _layer_norm = with_gradient(_forward, _backward, static=(3,))
@@ -108,9 +108,9 @@ def _backward_rms(
     gradient: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     x, scale, factor = saved
-    y, of_y = x * factor, gradient * scale
-    of_x = (of_y - y * (of_y * y).mean(-1, keepdims=True)) * factor
-    return of_x, (gradient * y).sum(tuple(range(x.ndim - 1)))
+    y, grad_y = x * factor, gradient * scale
+    grad_x = (grad_y - y * (grad_y * y).mean(-1, keepdims=True)) * factor
+    return grad_x, (gradient * y).sum(tuple(range(x.ndim - 1)))
 
 
 _rms_norm = with_gradient(_forward_rms, _backward_rms, static=(2, 3))

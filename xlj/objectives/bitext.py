@@ -13,7 +13,7 @@ from xlj.objectives.objective import Rows
 from xlj.objectives.segments import segments
 
 
-def halves(rows: Rows) -> tuple[Rows, Rows]:
+def split_sides(rows: Rows) -> tuple[Rows, Rows]:
     """Divides rows into their halves: tokens [rows, length] -> int32 [rows, length / 2] twice."""
     rows.check("halves")
     tokens = rows.tokens.astype(jnp.int32)
@@ -22,55 +22,55 @@ def halves(rows: Rows) -> tuple[Rows, Rows]:
     return Rows(tokens[:, :middle], first), Rows(tokens[:, middle:], second)
 
 
-def count(tokens: jax.Array) -> jax.Array:
+def count_examples(tokens: jax.Array) -> jax.Array:
     """Counts the examples of each row: int32 [rows, length] -> int32 [rows]."""
     check("count", tokens=("int [rows, length]", tokens))
     return (tokens == BOS).sum(1)
 
 
-def is_example(tokens: jax.Array, most: int) -> jax.Array:
+def is_example(tokens: jax.Array, max_examples: int) -> jax.Array:
     """Returns which slots have an example.
 
     Args:
       tokens: int [rows, length].
-      most: number of slots per row, at least the number of examples.
+      max_examples: number of slots per row, at least the number of examples.
 
     Returns:
-      bool [rows, most].
+      bool [rows, max_examples].
     """
     check("is_example", tokens=("int [rows, length]", tokens))
-    return jnp.arange(most) < count(tokens)[:, None]
+    return jnp.arange(max_examples) < count_examples(tokens)[:, None]
 
 
-def starts(tokens: jax.Array, most: int, none: int = 0) -> jax.Array:
+def find_starts(tokens: jax.Array, max_examples: int, none: int = 0) -> jax.Array:
     """Returns the index in the row at which each example begins.
 
     Args:
       tokens: int [rows, length].
-      most: number of slots per row, at least the number of examples.
+      max_examples: number of slots per row, at least the number of examples.
       none: the value of slots without an example.
 
     Returns:
-      int32 [rows, most].
+      int32 [rows, max_examples].
     """
     check("starts", tokens=("int [rows, length]", tokens))
 
     def of_row(row: jax.Array) -> jax.Array:
-        return jnp.nonzero(row == BOS, size=most, fill_value=none)[0].astype(jnp.int32)
+        return jnp.nonzero(row == BOS, size=max_examples, fill_value=none)[0].astype(jnp.int32)
 
     return jax.vmap(of_row)(tokens)
 
 
-def averages(hidden: jax.Array, tokens: jax.Array, most: int) -> jax.Array:
+def average_examples(hidden: jax.Array, tokens: jax.Array, max_examples: int) -> jax.Array:
     """Computes the mean vector of each example's tokens, without `<s>`, `</s>` and padding.
 
     Args:
       hidden: float [rows, length, hidden].
       tokens: int [rows, length].
-      most: number of slots per row, at least the number of examples.
+      max_examples: number of slots per row, at least the number of examples.
 
     Returns:
-      [rows, most, hidden], of the dtype of `hidden`; zeros in slots without an example.
+      [rows, max_examples, hidden], of the dtype of `hidden`; zeros in slots without an example.
     """
     check(
         "averages",
@@ -80,12 +80,12 @@ def averages(hidden: jax.Array, tokens: jax.Array, most: int) -> jax.Array:
     segment = segments(tokens).segment
 
     def of_example(number: jax.Array) -> jax.Array:
-        return average(hidden, jnp.where(segment == number, tokens, PAD))
+        return average_rows(hidden, jnp.where(segment == number, tokens, PAD))
 
-    return jax.vmap(of_example, out_axes=1)(jnp.arange(1, most + 1))
+    return jax.vmap(of_example, out_axes=1)(jnp.arange(1, max_examples + 1))
 
 
-def average(hidden: jax.Array, tokens: jax.Array) -> jax.Array:
+def average_rows(hidden: jax.Array, tokens: jax.Array) -> jax.Array:
     """Computes the mean vector of each row's tokens, without `<s>`, `</s>` and padding.
 
     Args:

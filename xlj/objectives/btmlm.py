@@ -10,7 +10,7 @@ import numpy as np
 from xlj.config import Model
 from xlj.config.objectives.btmlm import BackTranslation
 from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.draws import rates
+from xlj.data.rows.draws import sampling_rates
 from xlj.data.tokenizer.layout import EOS, PAD, SPECIALS
 from xlj.models import encoder, heads
 from xlj.models.dropout import Rngs
@@ -140,7 +140,7 @@ def target_probabilities(corpus: Corpus, alpha: float) -> np.ndarray:
     if len(names) == 1 and len(corpus.languages) > 1:
         # Sentences of the single language need another target language.
         names = [name for name, tokens in of_language.items() if tokens]
-    shares = rates({name: of_language[name] for name in names}, alpha)
+    shares = sampling_rates({name: of_language[name] for name in names}, alpha)
     row = np.array([shares.get(name, 0.0) for name in corpus.languages])
     table = np.where(np.eye(len(row), dtype=bool), 0.0, row)
     return (table / np.maximum(table.sum(1, keepdims=True), 1e-30)).astype(np.float32)

@@ -37,7 +37,7 @@ def choose(
     check_factors("choose", vectors, table, bias, rngs=("key [n]", rngs))
     vectors, table, bias = jax.lax.stop_gradient((vectors, table, bias))
 
-    def of_rows(
+    def compute_on_device(
         vectors: jax.Array, table: jax.Array, bias: jax.Array, rngs: jax.Array | None
     ) -> jax.Array:
         size, starts = block_starts(table, block)
@@ -58,5 +58,5 @@ def choose(
         unroll = devices.unroll_count(len(starts))
         return jax.lax.scan(body, initial, starts, unroll=unroll)[0][1]
 
-    per_device = devices.per_device(of_rows, (ROWS, TABLE, REPLICATED, ROWS), ROWS)
+    per_device = devices.per_device(compute_on_device, (ROWS, TABLE, REPLICATED, ROWS), ROWS)
     return per_device(vectors, table, bias, rngs)

@@ -67,34 +67,34 @@ def _forward(
     dtype: jnp.dtype,
     block: int,
 ) -> tuple[tuple[jax.Array, jax.Array], Saved]:
-    def of_rows(
+    def compute_on_device(
         vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         size, starts = block_starts(table, block)
         vectors = vectors.astype(dtype)
 
         def body(carry: ForwardCarry, start: jax.Array) -> tuple[ForwardCarry, None]:
-            largest, best, total, of_label = carry
+            largest, best, total, label_logit = carry
             weights, biases, true_start = block_of(table, bias, start, size, dtype)
             # The four results have shape [n].
-            block_largest, block_total, place, block_of_label = statistics(
+            block_largest, block_total, place, block_label_logit = statistics(
                 vectors, weights, biases, labels - true_start, start - true_start
             )
             new_largest = jnp.maximum(largest, block_largest)
             best = jnp.where(block_largest > largest, true_start + place, best)
             total = total * jnp.exp(largest - new_largest)
             total = total + block_total * jnp.exp(block_largest - new_largest)
-            return (new_largest, best, total, of_label + block_of_label), None
+            return (new_largest, best, total, label_logit + block_label_logit), None
 
         count = len(vectors)
         zeros = jnp.zeros(count)
         initial = (jnp.full(count, -jnp.inf), jnp.zeros(count, jnp.int32), zeros, zeros)
         carry, _ = jax.lax.scan(body, initial, starts, unroll=devices.unroll_count(len(starts)))
-        largest, best, total, of_label = carry
+        largest, best, total, label_logit = carry
         normaliser = largest + jnp.log(total)
-        return normaliser - of_label, (best == labels).astype(jnp.float32), normaliser
+        return normaliser - label_logit, (best == labels).astype(jnp.float32), normaliser
 
-    per_device = devices.per_device(of_rows, (ROWS, TABLE, REPLICATED, ROWS), ROWS)
+    per_device = devices.per_device(compute_on_device, (ROWS, TABLE, REPLICATED, ROWS), ROWS)
     losses, correct, normaliser = per_device(vectors, table, bias, labels)
     return (losses, correct), (vectors, table, bias, labels, normaliser)
 
@@ -102,45 +102,47 @@ def _forward(
 def _backward(
     dtype: jnp.dtype, block: int, saved: Saved, gradients: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array | None, ...]:
-    def of_rows(
+    def compute_on_device(
         vectors: jax.Array,
         table: jax.Array,
         bias: jax.Array,
         labels: jax.Array,
         normaliser: jax.Array,
-        of_loss: jax.Array,
+        grad_loss: jax.Array,
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         size, starts = block_starts(table, block)
         vectors = vectors.astype(dtype)
 
         def body(carry: BackwardCarry, start: jax.Array) -> tuple[BackwardCarry, None]:
-            of_vectors, of_table, of_bias = carry
+            grad_vectors, grad_table, grad_bias = carry
             weights, biases, true_start = block_of(table, bias, start, size, dtype)
             places = labels - true_start, start - true_start
-            of_logits = gradient(
-                vectors, weights, biases, *places, normaliser, of_loss
+            grad_logits = gradient(
+                vectors, weights, biases, *places, normaliser, grad_loss
             )  # [n, size]
-            more_of_vectors = product(of_logits, weights, dtype)  # [n, hidden]
-            of_weights = devices.reduce_sum(product_over_rows(of_logits, vectors, dtype), 1)
-            of_table = jax.lax.dynamic_update_slice_in_dim(of_table, of_weights, true_start, 0)
-            of_bias = jax.lax.dynamic_update_slice_in_dim(
-                of_bias, sum_over_rows(of_logits, dtype), true_start, 0
+            more_grad_vectors = product(grad_logits, weights, dtype)  # [n, hidden]
+            grad_weights = devices.reduce_sum(product_over_rows(grad_logits, vectors, dtype), 1)
+            grad_table = jax.lax.dynamic_update_slice_in_dim(
+                grad_table, grad_weights, true_start, 0
             )
-            return (of_vectors + more_of_vectors, of_table, of_bias), None
+            grad_bias = jax.lax.dynamic_update_slice_in_dim(
+                grad_bias, sum_over_rows(grad_logits, dtype), true_start, 0
+            )
+            return (grad_vectors + more_grad_vectors, grad_table, grad_bias), None
 
         # The loop writes every entry of both gradients, so they need no initial values.
-        of_table, of_bias = (jax.lax.empty(x.shape, jnp.float32) for x in (table, bias))
-        initial = (jnp.zeros(vectors.shape), of_table, of_bias)
+        grad_table, grad_bias = (jax.lax.empty(x.shape, jnp.float32) for x in (table, bias))
+        initial = (jnp.zeros(vectors.shape), grad_table, grad_bias)
         # The last two blocks may overlap (`block_of`). The last block has gradient 0 at the common
         # entries. The loop runs in reverse, so the second-last block then overwrites these entries
         # with their gradient. So blocks never have to add to earlier results.
         unroll = devices.unroll_count(len(starts))
         carry, _ = jax.lax.scan(body, initial, starts, reverse=True, unroll=unroll)
-        of_vectors, of_table, of_bias = carry
-        return of_vectors, of_table, devices.reduce_sum(of_bias)
+        grad_vectors, grad_table, grad_bias = carry
+        return grad_vectors, grad_table, devices.reduce_sum(grad_bias)
 
     inputs = (ROWS, TABLE, REPLICATED, ROWS, ROWS, ROWS)
-    per_device = devices.per_device(of_rows, inputs, (ROWS, TABLE, REPLICATED))
+    per_device = devices.per_device(compute_on_device, inputs, (ROWS, TABLE, REPLICATED))
     return *per_device(*saved, gradients[0]), None
 
 

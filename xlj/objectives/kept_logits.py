@@ -68,7 +68,7 @@ def cross_entropy(
 def _forward(
     vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array, dtype: jnp.dtype
 ) -> tuple[tuple[jax.Array, jax.Array], Saved]:
-    def of_rows(
+    def compute_on_device(
         vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array
     ) -> tuple[jax.Array, ...]:
         table, bias = _aligned(table, bias, dtype)
@@ -76,16 +76,16 @@ def _forward(
         logits = unbiased.astype(jnp.float32) + bias
         largest = logits.max(1, keepdims=True)
         normaliser = largest[:, 0] + jnp.log(jnp.exp(logits - largest).sum(1))  # [n]
-        at = labels[:, None]  # [n, 1], like of_label
-        of_label = jnp.take_along_axis(unbiased, at, 1, mode="fill", fill_value=0)
-        of_label = of_label.astype(jnp.float32) + bias.at[at].get(mode="fill", fill_value=0)
+        at = labels[:, None]  # [n, 1], like label_logit
+        label_logit = jnp.take_along_axis(unbiased, at, 1, mode="fill", fill_value=0)
+        label_logit = label_logit.astype(jnp.float32) + bias.at[at].get(mode="fill", fill_value=0)
         # Among equal logits, the first one is the prediction. So a label is wrong if any logit is
         # larger, or if an equal logit comes before it.
         before = jnp.arange(len(bias), dtype=jnp.int32) < at
-        beaten = ((logits > of_label) | ((logits == of_label) & before)).any(1)
-        return normaliser - of_label[:, 0], (~beaten).astype(jnp.float32), unbiased, normaliser
+        beaten = ((logits > label_logit) | ((logits == label_logit) & before)).any(1)
+        return normaliser - label_logit[:, 0], (~beaten).astype(jnp.float32), unbiased, normaliser
 
-    per_device = devices.per_device(of_rows, (ROWS, REPLICATED, REPLICATED, ROWS), ROWS)
+    per_device = devices.per_device(compute_on_device, (ROWS, REPLICATED, REPLICATED, ROWS), ROWS)
     losses, correct, unbiased, normaliser = per_device(vectors, table, bias, labels)
     return (losses, correct), (vectors, table, bias, labels, unbiased, normaliser)
 
@@ -93,29 +93,29 @@ def _forward(
 def _backward(
     dtype: jnp.dtype, saved: Saved, gradients: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array | None, ...]:
-    def of_rows(
+    def compute_on_device(
         vectors: jax.Array,
         table: jax.Array,
         bias: jax.Array,
         labels: jax.Array,
         unbiased: jax.Array,
         normaliser: jax.Array,
-        of_loss: jax.Array,
+        grad_loss: jax.Array,
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         vocabulary = len(table)
         table, bias = _aligned(table, bias, dtype)
         is_label = jnp.arange(len(bias), dtype=jnp.int32) == labels[:, None]
         probabilities = jnp.exp(unbiased.astype(jnp.float32) + bias - normaliser[:, None])
-        of_logits = ((probabilities - is_label) * of_loss[:, None]).astype(dtype)
+        grad_logits = ((probabilities - is_label) * grad_loss[:, None]).astype(dtype)
         # The barrier makes XLA round first, so that no float32 array is written to memory.
-        of_logits = jax.lax.optimization_barrier(of_logits)
-        of_table = product_over_rows(of_logits, vectors, dtype)[:vocabulary]
-        of_bias = sum_over_rows(of_logits, dtype)[:vocabulary]
-        of_vectors = product(of_logits, table, dtype)
-        return of_vectors, devices.reduce_sum(of_table), devices.reduce_sum(of_bias)
+        grad_logits = jax.lax.optimization_barrier(grad_logits)
+        grad_table = product_over_rows(grad_logits, vectors, dtype)[:vocabulary]
+        grad_bias = sum_over_rows(grad_logits, dtype)[:vocabulary]
+        grad_vectors = product(grad_logits, table, dtype)
+        return grad_vectors, devices.reduce_sum(grad_table), devices.reduce_sum(grad_bias)
 
     inputs = (ROWS, REPLICATED, REPLICATED, ROWS, ROWS, ROWS, ROWS)
-    per_device = devices.per_device(of_rows, inputs, (ROWS, REPLICATED, REPLICATED))
+    per_device = devices.per_device(compute_on_device, inputs, (ROWS, REPLICATED, REPLICATED))
     return *per_device(*saved, gradients[0]), None
 
 

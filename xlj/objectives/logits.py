@@ -88,13 +88,13 @@ def check_factors(
     vectors: jax.Array,
     table: jax.Array,
     bias: jax.Array,
-    **of_vectors: Specified,
+    **further: Specified,
 ) -> None:
     """Checks the arguments of a function of logits over the whole vocabulary.
 
     Args:
       function: its name, for the message.
-      of_vectors: further arguments, as (specification, array).
+      further: other arguments, as (specification, array).
 
     Raises:
       AssertionError: if an array does not match (`xlj.contracts.arrays.check`).
@@ -104,7 +104,7 @@ def check_factors(
         vectors=("float32 [n, hidden]", vectors),
         table=("float32 [vocabulary, hidden]", table),
         bias=("float32 [vocabulary]", bias),
-        **of_vectors,
+        **further,
     )
 
 
@@ -115,7 +115,7 @@ _OF_BLOCK = {
     "first": "int []",
     "labels": "int32 [n]",
     "normaliser": "float32 [n]",
-    "of_loss": "float32 [n]",
+    "grad_loss": "float32 [n]",
 }
 """The arguments of functions of one block of the vocabulary, and their specifications."""
 
@@ -196,8 +196,8 @@ def statistics(
     largest = logits.max(1)
     places = jnp.arange(len(bias), dtype=jnp.int32)
     place = jnp.where(logits == largest[:, None], places, jnp.iinfo(jnp.int32).max).min(1)
-    of_label = jnp.where(_is_label(labels, first, len(bias)), logits, 0).sum(1)
-    return largest, jnp.exp(logits - largest[:, None]).sum(1), place, of_label
+    label_logit = jnp.where(_is_label(labels, first, len(bias)), logits, 0).sum(1)
+    return largest, jnp.exp(logits - largest[:, None]).sum(1), place, label_logit
 
 
 def gradient(
@@ -207,21 +207,21 @@ def gradient(
     labels: jax.Array,
     first: jax.Array,
     normaliser: jax.Array,
-    of_loss: jax.Array,
+    grad_loss: jax.Array,
 ) -> jax.Array:
     """Computes the gradient of a block's logits, [n, size] in the dtype of the weights.
 
     Args:
       vectors, weights, bias, labels, first: the arguments of `statistics`.
       normaliser: the log of the sum of exponentials of all logits, float32 [n].
-      of_loss: the gradient of each loss, float32 [n].
+      grad_loss: the gradient of each loss, float32 [n].
     """
-    check_block("gradient", vectors, weights, bias, first, labels, normaliser, of_loss)
+    check_block("gradient", vectors, weights, bias, first, labels, normaliser, grad_loss)
     probabilities = jnp.exp(block_logits(vectors, weights, bias, first) - normaliser[:, None])
     is_label = _is_label(labels, first, len(bias))
-    of_logits = ((probabilities - is_label) * of_loss[:, None]).astype(weights.dtype)
+    grad_logits = ((probabilities - is_label) * grad_loss[:, None]).astype(weights.dtype)
     # The barrier makes XLA round first, so that no float32 array is written to memory.
-    return jax.lax.optimization_barrier(of_logits)
+    return jax.lax.optimization_barrier(grad_logits)
 
 
 def _is_label(labels: jax.Array, first: jax.Array, size: int) -> jax.Array:

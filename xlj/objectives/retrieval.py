@@ -12,7 +12,7 @@ from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
-from xlj.objectives.bitext import averages, halves, is_example
+from xlj.objectives.bitext import average_examples, is_example, split_sides
 from xlj.objectives.corruption import split
 from xlj.objectives.flops import TRAINED, of_layers
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
@@ -74,7 +74,7 @@ def objective(
         negatives = _negatives(inputs.first.tokens, inputs.second.tokens, shape[1])
         has_negative = negatives.any(1).astype(jnp.float32)  # [rows x pairs]
 
-        def of_batch(
+        def compute_batch_loss(
             first: jax.Array, second: jax.Array
         ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
             first, second = (side.reshape(-1, model.hidden) for side in (first, second))
@@ -82,15 +82,17 @@ def objective(
             losses = losses * has_negative
             return losses.sum(), (losses, correct * has_negative)
 
-        (of_first, of_second), results = jax.grad(of_batch, (0, 1), has_aux=True)(first, second)
+        (grad_first, grad_second), results = jax.grad(compute_batch_loss, (0, 1), has_aux=True)(
+            first, second
+        )
         by_row = (x.reshape(shape) for x in (*results, has_negative))
-        return RetrievalInputs(inputs.first, inputs.second, of_first, of_second, *by_row)
+        return RetrievalInputs(inputs.first, inputs.second, grad_first, grad_second, *by_row)
 
     def loss(params: Params, state: object, inputs: RetrievalInputs, rngs: Rngs) -> Losses:
-        of_side = [None] * 2 if rngs is None else split(rngs)
+        side_rngs = [None] * 2 if rngs is None else split(rngs)
         first, second = (
             vectors(params, rows, own)
-            for rows, own in zip((inputs.first, inputs.second), of_side, strict=True)
+            for rows, own in zip((inputs.first, inputs.second), side_rngs, strict=True)
         )
         # The value is `inputs.losses`, and the gradient at the vectors is the batch's gradient.
         linear = (inputs.gradient_first * first + inputs.gradient_second * second).sum(-1)
@@ -114,14 +116,14 @@ def _vectors(model: Model, layer: int, params: Params, rows: Rows, rngs: Rngs) -
     """
     inputs = whole_examples(model, rows.tokens, rows.languages)
     hidden = encoder.apply(params, model, inputs, rngs, layers=layer)
-    mean = averages(hidden, rows.tokens, max_pairs(2 * rows.tokens.shape[1]))
+    mean = average_examples(hidden, rows.tokens, max_pairs(2 * rows.tokens.shape[1]))
     square = (mean * mean).sum(-1, keepdims=True)
     return mean / jnp.sqrt(jnp.maximum(square, 1e-12))  # 1e-12 keeps the gradient of zeros finite
 
 
 def _corrupt(model: Model, rows: Rows, rngs: jax.Array) -> RetrievalInputs:
     """Returns both sides of the pairs, unchanged."""
-    first, second = halves(rows)
+    first, second = split_sides(rows)
     zeros = jnp.zeros((len(first.tokens), max_pairs(rows.tokens.shape[1])))
     gradient = jnp.zeros((*zeros.shape, model.hidden))
     return RetrievalInputs(first, second, gradient, gradient, zeros, zeros, zeros)
@@ -190,7 +192,7 @@ def _check(function: str, first: jax.Array, second: jax.Array, negatives: jax.Ar
     )
 
 
-def _negatives(first: jax.Array, second: jax.Array, most: int) -> jax.Array:
+def _negatives(first: jax.Array, second: jax.Array, max_pairs_per_row: int) -> jax.Array:
     """Returns which pairs of the batch are negatives of each other: pairs that share no sentence.
 
     Each side is compared with both sides: a German sentence may be the second sentence of an
@@ -198,18 +200,18 @@ def _negatives(first: jax.Array, second: jax.Array, most: int) -> jax.Array:
 
     Args:
       first, second: tokens of both sides, int32 [rows, length].
-      most: number of slots for pairs in a row.
+      max_pairs_per_row: number of slots for pairs in a row.
 
     Returns:
-      bool [rows * most, rows * most].
+      bool [rows * n, rows * n] for n = max_pairs_per_row.
     """
-    sides = [_digests(side, most).reshape(-1) for side in (first, second)]
+    sides = [_digests(side, max_pairs_per_row).reshape(-1) for side in (first, second)]
     shared = [one[:, None] == other for one in sides for other in sides]
-    real = is_example(first, most).reshape(-1)
+    real = is_example(first, max_pairs_per_row).reshape(-1)
     return ~jnp.stack(shared).any(0) & real & real[:, None]
 
 
-def _digests(tokens: jax.Array, most: int) -> jax.Array:
+def _digests(tokens: jax.Array, max_pairs_per_row: int) -> jax.Array:
     """Returns a hash of each example.
 
     The hash is a sum over the tokens of the example. Each token is first mixed with its position,
@@ -217,10 +219,10 @@ def _digests(tokens: jax.Array, most: int) -> jax.Array:
 
     Args:
       tokens: int32 [rows, length].
-      most: number of slots for examples in a row.
+      max_pairs_per_row: number of slots for examples in a row.
 
     Returns:
-      uint32 [rows, most]; 0 in slots without an example.
+      uint32 [rows, max_pairs_per_row]; 0 in slots without an example.
     """
     layout = segments(tokens)
     places = layout.position.astype(jnp.uint32)
@@ -228,6 +230,6 @@ def _digests(tokens: jax.Array, most: int) -> jax.Array:
     mixed = (mixed ^ (mixed >> 16)) * jnp.uint32(0x85EBCA6B)
     mixed = (mixed ^ (mixed >> 13)) * jnp.uint32(0xC2B2AE35)
     mixed ^= mixed >> 16
-    numbers = jnp.arange(1, most + 1)
+    numbers = jnp.arange(1, max_pairs_per_row + 1)
     own = jax.vmap(lambda number: jnp.where(layout.segment == number, mixed, 0), out_axes=1)
     return own(numbers).sum(2, dtype=jnp.uint32)

@@ -22,7 +22,7 @@ from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder, word_hmm_head
 from xlj.models.dense import precision_of
 from xlj.models.dropout import Rngs
-from xlj.objectives.bitext import halves
+from xlj.objectives.bitext import split_sides
 from xlj.objectives.corruption import split
 from xlj.objectives.flops import TRAINED, Operations, of_layers
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
@@ -121,7 +121,7 @@ def _count_tokens(inputs: WordHMMInputs) -> jax.Array:
 
 def _corrupt(rows: Rows, rngs: jax.Array) -> WordHMMInputs:
     """Returns both sides unchanged, and noise pieces: tokens of all rows without replacement."""
-    first, second = halves(rows)
+    first, second = split_sides(rows)
     drawn = []
     for side, keys in zip((first, second), split(rngs), strict=True):
         order = jax.vmap(partial(jax.random.uniform, shape=side.tokens.shape[1:]))(keys)

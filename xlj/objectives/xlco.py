@@ -14,7 +14,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads
 from xlj.models.dropout import Rngs
-from xlj.objectives.bitext import count, halves, is_example, starts
+from xlj.objectives.bitext import count_examples, find_starts, is_example, split_sides
 from xlj.objectives.corruption import mask_tokens, split
 from xlj.objectives.flops import TRAINED, Operations, of_layers
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
@@ -55,23 +55,27 @@ def objective(
     """
     layer = encoder.layer_or_middle(options.layer, model.layers)
 
-    def vectors(params: Params, rows: Rows, most: int, rngs: Rngs) -> jax.Array:
+    def vectors(params: Params, rows: Rows, max_examples: int, rngs: Rngs) -> jax.Array:
         inputs = whole_examples(model, rows.tokens, rows.languages)
         hidden = encoder.apply(params, model, inputs, rngs, layers=layer)
-        first = jnp.take_along_axis(hidden, starts(rows.tokens, most)[..., None], axis=1)
+        first = jnp.take_along_axis(
+            hidden, find_starts(rows.tokens, max_examples)[..., None], axis=1
+        )
         return heads.project(params["contrast_head"], model, first)
 
     def targets(
         params: Params, state: Queue, inputs: XLCOInputs, by_microbatch: ByMicrobatch
     ) -> XLCOInputs:
-        momentum, most = state["momentum"], inputs.vectors.shape[1]
-        of_keys = by_microbatch(lambda keys: vectors(momentum, keys, most, None), inputs.keys)
+        momentum, max_examples = state["momentum"], inputs.vectors.shape[1]
+        of_keys = by_microbatch(
+            lambda keys: vectors(momentum, keys, max_examples, None), inputs.keys
+        )
         return inputs._replace(vectors=of_keys)
 
     def loss(params: Params, state: Queue, inputs: XLCOInputs, rngs: Rngs) -> Losses:
-        most = inputs.vectors.shape[1]
-        queries = vectors(params, inputs.queries, most, rngs)
-        real = is_example(inputs.queries.tokens, most)
+        max_examples = inputs.vectors.shape[1]
+        queries = vectors(params, inputs.queries, max_examples, rngs)
+        real = is_example(inputs.queries.tokens, max_examples)
         return {name: contrast(queries, inputs.vectors, state, options.temperature, real)}
 
     def init_state(params: Params) -> Queue:
@@ -91,7 +95,7 @@ def objective(
     return Objective(
         losses={name: Loss(options.weight)},
         corrupt=partial(corrupt, options=options, model=model, corpus=corpus),
-        count=lambda inputs: {name: count(inputs.queries.tokens).astype(jnp.float32)},
+        count=lambda inputs: {name: count_examples(inputs.queries.tokens).astype(jnp.float32)},
         loss=loss,
         flops=flops,
         parts={"contrast_head": partial(heads.init_projection, model=model)},
@@ -113,8 +117,8 @@ def _update(
     def average(old: jax.Array, new: jax.Array) -> jax.Array:
         return options.momentum * old + (1 - options.momentum) * new
 
-    size, most = len(state["queue"]), inputs.vectors.shape[1]
-    real = is_example(inputs.keys.tokens, most).reshape(-1)
+    size, max_examples = len(state["queue"]), inputs.vectors.shape[1]
+    real = is_example(inputs.keys.tokens, max_examples).reshape(-1)
     before = jnp.cumsum(real) - real
     # Slots without an example get the index `size`, outside the queue, which mode="drop" ignores.
     places = jnp.where(real, (state["next"] + before) % size, size)
@@ -144,18 +148,18 @@ def corrupt(
       rngs: a random key for each row, [rows].
     """
     rows.check("xlco.corrupt", rngs=("key [rows]", rngs))
-    most = max_pairs(rows.tokens.shape[1])
+    max_examples = max_pairs(rows.tokens.shape[1])
     first_rngs, second_rngs, order_rngs, swap_rngs = split(rngs, 4)
-    first, second = halves(rows)
+    first, second = split_sides(rows)
     if options.mixup:
-        first, second = mix(first, second, most, order_rngs)
+        first, second = mix(first, second, max_examples, order_rngs)
     masked = [
         mask_tokens(side, side_rngs, options, corpus.vocabulary_size)
         for side, side_rngs in ((first, first_rngs), (second, second_rngs))
     ]
     one, other = (Rows(side.tokens, side.languages) for side in masked)
     queries, keys = _swap_randomly(swap_rngs, one, other)
-    return XLCOInputs(queries, keys, jnp.zeros((len(one.tokens), most, model.hidden)))
+    return XLCOInputs(queries, keys, jnp.zeros((len(one.tokens), max_examples, model.hidden)))
 
 
 def _swap_randomly(
@@ -175,7 +179,7 @@ def _swap_randomly(
     return where(second, first), where(first, second)
 
 
-def mix(first: Rows, second: Rows, most: int, rngs: jax.Array) -> tuple[Rows, Rows]:
+def mix(first: Rows, second: Rows, max_examples: int, rngs: jax.Array) -> tuple[Rows, Rows]:
     """Joins each pair with another pair of the batch (mixup, InfoXLM section 3.3).
 
     Two pairs (A, B) and (C, D) become the pair (A C, B D). The order within each side is random,
@@ -189,14 +193,14 @@ def mix(first: Rows, second: Rows, most: int, rngs: jax.Array) -> tuple[Rows, Ro
 
     Args:
       first, second: both sides, tokens int [rows, length].
-      most: largest number of pairs in a row.
+      max_examples: largest number of pairs in a row.
       rngs: a random key for each row, [rows].
     """
     of_second = ("int [rows, length]", second.tokens), ("int [rows, 2]", second.languages)
     first.check("mix", rngs=("key [rows]", rngs), second=of_second[0], others=of_second[1])
     partner_rngs, *side_rngs = split(rngs, 3)
     drawn = jax.vmap(lambda rng: jax.random.bits(rng, (), jnp.uint32))(partner_rngs) >> 1
-    pairs = count(first.tokens)  # [rows], the shape of all arrays below
+    pairs = count_examples(first.tokens)  # [rows], the shape of all arrays below
     order = jnp.lexsort((drawn, -pairs))  # by number of pairs, then randomly; padding is last
     rank, real = jnp.arange(len(order)), (pairs > 0).sum()
     following = order[jnp.where(rank + 1 < real, rank + 1, 0)]
@@ -209,12 +213,12 @@ def mix(first: Rows, second: Rows, most: int, rngs: jax.Array) -> tuple[Rows, Ro
         other = jax.tree.map(lambda leaf: leaf[partner], side)
         one, two = _swap_randomly(own_rngs, side, other, ~fewer)
         languages = jnp.stack([one.languages[:, 0], two.languages[:, 0]], axis=1)
-        return Rows(join(one.tokens, two.tokens, pairs, most), languages)
+        return Rows(join(one.tokens, two.tokens, pairs, max_examples), languages)
 
     return mix_side(first, side_rngs[0]), mix_side(second, side_rngs[1])
 
 
-def join(first: jax.Array, second: jax.Array, pairs: jax.Array, most: int) -> jax.Array:
+def join(first: jax.Array, second: jax.Array, pairs: jax.Array, max_examples: int) -> jax.Array:
     """Joins examples `<s> A </s>` and `<s> B </s>` of two rows into `<s> A </s> B </s>`.
 
     Example k of a row of `first` is joined with example k of the same row of `second`. If the row
@@ -223,7 +227,7 @@ def join(first: jax.Array, second: jax.Array, pairs: jax.Array, most: int) -> ja
     Args:
       first, second: padded rows, int [rows, n].
       pairs: number of examples in each joined row, int32 [rows].
-      most: largest number of examples in a row.
+      max_examples: largest number of examples in a row.
 
     Returns:
       Joined examples without gaps, followed by padding, [rows, 2 n].
@@ -234,8 +238,10 @@ def join(first: jax.Array, second: jax.Array, pairs: jax.Array, most: int) -> ja
         second=("int [rows, length]", second),
         pairs=("int32 [rows]", pairs),
     )
-    is_joined = jnp.arange(most) < pairs[:, None]  # [rows, most], like begin, own, others and ends
-    (begin, own), (begin_second, others) = (_bounds(side, most) for side in (first, second))
+    is_joined = (
+        jnp.arange(max_examples) < pairs[:, None]
+    )  # [rows, max_examples], like begin, own, others and ends
+    (begin, own), (begin_second, others) = (_bounds(side, max_examples) for side in (first, second))
     # The second sentence loses its `<s>`, so it has one token less.
     own, others = (jnp.where(is_joined, size, 0) for size in (own, jnp.maximum(others - 1, 0)))
     ends = jnp.cumsum(own + others, axis=1)
@@ -243,7 +249,7 @@ def join(first: jax.Array, second: jax.Array, pairs: jax.Array, most: int) -> ja
     number = (place[:, None] >= ends[:, None]).sum(2)  # the example of each index, [rows, 2 n]
 
     def at(values: jax.Array) -> jax.Array:
-        return jnp.take_along_axis(values, jnp.minimum(number, most - 1), axis=1)
+        return jnp.take_along_axis(values, jnp.minimum(number, max_examples - 1), axis=1)
 
     within = place - at(ends - own - others)  # index in the joined example, [rows, 2 n]
     rest = within - at(own)  # index in the second sentence, without its `<s>`, [rows, 2 n]
@@ -252,18 +258,18 @@ def join(first: jax.Array, second: jax.Array, pairs: jax.Array, most: int) -> ja
         jnp.take_along_axis(tokens, jnp.clip(where, 0, last), axis=1)
         for tokens, where in ((first, at(begin) + within), (second, at(begin_second) + 1 + rest))
     )
-    return jnp.where(number < most, jnp.where(rest < 0, from_first, from_second), PAD)
+    return jnp.where(number < max_examples, jnp.where(rest < 0, from_first, from_second), PAD)
 
 
-def _bounds(tokens: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
-    """Returns the starts and lengths of the examples of rows, int32 [rows, most] each.
+def _bounds(tokens: jax.Array, max_examples: int) -> tuple[jax.Array, jax.Array]:
+    """Returns the starts and lengths of the examples, int32 [rows, max_examples] each.
 
     Args:
       tokens: padded rows, int [rows, n].
-      most: largest number of examples in a row. Slots without an example have length 0.
+      max_examples: largest number of examples in a row. Slots without an example have length 0.
     """
     size = (tokens != PAD).sum(1, keepdims=True)
-    begin = jnp.minimum(starts(tokens, most, tokens.shape[1]), size)
+    begin = jnp.minimum(find_starts(tokens, max_examples, tokens.shape[1]), size)
     return begin, jnp.diff(begin, axis=1, append=size)
 
 

@@ -20,7 +20,7 @@ from xlj.inference.row_batches import Advance, buckets, in_flight
 from xlj.interop.sentence_modules import Dense
 from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
-from xlj.objectives.bitext import average
+from xlj.objectives.bitext import average_rows
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.meshes import QUICK, mesh_of
 from xlj.sharding.trees import replicated, shard
@@ -205,7 +205,7 @@ def _pool(
     pooled = []
     for mode in modes:
         if mode == "text":
-            pooled.append(average(hidden, tokens))
+            pooled.append(average_rows(hidden, tokens))
         elif mode in ("first", "cls"):
             pooled.append(hidden[rows, is_pooled.argmax(1)])
         elif mode == "lasttoken":

@@ -164,10 +164,10 @@ class PairClassification(Classification):
         from functools import partial
 
         from xlj.models import heads
-        from xlj.objectives.bitext import averages
+        from xlj.objectives.bitext import average_examples
 
         def logits(head: Any, model: Any, hidden: Any, tokens: Any, rngs: Any) -> Any:
-            first, second = averages(hidden, tokens, 2).swapaxes(0, 1)
+            first, second = average_examples(hidden, tokens, 2).swapaxes(0, 1)
             return heads.classify(head, model, heads.pair_features(first, second), rngs)
 
         init = partial(heads.init_classification, vectors=heads.PAIR_FEATURES)

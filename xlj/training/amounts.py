@@ -31,7 +31,7 @@ class StepAmounts:
         total = 0.0
         for options in config.objectives.active().values():
             if self._store is not None:
-                row = mixture.tokens_of_row(self._store, options, config)
+                row = mixture.mean_tokens_per_row(self._store, options, config)
             else:
                 # If the length of rows depends on text that is not read yet, its upper bound
                 # counts.
@@ -72,7 +72,7 @@ def rows_to_train(store: RowStore, config: Config) -> dict[str, int]:
       config: of the phase.
     """
     return {
-        options.rows: sum(task.train.rows for task in mixture.tasks(store, options, config))
+        options.rows: sum(task.train.rows for task in mixture.select_tasks(store, options, config))
         for options in config.objectives.active().values()
     }
 

@@ -100,6 +100,6 @@ def _shares(phase: Phase, store: RowStore) -> dict[str, float]:
     draws."""
     shares: dict[str, float] = {}
     for options in phase.active().values():
-        counts = mixture.counts(store, options, phase.config)
+        counts = mixture.count_draws(store, options, phase.config)
         shares |= {task: count / BLOCK for task, count in counts.items()}
     return shares

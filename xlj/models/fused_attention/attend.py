@@ -142,7 +142,7 @@ def attend(
     kernels, (rows, length, heads, size) = kernels_for(platform), query.shape
     block = kernels.block(size, query.dtype)
     fill, wider = -length % block, kernels.head_size(size) - size
-    of_bias = f"float32 [heads, {2 * -(-length // block) - 1}, {block}, {block}]"
+    bias_specification = f"float32 [heads, {2 * -(-length // block) - 1}, {block}, {block}]"
     ids = query_segment_ids, key_segment_ids
     check_inputs(
         "attend",
@@ -150,7 +150,7 @@ def attend(
         key,
         value,
         *ids,
-        bias=(of_bias, bias),
+        bias=(bias_specification, bias),
         gates=gates,
         seeds=seeds,
         window=window,
@@ -206,10 +206,12 @@ _OF_INPUTS = tuple(ROWS for _ in Inputs._fields)
 def _forward(
     sizes: Sizes, platform: str, scale: float, inputs: Inputs, bias: jax.Array | None
 ) -> tuple[jax.Array, Saved]:
-    def of_rows(bias: jax.Array | None, *arrays: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def compute_on_device(
+        bias: jax.Array | None, *arrays: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         return kernels_for(platform).forward(sizes, scale, Inputs(*arrays), bias)
 
-    per_device = devices.per_device(of_rows, (REPLICATED, *_OF_INPUTS), (ROWS, ROWS))
+    per_device = devices.per_device(compute_on_device, (REPLICATED, *_OF_INPUTS), (ROWS, ROWS))
     output, logs = per_device(bias, *inputs)
     output, logs = (checkpoint_name(x, PRODUCT) for x in (output, logs))
     return output, (inputs, bias, output, logs)
@@ -218,26 +220,28 @@ def _forward(
 def _backward(
     sizes: Sizes, platform: str, scale: float, saved: Saved, gradient: jax.Array
 ) -> tuple[Inputs, jax.Array | None]:
-    def of_rows(
+    def compute_on_device(
         bias: jax.Array | None,
         output: jax.Array,
         logs: jax.Array,
         gradient: jax.Array,
         *arrays: jax.Array,
     ) -> tuple[jax.Array | None, ...]:
-        *of_rows, of_bias, of_gates = kernels_for(platform).backward(
+        *gradients, grad_bias, grad_gates = kernels_for(platform).backward(
             sizes, scale, Inputs(*arrays), bias, output, logs, gradient
         )
-        return *of_rows, None if of_bias is None else devices.reduce_sum(of_bias), of_gates
+        return *gradients, None if grad_bias is None else devices.reduce_sum(grad_bias), grad_gates
 
     inputs, bias, output, logs = saved
     per_device = devices.per_device(
-        of_rows,
+        compute_on_device,
         (REPLICATED, ROWS, ROWS, ROWS, *_OF_INPUTS),
         (ROWS, ROWS, ROWS, REPLICATED, ROWS),
     )
-    of_q, of_k, of_v, of_bias, of_gates = per_device(bias, output, logs, gradient, *inputs)
-    return Inputs._make((of_q, of_k, of_v, None, None, None, of_gates)), of_bias
+    grad_q, grad_k, grad_v, grad_bias, grad_gates = per_device(
+        bias, output, logs, gradient, *inputs
+    )
+    return Inputs._make((grad_q, grad_k, grad_v, None, None, None, grad_gates)), grad_bias
 
 
 _attend.defvjp(_forward, _backward)

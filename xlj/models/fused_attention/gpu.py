@@ -65,8 +65,8 @@ def forward(
       The output, [rows, length, heads, size] in the dtype of the query. For each query, the log of
       the sum of exponentials of its scores, float32 [rows, heads, length].
     """
-    query, key, value, of_queries, of_keys, seeds, gates = inputs
-    ids = of_queries, of_keys
+    query, key, value, query_ids, key_ids, seeds, gates = inputs
+    ids = query_ids, key_ids
     block, bounds = sizes.block, tiles.bounds(*ids, sizes.block, sizes.window)
     count = query.shape[1] // block
     call = partial(_call, sizes, _stages(query))
@@ -134,8 +134,8 @@ def backward(
       logs: the log-sums of `forward`, float32 [rows, heads, length].
       gradient: of the output, [rows, length, heads, size].
     """
-    query, key, value, of_queries, of_keys, seeds, gates = inputs
-    ids = of_queries, of_keys
+    query, key, value, query_ids, key_ids, seeds, gates = inputs
+    ids = query_ids, key_ids
     rows, length, heads, _ = query.shape
     block, bounds = sizes.block, tiles.bounds(*ids, sizes.block, sizes.window)
     count = length // block
@@ -154,114 +154,122 @@ def backward(
             scores = scores + bias * gate
         visible = _visible(sizes, ids_of_q[:, None], ids_of_k[None, :], i, j)
         weights = tiles.exponentials(scores, visible, log[:, None])
-        of_weights = tiles.dot(do, v, (1, 1))
+        grad_weights = tiles.dot(do, v, (1, 1))
         dropped = weights
         if sizes.rate:
             factors = tiles.keep_factors(seed, *_places(i, j, block), sizes.rate)
-            dropped, of_weights = weights * factors, of_weights * factors
-        return dropped, tiles.of_scores(weights, of_weights, inner[:, None], visible, sizes.window)
+            dropped, grad_weights = weights * factors, grad_weights * factors
+        return dropped, tiles.compute_grad_scores(
+            weights, grad_weights, inner[:, None], visible, sizes.window
+        )
 
-    def of_query(q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: OptionalRef) -> None:
+    def compute_grad_query(
+        q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: OptionalRef
+    ) -> None:
         in_refs, out_refs = _split(refs, 9)
         q_ids, k_ids, first, end, seed, bias_ref, gate_ref, log_ref, inner_ref = in_refs
         i = pl.program_id(2)
         here = pl.ds(i * block, block)
         q, do, gate = q_ref[...], do_ref[...], _gate(gate_ref, here)
-        of_block = (q_ids[here], log_ref[here], inner_ref[here], seed[pl.program_id(1)])
+        query_block = (q_ids[here], log_ref[here], inner_ref[here], seed[pl.program_id(1)])
 
         def body(j: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            of_q, of_gate = carry
+            grad_q, grad_gate = carry
             there = pl.ds(j * block, block)
-            k, ids_of_q, log, inner, seed = k_ref[there, :], *of_block
+            k, ids_of_q, log, inner, seed = k_ref[there, :], *query_block
             biased = None if bias_ref is None else bias_ref[j - i + count - 1]
-            _, of_scores = tile(
+            _, grad_scores = tile(
                 i, j, q, k, v_ref[there, :], do, ids_of_q, k_ids[there], log, inner, seed,
                 biased, gate,
             )  # fmt: skip
             if gate_ref is not None and biased is not None:
-                of_gate += (of_scores * biased).sum(1)  # [queries]
-            return of_q + tiles.dot(of_scores.astype(k.dtype), k, (1, 0)), of_gate
+                grad_gate += (grad_scores * biased).sum(1)  # [queries]
+            return grad_q + tiles.dot(grad_scores.astype(k.dtype), k, (1, 0)), grad_gate
 
         carry = jnp.zeros(q.shape, jnp.float32), jnp.zeros((block,), jnp.float32)
-        of_q, of_gate = jax.lax.fori_loop(first[i], end[i], body, carry)
-        out_refs[0][...] = (of_q * scale).astype(out_refs[0].dtype)
+        grad_q, grad_gate = jax.lax.fori_loop(first[i], end[i], body, carry)
+        out_refs[0][...] = (grad_q * scale).astype(out_refs[0].dtype)
         if gate_ref is not None:
-            out_refs[1][...] = of_gate
+            out_refs[1][...] = grad_gate
 
-    def of_key(q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: OptionalRef) -> None:
-        in_refs, (of_k_ref, of_v_ref) = _split(refs, 9)
+    def compute_grad_key(
+        q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: OptionalRef
+    ) -> None:
+        in_refs, (grad_k_ref, grad_v_ref) = _split(refs, 9)
         q_ids, k_ids, first, end, seed, bias_ref, gate_ref, log_ref, inner_ref = in_refs
         j = pl.program_id(2)
         k, v, ids_of_k = k_ref[...], v_ref[...], k_ids[pl.ds(j * block, block)]
         seed = seed[pl.program_id(1)]
 
         def body(i: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            of_k, of_v = carry
+            grad_k, grad_v = carry
             there = pl.ds(i * block, block)
             q, do = q_ref[there, :], do_ref[there, :]
             biased = None if bias_ref is None else bias_ref[j - i + count - 1]
-            dropped, of_scores = tile(
+            dropped, grad_scores = tile(
                 i, j, q, k, v, do, q_ids[there], ids_of_k, log_ref[there], inner_ref[there], seed,
                 biased, _gate(gate_ref, there),
             )  # fmt: skip
-            of_v += tiles.dot(dropped.T.astype(do.dtype), do, (1, 0))  # as k
-            return of_k + tiles.dot(of_scores.T.astype(q.dtype), q, (1, 0)), of_v
+            grad_v += tiles.dot(dropped.T.astype(do.dtype), do, (1, 0))  # as k
+            return grad_k + tiles.dot(grad_scores.T.astype(q.dtype), q, (1, 0)), grad_v
 
         zeros = jnp.zeros(k.shape, jnp.float32)
-        of_k, of_v = jax.lax.fori_loop(first[j], end[j], body, (zeros, zeros))
-        of_k_ref[...] = (of_k * scale).astype(of_k_ref.dtype)
-        of_v_ref[...] = of_v.astype(of_v_ref.dtype)
+        grad_k, grad_v = jax.lax.fori_loop(first[j], end[j], body, (zeros, zeros))
+        grad_k_ref[...] = (grad_k * scale).astype(grad_k_ref.dtype)
+        grad_v_ref[...] = grad_v.astype(grad_v_ref.dtype)
 
-    def of_bias(q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: OptionalRef) -> None:
+    def compute_grad_bias(
+        q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: OptionalRef
+    ) -> None:
         """Sums the gradient of the bias at one distance of blocks over a part of the rows."""
         in_refs, (out_ref,) = _split(refs, 9)
         q_ids, k_ids, first, end, seeds, bias_ref, gate_ref, log_ref, inner_ref = in_refs
         head, distance, part = pl.program_id(0), pl.program_id(1) - (count - 1), pl.program_id(2)
         biased = bias_ref[...]
 
-        def of_row(number: jax.Array, total: jax.Array) -> jax.Array:
+        def add_row(number: jax.Array, total: jax.Array) -> jax.Array:
             r = number * _PARTS + part
 
-            def of_block(i: jax.Array, total: jax.Array) -> jax.Array:
+            def add_block(i: jax.Array, total: jax.Array) -> jax.Array:
                 j = i + distance
                 here, there = pl.ds(i * block, block), pl.ds(j * block, block)
 
                 def visit(_: jax.Array, total: jax.Array) -> jax.Array:
                     gate = 1.0 if gate_ref is None else gate_ref[r, here][:, None]
-                    _, of_scores = tile(
+                    _, grad_scores = tile(
                         i, j, q_ref[r, here, :], k_ref[r, there, :], v_ref[r, there, :],
                         do_ref[r, here, :], q_ids[r, here], k_ids[r, there], log_ref[r, here],
                         inner_ref[r, here], seeds[r, head], biased, gate,
                     )  # fmt: skip
-                    return total + of_scores * gate
+                    return total + grad_scores * gate
 
                 is_visited = (first[r, i] <= j) & (j < end[r, i])
                 return jax.lax.fori_loop(0, is_visited.astype(jnp.int32), visit, total)
 
             start, stop = jnp.maximum(0, -distance), jnp.minimum(count, count - distance)
-            return jax.lax.fori_loop(start, stop, of_block, total)
+            return jax.lax.fori_loop(start, stop, add_block, total)
 
         rows_of_part = (rows - part + _PARTS - 1) // _PARTS
         total = jnp.zeros((block, block), jnp.float32)
-        out_ref[...] = jax.lax.fori_loop(0, rows_of_part, of_row, total)
+        out_ref[...] = jax.lax.fori_loop(0, rows_of_part, add_row, total)
 
     one, whole = _one_block(query, block), _all_blocks(query)
     vector = pl.BlockSpec((None, None, length), lambda r, h, i: (r, h, 0))
-    of_block = pl.BlockSpec((None, None, block), lambda r, h, i: (r, h, i))
+    block_spec = pl.BlockSpec((None, None, block), lambda r, h, i: (r, h, i))
     shared = [*_row_specs(ids, bounds, seeds, bias, gates), vector, vector]
     grid = (rows, heads, count)
-    of_q, *of_gates = call(
-        of_query,
+    grad_q, *grad_gates = call(
+        compute_grad_query,
         "attention_of_query",
         grid,
         [one, whole, whole, one, *shared],
         [query, key, value, gradient, *ids, bounds.first_key, bounds.end_key, seeds, bias, gates]
         + [logs, inner],
-        [one] + [of_block] * (gates is not None),
+        [one] + [block_spec] * (gates is not None),
         [query] + ([] if gates is None else [gates]),
     )
-    of_k, of_v = call(
-        of_key,
+    grad_k, grad_v = call(
+        compute_grad_key,
         "attention_of_key",
         grid,
         [whole, one, one, whole, *shared],
@@ -271,15 +279,15 @@ def backward(
         [key, value],
     )
     if bias is None:
-        return of_q, of_k, of_v, None, None
-    of_head = pl.BlockSpec((*query.shape[:2], None, query.shape[3]), lambda h, d, p: (0, 0, h, 0))
+        return grad_q, grad_k, grad_v, None, None
+    head_spec = pl.BlockSpec((*query.shape[:2], None, query.shape[3]), lambda h, d, p: (0, 0, h, 0))
     every = pl.BlockSpec((rows, None, length), lambda h, d, p: (0, h, 0))
     per_row = [pl.BlockSpec(x.shape, lambda h, d, p: (0, 0)) for x in (*ids, *bounds[:2], seeds)]
-    (of_tiles,) = call(
-        of_bias,
+    (grad_tiles,) = call(
+        compute_grad_bias,
         "attention_of_bias",
         (heads, bias.shape[1], _PARTS),
-        [of_head] * 4
+        [head_spec] * 4
         + per_row
         + [pl.BlockSpec((None, None, block, block), lambda h, d, p: (h, d, 0, 0))]
         + [None if gates is None else every, every, every],
@@ -288,7 +296,7 @@ def backward(
         [pl.BlockSpec((None, None, None, block, block), lambda h, d, p: (h, d, p, 0, 0))],
         [jax.ShapeDtypeStruct((heads, bias.shape[1], _PARTS, block, block), jnp.float32)],
     )
-    return of_q, of_k, of_v, of_tiles.sum(2), of_gates[0] if of_gates else None
+    return grad_q, grad_k, grad_v, grad_tiles.sum(2), grad_gates[0] if grad_gates else None
 
 
 def _gate(gate_ref: OptionalRef, here: slice | pl.Slice) -> jax.Array | float:
@@ -344,15 +352,15 @@ def _row_specs(
     gates: jax.Array | None,
 ) -> list[pl.BlockSpec | None]:
     """Returns the specs of segment ids, bounds, seeds, bias and gates."""
-    of_row = [
+    row_specs = [
         pl.BlockSpec((None, x.shape[1]), lambda r, h, i: (r, 0)) for x in (*ids, *bounds[:2], seeds)
     ]
-    of_bias = of_gates = None
+    bias_spec = gates_spec = None
     if bias is not None:
-        of_bias = pl.BlockSpec((None, *bias.shape[1:]), lambda r, h, i: (h, 0, 0, 0))
+        bias_spec = pl.BlockSpec((None, *bias.shape[1:]), lambda r, h, i: (h, 0, 0, 0))
     if gates is not None:
-        of_gates = pl.BlockSpec((None, None, gates.shape[2]), lambda r, h, i: (r, h, 0))
-    return [*of_row, of_bias, of_gates]
+        gates_spec = pl.BlockSpec((None, None, gates.shape[2]), lambda r, h, i: (r, h, 0))
+    return [*row_specs, bias_spec, gates_spec]
 
 
 def _call(

@@ -106,8 +106,8 @@ def bounds(
       window: the largest distance in the row at which a query sees a key; None for no window.
     """
     if window is not None:
-        of_queries = _near(query_segment_ids, key_segment_ids, block, window)
-        return Bounds(*of_queries, *_near(key_segment_ids, query_segment_ids, block, window))
+        query_ranges = _near(query_segment_ids, key_segment_ids, block, window)
+        return Bounds(*query_ranges, *_near(key_segment_ids, query_segment_ids, block, window))
     rows, length = query_segment_ids.shape
     count = length // block
     keys = key_segment_ids.reshape(rows, 1, count, block)
@@ -143,10 +143,10 @@ def _near(
     blocks, inside = jnp.arange(count, dtype=jnp.int32), jnp.arange(block, dtype=jnp.int32)
     near = blocks[:, None] + jnp.arange(-reach, reach + 1, dtype=jnp.int32)  # [blocks, near]
     places = (blocks[:, None] * block + inside)[:, None, :, None]  # [blocks, 1, block, 1]
-    of_others = near[:, :, None, None] * block + inside  # [blocks, near, 1, block]
+    other_places = near[:, :, None, None] * block + inside  # [blocks, near, 1, block]
     beside = others.reshape(rows, count, 1, block)[:, jnp.clip(near, 0, count - 1)]
     equal = ids.reshape(rows, count, 1, block, 1) == beside  # [rows, blocks, near, block, block]
-    visible = (equal & is_within(places, of_others, window)).any((3, 4))
+    visible = (equal & is_within(places, other_places, window)).any((3, 4))
     visible &= (near >= 0) & (near < count)
     first = jnp.where(visible, near, count).min(-1)
     end = jnp.where(visible, near + 1, 0).max(-1)
@@ -198,9 +198,9 @@ def exponentials(scores: jax.Array, visible: jax.Array, above: jax.Array) -> jax
     return jnp.where(visible, jnp.exp(jnp.where(visible, scores, NEGATIVE) - above), 0.0)
 
 
-def of_scores(
+def compute_grad_scores(
     weights: jax.Array,
-    of_weights: jax.Array,
+    grad_weights: jax.Array,
     inner: jax.Array,
     visible: jax.Array,
     window: int | None,
@@ -211,11 +211,11 @@ def of_scores(
     their value and the gradient of the output is not finite.
 
     Args:
-      weights, of_weights: attention weights and their gradients, float32 tiles.
+      weights, grad_weights: attention weights and their gradients, float32 tiles.
       inner: for each query, the inner product of the output and its gradient.
       visible: bool tile.
     """
-    result = weights * (of_weights - inner)
+    result = weights * (grad_weights - inner)
     return result if window is None else jnp.where(visible, result, 0.0)
 
 

@@ -53,8 +53,8 @@ def forward(
       The output, [rows, length, heads, size] in the dtype of the query. For each query, the log of
       the sum of exponentials of its scores, float32 [rows, groups, heads of a group, length].
     """
-    query, key, value, of_queries, of_keys, seeds, gates = inputs
-    ids = of_queries, of_keys
+    query, key, value, query_ids, key_ids, seeds, gates = inputs
+    ids = query_ids, key_ids
     shape, block = query.shape, sizes.block
     count = shape[1] // block
     grouped = _Grouped(shape)
@@ -70,11 +70,11 @@ def forward(
         for h in range(group):
             q = _lanes_of(every_q, h, size)
             gate = _row(gate_ref, h, 0, block)
-            of_head = seed[r, g * group + h]
+            head_seed = seed[r, g * group + h]
 
             def body(j: jax.Array, carry: Carry, h: int = h, q: jax.Array = q,
                      gate: jax.Array | float = gate,
-                     of_head: jax.Array = of_head) -> Carry:  # fmt: skip
+                     head_seed: jax.Array = head_seed) -> Carry:  # fmt: skip
                 out, largest, total = carry
                 there = pl.ds(pl.multiple_of(j * block, block), block)
                 scores = tiles.dot(k_ref[there, :], q, (1, 1)) * scale  # [keys, queries]
@@ -88,7 +88,7 @@ def forward(
                 shrink = jnp.exp(largest - new)  # [1, queries], as new and total
                 total = total * shrink + weights.sum(0, keepdims=True)
                 if sizes.rate:
-                    weights *= tiles.keep_factors(of_head, *_places(i, j, block), sizes.rate)
+                    weights *= tiles.keep_factors(head_seed, *_places(i, j, block), sizes.rate)
                 v = v_ref[there, :]
                 return out * shrink + tiles.dot(v, weights.astype(v.dtype), (0, 0)), new, total
 
@@ -107,7 +107,7 @@ def forward(
     bounds = tiles.bounds(*ids, block, sizes.window)
     one = pl.BlockSpec((None, block, grouped.lanes), lambda g, r, i, *_: (r, i, g))
     whole = pl.BlockSpec((None, length, grouped.lanes), lambda g, r, i, *_: (r, 0, g))
-    of_query = pl.BlockSpec((None, None, group, block), lambda g, r, i, *_: (r, g, 0, i))
+    query_spec = pl.BlockSpec((None, None, group, block), lambda g, r, i, *_: (r, g, 0, i))
     padded, bias, gates = grouped.prepare(seeds, bias, gates)
     output, logs = _call(
         kernel,
@@ -122,10 +122,10 @@ def forward(
             pl.BlockSpec((None, 1, block), lambda g, r, i, *_: (r, 0, i)),
             pl.BlockSpec((None, 1, length), lambda g, r, i, *_: (r, 0, 0)),
             None if bias is None else _of_group(bias, group),
-            None if gates is None else of_query,
+            None if gates is None else query_spec,
         ],
         [*map(grouped.flat, (query, key, value)), ids[0][:, None], ids[1][:, None], bias, gates],
-        [one, of_query],
+        [one, query_spec],
         [
             jax.ShapeDtypeStruct((rows, length, grouped.width), query.dtype),
             jax.ShapeDtypeStruct((rows, grouped.count, group, length), jnp.float32),
@@ -156,8 +156,8 @@ def backward(
       logs: the log-sums of `forward`, float32 [rows, groups, heads of a group, length].
       gradient: of the output, [rows, length, heads, size].
     """
-    query, key, value, of_queries, of_keys, seeds, gates = inputs
-    ids = of_queries, of_keys
+    query, key, value, query_ids, key_ids, seeds, gates = inputs
+    ids = query_ids, key_ids
     shape, block = query.shape, sizes.block
     rows, length = shape[:2]
     count = length // block
@@ -166,46 +166,46 @@ def backward(
 
     def kernel(*refs: OptionalRef) -> None:
         first, end, seed, q_ref, k_ref, v_ref, q_ids, k_ids, bias_ref, gate_ref, *others = refs
-        o_ref, log_ref, do_ref, of_q_ref, of_k_ref, of_v_ref, *others = others
-        of_bias_ref = others.pop(0) if bias is not None else None
-        of_gate_ref = others.pop(0) if gates is not None else None
+        o_ref, log_ref, do_ref, grad_q_ref, grad_k_ref, grad_v_ref, *others = others
+        grad_bias_ref = others.pop(0) if bias is not None else None
+        grad_gate_ref = others.pop(0) if gates is not None else None
         sum_q, inner_ref = others
         g, r, j = (pl.program_id(axis) for axis in range(3))
 
         @pl.when(j == 0)
         def _() -> None:
             sum_q[...] = jnp.zeros_like(sum_q)
-            if of_gate_ref is not None:
-                of_gate_ref[...] = jnp.zeros_like(of_gate_ref)
+            if grad_gate_ref is not None:
+                grad_gate_ref[...] = jnp.zeros_like(grad_gate_ref)
             # Row h of inner_ref is, for head h and each token, the inner product of the output and
             # its gradient. Eight heads are computed at a time, since eight rows fill a register.
             products = o_ref[...].astype(jnp.float32) * do_ref[...].astype(jnp.float32)
-            of_lane = jax.lax.broadcasted_iota(jnp.int32, (8, products.shape[1]), 1) // size
-            of_head = jax.lax.broadcasted_iota(jnp.int32, (8, products.shape[1]), 0)
+            lane_head = jax.lax.broadcasted_iota(jnp.int32, (8, products.shape[1]), 1) // size
+            head_number = jax.lax.broadcasted_iota(jnp.int32, (8, products.shape[1]), 0)
             for start in range(0, group, 8):
-                belongs = (of_lane == of_head + start).astype(jnp.float32)  # [8, lanes]
+                belongs = (lane_head == head_number + start).astype(jnp.float32)  # [8, lanes]
                 sums = tiles.dot(belongs, products, (1, 1))  # [8, length]
                 upto = min(8, group - start)
                 inner_ref[start : start + upto, :] = sums[:upto]
 
-        if of_bias_ref is not None:
+        if grad_bias_ref is not None:
 
             @pl.when((j == 0) & (r == 0))
             def _() -> None:
-                of_bias_ref[...] = jnp.zeros_like(of_bias_ref)
+                grad_bias_ref[...] = jnp.zeros_like(grad_bias_ref)
 
         every_k, every_v = k_ref[...], v_ref[...]  # [block, lanes]
         ids_of_k = _column(k_ids[...])  # [block, 1]
-        of_k_sum = jnp.zeros(every_k.shape, jnp.float32)
-        of_v_sum = jnp.zeros(every_k.shape, jnp.float32)
+        grad_k_sum = jnp.zeros(every_k.shape, jnp.float32)
+        grad_v_sum = jnp.zeros(every_k.shape, jnp.float32)
         for h in range(group):
             k, v = _lanes_of(every_k, h, size), _lanes_of(every_v, h, size)
-            of_head = seed[r, g * group + h]
+            head_seed = seed[r, g * group + h]
 
             def body(i: jax.Array, carry: tuple[jax.Array, jax.Array], h: int = h,
                      k: jax.Array = k, v: jax.Array = v,
-                     of_head: jax.Array = of_head) -> tuple[jax.Array, jax.Array]:  # fmt: skip
-                of_k, of_v = carry
+                     head_seed: jax.Array = head_seed) -> tuple[jax.Array, jax.Array]:  # fmt: skip
+                grad_k, grad_v = carry
                 at = pl.multiple_of(i * block, block)
                 there = pl.ds(at, block)
                 q, do = q_ref[there, :], do_ref[there, :]
@@ -216,36 +216,38 @@ def backward(
                     scores = scores + biased * gate
                 visible = _visible(sizes, q_ids[:, there], ids_of_k, i, j)
                 weights = tiles.exponentials(scores, visible, log_ref[h : h + 1, there])
-                of_weights = tiles.dot(v, do, (1, 1))  # [keys, queries], as weights
+                grad_weights = tiles.dot(v, do, (1, 1))  # [keys, queries], as weights
                 dropped = weights
                 if sizes.rate:
-                    factors = tiles.keep_factors(of_head, *_places(i, j, block), sizes.rate)
-                    dropped, of_weights = weights * factors, of_weights * factors
+                    factors = tiles.keep_factors(head_seed, *_places(i, j, block), sizes.rate)
+                    dropped, grad_weights = weights * factors, grad_weights * factors
                 inner = inner_ref[h : h + 1, there]  # [1, queries]
-                of_scores = tiles.of_scores(weights, of_weights, inner, visible, sizes.window)
-                if of_bias_ref is not None:
-                    of_bias_ref[h, j - i + count - 1] += of_scores * gate
-                if of_gate_ref is not None:
-                    of_gate_ref[h : h + 1, there] += (of_scores * biased).sum(0, keepdims=True)
-                narrow = of_scores.astype(q.dtype)
+                grad_scores = tiles.compute_grad_scores(
+                    weights, grad_weights, inner, visible, sizes.window
+                )
+                if grad_bias_ref is not None:
+                    grad_bias_ref[h, j - i + count - 1] += grad_scores * gate
+                if grad_gate_ref is not None:
+                    grad_gate_ref[h : h + 1, there] += (grad_scores * biased).sum(0, keepdims=True)
+                narrow = grad_scores.astype(q.dtype)
                 sum_q[there, :] += tiles.dot(narrow, k, (0, 0))  # [queries, lanes]
-                of_v += tiles.dot(dropped.astype(do.dtype), do_h, (1, 0))  # [keys, lanes]
-                return of_k + tiles.dot(narrow, q_h, (1, 0)), of_v
+                grad_v += tiles.dot(dropped.astype(do.dtype), do_h, (1, 0))  # [keys, lanes]
+                return grad_k + tiles.dot(narrow, q_h, (1, 0)), grad_v
 
-            of_k_sum, of_v_sum = jax.lax.fori_loop(
-                first[r, j], end[r, j], body, (of_k_sum, of_v_sum)
+            grad_k_sum, grad_v_sum = jax.lax.fori_loop(
+                first[r, j], end[r, j], body, (grad_k_sum, grad_v_sum)
             )
-        of_k_ref[...] = (of_k_sum * scale).astype(of_k_ref.dtype)
-        of_v_ref[...] = of_v_sum.astype(of_v_ref.dtype)
+        grad_k_ref[...] = (grad_k_sum * scale).astype(grad_k_ref.dtype)
+        grad_v_ref[...] = grad_v_sum.astype(grad_v_ref.dtype)
 
         @pl.when(j == count - 1)
         def _() -> None:
-            of_q_ref[...] = (sum_q[...] * scale).astype(of_q_ref.dtype)
+            grad_q_ref[...] = (sum_q[...] * scale).astype(grad_q_ref.dtype)
 
     bounds = tiles.bounds(*ids, block, sizes.window)
     one = pl.BlockSpec((None, block, grouped.lanes), lambda g, r, j, *_: (r, j, g))
     whole = pl.BlockSpec((None, length, grouped.lanes), lambda g, r, j, *_: (r, 0, g))
-    of_query = pl.BlockSpec((None, None, group, length), lambda g, r, j, *_: (r, g, 0, 0))
+    query_spec = pl.BlockSpec((None, None, group, length), lambda g, r, j, *_: (r, g, 0, 0))
     padded, bias_in, gates_in = grouped.prepare(seeds, bias, gates)
     flat = jax.ShapeDtypeStruct((rows, length, grouped.width), query.dtype)
     out_specs: list[pl.BlockSpec] = [whole, one, one]
@@ -253,8 +255,8 @@ def backward(
     if bias_in is not None:
         out_specs, outputs = [*out_specs, _of_group(bias_in, group)], [*outputs, bias_in]
     if gates_in is not None:
-        out_specs, outputs = [*out_specs, of_query], [*outputs, gates_in]
-    of_q, of_k, of_v, *others = _call(
+        out_specs, outputs = [*out_specs, query_spec], [*outputs, gates_in]
+    grad_q, grad_k, grad_v, *others = _call(
         kernel,
         sizes,
         "attention_backward",
@@ -267,9 +269,9 @@ def backward(
             pl.BlockSpec((None, 1, length), lambda g, r, j, *_: (r, 0, 0)),
             pl.BlockSpec((None, 1, block), lambda g, r, j, *_: (r, 0, j)),
             None if bias_in is None else _of_group(bias_in, group),
-            None if gates_in is None else of_query,
+            None if gates_in is None else query_spec,
             whole,
-            of_query,
+            query_spec,
             whole,
         ],
         [*map(grouped.flat, (query, key, value)), ids[0][:, None], ids[1][:, None]]
@@ -281,9 +283,9 @@ def backward(
             pltpu.VMEM((group + -group % 8, length), jnp.float32),
         ],
     )
-    of_bias = None if bias is None else others.pop(0)[: shape[2]].swapaxes(2, 3)
-    of_gates = None if gates is None else others.pop(0).reshape(rows, -1, length)[:, : shape[2]]
-    return (*map(grouped.unflat, (of_q, of_k, of_v)), of_bias, of_gates)
+    grad_bias = None if bias is None else others.pop(0)[: shape[2]].swapaxes(2, 3)
+    grad_gates = None if gates is None else others.pop(0).reshape(rows, -1, length)[:, : shape[2]]
+    return (*map(grouped.unflat, (grad_q, grad_k, grad_v)), grad_bias, grad_gates)
 
 
 class _Grouped:
