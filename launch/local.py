@@ -55,10 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _start(
     command: Sequence[str], coordinator: str, processes: int, process: int
 ) -> subprocess.Popen:
-    own = [f"--coordinator={coordinator}", f"--processes={processes}", f"--process={process}"]
+    flags = [f"--coordinator={coordinator}", f"--processes={processes}", f"--process={process}"]
     environment = {"JAX_LOCAL_DEVICE_IDS": str(process), **os.environ}
     return subprocess.Popen(
-        [*command, "--distributed", *own],
+        [*command, "--distributed", *flags],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -124,8 +124,8 @@ def _implied(flags: Namespace) -> configs.Implied:
         raise ConfigError("--pairs and --parallel must be set together; set both or neither")
     sides = [side for pair in flags.pairs for side in split_pair(pair, flags.languages, "--pairs")]
     if flags.replay is None:
-        old = [name for name in dict.fromkeys(sides) if name not in flags.languages]
-        flags.replay = tuple(name for name in old if _has_text(flags.mono, name))
+        old_languages = [name for name in dict.fromkeys(sides) if name not in flags.languages]
+        flags.replay = tuple(name for name in old_languages if _has_text(flags.mono, name))
     if flags.test and not flags.pairs:
         raise ConfigError("--test needs --pairs; name the language pairs of the test files there")
     if both := set(flags.replay) & set(flags.languages):

@@ -219,7 +219,7 @@ def _score_layers(flags: Namespace, encoder: "Encoder", size: int, pairs: list["
         aligner = _aligner(flags, encoder, variant, layers)
         links = list(aligner.align(_normalise(_with_progress(pairs, size), flags)))
         golds = [pair.gold for pair in pairs if pair.gold is not None]
-        scores = [gold_alignments.score([of[k] for of in links], golds) for k in layers]
+        scores = [gold_alignments.score([by_layer[k] for by_layer in links], golds) for k in layers]
         by_variant[f"{encode} {method}"] = scores
         names = {"encode": encode, "method": method} if len(variants) > 1 else {}
         lines += [{**names, "layer": i, **score._asdict()} for i, score in enumerate(scores)]

@@ -48,8 +48,8 @@ def main(flags: Namespace) -> None:
             return
     places = [mining.first_occurrences(side.texts) for side in (source, target)]
     texts, names = (
-        [[of[i] for i in first] for of, first in zip(every, places, strict=True)]
-        for every in ((source.texts, target.texts), (_names(source), _names(target)))
+        [[values[i] for i in first] for values, first in zip(both_sides, places, strict=True)]
+        for both_sides in ((source.texts, target.texts), (_names(source), _names(target)))
     )
     if all_vectors is None:
         embedder = sentence_vectors.load_embedder(flags)

@@ -27,22 +27,24 @@ def main(flags: Namespace) -> None:
 
     # Reads the whole input before the model is loaded, so that errors in it are reported early.
     tasks = [
-        sentence_files.read_task(of.source, of.target, of.gold, is_numbered=of.output is not None)
-        for of in files
+        sentence_files.read_task(
+            paths.source, paths.target, paths.gold, is_numbered=paths.output is not None
+        )
+        for paths in files
     ]
-    for of, task in zip(files, tasks, strict=True):
-        sentence_vectors.check_centred(flags, of.source, task.source)
-        sentence_vectors.check_centred(flags, of.target, task.target)
+    for paths, task in zip(files, tasks, strict=True):
+        sentence_vectors.check_centred(flags, paths.source, task.source)
+        sentence_vectors.check_centred(flags, paths.target, task.target)
     embedder = sentence_vectors.load_embedder(flags, all_layers=bool(flags.layers))
     layers: list[list[Accuracy]] = [[] for _ in embedder.layers]
-    for of, task in zip(files, tasks, strict=True):
+    for paths, task in zip(files, tasks, strict=True):
         vectors = sentence_vectors.embed(flags, embedder, task.source, task.target)
         for layer, scores, source, target in zip(embedder.layers, layers, *vectors, strict=True):
             neighbours = nearest(source, target, flags.similarity)
-            if of.output:
-                sentence_files.write_places(of.output, neighbours.sources.indices[:, 0])
+            if paths.output:
+                sentence_files.write_places(paths.output, neighbours.sources.indices[:, 0])
             scores.append(accuracy(neighbours, task.translations))
-            name = {"language": of.language} if of.language else {}
+            name = {"language": paths.language} if paths.language else {}
             _print({**name, "layer": layer}, scores[-1], len(task.target))
     sentence_vectors.report_truncated(embedder)
     means = [Accuracy(*(sum(x) / len(x) for x in zip(*s, strict=True))) for s in layers]

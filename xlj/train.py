@@ -59,9 +59,9 @@ def main(flags: Namespace) -> int:
     can_export = outcome.finished and _can_export(outcome.checkpoint)
     if jax.process_index() == 0:
         # The summary suggests this command for a new run, without the flags of this run.
-        of_this_run = ("workdir", "config.init_from", *distributed_flags.FLAGS)
-        again = command.line("train", flags.arguments, of_this_run)
-        print(summary.summary(outcome, again, can_export))
+        omitted = ("workdir", "config.init_from", *distributed_flags.FLAGS)
+        new_run = command.line("train", flags.arguments, omitted)
+        print(summary.summary(outcome, new_run, can_export))
     return 0 if outcome.finished else exit_codes.CONTINUE
 
 

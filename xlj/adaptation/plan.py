@@ -15,7 +15,7 @@ from xlj.data.rows import mixture
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.draws import BLOCK, sampling_rates
-from xlj.data.rows.report import format_table
+from xlj.data.rows.report import align_columns
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.fertility import Fertility
 from xlj.models.dense import product
@@ -145,15 +145,15 @@ def _operations_per_second(hidden: int, dtype: str) -> float:
     multiply = jax.jit(partial(product, dtype=jnp.dtype(dtype)))
     times = []
     for _ in range(6):
-        began = time.perf_counter()
+        start = time.perf_counter()
         multiply(x, weights).block_until_ready()
-        times.append(time.perf_counter() - began)
+        times.append(time.perf_counter() - start)
     return 2 * rows * hidden * 4 * hidden / statistics.median(times[1:])
 
 
 def format_table(config: Config, store: RowStore) -> list[str]:
     """Returns a table of the phases, as `xlj train --dry_run` prints it."""
-    return [line.rstrip() for line in format_table(schedule.table(config, store), left=(0, 3, 6))]
+    return [line.rstrip() for line in align_columns(schedule.table(config, store), left=(0, 3, 6))]
 
 
 def give_advice(

@@ -19,7 +19,7 @@ from xlj.conversion.exporting import export
 from xlj.conversion.extending import store_extended
 from xlj.data.rows import building
 from xlj.data.rows.preparing import prepare_rows
-from xlj.data.rows.report import format_table, report
+from xlj.data.rows.report import align_columns, report
 from xlj.data.rows.request import request_of
 from xlj.data.rows.store import RowStore
 from xlj.data.rows.text_samples import TextSample
@@ -316,7 +316,7 @@ def _print_plan(
         for c in choices
     ]
     print(f"vocabulary: {source.vocabulary().size:,} -> {vocabulary.size:,} ids")
-    print(*(line.rstrip() for line in format_table(rows, left=(0, 4))), sep="\n")
+    print(*(line.rstrip() for line in align_columns(rows, left=(0, 4))), sep="\n")
     if not request.replay:
         print(
             "warning: without --replay the model forgets its old languages; name old languages "
@@ -338,5 +338,5 @@ def _write_results(folders: Folders, progress: Record, request: Request) -> None
     if not folders.model.exists():
         export(str(folders.run), folders.model, name=folders.output.absolute().name)
     rows = adaptation_record.table(progress["before"], progress["after"])
-    print("", *(line.rstrip() for line in format_table(rows, left=(0, 1))), sep="\n")
+    print("", *(line.rstrip() for line in align_columns(rows, left=(0, 1))), sep="\n")
     print(f"\nreport: {folders.report}\nmodel:  {folders.model}")

@@ -96,11 +96,11 @@ class Encoder:
     def __repr__(self) -> str:
         model, size = self.pretrained.model, self.pretrained.vocabulary.size
         numbers = sum(leaf.size for leaf in jax.tree.leaves(self.pretrained.params))
-        of = f" of {self.source}" * bool(self.source)
+        source = f" of {self.source}" * bool(self.source)
         return (
-            f"<xlj.Encoder{of}: {model.layers} layers of {model.hidden}, {size:,} pieces, up to "
-            f"{model.positions - FIRST_POSITION} tokens, {numbers:,} parameters on {self.device}; "
-            f"aligns by {self.pretrained.alignment.method}>"
+            f"<xlj.Encoder{source}: {model.layers} layers of {model.hidden}, {size:,} pieces, "
+            f"up to {model.positions - FIRST_POSITION} tokens, {numbers:,} parameters on "
+            f"{self.device}; aligns by {self.pretrained.alignment.method}>"
         )
 
     @property

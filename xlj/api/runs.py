@@ -14,7 +14,7 @@ from xlj.config import Config, ConfigError, finetuning, parse
 from xlj.config.finetuning import FinetuningConfig
 from xlj.config.paths import local_path
 from xlj.data.rows.preparing import open_rows
-from xlj.data.rows.report import format_table, report
+from xlj.data.rows.report import align_columns, report
 from xlj.distributed import hosts
 from xlj.evaluation import probe_files, probes
 from xlj.finetuning import running
@@ -132,7 +132,7 @@ def dry_run(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) 
             return
         alarms = amounts.warnings(start.config, start.store)
         print(report(start.store, start.config.data.alpha), *alarms, "", sep="\n")
-        table = align(schedule.table(start.config, start.store), left=(0, 3, 6))
+        table = align_columns(schedule.table(start.config, start.store), left=(0, 3, 6))
         print(*(line.rstrip() for line in table), sep="\n")
         path = workdir / "schedule.html"
         lines = schedule.lines(start.config, start.store)

@@ -146,8 +146,8 @@ def _parse_names(text: str) -> tuple[str, ...]:
 
 def check(flags: Namespace) -> None:
     """Raises a `ConfigError` if flags contradict each other, or an output cannot be written."""
-    alone = flags.output or flags.html or flags.project or flags.layer is not None
-    if flags.layers and (flags.gold is None or alone):
+    has_other_output = flags.output or flags.html or flags.project or flags.layer is not None
+    if flags.layers and (flags.gold is None or has_other_output):
         raise ConfigError(
             "--layers=all only prints scores: set --gold, and remove --output, --layer, --html and "
             "--project"

@@ -121,10 +121,10 @@ def _execute(
     if parser.schema:
         if argv is None:
             _use_huge_pages()
-        more = implied(flags)
-        flags.config_file = flags.config or more.file
-        overrides = [*more.overrides, *flags.overrides]
-        flags.config = configs.load(flags.config_file, overrides, parser.schema, more.change)
+        values = implied(flags)
+        flags.config_file = flags.config or values.file
+        overrides = [*values.overrides, *flags.overrides]
+        flags.config = configs.load(flags.config_file, overrides, parser.schema, values.change)
         if flags.check:
             print(json.dumps(as_tree(flags.config)))
             return 0

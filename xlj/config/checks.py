@@ -375,10 +375,10 @@ def _check_state_and_shared(config: Config) -> None:
     shared: dict[tuple[str, str], tuple[str, Value]] = {}
     for name, options in config.options_by_phase():
         for key in options.shared:
-            here = f"{options.path(name)}.{key}", getattr(options, key)
-            first = shared.setdefault((options.implementation, key), here)
-            if first[1] != here[1]:
+            entry = f"{options.path(name)}.{key}", getattr(options, key)
+            first = shared.setdefault((options.implementation, key), entry)
+            if first[1] != entry[1]:
                 raise ConfigError(
-                    f"{first[0]}={first[1]} and {here[0]}={here[1]}: these objectives train the "
+                    f"{first[0]}={first[1]} and {entry[0]}={entry[1]}: these objectives train the "
                     "same parameters; set the same value for both, in all phases"
                 )

@@ -61,18 +61,18 @@ class Section:
 
     def __post_init__(self) -> None:
         schema: type = type(self)
-        for name, hint, metadata in _checked(schema):
+        for name, hint, metadata in _key_types(schema):
             path = f"{self._path}.{name}".lstrip(".")
-            value = _value(hint, metadata, getattr(self, name), path)
+            value = _convert(hint, metadata, getattr(self, name), path)
             object.__setattr__(self, name, value)
 
 
 @functools.cache
-def _checked(schema: type) -> list[tuple[str, Any, Mapping]]:
+def _key_types(schema: type) -> list[tuple[str, Any, Mapping]]:
     """Returns (name, type, metadata) of each key of a section, without its subsections."""
     hints = typing.get_type_hints(schema)
-    own = [field for field in dataclasses.fields(schema) if "choices" in field.metadata]
-    return [(field.name, hints[field.name], field.metadata) for field in own]
+    key_fields = [field for field in dataclasses.fields(schema) if "choices" in field.metadata]
+    return [(field.name, hints[field.name], field.metadata) for field in key_fields]
 
 
 UsedWhen = Callable[[Any, str], Unused | None]
@@ -258,7 +258,7 @@ def _section(schema: type[Schema], tree: Mapping, known: Iterable[str], prefix: 
             continue
         value, path = tree[name], prefix + name
         if not dataclasses.is_dataclass(default) or isinstance(default, type):
-            values[name] = _value(hints[name], field.metadata, value, path)
+            values[name] = _convert(hints[name], field.metadata, value, path)
             continue
         if not isinstance(value, Mapping):
             raise ConfigError(f"{path} is {value!r}; it must be a section of keys")
@@ -270,7 +270,8 @@ def _section(schema: type[Schema], tree: Mapping, known: Iterable[str], prefix: 
     return schema(**values)
 
 
-def _value(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
+def _convert(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
+    """Returns the value of the key at `path`, converted to the type `hint` and checked."""
     if typing.get_origin(hint) is tuple:
         if isinstance(value, str):
             value = [part.strip() for part in value.split(",")] if value.strip() else []

@@ -232,9 +232,9 @@ def _schedule(config: Config) -> tuple[Phase, ...]:
                 f"previous phase starts, and before train.steps={config.train.steps}"
             )
         _check_changeable(path, changes)
-        alone = dataclasses.replace(before, phases={})
-        configs.append(build(fields.merge(fields.as_tree(alone), changes, path)))
-        if configs[-1] == alone and not _restarts(changes):
+        unchanged = dataclasses.replace(before, phases={})
+        configs.append(build(fields.merge(fields.as_tree(unchanged), changes, path)))
+        if configs[-1] == unchanged and not _restarts(changes):
             raise ConfigError(f"{path} changes nothing in the previous phase; remove it")
         starts.append(start)
         restarts.append(start if _restarts(changes) else restarts[-1])

@@ -184,7 +184,7 @@ def _by_layer(file: Path, notes: list[str]) -> dict[str, dict[int, float]]:
     `xlj.align` for several methods do, these values become part of the metric's name.
     """
     by_metric: dict[str, dict[int, list[float]]] = {}
-    bad: list[int] = []
+    malformed: list[int] = []
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -197,18 +197,19 @@ def _by_layer(file: Path, notes: list[str]) -> dict[str, dict[int, float]]:
             line = json_file.parse(text, f"{file}:{number}", not_finite=True)
             layer, language = int(line["layer"]), line.get("language")
         except (ValueError, AttributeError, KeyError, TypeError, OverflowError):
-            bad.append(number)
+            malformed.append(number)
             continue
         if language == "average":  # this line has the average of the lines before it
             continue
         for metric, value in line.items():
             if isinstance(value, float):
-                ways = (line[key] for key in ("encode", "method") if isinstance(line.get(key), str))
-                scores = by_metric.setdefault(" ".join([file.stem, *ways, metric]), {})
+                keys = ("encode", "method")
+                options = (line[key] for key in keys if isinstance(line.get(key), str))
+                scores = by_metric.setdefault(" ".join([file.stem, *options, metric]), {})
                 scores.setdefault(layer, []).append(value)
-    if bad:
-        more = f" (and {len(bad) - 1} more lines)" if bad[1:] else ""
-        notes.append(f"{file.name}:{bad[0]}: the line has no scores of a layer{more}")
+    if malformed:
+        more = f" (and {len(malformed) - 1} more lines)" if malformed[1:] else ""
+        notes.append(f"{file.name}:{malformed[0]}: the line has no scores of a layer{more}")
     elif not by_metric:
         notes.append(f"{file.name}: the file has no scores by layer")
     return {

@@ -33,18 +33,18 @@ def check(runs: Sequence[Run]) -> dict[str, Record]:
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         configs = dict(zip([run.name for run in runs], pool.map(_read_config, runs), strict=True))
     for run in runs:
-        before, now = flat(_read_started_config(run)), flat(configs[run.name])
-        if now.get("init_from") and not now.get("data.vocabulary"):
-            before.pop("data.vocabulary", None)  # a run records the vocabulary of init_from
-        if now.get("data.rows"):  # a run records the languages, lengths and other keys of its rows
+        stored, config = flat(_read_started_config(run)), flat(configs[run.name])
+        if config.get("init_from") and not config.get("data.vocabulary"):
+            stored.pop("data.vocabulary", None)  # a run records the vocabulary of init_from
+        if config.get("data.rows"):  # a run records the languages and other data keys of its rows
             compared = ("data.rows", "data.alpha")
-            before = {k: v for k, v in before.items() if not k.startswith("data.") or k in compared}
-        changed = [key for key in before if key in now and before[key] != now[key]]
+            stored = {k: v for k, v in stored.items() if not k.startswith("data.") or k in compared}
+        changed = [key for key in stored if key in config and stored[key] != config[key]]
         if changed:
             key = changed[0]
             raise ConfigError(
-                f"{run.workdir} was started with another config: {key} was {before[key]!r} and is "
-                f"{now[key]!r}"
+                f"{run.workdir} was started with another config: {key} was {stored[key]!r} and is "
+                f"{config[key]!r}"
                 + (f" (and {len(changed) - 1} more keys)" if changed[1:] else "")
                 + "; use another --folder, or delete the workdir"
             )

@@ -65,9 +65,9 @@ def supervised(kind: str) -> type[Supervised]:
     Args:
       kind: a name in `tasks.KINDS` or `tasks.VARIANTS`, or `module:function`.
     """
-    own = tasks.is_own(kind)
-    name = tasks.load(kind).name if own else kind
-    options: type[Supervised] = type(name, (OwnTask if own else Supervised,), {"rows": name})
+    is_own = tasks.is_own(kind)
+    name = tasks.load(kind).name if is_own else kind
+    options: type[Supervised] = type(name, (OwnTask if is_own else Supervised,), {"rows": name})
     return options
 
 
