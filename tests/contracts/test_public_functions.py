@@ -253,7 +253,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     lookup.look_up: ({}, {"table": f32(V, H), "ids": i32(R)}),
     lookup.look_up_small: ({}, {"table": f32(V, H), "ids": i32(R)}),
     position_bias.buckets: ({"count": 8, "distance": 12}, {"differences": i32(R)}),
-    position_bias.bias_tiles: ({"block": 4}, {"line": f32(2, 16)}),
+    position_bias.bias_tiles: ({"block": 4}, {"bias": f32(2, 16)}),
     block.stream_of: ({"model": MODEL}, {"x": HIDDEN}),
     bitext.split_sides: ({}, {"rows": ROWS}),
     bitext.count_examples: ({}, {"tokens": TOKENS}),

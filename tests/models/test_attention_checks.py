@@ -43,8 +43,8 @@ def test_the_edges_of_the_window_of_kernels(platform):
     attention = jax.jit(partial(attend, platform=platform, window=window))
     rng = np.random.default_rng(0)
     q, k, v, weights = jnp.asarray(rng.normal(size=(4, 1, 2 * block + 9, 1, 16)), jnp.float32)
-    sees = attention_checks._near(q.shape[1], window)[None]
-    attention_checks._check_edges(attention, (q, k, v), weights, sees)
+    sees = attention_checks._within_window(q.shape[1], window)[None]
+    attention_checks._check_window_ends(attention, (q, k, v), weights, sees)
 
 
 def test_packed_examples_are_contiguous_and_in_order():
@@ -156,7 +156,7 @@ def test_a_key_one_place_too_far_is_detected_despite_a_small_effect():
     def attention(*arrays):
         return right(*arrays) + 1e-5 * jax.lax.stop_gradient(wrong(*arrays) - right(*arrays))
 
-    with pytest.raises(AssertionError, match="window .* depend on the key there"):
+    with pytest.raises(AssertionError, match="window .* depend on the key at this index"):
         check_window(attention)
 
 
@@ -173,7 +173,7 @@ def test_a_leak_in_the_gradient_alone_is_noticed(differences):
         return (g + 1e-12 * leaking.sum(1, keepdims=True),)
 
     leaky.defvjp(lambda v: (v, None), leak)
-    with pytest.raises(AssertionError, match="value .* reaches"):
+    with pytest.raises(AssertionError, match="value .* changes"):
         check_attention(lambda q, k, v, *ids: dense_attention(q, k, leaky(v), *ids))
 
 

@@ -56,35 +56,41 @@ def check_attention(
     packed[:, -length // 10 :] = 0  # padding, which sees itself
     is_redirected, is_hidden = rng.random((2, rows, length)) < 0.2
     redirected = np.where(is_redirected, rng.integers(1, 9, (rows, length)), packed)
-    near = _near(length, window)
+    is_near = _within_window(length, window)
     patterns = {
         "packed": (packed, packed),
         "redirected": (redirected, np.where(is_hidden, -1, packed)),
     }
     for name, (query_ids, key_ids) in patterns.items():
         ids = jnp.asarray(query_ids, jnp.int32), jnp.asarray(key_ids, jnp.int32)
-        sees = (query_ids[:, :, None] == key_ids[:, None, :]) & near
+        sees = (query_ids[:, :, None] == key_ids[:, None, :]) & is_near
         output = np.asarray(attention(q, k, v, *ids), np.float64)
         q64, k64, v64 = (np.asarray(x, np.float64) for x in (q, k, v))
-        error = np.abs(output - _plain(q64, k64, v64, sees)).max()
+        error = np.abs(output - _reference_attention(q64, k64, v64, sees)).max()
         assert error <= tolerance, (
             f"{name}: an output differs from the reference formula by {error:.3g}, more than "
             f"tolerance={tolerance:g}"
         )
-        blind = ~sees.any(2)
-        assert (output[blind] == 0).all(), f"{name}: a query that sees no key has a non-zero output"
-        for chosen in np.unique(query_ids):
-            _check_reach(attention, (q, k, v), ids, weights, query_ids == chosen, sees, name)
+        sees_no_key = ~sees.any(2)
+        assert (output[sees_no_key] == 0).all(), (
+            f"{name}: a query that sees no key has a non-zero output"
+        )
+        for segment_id in np.unique(query_ids):
+            _check_gradients(
+                attention, (q, k, v), ids, weights, query_ids == segment_id, sees, name
+            )
     if window is not None:
-        _check_edges(attention, (q, k, v), weights, np.broadcast_to(near, (rows, *near.shape)))
+        _check_window_ends(
+            attention, (q, k, v), weights, np.broadcast_to(is_near, (rows, *is_near.shape))
+        )
 
 
-def _check_reach(
+def _check_gradients(
     attention: Attention,
     arrays: tuple[jax.Array, jax.Array, jax.Array],
     ids: tuple[jax.Array, jax.Array],
     weights: jax.Array,
-    mine: np.ndarray,
+    is_selected: np.ndarray,
     sees: np.ndarray,
     name: str,
 ) -> None:
@@ -95,44 +101,44 @@ def _check_reach(
       arrays: query, key and value, float32 [rows, length, heads, size] each.
       ids: segment ids of queries and of keys, int32 [rows, length] each.
       weights: random factors of the outputs, float32 [rows, length, heads, size].
-      mine: the queries whose outputs are differentiated, bool [rows, length].
+      is_selected: the queries whose outputs are differentiated, bool [rows, length].
       sees: which key each query sees, bool [rows, query, key].
       name: of the pattern, for the message.
     """
 
-    def total(arrays: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
-        return (attention(*arrays, *ids) * weights * mine[..., None, None]).sum()
+    def weighted_sum(arrays: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        return (attention(*arrays, *ids) * weights * is_selected[..., None, None]).sum()
 
-    reached = [np.abs(np.asarray(x)).sum((2, 3)) > 0 for x in jax.grad(total)(arrays)]
-    seen = (sees & mine[:, :, None]).any(1)
+    has_gradient = [np.abs(np.asarray(x)).sum((2, 3)) > 0 for x in jax.grad(weighted_sum)(arrays)]
+    is_seen = (sees & is_selected[:, :, None]).any(1)
     # A query that sees only one key returns the value of this key. Its output does not depend on
     # the query, so queries with one key are left out.
-    chooses = mine & (sees.sum(2) > 1)
-    for kind, array, allowed in zip(
-        ("query", "key", "value"), reached, (mine, seen, seen), strict=True
+    has_choice = is_selected & (sees.sum(2) > 1)
+    for kind, array, is_allowed in zip(
+        ("query", "key", "value"), has_gradient, (is_selected, is_seen, is_seen), strict=True
     ):
-        leaks = np.argwhere(array & ~allowed)
+        leaks = np.argwhere(array & ~is_allowed)
         assert not len(leaks), (
             f"{name}: the {kind} at {leaks[0]} changes the outputs of queries that must not see it"
         )
-    lost = np.argwhere(seen & ~reached[2])
-    assert not len(lost), (
-        f"{name}: the value at {lost[0]} does not change the outputs of the queries that see it"
+    missing = np.argwhere(is_seen & ~has_gradient[2])
+    assert not len(missing), (
+        f"{name}: the value at {missing[0]} does not change the outputs of the queries that see it"
     )
-    lost = np.argwhere(chooses & ~reached[0])
-    assert not len(lost), (
-        f"{name}: the output of the query at {lost[0]} does not depend on this query"
+    missing = np.argwhere(has_choice & ~has_gradient[0])
+    assert not len(missing), (
+        f"{name}: the output of the query at {missing[0]} does not depend on this query"
     )
 
 
-def _near(length: int, window: int | None) -> np.ndarray:
+def _within_window(length: int, window: int | None) -> np.ndarray:
     """Returns which indices of a row are at most `window` apart: bool [length, length]."""
     places = np.arange(length)
     distance = np.abs(places[:, None] - places)
     return distance <= (length if window is None else window)
 
 
-def _check_edges(
+def _check_window_ends(
     attention: Attention,
     arrays: tuple[jax.Array, jax.Array, jax.Array],
     weights: jax.Array,
@@ -146,21 +152,23 @@ def _check_edges(
     q, k, v = arrays
     rows, length = sees.shape[:2]
     ids = (jnp.zeros((rows, length), jnp.int32),) * 2
-    before = np.asarray(attention(q, k, v, *ids))
-    for place in (0, length // 3, length - 1):
-        mine = np.broadcast_to(np.arange(length) == place, (rows, length))
-        name = f"the window of index {place}"
-        _check_reach(attention, arrays, ids, weights, mine, sees, name)
-        changed = attention(q, k.at[:, place].add(1), v.at[:, place].add(1), *ids)
-        is_changed = (np.asarray(changed) != before).any((2, 3))
-        wrong = np.argwhere(is_changed != sees[:, :, place])
-        assert not len(wrong), (
+    old_output = np.asarray(attention(q, k, v, *ids))
+    for index in (0, length // 3, length - 1):
+        is_selected = np.broadcast_to(np.arange(length) == index, (rows, length))
+        name = f"the window of index {index}"
+        _check_gradients(attention, arrays, ids, weights, is_selected, sees, name)
+        new_output = attention(q, k.at[:, index].add(1), v.at[:, index].add(1), *ids)
+        is_changed = (np.asarray(new_output) != old_output).any((2, 3))
+        differences = np.argwhere(is_changed != sees[:, :, index])
+        assert not len(differences), (
             f"{name}: the outputs that depend on the key at this index are not exactly the outputs "
-            f"within the window; the first wrong output is at {wrong[0]}"
+            f"within the window; the first wrong output is at {differences[0]}"
         )
 
 
-def _plain(q: np.ndarray, k: np.ndarray, v: np.ndarray, sees: np.ndarray) -> np.ndarray:
+def _reference_attention(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, sees: np.ndarray
+) -> np.ndarray:
     """Computes attention by its formula, with zeros for a query that sees no key.
 
     Args:

@@ -68,8 +68,8 @@ class Embeddings(nn.Module):
         if model.language_embeddings != "none":
             language = self.param("language", normal, (self.language_count, model.hidden))
             if languages is not None:
-                marked = (languages >= 0)[..., None]
-                x += jnp.where(marked, look_up_small(language, languages), 0)
+                has_language = (languages >= 0)[..., None]
+                x += jnp.where(has_language, look_up_small(language, languages), 0)
         if model.norm != "pre":
             x = Norm(model, name="norm")(x)
         return dropout(x, rngs, 0, 0, model.dropout_of("embeddings"))
@@ -90,10 +90,10 @@ def restart_positions(positions: jax.Array, sides: jax.Array) -> jax.Array:
         positions=("int32 [rows, length]", positions),
         sides=("int32 [rows, length]", sides),
     )
-    place = jnp.broadcast_to(jnp.arange(sides.shape[1]), sides.shape)
-    before = jnp.pad(sides, ((0, 0), (1, 0)))[:, :-1]
-    begin = jax.lax.cummax(jnp.where((sides > 0) & (before == 0), place, 0), axis=1)
-    return jnp.where(sides > 0, place - begin, positions)
+    index = jnp.broadcast_to(jnp.arange(sides.shape[1]), sides.shape)
+    side_before = jnp.pad(sides, ((0, 0), (1, 0)))[:, :-1]
+    begin = jax.lax.cummax(jnp.where((sides > 0) & (side_before == 0), index, 0), axis=1)
+    return jnp.where(sides > 0, index - begin, positions)
 
 
 def insert_separators(tokens: jax.Array, sides: jax.Array) -> jax.Array:
@@ -114,5 +114,5 @@ def insert_separators(tokens: jax.Array, sides: jax.Array) -> jax.Array:
         tokens=("int [rows, length]", tokens),
         sides=("int32 [rows, length]", sides),
     )
-    after = jnp.pad(sides, ((0, 0), (0, 1)))[:, 1:]
-    return jnp.where((tokens == EOS) & (sides == 0) & (after == 1), SEPARATOR, tokens)
+    side_after = jnp.pad(sides, ((0, 0), (0, 1)))[:, 1:]
+    return jnp.where((tokens == EOS) & (sides == 0) & (side_after == 1), SEPARATOR, tokens)

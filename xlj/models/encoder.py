@@ -89,9 +89,9 @@ def init(rng: jax.Array, model: Model, vocabulary_size: int, languages: int) -> 
     embeddings = Embeddings(model, vocabulary_size, languages)
     layer_rngs = jax.random.split(layer_rng, model.layers)
     # Dense and fused attention have the same parameters; dense attention needs no kernel here.
-    dense = dataclasses.replace(model, attention="dense")
+    with_dense_attention = dataclasses.replace(model, attention="dense")
     context = Context(ids, ids, None, 1, rotations=rotary.of_layers(model, ids))
-    block = block_of(dense, Kind(is_local=False, is_normed=True))
+    block = block_of(with_dense_attention, Kind(is_local=False, is_normed=True))
     params = {
         "embeddings": embeddings.init(embedding_rng, ids, ids, None, None, None),
         "layers": jax.vmap(lambda rng: block.init(rng, Stream(x, None), context))(layer_rngs),
@@ -162,11 +162,11 @@ def apply(
     norm = partial(run, Norm(model), params["final_norm"]) if "final_norm" in params else None
     if not all_layers:
         return norm(stream.wide) if norm else stream.wide
-    every = jnp.concatenate([x[None], *outputs])  # [layers + 1, rows, length, hidden]
+    all_outputs = jnp.concatenate([x[None], *outputs])  # [layers + 1, rows, length, hidden]
     if not norm:
-        return every
-    first = 1 if model.middle_norm else len(every) - 1  # the first layer with the final norm
-    return jnp.concatenate([every[:first], norm(every[first:])])
+        return all_outputs
+    first = 1 if model.middle_norm else len(all_outputs) - 1  # the first layer with the final norm
+    return jnp.concatenate([all_outputs[:first], norm(all_outputs[first:])])
 
 
 def _run_layers(
@@ -186,8 +186,8 @@ def _run_layers(
     kinds = pattern.kinds(model, pattern.layer_count(weights))
     loop, outputs = pattern.loop_of(kinds), []
     unroll = devices.unroll_count(loop.times) if model.scan_layers else max(loop.times, 1)
-    alone = _checkpointed(layer, model, looped=False)
-    body = _checkpointed(layer, model, looped=unroll < loop.times)
+    run_single = _checkpointed(layer, model, looped=False)
+    run_looped = _checkpointed(layer, model, looped=unroll < loop.times)
 
     def run_period(
         stream: Stream, of_period: tuple[Params, jax.Array]
@@ -196,32 +196,34 @@ def _run_layers(
         if loop.period > 1:
             places = range(loop.period)
             by_layer = [jax.tree.map(lambda leaf, at=at: leaf[at], of_period) for at in places]
-        wide = []
-        for kind, (own, index) in zip(kinds[loop.start :], by_layer, strict=False):
-            stream = body(kind, stream, own, index)
-            wide.append(stream.wide)
-        return stream, wide if all_layers else []
+        outputs_of_kind = []
+        for kind, (layer_params, index) in zip(kinds[loop.start :], by_layer, strict=False):
+            stream = run_looped(kind, stream, layer_params, index)
+            outputs_of_kind.append(stream.wide)
+        return stream, outputs_of_kind if all_layers else []
 
-    def one_by_one(stream: Stream, indices: range) -> Stream:
+    def run_one_by_one(stream: Stream, indices: range) -> Stream:
         for index in indices:
-            own = jax.tree.map(lambda leaf: leaf[0], pattern.part(weights, index, index + 1))
-            stream = alone(kinds[index], stream, own, jnp.int32(index))
+            layer_params = jax.tree.map(
+                lambda leaf: leaf[0], pattern.part(weights, index, index + 1)
+            )
+            stream = run_single(kinds[index], stream, layer_params, jnp.int32(index))
             outputs.append(stream.wide[None])
         return stream
 
-    stream = one_by_one(stream, range(loop.start))
+    stream = run_one_by_one(stream, range(loop.start))
     if loop.times:
         periods = pattern.part(weights, loop.start, loop.end), jnp.arange(loop.start, loop.end)
         # With a period of 1, an axis of size 1 would change how XLA rounds, and so XLM-R's results.
         if loop.period > 1:
             shape = loop.times, loop.period
             periods = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), periods)
-        stream, wide = jax.lax.scan(run_period, stream, periods, unroll=unroll)
+        stream, outputs_of_kind = jax.lax.scan(run_period, stream, periods, unroll=unroll)
         if all_layers:
-            # `wide` has one array [periods, rows, length, hidden] for each layer of a period.
-            in_order = jnp.stack(wide, 1).reshape(-1, *stream.wide.shape)
-            outputs.append(in_order if loop.period > 1 else wide[0])
-    return one_by_one(stream, range(loop.end, len(kinds))), outputs
+            # One array [periods, rows, length, hidden] for each layer of a period.
+            in_order = jnp.stack(outputs_of_kind, 1).reshape(-1, *stream.wide.shape)
+            outputs.append(in_order if loop.period > 1 else outputs_of_kind[0])
+    return run_one_by_one(stream, range(loop.end, len(kinds))), outputs
 
 
 def _checkpointed(layer: Layer, model: Model, looped: bool) -> Layer:
@@ -250,10 +252,10 @@ def first_layers(params: Params, model: Model, layers: int | None) -> Params:
     """
     if layers is None or layers >= pattern.layer_count(params["layers"]):
         return params
-    rest = dict(params)
+    selected = dict(params)
     if not (model.middle_norm and layers):
-        rest.pop("final_norm", None)
-    return rest | {"layers": pattern.part(params["layers"], 0, layers)}
+        selected.pop("final_norm", None)
+    return selected | {"layers": pattern.part(params["layers"], 0, layers)}
 
 
 def middle_layer(layers: int) -> int:

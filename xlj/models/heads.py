@@ -170,8 +170,8 @@ def predict(
         hidden=("float [..., hidden]", hidden),
         bias=("float [vocabulary]", params.get("bias")),
     )
-    vectors, bias, own = run(Prediction(model, table.shape[0]), params, hidden)
-    return vectors, table if own is None else own, bias
+    vectors, bias, head_table = run(Prediction(model, table.shape[0]), params, hidden)
+    return vectors, table if head_table is None else head_table, bias
 
 
 def init_detection(rng: jax.Array, model: Model) -> Params:

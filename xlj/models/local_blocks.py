@@ -48,10 +48,10 @@ def blocks(x: jax.Array, block: int) -> jax.Array:
 
     Zeros fill up the last block.
     """
-    *others, length, size = x.shape
+    *leading_axes, length, size = x.shape
     if fill := -length % block:
-        x = jnp.pad(x, [*_unpadded(others), (0, fill), (0, 0)])
-    return x.reshape(*others, -1, block, size)
+        x = jnp.pad(x, [*_unpadded(leading_axes), (0, fill), (0, 0)])
+    return x.reshape(*leading_axes, -1, block, size)
 
 
 def spans(x: jax.Array, block: int) -> jax.Array:
@@ -59,9 +59,9 @@ def spans(x: jax.Array, block: int) -> jax.Array:
 
     The first block has zeros before it, the last block has zeros after it.
     """
-    own = blocks(x, block)
-    wide = jnp.pad(own, [*_unpadded(own.shape[:-3]), (1, 1), (0, 0), (0, 0)])
-    return jnp.concatenate([wide[..., :-2, :, :], own, wide[..., 2:, :, :]], axis=-2)
+    blocks_of_x = blocks(x, block)
+    wide = jnp.pad(blocks_of_x, [*_unpadded(blocks_of_x.shape[:-3]), (1, 1), (0, 0), (0, 0)])
+    return jnp.concatenate([wide[..., :-2, :, :], blocks_of_x, wide[..., 2:, :, :]], axis=-2)
 
 
 def rows_of(x: jax.Array, length: int) -> jax.Array:
@@ -75,11 +75,11 @@ def sum_of_spans(x: jax.Array, length: int) -> jax.Array:
 
     A token occurs in up to three spans. The function sums their entries, as the gradient needs.
     """
-    before, own, behind = jnp.split(x, 3, axis=-2)
-    others = _unpadded(x.shape[:-3])
-    from_next = jnp.pad(before[..., 1:, :, :], [*others, (0, 1), (0, 0), (0, 0)])
-    from_last = jnp.pad(behind[..., :-1, :, :], [*others, (1, 0), (0, 0), (0, 0)])
-    return rows_of(own + from_next + from_last, length)
+    before_block, same_block, after_block = jnp.split(x, 3, axis=-2)
+    unpadded = _unpadded(x.shape[:-3])
+    from_next = jnp.pad(before_block[..., 1:, :, :], [*unpadded, (0, 1), (0, 0), (0, 0)])
+    from_last = jnp.pad(after_block[..., :-1, :, :], [*unpadded, (1, 0), (0, 0), (0, 0)])
+    return rows_of(same_block + from_next + from_last, length)
 
 
 def visible(query_ids: jax.Array, key_ids: jax.Array, block: int, window: int) -> jax.Array:
@@ -96,8 +96,8 @@ def visible(query_ids: jax.Array, key_ids: jax.Array, block: int, window: int) -
     length = key_ids.shape[1]
     queries, keys = _places(length, block)
     inside = (keys >= 0) & (keys < length) & tiles.is_within(queries, keys, window)
-    of_keys = spans(key_ids[..., None], block).swapaxes(2, 3)  # [rows, blocks, 1, 3 block]
-    return (blocks(query_ids[..., None], block) == of_keys) & inside
+    span_ids = spans(key_ids[..., None], block).swapaxes(2, 3)  # [rows, blocks, 1, 3 block]
+    return (blocks(query_ids[..., None], block) == span_ids) & inside
 
 
 def drop(weights: jax.Array, seeds: jax.Array | None, rate: float, length: int) -> jax.Array:
@@ -118,8 +118,8 @@ def drop(weights: jax.Array, seeds: jax.Array | None, rate: float, length: int) 
     if seeds is None or not dropout.threshold(rate):
         return weights
     heads = jnp.arange(weights.shape[1], dtype=jnp.int32)
-    of_heads = dropout.fold_in(seeds[:, None], heads)[..., None, None, None]
-    return weights * tiles.keep_factors(of_heads, *_places(length, weights.shape[3]), rate)
+    head_seeds = dropout.fold_in(seeds[:, None], heads)[..., None, None, None]
+    return weights * tiles.keep_factors(head_seeds, *_places(length, weights.shape[3]), rate)
 
 
 def _places(length: int, block: int) -> tuple[jax.Array, jax.Array]:

@@ -33,11 +33,13 @@ def buckets(differences: np.ndarray, count: int, distance: int) -> np.ndarray:
       Integers in [0, count), of the shape of `differences`.
     """
     check("buckets", differences=("int [...]", differences))
-    half, exact = count // 2, count // 4
-    far = np.abs(differences)
-    growth = np.log(np.maximum(far, exact) / exact) / math.log(distance / exact)
-    logarithmic = exact + (growth * (half - exact)).astype(np.int64)
-    bucket = np.where(far < exact, far, np.minimum(logarithmic, half - 1))
+    half, exact_buckets = count // 2, count // 4
+    distances = np.abs(differences)
+    growth = np.log(np.maximum(distances, exact_buckets) / exact_buckets) / math.log(
+        distance / exact_buckets
+    )
+    logarithmic = exact_buckets + (growth * (half - exact_buckets)).astype(np.int64)
+    bucket = np.where(distances < exact_buckets, distances, np.minimum(logarithmic, half - 1))
     return bucket + half * (differences > 0)
 
 
@@ -69,29 +71,29 @@ class PositionBias(nn.Module):
         return table[buckets(differences, model.position_buckets, model.position_distance)].T
 
 
-def bias_tiles(line: jax.Array, block: int) -> jax.Array:
+def bias_tiles(bias: jax.Array, block: int) -> jax.Array:
     """Returns the bias of all pairs of query and key, as one tile for each distance of blocks.
 
     Args:
-      line: the bias of each difference, float32 [heads, 2 length], from `PositionBias`.
+      bias: the bias of each difference, float32 [heads, 2 length], from `PositionBias`.
       block: number of queries and of keys in a tile; it divides the length.
 
     Returns:
       float32 [heads, 2 n - 1, block, block] for n = length / block. Tile t has the queries of block
       i and the keys of block i + t - (n - 1). With n = 1, the only tile has the whole row.
     """
-    check("bias_tiles", line=("float [heads, twice_length]", line))
-    message = f"line of bias_tiles must be [heads, 2 length], length a multiple of {block}"
-    chex.assert_is_divisible(line.shape[1], 2 * block, custom_message=message)
-    heads, count = line.shape[0], line.shape[1] // block
-    parts = line.reshape(heads, count, block)
-    # The last axis of `place` has the biases of one tile. Index (j - i) modulo (2 * block) has the
+    check("bias_tiles", bias=("float [heads, twice_length]", bias))
+    message = f"bias of bias_tiles must be [heads, 2 length], length a multiple of {block}"
+    chex.assert_is_divisible(bias.shape[1], 2 * block, custom_message=message)
+    heads, count = bias.shape[0], bias.shape[1] // block
+    parts = bias.reshape(heads, count, block)
+    # The last axis of `biases` has the biases of one tile. Index (j - i) modulo (2 * block) has the
     # bias of difference j - i. The axis is repeated and then cut into rows of 2 * block - 1
     # elements. So each row starts one element later than the row before it, and the element at row
     # i and column j has difference j - i. A look-up by index would do the same, but its gradient
     # would need scatter operations.
-    place = jnp.concatenate([parts[:, 1:], parts[:, :-1]], axis=-1)
-    repeated = jnp.tile(place, block)[..., : block * (2 * block - 1)]
+    biases = jnp.concatenate([parts[:, 1:], parts[:, :-1]], axis=-1)
+    repeated = jnp.tile(biases, block)[..., : block * (2 * block - 1)]
     return repeated.reshape(heads, count - 1, block, 2 * block - 1)[..., :block]
 
 

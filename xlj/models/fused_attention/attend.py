@@ -137,8 +137,8 @@ def attend(
       [rows, length, heads, size], of the dtype of `query`.
     """
     check("attend", query=("float [rows, length, heads, size]", query))
-    here = devices.platform()
-    platform = platform or (here if here in KERNELS else "gpu")
+    traced_platform = devices.platform()
+    platform = platform or (traced_platform if traced_platform in KERNELS else "gpu")
     kernels, (rows, length, heads, size) = kernels_for(platform), query.shape
     block = kernels.block(size, query.dtype)
     fill, wider = -length % block, kernels.head_size(size) - size
@@ -160,7 +160,7 @@ def attend(
         seeds, rate = jnp.zeros(rows, jnp.int32), 0.0
     seeds = dropout.fold_in(seeds[:, None], jnp.arange(heads, dtype=jnp.int32))
     inputs = _pad(Inputs(query, key, value, *ids, seeds, gates), fill, wider)
-    sizes = Sizes(block, rate, here != platform, tiles.narrowing(window, length))
+    sizes = Sizes(block, rate, traced_platform != platform, tiles.narrowing(window, length))
     output = _attend(sizes, platform, size**-0.5, inputs, bias)
     return output[:, :length, :, :size] if fill or wider else output
 

@@ -115,9 +115,9 @@ def bounds(
     visible = by_query.reshape(rows, count, block, count).any(2)
 
     def ends(visible: jax.Array) -> tuple[jax.Array, jax.Array]:
-        place = jnp.arange(count, dtype=jnp.int32)
-        first = jnp.where(visible, place, count).min(-1)
-        end = jnp.where(visible, place + 1, 0).max(-1)
+        index = jnp.arange(count, dtype=jnp.int32)
+        first = jnp.where(visible, index, count).min(-1)
+        end = jnp.where(visible, index + 1, 0).max(-1)
         return jnp.minimum(first, end), end
 
     return Bounds(*ends(visible), *ends(visible.swapaxes(1, 2)))
@@ -144,8 +144,8 @@ def _near(
     near = blocks[:, None] + jnp.arange(-reach, reach + 1, dtype=jnp.int32)  # [blocks, near]
     places = (blocks[:, None] * block + inside)[:, None, :, None]  # [blocks, 1, block, 1]
     other_places = near[:, :, None, None] * block + inside  # [blocks, near, 1, block]
-    beside = others.reshape(rows, count, 1, block)[:, jnp.clip(near, 0, count - 1)]
-    equal = ids.reshape(rows, count, 1, block, 1) == beside  # [rows, blocks, near, block, block]
+    other_ids = others.reshape(rows, count, 1, block)[:, jnp.clip(near, 0, count - 1)]
+    equal = ids.reshape(rows, count, 1, block, 1) == other_ids  # [rows, blocks, near, block, block]
     visible = (equal & is_within(places, other_places, window)).any((3, 4))
     visible &= (near >= 0) & (near < count)
     first = jnp.where(visible, near, count).min(-1)
@@ -187,7 +187,7 @@ def dot(left: jax.Array, right: jax.Array, axes: tuple[int, int]) -> jax.Array:
     )
 
 
-def exponentials(scores: jax.Array, visible: jax.Array, above: jax.Array) -> jax.Array:
+def exponentials(scores: jax.Array, visible: jax.Array, offset: jax.Array) -> jax.Array:
     """Computes exp(scores - above) for visible keys, and 0 for all other keys.
 
     Args:
@@ -195,7 +195,7 @@ def exponentials(scores: jax.Array, visible: jax.Array, above: jax.Array) -> jax
       visible: bool tile.
       above: for each query, its largest score so far, or the log of its sum of exponentials.
     """
-    return jnp.where(visible, jnp.exp(jnp.where(visible, scores, NEGATIVE) - above), 0.0)
+    return jnp.where(visible, jnp.exp(jnp.where(visible, scores, NEGATIVE) - offset), 0.0)
 
 
 def compute_grad_scores(
