@@ -11,7 +11,7 @@ import numpy as np
 
 from xlj import objectives
 from xlj.benchmarking import measurements
-from xlj.benchmarking.measurements import Measurement, Size, in_own_process, format_number
+from xlj.benchmarking.measurements import Measurement, Size, format_number, in_own_process
 from xlj.benchmarking.peers import library, masked_lm, seconds_of, torch_device
 from xlj.config import Config, ConfigError, Objectives
 from xlj.data.ragged import Ragged
