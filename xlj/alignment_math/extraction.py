@@ -99,8 +99,8 @@ def itermax(
 
         one_linked = jnp.where(row_linked & column_linked, 0, alpha)
         multiplier = jnp.where(row_linked | column_linked, one_linked, 1)
-        left = similarity * multiplier.astype(similarity.dtype)
-        links |= has_round & _best(left, -1) & _best(left, -2)
+        remaining = similarity * multiplier.astype(similarity.dtype)
+        links |= has_round & _best(remaining, -1) & _best(remaining, -2)
     return links
 
 

@@ -148,12 +148,12 @@ def _moves(jumps: jax.Array, source_ids: jax.Array) -> jax.Array:
     longest = jumps.shape[-1] // 2
     offsets = jnp.arange(size) - jnp.arange(-1, size)[:, None]
     logits = jumps[..., jnp.clip(offsets, -longest, longest) + longest]
-    # `own` has the example of the token before each position, `after` that of the token after it.
-    # The first position has no token before it, the last none after it: 0.
-    own = jnp.pad(source_ids, [(0, 0)] * (source_ids.ndim - 1) + [(1, 0)])
+    # `before` has the example of the token before each position, `after` the example of the token
+    # after the position. It is 0 at the first position, or at the last one: there is no such token.
+    before = jnp.pad(source_ids, [(0, 0)] * (source_ids.ndim - 1) + [(1, 0)])
     after = jnp.pad(source_ids, [(0, 0)] * (source_ids.ndim - 1) + [(0, 1)])
-    starts = (after > 0) & (own != after)
-    continues = same_example(own, source_ids) & (own > 0)[..., None]
+    starts = (after > 0) & (before != after)
+    continues = same_example(before, source_ids) & (before > 0)[..., None]
     begins = same_example(jnp.where(starts, after, 0), source_ids)
     # A position between two adjacent examples belongs to both: it is after the last token of one
     # example and before the first token of the next. So each row has up to two softmaxes.

@@ -45,15 +45,15 @@ class Preemption:
 
     def __init__(self, step: int = 0) -> None:
         self.by_user = False
-        self._asked, self._times = False, 0
-        self._many = jax.process_count() > 1
+        self._is_requested, self._calls = False, 0
+        self._has_many_processes = jax.process_count() > 1
         self._signals: _Signals | None = None
         self._starting = True
         in_main_thread = threading.current_thread() is threading.main_thread()
         # With several processes, the SIGTERM handler of jax.distributed informs all processes
         # during steps, so this class has handlers only before the first step.
-        if in_main_thread and (self.owns_process or not self._many):
-            self._signals = _Signals(self._ask, self._interrupt)
+        if in_main_thread and (self.owns_process or not self._has_many_processes):
+            self._signals = _Signals(self._request_stop, self._interrupt)
             if self.owns_process:
                 self._signals.end_process(step)
 
@@ -64,19 +64,19 @@ class Preemption:
         """
         if self._starting and self._signals is not None:
             self._signals.end_process(None)
-            if self._many:
+            if self._has_many_processes:
                 self.close()
         self._starting = False
 
     def requested(self) -> bool:
         """Returns whether to stop now. After it has returned True, it always returns True."""
-        if self._many and not self._asked:
+        if self._has_many_processes and not self._is_requested:
             from jax.experimental import multihost_utils
 
             # JAX returns True for one number of calls only, which is the same in all processes.
-            self._asked = multihost_utils.reached_preemption_sync_point(self._times)
-            self._times += 1
-        return self._asked
+            self._is_requested = multihost_utils.reached_preemption_sync_point(self._calls)
+            self._calls += 1
+        return self._is_requested
 
     def check(self, *_: object) -> None:
         """Raises `Interrupted` if the run should stop.
@@ -92,16 +92,16 @@ class Preemption:
             self._signals.close()
             self._signals = None
 
-    def _ask(self, *_: object) -> None:
-        self._asked = True
+    def _request_stop(self, *_: object) -> None:
+        self._is_requested = True
 
     def _interrupt(self, *_: object) -> None:
         if self._starting and self.owns_process:
             return  # the thread of `_Signals` ends the process
-        pressed = self._signals.pressed() if self._signals else 1
+        pressed = self._signals.count_interrupts() if self._signals else 1
         if self._starting or self.by_user or pressed > 1:
             raise KeyboardInterrupt
-        self._asked = self.by_user = True
+        self._is_requested = self.by_user = True
         _print("Ctrl-C: finishing this step, then saving. Ctrl-C again stops without saving.")
 
 
@@ -131,7 +131,7 @@ class _Signals:
         self._wakeup = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
         self._watch: threading.Thread | None = None
 
-    def pressed(self) -> int:
+    def count_interrupts(self) -> int:
         """Returns the number of SIGINTs since the last call.
 
         Python's handler cannot count them: it is called only once for all signals that arrive while

@@ -22,9 +22,11 @@ def build(options: Mapping[str, Options], model: Model, corpus: Corpus) -> dict[
       The objectives, by name.
     """
     built = {}
-    for name, own in options.items():
-        module, _, function = own.implementation.partition(":")
-        built[name] = getattr(importlib.import_module(module), function)(name, own, model, corpus)
+    for name, objective_options in options.items():
+        module, _, function = objective_options.implementation.partition(":")
+        built[name] = getattr(importlib.import_module(module), function)(
+            name, objective_options, model, corpus
+        )
     return built
 
 

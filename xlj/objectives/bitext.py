@@ -100,6 +100,6 @@ def average_rows(hidden: jax.Array, tokens: jax.Array) -> jax.Array:
         hidden=("float [rows, length, hidden]", hidden),
         tokens=("int [rows, length]", tokens),
     )
-    own = (tokens != BOS) & (tokens != EOS) & (tokens != PAD)
-    text = own.astype(hidden.dtype)[..., None]
+    is_text = (tokens != BOS) & (tokens != EOS) & (tokens != PAD)
+    text = is_text.astype(hidden.dtype)[..., None]
     return (hidden * text).sum(1) / jnp.maximum(text.sum(1), 1)

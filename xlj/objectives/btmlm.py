@@ -204,10 +204,10 @@ def _generation_inputs(model: Model, inputs: BTMLMInputs) -> encoder.Inputs:
     is_placeholder = at_positions(inputs.positions, inputs.used, inputs.source.shape[1])
     languages = None
     if model.language_embeddings != "none":
-        others = jnp.full_like(inputs.source, -1)
+        token_languages = jnp.full_like(inputs.source, -1)
         if model.language_embeddings == "all":
-            others = languages_of(layout, inputs.masked.languages)
-        languages = jnp.where(is_placeholder, inputs.targets, others)
+            token_languages = languages_of(layout, inputs.masked.languages)
+        languages = jnp.where(is_placeholder, inputs.targets, token_languages)
     return encoder.Inputs(
         inputs.source,
         layout.position,

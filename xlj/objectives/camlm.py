@@ -74,6 +74,6 @@ def pattern(layout: Segments, selected: jax.Array) -> tuple[jax.Array, jax.Array
       selected: the tokens to predict, bool [rows, length].
     """
     check_ids("pattern", layout, selected=("bool [rows, length]", selected))
-    own = 2 * layout.segment + layout.side
-    other = 2 * layout.segment + 1 - layout.side
-    return jnp.where(selected, other, own), jnp.where(selected, UNSEEN, own)
+    own_side = 2 * layout.segment + layout.side
+    other_side = 2 * layout.segment + 1 - layout.side
+    return jnp.where(selected, other_side, own_side), jnp.where(selected, UNSEEN, own_side)

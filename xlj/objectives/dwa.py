@@ -79,8 +79,8 @@ def objective(
         if query_layer == model.layers:
             last = of_queries = encoder.apply(params, model, whole, rngs)
         else:
-            every = encoder.apply(params, model, whole, rngs, all_layers=True)
-            last, of_queries = every[-1], every[query_layer]
+            all_layers = encoder.apply(params, model, whole, rngs, all_layers=True)
+            last, of_queries = all_layers[-1], all_layers[query_layer]
         head = params["prediction_head"]
         return {
             tlm_loss: mlm.prediction_loss(params, head, model, last, masked),
@@ -113,10 +113,10 @@ def _flops(
     labelling = of_layers(model, label_layer, rows, length)
     labelling += Operations(other=2.0 * rows * length * length * model.hidden)
     queries = max_queries(options, length)
-    each = (length + queries) * model.hidden + length * queries
-    pointing = Operations(other=2.0 * rows * model.hidden * each)
-    rest = mlm.flops(rows, length, options=options, model=model, corpus=corpus)
-    return labelling + TRAINED * pointing + rest
+    multiply_adds = (length + queries) * model.hidden + length * queries
+    pointing = Operations(other=2.0 * rows * model.hidden * multiply_adds)
+    tlm = mlm.flops(rows, length, options=options, model=model, corpus=corpus)
+    return labelling + TRAINED * pointing + tlm
 
 
 def max_queries(options: WordAlignment, length: int) -> int:
@@ -243,19 +243,21 @@ def pointer_loss(head: Params, model: Model, hidden: jax.Array, inputs: DWAInput
     first, second = sides(inputs.masked.original())
     queries = mlm.gather(hidden, inputs.positions)  # [rows, queries, hidden]
     scores = heads.point(head, model, queries, hidden)  # [rows, queries, length]
-    own, other = (
+    first_example, second_example = (
         jnp.take_along_axis(ids, inputs.positions, axis=1)[:, :, None] for ids in (first, second)
     )  # [rows, queries, 1] each
     # A query in the first sentence points to the second sentence of its example, and vice versa.
     # `allowed` compares the example of each key with the example of the query. In an unused slot
     # the query may be a special, which belongs to no example; -1 then allows no key.
-    keys = jnp.where(own > 0, second[:, None], first[:, None])  # [rows, queries, length]
-    allowed = keys == jnp.where(own > 0, own, jnp.where(other > 0, other, -1))
+    keys = jnp.where(first_example > 0, second[:, None], first[:, None])  # [rows, queries, length]
+    allowed = keys == jnp.where(
+        first_example > 0, first_example, jnp.where(second_example > 0, second_example, -1)
+    )
     scores = jnp.where(allowed, scores, -1e30)
     labels = jnp.maximum(inputs.labels, 0)[:, :, None]
-    right = jnp.take_along_axis(scores, labels, axis=2)[:, :, 0]  # [rows, queries]
+    label_scores = jnp.take_along_axis(scores, labels, axis=2)[:, :, 0]  # [rows, queries]
     is_query = inputs.labels >= 0
-    losses = jnp.where(is_query, jax.nn.logsumexp(scores, axis=2) - right, 0)
+    losses = jnp.where(is_query, jax.nn.logsumexp(scores, axis=2) - label_scores, 0)
     correct = is_query & (scores.argmax(2) == inputs.labels)
     return LossSums(
         sum=losses.sum(1),

@@ -61,15 +61,15 @@ def of_layers(model: Model, layers: int, rows: int, length: int) -> Operations:
     h, tokens = model.hidden, rows * length
     linear = 2.0 * tokens * layer_weights(model)
     gates = 2.0 * tokens * 2 * h if model.position_bias == "gated" else 0.0
-    seen = sum(
+    attended = sum(
         min(length, model.local_attention + 1) if kind.is_local else length
         for kind in pattern.kinds(model, layers)
     )
-    return Operations(linear=layers * (linear + gates), attention=2.0 * tokens * 2 * h * seen)
+    return Operations(linear=layers * (linear + gates), attention=2.0 * tokens * 2 * h * attended)
 
 
 def of_predictions(model: Model, vocabulary_size: int, positions: int) -> Operations:
     """Counts the operations of a forward pass of a prediction head at `positions` positions."""
-    own = model.hidden**2 if model.prediction == "dense" else 0
-    each = own + model.hidden * vocabulary_size
-    return Operations(vocabulary=2.0 * positions * each)
+    dense_layer = model.hidden**2 if model.prediction == "dense" else 0
+    weights = dense_layer + model.hidden * vocabulary_size
+    return Operations(vocabulary=2.0 * positions * weights)

@@ -125,11 +125,11 @@ def _aligned(table: jax.Array, bias: jax.Array, dtype: jnp.dtype) -> tuple[jax.A
     On GPUs, both are padded to a multiple of `_ALIGNED` entries. The bias of padding is -inf, so
     its probability is 0.
     """
-    more = -len(table) % _ALIGNED if devices.platform() == "gpu" else 0
-    if not more:
+    padding = -len(table) % _ALIGNED if devices.platform() == "gpu" else 0
+    if not padding:
         return table.astype(dtype), bias
-    table = jnp.pad(table.astype(dtype), [(0, more), (0, 0)])
-    return table, jnp.pad(bias, (0, more), constant_values=-jnp.inf)
+    table = jnp.pad(table.astype(dtype), [(0, padding), (0, 0)])
+    return table, jnp.pad(bias, (0, padding), constant_values=-jnp.inf)
 
 
 _cross_entropy = with_gradient(_forward, _backward, static=(4,))

@@ -91,8 +91,8 @@ def objective(
     def loss(params: Params, state: object, inputs: RetrievalInputs, rngs: Rngs) -> Losses:
         side_rngs = [None] * 2 if rngs is None else split(rngs)
         first, second = (
-            vectors(params, rows, own)
-            for rows, own in zip((inputs.first, inputs.second), side_rngs, strict=True)
+            vectors(params, rows, own_rngs)
+            for rows, own_rngs in zip((inputs.first, inputs.second), side_rngs, strict=True)
         )
         # The value is `inputs.losses`, and the gradient at the vectors is the batch's gradient.
         linear = (inputs.gradient_first * first + inputs.gradient_second * second).sum(-1)
@@ -147,12 +147,12 @@ def hardest_negative_loss(
       other side than to any negative, bool [pairs].
     """
     _check("hardest_negative_loss", first, second, negatives)
-    right = scale * (first * second).sum(1)
+    translation = scale * (first * second).sum(1)
     similarity = scale * jnp.matmul(first, second.T, precision="highest")
     similarity = jnp.where(negatives, similarity, _NEVER)
-    wrong = similarity.max(1), similarity.max(0)
-    losses = 2 * jax.nn.softplus(-right) + sum(map(jax.nn.softplus, wrong))
-    return losses, right > jnp.maximum(*wrong)
+    hardest = similarity.max(1), similarity.max(0)
+    losses = 2 * jax.nn.softplus(-translation) + sum(map(jax.nn.softplus, hardest))
+    return losses, translation > jnp.maximum(*hardest)
 
 
 def all_negatives_loss(
@@ -174,12 +174,12 @@ def all_negatives_loss(
       other side than to any negative, bool [pairs].
     """
     _check("all_negatives_loss", first, second, negatives)
-    right = jnp.tile(scale * (first * second).sum(1), 2)
+    translation = jnp.tile(scale * (first * second).sum(1), 2)
     vectors = jnp.concatenate([first, second])
     similarity = scale * jnp.matmul(vectors, vectors.T, precision="highest")
     similarity = jnp.where(jnp.tile(negatives, (2, 2)), similarity, _NEVER)
-    losses = jax.nn.softplus(jax.nn.logsumexp(similarity, axis=1) - right)
-    correct = right > similarity.max(1)
+    losses = jax.nn.softplus(jax.nn.logsumexp(similarity, axis=1) - translation)
+    correct = translation > similarity.max(1)
     return losses.reshape(2, -1).sum(0), correct.reshape(2, -1).all(0)
 
 
@@ -231,5 +231,7 @@ def _digests(tokens: jax.Array, max_pairs_per_row: int) -> jax.Array:
     mixed = (mixed ^ (mixed >> 13)) * jnp.uint32(0xC2B2AE35)
     mixed ^= mixed >> 16
     numbers = jnp.arange(1, max_pairs_per_row + 1)
-    own = jax.vmap(lambda number: jnp.where(layout.segment == number, mixed, 0), out_axes=1)
-    return own(numbers).sum(2, dtype=jnp.uint32)
+    select_example = jax.vmap(
+        lambda number: jnp.where(layout.segment == number, mixed, 0), out_axes=1
+    )
+    return select_example(numbers).sum(2, dtype=jnp.uint32)

@@ -209,9 +209,9 @@ def mix(first: Rows, second: Rows, max_examples: int, rngs: jax.Array) -> tuple[
     # only, so the pairs of the row must then be first.
     fewer = pairs[partner] < pairs
 
-    def mix_side(side: Rows, own_rngs: jax.Array) -> Rows:
+    def mix_side(side: Rows, side_rng_keys: jax.Array) -> Rows:
         other = jax.tree.map(lambda leaf: leaf[partner], side)
-        one, two = _swap_randomly(own_rngs, side, other, ~fewer)
+        one, two = _swap_randomly(side_rng_keys, side, other, ~fewer)
         languages = jnp.stack([one.languages[:, 0], two.languages[:, 0]], axis=1)
         return Rows(join(one.tokens, two.tokens, pairs, max_examples), languages)
 
@@ -238,25 +238,32 @@ def join(first: jax.Array, second: jax.Array, pairs: jax.Array, max_examples: in
         second=("int [rows, length]", second),
         pairs=("int32 [rows]", pairs),
     )
-    is_joined = (
-        jnp.arange(max_examples) < pairs[:, None]
-    )  # [rows, max_examples], like begin, own, others and ends
-    (begin, own), (begin_second, others) = (_bounds(side, max_examples) for side in (first, second))
+    # `is_joined`, and all begins, sizes and ends, are [rows, max_examples].
+    is_joined = jnp.arange(max_examples) < pairs[:, None]
+    (first_begins, first_sizes), (second_begins, second_sizes) = (
+        _bounds(side, max_examples) for side in (first, second)
+    )
     # The second sentence loses its `<s>`, so it has one token less.
-    own, others = (jnp.where(is_joined, size, 0) for size in (own, jnp.maximum(others - 1, 0)))
-    ends = jnp.cumsum(own + others, axis=1)
+    first_sizes, second_sizes = (
+        jnp.where(is_joined, size, 0) for size in (first_sizes, jnp.maximum(second_sizes - 1, 0))
+    )
+    ends = jnp.cumsum(first_sizes + second_sizes, axis=1)
     place = jnp.arange(2 * first.shape[1])  # [2 n]
     number = (place[:, None] >= ends[:, None]).sum(2)  # the example of each index, [rows, 2 n]
 
     def at(values: jax.Array) -> jax.Array:
         return jnp.take_along_axis(values, jnp.minimum(number, max_examples - 1), axis=1)
 
-    within = place - at(ends - own - others)  # index in the joined example, [rows, 2 n]
-    rest = within - at(own)  # index in the second sentence, without its `<s>`, [rows, 2 n]
+    # Index in the joined example, and in its second sentence without `<s>`, [rows, 2 n].
+    within = place - at(ends - first_sizes - second_sizes)
+    rest = within - at(first_sizes)
     last = first.shape[1] - 1
     from_first, from_second = (
         jnp.take_along_axis(tokens, jnp.clip(where, 0, last), axis=1)
-        for tokens, where in ((first, at(begin) + within), (second, at(begin_second) + 1 + rest))
+        for tokens, where in (
+            (first, at(first_begins) + within),
+            (second, at(second_begins) + 1 + rest),
+        )
     )
     return jnp.where(number < max_examples, jnp.where(rest < 0, from_first, from_second), PAD)
 
@@ -293,10 +300,10 @@ def contrast(
         real=("bool [rows, pairs]", real),
     )
     queue = state["queue"]
-    own = (queries * keys).sum(2) / temperature  # [rows, pairs]
-    others = jnp.einsum("rph,qh->rpq", queries, queue, precision="highest") / temperature
-    others = jnp.where(jnp.arange(len(queue)) < state["filled"], others, -jnp.inf)
-    largest = jnp.maximum(own, others.max(2))
-    total = jnp.exp(own - largest) + jnp.exp(others - largest[..., None]).sum(2)
-    losses, correct = largest + jnp.log(total) - own, own >= others.max(2)
+    key_scores = (queries * keys).sum(2) / temperature  # [rows, pairs]
+    queue_scores = jnp.einsum("rph,qh->rpq", queries, queue, precision="highest") / temperature
+    queue_scores = jnp.where(jnp.arange(len(queue)) < state["filled"], queue_scores, -jnp.inf)
+    largest = jnp.maximum(key_scores, queue_scores.max(2))
+    total = jnp.exp(key_scores - largest) + jnp.exp(queue_scores - largest[..., None]).sum(2)
+    losses, correct = largest + jnp.log(total) - key_scores, key_scores >= queue_scores.max(2)
     return LossSums.weighted(losses, correct, real.astype(jnp.float32))

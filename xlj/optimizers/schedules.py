@@ -69,13 +69,13 @@ def _of_phase(config: Config, phase: Phase, step: np.ndarray) -> np.ndarray:
     is_wsd, warmup = options.schedule == "wsd", options.warmup_steps
     begin = end - options.decay_steps if is_wsd else start + warmup
     form = options.decay if is_wsd else options.schedule
-    rise = left = np.ones_like(step, np.float32)
+    rise = remaining = np.ones_like(step, np.float32)
     if warmup:
         rise = _share(config, start, step + 1, start, start + warmup)
     if begin < end and form != "constant":
-        left = np.clip(_share(config, step, end, begin, end), 0, 1)
+        remaining = np.clip(_share(config, step, end, begin, end), 0, 1)
     floor = np.float32(options.floor)
-    fall = floor + (1 - floor) * _FALLS[form](left)
+    fall = floor + (1 - floor) * _FALLS[form](remaining)
     return np.float32(options.learning_rate) * np.clip(np.minimum(rise, fall), 0, 1)
 
 

@@ -102,11 +102,11 @@ def on_whole_matrices(function: Callable[[jax.Array], jax.Array], kernel: jax.Ar
     if mesh.empty or mesh.shape["fsdp"] == 1:
         return function(kernel)
     whole = PartitionSpec("fsdp")
-    place = jax.lax.with_sharding_constraint
+    constrain_to = jax.lax.with_sharding_constraint
     # Both shardings are set before and after the function. Otherwise XLA would exchange the arrays
     # from which `kernel` is computed, or split the matrices inside the function.
-    result = function(place(place(kernel, STACKED_KERNEL), whole))
-    return place(place(result, whole), STACKED_KERNEL)
+    result = function(constrain_to(constrain_to(kernel, STACKED_KERNEL), whole))
+    return constrain_to(constrain_to(result, whole), STACKED_KERNEL)
 
 
 def per_device(
@@ -205,7 +205,7 @@ def _mapped(
     """
     mesh = jax.sharding.get_abstract_mesh()
     # Axes of size 1 are mapped too, since Pallas kernels on TPUs accept no automatic axes.
-    alone = [axis for axis in AXES if mesh.shape[axis] == 1 and axis not in mesh.manual_axes]
+    single = [axis for axis in AXES if mesh.shape[axis] == 1 and axis not in mesh.manual_axes]
 
     inputs, outputs = (
         jax.tree.map(lambda spec: _within(spec, axes), specs) for specs in (inputs, outputs)
@@ -214,7 +214,7 @@ def _mapped(
         _sharing(axes, function),
         in_specs=inputs,
         out_specs=outputs,
-        axis_names={*axes, *alone},
+        axis_names={*axes, *single},
         check_vma=False,
     )
 
@@ -244,8 +244,10 @@ def _within(spec: PartitionSpec, axes: Sequence[str]) -> PartitionSpec:
     """Returns a specification with only these axes of the mesh."""
 
     def restrict(names: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
-        left = tuple(n for n in ((names,) if isinstance(names, str) else names or ()) if n in axes)
-        return left if len(left) > 1 else left[0] if left else None
+        selected = tuple(
+            n for n in ((names,) if isinstance(names, str) else names or ()) if n in axes
+        )
+        return selected if len(selected) > 1 else selected[0] if selected else None
 
     return PartitionSpec(*map(restrict, spec))
 

@@ -111,10 +111,11 @@ def _read_encoder(start: Start, model: StoredModel, key: str, fresh: Params) -> 
     # no tokens, so it may lack the table.
     if start.config.model.language_embeddings == "predicted":
         old.setdefault("embeddings/language", new["embeddings/language"])
-    wrong = [name for name in new if name not in old or old[name].shape != new[name].shape]
-    if wrong:
+    mismatched = [name for name in new if name not in old or old[name].shape != new[name].shape]
+    if mismatched:
         raise CheckpointError(
             f"{key}={model.folder} has another architecture than the config: these parameters are "
-            f"missing or have another shape: {', '.join(wrong[:4])}; use a model of the same sizes"
+            f"missing or have another shape: {', '.join(mismatched[:4])}; use a model of the same "
+            "sizes"
         )
     return jax.tree.unflatten(jax.tree.structure(fresh), [old[name] for name in new])

@@ -35,9 +35,10 @@ def sizes_of_rows(store: RowStore, config: Config) -> Sizes:
     """Returns the sizes of finished rows."""
     lengths = []
     for phase in config.schedule:
-        every = phase.config.objectives.active().values()
+        active_options = phase.config.objectives.active().values()
         by_kind = {
-            options.rows: mixture.tasks_of_length(store, options, phase.config) for options in every
+            options.rows: mixture.tasks_of_length(store, options, phase.config)
+            for options in active_options
         }
         lengths.append({kind: tasks[0].length for kind, tasks in by_kind.items() if tasks})
     return Sizes(Corpus.of(store), lengths)

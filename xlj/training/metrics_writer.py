@@ -111,10 +111,12 @@ class MetricsWriter:
           done: number of finished steps.
           speed: tokens per second.
         """
-        left = self.amounts.tokens(done, self.config.train.steps)
-        if left and speed and jax.process_index() == 0:
-            time = _in_words(left / speed)
-            self.bar.write(f"{time} left: {left:,.0f} tokens, at {speed:,.0f} tokens per second")
+        tokens_left = self.amounts.tokens(done, self.config.train.steps)
+        if tokens_left and speed and jax.process_index() == 0:
+            time = _in_words(tokens_left / speed)
+            self.bar.write(
+                f"{time} left: {tokens_left:,.0f} tokens, at {speed:,.0f} tokens per second"
+            )
 
     def _training_metrics(self, progress: Progress, done: int) -> dict[str, float]:
         """Returns the metrics of training, and shows loss and speed on the progress bar."""

@@ -27,8 +27,8 @@ class Counts(NamedTuple):
     six_nd: float
 
     def __str__(self) -> str:
-        others = f"ELECTRA's count {self.electra:.3g}, 6ND {self.six_nd:.3g}"
-        return f"{self.xlj:.3g} in matrix products ({others})"
+        other_counts = f"ELECTRA's count {self.electra:.3g}, 6ND {self.six_nd:.3g}"
+        return f"{self.xlj:.3g} in matrix products ({other_counts})"
 
 
 class RunFlops:
@@ -72,14 +72,14 @@ def of_step(config: Config, corpus: Corpus, shapes: Mapping[str, tuple[int, int]
       shapes: (number of rows, length of a row) of each active objective.
     """
     model, active = config.model, config.objectives.active()
-    own = sum(each.total for each in operations(active, model, corpus, shapes).values())
+    matrix_products = sum(each.total for each in operations(active, model, corpus, shapes).values())
     electra = six_nd = 0.0
     for name, (rows, length) in shapes.items():
         generator = active[name].extra_layers
         tokens, length = rows * active[name].text_length(length), active[name].text_length(length)
         electra += tokens * _electra(model, generator, corpus.vocabulary_size, length)
         six_nd += 6 * tokens * (model.layers + generator) * layer_weights(model)
-    return Counts(own, electra, six_nd)
+    return Counts(matrix_products, electra, six_nd)
 
 
 def _electra(model: Model, generator: int, size: int, length: int) -> float:

@@ -37,7 +37,7 @@ def lines(config: Config, store: RowStore) -> list[Line]:
     largest: dict[str, float] = {}
     for shares in of_phases:
         largest |= {task: max(p, largest.get(task, 0.0)) for task, p in shares.items()}
-    named = sorted(largest, key=lambda task: (-largest[task], task))[:_MOST_SHARES]
+    listed_tasks = sorted(largest, key=lambda task: (-largest[task], task))[:_MOST_SHARES]
     edges = {edge for phase in config.schedule for edge in (phase.start, phase.end - 1)}
     schedule = []
     for step in sorted(_steps(config) | edges):
@@ -52,7 +52,7 @@ def lines(config: Config, store: RowStore) -> list[Line]:
                 line[f"mask_rate/{name}"] = rate
         if step in edges:
             shares = of_phases[config.schedule.index(phase)]
-            line |= {f"share/{task}": shares.get(task, 0.0) for task in named}
+            line |= {f"share/{task}": shares.get(task, 0.0) for task in listed_tasks}
         schedule.append(line)
     return schedule
 
@@ -64,9 +64,9 @@ def table(config: Config, store: RowStore) -> list[list[str]]:
     for phase in config.schedule:
         last = phase.end - 1
         shares = sorted(_shares(phase, store).items(), key=lambda item: (-item[1], item[0]))
-        every = np.unique(np.linspace(phase.start, last, _POINTS, dtype=np.int64))
-        of_steps = learning_rate(config, every)
-        rates = of_steps[[0, int(of_steps.argmax()), -1]]
+        steps = np.unique(np.linspace(phase.start, last, _POINTS, dtype=np.int64))
+        rates_by_step = learning_rate(config, steps)
+        rates = rates_by_step[[0, int(rates_by_step.argmax()), -1]]
         shapes = batches.shapes(last).items()
         masks = [getattr(options, "mask_rate", None) for options in phase.active().values()]
         rows.append(

@@ -134,8 +134,8 @@ def adopt_model(config: Config, workdir: AnyPath | None = None) -> Config:
         model = stored_models.find(config.init_from, "init_from").model
     else:
         model = Model(**earliest.config()["model"])  # of the first phase
-    own = {name: getattr(config.model, name) for name in KEYS_OF_RUN}
-    config = dataclasses.replace(config, model=dataclasses.replace(model, **own))
+    run_options = {name: getattr(config.model, name) for name in KEYS_OF_RUN}
+    config = dataclasses.replace(config, model=dataclasses.replace(model, **run_options))
     checks.check_values(config)
     return config
 

@@ -57,7 +57,7 @@ def _tables(before: metrics.Line, after: metrics.Line) -> list[str]:
     measured = [key for key in after if key.startswith("eval/")]
     losses = [key for key in measured if key.endswith("/loss")]
     of_losses = {key.removesuffix("loss") + measure for key in losses for measure in _OF_A_LOSS}
-    others = [key for key in measured if key not in of_losses]
+    other_measures = [key for key in measured if key not in of_losses]
     width = max(len(_label(key)) for key in measured)
     steps = f"step {before['step']:,} -> {after['step']:,}"
     rows = []
@@ -69,9 +69,9 @@ def _tables(before: metrics.Line, after: metrics.Line) -> list[str]:
             f"  {_label(key):{width}}  {before.get(key, float('nan')):7.3f} -> {after[key]:6.3f}"
             f"   {100 * before.get(accuracy, float('nan')):5.1f}% -> {100 * after[accuracy]:5.1f}%"
         )
-    if others:
+    if other_measures:
         rows += ["", f"other measures, {steps}"]
-    for key in others:
+    for key in other_measures:
         measure = key.rpartition("/")[2]
         rows.append(
             f"  {_label(key):{width}}  {before.get(key, float('nan')):11,.3f} -> {after[key]:9,.3f}"

@@ -24,7 +24,7 @@ class Throughput:
     def __init__(self, flops: RunFlops, prefetch: Prefetch, seen: int):
         self._of_run, self._prefetch = flops, prefetch
         self._seen = seen  # tokens of all processes, at the last exchange between processes
-        self._own = 0  # tokens of this process since the last exchange
+        self._own_tokens = 0  # tokens of this process since the last exchange
         self._begin = time.perf_counter()
         self._restart()
 
@@ -35,7 +35,7 @@ class Throughput:
           step: zero-based.
           tokens: number of tokens, without padding, in this process's rows of the step.
         """
-        self._own += tokens
+        self._own_tokens += tokens
         self._tokens += tokens
         self._flops += self._of_run.of_step(step).xlj
 
@@ -44,9 +44,9 @@ class Throughput:
 
         All processes must call this, since they exchange their counts.
         """
-        high, low = hosts.all_gather(np.array(divmod(self._own, _PART), np.int32)).T
+        high, low = hosts.all_gather(np.array(divmod(self._own_tokens, _PART), np.int32)).T
         self._seen += int(high.astype(np.int64).sum()) * _PART + int(low.astype(np.int64).sum())
-        self._own = 0
+        self._own_tokens = 0
         return self._seen
 
     def measures(self) -> dict[str, float]:
@@ -55,8 +55,8 @@ class Throughput:
         Rates and shares cover the time since the last call. `time/seconds` counts from the
         construction of this object. All processes must call this.
         """
-        seconds = max(time.perf_counter() - self._since, 1e-9)
-        waited = self._prefetch.seconds_waited - self._waited
+        seconds = max(time.perf_counter() - self._interval_begin, 1e-9)
+        waited = self._prefetch.seconds_waited - self._waited_before
         measures = {
             "tokens": self.seen(),
             "time/tokens_per_second": self._tokens * jax.process_count() / seconds,
@@ -72,11 +72,11 @@ class Throughput:
         """Excludes the time of a `with` statement from the rates and shares of `measures`."""
         begin = time.perf_counter()
         yield
-        self._since += time.perf_counter() - begin
+        self._interval_begin += time.perf_counter() - begin
 
     def _restart(self) -> None:
-        self._since = time.perf_counter()
-        self._waited = self._prefetch.seconds_waited
+        self._interval_begin = time.perf_counter()
+        self._waited_before = self._prefetch.seconds_waited
         self._tokens, self._flops = 0, 0.0
 
 

@@ -72,33 +72,36 @@ def transfer_parameters(
     record = as_tree(config)
     labels = supervised_in(record).get("labels", ())
     kinds = {*SUPERVISED, recorded_kind(record)} - {""}  # tasks whose heads depend on labels
-    other = tuple(f"{head_of(kind)}/" for kind in kinds) if source.labels != tuple(labels) else ()
+    unused_heads = (
+        tuple(f"{head_of(kind)}/" for kind in kinds) if source.labels != tuple(labels) else ()
+    )
     fits = {
         name
         for name in old
-        if name in new and old[name].shape == new[name].shape and not name.startswith(other)
+        if name in new and old[name].shape == new[name].shape and not name.startswith(unused_heads)
     }
     missing = [name for name in new if name not in fits]
     unused = [name for name in old if name not in fits]
-    wrong = [name for name in missing + unused if name.startswith(_CORE)]
-    if wrong:
+    mismatched = [name for name in missing + unused if name.startswith(_CORE)]
+    if mismatched:
         raise CheckpointError(
             f"init_from={source.folder} has another architecture than the config: these parameters "
-            f"are missing or have another shape: {', '.join(wrong[:4])}; set "
+            f"are missing or have another shape: {', '.join(mismatched[:4])}; set "
             "transfer.model=init_from to use the sizes of init_from"
         )
     parts = {n: "embeddings" if n.startswith(_EMBEDDINGS) else "body" for n in fits}
-    left = {name for name, part in parts.items() if part not in config.transfer.parts}
+    excluded = {name for name, part in parts.items() if part not in config.transfer.parts}
     for names, what in (
         (missing, "newly initialised"),
         (unused, "not used"),
-        (sorted(left), f"newly initialised (transfer.parts={','.join(config.transfer.parts)})"),
+        (sorted(excluded), f"newly initialised (transfer.parts={','.join(config.transfer.parts)})"),
     ):
         if names and jax.process_index() == 0:
             tqdm.write(f"init_from: {what}: {', '.join(names)}")
     leaves, structure = jax.tree.flatten(fresh)
     chosen = [
-        old[name] if name in fits - left else leaf for name, leaf in zip(new, leaves, strict=True)
+        old[name] if name in fits - excluded else leaf
+        for name, leaf in zip(new, leaves, strict=True)
     ]
     return jax.tree.unflatten(structure, chosen)
 
@@ -190,11 +193,12 @@ def dictionaries_of(options: Transfer, languages: Sequence[str]) -> tuple[Dictio
     Raises:
       ConfigError: if a dictionary cannot be read, or no language has one.
     """
-    known, others = options.language, [name for name in languages if name != options.language]
+    source_language = options.language
+    other_languages = [name for name in languages if name != source_language]
     pairs = [
         pair
-        for language in others
-        for pair in (f"{known}-{language}", f"{language}-{known}")
+        for language in other_languages
+        for pair in (f"{source_language}-{language}", f"{language}-{source_language}")
         if any(
             "{pair}" in template and Path(template.replace("{pair}", pair)).expanduser().is_file()
             for template in options.dictionaries
@@ -202,7 +206,8 @@ def dictionaries_of(options: Transfer, languages: Sequence[str]) -> tuple[Dictio
     ]
     if not pairs and any("{pair}" in template for template in options.dictionaries):
         raise ConfigError(
-            f"transfer.dictionaries={','.join(options.dictionaries)}: no file for {known} with any "
-            f"of {', '.join(others)}; {{pair}} becomes {known}-LANGUAGE or LANGUAGE-{known}"
+            f"transfer.dictionaries={','.join(options.dictionaries)}: no file for "
+            f"{source_language} with any of {', '.join(other_languages)}; {{pair}} becomes "
+            f"{source_language}-LANGUAGE or LANGUAGE-{source_language}"
         )
-    return dictionaries.load(options.dictionaries, pairs, known)
+    return dictionaries.load(options.dictionaries, pairs, source_language)
