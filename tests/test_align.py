@@ -254,7 +254,7 @@ def test_tags_are_carried_across(run, gold, tmp_path):
             wanted = {f"T{i}" for i, k in linked if k == j} or {"_"}
             assert row.split("\t")[1] in wanted
     tags.write_text("other\tX\n")
-    with pytest.raises(ConfigError, match=r"tags\.conll:1: 'other' are not the words"):
+    with pytest.raises(ConfigError, match=r"tags\.conll:1: the words are 'other', expected"):
         run(*arguments, f"--output={output}", f"--project={tags}")
 
 
@@ -285,7 +285,7 @@ def test_long_pairs_are_reported(run, tmp_path):
 def test_no_output_is_left_after_an_error(run, tmp_path, monkeypatch):
     from xlj.word_alignment import aligner
 
-    monkeypatch.setattr(aligner, "MOST_PIECES", 20)
+    monkeypatch.setattr(aligner, "MAX_PIECES", 20)
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("one\teins\n" + "word " * 30 + "\tWort\n")
     with pytest.raises(ConfigError, match=r"pairs\.tsv:2: the sentence has"):
@@ -341,7 +341,9 @@ def test_errors_say_what_to_do(run, gold, arguments, message):
 def test_gold_of_another_number_of_pairs(run, gold, tmp_path):
     file = tmp_path / "gold.txt"
     file.write_text("0-0\n")
-    with pytest.raises(ConfigError, match="has links of 1 sentence pairs, but .* has 10 pairs"):
+    with pytest.raises(
+        ConfigError, match="has gold links for 1 sentence pairs, but .* has 10 pairs"
+    ):
         run(f"--input={gold[0]}", f"--gold={file}")
 
 

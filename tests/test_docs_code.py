@@ -157,7 +157,7 @@ def test_a_sweep(at):
 def test_alignments(checkpoint, at, capsys):
     soft, gold, own = code_of(ROOT / "docs/align.md")
     exec(gold, {})
-    size, pairs = sentence_pairs.checked(at / "gold.tsv", "")
+    size, pairs = sentence_pairs.read_checked(at / "gold.tsv", "")
     assert size == 500 and all(pair.gold.sure for pair in pairs)
     (at / "runs").mkdir()
     (at / "runs/quickstart").symlink_to(checkpoint)

@@ -44,7 +44,7 @@ def main(flags: Namespace) -> None:
 
     form = sentence_pairs.Form(flags.columns, flags.words, flags.gold_from)
     skipping = Skipping(flags.malformed, "--malformed")
-    size, pairs = sentence_pairs.checked(flags.input, flags.gold, skipping, form)
+    size, pairs = sentence_pairs.read_checked(flags.input, flags.gold, skipping, form)
     labels = None
     if flags.project:
         in_memory = list(pairs)
@@ -118,7 +118,7 @@ def _align_shard(flags: Namespace) -> None:
     for part in parts.remaining():
         unit, size = units[part], 0
         lines, place = unit.lines(skipping), unit.place
-        pairs = sentence_pairs.parsed(
+        pairs = sentence_pairs.parse(
             lines, place, is_start=not unit.start, skipping=skipping, form=form
         )
         pairs, same_pairs = itertools.tee(_with_progress(pairs, None))

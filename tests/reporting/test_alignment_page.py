@@ -13,7 +13,7 @@ import pytest
 
 from xlj.reporting.alignment_page import Page
 from xlj.reporting.style import asset
-from xlj.word_alignment.aligner import Aligned
+from xlj.word_alignment.aligner import PairLinks
 from xlj.word_alignment.gold_alignments import parse
 from xlj.word_alignment.sentence_pairs import Pair
 
@@ -33,7 +33,7 @@ def page_of(pairs, with_gold, title="pairs.tsv, aligned"):
     with Page(file, title, {"method": "argmax", "layer": 2}, with_gold) as page:
         for pair, links, confidences in pairs:
             links = np.array(links, np.int32).reshape(-1, 2)
-            page.add(pair, Aligned(links, np.array(confidences, np.float32)))
+            page.add(pair, PairLinks(links, np.array(confidences, np.float32)))
     return file.getvalue().decode()
 
 

@@ -10,7 +10,7 @@ from xlj.config import ConfigError
 from xlj.config.choices import METHODS, AlignmentOptions
 from xlj.models import encoder, word_hmm_head
 from xlj.word_alignment.aligner import Aligner
-from xlj.word_alignment.methods import HMM_LEAST
+from xlj.word_alignment.methods import HMM_THRESHOLD
 from xlj.word_alignment.sentence_pairs import Pair
 
 HMM = AlignmentOptions("hmm", "apart")
@@ -90,11 +90,11 @@ def test_links_and_confidences(trained, layer):
             continue
         wanted, _ = plain(trained, pair, layer)
         np.testing.assert_allclose(matrix, wanted, atol=2e-5)
-        links = np.argwhere(wanted >= HMM_LEAST)
+        links = np.argwhere(wanted >= HMM_THRESHOLD)
         np.testing.assert_array_equal(aligned.links, links)
         np.testing.assert_allclose(aligned.confidences, wanted[tuple(links.T)], atol=2e-5)
         linked += len(links)
-        unsure += ((wanted > HMM_LEAST) & (wanted < 0.4)).sum()
+        unsure += ((wanted > HMM_THRESHOLD) & (wanted < 0.4)).sum()
     assert linked > 4 and unsure > 1
 
 

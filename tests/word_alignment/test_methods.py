@@ -137,7 +137,7 @@ def test_a_method_of_ones_own_aligns(own_methods, copying_encoder):
     for refused in (Aligner, lambda model, options: Encoder(model).align([], method="same")):
         with pytest.raises(
             ConfigError,
-            match="^the method same needs a head with one number, which this model does not have",
+            match="^the method same needs a head with one number, which this model lacks",
         ):
             refused(copying_encoder, AlignmentOptions("same"))
     head = {"same_head": {"value": jnp.float32(0.75)}}
@@ -162,7 +162,7 @@ def test_a_method_of_ones_own_aligns(own_methods, copying_encoder):
 
 def test_a_name_is_one_methods_alone(own_methods, copying_encoder):
     assert methods.register(own_methods[0]) is own_methods[0]
-    with pytest.raises(ValueError, match="another method is already named same"):
+    with pytest.raises(ValueError, match="another method already has the name same"):
         methods.register(Method("same", first_of_each))
     with pytest.raises(
         ConfigError, match="unknown method some; expected one of optimal_transport, "

@@ -7,7 +7,7 @@ import pytest
 
 from xlj.config import ConfigError
 from xlj.word_alignment import projection
-from xlj.word_alignment.aligner import Aligned
+from xlj.word_alignment.aligner import PairLinks
 from xlj.word_alignment.projection import Labels, Projection, project_chunks, project_tags
 from xlj.word_alignment.sentence_pairs import Pair
 
@@ -102,7 +102,7 @@ def test_the_labelled_side_is_recognised_by_its_words(read):
 
 def test_either_way_links_are_followed():
     links = np.array([[0, 2], [1, 0]], np.int32)
-    aligned = Aligned(links, np.array([0.5, 0.5], np.float32))
+    aligned = PairLinks(links, np.array([0.5, 0.5], np.float32))
     forth = Projection(Labels([("A", "B")], True, False))
     assert forth.tags(0, PAIRS[0], aligned) == (["x", "y", "z"], ["B", "_", "A"])
     back = Projection(Labels([("A", "B", "C")], False, False))
@@ -119,25 +119,25 @@ def test_either_way_links_are_followed():
         ("a\nb\n", "tags.conll:1: no tags"),
         (
             "a\tA\nq\tA\n\nc\tA\n\nd\tA\n",
-            "tags.conll:1: 'a q' are not the words 'a b' (at p.tsv:1)",
+            "tags.conll:1: the words are 'a q', expected 'a b' (at p.tsv:1)",
         ),
         (
             "a\tA\nb\tA\n\nc\tA\n",
-            "tags.conll: 2 sentences, fewer than pairs (at p.tsv:4)",
+            "tags.conll has only 2 sentences, fewer than there are pairs (at p.tsv:4)",
         ),
         (
             "a\tA\nb\tA\n\nc\tA\n\nd\tA\n\ne\tA\n",
-            "tags.conll:8: more sentences than pairs; the file must",
+            "tags.conll:8: the file has more sentences than there are pairs; the file must",
         ),
         (
             "x\tA\ny\tA\nz\tB\n\nx\tA\n\nv\tB\n",
-            "tags.conll:7: 'v' are not the words 'w' (at p.tsv:4); the file must have the words of "
-            "one side",
+            "tags.conll:7: the words are 'v', expected 'w' (at p.tsv:4); the file must have the "
+            "words of one side",
         ),
         (
             "a\tB-P\nb\tPER\n\nc\tO\n\nd\tO\n",
-            "tags.conll: mixed tags: 'B-P' is a chunk tag, but 'PER' is neither O nor a tag such "
-            "as B-PER",
+            "tags.conll: 'B-P' is a chunk tag, but 'PER' is not; expected chunk tags only (O, "
+            "B-PER, ...), or no chunk tags",
         ),
     ],
 )

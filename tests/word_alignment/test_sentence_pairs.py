@@ -8,7 +8,7 @@ import pytest
 
 from xlj.config import ConfigError
 from xlj.word_alignment.gold_alignments import parse
-from xlj.word_alignment.sentence_pairs import Form, Pair, checked, read
+from xlj.word_alignment.sentence_pairs import Form, Pair, read, read_checked
 
 
 def test_pairs_words_and_blank_lines(tmp_path):
@@ -96,7 +96,7 @@ def test_two_files(write, tmp_path):
     write("a.en", "the cat\nyes\n"), write("a.de", "die Katze\nja\n")
     assert words(tmp_path / f"a.en|{tmp_path}/a.de") == TWO
     write("a.de", "die Katze\n")
-    with pytest.raises(ConfigError, match="a.en and .*a.de differ in their number of lines"):
+    with pytest.raises(ConfigError, match="a.en and .*a.de have different numbers of lines"):
         words(tmp_path / f"a.en|{tmp_path}/a.de")
 
 
@@ -180,14 +180,14 @@ def test_odd_gold_links_are_reported(write, capsys):
         ("1-1\n\n", "no gold link has a word 0; .*--gold_from=1"),
         ("2-2 1-1\n1-0\n", "1 of 3 gold links are outside .*a.tsv:1"),
     ):
-        checked(pairs, f"{write('gold.txt', links)}")
+        read_checked(pairs, f"{write('gold.txt', links)}")
         errors = capsys.readouterr().err
         assert re.search(printed, errors) if printed else not errors
-    checked(
+    read_checked(
         pairs,
         f"{write('gold.txt', '2-2 1-1' + chr(10) + '1-1 0-1' + chr(10))}",
         form=Form(gold_from=1),
     )
     assert capsys.readouterr().err.endswith("ignoring 1 links to NULL (word 0)\n")
-    checked(pairs, f"{write('gold.wa', '1 1 1 S' + chr(10) + '2 2 1 S' + chr(10))}")
+    read_checked(pairs, f"{write('gold.wa', '1 1 1 S' + chr(10) + '2 2 1 S' + chr(10))}")
     assert not capsys.readouterr().err

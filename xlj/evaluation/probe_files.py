@@ -41,7 +41,9 @@ def read(config: Config) -> Files:
             result.parallel[pair] = first, second
     if alignment.source:
         for name, paths in _find_files(config, alignment, "evaluation.alignment").items():
-            _, lines = sentence_pairs.checked(paths[0], "" if len(paths) == 1 else str(paths[1]))
+            _, lines = sentence_pairs.read_checked(
+                paths[0], "" if len(paths) == 1 else str(paths[1])
+            )
             pairs = list(lines)
             if not any(pair.gold and pair.gold.sure for pair in pairs):
                 raise ConfigError(f"{paths[-1]} has no sure gold link, but AER needs at least one")

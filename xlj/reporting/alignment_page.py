@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from xlj.reporting.markup import document, node
 from xlj.reporting.style import asset, style
-from xlj.word_alignment.aligner import Aligned
+from xlj.word_alignment.aligner import PairLinks
 from xlj.word_alignment.sentence_pairs import Pair
 
 _DATA = '<script type="application/json" id="data">'
@@ -47,7 +47,7 @@ class Page(AbstractContextManager):
         if kind is None:
             self._file.write(f"\n]{self._tail}".encode())
 
-    def add(self, pair: Pair, aligned: Aligned) -> None:
+    def add(self, pair: Pair, aligned: PairLinks) -> None:
         """Adds a pair and its links."""
         confidences = [round(value, 4) for value in aligned.confidences.tolist()]
         links = [[*link, c] for link, c in zip(aligned.links.tolist(), confidences, strict=True)]

@@ -1,4 +1,4 @@
-"""Word aligner: encodes two sentences and links their words by hidden vectors."""
+"""Aligns words: encodes two sentences, and links their words by hidden vectors."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,17 +24,18 @@ from xlj.word_alignment.methods import Method, Side
 from xlj.word_alignment.pair_batches import Batch, Pieces, Rows, batches, pieces_of
 from xlj.word_alignment.sentence_pairs import Pair
 
-MOST_PIECES = 8192
-"""The most pieces of a sentence. The matrices of longer pairs would need several times 256 MB."""
+MAX_PIECES = 8192
+"""The maximum number of pieces of a sentence. The matrices of longer pairs would need several times
+256 MB."""
 
-_CHUNK = 16_384  # sentence pairs in memory at a time
+_CHUNK = 16_384  # how many sentence pairs are in memory at a time
 
 
-class Aligned(NamedTuple):
+class PairLinks(NamedTuple):
     """The links of a sentence pair at one layer.
 
     Attributes:
-      links: int32 [links, 2], sorted, words from 0.
+      links: int32 [links, 2], zero-based indices of source and target words, sorted.
       confidences: float32 [links], between 0 and 1.
     """
 
@@ -46,18 +47,18 @@ class Aligner:
     """Aligns sentence pairs.
 
     Args:
-      pretrained: the encoder, on any mesh; all processes must align the same pairs.
-      options: how to encode pairs and link their pieces.
-      layers: the layers to align, each between 0 (embeddings) and the last; by default that of the
-        options.
-      threshold: links with a lower confidence are removed.
+      pretrained: the encoder, on any mesh. All processes must align the same pairs.
+      options: options for encoding pairs and linking pieces.
+      layers: the layers whose vectors are aligned, from 0 (the embeddings) to the last layer. If
+        empty, the layer in `options` is used.
+      threshold: links with a confidence below this value are removed.
 
     Raises:
-      ConfigError: if the method does not exist, or needs a head that the model does not have.
+      ConfigError: if the method does not exist, or needs a head that the model lacks.
 
     Attributes:
-      windowed: the number of pairs so far that were too long for the model and were encoded in
-        windows.
+      windowed: the number of pairs so far that were too long for the model, and were therefore
+        encoded in windows.
     """
 
     def __init__(
@@ -71,23 +72,24 @@ class Aligner:
         model = pretrained.model
         self._limit = model.positions - FIRST_POSITION
         self._layers = tuple(layers) or (encoder.layer_or_middle(options.layer, model.layers),)
-        self._method = methods.named(options.method, pretrained.params)
+        self._method = methods.find(options.method, pretrained.params)
         self._together, self._threshold = options.encode == "together", threshold
         static = {"mesh": self._mesh, "model": model, "prior": options.prior}
         self._align = partial(_align, layers=self._layers, method=self._method, **static)
         self.windowed = 0
 
     def align(self, pairs: Iterable[Pair], progress: Advance = bool) -> Iterator[list[np.ndarray]]:
-        """Yields the links of each pair: for each layer int32 [links, 2], sorted, words from 0.
+        """Yields for each pair a list with the links at each layer.
 
-        Two words are linked if any of their pieces are.
+        Links are int32 [links, 2], zero-based indices of source and target words, sorted. Two words
+        are linked if any of their pieces are linked.
 
         Args:
-          pairs: sentence pairs; the results have the same order.
+          pairs: the sentence pairs. The results are in the same order.
           progress: called with the number of newly aligned pairs.
 
         Raises:
-          ConfigError: if a sentence has more than `MOST_PIECES` pieces.
+          ConfigError: if a sentence has more than `MAX_PIECES` pieces.
         """
         output = "confidences" if self._threshold else "links"
         for _, by_layer in self._align_chunks(pairs, output, progress):
@@ -95,14 +97,15 @@ class Aligner:
 
     def scored(
         self, pairs: Iterable[Pair], progress: Advance = bool, of_pieces: bool = False
-    ) -> Iterator[list[Aligned]]:
-        """Yields the links of each pair with their confidences, for each layer.
+    ) -> Iterator[list[PairLinks]]:
+        """Yields for each pair a list with the links and confidences at each layer.
 
-        The confidence of a link between pieces is its entry in the soft alignment (`methods`). The
-        confidence of a link between words is the highest of its pieces.
+        The confidence of a link between two pieces is the entry of the soft alignment (`methods`).
+        The confidence of a link between two words is the highest confidence of their pieces.
 
         Args:
-          of_pieces: yields links between pieces, numbered from 0, instead of words.
+          of_pieces: whether links connect pieces instead of words. Indices of pieces are
+            zero-based.
         """
         for _, by_layer in self._align_chunks(pairs, "confidences", progress, of_pieces):
             yield by_layer
@@ -110,8 +113,8 @@ class Aligner:
     def soft(self, pairs: Iterable[Pair], progress: Advance = bool) -> Iterator[np.ndarray]:
         """Yields the soft alignment of each pair, float32 [layers, source words, target words].
 
-        The value of two words is the highest of their pieces (`methods`), and 0 for a word without
-        pieces.
+        The value for two words is the highest value of their pieces (`methods`). It is 0 for a word
+        without pieces.
         """
         for pair, by_layer in self._align_chunks(pairs, "soft", progress):
             matrices = np.zeros((len(by_layer), len(pair.source), len(pair.target)), np.float32)
@@ -120,16 +123,17 @@ class Aligner:
             yield matrices
 
     def likelihoods(self, pairs: Iterable[Pair], progress: Advance = bool) -> Iterator[float]:
-        """Yields how well the sentences of each pair are generated from each other, at the first
-        layer (`methods.likelihoods`); NaN if a sentence is empty.
+        """Yields the likelihood of each pair at the first of the aligner's layers.
+
+        See `methods.likelihoods`. The likelihood is NaN if a sentence is empty.
 
         Raises:
-          ConfigError: as `align`.
+          ConfigError: if a sentence has more than `MAX_PIECES` pieces.
         """
         pairs = iter(pairs)
         while chunk := list(itertools.islice(pairs, _CHUNK)):
             result = np.full(len(chunk), np.nan)
-            started = self._start_batches(self._pieces(chunk, False), "likelihood")
+            started = self._start_batches(self._split_pieces(chunk, False), "likelihood")
             for batch, values in in_flight(started):
                 result[batch.members] = np.asarray(values)[0, : len(batch.members)]
                 progress(len(batch.members))
@@ -137,43 +141,50 @@ class Aligner:
 
     def _align_chunks(
         self, pairs: Iterable[Pair], output: str, progress: Advance, of_pieces: bool = False
-    ) -> Iterator[tuple[Pair, list[Aligned]]]:
-        """Yields each pair with its alignment at each layer.
+    ) -> Iterator[tuple[Pair, list[PairLinks]]]:
+        """Yields each pair with the alignments at all layers.
 
         Args:
           output: `links`, `confidences` (links with confidences), or `soft` (all pairs of words
-            with their values).
+            with values).
         """
         pairs = iter(pairs)
         size = max(_CHUNK // 16, 1) if output == "soft" else _CHUNK
         while chunk := list(itertools.islice(pairs, size)):
-            pieces = self._pieces(chunk, of_pieces)
+            pieces = self._split_pieces(chunk, of_pieces)
             by_pair = [[_NO_LINKS] * len(self._layers) for _ in chunk]
-            for batch, values in self._values(pieces, output):
-                _collect(by_pair, batch, values, pieces)
+            for batch, values in self._compute_values(pieces, output):
+                _collect_links(by_pair, batch, values, pieces)
                 progress(len(batch.members))
             yield from zip(chunk, by_pair, strict=True)
 
-    def _pieces(self, chunk: list[Pair], of_pieces: bool) -> list[tuple[Pieces, Pieces]]:
-        """Returns the pieces of each pair; with `of_pieces`, each piece counts as a word."""
+    def _split_pieces(self, chunk: list[Pair], of_pieces: bool) -> list[tuple[Pieces, Pieces]]:
+        """Returns the pieces of both sentences of each pair.
+
+        Args:
+          of_pieces: whether each piece counts as a word.
+        """
         vocabulary = self._pretrained.vocabulary
         sources = pieces_of([pair.source for pair in chunk], vocabulary, of_pieces)
         targets = pieces_of([pair.target for pair in chunk], vocabulary, of_pieces)
         pieces = list(zip(sources, targets, strict=True))
         for pair, both in zip(chunk, pieces, strict=True):
-            most = max(len(side.ids) for side in both)
-            if most > MOST_PIECES:
+            piece_count = max(len(side.ids) for side in both)
+            if piece_count > MAX_PIECES:
                 raise ConfigError(
-                    f"{pair.where}: the sentence has {most} pieces; at most {MOST_PIECES} can be "
-                    "aligned, so split it"
+                    f"{pair.where}: the sentence has {piece_count} pieces, but at most "
+                    f"{MAX_PIECES} can "
+                    "be aligned; split the sentence"
                 )
         return pieces
 
-    def _values(
+    def _compute_values(
         self, pieces: list[tuple[Pieces, Pieces]], output: str
     ) -> Iterator[tuple[Batch, np.ndarray]]:
-        """Yields batches with their output for pieces, [layers, pairs, side, side]: bool links, or
-        float32 values that are 0 without a link."""
+        """Yields batches with values for pairs of pieces, [layers, pairs, side, side].
+
+        The values are bool links, or float32 confidences that are 0 without a link.
+        """
         match = self._method.match
         on_device = "soft" if match else output
         for batch, result in in_flight(self._start_batches(pieces, on_device)):
@@ -195,7 +206,7 @@ class Aligner:
             yield batch, self._align(self._pretrained.params, rows, output=output)
 
 
-_NO_LINKS = Aligned(np.zeros((0, 2), np.int32), np.zeros(0, np.float32))
+_NO_LINKS = PairLinks(np.zeros((0, 2), np.int32), np.zeros(0, np.float32))
 
 
 @partial(
@@ -204,8 +215,12 @@ _NO_LINKS = Aligned(np.zeros((0, 2), np.int32), np.zeros(0, np.float32))
     compiler_options=QUICK,
 )
 def _align(params: encoder.Params, rows: Rows[jax.Array], mesh: Mesh, **static: Any) -> jax.Array:
-    """Returns the output for pieces, [layers, pairs, side, side], or for pairs, [layers, pairs],
-    replicated on all devices."""
+    """Encodes and aligns a batch on the devices.
+
+    Returns:
+      Values for pairs of pieces, [layers, pairs, side, side], or likelihoods, [layers, pairs],
+      replicated on all devices.
+    """
     result = on_mesh(mesh, partial(_align_rows, **static))(params, rows)
     return jax.lax.with_sharding_constraint(result, replicated(mesh))
 
@@ -244,14 +259,16 @@ def _align_rows(
     return jnp.where(alignment.links, alignment.soft, 0)
 
 
-def _collect(
-    by_pair: list[list[Aligned]],
+def _collect_links(
+    by_pair: list[list[PairLinks]],
     batch: Batch,
     values: np.ndarray,
     pieces: list[tuple[Pieces, Pieces]],
 ) -> None:
-    """Converts a batch's values of pieces to values of words, the highest of their pieces, and
-    stores them in `by_pair`."""
+    """Converts the values of a batch from pieces to words, and stores the links in `by_pair`.
+
+    The value for two words is the highest value of their pieces.
+    """
     layer, place, *ends = np.nonzero(values)
     words = []
     for side, end in enumerate(ends):
@@ -259,7 +276,8 @@ def _collect(
         starts = np.cumsum([0, *map(len, of_pieces)])
         words.append(np.concatenate(of_pieces, dtype=np.int64)[starts[place] + end])
     owner = layer * values.shape[1] + place
-    # One integer per link, which sorts links in the order of the output: 24 bits for each word.
+    # Encode each link as one integer, with 24 bits for each word, so that sorting the integers
+    # sorts the links.
     distinct, which = np.unique(owner << 48 | words[0] << 24 | words[1], return_inverse=True)
     highest = np.zeros(len(distinct), np.float32)
     np.maximum.at(highest, which, values[layer, place, ends[0], ends[1]])
@@ -269,4 +287,4 @@ def _collect(
         for k, member in enumerate(batch.members):
             at = layer_index * values.shape[1] + k
             start, end = bounds[at], bounds[at + 1]
-            by_pair[member][layer_index] = Aligned(links[start:end], highest[start:end])
+            by_pair[member][layer_index] = PairLinks(links[start:end], highest[start:end])

@@ -16,9 +16,11 @@ from xlj.word_alignment.words import SPLITS
 
 
 class Gold(NamedTuple):
-    """Gold links of one sentence pair, words from 0. Sure links are implicitly possible too.
+    """The gold links of one sentence pair, as zero-based indices of words.
 
     Attributes:
+      sure: the sure links.
+      possible: links that are possible but not sure. (Sure links count as possible too.)
       nulls: the number of links to NULL, which are left out.
     """
 
@@ -30,13 +32,13 @@ class Gold(NamedTuple):
 def parse(text: str, where: str, first: int = 0) -> Gold:
     """Parses the links of one line: `i-j` (sure) or `ipj` (possible).
 
-    Links outside the sentences are not removed: no prediction can match them, so they count as
-    missed.
+    Links outside the sentences are not removed. No prediction can match such links, so they count
+    as missed.
 
     Args:
       where: the place of the line, for errors.
-      first: the number of the first word, 0 or 1. With 1, the word 0 is NULL, whose links are left
-        out.
+      first: the index that the file gives to the first word, 0 or 1. With 1, index 0 is NULL, and
+        links to NULL are left out.
 
     Raises:
       ConfigError: if a link is malformed.
@@ -49,33 +51,41 @@ def parse(text: str, where: str, first: int = 0) -> Gold:
                 f"{where}: {quoted(item)} is not a link; expected i-j (sure) or ipj (possible)"
             )
         links.append(((int(match[1]), int(match[3])), match[2] == "-"))
-    return _gold(links, first)
+    return _make_gold(links, first)
 
 
-def _gold(links: Sequence[tuple[Link, bool]], first: int) -> Gold:
-    """Makes gold links from links and whether each is sure.
+def _make_gold(links: Sequence[tuple[Link, bool]], first: int) -> Gold:
+    """Makes gold links.
 
-    If words count from 1, links to NULL (word 0) are left out, as in the scores without NULL of the
-    WPT shared tasks.
+    If words count from 1, links to NULL (word 0) are left out, as in the WPT shared tasks' scores
+    without NULL.
+
+    Args:
+      links: (link, whether it is sure).
+      first: the index of the first word in `links`, 0 or 1.
     """
-    proper = [(link, is_sure) for link, is_sure in links if not first or all(link)]
+    without_null = [(link, is_sure) for link, is_sure in links if not first or all(link)]
     sure, possible = (
-        frozenset((i - first, j - first) for (i, j), is_sure in proper if is_sure == selected)
+        frozenset((i - first, j - first) for (i, j), is_sure in without_null if is_sure == selected)
         for selected in (True, False)
     )
-    return Gold(sure, possible, len(links) - len(proper))
+    return Gold(sure, possible, len(links) - len(without_null))
 
 
 def read(path: Path, first: int | None = None) -> list[Gold]:
     """Reads the gold alignments of a file, in the order of the sentence pairs.
 
-    The file has either one line per sentence pair (see `parse`), or the format of the WPT shared
-    tasks (NAACL, `alignv2.txt`): one line per link, `id source target [S|P] [confidence]`. Links
-    without a flag are sure; the confidence is ignored. Ids are names, not line numbers: the first
-    id in the file belongs to the first sentence pair, and so on.
+    The file has one of two formats:
+
+    - one line per sentence pair (see `parse`);
+    - the format of the WPT shared tasks (NAACL, `alignv2.txt`): one line per link,
+      `id source target [S|P] [confidence]`. Links without a flag are sure. The confidence is
+      ignored. Ids are names, not line numbers: the first id in the file belongs to the first
+      sentence pair, the second id to the second pair, and so on.
 
     Args:
-      first: as in `parse`; None means 0 for lines per sentence pair, and 1 for lines per link.
+      first: the index of the first word, 0 or 1 (see `parse`). None means 0 for one line per
+        sentence pair, and 1 for one line per link.
 
     Raises:
       ConfigError: if the file cannot be read or a line is malformed.
@@ -84,14 +94,14 @@ def read(path: Path, first: int | None = None) -> list[Gold]:
     start = next((line for line in lines if line.strip()), "")
     if not start or re.match(r"\s*-?\d+[-p]", start):
         return [parse(line, f"{path}:{n}", first or 0) for n, line in enumerate(lines, 1)]
-    return _alignv2(path, lines, 1 if first is None else first)
+    return _parse_alignv2(path, lines, 1 if first is None else first)
 
 
 def score(links: Sequence[np.ndarray], golds: Sequence[Gold]) -> Scores:
     """Computes alignment error rate, precision, recall and F1 over all pairs.
 
     Args:
-      links: the predicted links of each pair, int [links, 2].
+      links: the predicted links of each pair, int [links, 2], zero-based.
       golds: the gold links of each pair.
     """
     return error_rate.score(
@@ -101,7 +111,7 @@ def score(links: Sequence[np.ndarray], golds: Sequence[Gold]) -> Scores:
     )
 
 
-def _alignv2(path: Path, lines: list[str], first: int) -> list[Gold]:
+def _parse_alignv2(path: Path, lines: list[str], first: int) -> list[Gold]:
     by_id: dict[str, list[tuple[Link, bool]]] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -113,8 +123,8 @@ def _alignv2(path: Path, lines: list[str], first: int) -> list[Gold]:
         if not fields:
             raise ConfigError(
                 f"{path}:{number}: {quoted(line)}; expected `id source target [S|P] [confidence]` "
-                "with words from 1, or links i-j and ipj with words from 0"
+                "with words counted from 1, or links i-j and ipj with words counted from 0"
             )
         link = int(fields[2]), int(fields[3])
         by_id.setdefault(fields[1], []).append((link, fields[4] != "P"))
-    return [_gold(links, first) for links in by_id.values()]
+    return [_make_gold(links, first) for links in by_id.values()]

@@ -1,13 +1,13 @@
-"""Methods of word alignment: compute soft alignments and links from hidden vectors of tokens.
+"""Methods of word alignment, which compute soft alignments and links from hidden vectors of tokens.
 
 | method | soft alignment | links |
 |---|---|---|
 | optimal_transport | the transport plan | `extraction.itermax` of the plan |
 | released | the minimum of the plan normalised by rows and by columns | `extraction.released` |
 | argmax, itermax, match | (cosine + 1) / 2, times the prior | the function of this name |
-| hmm | the product of both directions' probabilities | values of at least `HMM_LEAST` |
+| hmm | the product of the probabilities in both directions | values of at least `HMM_THRESHOLD` |
 
-`register` adds a user's method. The aligner uses only what `Method` declares.
+`register` adds a method of a user. The aligner uses only the attributes of `Method`.
 """
 
 import dataclasses
@@ -27,26 +27,26 @@ from xlj.models import word_hmm_head
 from xlj.models.encoder import Params
 from xlj.objectives.word_hmm import HEAD
 
-HMM_LEAST = 0.2
-"""The minimum product of both directions' probabilities for a link. It was chosen on en-fr gold
-alignments that no reported result uses."""
+HMM_THRESHOLD = 0.2
+"""The minimum value for a link: the product of the probabilities in both directions. It was chosen
+on en-fr gold alignments that no reported result uses."""
 
 
 class Side(NamedTuple):
-    """One side of sentence pairs, at each layer to align."""
+    """The source side or the target side of sentence pairs, at all layers to align."""
 
     vectors: jax.Array  # float [layers, pairs, m, hidden]
     tokens: jax.Array  # int32 [pairs, m]
-    ids: jax.Array  # int32 [pairs, m], as in `sinkhorn.same_example`
+    ids: jax.Array  # int32 [pairs, m], the example of each token; 0 for padding (`same_example`)
 
 
 class Alignment(NamedTuple):
     """An alignment of tokens.
 
     Attributes:
-      soft: float32 [layers, pairs, m, n] between 0 and 1, the strength of each link; 0 between
-        tokens of different examples.
-      links: bool [layers, pairs, m, n]; None if `Method.match` computes them.
+      soft: float32 [layers, pairs, m, n], the strength of each link from 0 to 1; 0 between tokens
+        of different examples.
+      links: bool [layers, pairs, m, n]; None if `Method.match` computes the links.
     """
 
     soft: jax.Array
@@ -58,13 +58,14 @@ class Method:
     """A method of word alignment. Equal methods share compiled programs.
 
     Attributes:
-      name: its name in configs, commands and calls.
-      align: computes alignments on devices. It takes (parameters, model, source, target, strength
-        of the prior on the diagonal) and returns an `Alignment`.
-      match: computes links from soft alignments in NumPy on the host, if `align` does not. It takes
-        (soft [layers, pairs, m, n], source ids, target ids) and returns bool [layers, pairs, m, n].
-      head: the head that the method needs in addition to the encoder; empty for none.
-      needs: a description of the head, for the error if a model does not have it.
+      name: the name in configs, commands and calls.
+      align: function that computes alignments on devices. It takes (parameters, model, source,
+        target, strength of the prior on the diagonal).
+      match: function that computes links on the host in NumPy, if `align` does not compute them. It
+        takes (soft [layers, pairs, m, n], source ids, target ids) and returns bool
+        [layers, pairs, m, n].
+      head: the name of the head that the method needs; empty if it needs only the encoder.
+      needs: a description of the head, for the error message if a model lacks the head.
     """
 
     name: str
@@ -74,51 +75,54 @@ class Method:
     needs: str = ""
 
     def can_use(self, params: Mapping) -> bool:
-        """Returns whether a model with these parameters has the head that the method needs."""
+        """Returns whether a model's parameters include the head that the method needs."""
         return not self.head or self.head in params
 
 
 METHODS: dict[str, Method] = {}
-"""All methods by name: xlj's in the order of `config.choices`, then users' methods."""
+"""All methods by name: xlj's methods in the order of `config.choices`, then users' methods."""
 
 
 def register(method: Method) -> Method:
-    """Adds a method, which configs, commands and calls can then name.
+    """Adds a method, which can then be selected by name in configs, commands and calls.
 
     Raises:
       ValueError: if another method has this name.
     """
     if METHODS.setdefault(method.name, method) != method:
-        raise ValueError(f"another method is already named {method.name}")
+        raise ValueError(f"another method already has the name {method.name}; choose another name")
     return method
 
 
-def named(name: str, params: Mapping) -> Method:
-    """Returns the method with this name, for a model with these parameters.
+def find(name: str, params: Mapping) -> Method:
+    """Returns the method with a name.
+
+    Args:
+      params: the parameters of the model that will be aligned.
 
     Raises:
-      ConfigError: if the method does not exist, or needs a head that the model does not have.
+      ConfigError: if the method does not exist, or needs a head that the model lacks.
     """
     if name not in METHODS:
         raise ConfigError(f"unknown method {name}; expected one of {', '.join(METHODS)}")
     method = METHODS[name]
     if not method.can_use(params):
-        raise ConfigError(f"the method {name} needs {method.needs}, which this model does not have")
+        raise ConfigError(f"the method {name} needs {method.needs}, which this model lacks")
     return method
 
 
 _Extract = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 
-def _weight(source: Side, target: Side, prior: float) -> jax.Array | int:
+def _prior_weight(source: Side, target: Side, prior: float) -> jax.Array | int:
     return diagonal(source.ids, target.ids, prior) if prior else 1
 
 
-def _transport(
+def _align_by_transport(
     is_released: bool, params: Params, model: Model, source: Side, target: Side, prior: float
 ) -> Alignment:
-    """XLM-Align's methods: optimal transport on dot products of vectors."""
-    similarity = dot_products(source.vectors, target.vectors) * _weight(source, target, prior)
+    """Aligns by optimal transport on dot products of vectors, as XLM-Align does."""
+    similarity = dot_products(source.vectors, target.vectors) * _prior_weight(source, target, prior)
     transport = sinkhorn(similarity, source.ids, target.ids)
     if is_released:
         soft = jnp.minimum(transport.by_rows, transport.by_columns)
@@ -126,43 +130,49 @@ def _transport(
     return Alignment(transport.plan, extraction.itermax(transport.plan, source.ids, target.ids))
 
 
-def _cosine(
+def _align_by_cosine(
     links: _Extract | None, params: Params, model: Model, source: Side, target: Side, prior: float
 ) -> Alignment:
-    """SimAlign's methods, on cosines of vectors."""
-    similarity = shifted_cosines(source.vectors, target.vectors) * _weight(source, target, prior)
+    """Aligns by cosines of vectors, as SimAlign does."""
+    similarity = shifted_cosines(source.vectors, target.vectors) * _prior_weight(
+        source, target, prior
+    )
     soft = jnp.where(same_example(source.ids, target.ids), similarity, 0)
     return Alignment(soft, links(similarity, source.ids, target.ids) if links else None)
 
 
-def _translation(
+def _align_by_hmm(
     params: Params, model: Model, source: Side, target: Side, prior: float
 ) -> Alignment:
-    """Multiplies the probabilities of each link in both directions (Liang, Taskar and Klein, 2006),
-    under the hidden Markov model that `objectives.word_hmm` trains. It does not use the prior."""
+    """Aligns by the hidden Markov model that `objectives.word_hmm` trains.
 
-    def of_layer(vectors: tuple[jax.Array, jax.Array]) -> jax.Array:
-        forth, back = (
-            hmm.posteriors(*direction).emission.source
-            for direction in _directions(params, model, vectors, source, target)
-        )
-        return forth * back.swapaxes(-1, -2)
-
-    soft = jax.lax.map(of_layer, (source.vectors, target.vectors))
-    return Alignment(soft, soft >= HMM_LEAST)
-
-
-def likelihoods(params: Params, model: Model, source: Side, target: Side) -> jax.Array:
-    """Computes how well the sentences of a pair are generated from each other.
-
-    Returns:
-      float32 [layers, pairs] in nats per token: the log likelihood of both sentences relative to
-      chance, divided by their number of tokens; 0 for a pair without tokens.
+    The strength of a link is the product of the link's posterior probabilities in both directions
+    (Liang, Taskar and Klein, 2006). The prior is not used.
     """
 
     def of_layer(vectors: tuple[jax.Array, jax.Array]) -> jax.Array:
-        forth, back = _directions(params, model, vectors, source, target)
-        return hmm.log_likelihood(*forth) + hmm.log_likelihood(*back)
+        forward, backward = (
+            hmm.posteriors(*direction).emission.source
+            for direction in _directions(params, model, vectors, source, target)
+        )
+        return forward * backward.swapaxes(-1, -2)
+
+    soft = jax.lax.map(of_layer, (source.vectors, target.vectors))
+    return Alignment(soft, soft >= HMM_THRESHOLD)
+
+
+def likelihoods(params: Params, model: Model, source: Side, target: Side) -> jax.Array:
+    """Computes the likelihood of sentence pairs under the hidden Markov model.
+
+    Returns:
+      float32 [layers, pairs] in nats per token: the sum of the log likelihood ratios of each
+      sentence given the other sentence, relative to chance, divided by the number of tokens of both
+      sentences; 0 for a pair without tokens.
+    """
+
+    def of_layer(vectors: tuple[jax.Array, jax.Array]) -> jax.Array:
+        forward, backward = _directions(params, model, vectors, source, target)
+        return hmm.log_likelihood(*forward) + hmm.log_likelihood(*backward)
 
     total = jax.lax.map(of_layer, (source.vectors, target.vectors))
     tokens = (source.ids > 0).sum(-1) + (target.ids > 0).sum(-1)
@@ -176,8 +186,14 @@ def _directions(
     source: Side,
     target: Side,
 ) -> list[tuple[hmm.Emission, jax.Array, jax.Array, jax.Array]]:
-    """Returns the arguments of `hmm.log_likelihood` for the target given the source, and for the
-    source given the target, from the vectors of one layer."""
+    """Computes the arguments of `hmm.log_likelihood` for both directions.
+
+    Args:
+      vectors: the vectors of source and target at one layer.
+
+    Returns:
+      The arguments for the target given the source, then for the source given the target.
+    """
     head, table = params[HEAD], params["embeddings"]["word"]
     keys = [word_hmm_head.keys(head, model, table, side.tokens) for side in (source, target)]
     queries = [word_hmm_head.queries(head, model, side) for side in vectors]
@@ -185,18 +201,18 @@ def _directions(
     for start, end in ((0, 1), (1, 0)):
         score = word_hmm_head.products(queries[start], keys[end], model.dtype)
         batch = score.shape[:-2]
-        nothing = jnp.broadcast_to(head["null_bias"], (*batch, 1, model.hidden))
-        null = word_hmm_head.products(nothing, keys[end], model.dtype)[..., 0, :]
+        null_vectors = jnp.broadcast_to(head["null_bias"], (*batch, 1, model.hidden))
+        null = word_hmm_head.products(null_vectors, keys[end], model.dtype)[..., 0, :]
         emission = hmm.Emission(*map(word_hmm_head.log_ratio, (score, null)))
         jumps = jnp.broadcast_to(head["jump_bias"], (*batch, *head["jump_bias"].shape))
         directions.append((emission, jumps, ids[start], ids[end]))
     return directions
 
 
-register(Method("optimal_transport", partial(_transport, False)))
-register(Method("released", partial(_transport, True)))
-register(Method("argmax", partial(_cosine, extraction.argmax)))
-register(Method("itermax", partial(_cosine, extraction.itermax)))
-register(Method("match", partial(_cosine, None), match=extraction.match))
+register(Method("optimal_transport", partial(_align_by_transport, False)))
+register(Method("released", partial(_align_by_transport, True)))
+register(Method("argmax", partial(_align_by_cosine, extraction.argmax)))
+register(Method("itermax", partial(_align_by_cosine, extraction.itermax)))
+register(Method("match", partial(_align_by_cosine, None), match=extraction.match))
 _HMM_NEEDS = "the head that objectives.word_hmm trains (configs/aligner.py)"
-register(Method("hmm", _translation, head=HEAD, needs=_HMM_NEEDS))
+register(Method("hmm", _align_by_hmm, head=HEAD, needs=_HMM_NEEDS))

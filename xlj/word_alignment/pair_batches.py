@@ -1,10 +1,11 @@
-"""Batches of sentence pairs in a few fixed shapes, for encoding and aligning; NumPy only.
+"""Makes batches of sentence pairs in a few fixed shapes, for encoding and aligning; NumPy only.
 
-A pair is encoded together, as `<s> A </s> B </s>` with continuous positions (a row of XLM's TLM),
-or separately, with each sentence as `<s> A </s>` in its own row. A pair that is too long for the
-model's positions is encoded in overlapping windows (ours). Both sides are split into the same
-number of parts, each part is encoded with as much context as fits, and the vectors of all parts are
-aligned as one sentence. Nothing is truncated.
+The sentences of a pair are encoded together, as `<s> A </s> B </s>` with continuous positions (as
+in XLM's TLM), or separately, as `<s> A </s>` and `<s> B </s>` in two rows.
+
+A pair that is too long for the model's positions is encoded in overlapping windows (ours). Both
+sentences are split into the same number of parts, and each window contains one part with as much
+context as fits. Then the vectors of all parts are aligned as one sentence. Nothing is truncated.
 """
 
 import itertools
@@ -27,42 +28,44 @@ class Pieces(NamedTuple):
     """The pieces of a sentence.
 
     Attributes:
-      ids: int32 [pieces].
-      words: int32 [pieces], the index of the word that each piece belongs to.
+      ids: int32 [pieces], the ids of the pieces.
+      words: int32 [pieces], for each piece the index of its word.
     """
 
     ids: np.ndarray
     words: np.ndarray
 
 
-Of = TypeVar("Of", np.ndarray, jax.Array)
+ArrayT = TypeVar("ArrayT", np.ndarray, jax.Array)
 
 
-class Rows(NamedTuple, Generic[Of]):
-    """Rows to encode, and the places of each pair's pieces in them; int32 arrays.
+class Rows(NamedTuple, Generic[ArrayT]):
+    """Rows to encode, and where the pieces of each pair are in the rows. All arrays are int32.
 
     Attributes:
       tokens, positions: [rows, length].
       segments: [rows, length], 1 for tokens, 0 for padding.
       sides: [rows, length], 1 for the second sentence of a pair that is encoded together, else 0.
-      source_places: [pairs, side], the index of each piece in the flattened tokens; -1 for none.
-      target_places: the same for the target.
+      source_places: [pairs, side], the index in the flattened tokens of each piece of the source;
+        -1 for no piece.
+      target_places: [pairs, side], the index in the flattened tokens of each piece of the target;
+        -1 for no piece.
     """
 
-    tokens: Of
-    positions: Of
-    segments: Of
-    sides: Of
-    source_places: Of
-    target_places: Of
+    tokens: ArrayT
+    positions: ArrayT
+    segments: ArrayT
+    sides: ArrayT
+    source_places: ArrayT
+    target_places: ArrayT
 
 
 class Batch(NamedTuple):
-    """Some of the pairs as rows. If the batch has room for more pairs, these have no pieces.
+    """A batch of pairs as rows. Unused pairs of the shape have no pieces.
 
     Attributes:
       members: the indices of the pairs.
-      windowed: whether these are long pairs, encoded in windows.
+      windowed: whether the pairs are long pairs that are encoded in windows.
     """
 
     members: list[int]
@@ -71,7 +74,8 @@ class Batch(NamedTuple):
 
 
 class _Window(NamedTuple):
-    """A window that encodes pieces [start, end) and uses the vectors of [first, last)."""
+    """A window on a sentence: the pieces [start, end) are encoded, and the vectors of the pieces
+    [first, last) are used."""
 
     start: int
     end: int
@@ -85,9 +89,12 @@ _Member = tuple[int, list[tuple[_Window, _Window]]]  # the index of a pair, and 
 def pieces_of(
     sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, are_words: bool = False
 ) -> list[Pieces]:
-    """Splits sentences into pieces; each word is tokenized separately, as in XLM-Align's aligner.
+    """Splits sentences into pieces.
 
-    With `are_words`, each piece counts as a word.
+    Each word is tokenized separately, as in XLM-Align's aligner.
+
+    Args:
+      are_words: whether each piece counts as a word.
     """
     distinct = list(dict.fromkeys(itertools.chain.from_iterable(sentences)))
     pieces = dict(zip(distinct, vocabulary.encode_words(distinct), strict=True))
@@ -106,23 +113,23 @@ def pieces_of(
 def batches(
     pairs: Sequence[tuple[Pieces, Pieces]], limit: int, together: bool, devices: int = 1
 ) -> Iterator[Batch]:
-    """Yields batches of pairs of similar length; pairs with an empty side are skipped.
+    """Yields batches of pairs with similar lengths. Pairs with an empty sentence are skipped.
 
-    Pairs are padded to the next longer length if that costs at most one batch of padding. This
-    keeps the number of shapes small, because compiling or loading a program takes longer.
+    Pairs are padded to the next longer length if this adds at most one batch of padding. So there
+    are few shapes, because compiling or loading a program takes longer than computing some padding.
 
     Args:
       limit: the maximum number of tokens of a row, from the model's positions.
-      together: encode the two sentences of a pair in one row.
-      devices: the number of devices, which divides the rows and pairs of a batch.
+      together: whether the two sentences of a pair are encoded in one row.
+      devices: the number of devices. The numbers of rows and pairs of a batch are multiples of it.
     """
     buckets: dict[_Shape, list[_Member]] = defaultdict(list)
     for index, (source, target) in enumerate(pairs):
         m, n = len(source.ids), len(target.ids)
         if m and n:
-            cut = windows(m, n, limit, together)
-            shape = _shape(rounded(max(m, n), 8), len(cut), limit, together, devices)
-            buckets[shape].append((index, cut))
+            pair_windows = windows(m, n, limit, together)
+            shape = _shape(rounded(max(m, n), 8), len(pair_windows), limit, together, devices)
+            buckets[shape].append((index, pair_windows))
     shapes = sorted(buckets, key=lambda shape: (shape.each, shape.side))
     members: list[_Member] = []
     for shape, longer in itertools.zip_longest(shapes, shapes[1:]):
@@ -138,23 +145,24 @@ def batches(
 
 
 def windows(m: int, n: int, limit: int, together: bool) -> list[tuple[_Window, _Window]]:
-    """Returns the windows for a pair of m and n pieces: one if it fits, otherwise several."""
+    """Returns the windows for a pair of m and n pieces: one window if the pair fits, else
+    several."""
     room = limit - 3 if together else limit - 2
     if together and m + n > room:
-        # The shorter side gets the room that it needs, up to half.
+        # The shorter sentence gets the room that it needs, up to half of the room.
         target_room = max(room - m, min(n, room // 2))
         rooms = room - target_room, target_room
     elif together:
         rooms = m, n
     else:
         rooms = room, room
-    # A part is at most half of its window, so that it has a quarter of context on each side.
+    # A part takes at most half of a window, so a quarter of the window is context on each side.
     sides = tuple(zip((m, n), rooms, strict=True))
     count = max(1 if size <= space else rounded(-(-2 * size // space), 2) for size, space in sides)
-    return list(zip(*(_cut(size, space, count) for size, space in sides), strict=True))
+    return list(zip(*(_cut_sentence(size, space, count) for size, space in sides), strict=True))
 
 
-def _cut(size: int, room: int, count: int) -> list[_Window]:
+def _cut_sentence(size: int, room: int, count: int) -> list[_Window]:
     result = []
     for k in range(count):
         first, last = size * k // count, size * (k + 1) // count
@@ -171,11 +179,11 @@ class _Shape(NamedTuple):
 
     @property
     def each(self) -> int:
-        """The number of rows per pair."""
+        """The number of rows for each pair."""
         return self.rows // self.pairs
 
     def for_fewer(self, pairs: int, devices: int) -> "_Shape":
-        """Returns the shape for at most `pairs` pairs, with little unused room."""
+        """Returns a smaller shape for at most `pairs` pairs, with few unused pairs."""
         pairs = rounded(pairs, 8)
         pairs = min(pairs + -pairs % devices, self.pairs)
         return self._replace(rows=self.each * pairs, pairs=pairs)
@@ -197,8 +205,8 @@ def _fill(
     positions, segments, sides = np.zeros((3, *tokens.shape), np.int32)
     places = np.full((2, shape.pairs, shape.side), -1, np.int32)
     row = end = 0
-    for k, (member, cut) in enumerate(members):
-        for pair_window in cut:
+    for k, (member, pair_windows) in enumerate(members):
+        for pair_window in pair_windows:
             for side, window in enumerate(pair_window):
                 if side == 0 or not together:
                     tokens[row, 0], end = BOS, 1

@@ -1,8 +1,8 @@
-"""Projects labels from one side of sentence pairs to the other along word links (ours;
+"""Projects labels from one side of sentence pairs to the other side along word links (ours; see
 docs/align.md).
 
-Labels are chunks of words (`B-PER I-PER O`) if all tags of the file have this form, otherwise one
-tag per word (such as parts of speech).
+Labels are chunks of words if all tags of the file have the form of chunk tags (`B-PER I-PER O`).
+Otherwise each word has a separate tag, such as a part of speech.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from xlj.data.labelled import conll
 from xlj.data.labelled.chunks import CHUNK_TAG, find_chunks
 from xlj.data.labelled.examples import Words
 from xlj.io.quoting import quoted
-from xlj.word_alignment.aligner import Aligned
+from xlj.word_alignment.aligner import PairLinks
 from xlj.word_alignment.sentence_pairs import Pair
 
 NO_TAG = "_"
@@ -28,8 +28,10 @@ class Labels(NamedTuple):
     """The labels of one side of sentence pairs.
 
     Attributes:
-      tags: the tags of each pair's words; empty if the side is empty.
-      of_source: whether the source is labelled, so that labels are projected to the target.
+      tags: the tags of each pair's words; empty for an empty sentence.
+      of_source: whether the source is labelled. Labels are then projected to the target, otherwise
+        from the target to the source.
+      are_chunks: whether the tags are chunk tags.
     """
 
     tags: list[tuple[str, ...]]
@@ -38,27 +40,28 @@ class Labels(NamedTuple):
 
 
 def read(path: Path, pairs: Sequence[Pair]) -> Labels:
-    """Reads the labels of a file with words and tags (`conll.read`).
+    """Reads labels from a file with words and tags (`conll.read`).
 
-    The file has a sentence for each pair, in order, except for pairs whose labelled side is empty.
-    The labelled side is recognised by its words; if both sides of all pairs are equal, it is the
-    source.
+    The file has a sentence for each pair, in order, without pairs whose labelled sentence is empty.
+    The words in the file determine the labelled side. If both sides of all pairs are equal, the
+    source is the labelled side.
 
     Raises:
-      ConfigError: if the file cannot be read, has no tags, or fits neither side.
+      ConfigError: if the file cannot be read, has no tags, or has the words of neither side.
     """
     sentences = conll.read(path, "", ())
-    bare = next((sentence for sentence in sentences if sentence.tags is None), None)
-    if bare or not sentences:
+    untagged = next((sentence for sentence in sentences if sentence.tags is None), None)
+    if untagged or not sentences:
         raise ConfigError(
-            f"{bare.place if bare else path}: no tags; expected lines `word TAB tag` and a blank "
+            f"{untagged.place if untagged else path}: no tags; expected lines `word TAB tag` and a "
+            "blank "
             "line after each sentence"
         )
     sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
     mismatches = [_first_mismatch(path, side, sentences) for side in sides]
     if all(mismatches):
         # The user probably meant the side whose first mismatch comes later.
-        place, message = max((one for one in mismatches if one), key=lambda one: one[0])
+        place, message = max(filter(None, mismatches), key=lambda mismatch: mismatch[0])
         where = f" (at {pairs[place].where})" if place < len(pairs) else ""
         raise ConfigError(f"{message}{where}; the file must have the words of one side")
     of_source = mismatches[0] is None
@@ -69,13 +72,18 @@ def read(path: Path, pairs: Sequence[Pair]) -> Labels:
 
 
 def _are_chunks(path: Path, tags: set[str]) -> bool:
-    """Returns whether tags are chunk tags; raises a `ConfigError` if only some are."""
+    """Returns whether all tags are chunk tags.
+
+    Raises:
+      ConfigError: if some tags are chunk tags and others are not.
+    """
     of_chunks = {tag for tag in tags if re.fullmatch(CHUNK_TAG, tag)}
     if of_chunks - {"O"} and tags - of_chunks:
-        other, one = min(tags - of_chunks), min(of_chunks - {"O"})
+        other_tag, chunk_tag = min(tags - of_chunks), min(of_chunks - {"O"})
         raise ConfigError(
-            f"{path}: mixed tags: {quoted(one)} is a chunk tag, but {quoted(other)} is neither O "
-            "nor a tag such as B-PER"
+            f"{path}: {quoted(chunk_tag)} is a chunk tag, but {quoted(other_tag)} is not; expected "
+            "chunk "
+            "tags only (O, B-PER, ...), or no chunk tags"
         )
     return tags == of_chunks
 
@@ -83,46 +91,65 @@ def _are_chunks(path: Path, tags: set[str]) -> bool:
 def _first_mismatch(
     path: Path, sides: Sequence[Sequence[str]], sentences: Sequence[Words]
 ) -> tuple[int, str] | None:
-    """Returns the index of the first pair whose words differ from its sentence, and a message; None
-    if all fit."""
+    """Finds the first pair whose words differ from the file's sentence.
+
+    Args:
+      sides: the words of one side of each pair.
+      sentences: the sentences of the file.
+
+    Returns:
+      The index of the pair and a message, or None if all pairs match.
+    """
     remaining = iter(sentences)
     for index, words in enumerate(sides):
         if not words:
             continue
         sentence = next(remaining, None)
         if sentence is None:
-            return index, f"{path}: {len(sentences)} sentences, fewer than pairs"
+            return index, f"{path} has only {len(sentences)} sentences, fewer than there are pairs"
         if list(sentence.words) != list(words):
             text = quoted(" ".join(sentence.words))
-            return index, f"{sentence.place}: {text} are not the words {quoted(' '.join(words))}"
-    more = next(remaining, None)
-    if more:
-        return len(sides), f"{more.place}: more sentences than pairs"
+            expected = quoted(" ".join(words))
+            return index, f"{sentence.place}: the words are {text}, expected {expected}"
+    extra = next(remaining, None)
+    if extra:
+        return len(sides), f"{extra.place}: the file has more sentences than there are pairs"
     return None
 
 
 class Projection:
-    """Projects labels, pair by pair.
+    """Projects labels, one pair at a time.
 
     Attributes:
-      counts: the counts so far, by the names that `report` uses.
+      counts: the counts so far, which `report` prints.
     """
 
     def __init__(self, labels: Labels):
         self._labels = labels
         self.counts: Counter[str] = Counter()
 
-    def tags(self, index: int, pair: Pair, aligned: Aligned) -> tuple[Sequence[str], list[str]]:
-        """Returns the words of the other side of the pair with this index, and their tags."""
-        links, words = aligned.links, pair.target
+    def tags(
+        self, index: int, pair: Pair, pair_links: PairLinks
+    ) -> tuple[Sequence[str], list[str]]:
+        """Projects the labels of a pair.
+
+        Args:
+          index: the index of the pair.
+
+        Returns:
+          The words of the unlabelled sentence, and the projected tags.
+        """
+        links, words = pair_links.links, pair.target
         if not self._labels.of_source:
             links, words = links[:, ::-1], pair.source
         project = project_chunks if self._labels.are_chunks else project_tags
-        scored = [(i, j, c) for (i, j), c in zip(links.tolist(), aligned.confidences, strict=True)]
+        scored = [
+            (i, j, c) for (i, j), c in zip(links.tolist(), pair_links.confidences, strict=True)
+        ]
         return words, project(self._labels.tags[index], scored, len(words), self.counts)
 
     def report(self) -> str:
-        """Returns a line for users on what was projected."""
+        """Returns a printable line about the projected labels."""
         counts = self.counts
         if self._labels.are_chunks:
             return (
@@ -143,11 +170,14 @@ _Links = Sequence[tuple[int, int, float]]  # (labelled word, other word, confide
 def project_tags(tags: Sequence[str], links: _Links, size: int, counts: Counter[str]) -> list[str]:
     """Projects tags to the `size` words of the other side.
 
-    A word gets the tag of its most confident link, the first of equal ones. A word without a link
-    gets `NO_TAG`.
+    A word gets the tag of its most confident link; among equal confidences, of the first link. A
+    word without a link gets `NO_TAG`.
 
     Args:
-      counts: labelled, projected, unlinked and contested words of the other side are added.
+      tags: the tags of the labelled words.
+      counts: is updated with the numbers of words of the other side (`labelled`), of words that get
+        a tag (`projected`), of words without a link (`unlinked`), and of words with links to
+        different tags (`contested`).
     """
     best: dict[int, tuple[float, str]] = {}
     seen: dict[int, set[str]] = {}
@@ -167,14 +197,16 @@ def project_chunks(
 ) -> list[str]:
     """Projects chunks (tags B, I, O) to the `size` words of the other side.
 
-    A word belongs to the chunk of its most confident link to a chunk, the first of equal ones. A
-    chunk reaches from its first to its last word. If words of another chunk are in between, it is
-    cut there, and only the part whose confidences have the largest sum is projected, the first of
-    equal ones.
+    A word belongs to the chunk of its most confident link to a chunk; among equal confidences, of
+    the first link. The projected chunk reaches from its first to its last word, so gaps are filled.
+    If words of another chunk are in between, the chunk is cut there. Then only the part with the
+    largest sum of confidences is projected; among equal sums, the first part.
 
     Args:
-      counts: labelled, projected, unlinked, lost, filled and cut chunks are added, and contested
-        words, which have links to several chunks.
+      tags: the tags of the labelled words.
+      counts: is updated with the numbers of chunks (`labelled`), of projected, unlinked, lost,
+        filled and cut chunks (`report` describes them), and of words with links to several chunks
+        (`contested`).
     """
     source_chunks = find_chunks(tags)
     chunk_at = {
@@ -192,7 +224,7 @@ def project_chunks(
     projected = ["O"] * size
     owned = {j: k for j, (_, k) in best.items()}
     for k in sorted(set(owned.values())):
-        runs = _runs(k, owned)
+        runs = _find_runs(k, owned)
         run = max(runs, key=lambda words: sum(best[j][0] for j in words))
         counts["cut"] += len(runs) > 1
         counts["filled"] += run[-1] - run[0] >= len(run)
@@ -206,7 +238,7 @@ def project_chunks(
     return projected
 
 
-def _runs(chunk: int, owned: dict[int, int]) -> list[list[int]]:
-    """Returns the words of a chunk in order, split at words of other chunks."""
+def _find_runs(chunk: int, owned: dict[int, int]) -> list[list[int]]:
+    """Returns the words of a chunk in order, as runs without words of other chunks in between."""
     runs = itertools.groupby(sorted(owned), lambda j: owned[j] == chunk)
     return [list(run) for is_of_chunk, run in runs if is_of_chunk]

@@ -1,4 +1,5 @@
-"""Reads sentence pairs as words from files in several formats, with optional gold alignments."""
+"""Reads sentence pairs, split into words, from files in several formats, with optional gold
+links."""
 
 import itertools
 import re
@@ -18,7 +19,7 @@ from xlj.word_alignment.words import SPLITS
 
 
 class Pair(NamedTuple):
-    """The words of two sentences, their place (FILE:LINE), and their gold alignment."""
+    """The words of two sentences, the place where they were read (FILE:LINE), and gold links."""
 
     where: str
     source: list[str]
@@ -30,11 +31,12 @@ class Form(NamedTuple):
     """The format of sentence pairs and gold links.
 
     Attributes:
-      columns: the columns of source, target and, if requested, gold links: numbers from 1, names in
-        the first line, keys of JSON, columns of Parquet, or the two languages of TMX. Empty: the
-        first columns.
-      words: how to split words, one of `words.SPLITS`.
-      gold_from: the number of the first word in gold links; None means 0, and 1 in the WPT format.
+      columns: the columns of source, target and (if requested) gold links: numbers from 1, names in
+        the header, keys of JSON, columns of Parquet, or the two languages of TMX. If empty, the
+        first columns are used.
+      words: how sentences are split into words, one of `words.SPLITS`.
+      gold_from: the index that gold links give to the first word, 0 or 1. None means 1 in the WPT
+        format, and 0 in other formats.
     """
 
     columns: tuple[str, ...] = ()
@@ -45,21 +47,25 @@ class Form(NamedTuple):
 PLAIN = Form()
 
 
-def checked(
+def read_checked(
     path: Path, gold: str | None, skipping: Skipping | None = None, form: Form = PLAIN
 ) -> tuple[int, Iterator[Pair]]:
-    """Reads all pairs once to find errors early; returns their number and an iterator over them.
+    """Reads all pairs once to find errors early, and then again when they are used.
 
-    Pairs of a pipe, which cannot be read twice, are held in memory. Suspicious gold links are
-    reported.
+    Pairs from a pipe cannot be read twice, so they are kept in memory. Suspicious gold links are
+    reported on standard error.
 
     Args:
-      gold: a file of gold links; empty if the third column has them; None without gold links.
-      skipping: as in `parsed`.
+      gold: a file with gold links; empty if the third column contains them; None without gold
+        links.
+      skipping: how to handle malformed lines (see `parse`).
+
+    Returns:
+      The number of pairs, and an iterator over the pairs.
 
     Raises:
-      ConfigError: as `read` and `gold_alignments.read`, or if there are not as many gold lines as
-        pairs.
+      ConfigError: if a file cannot be read, a line is malformed, or the numbers of pairs and gold
+        alignments differ.
     """
     pairs = read(path, gold == "", skipping, form)
     if files.is_stream(path):
@@ -74,8 +80,8 @@ def checked(
         golds = gold_alignments.read(Path(gold), form.gold_from)
         if len(golds) != len(sizes):
             raise ConfigError(
-                f"{gold} has links of {len(golds)} sentence pairs, but {path} has {len(sizes)} "
-                "pairs; expected as many"
+                f"{gold} has gold links for {len(golds)} sentence pairs, but {path} has "
+                f"{len(sizes)} pairs; expected equal numbers"
             )
         sizes = [(*size[:3], links) for size, links in zip(sizes, golds, strict=True)]
         pairs = (pair._replace(gold=links) for pair, links in zip(pairs, golds, strict=True))
@@ -86,9 +92,15 @@ def checked(
 def _report_odd_links(
     gold: str, sizes: Sequence[tuple[str, int, int, Gold | None]], form: Form
 ) -> None:
-    """Prints the number of gold links outside their sentences or to NULL. It also warns if no link
-    has a word 0, because words may then count from 1."""
-    beyond, total, nulls, from_zero = [], 0, 0, False
+    """Prints the numbers of gold links to NULL and of gold links outside the sentences.
+
+    It also warns if no link contains the index 0, because words may then be counted from 1.
+
+    Args:
+      gold: the file with gold links.
+      sizes: (place, number of source words, number of target words, gold links) of each pair.
+    """
+    outside, total, nulls, from_zero = [], 0, 0, False
     for where, source, target, links in sizes:
         if links is None:
             continue
@@ -97,14 +109,14 @@ def _report_odd_links(
             total += 1
             from_zero |= not (i and j)
             if not (0 <= i < source and 0 <= j < target):
-                beyond.append(where)
+                outside.append(where)
     hint = "" if form.gold_from else "; if their words count from 1, set --gold_from=1"
     if nulls:
         print(f"{gold}: ignoring {nulls:,} links to NULL (word 0)", file=sys.stderr)
-    if beyond:
+    if outside:
         print(
-            f"{gold}: {len(beyond):,} of {total:,} gold links are outside their sentences and "
-            f"count as missed (the first: {beyond[0]}){hint}",
+            f"{gold}: {len(outside):,} of {total:,} gold links are outside their sentences and "
+            f"count as missed (the first: {outside[0]}){hint}",
             file=sys.stderr,
         )
     elif total and not from_zero and not form.gold_from:
@@ -119,33 +131,36 @@ def read(
 ) -> Iterator[Pair]:
     """Yields the pairs of a file (plain or compressed) in order.
 
-    The format is recognised by the file's name and content: lines as in `parsed`; two files `A|B`
-    that are parallel line by line; TMX; JSON lines; Parquet.
+    The name and the content of the file determine the format: lines (see `parse`), two files `A|B`
+    that are parallel line by line, TMX, JSON lines, or Parquet.
 
     Raises:
-      ConfigError: if the file cannot be read, or a line is malformed (with file and line).
+      ConfigError: if the file cannot be read, or a line is malformed. The message has the file and
+        the line.
     """
     if "|" in f"{path}" and not path.exists():
         yield from _of_two_files(path, with_gold, skipping, form)
         return
-    known = formats.detect(path)
-    if not known or known.is_text:
-        known = formats.detect(path, files.head(path))
-    name = known.name if known else ""
+    file_format = formats.detect(path)
+    if not file_format or file_format.is_text:
+        file_format = formats.detect(path, files.head(path))
+    name = file_format.name if file_format else ""
     if name == "TMX":
         if with_gold:
-            raise ConfigError(f"{path}: TMX has no column of gold links; give them in a file")
+            raise ConfigError(
+                f"{path}: TMX has no column for gold links; set --gold to a file with gold links"
+            )
         for unit in tmx.read(path, form.columns):
-            yield _pair(unit.place, [unit.source, unit.target], form)
+            yield _make_pair(unit.place, [unit.source, unit.target], form)
     elif name in ("JSON", "Parquet"):
         yield from _of_records(path, with_gold, form)
     else:
         formats.refuse(path, files.head(path), ("|||",))
         lines = files.lines(path, skipping)
-        yield from parsed(lines, f"{path}:", with_gold, skipping=skipping, form=form)
+        yield from parse(lines, f"{path}:", with_gold, skipping=skipping, form=form)
 
 
-def parsed(
+def parse(
     lines: Iterable[str],
     place: str,
     with_gold: bool = False,
@@ -153,30 +168,33 @@ def parsed(
     skipping: Skipping | None = None,
     form: Form = PLAIN,
 ) -> Iterator[Pair]:
-    """Yields the pairs of lines of a file, or of a part of it; raises as `read`.
+    """Yields the pairs in lines of a file, or of a part of a file.
 
-    A line is `source TAB target`, or `source ||| target` without a tab, as in fast_align. With
-    `with_gold` it has a third column (see `gold_alignments.parse`). Further columns are ignored. A
-    blank line is a pair without words. A first line `src TAB tgt [TAB gold]`, or one with the names
-    of `form.columns`, is a header.
+    A line is `source TAB target`, or `source ||| target` without tabs, as in fast_align. With
+    `with_gold`, a third column has gold links (see `gold_alignments.parse`). Further columns are
+    ignored. A blank line is a pair without words. The first line is a header if it is `src TAB tgt`
+    or `src TAB tgt TAB gold`, or if `form.columns` are names.
 
     Args:
-      place: the place of the lines in errors; the line number is appended.
-      is_start: whether the first line is the first line of the file, which may be a header.
-      skipping: how to handle a line without enough columns: if it is skipped, it becomes a pair
-        without words. None: it is an error.
+      place: the text before the line number in errors.
+      is_start: whether `lines` starts at the beginning of the file, where a header may be.
+      skipping: how to handle a line with too few columns. A skipped line becomes a pair without
+        words. None: it is an error.
+
+    Raises:
+      ConfigError: if a line is malformed. The message has the place of the line.
     """
     count = 2 + with_gold
-    places = _numbers(form.columns, count) if _are_numbers(form.columns) else None
-    if places is None and not is_start:
+    column_indices = _parse_numbers(form.columns, count) if _are_numbers(form.columns) else None
+    if column_indices is None and not is_start:
         raise ConfigError(
-            f"--columns={','.join(form.columns)}: with --shard, give column numbers, not names"
+            f"--columns={','.join(form.columns)}: --shard needs column numbers instead of names"
         )
     for number, line in enumerate(lines, 1):
         where, line = f"{place}{number}", line.removesuffix("\r")
         columns = formats.split_columns(line) if line.strip() else []
-        if places is None:
-            places = _find_columns(form.columns, columns, count, where)
+        if column_indices is None:
+            column_indices = _find_columns(form.columns, columns, count, where)
             continue
         if is_start and number == 1:
             if line in ("src\ttgt", "src\ttgt\tgold"):
@@ -186,18 +204,18 @@ def parsed(
                     f"{where}: the first column is the number {columns[0]}; set --columns to the "
                     "columns of the sentences, --columns=2,3 if the first one is a score"
                 )
-        if columns and len(columns) <= max(places):
+        if columns and len(columns) <= max(column_indices):
             expected = "source, target and gold links" if with_gold else "source and target"
             if form.columns:
                 expected = f"the columns of --columns={','.join(form.columns)}"
             problem = f": {len(columns)} columns; expected {expected}, separated by tabs"
             (skipping or Skipping()).skip(Malformed("wrong number of columns", problem), where)
             columns = []
-        chosen = [columns[at] for at in places] if columns else [""] * count
-        yield _pair(where, chosen, form)
+        chosen = [columns[at] for at in column_indices] if columns else [""] * count
+        yield _make_pair(where, chosen, form)
 
 
-def _pair(where: str, columns: Sequence[str], form: Form) -> Pair:
+def _make_pair(where: str, columns: Sequence[str], form: Form) -> Pair:
     split = SPLITS[form.words]
     gold = None
     if len(columns) > 2:
@@ -209,7 +227,7 @@ def _are_numbers(columns: Sequence[str]) -> bool:
     return all(name.isdecimal() and 0 < int(name) < 10_000 for name in columns)
 
 
-def _numbers(columns: Sequence[str], count: int) -> list[int]:
+def _parse_numbers(columns: Sequence[str], count: int) -> list[int]:
     _check_count(columns, count)
     return [int(name) - 1 for name in columns[:count]] or list(range(count))
 
@@ -217,7 +235,7 @@ def _numbers(columns: Sequence[str], count: int) -> list[int]:
 def _find_columns(
     columns: Sequence[str], names: Sequence[str], count: int, where: str
 ) -> list[int]:
-    """Returns the indices of columns in a header."""
+    """Returns the indices of the columns `columns` in a header `names`."""
     _check_count(columns, count)
     for name in columns:
         if name not in names:
@@ -240,15 +258,19 @@ def _of_two_files(
     sides = [Path(side).expanduser() for side in f"{path}".split("|")]
     if len(sides) != 2 or with_gold or form.columns:
         raise ConfigError(
-            f"{path}: expected two files A|B, without --columns and with gold links in a third file"
+            f"{path}: expected two files A|B; remove --columns, and set --gold to a file with gold "
+            "links"
         )
     for side in sides:
         formats.refuse(side, files.head(side))
-    both = [files.lines(side, skipping) for side in sides]
-    for number, lines in enumerate(itertools.zip_longest(*both), 1):
+    all_lines = [files.lines(side, skipping) for side in sides]
+    for number, lines in enumerate(itertools.zip_longest(*all_lines), 1):
         if None in lines:
-            raise ConfigError(f"{sides[0]} and {sides[1]} differ in their number of lines")
-        yield _pair(f"{sides[0]}:{number}", lines, form)
+            raise ConfigError(
+                f"{sides[0]} and {sides[1]} have different numbers of lines; "
+                "expected translations line by line"
+            )
+        yield _make_pair(f"{sides[0]}:{number}", lines, form)
 
 
 def _of_records(path: Path, with_gold: bool, form: Form) -> Iterator[Pair]:
@@ -259,12 +281,12 @@ def _of_records(path: Path, with_gold: bool, form: Form) -> Iterator[Pair]:
                 f"{shortened(', '.join(record))}"
             )
         _check_count(form.columns, 2 + with_gold)
-        texts = [_field(record, name, place) for name in form.columns[: 2 + with_gold]]
-        yield _pair(place, texts, form)
+        texts = [_find_text(record, name, place) for name in form.columns[: 2 + with_gold]]
+        yield _make_pair(place, texts, form)
 
 
-def _field(record: Any, name: str, place: str) -> str:
-    """Returns the text under a key; dots separate nested keys, such as `translation.en`."""
+def _find_text(record: Any, name: str, place: str) -> str:
+    """Returns the text of a key. Dots separate nested keys, as in `translation.en`."""
     for key in name.split("."):
         record = record.get(key) if isinstance(record, dict) else None
     if isinstance(record, list) and all(isinstance(word, str) for word in record):
