@@ -1,6 +1,7 @@
 """The command `xlj`, the public names of the package, and the contents of a wheel."""
 
 import importlib
+import os
 import re
 import subprocess
 import sys
@@ -48,6 +49,15 @@ def test_a_command_gets_what_follows_its_name(monkeypatch, capsys):
     assert (code, output) == (2, "") and errors.endswith("'trian'; did you mean train?\n")
     assert "; commands: prepare, train," in run(monkeypatch, capsys, "xyz")[2]
     assert run(monkeypatch, capsys, "--version")[1] == f"xlj {xlj.__version__}\n"
+
+
+def test_help_ends_quietly_if_its_reader_has_gone():
+    reader, writer = os.pipe()
+    os.close(reader)  # as `| head` does after its lines
+    command = [sys.executable, "-m", "xlj", "--help"]
+    result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (result.returncode, result.stderr) == (141, b"")
 
 
 def test_public_names_stay_what_they_are_beside_the_commands():

@@ -33,8 +33,7 @@ def main() -> int:
     """Runs the command in the first argument with the other arguments; returns its exit code."""
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help", "--version"):
-        print(_version() if name == "--version" else _help())
-        return 0
+        return _print(_version() if name == "--version" else _help())
     if name not in COMMANDS:
         close = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {close[0]}?" if close else f"commands: {', '.join(COMMANDS)}"
@@ -44,6 +43,17 @@ def main() -> int:
     sys.path.insert(0, os.getcwd())  # makes the user's modules importable, as `python -m` does
     code: int = importlib.import_module(f"xlj.{name}").main()
     return code
+
+
+def _print(text: str) -> int:
+    """Prints a text; returns 0, or 141 if the reader has closed standard output (`| head`)."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Python flushes standard output again at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return 0
 
 
 def _help() -> str:
