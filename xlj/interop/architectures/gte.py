@@ -109,8 +109,10 @@ def _read_hub_config(config: Record, where: str) -> Record:
     Source: `NTKScalingRotaryEmbedding` in the code of Alibaba-NLP/new-impl.
     """
     hidden, heads = config.get("hidden_size"), config.get("num_attention_heads")
-    is_valid = isinstance(hidden, int) and isinstance(heads, int) and heads
-    head_size = hidden / heads if is_valid else 1  # invalid sizes are reported after this function
+    if isinstance(hidden, int) and isinstance(heads, int) and heads:
+        head_size = hidden / heads
+    else:
+        head_size = 1.0  # invalid sizes are reported after this function
 
     def ntk(rotary: Rotary) -> Rotary:
         return Rotary(rotary.base * rotary.factor, rotary.factor ** (2 / head_size))
