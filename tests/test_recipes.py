@@ -68,7 +68,7 @@ def with_sources(config):
 def corpus_of(config):
     """What the rows of a config would say of themselves."""
     languages = tuple(dict.fromkeys([*config.data.languages, *paired_languages(config.data)]))
-    return Corpus(vocabulary_training.ids(config.data), languages, (1,) * len(languages))
+    return Corpus(vocabulary_training.requested_size(config.data), languages, (1,) * len(languages))
 
 
 @pytest.mark.parametrize(

@@ -23,13 +23,13 @@ def rows_of(kind, seed=0, count=24, length=48, shortest=1):
     rng, dtype = np.random.default_rng(seed), np.dtype(np.uint16)
     first, second = ragged(rng, count, shortest, 9), ragged(rng, count, shortest, 9)
     if kind == "text":
-        packed = packing.text(first, np.arange(count) // 3, length, dtype)
+        packed = packing.pack_text(first, np.arange(count) // 3, length, dtype)
     elif kind == "pairs":
-        packed = packing.pairs(first, second, length, dtype)
+        packed = packing.pack_pairs(first, second, length, dtype)
     elif kind == "bitext":
-        packed = packing.bitext(first, second, length, dtype)
+        packed = packing.pack_bitext(first, second, length, dtype)
     else:
-        packed = packing.sentences(first, length, dtype, mask=SIZE - 1)
+        packed = packing.pack_sentences(first, length, dtype, mask=SIZE - 1)
     languages = rng.integers(0, 3, (len(packed.rows), 2))
     if kind in ("text", "sentences"):
         languages[:, 1] = languages[:, 0]

@@ -47,7 +47,7 @@ def sentences(count, factor):
 def rows(kind):
     first, second, dtype = sentences(16, 3), sentences(16, 5), np.dtype(np.uint16)
     if kind == "sentences":
-        packed = packing.sentences(first, 48, dtype, mask=SIZE - 1)
+        packed = packing.pack_sentences(first, 48, dtype, mask=SIZE - 1)
     else:
         packed = getattr(packing, kind)(first, second, 48, dtype)
     languages = np.stack([np.arange(len(packed.rows)) % 3, np.arange(len(packed.rows)) % 2], 1)

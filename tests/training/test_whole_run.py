@@ -89,7 +89,7 @@ def test_every_step_has_the_rows_of_its_phase(config, store):
         languages = ("en", "de") if step < 9 else ("en", "de", "sw")
         tokens = {f"{kind}.{name}": store.task(f"{kind}.{name}").train.tokens for name in languages}
         total = sum(count ** ALPHAS[step] for count in tokens.values())
-        found = mixture.counts(store, options, config.phase_at(step).config)
+        found = mixture.count_draws(store, options, config.phase_at(step).config)
         assert found.keys() == tokens.keys() >= {task for task, _ in drawn}
         for name, count in tokens.items():
             assert found[name] / BLOCK == pytest.approx(count ** ALPHAS[step] / total, abs=2e-5)
@@ -99,7 +99,7 @@ def test_a_phase_may_draw_a_language_more_often(config, store):
     options = config.schedule[2].active()["mmlm"]
     for sampled, factors in (("en=3,de,sw=0.5", (3, 1, 0.5)), ("en,sw=2", (1, 0, 2))):
         data = dataclasses.replace(config.data, sampled=tuple(sampled.split(",")), length=48)
-        found = mixture.counts(store, options, dataclasses.replace(config, data=data))
+        found = mixture.count_draws(store, options, dataclasses.replace(config, data=data))
         expected = {
             name: factor * store.task(f"text@48.{name}").train.tokens ** config.data.alpha
             for name, factor in zip(("en", "de", "sw"), factors, strict=True)

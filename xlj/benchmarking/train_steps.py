@@ -129,7 +129,7 @@ class TrainStep:
 
     def __init__(self, config: Config, size: Size, name: str, dtype: str):
         step_memory.compute_in_the_calling_thread()
-        rows, length, pieces = size.rows, size.length, vocabulary_training.ids(config.data)
+        rows, length, pieces = size.rows, size.length, vocabulary_training.requested_size(config.data)
         options = dataclasses.replace(config.objectives.options[name], batch_rows=rows)
         config = dataclasses.replace(
             config,
@@ -196,7 +196,7 @@ def _measure_peer(config: Config, size: Size, dtype: str, sparse: bool) -> _Peer
 def _measure_transformers(config: Config, size: Size, dtype: str, sparse: bool) -> _PeerStep | None:
     """Measures the forward pass, the backward pass and AdamW of a model of transformers."""
     torch: Any = library("torch")
-    pieces, device = vocabulary_training.ids(config.data), torch_device()
+    pieces, device = vocabulary_training.requested_size(config.data), torch_device()
     model = masked_lm(config.model, pieces, sparse).to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
     forward = torch.compile(model) if device == "cuda" else model

@@ -11,7 +11,7 @@ import sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
 
 from xlj.config import ConfigError
-from xlj.data.tokenizer.layout import UNK, of_native
+from xlj.data.tokenizer.layout import UNK, invert_native_ids
 from xlj.data.tokenizer.tokenizer_json import convert_errors, is_tokenizer_json
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.words import BYTE
@@ -87,7 +87,7 @@ def cut(vocabulary: Vocabulary, pieces: Sequence[str]) -> list[np.ndarray]:
     from tokenizers import Tokenizer
 
     model = Tokenizer.from_str(vocabulary.model.decode()).model
-    xlj_ids = of_native(vocabulary.native_ids)
+    xlj_ids = invert_native_ids(vocabulary.native_ids)
     native = ([token.id for token in model.tokenize(piece)] for piece in pieces)
     return [xlj_ids[ids] if ids else np.array([UNK], np.int32) for ids in native]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from xlj.data.ragged import Ragged
-from xlj.data.rows.report import align
+from xlj.data.rows.report import align_columns
 from xlj.io.hashing import combine, hash64, name_hash
 
 RULES = ("special", "exact", "normalised", "dictionary", "accents", "place", "pieces", "none")
@@ -46,7 +46,7 @@ def share_table(matches: Matches, counts: Mapping[str, np.ndarray]) -> str:
     for name, n in rows.items():
         shares = [100 * n[matches.rules == rule].sum() / max(1, n.sum()) for rule in used]
         lines.append([name, f"{n.sum():,}", *(f"{share:.2f}" for share in shares)])
-    return "\n".join(align(lines))
+    return "\n".join(align_columns(lines))
 
 
 def embeddings(

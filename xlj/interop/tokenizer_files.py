@@ -16,10 +16,10 @@ from xlj.data.tokenizer.layout import MASK, ROLES, SPECIALS
 from xlj.data.tokenizer.tokenizer_json import (
     BERT_SPECIALS,
     PARALLEL_SEPARATOR,
+    add_specials,
     convert_errors,
-    frame_of,
+    describe_frame,
     is_tokenizer_json,
-    with_specials,
 )
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.folder import CONFIG as MODEL_CONFIG
@@ -69,7 +69,7 @@ def read(folder: Path) -> Vocabulary:
     4. RoBERTa's `vocab.json` with `merges.txt`, converted in the same way.
 
     Special tokens that a tokenizer.json does not define come from `tokenizer_config.json` and
-    `special_tokens_map.json`; they are added to the vocabulary (`with_specials`). If these files,
+    `special_tokens_map.json`; they are added to the vocabulary (`add_specials`). If these files,
     or the ids in `config.json`, contradict the tokenizer, xlj prints a warning and uses the
     tokenizer.
 
@@ -316,7 +316,7 @@ def _with_named_specials(folder: Path, path: Path, content: Callable[[], bytes])
         tokens.setdefault(role, []).append(token)
     try:
         with convert_errors("cannot be read by the tokenizers library"):
-            vocabulary = Vocabulary(with_specials(content(), tokens))
+            vocabulary = Vocabulary(add_specials(content(), tokens))
     except ConfigError as error:
         raise ConfigError(f"vocabulary {path} {error}") from None
     of_role = dict(zip(ROLES, vocabulary.native_specials, strict=True))
@@ -356,7 +356,7 @@ def _warn_of_frame(file: Path, vocabulary: Vocabulary) -> None:
     """Warns if a tokenizer.json does not encode a sentence as xlj does, with one token before and
     one token after it."""
     bos, _, eos, *_ = vocabulary.native_specials
-    in_file, in_rows = frame_of(file.read_bytes()), f"{bos} ... {eos}"
+    in_file, in_rows = describe_frame(file.read_bytes()), f"{bos} ... {eos}"
     if in_file != in_rows:
         print(
             f"warning: {file}: post_processor encodes a sentence as {quoted(in_file)}, but xlj "

@@ -57,7 +57,10 @@ def expected_sizes(
         return sizes_of_rows(store, config)
     paired = paired_languages(config.data)
     languages = tuple(dict.fromkeys([*config.data.languages, *paired]))
-    size = vocabulary.size if vocabulary is not None else vocabulary_training.ids(config.data)
+    if vocabulary is not None:
+        size = vocabulary.size
+    else:
+        size = vocabulary_training.requested_size(config.data)
     corpus = Corpus(size, languages, (1,) * len(languages), tuple(paired))
     # The longest rows of the model, if the length depends on text that is not read yet. Two rows of
     # the position table are reserved for padding.

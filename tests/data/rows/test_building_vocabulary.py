@@ -46,10 +46,11 @@ def test_the_type_of_a_vocabulary_is_that_of_the_config(config, tmp_path):
 def test_a_vocabulary_without_a_size_is_that_of_its_languages(config, tmp_path):
     pairs = ("en-fr", "en-zh-CN")
     four = Data(languages=("en", "de"), pairs=pairs, vocabulary_size=0)
-    assert vocabulary_training.ids(four) == 10_000
+    assert vocabulary_training.requested_size(four) == 10_000
     named = Data(languages=("zh-CN", "en"), pairs=("zh-CN-en",), vocabulary_size=0)
-    assert vocabulary_training.ids(named) == 8_000  # named languages determine where a pair splits
-    assert vocabulary_training.ids(dataclasses.replace(four, vocabulary_size=500)) == 500
+    # named languages determine where a pair splits
+    assert vocabulary_training.requested_size(named) == 8_000
+    assert vocabulary_training.requested_size(dataclasses.replace(four, vocabulary_size=500)) == 500
     options = {"vocabulary_size": 0, "vocabulary_lines": 2000}
     fewer = prepare_rows(config(tmp_path, vocabulary="", **options))  # 8,000 are too many here
     assert 400 < Vocabulary.load(fewer.vocabulary_file).size < 8000

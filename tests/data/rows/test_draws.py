@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from xlj.data.rows import draws
-from xlj.data.rows.draws import BLOCK, Phase, Stream, draws_per_block, rates
+from xlj.data.rows.draws import BLOCK, Phase, Stream, draws_per_block, sampling_rates
 from xlj.io import hashing
 
 
@@ -35,7 +35,7 @@ PINNED = [3, 8, 9, 5, 7, 4, 1, 2, 6, 0]
 
 
 def test_rates_follow_the_formula():
-    p = rates({"en": 1000, "sw": 10, "empty": 0}, 0.7)
+    p = sampling_rates({"en": 1000, "sw": 10, "empty": 0}, 0.7)
     assert p["sw"] / p["en"] == pytest.approx(0.01**0.7)
     assert sum(p.values()) == pytest.approx(1) and "empty" not in p
 
@@ -48,7 +48,7 @@ TOKENS = st.dictionaries(
 @given(TOKENS, st.floats(0, 1))
 @example({"big": 10**12} | {f"tiny{i}": 1 for i in range(100)}, 1.0)
 def test_blocks_follow_the_rates_whatever_the_order_of_tasks(tokens, alpha):
-    p = rates(tokens, alpha)
+    p = sampling_rates(tokens, alpha)
     assert sum(p.values()) == pytest.approx(1) and p.keys() == tokens.keys()
     counts = draws_per_block(p)
     assert sum(counts.values()) == BLOCK and min(counts.values()) >= 1
@@ -62,7 +62,7 @@ def test_blocks_follow_the_rates_whatever_the_order_of_tasks(tokens, alpha):
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 0.7, 1.0])
 def test_blocks_are_within_one_of_the_rates_and_at_least_one(alpha):
     tokens = {f"l{i}": 3**i for i in range(20)}
-    p = rates(tokens, alpha)
+    p = sampling_rates(tokens, alpha)
     counts = draws_per_block(p)
     assert sum(counts.values()) == BLOCK
     feasible = sum(max(1, int(BLOCK * p[task])) for task in p) <= BLOCK
@@ -76,7 +76,7 @@ def stream(rows=(1000, 37, 1), alphas=((0, 0.7),), batch_rows=(24,), seed=3, sma
     tasks = [f"t{i}" for i in range(len(rows))]
     phases = []
     for (start, alpha), size in zip(alphas, batch_rows, strict=True):
-        counts = draws_per_block(rates(dict(zip(tasks, rows, strict=True)), alpha))
+        counts = draws_per_block(sampling_rates(dict(zip(tasks, rows, strict=True)), alpha))
         of_phase = () if start or not smaller else (*smaller[0], (smaller[1], size))
         phases.append(Phase(start, size, tuple(counts[t] for t in tasks), of_phase))
     return Stream("mmlm", seed, tasks, rows, phases), phases
@@ -95,7 +95,7 @@ def short_runs(draw):
     starts = sorted(draw(st.sets(st.integers(1, 40), max_size=2)))
     alphas = [(start, draw(st.sampled_from([0.0, 0.5, 1.0]))) for start in (0, *starts)]
     sizes = [draw(st.integers(1, 100)) for _ in alphas]
-    constants = {"BLOCK": 64, "_LEAST_RUNS": draw(st.sampled_from([4, 64])), "_PIECE": 4}
+    constants = {"BLOCK": 64, "_MIN_RUNS": draw(st.sampled_from([4, 64])), "_MIN_PIECE": 4}
     grow = draw(st.lists(st.integers(1, 100), max_size=starts[0] if starts else 30))
     return rows, alphas, sizes, grow, draw(st.integers(1, 60)), constants
 
@@ -105,7 +105,7 @@ SEVERAL = ([500, 37, 1], [(0, 1.0), (21, 0.0)], [24, 40], [3, 3, 6, 9, 9, 21], 6
 
 
 @given(short_runs(), st.integers(0, 2**31 - 1))
-@example((*SEVERAL, {"BLOCK": 64, "_LEAST_RUNS": 4, "_PIECE": 4}), 0)
+@example((*SEVERAL, {"BLOCK": 64, "_MIN_RUNS": 4, "_MIN_PIECE": 4}), 0)
 @example(
     ([5000, 370, 1], [(0, 1.0), (701, 0.1)], [24, 40], [], 1500, {}), 3
 )  # blocks of the usual size

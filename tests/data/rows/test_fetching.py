@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xlj.data.rows import draws
-from xlj.data.rows.draws import BLOCK, Phase, Stream, draws_per_block, rates
+from xlj.data.rows.draws import BLOCK, Phase, Stream, draws_per_block, sampling_rates
 from xlj.data.rows.fetching import Fetcher
 from xlj.data.rows.store import record
 
@@ -13,7 +13,7 @@ RECORD = record(1, "<u2")
 
 
 def stream(sizes, alpha=0.7, batch=BATCH):
-    counts = draws_per_block(rates(sizes, alpha))
+    counts = draws_per_block(sampling_rates(sizes, alpha))
     phases = [Phase(0, batch, tuple(counts[name] for name in sizes))]
     return Stream("mmlm", 0, list(sizes), list(sizes.values()), phases)
 

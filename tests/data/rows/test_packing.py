@@ -52,7 +52,7 @@ def examples(rows: np.ndarray) -> list[tuple[int, ...]]:
 def test_text_stays_in_order(sizes, length):
     lines = ragged([size for document in sizes for size in document])
     documents = np.repeat(np.arange(len(sizes)), [len(document) for document in sizes])
-    packed = packing.text(lines, documents, length, DTYPE)
+    packed = packing.pack_text(lines, documents, length, DTYPE)
     actual = {e[1]: e[1:-1] for e in examples(packed.rows)}  # by their unique first id
     assert len(actual) == packed.examples
     assert all(e[0] == BOS and e[-1] == EOS and len(e) <= length for e in examples(packed.rows))
@@ -69,7 +69,7 @@ def test_text_stays_in_order(sizes, length):
 
 
 def test_short_documents_share_rows():
-    packed = packing.text(ragged([8] * 30), np.arange(30), 32, DTYPE)
+    packed = packing.pack_text(ragged([8] * 30), np.arange(30), 32, DTYPE)
     assert packed.examples == 30 and len(packed.rows) == 10
 
 
@@ -77,7 +77,7 @@ def test_short_documents_share_rows():
 @example(SINGLE, 64)
 def test_pairs_are_whole_or_dropped_and_counted(sizes, length):
     first, second = two_sides(sizes)
-    packed = packing.pairs(first, second, length, DTYPE)
+    packed = packing.pack_pairs(first, second, length, DTYPE)
     expected, dropped = Counter(), {"empty side": 0, "too long": 0}
     for a, b in zip(parts(first), parts(second), strict=True):
         if not a or not b:
@@ -95,7 +95,7 @@ def test_pairs_fill_rows_of_four_times_their_mean():
     for mean in (10, 20, 28):
         sides = [ragged(rng.gamma(3, mean / 6, 16_384).astype(int) + 1) for _ in range(2)]
         length = int(4 * (sides[0].lengths + sides[1].lengths + 3).mean())
-        rows = packing.pairs(*sides, length, DTYPE).rows
+        rows = packing.pack_pairs(*sides, length, DTYPE).rows
         assert (rows != PAD).mean() >= 0.95
 
 
@@ -104,7 +104,7 @@ def test_pairs_fill_rows_of_four_times_their_mean():
 @example([0, 50, 51, 52], 64)
 def test_sentences_with_slots_always_fit(sizes, length):
     lines = ragged(sizes)
-    packed = packing.sentences(lines, length, DTYPE, mask=MASK)
+    packed = packing.pack_sentences(lines, length, DTYPE, mask=MASK)
     limit = int(length / 1.2) - 2
     expected: Counter = Counter()
     for line in filter(None, parts(lines)):
@@ -121,7 +121,7 @@ def test_sentences_with_slots_always_fit(sizes, length):
 def test_a_row_of_bitext_has_pairs_in_one_order(sizes, length):
     first, second = two_sides(sizes)
     half, most = length // 2, max_pairs(length)
-    packed = packing.bitext(first, second, length, DTYPE)
+    packed = packing.pack_bitext(first, second, length, DTYPE)
     actual = []
     for row in packed.rows:
         sides = [examples(side[None]) for side in (row[:half], row[half : 2 * half])]
@@ -146,9 +146,9 @@ def test_a_row_of_bitext_has_pairs_in_one_order(sizes, length):
 @pytest.mark.parametrize("length", [64, 96, 128])
 def test_rows_of_bitext_hold_as_many_pairs_as_they_may(length):
     rng = np.random.default_rng(length)
-    kept = packing.bitext(*two_sides(rng.integers(1, 30, (400, 2))), length, DTYPE)
+    kept = packing.pack_bitext(*two_sides(rng.integers(1, 30, (400, 2))), length, DTYPE)
     assert len(kept.rows) < 0.9 * kept.sentences
-    short = packing.bitext(*two_sides([(3, 3)] * 100), length, DTYPE)
+    short = packing.pack_bitext(*two_sides([(3, 3)] * 100), length, DTYPE)
     assert len(short.rows) == -(-100 // max_pairs(length))
 
 
@@ -175,7 +175,7 @@ def test_pairs_come_out_as_they_went_in(kind, sizes, length, every):
 @given(st.lists(st.integers(1, 40), max_size=30), LENGTHS)
 def test_repacking_loses_nothing(sizes, length):
     single = [
-        packing.text(ragged([size], 4 + 40 * i), np.zeros(1, int), length, DTYPE).rows
+        packing.pack_text(ragged([size], 4 + 40 * i), np.zeros(1, int), length, DTYPE).rows
         for i, size in enumerate(sizes)
     ]
     rows = np.concatenate([np.empty((0, length), DTYPE), *single])
@@ -216,5 +216,5 @@ def test_best_fit_takes_the_longest_first_into_the_fullest(sizes):
 
 def test_nothing_gives_no_rows():
     none = Ragged(np.empty(0, np.int32), np.zeros(3, np.int64))
-    assert packing.text(none, np.zeros(3, int), 16, DTYPE).rows.shape == (0, 16)
-    assert packing.pairs(none, none, 16, DTYPE).rows.shape == (0, 16)
+    assert packing.pack_text(none, np.zeros(3, int), 16, DTYPE).rows.shape == (0, 16)
+    assert packing.pack_pairs(none, none, 16, DTYPE).rows.shape == (0, 16)

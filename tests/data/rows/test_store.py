@@ -41,7 +41,7 @@ def path(tmp_path, rows):
     cuts = {name: np.cumsum([0, *SHARDS[name]]) for name in ROWS}
     for shard in range(3):
         parts = [rows[name][cuts[name][shard] : cuts[name][shard + 1]] for name in ROWS]
-        body = b"".join(store.records(part).tobytes() for part in parts)
+        body = b"".join(store.to_records(part).tobytes() for part in parts)
         (folder / "text.en" / f"0000{shard}.rows").write_bytes(body)
     none = Split(0, 0, 0, 0, hashlib.sha256().hexdigest(), (0,))
     (tmp_path / "pairs.en-de" / "abc" / "00000.rows").touch()

@@ -197,7 +197,7 @@ def test_records_of_json_and_parquet(config, write, tmp_path):
         ),
         (
             {"languages": ("en",), "mono": ("@en.txt#text",)},
-            "en.txt: .*data.mono=.*#text names fields after #, which only .jsonl and .parquet file",
+            "en.txt: .*data.mono=.*#text names fields after #, which only .jsonl and .parquet",
         ),
         ({"languages": ("en",), "mono": ("@en.tar",)}, "en.tar: this is tar, .* unpack it"),
         ({"languages": ("en",), "mono": ("@en.csv",)}, "en.csv: this is CSV"),

@@ -45,7 +45,7 @@ def write(
                     with atomic.as_config_error(folder):
                         (part / task.name).mkdir()
                     shard = store.shard_file(part / task.folder, 0)
-                    atomic.write(shard, store.records(task_rows).tobytes())
+                    atomic.write(shard, store.to_records(task_rows).tobytes())
                 atomic.write(part / store.VOCABULARY, vocabulary.model)
                 atomic.write(part / store.MANIFEST, manifest.to_json())
         except ConfigError:

@@ -15,12 +15,20 @@ from xlj.data.tokenizer.layout import PAD
 
 
 class Batches:
-    """Batches of each objective, as a pure function of the step.
+    """The batches of each objective, as a pure function of the step.
 
-    The phases of the config set the batch sizes and alpha of each step.
+    The phases of the config determine the batch size and alpha at each step.
+
+    Args:
+      store: the row store.
+      config: the config.
+
+    Attributes:
+      store: the row store.
+      corpus: vocabulary size and languages of the row store.
 
     Raises:
-      ConfigError: if an objective is on and the store has no rows of its kind.
+      ConfigError: if the store has no rows for an objective that is on.
     """
 
     def __init__(self, store: RowStore, config: Config):
@@ -32,22 +40,24 @@ class Batches:
         self._streams: dict[str, Stream] = {}
         self._options = config.objectives_on()
         self._lengths: dict[tuple[str, int], int] = {}  # by objective and first step of the phase
-        self._languages: dict[str, np.ndarray] = {}  # of both sides of each task, [tasks, 2]
+        self._languages: dict[str, np.ndarray] = {}  # ids of both sides of each task, [tasks, 2]
         for name, options in self._options.items():
             tasks = [task for task in store.tasks(options.rows) if task.train.rows]
             phases = []
             for phase, active in zip(config.schedule, config.objectives_by_phase, strict=True):
-                drawn = mixture.tasks(store, options, phase.config)
+                tasks_of_phase = mixture.select_tasks(store, options, phase.config)
                 rows = active[name].batch_rows if name in active else 0
-                if rows and not drawn:
-                    where = f" in phase {phase.name}" * bool(phase.name)
+                if rows and not tasks_of_phase:
+                    in_phase = f" in phase {phase.name}" * bool(phase.name)
                     raise ConfigError(
-                        f"objectives.{name} is on{where}, but {store.path} has no rows for it"
+                        f"objectives.{name} is on{in_phase}, but {store.path} has no training rows "
+                        f"of kind {options.rows} for it; prepare rows with this config, or set "
+                        f"objectives.{name}.batch_rows=0"
                     )
-                counts = mixture.counts(store, options, phase.config) if rows else {}
-                of_tasks = tuple(counts.get(task.name, 0) for task in tasks)
-                self._lengths[name, phase.start] = drawn[0].length if rows else 0
-                phases.append(Phase(phase.start, rows, of_tasks, _smaller(phase, rows)))
+                draws_by_task = mixture.count_draws(store, options, phase.config) if rows else {}
+                counts = tuple(draws_by_task.get(task.name, 0) for task in tasks)
+                self._lengths[name, phase.start] = tasks_of_phase[0].length if rows else 0
+                phases.append(Phase(phase.start, rows, counts, _warmup_ranges(phase, rows)))
             self._streams[name] = Stream(
                 name,
                 config.train.seed,
@@ -59,7 +69,7 @@ class Batches:
             self._languages[name] = np.array(sides, np.int32)
 
     def shapes(self, step: int) -> dict[str, tuple[int, int]]:
-        """Returns (rows, length) of the batch of each objective that is on at `step`."""
+        """Returns the shape (rows, length) of the batch of each objective that is on at a step."""
         phase = self._config.phase_at(step)
         return {
             name: (options.batch_rows, self._lengths[name, phase.start])
@@ -67,12 +77,18 @@ class Batches:
         }
 
     def tokens(self, objective: str, rows: np.ndarray) -> int:
-        """Counts the tokens of `rows` that are text, not padding."""
-        text = self._options[objective].text_length(rows.shape[1])  # without labels
-        return int(np.count_nonzero(rows[:, :text] != PAD))
+        """Counts the tokens of rows of an objective, without padding and labels."""
+        text_length = self._options[objective].text_length(rows.shape[1])
+        return int(np.count_nonzero(rows[:, :text_length] != PAD))
 
     def draw(self, objective: str, step: int, slots: np.ndarray) -> list[tuple[str, int]]:
-        """Returns (task, row) of the given slots of the batch of `step`, without empty slots."""
+        """Returns (task, row number) of some slots of the batch of a step, without empty slots.
+
+        Args:
+          objective: name of the objective.
+          step: the step.
+          slots: slots of the batch, int64 [n].
+        """
         stream = self._streams[objective]
         draws = stream.draw(step, self._places(step, slots)[0])
         return [(stream.tasks[t], int(r)) for t, r in zip(draws.tasks, draws.rows, strict=True)]
@@ -80,30 +96,32 @@ class Batches:
     def _places(self, step: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Finds the slots that contain rows.
 
-        Slot s is in microbatch s mod `train.accumulation`. In a smaller batch, only the first
-        microbatches contain rows.
+        Slot s is in microbatch s % `train.accumulation`. In a smaller batch (batch warm-up), only
+        the first microbatches contain rows.
 
         Returns:
-          The draw of each such slot, counted from the first draw of the step, and the index of the
-          slot in `slots`; both int64 [n].
+          The zero-based number of the draw of each slot with a row, among the draws of the step;
+          and the index in `slots` of each slot with a row. Both are int64 [slots with rows].
         """
         microbatches, parts = self._config.microbatches(step), self._config.phase_at(step).parts
         filled = np.flatnonzero(slots % parts < microbatches)
         return slots[filled] // parts * microbatches + slots[filled] % parts, filled
 
     def read(self, objective: str, step: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Reads the token ids and languages of some slots of the batch of `step`.
+        """Reads the token ids and languages of some slots of the batch of a step.
 
         Args:
-          slots: int64 [n], below batch_rows.
+          objective: name of the objective.
+          step: the step.
+          slots: slots of the batch, int64 [n], below batch_rows.
 
         Returns:
-          Token ids, uint16 or uint32 [n, length], and the language of each side, int32 [n, 2],
-          as indices into `corpus.languages`. Slots that are empty in a smaller batch are padding.
+          Token ids, uint16 or uint32 [n, length]; and the language of each side as an index into
+          `corpus.languages`, int32 [n, 2]. A slot without a row has padding only.
 
         Raises:
           RowStoreError: if a row is damaged and `data.damaged_rows` is not `pad`. With `pad`, the
-            slot is filled with padding.
+            slot has padding only, and a message is printed.
         """
         stream = self._streams[objective]
         places, filled = self._places(step, slots)
@@ -132,8 +150,13 @@ class Batches:
         return batch, languages
 
 
-def _smaller(phase: ConfigPhase, rows: int) -> tuple[tuple[int, int], ...]:
-    """Returns `Phase.smaller`: the batch warm-up of an objective with `rows` rows per batch."""
+def _warmup_ranges(phase: ConfigPhase, rows: int) -> tuple[tuple[int, int], ...]:
+    """Returns the value of `Phase.smaller`: the batch warm-up of an objective.
+
+    Args:
+      phase: the phase of the config.
+      rows: number of rows of a full batch of the objective.
+    """
     warmup = phase.config.batch_warmup
     if phase.start or not warmup:
         return ()

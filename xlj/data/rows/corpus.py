@@ -1,4 +1,4 @@
-"""Vocabulary and languages of the rows that objectives read."""
+"""Size of the vocabulary, and languages, of the rows that objectives read."""
 
 import dataclasses
 
@@ -7,11 +7,12 @@ from xlj.data.rows.store import RowStore
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """Vocabulary and languages of a row store.
+    """Size of the vocabulary, and languages, of a row store.
 
     Attributes:
       vocabulary_size: number of ids, including special tokens and `<mask>`.
-      languages: in the order of the tasks; the language ids of rows are indices into it.
+      languages: the languages, in the order of the tasks. Language ids of rows are indices into
+        this tuple.
       tokens: number of tokens in the monolingual rows of each language.
       paired: the languages that are part of a pair.
     """
@@ -34,5 +35,11 @@ class Corpus:
         return cls(store.manifest.vocabulary_size, tuple(tokens), tuple(tokens.values()), paired)
 
     def sides(self, languages: tuple[str, ...]) -> tuple[int, int]:
-        """Returns the language indices of the two sides of a task; for text, both are equal."""
+        """Returns the language ids of the two sides of a task.
+
+        Monolingual text has two equal ids.
+
+        Args:
+          languages: the languages of the task.
+        """
         return self.languages.index(languages[0]), self.languages.index(languages[-1])

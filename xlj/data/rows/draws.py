@@ -1,15 +1,19 @@
 """Chooses the rows of each batch: a pure function of (rows, phases, seed, step), without iterators.
 
-Draws come in blocks of `BLOCK`. In each block every task is drawn an exact number of times, in the
-order of a hash. The k-th draw of a task is in epoch e = k div rows, and the draws of an epoch take
-each row of the task once. So every row of a task is seen once before any row is seen twice, even
-if rates change between phases.
+A draw takes one row of a task for one slot of a batch. Draws come in blocks of `BLOCK` draws. In
+each block, every task is drawn an exact number of times, in the order of a hash. The k-th draw of a
+task (zero-based) belongs to epoch k // rows. The draws of an epoch take each row of the task once.
+So each row of a task is seen once before any row is seen twice, even if the sampling rates change
+between phases.
 
-Within an epoch, rows are assigned to draws so that a host, which reads a part of each batch, reads
-contiguous runs of rows. The slots of a batch are divided into `LANES` lanes, and a host reads some
-of the lanes. Positions 0, 1, ... of an epoch are mapped to runs of at most `RUN` rows, in the order
-of a hash. Within a window of a few blocks, the draws of a lane take consecutive positions of a
-task, or alternate between several pieces of consecutive positions.
+Each host reads a part of each batch. Within an epoch, rows are assigned to draws so that a host
+reads runs of consecutive rows:
+
+- The slots of a batch are divided into `LANES` lanes. A host reads some of the lanes.
+- The rows of an epoch are divided into runs of at most `RUN` rows. The positions 0, 1, ... of the
+  epoch go through all runs, in the order of a hash.
+- Within a window of a few blocks, the draws of a lane take consecutive positions of a task, or
+  alternate between several pieces of consecutive positions.
 """
 
 import dataclasses
@@ -21,27 +25,31 @@ import numpy as np
 from xlj.io.hashing import combine, hash64, name_hash, permute
 
 BLOCK = 65_536
-"""Draws in a block; in each block every task is drawn an exact number of times."""
+"""Number of draws in a block."""
 
 LANES = 64
-"""Parts of a batch; the draws of a part take consecutive rows."""
+"""Number of lanes of a batch."""
 
 RUN = 128
-"""The most rows that are consecutive both in an epoch and on disk."""
+"""Maximum number of rows that are consecutive both in an epoch and on disk."""
 
-_LEAST_RUNS = 4096  # of a task; smaller tasks are shuffled row by row, and are read whole anyway
-_PIECE, _PIECES = 64, 8  # the fewest draws of a piece, and the most pieces of a lane
-_MOST_BLOCKS = 16  # of a window; more draws make longer pieces, but take longer to order
+_MIN_RUNS = 4096
+"""Minimum number of runs of a task. Tasks with fewer rows have runs of one row: all their rows are
+soon in memory, so longer runs would not save reads."""
+_MIN_PIECE, _MAX_PIECES = 64, 8  # minimum draws of a piece, and maximum pieces of a lane
+_MAX_BLOCKS = 16
+"""Maximum number of blocks of a window. More blocks make longer pieces, but take longer to sort."""
 
 
-def rates(tokens: Mapping[str, int], alpha: float) -> dict[str, float]:
+def sampling_rates(tokens: Mapping[str, int], alpha: float) -> dict[str, float]:
     """Computes the sampling probability of each task, p_j = m_j^alpha / sum_k m_k^alpha.
 
     Source: XLM section 3.1, ERNIE-M section 4.1.
 
     Args:
-      tokens: m_j, the number of tokens of each task; tasks without tokens are left out.
-      alpha: 1 samples in proportion to size, 0 samples all tasks equally.
+      tokens: m_j, the number of tokens of each task. Tasks without tokens are omitted from the
+        result.
+      alpha: the exponent: 1 samples tasks in proportion to their size, 0 samples all tasks equally.
     """
     powers = {task: float(count) ** alpha for task, count in tokens.items() if count > 0}
     total = sum(powers.values())
@@ -49,11 +57,14 @@ def rates(tokens: Mapping[str, int], alpha: float) -> dict[str, float]:
 
 
 def draws_per_block(probabilities: Mapping[str, float]) -> dict[str, int]:
-    """Computes how often each task is drawn in a block, at least once.
+    """Computes how often each task is drawn in a block: about `BLOCK * p` times, at least once.
 
-    Rounds `BLOCK * p` with the largest-remainder method. Every count is within one of `BLOCK * p`.
-    This is impossible if many tasks are rarer than 1 / BLOCK; then the largest tasks give up one
-    more draw each.
+    Uses the largest-remainder method, so that each count differs from `BLOCK * p` by less than 1.
+    If many tasks have a probability below 1 / BLOCK, this is impossible. Then the counts of the
+    largest tasks are lowered further.
+
+    Args:
+      probabilities: the probability p of each task.
     """
     quotas = {task: BLOCK * p for task, p in probabilities.items()}
     counts = {task: max(1, int(quota)) for task, quota in quotas.items()}
@@ -73,36 +84,49 @@ def draws_per_block(probabilities: Mapping[str, float]) -> dict[str, int]:
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """Draws from `start_step` on; `counts` is how often a block draws each task (sum BLOCK)."""
+    """The draws of one objective in a phase of a run.
+
+    Attributes:
+      start_step: the first step of the phase.
+      batch_rows: number of rows of a full batch.
+      counts: how often a block draws each task; the sum is `BLOCK`.
+      smaller: the batch warm-up, empty if there is none: (first step relative to `start_step`,
+        rows of a batch) of each range of steps with equal batches, up to the full batches.
+    """
 
     start_step: int
     batch_rows: int
     counts: tuple[int, ...]
     smaller: tuple[tuple[int, int], ...] = ()
-    """Batch warm-up: (first step, counted from `start_step`, rows) of each range of smaller batches
-    in order, and of the full batches."""
 
 
 class _BatchSizes:
-    """Maps the steps of a phase to draws, and draws to steps."""
+    """Maps steps of a phase to draws, and draws to places in batches."""
 
     def __init__(self, phase: Phase):
         starts, rows = zip(*(phase.smaller or [(0, phase.batch_rows)]), strict=True)
         self._starts, self._rows = np.asarray(starts, np.int64), np.asarray(rows, np.int64)
-        # Draws before each range of steps.
-        self._draws = np.cumsum([0, *(np.diff(self._starts) * self._rows[:-1])])
+        # The number of draws before each range of steps.
+        self._first_draws = np.cumsum([0, *(np.diff(self._starts) * self._rows[:-1])])
 
     def before(self, steps: int) -> int:
-        """Counts the draws of the first `steps` steps."""
+        """Counts the draws of the first `steps` steps of the phase."""
         index = int(np.searchsorted(self._starts, steps, "right")) - 1
-        done = steps - self._starts[index]
-        return int(self._draws[index] + done * self._rows[index])
+        steps_in_range = steps - self._starts[index]
+        return int(self._first_draws[index] + steps_in_range * self._rows[index])
 
-    def batch(self, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the place of each draw in its batch, and the rows of that batch; int64 [n]."""
-        index = np.searchsorted(self._draws, draws, "right") - 1
+    def places(self, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Finds the place of each draw in its batch.
+
+        Args:
+          draws: numbers of draws in the phase, int64 [n].
+
+        Returns:
+          The place of each draw in its batch, and the number of rows of this batch; int64 [n].
+        """
+        index = np.searchsorted(self._first_draws, draws, "right") - 1
         rows = self._rows[index]
-        return (draws - self._draws[index]) % rows, rows
+        return (draws - self._first_draws[index]) % rows, rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +136,7 @@ class Draws:
     Attributes:
       tasks: indices into `Stream.tasks`.
       rows: row numbers in the task.
-      ahead: how many consecutive rows, this one included, the slots of the lane draw soon.
+      ahead: how many consecutive rows, starting with this row, the lane of the slot draws soon.
     """
 
     tasks: np.ndarray
@@ -121,12 +145,14 @@ class Draws:
 
 
 class Stream:
-    """The rows of one objective, step by step.
+    """The rows of one objective at each step.
 
     Args:
-      name, seed: name of the objective and seed of the run; they determine the order.
-      tasks, rows: names of the tasks that are drawn, and how many rows each has.
-      phases: in order of steps; the first starts at step 0.
+      name: name of the objective; it is part of the hash that determines the order of draws.
+      seed: seed of the run; it is part of this hash, too.
+      tasks: names of the tasks that are drawn.
+      rows: number of rows of each task.
+      phases: the phases in order of steps; the first starts at step 0.
     """
 
     def __init__(
@@ -139,30 +165,32 @@ class Stream:
     ):
         self.tasks = tuple(tasks)
         self._rows = np.asarray(rows, np.int64)
-        self._runs = np.clip(self._rows // _LEAST_RUNS, 1, RUN)
+        self._runs = np.clip(self._rows // _MIN_RUNS, 1, RUN)
         self._phases = tuple(phases)
         self._batches = [_BatchSizes(phase) for phase in phases]
-        # Few rows get short windows, so that small runs start quickly.
+        # Short windows for few rows, so that runs with little text start quickly.
         blocks = int(self._rows.sum()) // (4 * BLOCK)
-        self._blocks = min(_MOST_BLOCKS, 1 << max(0, blocks.bit_length() - 1))
+        self._blocks = min(_MAX_BLOCKS, 1 << max(0, blocks.bit_length() - 1))
         self._order_key = combine(seed, name_hash("order"), name_hash(name))
         row_keys = [combine(seed, name_hash("rows"), name_hash(f"{name}/{t}")) for t in tasks]
         self._row_keys = np.asarray(row_keys, np.uint64)
         self._window = functools.lru_cache(maxsize=2)(self._make_window)
-        before = np.zeros(len(tasks), np.int64)
-        self._drawn_before = [before]
+        draws_before = np.zeros(len(tasks), np.int64)
+        self._draws_before = [draws_before]
         for index in range(len(phases) - 1):
-            before = before + self._drawn(index, self._draws(index))
-            self._drawn_before.append(before)
+            draws_before = draws_before + self._count_draws_by_task(index, self._count_draws(index))
+            self._draws_before.append(draws_before)
 
     def draw(self, step: int, slots: np.ndarray) -> Draws:
-        """Returns the draws of some slots of the batch of `step`.
+        """Returns the draws of some slots of the batch of a step.
 
-        Slots beyond the batch belong to the next steps.
+        Args:
+          step: the step.
+          slots: slots of the batch, int64 [n]. Slots beyond the batch belong to the next steps.
         """
         index = max(i for i, phase in enumerate(self._phases) if phase.start_step <= step)
-        before = self._batches[index].before(step - self._phases[index].start_step)
-        draws = before + slots.astype(np.int64)
+        draws_before = self._batches[index].before(step - self._phases[index].start_step)
+        draws = draws_before + slots.astype(np.int64)
         windows, within = np.divmod(draws, self._blocks * BLOCK)
         tasks, ordinals, ahead = (np.empty_like(draws) for _ in range(3))
         for window in np.unique(windows):
@@ -170,14 +198,22 @@ class Stream:
             parts = self._window(index, int(window))
             for target, part in zip((tasks, ordinals, ahead), parts, strict=True):
                 target[chosen] = part[within[chosen]]
-        rows, left = self._row(tasks, ordinals)
-        return Draws(tasks, rows, np.minimum(ahead, left))
+        rows, consecutive = self._find_rows(tasks, ordinals)
+        return Draws(tasks, rows, np.minimum(ahead, consecutive))
 
-    def _row(self, tasks: np.ndarray, ordinals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the row of each draw, and how many consecutive rows the next draws take.
+    def _find_rows(self, tasks: np.ndarray, ordinals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Finds the row of each draw.
 
         Whole runs are permuted, and a shorter run stays at the end. Then all rows of the epoch are
-        rotated, so that each epoch ends with other rows.
+        rotated, so that epochs end with different rows.
+
+        Args:
+          tasks: the task of each draw, int64 [n].
+          ordinals: the zero-based number of each draw among all draws of its task, int64 [n].
+
+        Returns:
+          The row of each draw, and how many consecutive rows the next draws of the task take,
+          starting with this row; int64 [n] each.
         """
         sizes, runs = self._rows[tasks], self._runs[tasks]
         epochs, positions = np.divmod(ordinals, sizes)
@@ -185,19 +221,19 @@ class Stream:
         numbers, within = np.divmod(positions, runs)
         whole = numbers < sizes // runs
         permuted = permute(np.where(whole, numbers, 0), sizes // runs, keys)
-        places = np.where(whole, permuted * runs + within, positions)
+        unrotated = np.where(whole, permuted * runs + within, positions)
         shift = (hash64(keys, 0) % sizes.astype(np.uint64)).astype(np.int64)
-        rows = (places + np.where(runs > 1, shift, 0)) % sizes
-        left = np.where(whole, runs - within, sizes - positions)
-        return rows, np.minimum(left, sizes - rows)
+        rows = (unrotated + np.where(runs > 1, shift, 0)) % sizes
+        consecutive = np.where(whole, runs - within, sizes - positions)
+        return rows, np.minimum(consecutive, sizes - rows)
 
-    def _draws(self, phase: int) -> int:
-        """Counts the draws of a phase that is not the last."""
+    def _count_draws(self, phase: int) -> int:
+        """Counts the draws of a phase, which must not be the last phase."""
         steps = self._phases[phase + 1].start_step - self._phases[phase].start_step
         return self._batches[phase].before(steps)
 
-    def _drawn(self, phase: int, draws: int) -> np.ndarray:
-        """Counts the draws of each task among the first `draws` of a phase, int64 [tasks]."""
+    def _count_draws_by_task(self, phase: int, draws: int) -> np.ndarray:
+        """Counts the draws of each task among the first `draws` of a phase: int64 [tasks]."""
         blocks, rest = divmod(draws, BLOCK)
         counts = np.asarray(self._phases[phase].counts, np.int64)
         if not draws:  # the objective is off; the phase may have no tasks
@@ -206,45 +242,54 @@ class Stream:
         return blocks * counts + np.bincount(order[:rest], minlength=len(counts))
 
     def _order(self, phase: int, block: int) -> np.ndarray:
-        """Returns the task of each draw of a block."""
+        """Returns the task of each draw of a block: int64 [BLOCK]."""
         counts = self._phases[phase].counts
         key = combine(self._order_key, phase, block)
         shuffle = np.argsort(hash64(np.arange(BLOCK, dtype=np.uint64), key), kind="stable")
         return np.repeat(np.arange(len(counts)), counts)[shuffle]
 
     def _make_window(self, phase: int, window: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns three values for each draw of a window of blocks: the task, the ordinal of the
-        draw in the task, and how many consecutive draws follow in its lane, this one included."""
+        """Computes the draws of a window, which is a number of consecutive blocks.
+
+        Args:
+          phase: index of the phase.
+          window: index of the window in the phase.
+
+        Returns:
+          Three values of each draw, int64 [draws]: the task; the zero-based number of the draw
+          among all draws of the task; and how many consecutive draws of the task, starting with
+          this draw, its lane has.
+        """
         first = window * self._blocks
         tasks = np.concatenate([self._order(phase, first + i) for i in range(self._blocks)])
         counts = np.asarray(self._phases[phase].counts, np.int64)
-        before = self._drawn_before[phase] + first * counts
+        draws_before = self._draws_before[phase] + first * counts
         numbers = np.arange(len(tasks))
         by_task = np.argsort(tasks, kind="stable")
-        here = np.bincount(tasks, minlength=len(counts))
-        rank = numbers - np.repeat(np.cumsum(here) - here, here)
-        ordinals = before[tasks[by_task]] + rank  # of the draws, sorted by task
+        in_window = np.bincount(tasks, minlength=len(counts))
+        rank = numbers - np.repeat(np.cumsum(in_window) - in_window, in_window)
+        ordinals = draws_before[tasks[by_task]] + rank  # of the draws, sorted by task
         # Within an epoch, the draws of a lane are consecutive.
-        places, rows = self._batches[phase].batch(first * BLOCK + by_task)
+        places, rows = self._batches[phase].places(first * BLOCK + by_task)
         lanes = places * LANES // rows
         owners = tasks[by_task]
         epochs = ordinals // self._rows[owners]
         groups = 2 * owners
-        if phase + 1 < len(self._phases):  # draws beyond the end of the phase form their own group
-            groups += by_task >= self._draws(phase) - first * BLOCK
+        if phase + 1 < len(self._phases):  # draws beyond the end of the phase form other groups
+            groups += by_task >= self._count_draws(phase) - first * BLOCK
         groups = (groups * (1 + int(epochs.max())) + epochs) * LANES + lanes
         order = np.argsort(groups, kind="stable")
         starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
         sizes = np.repeat(lengths := np.diff(starts, append=len(order)), lengths)
         # A lane alternates between several pieces, so that a batch has rows from many places.
-        among = numbers - np.repeat(starts, lengths)
-        pieces = np.clip(sizes // _PIECE, 1, _PIECES)
-        piece, done = among % pieces, among // pieces
-        short, longer = sizes // pieces, sizes % pieces
+        in_group = numbers - np.repeat(starts, lengths)
+        pieces = np.clip(sizes // _MIN_PIECE, 1, _MAX_PIECES)
+        piece, in_piece = in_group % pieces, in_group // pieces
+        short, longer = sizes // pieces, sizes % pieces  # `longer` pieces have `short` + 1 draws
         ordinals = ordinals[
-            np.repeat(starts, lengths) + piece * short + np.minimum(piece, longer) + done
+            np.repeat(starts, lengths) + piece * short + np.minimum(piece, longer) + in_piece
         ]
-        ahead = short + (piece < longer) - done
+        ahead = short + (piece < longer) - in_piece
         in_draw_order = np.empty((2, len(tasks)), np.int64)
         in_draw_order[0, by_task[order]], in_draw_order[1, by_task[order]] = ordinals, ahead
         return tasks, in_draw_order[0], in_draw_order[1]

@@ -1,4 +1,4 @@
-"""Reads rows from disk in runs, slightly ahead of the batches that use them."""
+"""Reads rows from storage in runs of consecutive rows, ahead of the batches that use them."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -9,70 +9,78 @@ import numpy as np
 from xlj.data.rows.store import RowStore
 
 CACHE_BYTES = 1 << 30
-"""The most memory for rows of later batches."""
+"""Maximum memory for rows of later batches."""
 
 
 class Fetcher:
-    """Reads the training rows of a store, each about once.
+    """Reads training rows of a store, and caches rows that later batches need.
+
+    Most rows are read from storage once per epoch.
 
     Args:
-      cache_bytes: the most memory for rows of later batches.
-      concurrent_reads: how many reads the store serves at the same time.
+      store: the row store.
+      cache_bytes: maximum memory for rows of later batches, in bytes.
+      concurrent_reads: number of reads at the same time.
 
     Attributes:
-      fetched: bytes read from disk so far.
-      fetches: number of reads so far; each reads consecutive rows.
+      fetched: number of bytes read from storage so far.
+      fetches: number of reads so far; each read returns consecutive rows.
     """
 
     def __init__(self, store: RowStore, cache_bytes: int = CACHE_BYTES, concurrent_reads: int = 1):
         self.fetched = self.fetches = 0
-        self._store, self._room = store, cache_bytes
+        self._store, self._free_bytes = store, cache_bytes
         self._cache: OrderedDict[tuple[str, int], np.ndarray] = OrderedDict()
         self._threads = ThreadPoolExecutor(concurrent_reads) if concurrent_reads > 1 else None
 
     def prefetch(self, tasks: Sequence[str], rows: np.ndarray, ahead: np.ndarray) -> None:
-        """Reads the rows of the next calls of `read`, `concurrent_reads` at a time.
+        """Reads the rows of the next calls of `read` into the cache, with concurrent reads.
 
-        Does nothing if `concurrent_reads` is 1: reading rows from local disk is fast.
+        Does nothing if `concurrent_reads` is 1, because reading rows from a local disk is fast.
 
         Args:
           tasks: the task of each row.
-          rows, ahead: as in `read`.
+          rows: row numbers, int64 [n].
+          ahead: how many consecutive rows, starting with each row, are needed soon, int64 [n].
         """
         if self._threads is None:
             return
         runs: list[tuple[str, int, int]] = []
-        coming: set[tuple[str, int]] = set()
+        planned: set[tuple[str, int]] = set()
         for task, row, count in zip(tasks, rows.tolist(), ahead.tolist(), strict=True):
-            if (task, row) in self._cache or (task, row) in coming:
+            if (task, row) in self._cache or (task, row) in planned:
                 continue
-            while count > 1 and (task, row + count - 1) in coming:
+            while count > 1 and (task, row + count - 1) in planned:
                 count -= 1
-            runs.append((task, row, self._missing(task, row, count)))
-            coming.update((task, row + i) for i in range(runs[-1][2]))
+            runs.append((task, row, self._count_missing(task, row, count)))
+            planned.update((task, row + i) for i in range(runs[-1][2]))
         fetched = self._threads.map(lambda run: self._store.fetch(*run), runs)
         for (task, row, _), records in zip(runs, fetched, strict=True):
             self._store_in_cache(task, row, records)
 
     def read(self, task: str, rows: np.ndarray, ahead: np.ndarray) -> np.ndarray:
-        """Returns the records of rows of a task (`store.record`), [n].
+        """Returns records of training rows.
 
         Args:
+          task: name of the task.
           rows: row numbers, int64 [n].
-          ahead: how many consecutive rows from each row on are read soon, int64 [n].
+          ahead: how many consecutive rows, starting with each row, are needed soon, int64 [n].
+
+        Returns:
+          Records of type `store.record_dtype`, [n].
         """
-        taken = []
+        result = []
         for row, count in zip(rows.tolist(), ahead.tolist(), strict=True):
             if (task, row) not in self._cache:
-                records = self._store.fetch(task, row, self._missing(task, row, count))
+                records = self._store.fetch(task, row, self._count_missing(task, row, count))
                 self._store_in_cache(task, row, records)
             record = self._cache.pop((task, row))
-            self._room += record.nbytes
-            taken.append(record)
-        return np.concatenate(taken)
+            self._free_bytes += record.nbytes
+            result.append(record)
+        return np.concatenate(result)
 
-    def _missing(self, task: str, row: int, count: int) -> int:
-        """Counts the rows to read: without a part at their end that is already in the cache."""
+    def _count_missing(self, task: str, row: int, count: int) -> int:
+        """Returns `count` without the rows at the end of the run that are in the cache already."""
         while count > 1 and (task, row + count - 1) in self._cache:
             count -= 1
         return count
@@ -80,10 +88,10 @@ class Fetcher:
     def _store_in_cache(self, task: str, row: int, records: np.ndarray) -> None:
         self.fetched += records.nbytes
         self.fetches += 1
-        self._room -= records.nbytes
-        while self._room < 0 and self._cache:
-            self._room += self._cache.popitem(last=False)[1].nbytes
+        self._free_bytes -= records.nbytes
+        while self._free_bytes < 0 and self._cache:
+            self._free_bytes += self._cache.popitem(last=False)[1].nbytes
         for i in range(len(records)):
-            before = self._cache.pop((task, row + i), None)  # from an earlier epoch, still needed
-            self._room += before.nbytes if before is not None else 0
+            old = self._cache.pop((task, row + i), None)  # the same row, read in another epoch
+            self._free_bytes += old.nbytes if old is not None else 0
             self._cache[task, row + i] = records[i : i + 1]

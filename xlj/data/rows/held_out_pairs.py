@@ -1,4 +1,4 @@
-"""Recovers the sentence pairs of held-out rows."""
+"""Reads the sentence pairs of held-out rows."""
 
 from collections import Counter
 
@@ -11,10 +11,18 @@ from xlj.io.hashing import sample
 
 
 def read(store: RowStore, pair: str, count: int) -> tuple[Ragged, Ragged]:
-    """Reads held-out sentence pairs of a language pair, both sides as token ids, without specials.
+    """Samples held-out sentence pairs of a language pair; the sample is always the same.
 
-    Pairs with a sentence that occurs twice on its side are left out, since retrieval would have two
-    correct answers. Returns the same sample each time, of at most `count` pairs, possibly none.
+    Pairs with a sentence that occurs twice on its side are omitted, because retrieval would have
+    two correct answers.
+
+    Args:
+      store: the row store.
+      pair: the language pair, such as `en-de`.
+      count: maximum number of pairs.
+
+    Returns:
+      The first and the second sentences of 0 to `count` pairs, as token ids without special tokens.
     """
     names = {task.name for task in store.manifest.tasks}
     name = next(name for name in (f"pairs.{pair}", f"bitext.{pair}") if name in names)

@@ -1,11 +1,9 @@
-"""Chooses the row length of sentence pairs for `data.pair_length=auto`, from the text."""
+"""Chooses the row length of sentence pairs from the text, for `data.pair_length=auto`."""
 
 import dataclasses
 import json
 from collections import Counter
 from collections.abc import Sequence
-
-import numpy as np
 
 from xlj.data.rows import packing
 from xlj.data.rows.prepasses import Text
@@ -20,33 +18,35 @@ from xlj.io.hashing import name_hash
 from xlj.io.storage import AnyPath
 
 KEPT_SHARE = 0.99
-"""Share of the pairs of each source that fit in rows of the `auto` length."""
+"""Minimum share of the pairs of each source that fit in rows of the chosen length."""
 
-_SHORTEST = 16
-_MOST_OF_UNIT = 1 << 16  # pairs
+_MIN_LENGTH = 16
+_MAX_UNIT_PAIRS = 1 << 16  # about the maximum number of pairs that are read of a unit
 
 
-def auto_length(request: Request, most: int) -> int:
-    """Returns the shortest row length that keeps `KEPT_SHARE` of the pairs of each source.
+def auto_length(request: Request, max_length: int) -> int:
+    """Returns the shortest row length in which `KEPT_SHARE` of the pairs of each source fit.
 
-    Uses the counts of `measure`; returns at most `most` tokens.
+    Args:
+      request: the request; `measure` must have written `request.lengths_file`.
+      max_length: maximum number of tokens of a row; the result is at most this number.
     """
     counts = json_file.read_object(request.lengths_file)
     lengths = [packing.shortest_length(count, KEPT_SHARE) for count in counts.values()]
-    return min(most, max([_SHORTEST, *lengths]))
+    return min(max_length, max([_MIN_LENGTH, *lengths]))
 
 
 def measure(request: Request, texts: Sequence[Text], vocabulary: Vocabulary, run: RunJobs) -> None:
-    """Counts how many pairs need rows of each length, and writes `request.lengths_file`.
+    """Counts the pairs that need rows of each length, and writes `request.lengths_file`.
 
-    Pairs are counted for each source and kind of rows. Only the first pairs of some units are read;
-    a hash chooses the units.
+    Pairs are counted for each source and kind of rows. Only the first pairs of some units are read.
+    A unit is the part of a text that one process reads; a hash chooses the units.
     """
     file = request.lengths_file
     file.parent.mkdir(exist_ok=True)
-    work = file.with_suffix(".parts")
-    work.mkdir(exist_ok=True)
-    model = work / "vocabulary.model"
+    part_folder = file.with_suffix(".parts")
+    part_folder.mkdir(exist_ok=True)
+    model = part_folder / "vocabulary.model"
     atomic.write(model, vocabulary.model)
     jobs = []
     for text in texts:
@@ -55,7 +55,7 @@ def measure(request: Request, texts: Sequence[Text], vocabulary: Vocabulary, run
             order = sorted(range(len(text.units)), key=lambda i: name_hash(f"{name}/{i}"))
             jobs += [
                 _MeasureUnit(
-                    text.units[i], i, text.reading, model, kinds, work / f"{name}.{i}.json"
+                    text.units[i], i, text.reading, model, kinds, part_folder / f"{name}.{i}.json"
                 )
                 for i in order[:SAMPLED_UNITS]
             ]
@@ -66,12 +66,12 @@ def measure(request: Request, texts: Sequence[Text], vocabulary: Vocabulary, run
         for kind, unit_counts in json_file.read_object(job.file).items():
             counts.setdefault(f"{source} {kind}", Counter()).update(unit_counts)
     atomic.write(file, json.dumps(counts).encode())
-    storage.remove_folder(work)
+    storage.remove_folder(part_folder)
 
 
 @dataclasses.dataclass(frozen=True)
 class _MeasureUnit(UnitJob):
-    """Counts how many pairs of a unit need rows of each length, for each kind of rows."""
+    """A job that counts, by kind of rows, the pairs of a unit that need rows of each length."""
 
     unit: Unit
     index: int
@@ -87,11 +87,12 @@ class _MeasureUnit(UnitJob):
         counts: dict[str, Counter[str]] = {kind: Counter() for kind in self.kinds}
         for chunk in UnitReader(self.unit, self.index, self.reading).chunks():
             first, second = (vocabulary.encode(column) for column in chunk.columns)
-            whole = np.flatnonzero((first.lengths > 0) & (second.lengths > 0))
+            has_tokens = (first.lengths > 0) & (second.lengths > 0)
             for kind, count in counts.items():
-                count.update(packing.histogram(packing.row_tokens(kind, first, second)[whole]))
+                tokens = packing.row_tokens(kind, first, second)[has_tokens]
+                count.update(packing.histogram(tokens))
             pairs += len(first.lengths)
-            if pairs >= _MOST_OF_UNIT:
+            if pairs >= _MAX_UNIT_PAIRS:
                 break
         atomic.write(self.file, json.dumps(counts).encode())
         return pairs

@@ -1,16 +1,21 @@
-"""How often each phase of a run draws each language or pair, and the mean tokens of a row."""
+"""Computes how often a phase of a run draws each language or pair, and the mean tokens of a row."""
 
 from collections.abc import Mapping
 
 from xlj.config import ROW_KINDS, Config, Options, lookup
-from xlj.data.rows.draws import BLOCK, draws_per_block, rates
+from xlj.data.rows.draws import BLOCK, draws_per_block, sampling_rates
 from xlj.data.rows.store import RowStore, TaskRows
 
 
 def tasks_of_length(store: RowStore, options: Options, config: Config) -> list[TaskRows]:
-    """Returns the tasks that have an objective's kind of rows, in the length of the phase's config.
+    """Returns the tasks with rows of an objective's kind, in the length that a config sets.
 
-    If all of them have one length, the length is not compared.
+    If all rows of this kind have one length, it need not be the length of the config.
+
+    Args:
+      store: the row store.
+      options: the options of the objective.
+      config: the config of a phase.
     """
     tasks = store.tasks(options.rows)
     if len({task.length for task in tasks}) < 2:
@@ -19,33 +24,52 @@ def tasks_of_length(store: RowStore, options: Options, config: Config) -> list[T
     return [task for task in tasks if task.length == length]
 
 
-def tasks(store: RowStore, options: Options, config: Config) -> list[TaskRows]:
-    """Returns the tasks that an objective draws rows from, with the config of a phase: those that
-    `data.sampled` names, or all."""
+def select_tasks(store: RowStore, options: Options, config: Config) -> list[TaskRows]:
+    """Returns the tasks from which an objective draws rows.
+
+    These are the tasks that `data.sampled` names; if it names none, all tasks with training rows.
+
+    Args:
+      store: the row store.
+      options: the options of the objective.
+      config: the config of a phase.
+    """
     candidates = tasks_of_length(store, options, config)
-    named = [task for task in candidates if _corpus(task.name) in config.data.shares]
-    return [task for task in named or candidates if task.train.rows]
+    sampled = [task for task in candidates if _corpus_of(task.name) in config.data.shares]
+    return [task for task in sampled or candidates if task.train.rows]
 
 
-def counts(store: RowStore, options: Options, config: Config) -> Mapping[str, int]:
-    """Returns how often a block of draws (`draws.BLOCK`) draws each of these tasks, by name."""
-    of_phase = tasks(store, options, config)
-    sizes = {task.name: getattr(task.train, options.sampled_by) for task in of_phase}
-    shares, factors = rates(sizes, config.data.alpha), config.data.shares
+def count_draws(store: RowStore, options: Options, config: Config) -> Mapping[str, int]:
+    """Returns how often a block of `draws.BLOCK` draws takes a row of each task, by name.
+
+    Args:
+      store: the row store.
+      options: the options of the objective.
+      config: the config of a phase.
+    """
+    tasks = select_tasks(store, options, config)
+    sizes = {task.name: getattr(task.train, options.sampled_by) for task in tasks}
+    shares, factors = sampling_rates(sizes, config.data.alpha), config.data.shares
     if any(factor != 1 for factor in factors.values()):
-        shares = {name: p * factors.get(_corpus(name), 1.0) for name, p in shares.items()}
+        shares = {name: p * factors.get(_corpus_of(name), 1.0) for name, p in shares.items()}
         total = sum(shares.values())
         shares = {name: p / total for name, p in shares.items()}
     return draws_per_block(shares)
 
 
-def _corpus(task: str) -> str:
-    """Returns the language or pair in a task's name."""
+def _corpus_of(task: str) -> str:
+    """Returns the language or pair in the name of a task."""
     return task.partition(".")[2]
 
 
-def tokens_of_row(store: RowStore, options: Options, config: Config) -> float:
-    """Computes the mean number of tokens, without padding, of the rows that an objective draws."""
-    drawn = counts(store, options, config)
-    of_task = {task.name: task.train.tokens / task.train.rows for task in store.tasks(options.rows)}
-    return sum(count * of_task[name] for name, count in drawn.items()) / BLOCK
+def mean_tokens_per_row(store: RowStore, options: Options, config: Config) -> float:
+    """Computes the mean number of tokens, without padding, of the rows that an objective draws.
+
+    Args:
+      store: the row store.
+      options: the options of the objective.
+      config: the config of a phase.
+    """
+    counts = count_draws(store, options, config)
+    means = {task.name: task.train.tokens / task.train.rows for task in store.tasks(options.rows)}
+    return sum(count * means[name] for name, count in counts.items()) / BLOCK

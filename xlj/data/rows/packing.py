@@ -1,7 +1,7 @@
-"""Packs token ids into rows of one length, as densely as possible.
+"""Packs token ids into rows of one length, with little padding.
 
-Pure functions of arrays. Sentences are `Ragged`. Rows are `[rows, length]` of uint16 or uint32,
-padded with `<pad>`.
+The functions are pure functions of arrays. Sentences are `Ragged`. Rows are arrays [rows, length]
+of uint16 or uint32, padded with `<pad>`.
 """
 
 import dataclasses
@@ -14,22 +14,24 @@ from xlj.data.ragged import Ragged
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 
 PACKING = 2
-"""Version of these functions. It is part of the recipe, so a change rebuilds rows."""
+"""Version of the functions of this module. It is part of the recipe of rows, so a new version
+rebuilds them."""
 
-_STEP = 8  # tokens; lengths are counted in multiples of it
+_BIN_TOKENS = 8  # width of a bin of `histogram`
 
 
 @dataclasses.dataclass(frozen=True)
 class Packed:
-    """Rows, and counts of what happened to the input.
+    """Packed rows, and counts of what happened to the input.
 
     Attributes:
-      rows: [rows, length] of the requested dtype.
-      examples: number of examples in the rows; each starts with `<s>`.
-      sentences: number of lines (text, sentences) or pairs in the rows.
-      cut: documents that were cut into several examples, or sentences that were truncated.
-      dropped: pairs or sentences that were left out, by reason.
-      too_long: `row_tokens` of the pairs that were dropped as too long, int64.
+      rows: token ids, [rows, length] of the requested dtype.
+      examples: number of examples in the rows; each example starts with `<s>`.
+      sentences: number of pairs in the rows (kinds `pairs`, `bitext`), or of lines (other kinds).
+      cut: number of documents that were cut into several examples (kind `text`), or of sentences
+        that were truncated (kind `sentences`); else 0.
+      dropped: number of pairs or sentences that are not in the rows, by reason.
+      too_long: `row_tokens` of the pairs that were dropped because they are too long, int64.
     """
 
     rows: np.ndarray
@@ -49,50 +51,64 @@ def pack(
     *,
     mask: int,
 ) -> Packed:
-    """Packs rows of a kind of `config.ROW_KINDS`; the function of that kind describes the input."""
-    if kind == "text":
-        return text(sides[0], documents, length, dtype)
-    if kind == "sentences":
-        return sentences(sides[0], length, dtype, mask=mask)
-    return (bitext if kind == "bitext" else pairs)(sides[0], sides[1], length, dtype)
-
-
-def text(lines: Ragged, documents: np.ndarray, length: int, dtype: np.dtype) -> Packed:
-    """Packs documents as `<s> ... </s>` examples: lines joined, cut into `length - 2` tokens.
-
-    A full piece fills a row. Shorter pieces are packed best-fit, several examples per row (ours;
-    the papers leave the rest unused or continue with the next document).
+    """Packs rows of one kind.
 
     Args:
+      kind: a kind of `config.ROW_KINDS`.
+      sides: the lines of text, or the first and the second sentences of pairs.
+      documents: the document of each line, int64 [lines], non-decreasing; only for the kind `text`.
+      length: number of tokens of a row.
+      dtype: uint16 or uint32.
+      mask: the id of `<mask>`; only for the kind `sentences`.
+    """
+    if kind == "text":
+        return pack_text(sides[0], documents, length, dtype)
+    if kind == "sentences":
+        return pack_sentences(sides[0], length, dtype, mask=mask)
+    pack_two_sides = pack_bitext if kind == "bitext" else pack_pairs
+    return pack_two_sides(sides[0], sides[1], length, dtype)
+
+
+def pack_text(lines: Ragged, documents: np.ndarray, length: int, dtype: np.dtype) -> Packed:
+    """Packs documents as examples `<s> ... </s>`.
+
+    The lines of a document are joined and cut into pieces of `length - 2` tokens. A full piece
+    fills a row. Shorter pieces are packed best-fit, with several examples per row (ours; the papers
+    leave the rest of a row unused, or continue with the next document).
+
+    Args:
+      lines: the lines.
       documents: the document of each line, int64 [lines], non-decreasing.
-      length: tokens of a row.
+      length: number of tokens of a row.
+      dtype: type of the rows.
     """
     tokens = np.bincount(documents, weights=lines.lengths).astype(np.int64)
     tokens = tokens[tokens > 0]
     body = length - 2
     pieces = -(-tokens // body)
-    # Piece k of a document starts k * body after the document does.
+    # Piece k of a document starts k * body tokens after the start of the document.
     number = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     starts = np.repeat(np.cumsum(tokens) - tokens, pieces) + number * body
     sizes = np.minimum(np.repeat(tokens, pieces) - number * body, body)
 
-    rows, flat, base = _place(sizes + 2, length, dtype)
+    rows, flat, base = _place_examples(sizes + 2, length, dtype)
     flat[base + 1 + sizes] = EOS
     copy_runs(lines.ids, starts, flat, base + 1, sizes)
     sentences, cut = int((lines.lengths > 0).sum()), int((pieces > 1).sum())
     return Packed(rows, len(sizes), sentences, cut, {})
 
 
-def pairs(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packed:
-    """Packs sentence pairs as `<s> A </s> B </s>` examples, best-fit decreasing.
+def pack_pairs(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packed:
+    """Packs sentence pairs as examples `<s> A </s> B </s>`, best-fit decreasing.
 
-    Pairs of more than `length` tokens and pairs with an empty side are dropped and counted.
+    Pairs whose example has more than `length` tokens, and pairs with an empty side, are dropped and
+    counted.
     """
     sizes = row_tokens("pairs", first, second)
     keep, dropped, too_long = _fitting_pairs(first, second, sizes, length)
     first, second = first.select(keep), second.select(keep)
 
-    rows, flat, base = _place(sizes[keep], length, dtype)
+    rows, flat, base = _place_examples(sizes[keep], length, dtype)
     middle = base + 1 + first.lengths
     flat[middle] = EOS
     flat[middle + 1 + second.lengths] = EOS
@@ -101,19 +117,19 @@ def pairs(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packed
     return Packed(rows, len(base), len(base), 0, dropped, too_long)
 
 
-def bitext(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packed:
-    """Packs sentence pairs that are encoded separately: first sentences in the first half of a row.
+def pack_bitext(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packed:
+    """Packs sentence pairs whose two sentences are encoded separately.
 
-    The first half has the first sentences of the pairs, `<s> A </s>` each, and the second half has
-    the second sentences in the same order. A row has at most `max_pairs(length)` pairs, packed
-    best-fit decreasing by the longer side. Pairs with an empty side or a side that does not fit in
-    half a row are dropped and counted.
+    The first half of a row has the first sentences of its pairs, each as `<s> A </s>`. The second
+    half has the second sentences, in the same order. A row has at most `max_pairs(length)` pairs.
+    Pairs are packed best-fit decreasing by the longer sentence. Pairs with an empty side, and pairs
+    with a side that does not fit in half a row, are dropped and counted.
     """
     half = length // 2
     sizes = row_tokens("bitext", first, second)
     keep, dropped, too_long = _fitting_pairs(first, second, sizes, length)
     bins, offsets, count = best_fit(sizes[keep] // 2, half, max_pairs(length))
-    # Rows are ordered by their first pair; with one pair per row, this is the order of the text.
+    # Rows are sorted by their first pair; with one pair per row, rows are in the order of the text.
     _, begins = np.unique(bins, return_index=True)
     bins = np.argsort(np.argsort(begins))[bins]
     order = np.lexsort((offsets, bins))
@@ -133,10 +149,14 @@ def bitext(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packe
 
 
 def row_tokens(kind: str, first: Ragged, second: Ragged) -> np.ndarray:
-    """Counts the tokens of the shortest row, of kind `pairs` or `bitext`, that holds each pair.
+    """Computes the length of the shortest row that has room for a pair, for each pair.
+
+    Args:
+      kind: `pairs` or `bitext`.
+      first, second: the two sentences of each pair.
 
     Returns:
-      int64 [pairs].
+      Numbers of tokens, int64 [pairs].
     """
     if kind == "bitext":
         return 2 * (np.maximum(first.lengths, second.lengths) + 2)
@@ -144,45 +164,54 @@ def row_tokens(kind: str, first: Ragged, second: Ragged) -> np.ndarray:
 
 
 def histogram(sizes: np.ndarray) -> dict[str, int]:
-    """Counts sizes, int64 [items], in bins with upper limits 8, 16, 24, ...
+    """Counts sizes in bins with the inclusive upper limits 8, 16, 24, and so on.
 
-    Keys are the limits as strings, as in JSON.
+    Args:
+      sizes: int64 [items].
+
+    Returns:
+      The number of items in each bin that is not empty, by upper limit. The limits are strings,
+      because keys of JSON are strings.
     """
-    steps, counts = np.unique(-(-sizes // _STEP) * _STEP, return_counts=True)
-    return {str(step): count for step, count in zip(steps.tolist(), counts.tolist(), strict=True)}
+    limits, counts = np.unique(-(-sizes // _BIN_TOKENS) * _BIN_TOKENS, return_counts=True)
+    return {str(x): count for x, count in zip(limits.tolist(), counts.tolist(), strict=True)}
 
 
 def shortest_length(counts: Mapping[str, int], share: float, shorter: int = 0) -> int:
-    """Returns the smallest length that is enough for a share of all items; 0 without items.
+    """Returns the smallest upper limit of a bin such that a share of all items is at most as long.
 
     Args:
-      counts: number of items by size, from `histogram`.
-      shorter: number of further items, all shorter than those in `counts`.
+      counts: number of items by size, as `histogram` returns it.
+      share: the share of items, from 0 to 1.
+      shorter: number of further items that are shorter than all items in `counts`.
+
+    Returns:
+      The limit; 0 if `counts` is empty.
     """
     missing = share * (sum(counts.values()) + shorter) - shorter
-    for step in sorted(map(int, counts)):
-        missing -= counts[str(step)]
+    for limit in sorted(map(int, counts)):
+        missing -= counts[str(limit)]
         if missing <= 0:
-            return step
+            return limit
     return 0
 
 
-def sentences(lines: Ragged, length: int, dtype: np.dtype, *, mask: int) -> Packed:
-    """Packs single sentences as `<s> A </s>` examples with room for pseudo-tokens, best-fit
-    decreasing.
+def pack_sentences(lines: Ragged, length: int, dtype: np.dtype, *, mask: int) -> Packed:
+    """Packs single sentences as examples `<s> A </s>` with room for pseudo-tokens.
 
-    Each example is followed by ceil(0.2 * len(A)) slots of `<mask>` (ERNIE-M section 3.3 and Figure
-    6 append up to 20 %). Sentences are truncated if `<s> A </s>` is longer than
-    floor(length / 1.2) tokens; truncated sentences are counted.
+    ceil(0.2 * len(A)) slots of `<mask>` follow each example, because ERNIE-M appends up to 20 %
+    pseudo-tokens (section 3.3 and Figure 6). Examples are packed best-fit decreasing. A sentence is
+    truncated, and counted in `Packed.cut`, if `<s> A </s>` has more than floor(length / 1.2)
+    tokens.
     """
-    whole = lines.lengths > 0
-    dropped = {"empty": int((~whole).sum())}
-    lines = lines.select(whole)
+    has_tokens = lines.lengths > 0
+    dropped = {"empty": int((~has_tokens).sum())}
+    lines = lines.select(has_tokens)
     limit = length * 5 // 6 - 2
     sizes = np.minimum(lines.lengths, limit)
     extra = -(-sizes // 5)
 
-    rows, flat, base = _place(sizes + 2 + extra, length, dtype)
+    rows, flat, base = _place_examples(sizes + 2 + extra, length, dtype)
     flat[base + 1 + sizes] = EOS
     copy_runs(lines.ids, lines.starts, flat, base + 1, sizes)
     copy_runs(np.full(extra.sum(), mask), np.cumsum(extra) - extra, flat, base + 2 + sizes, extra)
@@ -193,55 +222,68 @@ def sides_of(kind: str, rows: np.ndarray) -> tuple[Ragged, Ragged]:
     """Returns the first and the second sentences of rows of kind `pairs` or `bitext`.
 
     Args:
+      kind: `pairs` or `bitext`.
       rows: [rows, length].
 
     Returns:
-      Both sides in order, without special tokens.
+      The first and the second sentences of all pairs in order, without special tokens.
     """
     if kind == "bitext":
         half = rows.shape[1] // 2
-        return _sentences(rows[:, :half]), _sentences(rows[:, half:])
-    every = _sentences(rows)
-    odd = np.arange(len(every.lengths)) % 2 == 1
-    return every.select(~odd), every.select(odd)
+        return _split_sentences(rows[:, :half]), _split_sentences(rows[:, half:])
+    sentences = _split_sentences(rows)
+    is_second = np.arange(len(sentences.lengths)) % 2 == 1
+    return sentences.select(~is_second), sentences.select(is_second)
 
 
-def _sentences(rows: np.ndarray) -> Ragged:
-    """Returns the tokens before each `</s>`."""
+def _split_sentences(rows: np.ndarray) -> Ragged:
+    """Returns the tokens before each `</s>`, without other special tokens."""
     ids = rows[(rows != PAD) & (rows != BOS)].astype(np.int32)
     lengths = np.diff(np.flatnonzero(ids == EOS), prepend=-1) - 1
     return Ragged(ids[ids != EOS], lengths)
 
 
 def repack(kind: str, rows: np.ndarray) -> np.ndarray:
-    """Packs the examples of rows [rows, length] of a kind again, best-fit, into fewer rows."""
+    """Packs the examples of rows that are not full into fewer rows, best-fit decreasing.
+
+    Args:
+      kind: kind of the rows.
+      rows: [rows, length].
+
+    Returns:
+      Rows with the same examples, [fewer rows, length].
+    """
     if kind == "bitext":
-        return bitext(*sides_of(kind, rows), rows.shape[1], rows.dtype).rows
+        return pack_bitext(*sides_of(kind, rows), rows.shape[1], rows.dtype).rows
     ids = rows[rows != PAD]
     starts = np.flatnonzero(ids == BOS)
     sizes = np.diff(starts, append=len(ids))
-    packed, flat, base = _place(sizes, rows.shape[1], rows.dtype)
+    packed, flat, base = _place_examples(sizes, rows.shape[1], rows.dtype)
     copy_runs(ids, starts, flat, base, sizes)
     return packed
 
 
 def best_fit(
-    sizes: np.ndarray, capacity: int, most: int | None = None
+    sizes: np.ndarray, capacity: int, max_items: int | None = None
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Best-fit decreasing: places longest items first, each in the fullest bin with enough room.
+    """Packs items into bins, best-fit decreasing.
+
+    Items are placed in the order of decreasing size, each in the fullest bin with enough room.
 
     Args:
-      sizes: int64 [items], each from 1 to `capacity`.
-      most: the most items of a bin; None for no limit.
+      sizes: size of each item, from 1 to `capacity`, int64 [items].
+      capacity: capacity of a bin.
+      max_items: maximum number of items in a bin; None for no limit.
 
     Returns:
-      The bin of each item and its offset there, int64 [items], and the number of bins.
+      The bin of each item, int64 [items]; the offset of each item in its bin, int64 [items]; and
+      the number of bins.
     """
     bins, offsets = np.empty_like(sizes), np.empty_like(sizes)
     with_room: list[list[int]] = [[] for _ in range(capacity + 1)]
-    rooms = 0  # bit r is set if a bin has room for exactly r more
+    rooms = 0  # bit r is set if a bin has exactly r free places
     count = 0
-    items_in: list[int] = []  # number of items in each bin
+    item_counts: list[int] = []  # of each bin
     lengths = sizes.tolist()
     for item in np.argsort(-sizes, kind="stable").tolist():
         size = lengths[item]
@@ -254,13 +296,13 @@ def best_fit(
         else:
             room, bin_chosen = capacity, count
             count += 1
-            items_in.append(0)
+            item_counts.append(0)
         bins[item], offsets[item] = bin_chosen, capacity - room
-        items_in[bin_chosen] += 1
-        left = room - size
-        if left and items_in[bin_chosen] != most:
-            with_room[left].append(bin_chosen)
-            rooms |= 1 << left
+        item_counts[bin_chosen] += 1
+        new_room = room - size
+        if new_room and item_counts[bin_chosen] != max_items:
+            with_room[new_room].append(bin_chosen)
+            rooms |= 1 << new_room
     return bins, offsets, count
 
 
@@ -271,7 +313,7 @@ def copy_runs(
     places: np.ndarray,
     lengths: np.ndarray,
 ) -> None:
-    """Copies runs: target[places[i] + j] = source[starts[i] + j] for every i and j < lengths[i]."""
+    """Copies runs of ids: target[places[i] + j] = source[starts[i] + j] for j < lengths[i]."""
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     target[np.repeat(places, lengths) + within] = source[np.repeat(starts, lengths) + within]
 
@@ -279,21 +321,35 @@ def copy_runs(
 def _fitting_pairs(
     first: Ragged, second: Ragged, sizes: np.ndarray, length: int
 ) -> tuple[np.ndarray, dict[str, int], np.ndarray]:
-    """Returns which pairs fit, bool [pairs]; how many do not, by reason; and the sizes of too long
-    pairs."""
-    whole, fits = (first.lengths > 0) & (second.lengths > 0), sizes <= length
-    too_long = sizes[whole & ~fits]
-    dropped = {"empty side": int((~whole).sum()), "too long": len(too_long)}
-    return whole & fits, dropped, too_long
+    """Finds the pairs that fit into rows.
 
-
-def _place(
-    sizes: np.ndarray, length: int, dtype: np.dtype
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Places examples of these sizes in rows of padding, and writes the `<s>` of each.
+    Args:
+      first, second: the two sentences of each pair.
+      sizes: `row_tokens` of each pair, int64 [pairs].
+      length: number of tokens of a row.
 
     Returns:
-      The rows; a flat view of them; and the start of each example in the flat view, int64
+      Whether each pair fits, bool [pairs]; the number of other pairs, by reason; and the sizes of
+      pairs that are too long.
+    """
+    has_tokens, fits = (first.lengths > 0) & (second.lengths > 0), sizes <= length
+    too_long = sizes[has_tokens & ~fits]
+    dropped = {"empty side": int((~has_tokens).sum()), "too long": len(too_long)}
+    return has_tokens & fits, dropped, too_long
+
+
+def _place_examples(
+    sizes: np.ndarray, length: int, dtype: np.dtype
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Creates rows of padding, places examples in them, and writes the `<s>` of each example.
+
+    Args:
+      sizes: number of tokens of each example, with special tokens, int64 [examples].
+      length: number of tokens of a row.
+      dtype: type of the rows.
+
+    Returns:
+      The rows; a flat view of the rows; and the start of each example in the flat view, int64
       [examples].
     """
     bins, offsets, count = best_fit(sizes.astype(np.int64), length)

@@ -1,4 +1,4 @@
-"""Provides the rows of a config: opens those of `data.rows`, or builds them from text."""
+"""Provides the rows of a config: opens rows that `data.rows` names, or builds rows from text."""
 
 import dataclasses
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 from xlj.config import ROW_KINDS, Config, ConfigError
 from xlj.config.checks import check_languages, check_phases
 from xlj.data.rows.building import build_rows, measure_pairs
-from xlj.data.rows.draws import rates
+from xlj.data.rows.draws import sampling_rates
 from xlj.data.rows.lengths import auto_length
 from xlj.data.rows.request import Request, request_of
 from xlj.data.rows.store import RowStore, RowStoreError, TaskRows
@@ -25,23 +25,25 @@ def open_rows(config: Config) -> tuple[Config, RowStore | None]:
     """Opens the rows that `data.rows` names.
 
     Returns:
-      The config with the languages, pairs, lengths and vocabulary of the rows, and the rows of the
-      kinds that its objectives read. If `data.rows` is empty: the unchanged config and None.
+      The config, with the languages, pairs, lengths and vocabulary of the rows; and the rows, with
+      only the kinds that the objectives read. If `data.rows` is empty, the unchanged config and
+      None.
 
     Raises:
-      ConfigError: if the rows do not fit the config; the message names the folder and the key.
+      ConfigError: if the rows are not suitable for the config; the message names the folder and the
+        config key.
     """
     if not config.data.rows:
         return config, None
-    store = _open(config)
+    store = _open_fitting(config)
     tasks = store.manifest.tasks
-    facts: dict[str, Any] = {
+    values: dict[str, Any] = {
         ROW_KINDS[task.kind].length.removeprefix("data."): task.length
         for task in reversed(tasks)  # the first task has the length of the first phase
     }
-    facts["languages"], facts["pairs"] = _names(tasks, sides=1), _names(tasks, sides=2)
-    facts["vocabulary"] = str(store.vocabulary_file)
-    config = dataclasses.replace(config, data=dataclasses.replace(config.data, **facts))
+    values["languages"], values["pairs"] = _names_of(tasks, sides=1), _names_of(tasks, sides=2)
+    values["vocabulary"] = str(store.vocabulary_file)
+    config = dataclasses.replace(config, data=dataclasses.replace(config.data, **values))
     check_languages(config)
     return config, RowStore(store.path, config.row_kinds())
 
@@ -55,19 +57,21 @@ def prepare_rows(
 ) -> RowStore:
     """Returns the row store of a config.
 
-    Opens `data.rows` if the config names it. Otherwise builds missing rows from the text, in a
-    child process (`processes.in_child`).
+    If the config sets `data.rows`, opens these rows. Otherwise builds the missing rows from text,
+    in a child process (`processes.in_child`).
 
     Args:
-      runner: an Apache Beam runner that builds the rows; empty for processes on this machine.
-      arguments: further pipeline options for Beam.
-      processes: the number of processes that call this; with several, none of them builds rows.
+      config: the config.
+      runner: an Apache Beam runner that builds the rows; empty for processes of this machine.
+      arguments: options of the Beam pipeline, such as `--region=...`.
+      processes: the number of processes that call this function. If it is more than 1, no process
+        builds rows.
       vocabulary: the vocabulary of `data.vocabulary`, if it is already loaded.
 
     Raises:
-      ConfigError: if the config, its text or the rows that it names cannot be used, or several
-        processes need rows that are not built.
-      RowStoreError: if the rows that it names are damaged.
+      ConfigError: if the config, its text or the rows of `data.rows` are invalid, or if `processes`
+        is more than 1 and the rows are not built.
+      RowStoreError: if the rows of `data.rows` are damaged.
     """
     if (opened := open_rows(config)[1]) is not None:
         return opened
@@ -75,9 +79,9 @@ def prepare_rows(
     request = request_of(config, vocabulary)
     if (store := _open_finished(request)) is not None:
         return store
-    _check_alone(config, processes)
-    for note in describe_unused_files(config.data, request.tasks):
-        print(note, file=sys.stderr)
+    _refuse_several_processes(config, processes)
+    for description in describe_unused_files(config.data, request.tasks):
+        print(description, file=sys.stderr)
     return RowStore(in_child("building rows", build_rows, request, runner, tuple(arguments)))
 
 
@@ -88,20 +92,30 @@ def with_pair_length(
     processes: int = 1,
     vocabulary: Vocabulary | None = None,
 ) -> Config:
-    """Replaces `data.pair_length=auto` with a number: the length that keeps 99 % of the pairs of
-    each source, limited to the model's positions.
+    """Replaces `data.pair_length=auto` with a number of tokens.
 
-    Reads some pairs once, and trains a vocabulary if the config names none. The results stay in
-    `data.cache`.
+    The number is the shortest length of rows that have room for 99 % of the pairs of each source.
+    It is at most the number of positions of the model. To determine it, reads some pairs, and
+    trains a vocabulary if the config names none. The results are stored in `data.cache`.
 
-    Args, errors: as in `prepare_rows`.
+    Args:
+      config: the config.
+      runner: an Apache Beam runner that reads the pairs; empty for processes of this machine.
+      arguments: options of the Beam pipeline.
+      processes: the number of processes that call this function. If it is more than 1, no process
+        reads pairs.
+      vocabulary: the vocabulary of `data.vocabulary`, if it is already loaded.
+
+    Raises:
+      ConfigError: if the config or its text is invalid, or if `processes` is more than 1 and the
+        length is not yet stored.
     """
     length_keys = {ROW_KINDS[kind].length for kind in config.row_kinds()}
     if config.data.rows or config.data.pair_length or "data.pair_length" not in length_keys:
         return config
     request = request_of(config, vocabulary)
     if not request.lengths_file.is_file():
-        _check_alone(config, processes)
+        _refuse_several_processes(config, processes)
         in_child("measuring pairs", measure_pairs, request, runner, tuple(arguments))
     length = auto_length(request, config.model.positions - 2)
     data = dataclasses.replace(config.data, pair_length=length)
@@ -113,11 +127,11 @@ def with_pair_length(
 def register_seqio(config: Config) -> list[str]:
     """Registers the text of a config as seqio Tasks, and returns their names.
 
-    If its rows are built, also registers the Mixtures `xlj.text` and `xlj.pairs` with the sampling
-    rates of training. Replaces earlier registrations.
+    If the rows of the config are built, also registers the Mixtures `xlj.text` and `xlj.pairs`,
+    with the sampling rates of training. Replaces Tasks and Mixtures of the same names.
 
     Raises:
-      ConfigError: if the text or the vocabulary cannot be used.
+      ConfigError: if the text or the vocabulary is invalid.
     """
     request = request_of(with_pair_length(config))
     names = []
@@ -132,19 +146,19 @@ def register_seqio(config: Config) -> list[str]:
     seqio = import_quietly("seqio")
     for kind in ROW_KINDS:
         tokens = {rows.name: rows.train.tokens for rows in store.tasks(kind)}
-        # Rows of further lengths (`text@8192.en`) have no Tasks.
+        # Rows of a second length (`text@8192.en`) have no Task.
         if tokens := {name: n for name, n in tokens.items() if name.startswith(f"{kind}.")}:
             name = f"xlj.{kind}"
             if name in seqio.MixtureRegistry.names():
                 seqio.MixtureRegistry.remove(name)
-            shares = rates(tokens, config.data.alpha)
+            shares = sampling_rates(tokens, config.data.alpha)
             seqio.MixtureRegistry.add(name, [(seqio_name(t), p) for t, p in shares.items()])
             names.append(name)
     return names
 
 
 def _open_finished(request: Request) -> RowStore | None:
-    """Opens the store of a request; None if it is not completely built."""
+    """Opens the row store of a request; returns None if the store is not completely built."""
     try:
         return RowStore(request.folder)
     except RowStoreError as error:
@@ -153,7 +167,7 @@ def _open_finished(request: Request) -> RowStore | None:
         return None
 
 
-def _check_alone(config: Config, processes: int) -> None:
+def _refuse_several_processes(config: Config, processes: int) -> None:
     if processes > 1:
         raise ConfigError(
             f"several processes train, but data.cache={config.data.cache} has no finished rows of "
@@ -162,9 +176,9 @@ def _check_alone(config: Config, processes: int) -> None:
         )
 
 
-def _open(config: Config) -> RowStore:
-    """Opens the rows of `data.rows` and checks that they fit the config."""
-    data, allowed = config.data, config.model.positions - 2
+def _open_fitting(config: Config) -> RowStore:
+    """Opens the rows of `data.rows`, and checks that they are suitable for the config."""
+    data, max_length = config.data, config.model.positions - 2
     try:
         store = RowStore(storage.to_path(data.rows_folder))
     except (RowStoreError, OSError) as error:
@@ -176,19 +190,21 @@ def _open(config: Config) -> RowStore:
         if not tasks:
             raise ConfigError(
                 f"data.rows={data.rows} has rows of kind {kinds}, but none of kind {kind}, which "
-                f"objectives.{name} reads; prepare them with this config"
+                f"objectives.{name} reads; prepare rows with this config (python -m xlj.prepare)"
             )
-        if (longest := max(task.length for task in tasks)) > allowed:
+        if (longest := max(task.length for task in tasks)) > max_length:
             raise ConfigError(
                 f"data.rows={data.rows} has {kind} rows of {longest} tokens, but "
-                f"model.positions={config.model.positions} allows {allowed}"
+                f"model.positions={config.model.positions} allows {max_length}; prepare shorter "
+                "rows, or raise model.positions"
             )
     lengths = {task.length for task in store.manifest.tasks}
     for name, changes in config.phases.items():
         if changes.get("data", {}).get("length", 0) not in (0, *lengths):
             raise ConfigError(
                 f"data.rows={data.rows} has no rows with phases.{name}.data.length="
-                f"{changes['data']['length']}; prepare them with this config"
+                f"{changes['data']['length']}; prepare rows with this config (python -m "
+                "xlj.prepare)"
             )
     if data.vocabulary:
         if Vocabulary.load(data.vocabulary).digest != store.manifest.vocabulary_digest:
@@ -199,7 +215,7 @@ def _open(config: Config) -> RowStore:
     return store
 
 
-def _names(tasks: tuple[TaskRows, ...], sides: int) -> tuple[str, ...]:
-    """Returns the languages (one side) or pairs (two) of the rows, each once, in order."""
+def _names_of(tasks: tuple[TaskRows, ...], sides: int) -> tuple[str, ...]:
+    """Returns the distinct languages (one side) or pairs (two sides) of the rows, in order."""
     with_sides = (task for task in tasks if len(task.languages) == sides)
     return tuple(dict.fromkeys(task.name.partition(".")[2] for task in with_sides))

@@ -1,7 +1,8 @@
-"""Prepasses over the text: what must be known of all text before a unit is packed into rows.
+"""Prepasses over all text, which come before units of text are packed into rows.
 
-They collect lines to exclude, duplicates, companions of held-out pairs, and the vocabulary. Jobs
-write their results to disk."""
+The prepasses collect the lines to exclude, duplicates and companions of held-out pairs, and train
+the vocabulary. Each divides its work into jobs, which write their results to the cache. A unit is
+a part of the text of a task, which one process reads (`text_tasks.Unit`)."""
 
 import dataclasses
 import json
@@ -12,7 +13,7 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.config.user_code import function_of
-from xlj.data.rows.request import SAMPLED_UNITS, Request, hash_of
+from xlj.data.rows.request import SAMPLED_UNITS, Request, hash_json
 from xlj.data.rows.units import UnitJob
 from xlj.data.rows.workers import RunJobs
 from xlj.data.text import hash_sets, held_out, reading
@@ -27,13 +28,14 @@ from xlj.io.hashing import hash64, name_hash
 from xlj.io.storage import AnyPath
 
 _SAMPLE_KEY = name_hash("lines that a vocabulary is trained on")
-_MOST_OF_UNIT = 1 << 20  # lines of a unit that a vocabulary is trained on
-_BUCKET_BYTES = 1 << 30  # of text; duplicates are searched in one bucket at a time
+_MAX_UNIT_LINES = 1 << 20  # maximum lines of a unit that a vocabulary is trained on
+_BUCKET_BYTES = 1 << 30
+"""Text per bucket. A bucket is a range of hashes; one job finds the duplicates of one bucket."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """A task, its units, and the options for reading them."""
+    """The text of a task: its units, and the options for reading them."""
 
     task: TextTask
     units: Sequence[Unit]
@@ -41,15 +43,15 @@ class Text:
 
 
 def texts_of(request: Request) -> list[Text]:
-    """Divides the text of a request into units.
+    """Divides the text of a request into units, and collects the lines to exclude.
 
     Raises:
-      ConfigError: if its files or those of `data.exclude` cannot be read, or `data.filter` cannot
-        be imported.
+      ConfigError: if a file of the text or of `data.exclude` cannot be read, or `data.filter`
+        cannot be imported.
     """
     read_options = ReadOptions.of(request.data)
     if read_options.filter:
-        function_of(read_options.filter, "data.filter")  # reports its errors before any work
+        function_of(read_options.filter, "data.filter")  # raises errors of the import early
     units = [task.units(request.data.unit_bytes) for task in request.tasks]
     if request.data.exclude:
         columns = list(reading.read_excluded_lines(request.data))
@@ -64,91 +66,96 @@ def texts_of(request: Request) -> list[Text]:
 
 
 def find_duplicates(request: Request, texts: Sequence[Text], run: RunJobs) -> list[Text]:
-    """Finds repeated lines or pairs of each task, and returns the texts with their positions.
+    """Finds repeated lines or pairs within each task.
 
-    Readers then skip all but the first occurrence. With `data.duplicates=keep`, nothing is
-    searched and the texts are returned as they are.
+    Returns:
+      The texts, with the positions of the repeated lines in `reading.repeated`; readers drop all
+      occurrences except the first. With `data.duplicates=keep`, the unchanged texts.
     """
     if request.data.duplicates == "keep":
         return list(texts)
-    marked: list[Text] = []
-    hashing: list[_HashUnit] = []
-    searching: list[_FindRepeated] = []
+    texts_with_positions: list[Text] = []
+    hash_jobs: list[_HashUnit] = []
+    search_jobs: list[_FindRepeated] = []
     hash_files: list[AnyPath] = []
     for text in texts:
         size = sum(part.size for unit in text.units for part in unit)
         buckets = 1 + size // _BUCKET_BYTES
-        folder = _folder(request, "duplicates") / hash_of(request.listing([text.task]))
+        folder = _folder(request, "duplicates") / hash_json(request.listing([text.task]))
         files = tuple(folder / f"{bucket}.repeated" for bucket in range(buckets))
         if not all(file.is_file() for file in files):
             folder.mkdir(exist_ok=True)
-            hashed = tuple(folder / f"{index}.hashes" for index in range(len(text.units)))
-            hashing += [
+            files_of_text = tuple(folder / f"{index}.hashes" for index in range(len(text.units)))
+            hash_jobs += [
                 _HashUnit(unit, text.reading, file)
-                for unit, file in zip(text.units, hashed, strict=True)
+                for unit, file in zip(text.units, files_of_text, strict=True)
             ]
-            searching += [
-                _FindRepeated(hashed, bucket, buckets, file) for bucket, file in enumerate(files)
+            search_jobs += [
+                _FindRepeated(files_of_text, bucket, buckets, file)
+                for bucket, file in enumerate(files)
             ]
-            hash_files += hashed
-        marked.append(
+            hash_files += files_of_text
+        texts_with_positions.append(
             dataclasses.replace(text, reading=dataclasses.replace(text.reading, repeated=files))
         )
-    run("hashing lines", hashing)
-    run("finding duplicates", searching)
+    run("hashing lines", hash_jobs)
+    run("finding duplicates", search_jobs)
     for file in hash_files:
         file.unlink(missing_ok=True)
-    return marked
+    return texts_with_positions
 
 
 def hold_out(request: Request, texts: Sequence[Text], run: RunJobs) -> dict[str, Rule]:
-    """Returns the held-out rule of each language.
+    """Returns the held-out rule of each language, with its companions.
 
-    Reads the pairs once to find companions, so that a sentence that is held out with one pair is
-    not trained on in another pair, nor in monolingual text.
+    A companion is a sentence of a held-out pair (`text.held_out`). It must not be trained on in
+    another pair or in monolingual text. To find the companions, all pairs are read once.
     """
     share = request.data.held_out_share
     rule, folder = Rule(share), _folder(request, "companions")
     rules = {name: rule for text in texts for name in text.task.languages}
     pairs = [text for text in texts if len(text.task.languages) == 2 and share]
-    notes = [folder / f"{hash_of(request.listing([text.task]))}.json" for text in pairs]
-    work, jobs = {}, []
-    for text, note in zip(pairs, notes, strict=True):
-        if not note.is_file():
-            work[note] = folder / note.stem
-            work[note].mkdir(exist_ok=True)
+    # A record names the file with the companions of a task.
+    records = [folder / f"{hash_json(request.listing([text.task]))}.json" for text in pairs]
+    part_folders, jobs = {}, []
+    for text, record in zip(pairs, records, strict=True):
+        if not record.is_file():
+            parts = part_folders[record] = folder / record.stem
+            parts.mkdir(exist_ok=True)
             jobs += [
-                _FindCompanions(text.task.languages, index, unit, text.reading, rule, work[note])
+                _FindCompanions(text.task.languages, index, unit, text.reading, rule, parts)
                 for index, unit in enumerate(text.units)
             ]
     run("holding out", jobs)
-    for note, parts in work.items():
+    for record, parts in part_folders.items():
         companions = hash_sets.write(folder, map(_load, storage.find_files_below(parts, "*.npy")))
-        atomic.write(note, json.dumps({"file": companions.name}).encode())
+        atomic.write(record, json.dumps({"file": companions.name}).encode())
         storage.remove_folder(parts)
     files: dict[str, list[AnyPath]] = defaultdict(list)
-    for text, note in zip(pairs, notes, strict=True):
+    for text, record in zip(pairs, records, strict=True):
         other = text.task.languages[1 - held_out.deciding_column(text.task.languages)]
-        files[other].append(folder / json_file.read_object(note)["file"])
-    for name, several in files.items():
-        rules[name] = Rule(share, hash_sets.write(folder, map(hash_sets.open_set, several)))
+        files[other].append(folder / json_file.read_object(record)["file"])
+    for name, files_of_language in files.items():
+        hashes = map(hash_sets.open_set, files_of_language)
+        rules[name] = Rule(share, hash_sets.write(folder, hashes))
     return rules
 
 
 def train_vocabulary(
     request: Request, texts: Sequence[Text], rules: Mapping[str, Rule], run: RunJobs
 ) -> Vocabulary:
-    """Trains the vocabulary of a request, or loads it if it exists.
+    """Trains the vocabulary of a request; if it exists already, loads it.
 
-    Hashes choose the units, and the lines of these units. Held-out lines are never used.
+    The vocabulary is trained on some lines of some units, which are chosen by hashes. Held-out
+    lines are never used.
     """
     data, file = request.data, request.vocabulary_file
     if file.is_file():
         return Vocabulary.load(file)
     file.parent.mkdir(exist_ok=True)
-    work = file.with_suffix(".sample")
-    work.mkdir(exist_ok=True)
-    chosen, parts = _chosen_units(texts)
+    sample_folder = file.with_suffix(".sample")
+    sample_folder.mkdir(exist_ok=True)
+    columns_of_units, shares = _choose_units(texts)
     jobs = [
         _SampleUnit(
             columns,
@@ -157,14 +164,14 @@ def train_vocabulary(
             texts[text].reading,
             texts[text].task.languages,
             tuple(rules[name] for name in texts[text].task.languages),
-            min(data.vocabulary_lines, _MOST_OF_UNIT),
-            work / f"{texts[text].task.name}.{unit}.json",
+            min(data.vocabulary_lines, _MAX_UNIT_LINES),
+            sample_folder / f"{texts[text].task.name}.{unit}.json",
         )
-        for (text, unit), columns in sorted(chosen.items())
+        for (text, unit), columns in sorted(columns_of_units.items())
     ]
     run("sampling text", jobs)
-    sentences, characters = dict.fromkeys(parts, 0), dict.fromkeys(parts, 0)
-    samples: dict[str, list[tuple[int, str]]] = {name: [] for name in parts}
+    sentences, characters = dict.fromkeys(shares, 0), dict.fromkeys(shares, 0)
+    samples: dict[str, list[tuple[int, str]]] = {name: [] for name in shares}
     for job in jobs:
         for name, (lines, letters, sample) in json_file.read_object(job.file).items():
             sentences[name] += lines
@@ -176,48 +183,52 @@ def train_vocabulary(
             "data.mono and data.parallel contain no line to train a vocabulary on; add text"
         )
     line_counts, weights = vocabulary_training.balance(
-        sentences, characters, data.vocabulary_alpha, data.vocabulary_lines, parts
+        sentences, characters, data.vocabulary_alpha, data.vocabulary_lines, shares
     )
     model = vocabulary_training.train(
         {name: [line for _, line in samples[name][:count]] for name, count in line_counts.items()},
         weights,
-        vocabulary_training.ids(data),
+        vocabulary_training.requested_size(data),
         data.vocabulary_coverage,
         data.vocabulary_type,
         data.vocabulary_lowercase,
         or_fewer=not data.vocabulary_size,
     )
     atomic.write(file, model)
-    storage.remove_folder(work)
+    storage.remove_folder(sample_folder)
     return Vocabulary.load(file)
 
 
-def _chosen_units(
+def _choose_units(
     texts: Sequence[Text],
 ) -> tuple[dict[tuple[int, int], tuple[int, ...]], dict[str, float]]:
-    """Returns the columns to read by (text, unit), and their share of each language's bytes."""
-    every: dict[str, list[tuple[int, int, int, int, int]]] = defaultdict(list)
+    """Chooses the units of each language that a vocabulary is trained on.
+
+    Returns:
+      The columns to read, by (index of the text, index of the unit); and the share of the bytes of
+      each language that these columns have.
+    """
+    units_of: dict[str, list[tuple[int, int, int, int, int]]] = defaultdict(list)
     for number, text in enumerate(texts):
         for index, unit in enumerate(text.units):
             order = name_hash(f"{text.task.name}/{index}")
             size = sum(part.size for part in unit) // len(text.task.languages)
             for column, name in enumerate(text.task.languages):
-                every[name].append((order, number, index, column, size))
-    chosen: dict[tuple[int, int], tuple[int, ...]] = defaultdict(tuple)
-    parts = {}
-    for name, units in every.items():
-        units_taken = sorted(units)[:SAMPLED_UNITS]
-        parts[name] = sum(unit[-1] for unit in units_taken) / max(
-            1, sum(unit[-1] for unit in units)
-        )
-        for _, number, index, column, _ in units_taken:
-            chosen[number, index] += (column,)
-    return chosen, parts
+                units_of[name].append((order, number, index, column, size))
+    columns_of_units: dict[tuple[int, int], tuple[int, ...]] = defaultdict(tuple)
+    shares = {}
+    for name, units in units_of.items():
+        sampled_units = sorted(units)[:SAMPLED_UNITS]
+        total = sum(unit[-1] for unit in units)
+        shares[name] = sum(unit[-1] for unit in sampled_units) / max(1, total)
+        for _, number, index, column, _ in sampled_units:
+            columns_of_units[number, index] += (column,)
+    return columns_of_units, shares
 
 
 @dataclasses.dataclass(frozen=True)
 class _FindCompanions(UnitJob):
-    """Writes the hashes of the companions in the pairs of a unit."""
+    """A job that writes the hashes of the companions in the pairs of a unit."""
 
     languages: tuple[str, ...]
     index: int
@@ -242,9 +253,10 @@ class _FindCompanions(UnitJob):
 
 @dataclasses.dataclass(frozen=True)
 class _SampleUnit(UnitJob):
-    """Writes statistics and a sample of some columns of a unit, without held-out lines.
+    """A job that samples lines of some columns of a unit, without held-out lines.
 
-    These are the number of lines and of characters, and the lines with the lowest hashes.
+    For each column, it writes the number of lines, the number of characters, and the lines with the
+    lowest hashes, at most `max_lines`.
     """
 
     columns: tuple[int, ...]
@@ -253,7 +265,7 @@ class _SampleUnit(UnitJob):
     reading: ReadOptions
     languages: tuple[str, ...]
     rules: tuple[Rule, ...]
-    most: int
+    max_lines: int
     file: AnyPath
 
     def __call__(self) -> int:
@@ -263,18 +275,18 @@ class _SampleUnit(UnitJob):
         lines, letters = [0] * len(self.languages), [0] * len(self.languages)
         samples: list[list[tuple[int, str]]] = [[] for _ in self.languages]
         for chunk in reader.chunks():
-            out, sharing = held_out.split(self.languages, chunk.hashes, self.rules)
+            is_held_out, is_dropped = held_out.split(self.languages, chunk.hashes, self.rules)
             for column in self.columns:
                 numbers = hash64(chunk.hashes[column], _SAMPLE_KEY).tolist()
-                keep = ~out & ~sharing & (chunk.hashes[column] != BLANK)
-                chosen = [(numbers[i], chunk.columns[column][i]) for i in np.flatnonzero(keep)]
-                lines[column] += len(chosen)
-                letters[column] += sum(len(line) for _, line in chosen)
-                samples[column] += chosen
-                if len(samples[column]) > 2 * _MOST_OF_UNIT:
-                    samples[column] = sorted(samples[column])[:_MOST_OF_UNIT]
+                keep = ~is_held_out & ~is_dropped & (chunk.hashes[column] != BLANK)
+                candidates = [(numbers[i], chunk.columns[column][i]) for i in np.flatnonzero(keep)]
+                lines[column] += len(candidates)
+                letters[column] += sum(len(line) for _, line in candidates)
+                samples[column] += candidates
+                if len(samples[column]) > 2 * _MAX_UNIT_LINES:
+                    samples[column] = sorted(samples[column])[:_MAX_UNIT_LINES]
         content = {
-            self.languages[i]: (lines[i], letters[i], sorted(samples[i])[: self.most])
+            self.languages[i]: (lines[i], letters[i], sorted(samples[i])[: self.max_lines])
             for i in self.columns
         }
         atomic.write(self.file, json.dumps(content, ensure_ascii=False).encode())
@@ -286,7 +298,7 @@ _HASHED = np.dtype([("hash", "<u8"), ("place", "<u4")])
 
 @dataclasses.dataclass(frozen=True)
 class _HashUnit(UnitJob):
-    """Writes the hash and position of each line or pair of a unit, sorted by hash."""
+    """A job that writes the hash and the position of each line or pair of a unit, by hash."""
 
     unit: Unit
     reading: ReadOptions
@@ -298,23 +310,30 @@ class _HashUnit(UnitJob):
         reader = UnitReader(self.unit, 0, self.reading)
         parts = [np.empty(0, _HASHED)]
         for chunk in reader.chunks():
-            whole = ["\t".join(row) for row in zip(*chunk.columns, strict=True)]
-            part = np.empty(len(whole), _HASHED)
-            part["hash"], part["place"] = text_hashes(whole), chunk.places
-            parts.append(part[[bool(line) for line in whole]])
-        every = np.concatenate(parts)
-        atomic.write(self.file, every[np.argsort(every["hash"], kind="stable")].tobytes())
+            records = ["\t".join(row) for row in zip(*chunk.columns, strict=True)]
+            part = np.empty(len(records), _HASHED)
+            part["hash"], part["place"] = text_hashes(records), chunk.places
+            parts.append(part[[bool(record) for record in records]])
+        hashed = np.concatenate(parts)
+        atomic.write(self.file, hashed[np.argsort(hashed["hash"], kind="stable")].tobytes())
         return reader.lines
 
 
 @dataclasses.dataclass(frozen=True)
 class _FindRepeated:
-    """Writes the units and positions of lines that repeat an earlier line, in order.
+    """A job that writes the positions of lines that repeat an earlier line, in order.
 
-    Searches only hashes in the range of its bucket.
+    It searches only lines whose hash is in its bucket, which is one of `buckets` equal ranges.
+
+    Attributes:
+      hash_files: the files that `_HashUnit` wrote, in the order of units.
+      bucket: the zero-based number of the bucket.
+      buckets: number of buckets.
+      file: the file to write (`reading.REPEATED`).
+      size: the value of `Job.size`.
     """
 
-    hashed: tuple[AnyPath, ...]
+    hash_files: tuple[AnyPath, ...]
     bucket: int
     buckets: int
     file: AnyPath
@@ -325,7 +344,7 @@ class _FindRepeated:
             return 0
         low, high = ((self.bucket + i) * (BLANK // self.buckets + 1) for i in (0, 1))
         hashes, units, places = [], [], []
-        for unit, file in enumerate(self.hashed):
+        for unit, file in enumerate(self.hash_files):
             unit_hashes = storage.memory_map(file, _HASHED)
             start = int(np.searchsorted(unit_hashes["hash"], np.uint64(low)))
             stop = len(unit_hashes)
@@ -334,12 +353,12 @@ class _FindRepeated:
             hashes.append(unit_hashes["hash"][start:stop])
             places.append(unit_hashes["place"][start:stop])
             units.append(np.full(stop - start, unit, np.uint32))
-        every = np.concatenate([np.empty(0, np.uint64), *hashes])
-        order = np.argsort(every, kind="stable")
-        again = order[1:][every[order[1:]] == every[order[:-1]]]
-        repeated = np.empty(len(again), reading.REPEATED)
-        repeated["unit"] = np.concatenate([np.empty(0, np.uint32), *units])[again]
-        repeated["place"] = np.concatenate([np.empty(0, np.uint32), *places])[again]
+        all_hashes = np.concatenate([np.empty(0, np.uint64), *hashes])
+        order = np.argsort(all_hashes, kind="stable")
+        indices = order[1:][all_hashes[order[1:]] == all_hashes[order[:-1]]]
+        repeated = np.empty(len(indices), reading.REPEATED)
+        repeated["unit"] = np.concatenate([np.empty(0, np.uint32), *units])[indices]
+        repeated["place"] = np.concatenate([np.empty(0, np.uint32), *places])[indices]
         atomic.write(self.file, np.sort(repeated).tobytes())
         return 0
 

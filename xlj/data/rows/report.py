@@ -1,57 +1,69 @@
-"""Prints a table of what happened to the text, from the manifest of a row store."""
+"""Describes how text became rows, as a table with warnings, from the manifest of a row store."""
 
 from collections.abc import Collection, Sequence
 
 from xlj.config import ROW_KINDS
 from xlj.data.rows import packing
-from xlj.data.rows.draws import BLOCK, draws_per_block, rates
+from xlj.data.rows.draws import BLOCK, draws_per_block, sampling_rates
 from xlj.data.rows.store import RowStore, TaskRows
 from xlj.data.text import held_out
 from xlj.io.json_file import Record
 
 _HEADER = ("source", "read", "kept", "held out", "dropped", "share", "rows", "full", "drawn")
-_ALARM = 0.05  # of the lines or pairs of a source
-_NEAR_ALL = 0.95
+_WARN_ABOVE = 0.05  # share of the lines or pairs of a source that are dropped or truncated
+_TARGET_SHARE = 0.95  # share of the pairs that fit in the length that a warning proposes
 _ADVICE = {
     "data.filter": "data.filter drops them",
     "in data.exclude": "they are in the files of data.exclude",
     "repeated": "data.duplicates=keep keeps them",
 }
-"""What to do about dropped lines or pairs, by reason."""
+"""What to do about dropped lines or pairs, by the reason as it is printed."""
 _PRINTED = {
     "stands in data.exclude": "in data.exclude",
     "stands before": "repeated",
     "no JSON": "invalid JSON",
     "field that is no text": "field is not a string",
 }
-"""Reasons as they are printed, if row stores contain them in other words."""
+"""Reasons as they are printed, by the reason in row stores, for reasons that are reworded."""
 
 
 def report(store: RowStore, alpha: float) -> str:
     """Describes a row store: a table of its sources, then notes and warnings.
 
-    The table has the lines or pairs of each source that were read, kept for training, held out and
-    dropped (with the reasons), the number of rows, how full they are, and how often they are drawn.
-    A warning follows for each source that loses more than 5 %, with the key to change.
+    A source is a language or pair, as rows of one kind. The table has one line for each source,
+    with these columns:
 
-    A source is a language or pair, as rows of one kind. `drawn` is its share of the draws of rows
-    of its kind with this alpha, after rounding to blocks.
+    - `read`, `kept`, `held out`, `dropped`: how many lines or pairs were read, are training rows,
+      were held out and were dropped; `share`: the dropped share; `reasons`: why they were dropped.
+    - `rows`: number of training rows; `full`: share of the tokens of these rows that are not
+      padding.
+    - `drawn`: share of the draws of this kind of rows that training takes from the source.
+
+    A warning follows for each source of which more than 5 % were dropped or truncated. It names the
+    config key to change.
+
+    Args:
+      store: the row store.
+      alpha: the exponent of the sampling rates (`draws.sampling_rates`), for `drawn`.
     """
     manifest = store.manifest
     table, notes, warnings = [[*_HEADER, "reasons"]], [], []
     for kind, length in ((k, n) for k in ROW_KINDS for n in _lengths(store, k)):
         tasks = [task for task in store.tasks(kind) if task.length == length]
-        draws = draws_per_block(rates({task.name: task.train.tokens for task in tasks}, alpha))
+        draws = draws_per_block(
+            sampling_rates({task.name: task.train.tokens for task in tasks}, alpha)
+        )
         for task in tasks:
-            table.append(_row(task, draws[task.name] / BLOCK))
+            table.append(_table_row(task, draws[task.name] / BLOCK))
             warnings += _warnings(task, manifest.recipe)
     notes += [f"{t.name}: {malformed_records([t])}" for t in manifest.tasks if t.malformed]
     if manifest.recipe["held_out_share"]:
         with_held_out = {name for t in manifest.tasks if t.held_out.rows for name in t.languages}
-        every = dict.fromkeys(name for t in manifest.tasks for name in t.languages)
+        languages = dict.fromkeys(name for t in manifest.tasks for name in t.languages)
         notes += [
-            f"{name} has no held-out rows: too little text"
-            for name in every
+            f"{name} has no held-out rows: the text is too short for "
+            f"data.held_out_share={manifest.recipe['held_out_share']:g}"
+            for name in languages
             if name not in with_held_out
         ]
     lengths = {task.name.partition(".")[0]: task.length for task in manifest.tasks}
@@ -62,17 +74,17 @@ def report(store: RowStore, alpha: float) -> str:
         f"vocabulary: {manifest.vocabulary_size:,} ids, sha256 {manifest.vocabulary_digest[:16]}",
         f"tokens per row: {shown}; for training: {tokens:,} tokens, alpha = {alpha:g}",
         "",
-        *(line.rstrip() for line in align(table, left=(0, len(_HEADER)))),
+        *(line.rstrip() for line in align_columns(table, left=(0, len(_HEADER)))),
     ]
     return "\n".join([*lines, *([""] if notes or warnings else []), *notes, *warnings])
 
 
 def _lengths(store: RowStore, kind: str) -> list[int]:
-    """Returns the lengths of rows of a kind, each once, in order."""
+    """Returns the distinct lengths of rows of a kind, in order."""
     return list(dict.fromkeys(task.length for task in store.tasks(kind)))
 
 
-def _row(task: TaskRows, drawn: float) -> list[str]:
+def _table_row(task: TaskRows, drawn: float) -> list[str]:
     dropped, rows = sum(task.dropped.values()), task.train.rows
     reasons = [f"{count:,} {_PRINTED.get(why, why)}" for why, count in task.dropped.items()]
     counts = task.sentences, task.train.sentences, task.held_out.sentences, dropped
@@ -88,29 +100,29 @@ def _row(task: TaskRows, drawn: float) -> list[str]:
 
 
 def _warnings(task: TaskRows, recipe: Record) -> list[str]:
-    """Describes losses of a source above `_ALARM`, with the key to change."""
+    """Describes losses of a source that exceed `_WARN_ABOVE`, and the config key to change."""
     warnings, name = [], task.name.partition(".")[2]
-    if sum(task.dropped.values()) > _ALARM * task.sentences:
+    if sum(task.dropped.values()) > _WARN_ABOVE * task.sentences:
         why, count = max(task.dropped.items(), key=lambda item: item[1])
         reason = _PRINTED.get(why, why)
         advice = _ADVICE.get(reason, "check these lines of the text")
         if reason == "too long":
-            shorter = task.train.sentences + task.held_out.sentences
-            length = packing.shortest_length(task.too_long, _NEAR_ALL, shorter)
+            fitting = task.train.sentences + task.held_out.sentences
+            length = packing.shortest_length(task.too_long, _TARGET_SHARE, fitting)
             advice = "raise data.pair_length, or set it to auto"
             if length:
                 advice = (
-                    f"{100 * _NEAR_ALL:.0f} % of {name} fit in data.pair_length={length}, and "
+                    f"{100 * _TARGET_SHARE:.0f} % of {name} fit in data.pair_length={length}, and "
                     "data.pair_length=auto keeps 99 %"
                 )
         elif reason == held_out.REASON:
-            share = float(f"{recipe['held_out_share'] * _ALARM * task.sentences / count:.1g}")
+            share = float(f"{recipe['held_out_share'] * _WARN_ABOVE * task.sentences / count:.1g}")
             advice = f"data.held_out_share={share:g} holds out fewer"
         warnings.append(
             f"warning: {task.name}: {count:,} of {task.sentences:,} dropped ({reason}); {advice}"
         )
     sentences = task.train.sentences + task.held_out.sentences
-    if task.kind == "sentences" and task.cut > _ALARM * sentences:
+    if task.kind == "sentences" and task.cut > _WARN_ABOVE * sentences:
         warnings.append(
             f"warning: {task.name}: {task.cut:,} of {sentences:,} sentences are truncated; raise "
             f"data.length={task.length}"
@@ -123,16 +135,17 @@ def _percent(share: float) -> str:
 
 
 def malformed_records(tasks: Sequence[TaskRows]) -> str:
-    """Counts the malformed records of tasks by reason, with the place of the first; empty if none.
+    """Describes the malformed records of tasks: by reason, their number and the first place.
 
-    Text from which rows of several kinds are packed counts once.
+    Text that is packed into several kinds of rows counts once. The result is empty if there are no
+    malformed records.
     """
-    of_text = {(ROW_KINDS[task.kind].source, task.languages): task for task in reversed(tasks)}
+    task_of_text = {(ROW_KINDS[task.kind].source, task.languages): task for task in reversed(tasks)}
     totals: dict[str, tuple[int, str]] = {}
-    for task in reversed(of_text.values()):
+    for task in reversed(task_of_text.values()):
         for why, (count, first) in task.malformed.items():
-            before, earlier = totals.get(why, (0, first))
-            totals[why] = (before + count, earlier)
+            total, first_of_all = totals.get(why, (0, first))
+            totals[why] = (total + count, first_of_all)
     reasons = [
         f"{_PRINTED.get(why, why)}: {count:,} (first: {first})"
         for why, (count, first) in totals.items()
@@ -140,8 +153,14 @@ def malformed_records(tasks: Sequence[TaskRows]) -> str:
     return f"malformed, dropped: {'; '.join(reasons)}" if reasons else ""
 
 
-def align(table: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
-    """Formats a table as lines; aligns the columns in `left` to the left, others to the right."""
+def align_columns(table: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
+    """Formats a table as lines of text.
+
+    Args:
+      table: the cells of each row.
+      left: zero-based indices of the columns that are aligned to the left; all other columns are
+        aligned to the right.
+    """
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [
         "  ".join(

@@ -1,4 +1,4 @@
-"""What a config requests, and the hashes that rows are stored under, all known before any work."""
+"""The rows that a config requests, and the hashes under which they are stored."""
 
 import dataclasses
 import functools
@@ -22,22 +22,25 @@ from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath
 
 SAMPLED_UNITS = 16
-"""Units of each language, at most, that prepasses sample for a vocabulary or row lengths."""
+"""Maximum number of units of each language that prepasses sample to train a vocabulary or to choose
+row lengths. A unit is the part of a text that one process reads."""
 
 PREPASS_FOLDERS = ("companions", "duplicates", "excluded", "lengths", "vocabularies")
-"""Folders of the cache with the results of prepasses."""
+"""Subfolders of the cache with the results of prepasses."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
     """The rows that a config requests.
 
-    Text is identified by the paths, sizes and times of its files, because reading it takes long.
+    Hashes of a request identify text by the paths, sizes and times of its files, because reading
+    all text would take long. So all hashes are known before any text is read.
 
     Attributes:
-      lengths: one or more row lengths of each kind of rows that is built.
+      data: the `data` section of the config.
+      lengths: one or more row lengths, for each kind of rows to build.
       tasks: the text of each language, then of each pair.
-      vocabulary: None if a vocabulary is trained.
+      vocabulary: the vocabulary of the config; None if a vocabulary is to be trained.
     """
 
     data: Data
@@ -47,56 +50,59 @@ class Request:
 
     @property
     def cache(self) -> AnyPath:
-        """The folder of all rows and prepasses."""
+        """The folder of all rows and of all results of prepasses (`data.cache`)."""
         return storage.to_path(self.data.cache)
 
     @functools.cached_property
     def folder(self) -> AnyPath:
-        """The folder of the store, which may not exist yet: the request hash, 16 hex digits."""
+        """The folder of the row store, which may not exist yet.
+
+        The name of the folder is the hash of the request, 16 hex digits.
+        """
         content = {
             "format": FORMAT,
             "text": self.listing(self.tasks),
-            "vocabulary": self.vocabulary.digest if self.vocabulary else self._training,
+            "vocabulary": self.vocabulary.digest if self.vocabulary else self._training_settings,
             "lengths": {
                 kind: lengths[0] if len(lengths) == 1 else lengths
                 for kind, lengths in self.lengths.items()
             },
         }
-        return self.cache / hash_of(content)
+        return self.cache / hash_json(content)
 
     @property
     def folders(self) -> list[AnyPath]:
-        """The folders of the cache that building writes to."""
+        """The folders to which building the rows writes."""
         tasks = [task.of_kind(k).name for task in self.tasks for k in self.row_kinds(task)]
         return [self.folder, *(self.cache / name for name in (*PREPASS_FOLDERS, *tasks))]
 
     @property
     def is_finished(self) -> bool:
-        """Whether the store has a manifest."""
+        """Whether the row store is completely built; its manifest is written last."""
         return (self.folder / MANIFEST).is_file()
 
     @property
     def vocabulary_file(self) -> AnyPath:
-        """The file of the vocabulary that is trained for this request; may not exist yet."""
+        """The file of the vocabulary that is trained for this request; it may not exist yet."""
         content = {
             "text": self.listing(self.tasks),
             "sampled_units": SAMPLED_UNITS,
-            "vocabulary": self._training,
+            "vocabulary": self._training_settings,
         }
-        return self.cache / "vocabularies" / f"{hash_of(content)}.model"
+        return self.cache / "vocabularies" / f"{hash_json(content)}.model"
 
     @property
     def lengths_file(self) -> AnyPath:
-        """The file with the counted lengths of pairs; may not exist yet."""
+        """The file with the counts of pairs by length (`lengths.measure`); it may not exist yet."""
         content = {
             "text": self.listing(self.tasks),
-            "vocabulary": self.vocabulary.digest if self.vocabulary else self._training,
+            "vocabulary": self.vocabulary.digest if self.vocabulary else self._training_settings,
             "kinds": tuple(self.lengths),
         }
-        return self.cache / "lengths" / f"{hash_of(content)}.json"
+        return self.cache / "lengths" / f"{hash_json(content)}.json"
 
     def listing(self, tasks: Sequence[TextTask]) -> Record:
-        """Lists what determines the clean text of tasks and what is held out, as JSON values."""
+        """Returns JSON values that determine the clean text and the held-out lines of tasks."""
         return {
             "cleaning": [CLEANING, CHUNK_LINES, CHUNK_CHARACTERS],
             "reading": ReadOptions.of(self.data).identity(),
@@ -113,16 +119,19 @@ class Request:
     def shards(
         self, task: TextTask, kind: str, length: int, units: int, depends_on: Any, dtype: str
     ) -> Shards:
-        """Returns the shards of a task's text as rows of a kind.
+        """Returns the shards of the text of a task, as rows of one kind and length.
 
-        Their folder is named by a hash of all that they depend on. Sampling rates, worker counts
-        and other tasks are not part of it.
+        The name of the folder of the shards is a hash of everything that the rows depend on. The
+        rows do not depend on sampling rates, the number of workers, or other tasks.
 
         Args:
-          length: tokens of a row.
+          task: the task.
+          kind: kind of rows.
+          length: number of tokens of a row.
           units: number of units of the text.
-          depends_on: what else determines the rows, as JSON values: the vocabulary's digest and the
-            companions of the task's languages.
+          depends_on: further JSON values that determine the rows: the digest of the vocabulary, and
+            the companions of the languages of the task.
+          dtype: NumPy's name of the type of ids.
         """
         content = {
             "format": FORMAT,
@@ -131,30 +140,33 @@ class Request:
             "text": self.listing([task]),
             "kind": kind,
             "length": length,
-            "hangs_on": depends_on,  # in the hash of existing folders
+            "hangs_on": depends_on,  # another key would change the names of existing folders
         }
-        folder = self.cache / task.of_kind(kind).name / hash_of(content)
+        folder = self.cache / task.of_kind(kind).name / hash_json(content)
         return Shards(folder, kind, units, length, dtype)
 
     def row_kinds(self, task: TextTask) -> list[str]:
-        """Returns the kinds of rows that are packed from a task's text."""
+        """Returns the kinds of rows that are packed from the text of a task."""
         return [k for k in self.lengths if ROW_KINDS[k].source == ROW_KINDS[task.kind].source]
 
     @property
-    def _training(self) -> dict[str, object]:
+    def _training_settings(self) -> dict[str, object]:
         return vocabulary_training.settings(self.data)
 
 
 def request_of(config: Config, vocabulary: Vocabulary | None = None) -> Request:
     """Returns the request of a config.
 
-    Imports neither TensorFlow nor seqio, and reads no text.
+    The function finds the files of the text, but does not read them, and does not import
+    TensorFlow or seqio.
 
     Args:
+      config: the config.
       vocabulary: the vocabulary of `data.vocabulary`, if it is already loaded.
 
     Raises:
-      ConfigError: if text is missing, or the text or the vocabulary cannot be used.
+      ConfigError: if files of the text are missing, a template is invalid, or the vocabulary cannot
+        be read.
     """
     data = config.data
     cache = storage.to_path(data.cache)
@@ -162,13 +174,16 @@ def request_of(config: Config, vocabulary: Vocabulary | None = None) -> Request:
         tasks = tuple(text_tasks(data))
     except ConfigError as error:
         stores = sorted(
-            storage.find_files_below(cache, f"*/{MANIFEST}"), key=storage.last_modified, reverse=True
+            storage.find_files_below(cache, f"*/{MANIFEST}"),
+            key=storage.last_modified,
+            reverse=True,
         )
         if not stores:
             raise
         names = ", ".join(file.parent.name for file in stores[:3])
         raise ConfigError(
-            f"{error}\nto train without text, use rows of {cache}: data.rows={names} (latest first)"
+            f"{error}\nto train without the text, set data.rows to rows of {cache}, such as "
+            f"{names} (the latest rows first)"
         ) from None
     if data.vocabulary and vocabulary is None:
         vocabulary = Vocabulary.load(data.vocabulary)
@@ -179,6 +194,6 @@ def request_of(config: Config, vocabulary: Vocabulary | None = None) -> Request:
     return Request(data, config.row_lengths(), tasks, vocabulary)
 
 
-def hash_of(content: Any) -> str:
-    """Returns a hash of JSON values: 16 hex digits."""
+def hash_json(content: Any) -> str:
+    """Computes a hash of JSON values, as 16 hex digits."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,8 +1,9 @@
-"""Writes the rows of a task: one process writes each unit, `SHARD_UNITS` units become a shard.
+"""Writes the rows of a task: one file for each unit of text, then shards of `SHARD_UNITS` units.
 
-A unit is `<folder>/units/<unit>.rows` (training and held-out records) and `<unit>.json`, which is
-written last. A shard is `<folder>/<shard>.rows` and `<shard>.json`. The content of a file depends
-only on the text, so any process can write a missing file at any time.
+A unit is the part of a text that one process reads. Its files are `<folder>/units/<unit>.rows`,
+with training and held-out records, and `<folder>/units/<unit>.json`, which is written last. The
+files of a shard are `<folder>/<shard>.rows` and `<folder>/<shard>.json`. The content of a file
+depends only on the text, so any process can write a missing file at any time.
 """
 
 import dataclasses
@@ -23,19 +24,21 @@ from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath
 
 SHARD_UNITS = 16
-"""Units in a shard; fixed, so that rows do not depend on the number of workers."""
+"""Number of units in a shard. It is fixed, so that rows do not depend on the number of workers."""
 
-_WRITE_ROWS = 8192
+_PIECE_ROWS = 8192
 
 
 @dataclasses.dataclass
 class Counts:
-    """Counts of units or shards, as in `store.TaskRows`.
+    """Counts of a unit, of a shard, or of several shards.
+
+    `store.TaskRows` describes the attributes that are not described here.
 
     Attributes:
       train, held_out: `rows`, `tokens`, `examples` and `sentences` of the split.
-      malformed: by reason, the number of malformed records and the place of the first: its unit,
-        and the rest as in `UnitReader`.
+      malformed: by reason, (number of malformed records, index of the unit that has the first of
+        them, index of the part of this unit, number of lines before the record in this part).
     """
 
     train: Counter[str] = dataclasses.field(default_factory=Counter)
@@ -49,12 +52,15 @@ class Counts:
     too_long: Counter[str] = dataclasses.field(default_factory=Counter)
 
     def add(self, other: "Counts") -> None:
-        """Adds other counts to these; input digests are chained."""
+        """Adds counts of later text to these counts.
+
+        The input digest becomes the digest of both input digests.
+        """
         for name in ("train", "held_out", "dropped", "too_long"):
             getattr(self, name).update(getattr(other, name))
         for why, (count, *first) in other.malformed.items():
-            before, *earlier = self.malformed.get(why, (0, *first))
-            self.malformed[why] = (before + count, *earlier)
+            total, *first_of_all = self.malformed.get(why, (0, *first))
+            self.malformed[why] = (total + count, *first_of_all)
         self.sentences += other.sentences
         self.cut += other.cut
         self.input_bytes += other.input_bytes
@@ -64,11 +70,13 @@ class Counts:
 
 @dataclasses.dataclass(frozen=True)
 class Shards:
-    """The rows of one task in a folder; small enough to send to workers.
+    """The folder with the rows of one task, of one length; small enough to send to workers.
 
     Attributes:
-      units: number of units that they are packed from.
-      length: tokens of a row.
+      folder: the folder.
+      kind: kind of rows.
+      units: number of units of text from which the rows are packed.
+      length: number of tokens of a row.
       dtype: NumPy's name of the type of ids.
     """
 
@@ -102,16 +110,22 @@ class Shards:
         if stored is None or not file.is_file():
             return False
         rows = stored[0].train["rows"] + stored[0].held_out["rows"]
-        return file.stat().st_size == rows * self._record.itemsize
+        return file.stat().st_size == rows * self._record_dtype.itemsize
 
     @contextmanager
     def writing_unit(
         self, unit: int, counts: Counts
     ) -> Iterator[Callable[[np.ndarray, np.ndarray], None]]:
-        """Writes a unit: yields a function that adds its training and held-out rows.
+        """Writes the rows of a unit.
 
-        The function takes two arrays [rows, length] of `dtype`. The unit is complete when the block
-        ends without an error; `counts` is written as it is then.
+        The unit is complete when the block ends without an error.
+
+        Args:
+          unit: the index of the unit.
+          counts: the counts of the unit, which are written at the end of the block.
+
+        Yields:
+          A function that appends training rows and held-out rows, two arrays [rows, length].
         """
         file, sizes, digest = self.unit_file(unit), [], hashlib.sha256()
         with atomic.as_config_error(file):
@@ -120,7 +134,7 @@ class Shards:
 
             def write(train: np.ndarray, held_out: np.ndarray) -> None:
                 for rows in (train, held_out):
-                    body = store.records(rows).tobytes()
+                    body = store.to_records(rows).tobytes()
                     digest.update(body)
                     out.write(body)
                     sizes.append(len(rows))
@@ -129,20 +143,21 @@ class Shards:
         _write_counts(file, counts, {"pieces": sizes, "sha256": digest.hexdigest()})
 
     def finish(self, shard: int) -> None:
-        """Combines the units of a shard if all exist, and removes them.
+        """Writes a shard if all of its units exist, and removes the files of the units.
 
-        Training rows are shuffled in the order of a hash, so that neighbours in the text are not
-        neighbours in the shard. Held-out rows are packed again.
+        Training rows are sorted by a hash, so that neighbours in the text are not neighbours in the
+        shard. Held-out rows that are not full are packed into fewer rows.
 
         Raises:
-          RuntimeError: if a unit is damaged; it is removed, so that the next start rebuilds it.
+          RuntimeError: if a unit is damaged. The unit is removed, so that the next run of the
+            command rebuilds it.
         """
         if self.has_shard(shard) or not all(map(self.has_unit, self.units_of(shard))):
             return
         try:
             units = [self._read_unit(unit) for unit in self.units_of(shard)]
         except (FileNotFoundError, RuntimeError):
-            if self.has_shard(shard):  # another process was faster
+            if self.has_shard(shard):  # another process has written the shard
                 return
             raise
         counts = Counts()
@@ -158,7 +173,7 @@ class Shards:
             for piece in _shuffled(train, shard):
                 digests[0].update(piece.tobytes())
                 out.write(piece.tobytes())
-            body = store.records(held_out).tobytes()
+            body = store.to_records(held_out).tobytes()
             digests[1].update(body)
             out.write(body)
         sha256 = [digest.hexdigest() for digest in digests]
@@ -174,12 +189,13 @@ class Shards:
         languages: tuple[str, ...],
         place: Callable[[int, int, int], str],
     ) -> TaskRows:
-        """Returns the rows of a task, from its finished shards.
+        """Returns the description of the rows of a task, from its finished shards.
 
         Args:
-          name, folder, languages: as in `TaskRows`.
-          place: describes the place of a record, from its unit, its part, and the number of lines
-            before it.
+          name, folder, languages: the attributes of `TaskRows` with these names.
+          place: a function that describes the place of a record. Its arguments are the index of the
+            unit, the index of the part of the unit, and the number of lines before the record in
+            this part.
 
         Raises:
           ConfigError: if there are no training rows.
@@ -198,11 +214,12 @@ class Shards:
             reasons = ", ".join(f"{n:,} {why}" for why, n in total.dropped.items() if n) or "none"
             raise ConfigError(
                 f"{name} has no training rows: of {total.sentences:,} sentences, "
-                f"{total.held_out['sentences']:,} are held out; dropped: {reasons}"
+                f"{total.held_out['sentences']:,} are held out; dropped: {reasons}; add text, or "
+                "remove the language or pair from the config"
             )
         splits = {
             split: Split(
-                **{key: getattr(total, split)[key] for key in _OF_SPLIT},
+                **{key: getattr(total, split)[key] for key in _SPLIT_COUNTS},
                 sha256=digests[split].hexdigest(),
                 shards=tuple(shards[split]),
             )
@@ -227,19 +244,19 @@ class Shards:
         )
 
     @property
-    def _record(self) -> np.dtype:
-        return store.record(self.length, self.dtype)
+    def _record_dtype(self) -> np.dtype:
+        return store.record_dtype(self.length, self.dtype)
 
     def _read_unit(self, unit: int) -> tuple[Counts, np.ndarray, np.ndarray]:
-        """Returns (counts, records, is_held_out) of a unit, memory-mapped and checked."""
+        """Returns (counts, records, is_held_out) of a unit; checks the memory-mapped records."""
         file = self.unit_file(unit)
         stored = _read_counts(file.with_suffix(".json"))
         if stored is not None:
             counts, written = stored
             sizes = written["pieces"]
             is_held_out = np.repeat(np.arange(len(sizes)) % 2 == 1, sizes)
-            if file.stat().st_size == len(is_held_out) * self._record.itemsize:
-                content = storage.memory_map(file, self._record)
+            if file.stat().st_size == len(is_held_out) * self._record_dtype.itemsize:
+                content = storage.memory_map(file, self._record_dtype)
                 if hashlib.sha256(content.data).hexdigest() == written["sha256"]:
                     return counts, content, is_held_out
         file.with_suffix(".json").unlink(missing_ok=True)
@@ -248,27 +265,28 @@ class Shards:
         )
 
 
-_OF_SPLIT = ("rows", "tokens", "examples", "sentences")
+_SPLIT_COUNTS = ("rows", "tokens", "examples", "sentences")
 
 
 def _shuffled(units: Sequence[tuple[np.ndarray, np.ndarray]], shard: int) -> Iterator[np.ndarray]:
-    """Yields the selected records of all units, in pieces, in the order of a hash.
+    """Yields the selected records of the units of a shard, in pieces, in the order of a hash.
 
     Args:
-      units: the records of each unit, and a mask of the selected records, bool [records].
+      units: for each unit, its records, and whether each record is selected, bool [records].
+      shard: the number of the shard, which is part of the hash.
     """
     chosen = [np.flatnonzero(keep) for _, keep in units]
     starts = np.cumsum([0, *map(len, chosen)])
     rows = np.arange(starts[-1])
     key = combine(name_hash("rows of a shard"), shard)
     order = permute(rows, np.full_like(rows, len(rows)), np.full(len(rows), key, np.uint64))
-    for start in range(0, len(order), _WRITE_ROWS):
-        some = order[start : start + _WRITE_ROWS]
-        owners = np.searchsorted(starts, some, "right") - 1
-        piece = np.empty(len(some), units[0][0].dtype)
+    for start in range(0, len(order), _PIECE_ROWS):
+        numbers = order[start : start + _PIECE_ROWS]
+        owners = np.searchsorted(starts, numbers, "right") - 1
+        piece = np.empty(len(numbers), units[0][0].dtype)
         for owner in np.unique(owners):
-            here = owners == owner
-            piece[here] = units[owner][0][chosen[owner][some[here] - starts[owner]]]
+            is_owned = owners == owner
+            piece[is_owned] = units[owner][0][chosen[owner][numbers[is_owned] - starts[owner]]]
         yield piece
 
 
@@ -281,9 +299,9 @@ def _write_counts(file: AnyPath, counts: Counts, more: Record) -> None:
 
 
 def _read_counts(file: AnyPath) -> tuple[Counts, Record] | None:
-    """Reads the counts of a unit or a shard, and the further values beside them.
+    """Reads the file that `_write_counts` wrote: the counts of a unit or shard, and further values.
 
-    Returns None if they are missing or damaged.
+    Returns None if the file is missing or damaged.
     """
     try:
         content: Record = json_file.read_object(file)

@@ -1,12 +1,15 @@
 """Reads rows from disk, `<cache>/<request hash>/`, with NumPy and the standard library only.
 
-manifest.json            written last: without it, the rows are not finished
-vocabulary.model         SentencePiece, or a tokenizer.json
+The folder of a row store has two files:
 
-The manifest names a folder for each task, `../text.en/<hash>` or a folder inside the store:
+manifest.json            is written last; without it, the row store is not finished
+vocabulary.model         a SentencePiece model, or a tokenizer.json
 
-00000.rows, 00001.rows   shards: records of a row (little-endian uint16 or uint32, [length]) and its
-                         CRC32 (uint32); training rows first, then held-out rows
+For each task, the manifest names a folder, which is `../text.en/<hash>` or a subfolder. It has the
+shards of the task:
+
+00000.rows, 00001.rows   a record for each row: its ids (little-endian uint16 or uint32, [length])
+                         and their CRC32 (uint32); training rows first, then held-out rows
 """
 
 import dataclasses
@@ -23,32 +26,32 @@ import numpy as np
 
 from xlj.io.quoting import quoted, shortened
 
-if TYPE_CHECKING:  # reading needs NumPy only
+if TYPE_CHECKING:  # importing this module must need only NumPy and the standard library
     from xlj.io.json_file import Record
     from xlj.io.storage import AnyPath
 
 FORMAT = 2
-"""Version of the files; tests/formats contains rows of each version."""
+"""Version of the format of the files; tests/formats contains rows of each version."""
 MANIFEST = "manifest.json"
 VOCABULARY = "vocabulary.model"
 SPLITS = ("train", "held_out")
 OMITTED_IF_EMPTY = ("malformed", "too_long")
-"""Counts that a manifest, or the counts of a shard, omit if they are empty."""
+"""Counts that are not written to manifests and to counts of shards if they are empty."""
 
 
 class RowStoreError(RuntimeError):
-    """A row store is missing, unfinished or damaged; the message names the file and row."""
+    """A row store is missing, unfinished or damaged; the message names the file and the row."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Training or held-out rows of a task.
+    """The training rows or the held-out rows of a task.
 
     Attributes:
       rows: number of rows.
-      tokens: number of ids in them that are not padding.
-      examples: number of sequences that start with `<s>`.
-      sentences: number of input lines or pairs.
+      tokens: number of ids in the rows, without padding.
+      examples: number of examples in the rows; each starts with `<s>`.
+      sentences: number of lines or pairs in the rows.
       sha256: digest of the records.
       shards: number of rows in each shard.
     """
@@ -66,20 +69,22 @@ class TaskRows:
     """The rows of one language or pair.
 
     Attributes:
-      name: `text.en`, `pairs.en-de`.
-      folder: the folder of its shards, relative to the folder of the store.
+      name: name of the task, such as `text.en` or `pairs.en-de`.
+      folder: the folder of the shards, relative to the folder of the store.
       kind: kind of rows, one of `config.ROW_KINDS`.
-      languages: one language for text, two for pairs.
-      length: tokens of a row.
-      sentences: lines with text, or pairs, that were read.
-      cut: documents cut into several examples.
-      dropped: sentences or pairs left out, by reason.
-      input_bytes: size of its sources on disk (approximate if the sources are not files).
+      languages: one language for monolingual text, two languages for pairs.
+      length: number of tokens of a row.
+      sentences: number of lines with text, or of pairs, that were read.
+      cut: number of documents that were cut into several examples, or of sentences that were
+        truncated.
+      dropped: number of sentences or pairs that are in no row, by reason.
+      input_bytes: size of the sources in bytes; approximate if the sources are not files.
       input_sha256: digest of the whole text as it was read.
-      malformed: by reason, the number of malformed records and the place of the first. They also
-        count as dropped, except lines that only lost a byte order mark.
-      too_long: number of too long pairs that a longer row would hold, by the tokens of that row
-        (`packing.histogram`).
+      train, held_out: the training rows and the held-out rows.
+      malformed: by reason, the number of malformed records and the place of the first. `dropped`
+        counts them too, except lines of which only a byte order mark was removed.
+      too_long: number of pairs that were dropped because they are too long, by the length of the
+        shortest row with room for them (`packing.histogram`).
     """
 
     name: str
@@ -98,7 +103,7 @@ class TaskRows:
     too_long: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def as_json(self) -> "Record":
-        """Returns JSON values; `task_rows_from_json` reads them."""
+        """Converts the object to JSON values, which `task_rows_from_json` converts back."""
         content = dataclasses.asdict(self)
         for name in OMITTED_IF_EMPTY:
             if not content[name]:
@@ -119,9 +124,10 @@ class Manifest:
     Attributes:
       vocabulary_size: number of ids, including special tokens and `<mask>`.
       vocabulary_digest: sha256 of the vocabulary's file.
-      dtype: type of rows on disk, `<u2` or `<u4`.
-      recipe: all that the rows depend on, as it was hashed.
-      tasks: rows of each task, in the order of the config.
+      dtype: type of the ids on disk, `<u2` or `<u4`.
+      recipe: the JSON values that determine the rows.
+      tasks: the rows of each task, in the order of the config.
+      format: the version of the format.
     """
 
     vocabulary_size: int
@@ -133,12 +139,12 @@ class Manifest:
 
     @property
     def languages(self) -> list[str]:
-        """Languages of the tasks, each once, in order."""
+        """The distinct languages of the tasks, in order."""
         return list(dict.fromkeys(name for task in self.tasks for name in task.languages))
 
     @property
     def content_hash(self) -> str:
-        """sha256 of digests and counts: equal exactly if all rows are equal."""
+        """The sha256 of digests and counts of the rows; equal for two stores with equal rows."""
         content = dataclasses.asdict(self)
         del content["recipe"]
         for task in content["tasks"]:
@@ -156,14 +162,19 @@ class Manifest:
 class RowStore:
     """A finished row store, opened for reading.
 
-    Local files are memory-mapped at their first read. From a bucket (`storage.Url`), only the
-    requested rows are read, each time.
+    Local files are memory-mapped when they are first read. From a bucket (`storage.Url`), each read
+    requests only the rows that it needs.
 
     Args:
-      kinds: the kinds of rows to open; other kinds are ignored. None for all.
+      path: the folder of the store.
+      kinds: the kinds of rows to open; other kinds are ignored. None opens all kinds.
+
+    Attributes:
+      path: the folder of the store.
+      manifest: the manifest, with the tasks of the opened kinds.
 
     Raises:
-      RowStoreError: if the store is not finished, has another format, or files have the wrong size.
+      RowStoreError: if the store is not finished, has another format, or a file has the wrong size.
     """
 
     def __init__(self, path: "str | AnyPath", kinds: Collection[str] | None = None):
@@ -188,32 +199,35 @@ class RowStore:
             sizes = _sizes(self.path / task.folder, len(task.train.shards))
             rows = zip(task.train.shards, task.held_out.shards, strict=True)
             for shard, (train, held_out) in enumerate(rows):
-                size = (train + held_out) * self._record(task).itemsize
+                size = (train + held_out) * self._record_dtype(task).itemsize
                 self._check_size(self.file(task.name, shard), size, sizes)
 
     @property
     def vocabulary_file(self) -> "AnyPath":
-        """The file of the vocabulary that the rows were built with (`VOCABULARY`)."""
+        """The file of the vocabulary with which the rows were built (`VOCABULARY`)."""
         return self.path / VOCABULARY
 
     @property
     def concurrent_reads(self) -> int:
-        """How many reads to run at the same time; many for a bucket, where each read has a long
-        delay."""
+        """How many reads a caller should run at the same time.
+
+        It is more than 1 only for a bucket, where each read has a long delay.
+        """
         return 1 if isinstance(self.path, Path) else 32
 
     def tasks(self, kind: str) -> tuple[TaskRows, ...]:
-        """Returns the rows of a kind, in the order of the config."""
+        """Returns the tasks with rows of a kind, in the order of the config."""
         return tuple(task for task in self.manifest.tasks if task.kind == kind)
 
     def task(self, name: str) -> TaskRows:
-        """Returns the rows with this name, such as `text.en`."""
+        """Returns the task with a name, such as `text.en`."""
         return self._tasks[name]
 
     def read(self, task: str, split: str, rows: np.ndarray) -> np.ndarray:
-        """Reads rows of a task and checks each against its CRC32.
+        """Reads rows of a task, and checks the CRC32 of each row.
 
         Args:
+          task: name of the task.
           split: `train` or `held_out`.
           rows: row numbers, int64 [n].
 
@@ -222,13 +236,13 @@ class RowStore:
 
         Raises:
           RowStoreError: if a row is damaged.
-          IndexError: if a number is out of range.
+          IndexError: if a row number is out of range.
         """
         count = self._tasks[task].split(split).rows
         rows = np.asarray(rows, np.int64)
         if rows.size and not 0 <= rows.min() <= rows.max() < count:
             raise IndexError(f"{task}/{split} has rows 0 to {count - 1}, not {rows}")
-        records = np.empty(len(rows), self._record(self._tasks[task]))
+        records = np.empty(len(rows), self._record_dtype(self._tasks[task]))
         shards = np.searchsorted(self._starts[task, split], rows, "right") - 1
         for shard in np.unique(shards):
             chosen = shards == shard
@@ -240,12 +254,12 @@ class RowStore:
         return records["ids"]
 
     def fetch(self, task: str, row: int, count: int) -> np.ndarray:
-        """Reads `count` consecutive training rows, starting at `row`, without checking them.
+        """Reads `count` consecutive training rows of a task from row `row` on, without checks.
 
         Returns:
-          Records (`record`), [count].
+          Records of type `record_dtype`, [count].
         """
-        starts, kind = self._starts[task, "train"], self._record(self._tasks[task])
+        starts, kind = self._starts[task, "train"], self._record_dtype(self._tasks[task])
         parts, shard = [], int(np.searchsorted(starts, row, "right")) - 1
         while count:
             in_shard = min(count, int(starts[shard + 1]) - row)
@@ -263,7 +277,7 @@ class RowStore:
         return shard_file(self.path / self._tasks[task].folder, shard)
 
     def damage(self, task: str, split: str, row: int) -> str:
-        """Describes a damaged row: its file, its place in it, and how to rebuild the file."""
+        """Describes a damaged row: its file, its number in this file, and a remedy."""
         shard = int(np.searchsorted(self._starts[task, split], row, "right")) - 1
         within = row - int(self._starts[task, split][shard])
         if split == "held_out":
@@ -274,8 +288,8 @@ class RowStore:
     def _rebuild_hint(self, file: "AnyPath") -> str:
         return f"delete {file} and run python -m xlj.prepare again with the text to rebuild it"
 
-    def _record(self, task: TaskRows) -> np.dtype:
-        return record(task.length, self.manifest.dtype)
+    def _record_dtype(self, task: TaskRows) -> np.dtype:
+        return record_dtype(task.length, self.manifest.dtype)
 
     def _check_size(self, file: "AnyPath", size: int, sizes: Mapping[str, int]) -> None:
         actual = sizes.get(file.name, -1)
@@ -284,18 +298,18 @@ class RowStore:
             raise RowStoreError(f"{file} {problem}; {self._rebuild_hint(file)}")
 
     def _read_records(self, task: str, split: str, shard: int, within: np.ndarray) -> np.ndarray:
-        """Reads records of a split in a shard, by number."""
+        """Reads records of a split from a shard; `within` are numbers in this part of the shard."""
         if isinstance(self.path, Path):
             return self._map(task, split, shard)[within]
         rows = self._tasks[task]
         before = rows.train.shards[shard] if split == "held_out" else 0
         first, last = int(within.min()), int(within.max())
         body = self._read_consecutive(task, shard, before + first, last - first + 1)
-        return np.frombuffer(body, self._record(rows))[within - first]
+        return np.frombuffer(body, self._record_dtype(rows))[within - first]
 
     def _read_consecutive(self, task: str, shard: int, row: int, count: int) -> bytes:
-        """Reads the bytes of `count` consecutive records of a shard."""
-        size, file = self._record(self._tasks[task]).itemsize, self.file(task, shard)
+        """Reads `count` consecutive records of a shard as bytes, starting with record `row`."""
+        size, file = self._record_dtype(self._tasks[task]).itemsize, self.file(task, shard)
         try:
             if isinstance(file, Path):
                 body = os.pread(self._file(task, shard).fileno(), count * size, int(row) * size)
@@ -303,16 +317,16 @@ class RowStore:
                 body = file.read_range(int(row) * size, (int(row) + count) * size)
         except OSError as error:
             raise RowStoreError(f"{file} cannot be read ({error})") from error
-        if len(body) != count * size:  # the size was correct when the store was opened
+        if len(body) != count * size:  # the file has shrunk since the store was opened
             raise RowStoreError(f"{file} has become shorter; {self._rebuild_hint(file)}")
         return body
 
     def _open(self, task: str, split: str, shard: int) -> np.ndarray:
-        """Memory-maps the records of a split in a shard."""
+        """Memory-maps the records of a split of a shard."""
         file, rows = self.file(task, shard), self._tasks[task]
         train, held_out = rows.train.shards[shard], rows.held_out.shards[shard]
         assert isinstance(file, Path)
-        records = np.memmap(file, self._record(rows), "r", shape=(train + held_out,))
+        records = np.memmap(file, self._record_dtype(rows), "r", shape=(train + held_out,))
         return np.asarray(records[:train] if split == "train" else records[train:])
 
     def _open_file(self, task: str, shard: int) -> BinaryIO:
@@ -323,16 +337,16 @@ class RowStore:
         return file
 
 
-def record(length: int, dtype: str) -> np.dtype:
-    """Returns the type of a row on disk: its ids, [length], and their CRC32."""
+def record_dtype(length: int, dtype: str) -> np.dtype:
+    """Returns the type of a record, which is a row on disk: its ids, [length], and their CRC32."""
     return np.dtype([("ids", dtype, (length,)), ("crc", "<u4")])
 
 
-def records(rows: np.ndarray) -> np.ndarray:
-    """Adds a CRC32 to rows [rows, length]; returns a structured array [rows]."""
-    result = np.empty(len(rows), record(rows.shape[1], rows.dtype.str))
-    result["ids"], result["crc"] = rows, row_crcs(rows)
-    return result
+def to_records(rows: np.ndarray) -> np.ndarray:
+    """Converts rows, [rows, length], to records with a CRC32, [rows]."""
+    records = np.empty(len(rows), record_dtype(rows.shape[1], rows.dtype.str))
+    records["ids"], records["crc"] = rows, row_crcs(rows)
+    return records
 
 
 def shard_file(folder: "AnyPath", shard: int) -> "AnyPath":
@@ -341,7 +355,7 @@ def shard_file(folder: "AnyPath", shard: int) -> "AnyPath":
 
 
 def task_rows_from_json(content: "Record") -> TaskRows:
-    """Reads a `TaskRows` from the JSON values of `as_json`; JSON lists become tuples."""
+    """Converts the JSON values of `TaskRows.as_json` back; JSON lists become tuples."""
     splits = {
         name: Split(**{**content[name], "shards": tuple(content[name]["shards"])})
         for name in SPLITS
@@ -359,7 +373,7 @@ def row_crcs(rows: np.ndarray) -> np.ndarray:
 
 
 def _sizes(folder: "AnyPath", shards: int) -> dict[str, int]:
-    """Returns the bytes of the shards that exist, by name."""
+    """Returns the sizes in bytes of the existing shards in a folder, by file name."""
     if not isinstance(folder, Path):
         return folder.sizes()
     files = (shard_file(folder, shard) for shard in range(shards))
@@ -370,21 +384,23 @@ def _load_manifest(file: "AnyPath") -> Manifest:
     if not file.is_file():
         raise RowStoreError(f"{file.parent} has no finished rows: {file.name} is missing")
     try:
-        content = json.loads(file.read_bytes())  # not json_file: reading needs NumPy only
+        content = json.loads(file.read_bytes())  # `json_file` needs more than NumPy
         if content["format"] != FORMAT:
             raise RowStoreError(
                 f"{file}: rows have format {quoted(content['format'])}, but this version of xlj "
                 f"reads format {FORMAT}; delete {file.parent} and run python -m xlj.prepare again"
             )
-        stated = content.pop("content_hash")
+        stated_hash = content.pop("content_hash")
         tasks = tuple(task_rows_from_json(task) for task in content.pop("tasks"))
         manifest = Manifest(**content, tasks=tasks)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RowStoreError(
-            f"{file} is damaged ({shortened(str(error))}); delete {file.parent}"
+            f"{file} is damaged ({shortened(str(error))}); delete {file.parent} and prepare the "
+            "rows again"
         ) from error
-    if manifest.content_hash != stated:
+    if manifest.content_hash != stated_hash:
         raise RowStoreError(
-            f"{file} is damaged: its counts do not match its content hash; delete {file.parent}"
+            f"{file} is damaged: its counts do not match its content hash; delete {file.parent} "
+            "and prepare the rows again"
         )
     return manifest

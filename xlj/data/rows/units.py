@@ -1,4 +1,4 @@
-"""Packs a unit of text into rows of every kind, in one process."""
+"""Packs a unit of text (the part that one process reads) into rows of each kind."""
 
 import dataclasses
 from collections import Counter
@@ -18,27 +18,28 @@ from xlj.data.tokenizer.layout import PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.storage import AnyPath
 
-_vocabulary = lru_cache(maxsize=1)(Vocabulary.load)
+_load_vocabulary = lru_cache(maxsize=1)(Vocabulary.load)
 
 
 class UnitJob:
-    """A job that reads one unit."""
+    """Base class of jobs that read one unit of text."""
 
     unit: Unit
 
     @property
     def size(self) -> int:
-        """Bytes of input."""
+        """Size of the input in bytes."""
         return sum(part.size for part in self.unit)
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How the rows of a language or pair are built.
+    """What all units of a language or pair need to build rows.
 
     Attributes:
-      reading: how the text is read.
-      rules: the held-out rule of each column's language.
+      languages: the language of each column: one language, or the two languages of a pair.
+      reading: the options for reading the text.
+      rules: the held-out rule of each of `languages`.
       vocabulary: the file of the vocabulary.
     """
 
@@ -50,9 +51,15 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class BuildUnit(UnitJob):
-    """Builds the rows of unit `index` of each kind in `targets`; small enough to send to workers.
+    """A job that builds the rows of one unit of text; small enough to send to worker processes.
 
-    The result depends only on the text, not on the worker or the time.
+    The rows depend only on the text, not on the process or the order of jobs.
+
+    Attributes:
+      plan: what all units of the language or pair need.
+      index: the index of the unit in its task.
+      unit: the unit.
+      targets: where to write the rows of each kind and length.
     """
 
     plan: Plan
@@ -61,59 +68,75 @@ class BuildUnit(UnitJob):
     targets: tuple[Shards, ...]
 
     def __call__(self) -> int:
-        """Writes the rows, and the shard if it is the last unit of it; returns the lines read."""
+        """Writes the rows of the unit; if this completes the units of a shard, writes the shard.
+
+        Returns:
+          The number of lines that were read.
+        """
         reader = UnitReader(self.unit, self.index, self.plan.reading)
-        todo = [target for target in self.targets if not target.has_unit(self.index)]
-        if todo:
-            _build(self, reader, todo)
+        missing = [target for target in self.targets if not target.has_unit(self.index)]
+        if missing:
+            _build(self, reader, missing)
         for target in self.targets:
             target.finish(self.index // SHARD_UNITS)
         return reader.lines
 
 
 def _build(job: BuildUnit, reader: UnitReader, targets: list[Shards]) -> None:
-    encode = _vocabulary(job.plan.vocabulary).encode
-    kinds = [_Kind(target, job.plan) for target in targets]
+    """Reads a unit once and writes its rows to all targets."""
+    encode = _load_vocabulary(job.plan.vocabulary).encode
+    packers = [_Packer(target, job.plan) for target in targets]
     with ExitStack() as stack:
         writers = [
-            stack.enter_context(kind.shards.writing_unit(job.index, kind.counts)) for kind in kinds
+            stack.enter_context(packer.shards.writing_unit(job.index, packer.counts))
+            for packer in packers
         ]
         for chunk in reader.chunks():
             encoded = [encode(column) for column in chunk.columns]
-            for kind, write in zip(kinds, writers, strict=True):
-                write(*kind.rows(chunk, encoded))
-        for kind in kinds:
-            kind.counts.dropped.update(reader.dropped)
-            kind.counts.malformed = {
+            for packer, write in zip(packers, writers, strict=True):
+                write(*packer.pack_chunk(chunk, encoded))
+        for packer in packers:
+            packer.counts.dropped.update(reader.dropped)
+            packer.counts.malformed = {
                 why: (count, job.index, *first) for why, (count, *first) in reader.malformed.items()
             }
-            kind.counts.sentences += reader.dropped.total()
-            kind.counts.input_bytes = job.size
-            kind.counts.input_sha256 = reader.digest.hexdigest()
+            packer.counts.sentences += reader.dropped.total()
+            packer.counts.input_bytes = job.size
+            packer.counts.input_sha256 = reader.digest.hexdigest()
 
 
-class _Kind:
-    """Packs rows of one kind, and counts them."""
+class _Packer:
+    """Packs text into rows of one kind and length, and counts lines and rows."""
 
     def __init__(self, shards: Shards, plan: Plan):
         self.shards, self.counts = shards, Counts()
         self._plan = plan
 
-    def rows(self, chunk: Chunk, encoded: list[packing.Ragged]) -> tuple[np.ndarray, np.ndarray]:
-        """Packs a chunk; returns its training rows and its held-out rows."""
+    def pack_chunk(
+        self, chunk: Chunk, encoded: list[packing.Ragged]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Packs a chunk of text.
+
+        Args:
+          chunk: the chunk.
+          encoded: the token ids of each column of the chunk.
+
+        Returns:
+          The training rows and the held-out rows, [rows, length] each.
+        """
         plan, counts = self._plan, self.counts
-        out, sharing = held_out.split(plan.languages, chunk.hashes, plan.rules)
-        blank = np.array([not line for line in chunk.columns[0]], bool)
-        is_sentence = ~blank if len(encoded) == 1 else np.ones(len(blank), bool)
+        is_held_out, is_dropped = held_out.split(plan.languages, chunk.hashes, plan.rules)
+        is_blank = np.array([not line for line in chunk.columns[0]], bool)
+        is_sentence = ~is_blank if len(encoded) == 1 else np.ones(len(is_blank), bool)
         # Held-out lines are not consecutive in their document, so each is a separate example.
-        train = self._pack(encoded, ~out & ~sharing & is_sentence, np.cumsum(blank))
-        held = self._pack(encoded, out & is_sentence, np.arange(len(blank)))
+        train = self._pack(encoded, ~is_held_out & ~is_dropped & is_sentence, np.cumsum(is_blank))
+        held = self._pack(encoded, is_held_out & is_sentence, np.arange(len(is_blank)))
         dropped = Counter(train.dropped) + Counter(held.dropped)
-        dropped[held_out.REASON] += int(sharing.sum())
+        dropped[held_out.REASON] += int(is_dropped.sum())
         sentences = int(is_sentence.sum())
-        # Lines of which the tokenizer's normalization removes every character.
-        lost = sentences - train.sentences - held.sentences - dropped.total()
-        counts.dropped.update(dropped, **{"no tokens": lost})
+        # Lines without tokens, because the normalization of the tokenizer removes all characters.
+        without_tokens = sentences - train.sentences - held.sentences - dropped.total()
+        counts.dropped.update(dropped, **{"no tokens": without_tokens})
         for packed in (train, held):
             counts.too_long.update(packing.histogram(packed.too_long))
         counts.sentences += sentences
@@ -136,5 +159,5 @@ class _Kind:
             documents[keep],
             self.shards.length,
             np.dtype(self.shards.dtype),
-            mask=_vocabulary(self._plan.vocabulary).mask,
+            mask=_load_vocabulary(self._plan.vocabulary).mask,
         )

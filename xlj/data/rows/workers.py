@@ -1,4 +1,4 @@
-"""Runs jobs in parallel, in local processes or with Apache Beam."""
+"""Runs jobs in parallel, in processes of this machine or with Apache Beam."""
 
 import os
 import sys
@@ -14,13 +14,14 @@ from tqdm import tqdm
 from xlj.config import ConfigError
 from xlj.io.processes import SPAWN, stop_with_parent
 
-_LINES = "lines"  # name of Beam's counter
+_LINES = "lines"  # name of the counter in Beam
 
 
 class Job(Protocol):
-    """A piece of work for any process, which writes its result to disk.
+    """A piece of work that any process can do; it writes its result to storage.
 
-    `size` is its bytes of input; calling it returns the number of lines read.
+    `size` is the size of the input in bytes. A call does the work, and returns the number of lines
+    that were read.
     """
 
     @property
@@ -30,12 +31,20 @@ class Job(Protocol):
 
 
 RunJobs = Callable[[str, Collection[Job]], None]
-"""Runs jobs; the first argument names the work in printed lines, such as `building rows`."""
+"""A function that runs jobs. Its first argument names the work in printed messages, such as
+`building rows`."""
 
 
 @contextmanager
 def in_processes(workers: int) -> Iterator[RunJobs]:
-    """Runs jobs in `workers` spawned processes; 0 for one process per core."""
+    """Starts worker processes, and yields a function that runs jobs in them.
+
+    Args:
+      workers: number of processes; 0 for one process per core.
+
+    Raises:
+      RuntimeError: if a worker process is killed.
+    """
     count = workers or len(os.sched_getaffinity(0))
     with ProcessPoolExecutor(count, SPAWN, stop_with_parent) as pool:
 
@@ -43,7 +52,7 @@ def in_processes(workers: int) -> Iterator[RunJobs]:
             if not jobs:
                 return
             total = sum(job.size for job in jobs)
-            lines, began = 0, time.monotonic()
+            lines, start = 0, time.monotonic()
             sizes: dict[Future[int], int] = {}
             with tqdm(total=total, desc=doing, unit="B", unit_scale=True) as bar:
 
@@ -51,7 +60,7 @@ def in_processes(workers: int) -> Iterator[RunJobs]:
                     nonlocal lines
                     for future in wait(sizes, return_when=FIRST_COMPLETED).done:
                         lines += future.result()
-                        rate = lines / (time.monotonic() - began)
+                        rate = lines / (time.monotonic() - start)
                         bar.set_postfix_str(f"{rate:,.0f} lines/s", False)
                         bar.update(sizes.pop(future))
 
@@ -66,8 +75,8 @@ def in_processes(workers: int) -> Iterator[RunJobs]:
             yield run
         except BrokenProcessPool:
             raise RuntimeError(
-                "a process that builds rows was killed, perhaps because memory ran out; run the "
-                f"command again to resume, with fewer workers than data.workers={count}"
+                "a process that builds rows was killed, perhaps because memory ran out; set "
+                f"data.workers to fewer than {count} processes and run the command again to resume"
             ) from None
         finally:
             pool.shutdown(cancel_futures=True)
@@ -75,10 +84,16 @@ def in_processes(workers: int) -> Iterator[RunJobs]:
 
 @contextmanager
 def in_beam(runner: str, arguments: Sequence[str], workers: int) -> Iterator[RunJobs]:
-    """Runs jobs in Beam pipelines, on this machine or on a cluster.
+    """Yields a function that runs jobs in pipelines of Apache Beam, on this machine or a cluster.
 
-    Every worker must see the inputs and the cache at the paths of the config (a shared file
-    system). The DirectRunner uses as many processes as `in_processes`, unless `arguments` set it.
+    All workers must be able to read the inputs, and to write to the cache, at the paths of the
+    config. So both must be on a shared file system or in a bucket.
+
+    Args:
+      runner: name of the runner of Beam.
+      arguments: options of the pipeline, such as `--region=...`.
+      workers: number of processes of the DirectRunner, 0 for one process per core. `arguments` have
+        priority. Other runners ignore it.
 
     Raises:
       ConfigError: if Apache Beam is not installed.
@@ -88,7 +103,9 @@ def in_beam(runner: str, arguments: Sequence[str], workers: int) -> Iterator[Run
         from apache_beam.metrics import MetricsFilter
         from apache_beam.options.pipeline_options import PipelineOptions
     except ImportError as error:
-        raise ConfigError(f"--runner={runner} needs apache-beam ({error})") from error
+        raise ConfigError(
+            f"--runner={runner} needs apache-beam ({error}); pip install apache-beam"
+        ) from error
     options = [f"--runner={runner}", *arguments]
     if runner == "DirectRunner":
         for name, value in (
@@ -103,17 +120,17 @@ def in_beam(runner: str, arguments: Sequence[str], workers: int) -> Iterator[Run
             return
         size = sum(job.size for job in jobs) / 1e6
         print(f"{doing}: {len(jobs):,} units of {size:,.0f} MB by {runner}", file=sys.stderr)
-        began = time.monotonic()
+        start = time.monotonic()
         pipeline = beam.Pipeline(options=PipelineOptions(options))
         _ = (
             pipeline
             | doing >> beam.Create(list(jobs))
             | "spread" >> beam.Reshuffle()
-            | "work" >> beam.Map(_do)
+            | "work" >> beam.Map(_run_job)
         )
         result = pipeline.run()
         result.wait_until_finish()
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - start
         counters = result.metrics().query(MetricsFilter().with_name(_LINES))["counters"]
         lines = sum(counter.result for counter in counters)
         print(
@@ -125,7 +142,7 @@ def in_beam(runner: str, arguments: Sequence[str], workers: int) -> Iterator[Run
     yield run
 
 
-def _do(job: Any) -> int:  # Beam does not accept a Protocol as a type
+def _run_job(job: Any) -> int:  # not `Job`, because Beam does not accept a Protocol as a type
     from apache_beam.metrics import Metrics
 
     lines = job()

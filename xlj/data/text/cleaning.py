@@ -38,7 +38,7 @@ def clean(line: str) -> str:
 
 
 def clean_all(lines: Sequence[str]) -> list[str]:
-    """Cleans each line. To save time, first checks for a whole group whether it is clean already."""
+    """Cleans each line. To save time, first checks whether a whole group of lines is clean."""
     cleaned: list[str] = []
     for group in _groups(lines):
         text = " ".join(filter(None, group))

@@ -1,4 +1,4 @@
-"""The layout of ids of all vocabularies, which is XLM-R's, and the interface of tokenizers."""
+"""The layout of ids of all vocabularies, which is the layout of XLM-R; the tokenizer interface."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -9,12 +9,12 @@ import numpy as np
 from xlj.data.ragged import Ragged
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
-"""`<s>`, `<pad>`, `</s>`, `<unk>`. The pieces follow: piece i >= 3 of SentencePiece has id i + 1;
-pieces of a tokenizer.json keep their order. `<mask>` is last."""
+"""The ids of `<s>`, `<pad>`, `</s>` and `<unk>`. The pieces follow: piece i >= 3 of a SentencePiece
+model has id i + 1, and the pieces of a tokenizer.json keep their order. `<mask>` is last."""
 
 SEPARATOR = 4
-"""The first piece, if the file has a token that separates a sentence and its translation:
-EuroBERT's `<|parallel_sep|>`."""
+"""The id of EuroBERT's `<|parallel_sep|>`, which separates a sentence and its translation. If the
+file has no such token, this is the id of the first piece."""
 
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
@@ -28,27 +28,32 @@ Markers = Literal["sentencepiece", "byte_bpe", "wordpiece"]
 
 @dataclasses.dataclass(frozen=True)
 class Codec:
-    """A tokenizer in this layout, from any kind of file.
+    """A tokenizer, from any kind of file, with ids in the layout of xlj ("our ids").
+
+    The ids that the file assigns to pieces are called native ids.
 
     Attributes:
-      pieces: the piece of every id, including `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`.
-      native_ids: int32 [pieces], the file's id of each of our ids. -1 for `<pad>` or `<unk>` if the
-        file has no such token, or uses the token of another role. Without -1, it is a permutation.
-      native_specials: the file's names of `<s>`, `<pad>`, `</s>`, `<unk>`, `<mask>`; None if the
-        file has no such token.
-      native_special_ids: the file's ids of these tokens. `<pad>` may have the id of `</s>`; its
-        entry in `native_ids` is -1 then.
+      pieces: the piece of each of our ids, including `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`.
+      native_ids: the native id of each of our ids, int32 [pieces]. The entry of `<pad>` or `<unk>`
+        is -1 if the file has no such token, or uses the token of another role. Without an entry of
+        -1, the array is a permutation.
+      native_specials: the names of the file for `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`; None
+        for a token that the file does not have.
+      native_special_ids: the native ids of these tokens. `<pad>` may have the native id of `</s>`;
+        its entry in `native_ids` is then -1.
       has_separator: whether piece `SEPARATOR` is a token between a sentence and its translation.
-      markers: "sentencepiece" (a word starts with U+2581), "byte_bpe" (GPT-2's alphabet of bytes; a
-        space is U+0120) or "wordpiece" (pieces within a word start with ##).
-      of_text: int32, our id of each id that the library returns for a text. It is never a special
-        id of the layout, except `<unk>`.
-      word_prefix: text to put before a word so that it is encoded as a word within a sentence: a
-        space, or nothing if the tokenizer adds one itself or does not mark the start of words.
-      encode: returns the library's ids of each line, without `<s>` and `</s>`.
-      encode_masked: returns our ids of a text in which each "<mask>" becomes `<mask>`.
-      encode_with_spans: returns the same ids for each line, and the start and end of each piece in
-        characters of the line, as the library reports them (see `spans.tidy`).
+      markers: how pieces mark words: "sentencepiece" (a word starts with U+2581), "byte_bpe" (the
+        byte alphabet of GPT-2, in which a space is U+0120) or "wordpiece" (pieces within a word
+        start with ##).
+      our_ids: our id of each native id that the library returns for text, int32 [native ids].
+        `<unk>` is the only special id of the layout in it.
+      word_prefix: text that is put before a word, so that the word is encoded like a word within a
+        sentence. It is a space; it is empty if the tokenizer adds a space itself, or does not mark
+        the start of words.
+      encode: a function that returns the native ids of each line, without `<s>` and `</s>`.
+      encode_masked: a function that returns our ids of a text, in which "<mask>" means `<mask>`.
+      encode_with_spans: a function that returns, for each line, the native ids, and the start and
+        end of each piece in characters of the line, as the library reports them (see `spans.tidy`).
     """
 
     pieces: tuple[str, ...]
@@ -57,7 +62,7 @@ class Codec:
     native_special_ids: tuple[int | None, ...]
     has_separator: bool
     markers: Markers
-    of_text: np.ndarray
+    our_ids: np.ndarray
     word_prefix: str
     encode: Callable[[Sequence[str]], Ragged]
     encode_masked: Callable[[str], np.ndarray]
@@ -74,8 +79,8 @@ def word_prefix(pieces_of_a: Sequence[str], mark: str) -> str:
     return "" if pieces_of_a and pieces_of_a[0].startswith(mark) else " "
 
 
-def of_native(native_ids: np.ndarray) -> np.ndarray:
-    """Returns our id of each of the file's ids, int32, from the `native_ids` of a `Codec`."""
+def invert_native_ids(native_ids: np.ndarray) -> np.ndarray:
+    """Returns our id of each native id, int32 [native ids], from the `native_ids` of a `Codec`."""
     has_native = np.flatnonzero(native_ids >= 0)
     ours = np.empty(len(has_native), np.int32)
     ours[native_ids[has_native]] = has_native

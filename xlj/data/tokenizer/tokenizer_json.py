@@ -18,7 +18,7 @@ from xlj.data.tokenizer.layout import (
     UNK,
     Codec,
     Markers,
-    of_native,
+    invert_native_ids,
     word_prefix,
 )
 from xlj.io import json_file
@@ -26,10 +26,10 @@ from xlj.io.quiet import quiet
 from xlj.io.quoting import shortened
 
 BERT_SPECIALS = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
-"""BERT's names for `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`."""
+"""The names of `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>` in BERT."""
 
 PARALLEL_SEPARATOR = "<|parallel_sep|>"
-"""EuroBERT's token between a sentence and its translation."""
+"""The token between a sentence and its translation in EuroBERT."""
 
 _NAMES = {
     "bos": ("<s>", "[CLS]", "<bos>", "<|begin_of_text|>"),
@@ -38,18 +38,20 @@ _NAMES = {
     "unk": ("<unk>", "[UNK]"),
     "mask": ("<mask>", "[MASK]", "<|mask|>"),
 }
-"""Names of special tokens, used for roles that neither the file nor its folder assigns."""
+"""Usual names of the special token of each role. They are used for a role that neither the file nor
+the other files of its folder assign."""
 
 _ROLE_PREFIX = "xlj:"
-"""Prefix of a role in the names of extra entries of a template's special tokens; such an entry
-assigns a token to the role. The template does not use the entry, so the library's results do not
-change. No other part of the file may contain unknown entries."""
+"""Prefix of the names of entries that `add_specials` adds to the special tokens of a template.
 
-_A = {"Sequence": {"id": "A", "type_id": 0}}
-_B = {"Sequence": {"id": "B", "type_id": 1}}
+The entry `xlj:ROLE` assigns a token to a role. The template does not use the entry, so results of
+the library do not change. The library does not accept unknown entries in other parts of a file."""
+
+_FIRST_SEQUENCE = {"Sequence": {"id": "A", "type_id": 0}}
+_SECOND_SEQUENCE = {"Sequence": {"id": "B", "type_id": 1}}
 
 _PROBE = "a \u16a0\ue000"
-"""Text with characters that are in hardly any vocabulary."""
+"""Text with characters that very few vocabularies contain."""
 
 
 def is_tokenizer_json(model: bytes) -> bool:
@@ -58,108 +60,132 @@ def is_tokenizer_json(model: bytes) -> bool:
 
 
 def read(model: bytes) -> Codec:
-    """Reads a tokenizer; moves the special tokens and then `PARALLEL_SEPARATOR` to their places.
+    """Reads a tokenizer, with ids in the layout of xlj.
 
-    All other pieces keep the order of the file. The special tokens are those that the file assigns
-    (`_assigned_specials`), or else tokens with known names. Truncation, padding and added special
-    tokens are turned off. A special token that appears in the text ("[MASK]") is encoded like other
-    text; if the model itself has it as a piece, it becomes `<unk>`.
+    The special tokens and `PARALLEL_SEPARATOR` get the ids of the layout; all other pieces keep
+    their order. The special tokens are the tokens that the file assigns to roles, or else tokens
+    with usual names.
+
+    The tokenizer does not truncate, pad, or add special tokens. The name of a special token in a
+    text, such as "[MASK]", is encoded like other text; if this gives the special token, because the
+    model has it as a piece, it becomes `<unk>`.
+
+    Args:
+      model: the bytes of the file.
 
     Raises:
-      ConfigError: if the `tokenizers` library cannot read the file, a special token is missing, ids
-        have gaps, or its marker of words is unknown. The caller adds the file name.
+      ConfigError: if the `tokenizers` library cannot read the file, a special token is missing, the
+        ids have gaps, or the markers of words are unknown. The caller puts the file name before the
+        message.
     """
-    tokenizer = _tokenizer(model)
+    tokenizer = _load_tokenizer(model)
     description = json_file.parse(model, "tokenizer.json")
     ids = tokenizer.get_vocab(with_added_tokens=True)
-    specials = _specials(description, ids)
-    by_id = _in_order(ids)
-    markers = _markers(tokenizer.model, description)
+    specials = _find_specials(description, ids)
+    by_id = _sort_by_id(ids)
+    markers = _detect_markers(tokenizer.model, description)
     special_ids = tuple(None if name is None else ids[name] for name in specials)
-    has_separator = _flags(description).get(PARALLEL_SEPARATOR, False)
-    placed = _own_ids(special_ids)
-    middle = [ids[PARALLEL_SEPARATOR]] if has_separator else []
-    taken = [i for i in (*placed, *middle) if i >= 0]
-    others = np.setdiff1d(np.arange(len(by_id)), taken)
-    native_ids = np.concatenate([placed[:-1], middle, others, placed[-1:]]).astype(np.int32)
+    has_separator = _special_flags(description).get(PARALLEL_SEPARATOR, False)
+    specials_by_role = _native_special_ids(special_ids)
+    separator = [ids[PARALLEL_SEPARATOR]] if has_separator else []
+    moved = [i for i in (*specials_by_role, *separator) if i >= 0]
+    ordinary = np.setdiff1d(np.arange(len(by_id)), moved)
+    native_mask = specials_by_role[-1]
+    native_ids = np.concatenate(
+        [specials_by_role[:-1], separator, ordinary, specials_by_role[-1:]]
+    ).astype(np.int32)
 
-    of_text = of_native(native_ids)
-    of_text[taken] = UNK
-    of_masked_text = of_text.copy()
-    of_masked_text[placed[-1]] = len(native_ids) - 1
+    our_ids = invert_native_ids(native_ids)
+    our_ids[moved] = UNK
+    our_ids_with_mask = our_ids.copy()
+    our_ids_with_mask[native_mask] = len(native_ids) - 1
 
     def encode(lines: Sequence[str]) -> Ragged:
         encodings = tokenizer.encode_batch_fast(list(lines), add_special_tokens=False)
         return Ragged.of([encoding.ids for encoding in encodings])
 
-    read_masked = _mask_reader(description, by_id[placed[-1]], placed[-1])
+    encode_natively = _mask_encoder(description, by_id[native_mask], native_mask)
 
     def encode_masked(text: str) -> np.ndarray:
-        return of_masked_text.take(np.array(read_masked(text), np.int32))
+        return our_ids_with_mask.take(np.array(encode_natively(text), np.int32))
 
     def encode_with_spans(lines: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         encodings = tokenizer.encode_batch(list(lines), add_special_tokens=False)
         return [(encoding.ids, encoding.offsets) for encoding in encodings]
 
     mark = {"sentencepiece": "\u2581", "byte_bpe": "\u0120"}.get(markers, "")
-    of_a = tokenizer.encode("a", add_special_tokens=False).tokens
-    learned = (by_id[i] for i in native_ids[len(SPECIALS) : -1])
+    pieces_of_a = tokenizer.encode("a", add_special_tokens=False).tokens
+    learned_pieces = (by_id[i] for i in native_ids[len(SPECIALS) : -1])
     return Codec(
-        pieces=(*SPECIALS, *learned, MASK),
+        pieces=(*SPECIALS, *learned_pieces, MASK),
         native_ids=native_ids,
         native_specials=specials,
         native_special_ids=special_ids,
         has_separator=has_separator,
         markers=markers,
-        of_text=of_text,
-        word_prefix=word_prefix(of_a, mark) if mark else "",
+        our_ids=our_ids,
+        word_prefix=word_prefix(pieces_of_a, mark) if mark else "",
         encode=encode,
         encode_masked=encode_masked,
         encode_with_spans=encode_with_spans,
     )
 
 
-def with_specials(model: bytes, named: Mapping[str, Sequence[str]]) -> bytes:
-    """Adds the special tokens that a folder names to a tokenizer.json.
+def add_specials(model: bytes, named: Mapping[str, Sequence[str]]) -> bytes:
+    """Adds the roles of special tokens, which other files of a folder name, to a tokenizer.json.
 
-    It then needs no other file to name them. It encodes text as before, and roles that it already
-    assigns do not change. Returns the same bytes if there is nothing to add.
+    The new file then names its special tokens itself. It encodes text like the old file. Roles that
+    the old file assigns do not change.
 
     Args:
-      named: tokens for some of `ROLES`; the first token that the file contains is used.
+      model: the bytes of the tokenizer.json.
+      named: candidate tokens for some of `ROLES`; of the candidates for a role, the first that the
+        file contains is used.
+
+    Returns:
+      The bytes of the new file; the unchanged bytes if there is no role to add.
 
     Raises:
-      ConfigError: if the library cannot read the file. The caller adds the file name.
+      ConfigError: if the library cannot read the file. The caller puts the file name before the
+        message.
     """
-    tokenizer = _tokenizer(model)
+    tokenizer = _load_tokenizer(model)
     description = json_file.parse(model, "tokenizer.json")
     ids = tokenizer.get_vocab(with_added_tokens=True)
-    known = _assigned_specials(description, ids)
-    by_name = _by_name(description, ids)
-    add: dict[str, str] = {}
+    assigned = _find_assigned(description, ids)
+    by_name = _find_by_name(description, ids)
+    new_roles: dict[str, str] = {}
     for role, tokens in named.items():
         token = next((token for token in tokens if token in ids), None)
-        if token and role not in known and token != by_name.get(role):
-            add[role] = token
-    if not add:
+        if token and role not in assigned and token != by_name.get(role):
+            new_roles[role] = token
+    if not new_roles:
         return model
     template = next(_templates(description.get("post_processor")), None)
     if template is None:
-        template = {"type": "TemplateProcessing", "single": [_A], "pair": [_A, _B]}
+        template = {
+            "type": "TemplateProcessing",
+            "single": [_FIRST_SEQUENCE],
+            "pair": [_FIRST_SEQUENCE, _SECOND_SEQUENCE],
+        }
         template["special_tokens"] = {}
-        own = description.get("post_processor")
-        both = {"type": "Sequence", "processors": [template, own]}
-        description["post_processor"] = both if own else template
-    for role, token in add.items():
+        processor = description.get("post_processor")
+        both = {"type": "Sequence", "processors": [template, processor]}
+        description["post_processor"] = both if processor else template
+    for role, token in new_roles.items():
         name = _ROLE_PREFIX + role
         template["special_tokens"][name] = {"id": name, "ids": [ids[token]], "tokens": [token]}
     return json.dumps(description, ensure_ascii=False, indent=2).encode()
 
 
-def frame_of(model: bytes) -> str:
-    """Describes the special tokens around a sentence "...", such as `[CLS] ... [SEP]`.
+def describe_frame(model: bytes) -> str:
+    """Describes the special tokens that a tokenizer.json puts around a sentence.
 
-    They are those of the post-processor of a tokenizer.json.
+    Args:
+      model: the bytes of the file, whose post-processor is described.
+
+    Returns:
+      A text such as `[CLS] ... [SEP]`, in which `...` is the sentence.
     """
     processor = json_file.parse(model, "tokenizer.json").get("post_processor")
     for part in _processors(processor):
@@ -177,16 +203,16 @@ def frame_of(model: bytes) -> str:
 
 @contextmanager
 def convert_errors(problem: str) -> Iterator[None]:
-    """Converts errors of the `tokenizers` library to a one-line `ConfigError`, and silences it.
+    """Converts errors of the `tokenizers` library to a one-line `ConfigError`.
 
-    The library raises plain `Exception` for files that it rejects. It panics on some damaged files,
-    and Rust prints a note to stderr.
+    The library raises `Exception` if it rejects a file. On some damaged files it panics, and Rust
+    then prints to stderr. This function discards all output to stderr.
 
     Args:
-      problem: the start of the message; the library's error follows in parentheses.
+      problem: the start of the message; the error of the library follows in parentheses.
 
     Raises:
-      ConfigError: for all exceptions except a `ConfigError`, an interrupt or an exit.
+      ConfigError: for each exception of the block, except an interrupt or an exit.
     """
     try:
         with quiet():
@@ -200,7 +226,7 @@ def convert_errors(problem: str) -> Iterator[None]:
         raise ConfigError(f"{problem} ({shortened(str(error))})") from None
 
 
-def _tokenizer(model: bytes) -> Any:
+def _load_tokenizer(model: bytes) -> Any:
     import tokenizers
 
     with convert_errors(f"cannot be read as tokenizer.json by tokenizers {tokenizers.__version__}"):
@@ -208,48 +234,55 @@ def _tokenizer(model: bytes) -> Any:
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True
-        tokenizer.encode(_PROBE)  # detects further damage
+        tokenizer.encode(_PROBE)  # raises errors that occur only when text is encoded
     return tokenizer
 
 
-def _mask_reader(
+def _mask_encoder(
     description: Mapping[str, Any], mask: str, mask_id: int
 ) -> Callable[[str], list[int]]:
-    """Returns a function that encodes text and recognizes the mask, but no other special token.
+    """Returns a function that encodes text to native ids and recognizes the mask in the text.
 
-    The library's `encode_special_tokens` ignores all tokens that are flagged as special, so the
-    mask is not flagged here.
+    It recognizes no other special token: with the library's `encode_special_tokens`, tokens that
+    are flagged as special are ordinary text. The mask is therefore not flagged here.
+
+    Args:
+      description: the content of the tokenizer.json.
+      mask: the name of the mask in the file; texts contain "<mask>" instead.
+      mask_id: the native id of the mask.
     """
-    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
-    known = {token["content"]: token for token in description.get("added_tokens") or ()}
-    known[mask] = {"id": mask_id, "content": mask, **plain, **known.get(mask, {}), "special": False}
-    tokens = sorted(known.values(), key=lambda token: token["id"])
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    added = {token["content"]: token for token in description.get("added_tokens") or ()}
+    added[mask] = {"id": mask_id, "content": mask, **flags, **added.get(mask, {}), "special": False}
+    tokens = sorted(added.values(), key=lambda token: token["id"])
 
-    @functools.cache  # loading takes seconds, and is rarely needed
-    def reader() -> Any:
-        return _tokenizer(json.dumps({**description, "added_tokens": tokens}).encode())
+    @functools.cache  # a file takes seconds to load, and few callers encode masks
+    def load() -> Any:
+        return _load_tokenizer(json.dumps({**description, "added_tokens": tokens}).encode())
 
     def encode(text: str) -> list[int]:
-        return reader().encode(text.replace(MASK, mask), add_special_tokens=False).ids
+        return load().encode(text.replace(MASK, mask), add_special_tokens=False).ids
 
     return encode
 
 
-def _in_order(ids: Mapping[str, int]) -> list[str]:
+def _sort_by_id(ids: Mapping[str, int]) -> list[str]:
     ordered = sorted(ids, key=ids.__getitem__)
     for i, piece in enumerate(ordered):
         if ids[piece] != i:
             raise ConfigError(
                 f"has {len(ids)} pieces, but none or two with id {min(i, ids[piece])}; ids must "
-                "run from 0 without gaps, so that each row of an embedding has one piece"
+                "run from 0 without gaps, because row i of the embeddings belongs to piece i"
             )
     return ordered
 
 
-def _specials(description: Mapping[str, Any], ids: Mapping[str, int]) -> tuple[str | None, ...]:
-    """Returns the token of each of `ROLES`."""
-    tokens = _by_name(description, ids) | _assigned_specials(description, ids)
-    optional = {"pad", "unk"} if _reads_all(description, ids) else {"pad"}
+def _find_specials(
+    description: Mapping[str, Any], ids: Mapping[str, int]
+) -> tuple[str | None, ...]:
+    """Returns the token of each of `ROLES`; None for a role without a token."""
+    tokens = _find_by_name(description, ids) | _find_assigned(description, ids)
+    optional = {"pad", "unk"} if _covers_all_characters(description, ids) else {"pad"}
     for role, names in _NAMES.items():
         if role not in tokens and role not in optional:
             raise ConfigError(
@@ -257,29 +290,36 @@ def _specials(description: Mapping[str, Any], ids: Mapping[str, int]) -> tuple[s
                 f"its {role} token, set {role}_token in the tokenizer_config.json in its folder"
             )
     if tokens["bos"] == tokens["eos"]:
-        raise ConfigError(f"uses one token, {tokens['bos']}, for both the start and end of a text")
+        raise ConfigError(
+            f"uses one token, {tokens['bos']}, for both the start and the end of a text; xlj needs "
+            "two different tokens"
+        )
     return tuple(tokens.get(role) for role in ROLES)
 
 
-def _by_name(description: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, str]:
-    """Returns the tokens of roles by known names.
+def _find_by_name(description: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, str]:
+    """Returns the tokens with usual names (`_NAMES`), by role.
 
-    Prefers tokens that are flagged as special, then added tokens: other pieces of that name may be
-    ordinary text.
+    If a file has several of the names of a role, tokens that are flagged as special have priority,
+    then added tokens. Other pieces may be ordinary text.
     """
-    flags = _flags(description)
-    known = {role: [name for name in names if name in ids] for role, names in _NAMES.items()}
+    flags = _special_flags(description)
+    candidates = {role: [name for name in names if name in ids] for role, names in _NAMES.items()}
     return {
         role: max(names, key=lambda name: (flags.get(name, False), name in flags))
-        for role, names in known.items()
+        for role, names in candidates.items()
         if names
     }
 
 
-def _own_ids(special_ids: Sequence[int | None]) -> list[int]:
-    """Returns the file's ids for the places of the special tokens.
+def _native_special_ids(special_ids: Sequence[int | None]) -> list[int]:
+    """Returns the native id for each special id of the layout.
 
-    -1 for `<pad>` and `<unk>` if there is no such token, or another role has it.
+    The value is -1 for `<pad>` or `<unk>` if the file has no such token, or uses the token of
+    another role.
+
+    Args:
+      special_ids: the native id of the token of each of `ROLES`, or None.
     """
     bos, pad, eos, unk, mask = (-1 if i is None else i for i in special_ids)
     pad = -1 if pad in (bos, eos, mask) else pad
@@ -287,21 +327,21 @@ def _own_ids(special_ids: Sequence[int | None]) -> list[int]:
     return [bos, pad, eos, unk, mask]
 
 
-def _assigned_specials(description: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, str]:
+def _find_assigned(description: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, str]:
     """Returns the tokens that the file itself assigns to roles.
 
-    The template's tokens before and after a text are `bos` and `eos`. The model's token for unknown
-    characters is `unk`. Further roles are those that `with_specials` wrote.
+    The tokens that the template puts before and after a text are `bos` and `eos`. The token of the
+    model for unknown characters is `unk`. Entries that `add_specials` wrote assign any role.
     """
     numbers: dict[str, int] = {}
     for processor in _processors(description.get("post_processor")):
         if processor["type"] in ("BertProcessing", "RobertaProcessing"):
             numbers |= {"bos": processor["cls"][1], "eos": processor["sep"][1]}
     for template in _templates(description.get("post_processor")):
-        before, after = _around(template["single"])
+        before, after = _split_template(template["single"])
         entries = {name: entry["ids"][0] for name, entry in template["special_tokens"].items()}
         for role, names in (("bos", before), ("eos", after)):
-            if len(names) == 1:  # with several tokens, one may name a language
+            if len(names) == 1:  # of several tokens, one may be the name of a language
                 numbers[role] = entries[names[0]]
         assigned = (name for name in entries if name.startswith(_ROLE_PREFIX))
         numbers |= {name.removeprefix(_ROLE_PREFIX): entries[name] for name in assigned}
@@ -314,16 +354,16 @@ def _assigned_specials(description: Mapping[str, Any], ids: Mapping[str, int]) -
     return {"unk": unknown, **tokens} if unknown in ids else tokens
 
 
-def _around(parts: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
-    """Returns the entries of special tokens that a template puts before and after a text."""
+def _split_template(parts: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """Returns the names of the special tokens that a template puts before and after a text."""
     kinds = [kind for part in parts for kind in part]
     names = [part["id"] for outer in parts for part in outer.values()]
-    text = kinds.index("Sequence") if "Sequence" in kinds else len(kinds)
-    return names[:text], names[text + 1 :]
+    text_index = kinds.index("Sequence") if "Sequence" in kinds else len(kinds)
+    return names[:text_index], names[text_index + 1 :]
 
 
 def _processors(processor: Any) -> Iterator[dict[str, Any]]:
-    """Yields a post-processor, or the processors of a sequence."""
+    """Yields a post-processor; of a sequence of post-processors, yields each of them."""
     if processor and processor["type"] == "Sequence":
         for part in processor["processors"]:
             yield from _processors(part)
@@ -335,34 +375,35 @@ def _templates(processor: Any) -> Iterator[dict[str, Any]]:
     return (part for part in _processors(processor) if part["type"] == "TemplateProcessing")
 
 
-def _flags(description: Mapping[str, Any]) -> dict[str, bool]:
-    """Returns whether each added token is flagged as special."""
+def _special_flags(description: Mapping[str, Any]) -> dict[str, bool]:
+    """Returns, for each added token, whether it is flagged as special."""
     added = description.get("added_tokens") or ()
     return {token["content"]: token["special"] for token in added}
 
 
-def _reads_all(description: Mapping[str, Any], ids: Mapping[str, int]) -> bool:
-    """Whether no character is unknown, because the model has a piece for each byte."""
-    if '"ByteLevel"' in _stages(description):
+def _covers_all_characters(description: Mapping[str, Any], ids: Mapping[str, int]) -> bool:
+    """Whether the model has a piece for each byte, so that no character is unknown."""
+    if '"ByteLevel"' in _stages_as_json(description):
         return True
     fallback = description["model"].get("byte_fallback", False)
     return fallback and all(f"<0x{byte:02X}>" in ids for byte in range(256))
 
 
-def _stages(description: Mapping[str, Any]) -> str:
+def _stages_as_json(description: Mapping[str, Any]) -> str:
     """Returns the normalizer, pre-tokenizer and decoder as JSON."""
     stages = [description.get(name) for name in ("normalizer", "pre_tokenizer", "decoder")]
     return json.dumps(stages, ensure_ascii=False)
 
 
-def _markers(model: Any, description: Mapping[str, Any]) -> Markers:
+def _detect_markers(model: Any, description: Mapping[str, Any]) -> Markers:
+    """Returns how the pieces of a model mark words (`Codec.markers`)."""
     kind = type(model).__name__
-    used = _stages(description)
+    stages = _stages_as_json(description)
     if kind == "WordPiece" and model.continuing_subword_prefix == "##":
         return "wordpiece"
-    if kind in ("BPE", "Unigram") and '"ByteLevel"' in used:
+    if kind in ("BPE", "Unigram") and '"ByteLevel"' in stages:
         return "byte_bpe"
-    if kind in ("BPE", "Unigram") and "\u2581" in used:
+    if kind in ("BPE", "Unigram") and "\u2581" in stages:
         return "sentencepiece"
     raise ConfigError(
         f"has a {kind} model with an unknown marker of words; supported are WordPiece with ##, "

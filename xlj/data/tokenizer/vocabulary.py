@@ -15,23 +15,29 @@ from xlj.io.storage import AnyPath
 
 
 class Vocabulary:
-    """Pieces and their ids: `<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3, `<mask>` last.
+    """Pieces and their ids in the layout of xlj: `<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3, `<mask>`
+    last.
 
-    The ids of the file may differ.
+    The ids in the file, called native ids, may differ.
+
+    Args:
+      model: the bytes of a SentencePiece model, or of a Hugging Face tokenizer.json.
 
     Attributes:
-      model: the bytes of a SentencePiece model, or of a Hugging Face tokenizer.json.
-      pieces, native_ids, native_specials, native_special_ids, has_separator, markers: as in
-        `Codec`. Row i of an embedding is row `native_ids[i]` in the file's order. Rows with -1 are
-        internal to xlj and not exported.
+      model: the bytes of the file.
+      pieces, native_ids, native_specials, native_special_ids, has_separator, markers: the
+        attributes of `layout.Codec` with these names. Row i of xlj's embeddings is row
+        `native_ids[i]` of the embeddings of the original model. Rows with -1 are internal to xlj
+        and are not exported.
       size: number of ids, including special tokens and `<mask>`.
-      native_size: number of ids of the file, without internal ids.
-      mask: the id of `<mask>`, the last; encoding text never returns it.
+      native_size: number of native ids, without ids that are internal to xlj.
+      mask: the id of `<mask>`, which is the last id; encoding a text never returns it.
       dtype: type of rows on disk: little-endian uint16 if all ids fit, else uint32.
 
     Raises:
-      ConfigError: if the file is neither, or does not fit the layout (`sentencepiece_model.read`,
-        `tokenizer_json.read`). The caller adds the file name.
+      ConfigError: if the bytes are neither a SentencePiece model nor a tokenizer.json, or if the
+        tokenizer cannot be converted to the layout. The caller puts the file name before the
+        message.
     """
 
     def __init__(self, model: bytes):
@@ -50,12 +56,14 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | AnyPath) -> "Vocabulary":
-        """Loads a SentencePiece `.model` file or a Hugging Face tokenizer.json, from a path or URL.
+        """Loads a SentencePiece `.model` file or a Hugging Face tokenizer.json.
 
-        A leading `~` is the home folder.
+        Args:
+          path: a path, in which a leading `~` is the home folder, or a URL.
 
         Raises:
-          ConfigError: if the file cannot be read or does not fit; the message names the file.
+          ConfigError: if the file cannot be read, or its tokenizer cannot be converted to the
+            layout of xlj; the message names the file.
         """
         path = storage.to_path(path)
         try:
@@ -68,26 +76,26 @@ class Vocabulary:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the file, in hex."""
+        """The sha256 of the file, as hex digits."""
         return hashlib.sha256(self.model).hexdigest()
 
     def encode(self, lines: Sequence[str]) -> Ragged:
-        """Encodes many lines, without `<s>` and `</s>`; the fastest method."""
+        """Encodes lines without `<s>` and `</s>`; this is the fastest method for many lines."""
         return self._to_our_ids(self._codec.encode(lines))
 
     def encode_words(self, words: Sequence[str]) -> list[np.ndarray]:
-        """Encodes each word separately, int32, as if it were inside a sentence.
+        """Encodes each word separately, int32, as if the word were within a sentence.
 
-        Words get the mark of a word's start even if the tokenizer omits it for the first word of a
-        line (ModernBERT's does); this is `add_prefix_space=True` of transformers.
+        All words get the mark of a word's start, as with `add_prefix_space=True` in transformers.
+        Some tokenizers, such as that of ModernBERT, omit the mark at the start of a line.
         """
         prefix = self._codec.word_prefix
         return self.encode_batch([w if w[:1].isspace() else prefix + w for w in words])
 
     def text_of(self, index: int) -> str:
-        """Returns the text of a piece, without the mark of a word's start.
+        """Returns the text of piece `index`, without the mark of a word's start.
 
-        Returns the piece itself if it is byte-level and contains a part of a character.
+        A byte-level piece that contains only a part of a character is returned unchanged.
         """
         piece = self.pieces[index].lstrip("\u2581\u0120")
         if self.markers != "byte_bpe":
@@ -98,9 +106,9 @@ class Vocabulary:
         return piece if "\ufffd" in text else text
 
     def encode_masked(self, text: str) -> np.ndarray:
-        """Encodes a text, int32, in which each "<mask>" becomes a masked token.
+        """Encodes a text, int32, in which each "<mask>" becomes the id of `<mask>`.
 
-        Spaces around it that the tokenizer counts as part of the mask are removed.
+        If the tokenizer counts spaces around a mask as part of the mask, these spaces are removed.
         """
         return self._codec.encode_masked(text)
 
@@ -108,17 +116,18 @@ class Vocabulary:
         """Encodes lines like `encode`, and returns the characters that each piece represents.
 
         Returns:
-          The ids, and int32 [pieces, 2]: start and end in characters of the line before
-          normalization, without blanks at the ends. They are equal for a piece without characters;
-          for all other pieces, neither decreases along a line. If one character became several
-          pieces, each of them has all of it (`spans.tidy`).
+          The ids; and the start and end of each piece, int32 [pieces, 2], in characters of the line
+          before normalization, without blanks at both ends. Start and end are equal for a piece
+          without characters. For all other pieces of a line, starts and ends never decrease. If one
+          character becomes several pieces, each of these pieces has the whole character
+          (`spans.tidy`).
         """
         encoded = self._codec.encode_with_spans(lines)
         ragged = self._to_our_ids(Ragged.of([ids for ids, _ in encoded]))
-        places = itertools.chain.from_iterable(line for _, line in encoded)
-        numbers = np.fromiter(itertools.chain.from_iterable(places), np.int32).reshape(-1, 2)
+        pairs = itertools.chain.from_iterable(line_spans for _, line_spans in encoded)
+        raw_spans = np.fromiter(itertools.chain.from_iterable(pairs), np.int32).reshape(-1, 2)
         is_marker = np.isin(ragged.ids, self.marks)
-        return ragged, spans.tidy(lines, ragged.lengths, numbers, is_marker)
+        return ragged, spans.tidy(lines, ragged.lengths, raw_spans, is_marker)
 
     def encode_batch(self, lines: Sequence[str]) -> list[np.ndarray]:
         """Encodes each line, int32, without `<s>` and `</s>`."""
@@ -127,12 +136,12 @@ class Vocabulary:
 
     @cached_property
     def marks(self) -> np.ndarray:
-        """Ids of pieces that are only the mark of a word's start (or a space), int32."""
+        """Ids of pieces that consist only of the mark of a word's start (or a space), int32."""
         ids = [i for i, piece in enumerate(self.pieces) if piece in ("\u2581", "\u0120")]
         return np.array(ids, np.int32)
 
     def _to_our_ids(self, native: Ragged) -> Ragged:
-        return Ragged(self._codec.of_text.take(native.ids), native.lengths)
+        return Ragged(self._codec.our_ids.take(native.ids), native.lengths)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vocabulary) and self.model == other.model

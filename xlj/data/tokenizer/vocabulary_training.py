@@ -1,4 +1,4 @@
-"""Trains a SentencePiece vocabulary, with a balance of languages."""
+"""Trains a SentencePiece vocabulary on several languages, with a balance between them."""
 
 import io
 import re
@@ -13,38 +13,45 @@ from xlj.config import ConfigError, Data
 from xlj.data.text.templates import paired_languages
 
 THREADS = 8
-"""Fixed, because SentencePiece's result depends on it; it is part of the recipe."""
+"""Number of threads of SentencePiece. The vocabulary depends on it, so it is fixed, and part of the
+recipe of rows."""
 
 _SCORES = 256
-"""Scores of pieces are multiples of 1/256 nat, so that the sum of a line is exact in float32 up to
-65,536 nats. Programs that add them in another order or precision then split lines equally."""
+"""Scores of pieces are rounded to multiples of 1/256 nat. The sum of scores of a line is then exact
+in float32, up to 65,536 nats. So all programs split a line into the same pieces, in whatever order
+or precision they add scores."""
 
-_LINE_BYTES = 4000  # below SentencePiece's max_sentence_length; it drops longer lines
+_LINE_BYTES = 4000
+"""Maximum length of a line for training. Longer lines are split, because SentencePiece drops lines
+above its max_sentence_length."""
 
 
 def settings(data: Data) -> dict[str, object]:
-    """Returns all that a trained vocabulary depends on, except its text; part of the recipe."""
+    """Returns JSON values that determine a trained vocabulary, except its text.
+
+    They are part of the recipe of rows.
+    """
     return {
-        "size": ids(data),
+        "size": requested_size(data),
         "alpha": data.vocabulary_alpha,
         "lines": data.vocabulary_lines,
         "coverage": data.vocabulary_coverage,
         "threads": THREADS,
-        "type": f"{data.vocabulary_type}, {_rules(data.vocabulary_lowercase)}, "
+        "type": f"{data.vocabulary_type}, {_normalization(data.vocabulary_lowercase)}, "
         f"scores in 1/{_SCORES}",
     }
 
 
-def ids(data: Data) -> int:
-    """Returns the requested number of ids: `data.vocabulary_size`.
+def requested_size(data: Data) -> int:
+    """Returns the requested number of ids of a vocabulary: `data.vocabulary_size`.
 
-    If that is 0: 6,000, plus 1,000 for each language (ours).
+    If this key is 0, the number is 6,000 plus 1,000 for each language (ours).
     """
     return data.vocabulary_size or 6_000 + 1_000 * len({*data.languages, *paired_languages(data)})
 
 
-def _rules(lowercase: bool) -> str:
-    """Returns SentencePiece's name of the normalization rules."""
+def _normalization(lowercase: bool) -> str:
+    """Returns the name of normalization rules in SentencePiece."""
     return "nmt_nfkc_cf" if lowercase else "nmt_nfkc"
 
 
@@ -57,30 +64,35 @@ def balance(
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Chooses how many lines of each language to train on, and the weight of each line.
 
-    The goal is shares of characters proportional to characters^alpha. No line is used twice. If a
-    language has too few lines, each of them gets a higher weight instead (ours).
+    The goal is that the share of the characters of a language is proportional to
+    characters^alpha. No line is used twice. If a language has too few lines for its share, its
+    lines have a higher weight instead (ours).
 
     Args:
-      sentences, characters: their numbers in each language, all above 0.
-      lines: the most lines to use in total.
-      parts: the share of each language's text that these numbers count, up to 1; None for all text.
+      sentences: number of lines of each language, above 0.
+      characters: number of characters of these lines, above 0.
+      alpha: the exponent.
+      lines: maximum number of lines to train on, in total.
+      parts: the share of the text of each language that `sentences` and `characters` count, from 0
+        to 1; None if they count the whole text.
 
     Returns:
-      Number of lines of each language, and weight of a line of each language.
+      The number of lines of each language, and the weight of a line of each language.
     """
     mean = {name: characters[name] / sentences[name] for name in sentences}
     whole = {name: characters[name] / (parts or {}).get(name, 1.0) for name in sentences}
-    goal = {name: whole[name] ** alpha / mean[name] for name in sentences}  # lines, to scale
-    chosen: dict[str, int] = {}
-    left = lines
-    # Water-filling: languages with fewer lines than their share use all; the others share the rest.
+    goal = {name: whole[name] ** alpha / mean[name] for name in sentences}  # ratios of lines
+    line_counts: dict[str, int] = {}
+    remaining = lines
+    # Water-filling: a language with fewer lines than its share uses all of its lines, and the
+    # remaining languages share the rest.
     for name in sorted(goal, key=lambda name: (sentences[name] / goal[name], name)):
-        share = left * goal[name] / sum(goal[other] for other in goal if other not in chosen)
-        chosen[name] = min(sentences[name], max(1, int(share)))
-        left = max(0, left - chosen[name])
-    need = {name: goal[name] / chosen[name] for name in chosen}
-    least = min(need.values())
-    return chosen, {name: max(1, round(need[name] / least)) for name in need}
+        share = remaining * goal[name] / sum(goal[n] for n in goal if n not in line_counts)
+        line_counts[name] = min(sentences[name], max(1, int(share)))
+        remaining = max(0, remaining - line_counts[name])
+    ratios = {name: goal[name] / line_counts[name] for name in line_counts}
+    lowest = min(ratios.values())
+    return line_counts, {name: max(1, round(ratios[name] / lowest)) for name in ratios}
 
 
 def train(
@@ -92,19 +104,24 @@ def train(
     lowercase: bool = False,
     or_fewer: bool = False,
 ) -> bytes:
-    """Trains a SentencePiece model of `size - 2` pieces, with rounded scores.
+    """Trains a SentencePiece model of `size - 2` pieces, with rounded scores (`round_score`).
 
     Lines longer than 4,000 bytes, which SentencePiece would drop, are split.
 
     Args:
-      sampled, weights: lines of each language, and the weight of each line.
-      size: number of ids, including those of xlj's layout that the model does not contain.
-      coverage: share of the text's characters that become pieces.
-      or_fewer: whether to use the largest possible size if the text is too small for `size`.
+      sampled: lines of each language.
+      weights: the weight of a line of each language.
+      size: number of ids of the vocabulary; `<pad>` and `<mask>` are not pieces of the model.
+      coverage: share of the characters of the text that become pieces.
+      kind: type of the model in SentencePiece, such as `unigram` or `bpe`.
       lowercase: whether the model folds case (nmt_nfkc_cf instead of nmt_nfkc).
+      or_fewer: whether to use the largest possible size if the text is too small for `size`.
+
+    Returns:
+      The bytes of the model file.
 
     Raises:
-      ConfigError: if the text is too small, or its alphabet too large, for this size.
+      ConfigError: if the text is too small for this size, or has too many different characters.
     """
     lines = sum(map(len, sampled.values()))
     characters = sum(len(line) for part in sampled.values() for line in part)
@@ -120,19 +137,19 @@ def train(
         for line in sampled[language]
         for part in split(line)
     )
-    began = time.monotonic()
+    start = time.monotonic()
     try:
         model = _train_model(weighted, size, coverage, kind, lowercase, characters > 1 << 30)
     except RuntimeError as error:
-        if or_fewer and (largest := _largest(str(error))):
+        if or_fewer and (largest := _largest_size(str(error))):
             print(
-                f"this text allows only {largest:,} ids; training that many",
+                f"this text is enough for {largest:,} ids only; training a vocabulary of this size",
                 file=sys.stderr,
                 flush=True,
             )
             return train(sampled, weights, largest, coverage, kind, lowercase)
         raise ConfigError(_explain(str(error), size, lines)) from None
-    print(f"vocabulary trained in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    print(f"vocabulary trained in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
     proto = ModelProto.FromString(model)
     for piece in proto.pieces:
         piece.score = round_score(piece.score)
@@ -142,10 +159,10 @@ def train(
 def _train_model(
     lines: Iterator[str], size: int, coverage: float, kind: str, lowercase: bool, is_large: bool
 ) -> bytes:
-    """Trains on lines `text TAB weight`; returns the model file.
+    """Trains a model on lines `text TAB weight`, and returns the bytes of the model file.
 
     Raises:
-      RuntimeError: if SentencePiece cannot train it.
+      RuntimeError: if SentencePiece cannot train the model.
     """
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -153,7 +170,7 @@ def _train_model(
         model_writer=model,
         input_format="tsv",
         model_type=kind,
-        normalization_rule_name=_rules(lowercase),
+        normalization_rule_name=_normalization(lowercase),
         vocab_size=size - 2,
         character_coverage=coverage,
         num_threads=THREADS,
@@ -165,7 +182,7 @@ def _train_model(
 
 
 def round_score(score: float) -> float:
-    """Rounds the score of a piece, a log probability, to a multiple of 1/`_SCORES`."""
+    """Rounds the score of a piece, which is a log probability, to a multiple of 1/256 nat."""
     return round(score * _SCORES) / _SCORES
 
 
@@ -181,21 +198,24 @@ def split(line: str) -> Iterator[str]:
         yield line
 
 
-def _largest(error: str) -> int | None:
+def _largest_size(error: str) -> int | None:
     """Returns the largest possible vocabulary size, if SentencePiece's error contains it."""
     match = re.search(r"value <= (\d+)", error)
     return int(match[1]) + 2 if match else None
 
 
 def _explain(error: str, size: int, lines: int) -> str:
-    if largest := _largest(error):
+    """Describes an error of SentencePiece, with a remedy."""
+    if largest := _largest_size(error):
         return (
             f"data.vocabulary_size={size} is too large for this text ({lines:,} lines sampled): at "
-            f"most {largest} is possible; set it to that, or add text"
+            f"most {largest} is possible; set data.vocabulary_size={largest}, or add text"
         )
     if smallest := re.search(r"required_chars\. \d+ vs (\d+)", error):
+        needed = int(smallest[1]) + 2
         return (
-            f"data.vocabulary_size={size} is too small for the text's characters: at least "
-            f"{int(smallest[1]) + 2} is needed; set it to that, or lower data.vocabulary_coverage"
+            f"data.vocabulary_size={size} is too small for the characters of the text: at least "
+            f"{needed} is needed; set data.vocabulary_size={needed}, or lower "
+            "data.vocabulary_coverage"
         )
     return f"SentencePiece cannot train a vocabulary of data.vocabulary_size={size}: {error}"
