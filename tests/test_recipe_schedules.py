@@ -121,7 +121,7 @@ def test_a_tiny_run_goes_through_the_same_phases(name, rows_folder):
     tiny.data.cache = str(rows_folder)
     config = parse(tiny)
     store = prepare_rows(config)
-    lines = {line["step"]: line for line in schedule.lines(config, store)}
+    lines = {line["step"]: line for line in schedule.make_lines(config, store)}
     full = resolved(name).schedule
     starts = [phase.start for phase in config.schedule]
     assert len(starts) == len(full)

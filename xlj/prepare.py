@@ -52,7 +52,7 @@ def main(flags: Namespace) -> None:
     from xlj.training import amounts, durations
 
     config, notes = durations.resolve(config, amounts.StepAmounts(store))
-    alarms = amounts.warnings(config, store)
+    alarms = amounts.make_warnings(config, store)
     print(report(store, config.data.alpha), *notes, *alarms, sep="\n")
     of_text = [f"config.{key}" for key, _ in schema.keys() if key.startswith("data.")]
     for of_run in ("config.data.alpha", "config.data.sampled"):

@@ -195,7 +195,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     ),
     rotary.rotate: ({}, {"x": HEADS, "rotations": rotary.Rotations(*[f32(R, N, 1, 2)] * 2)}),
     pattern.layer_count: ({}, {"layers": {"a": f32(2, 3), "b": f32(2)}}),
-    pattern.part: ({"start": 0, "stop": 1}, {"layers": {"a": f32(2, 3), "b": f32(2)}}),
+    pattern.select_layers: ({"start": 0, "stop": 1}, {"layers": {"a": f32(2, 3), "b": f32(2)}}),
     dense_attention.dense_attention: (
         {"rate": 0.1},
         ATTENTION | {"bias": f32(2, N, N), "gates": f32(R, 2, N)},

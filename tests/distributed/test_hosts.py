@@ -39,7 +39,7 @@ from xlj.distributed.host_speeds import HostSpeeds
 
 hosts.WAIT, index = 1.0, jax.process_index()
 value = hosts.broadcast(lambda: ["of", index])
-found = {"index": index, "value": value, "hosts": len(hosts.names())}
+found = {"index": index, "value": value, "hosts": len(hosts.gather_names())}
 
 def refusal(function, *arguments):
     try:

@@ -125,16 +125,16 @@ def test_spans_are_blocks_between_their_neighbours():
         [1, 2, 3, 4, 5, 6, 7, 0, 0],
         [4, 5, 6, 7, 0, 0, 0, 0, 0],
     ]
-    np.testing.assert_array_equal(local_blocks.spans(x, 3)[0, :, :, 0], expected)
-    np.testing.assert_array_equal(local_blocks.blocks(x, 3)[0, 2, :, 0], [7, 0, 0])
-    np.testing.assert_array_equal(local_blocks.rows_of(local_blocks.blocks(x, 3), 7), x)
+    np.testing.assert_array_equal(local_blocks.gather_spans(x, 3)[0, :, :, 0], expected)
+    np.testing.assert_array_equal(local_blocks.split_blocks(x, 3)[0, 2, :, 0], [7, 0, 0])
+    np.testing.assert_array_equal(local_blocks.join_blocks(local_blocks.split_blocks(x, 3), 7), x)
 
 
 def test_sums_of_spans_are_the_gradient_of_spans():
     x, gradient = normal(2, 10, 3), normal(2, 4, 9, 3, seed=1)
-    spans, backward = jax.vjp(lambda x: local_blocks.spans(x, 3), x)
+    spans, backward = jax.vjp(lambda x: local_blocks.gather_spans(x, 3), x)
     assert spans.shape == gradient.shape
-    found = local_blocks.sum_of_spans(gradient, 10)
+    found = local_blocks.sum_spans(gradient, 10)
     np.testing.assert_allclose(found, backward(gradient)[0], rtol=1e-6)
 
 

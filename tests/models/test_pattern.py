@@ -56,11 +56,11 @@ def test_parts_of_stacked_parameters():
         "attention_norm": {"scale": np.arange(1.0, 5)},
     }
     assert pattern.layer_count(layers) == 5
-    first = pattern.part(layers, 0, 1)
+    first = pattern.select_layers(layers, 0, 1)
     assert first.keys() == {"attention"}
-    some = pattern.part(layers, 0, 3)
+    some = pattern.select_layers(layers, 0, 3)
     assert some["attention"]["kernel"].tolist() == [0, 10, 20]
     assert some["attention_norm"]["scale"].tolist() == [1, 2]
-    last = pattern.part(layers, 2, 5)
+    last = pattern.select_layers(layers, 2, 5)
     assert last["attention"]["kernel"].tolist() == [20, 30, 40]
     assert last["attention_norm"]["scale"].tolist() == [2, 3, 4]

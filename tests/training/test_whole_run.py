@@ -150,7 +150,7 @@ def test_the_schedule_is_printed_and_plotted_before_a_run(config, store, tmp_pat
     drawn = (tmp_path / "run" / "schedule.html").read_text()
     for title in ("tokens", "learning rate", "rows mmlm", "mask rate mmlm", "share text@48.sw"):
         assert f"<h3>{title}</h3>" in drawn
-    found = schedule.lines(config, store)
+    found = schedule.make_lines(config, store)
     assert [line["step"] for line in found] == list(range(11))
     assert [line["rows/mmlm"] for line in found] == ROWS
     assert [line["length/mmlm"] for line in found] == LENGTHS

@@ -153,7 +153,7 @@ def _operations_per_second(hidden: int, dtype: str) -> float:
 
 def format_table(config: Config, store: RowStore) -> list[str]:
     """Returns a table of the phases, as `xlj train --dry_run` prints it."""
-    return [line.rstrip() for line in align_columns(schedule.table(config, store), left=(0, 3, 6))]
+    return [line.rstrip() for line in align_columns(schedule.make_table(config, store), left=(0, 3, 6))]
 
 
 def give_advice(
@@ -182,4 +182,4 @@ def give_advice(
                 f"{name} has {held} held-out lines, so its held-out loss is rough; for about "
                 f"{int(share * task.sentences)}, add --config.data.held_out_share={share:.2g}"
             )
-    return lines + amounts.warnings(config, store)
+    return lines + amounts.make_warnings(config, store)

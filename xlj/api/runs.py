@@ -103,7 +103,7 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
         hosts.check_shared(workdir, "workdir")
         start = prepare(config, workdir, store)
         if jax.process_index() == 0:
-            alarms = amounts.warnings(start.config, start.store)
+            alarms = amounts.make_warnings(start.config, start.store)
             print(report(start.store, config.data.alpha), *alarms, "", sep="\n", flush=True)
         outcome = loop.train(start, probes.make(start.config, files, start.store, start.vocabulary))
     return PretrainingRun(**vars(outcome))
@@ -130,12 +130,12 @@ def dry_run(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) 
         start = prepare(config, workdir)
         if jax.process_index():
             return
-        alarms = amounts.warnings(start.config, start.store)
+        alarms = amounts.make_warnings(start.config, start.store)
         print(report(start.store, start.config.data.alpha), *alarms, "", sep="\n")
-        table = align_columns(schedule.table(start.config, start.store), left=(0, 3, 6))
+        table = align_columns(schedule.make_table(start.config, start.store), left=(0, 3, 6))
         print(*(line.rstrip() for line in table), sep="\n")
         path = workdir / "schedule.html"
-        lines = schedule.lines(start.config, start.store)
+        lines = schedule.make_lines(start.config, start.store)
         with atomic.as_config_error(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic.write(path, drawn_schedule(lines, str(workdir)).encode())

@@ -36,7 +36,7 @@ class HostSpeeds:
 
     def __init__(self, files: GrowingFiles):
         self._files = files
-        self._names = hosts.names() if jax.process_count() > 1 else []
+        self._names = hosts.gather_names() if jax.process_count() > 1 else []
 
     def measures(self, step: int, waiting_share: float) -> tuple[dict[str, float], str]:
         """Measures all hosts; process 0 writes the results to `FILE`. All processes must call this.

@@ -105,7 +105,7 @@ def all_gather(values: np.ndarray) -> np.ndarray:
     return np.asarray(multihost_utils.process_allgather(values))
 
 
-def names() -> list[str]:
+def gather_names() -> list[str]:
     """Returns the host name of each process. All processes must call this."""
     name = np.frombuffer(socket.gethostname().encode()[:_NAME].ljust(_NAME, b"\0"), np.uint8)
     return [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in all_gather(name)]
@@ -133,7 +133,7 @@ def check_shared(folder: AnyPath, name: str) -> None:
             with contextlib.suppress(OSError):
                 mark.unlink(missing_ok=True)
     if not all_see.all():
-        hosts = names()
+        hosts = gather_names()
         blind = ", ".join(f"{k} (host {hosts[k]})" for k in np.flatnonzero(~all_see)[:8].tolist())
         raise ConfigError(
             f"{name}={folder}: process {blind} does not see a file that process 0 (host "

@@ -94,7 +94,7 @@ class NoNorm(nn.Module):
 
     @nn.compact
     def __call__(self, stream: Stream, sub_layer: SubLayer, context: Context) -> Stream:
-        """Same as `Residual.__call__`."""
+        """Maps the stream before the sub-layer to the stream after it."""
         return _add_update(
             stream.wide, sub_layer(stream.wide, context), context, self.site, self.rate
         )
@@ -114,7 +114,7 @@ class PreNorm(nn.Module):
 
     @nn.compact
     def __call__(self, stream: Stream, sub_layer: SubLayer, context: Context) -> Stream:
-        """Same as `Residual.__call__`."""
+        """Maps the stream before the sub-layer to the stream after it."""
         scale, bias = norm_parameters(self, self.model)
         update = sub_layer(norm(stream.wide, scale, bias, self.model), context)
         return _add_update(stream.wide, update, context, self.site, self.rate)

@@ -198,6 +198,8 @@ def _forward(
     dtype: jnp.dtype,
     activation: Activation | None,
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array | None]]:
+    """Computes the product of `_matmul`, and returns the values that `_backward` needs."""
+
     def compute_on_device(x: jax.Array, kernel: jax.Array) -> jax.Array:
         return product(x, devices.all_gather(kernel.astype(dtype), 0), dtype)
 
@@ -215,6 +217,8 @@ def _backward(
     saved: tuple[jax.Array, jax.Array, jax.Array | None],
     gradient: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    """Computes the gradients of x, kernel and shift from the gradient of the product."""
+
     def compute_on_device(
         x: jax.Array, kernel: jax.Array, gradient: jax.Array
     ) -> tuple[jax.Array, jax.Array]:

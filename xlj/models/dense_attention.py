@@ -106,7 +106,7 @@ def _visible(
 ) -> jax.Array:
     """Returns `_Inputs.visible` for ids int32 [rows, length]."""
     if window is not None and block is not None:
-        return local_blocks.visible(query_ids, key_ids, block, window)[:, None]
+        return local_blocks.find_visible(query_ids, key_ids, block, window)[:, None]
     visible = (query_ids[:, :, None] == key_ids[:, None, :])[:, None]
     if window is None:
         return visible
@@ -115,13 +115,14 @@ def _visible(
 
 
 def _forward(inputs: _Inputs, options: _Options) -> tuple[jax.Array, Saved]:
+    """Computes the output, [rows, heads, length, size], and the values that `_backward` needs."""
     query, key, value, bias, gates, visible, seeds = inputs
     assert visible is not None
     dtype = query.dtype
     length = query.shape[2]
     if options.block is not None:
-        query = local_blocks.blocks(query, options.block)
-        key, value = (local_blocks.spans(x, options.block) for x in (key, value))
+        query = local_blocks.split_blocks(query, options.block)
+        key, value = (local_blocks.gather_spans(x, options.block) for x in (key, value))
     # Scores and weights: [rows, heads, length, length], or [rows, heads, blocks, block, 3 block].
     scores = products(query, key, (-1, -1)) * query.shape[-1] ** -0.5
     if bias is not None:
@@ -133,7 +134,7 @@ def _forward(inputs: _Inputs, options: _Options) -> tuple[jax.Array, Saved]:
     dropped = _drop_weights(weights, seeds, options, length).astype(dtype)
     output = products(dropped, value, (-1, -2)).astype(dtype)
     if options.block is not None:
-        output = local_blocks.rows_of(output, length)
+        output = local_blocks.join_blocks(output, length)
     output = checkpoint_name(output, PRODUCT)  # [rows, heads, length, size]
     return output, (inputs._replace(visible=None), weights.astype(dtype), output)
 
@@ -148,9 +149,9 @@ def _backward(options: _Options, saved: Saved, gradient: jax.Array) -> tuple[_In
     dtype, length, wide = query.dtype, query.shape[2], weights.astype(jnp.float32)
     if options.block is not None:
         query, output, gradient = (
-            local_blocks.blocks(x, options.block) for x in (query, output, gradient)
+            local_blocks.split_blocks(x, options.block) for x in (query, output, gradient)
         )
-        key, value = (local_blocks.spans(x, options.block) for x in (key, value))
+        key, value = (local_blocks.gather_spans(x, options.block) for x in (key, value))
     # The barrier makes XLA compute the dropout mask again instead of saving it.
     seeds = jax.lax.optimization_barrier(seeds)
     dropped = _drop_weights(wide, seeds, options, length).astype(dtype)
@@ -170,10 +171,8 @@ def _backward(options: _Options, saved: Saved, gradient: jax.Array) -> tuple[_In
     grad_query = products(grad_scores, key, (-1, -2))
     grad_key = products(grad_scores, query, (-2, -2))
     if options.block is not None:
-        grad_query = local_blocks.rows_of(grad_query, length)
-        grad_key, grad_value = (
-            local_blocks.sum_of_spans(x, length) for x in (grad_key, grad_value)
-        )
+        grad_query = local_blocks.join_blocks(grad_query, length)
+        grad_key, grad_value = (local_blocks.sum_spans(x, length) for x in (grad_key, grad_value))
     grad_query, grad_key, grad_value = (x.astype(dtype) for x in (grad_query, grad_key, grad_value))
     return (_Inputs(grad_query, grad_key, grad_value, grad_bias, grad_gates, None, None),)
 

@@ -6,7 +6,7 @@ layers on top of the encoder.
 
 The parameters are one nested dict. Parameters of the same name are stacked over layers: their first
 axis is the layer. This holds whether layers run in a loop or are compiled one by one, so
-checkpoints do not depend on it (`pattern.part`).
+checkpoints do not depend on it (`pattern.select_layers`).
 """
 
 import dataclasses
@@ -172,7 +172,7 @@ def apply(
 def _run_layers(
     layer: Layer, model: Model, weights: Params, stream: Stream, all_layers: bool
 ) -> tuple[Stream, list[jax.Array]]:
-    """Runs all layers: some one by one, the others in a loop (`pattern.loop_of`).
+    """Runs all layers: the layers of `pattern.loop_of` in a loop, all other layers one by one.
 
     Args:
       weights: parameters of all layers, float32 [layers, ...] each.
@@ -205,7 +205,7 @@ def _run_layers(
     def run_one_by_one(stream: Stream, indices: range) -> Stream:
         for index in indices:
             layer_params = jax.tree.map(
-                lambda leaf: leaf[0], pattern.part(weights, index, index + 1)
+                lambda leaf: leaf[0], pattern.select_layers(weights, index, index + 1)
             )
             stream = run_single(kinds[index], stream, layer_params, jnp.int32(index))
             outputs.append(stream.wide[None])
@@ -213,7 +213,10 @@ def _run_layers(
 
     stream = run_one_by_one(stream, range(loop.start))
     if loop.times:
-        periods = pattern.part(weights, loop.start, loop.end), jnp.arange(loop.start, loop.end)
+        periods = (
+            pattern.select_layers(weights, loop.start, loop.end),
+            jnp.arange(loop.start, loop.end),
+        )
         # With a period of 1, an axis of size 1 would change how XLA rounds, and so XLM-R's results.
         if loop.period > 1:
             shape = loop.times, loop.period
@@ -255,7 +258,7 @@ def first_layers(params: Params, model: Model, layers: int | None) -> Params:
     selected = dict(params)
     if not (model.middle_norm and layers):
         selected.pop("final_norm", None)
-    return selected | {"layers": pattern.part(params["layers"], 0, layers)}
+    return selected | {"layers": pattern.select_layers(params["layers"], 0, layers)}
 
 
 def middle_layer(layers: int) -> int:

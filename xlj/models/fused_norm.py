@@ -112,6 +112,13 @@ def _add_norm(
     bias: jax.Array,
     seeds: jax.Array,
 ) -> tuple[jax.Array, ...]:
+    """Runs the kernel of the forward pass on the arguments of `add_norm`.
+
+    Returns:
+      The result in float32 and in `options.narrow`, and the sum x + dropout(update) in float32, all
+      [rows, length, hidden]. The mean and the reciprocal standard deviation of each token, float32
+      [rows, length].
+    """
     rows, length, hidden = x.shape
     width = pl.next_power_of_2(hidden)
 

@@ -43,7 +43,7 @@ def block_of(length: int, window: int | None) -> int | None:
     return block if _FEWEST * block <= length else None
 
 
-def blocks(x: jax.Array, block: int) -> jax.Array:
+def split_blocks(x: jax.Array, block: int) -> jax.Array:
     """Reshapes [..., length, size] -> [..., blocks, block, size].
 
     Zeros fill up the last block.
@@ -54,24 +54,24 @@ def blocks(x: jax.Array, block: int) -> jax.Array:
     return x.reshape(*leading_axes, -1, block, size)
 
 
-def spans(x: jax.Array, block: int) -> jax.Array:
+def gather_spans(x: jax.Array, block: int) -> jax.Array:
     """Maps [..., length, size] -> [..., blocks, 3 block, size]: each block between its neighbours.
 
     The first block has zeros before it, the last block has zeros after it.
     """
-    blocks_of_x = blocks(x, block)
+    blocks_of_x = split_blocks(x, block)
     wide = jnp.pad(blocks_of_x, [*_unpadded(blocks_of_x.shape[:-3]), (1, 1), (0, 0), (0, 0)])
     return jnp.concatenate([wide[..., :-2, :, :], blocks_of_x, wide[..., 2:, :, :]], axis=-2)
 
 
-def rows_of(x: jax.Array, length: int) -> jax.Array:
+def join_blocks(x: jax.Array, length: int) -> jax.Array:
     """Reshapes [..., blocks, block, size] -> [..., length, size], without padding: inverts
-    `blocks`."""
+    `split_blocks`."""
     return x.reshape(*x.shape[:-3], -1, x.shape[-1])[..., :length, :]
 
 
-def sum_of_spans(x: jax.Array, length: int) -> jax.Array:
-    """Maps [..., blocks, 3 block, size] -> [..., length, size]: the transpose of `spans`.
+def sum_spans(x: jax.Array, length: int) -> jax.Array:
+    """Maps [..., blocks, 3 block, size] -> [..., length, size]: the transpose of `gather_spans`.
 
     A token occurs in up to three spans. The function sums their entries, as the gradient needs.
     """
@@ -79,10 +79,10 @@ def sum_of_spans(x: jax.Array, length: int) -> jax.Array:
     unpadded = _unpadded(x.shape[:-3])
     from_next = jnp.pad(before_block[..., 1:, :, :], [*unpadded, (0, 1), (0, 0), (0, 0)])
     from_last = jnp.pad(after_block[..., :-1, :, :], [*unpadded, (1, 0), (0, 0), (0, 0)])
-    return rows_of(same_block + from_next + from_last, length)
+    return join_blocks(same_block + from_next + from_last, length)
 
 
-def visible(query_ids: jax.Array, key_ids: jax.Array, block: int, window: int) -> jax.Array:
+def find_visible(query_ids: jax.Array, key_ids: jax.Array, block: int, window: int) -> jax.Array:
     """Returns which keys of its span a query sees.
 
     Args:
@@ -96,8 +96,8 @@ def visible(query_ids: jax.Array, key_ids: jax.Array, block: int, window: int) -
     length = key_ids.shape[1]
     queries, keys = _places(length, block)
     inside = (keys >= 0) & (keys < length) & tiles.is_within(queries, keys, window)
-    span_ids = spans(key_ids[..., None], block).swapaxes(2, 3)  # [rows, blocks, 1, 3 block]
-    return (blocks(query_ids[..., None], block) == span_ids) & inside
+    span_ids = gather_spans(key_ids[..., None], block).swapaxes(2, 3)  # [rows, blocks, 1, 3 block]
+    return (split_blocks(query_ids[..., None], block) == span_ids) & inside
 
 
 def drop(weights: jax.Array, seeds: jax.Array | None, rate: float, length: int) -> jax.Array:

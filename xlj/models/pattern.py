@@ -100,7 +100,7 @@ def layer_count(layers: Params) -> int:
     return stacked[0].shape[0]
 
 
-def part(layers: Params, start: int, stop: int) -> Params:
+def select_layers(layers: Params, start: int, stop: int) -> Params:
     """Returns the parameters of layers [start, stop) from stacked parameters.
 
     With `model.norm=embeddings` the first layer has no norm before attention, so the array of this

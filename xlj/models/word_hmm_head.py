@@ -89,8 +89,8 @@ def products(queries: jax.Array, keys: jax.Array, dtype: str) -> jax.Array:
 def log_ratio(score: jax.Array, normaliser: jax.Array | float = 0.0) -> jax.Array:
     """Estimates log(p(piece | query) / p(piece)) from the score of a query and a piece.
 
-    The estimate is that of InfoNCE (van den Oord et al., 2018). It uses the piece's share of the
-    softmax among NOISE other pieces, so it is at most log(NOISE + 1).
+    The estimate is the one of InfoNCE (van den Oord et al., 2018): it uses the piece's share of the
+    softmax among NOISE other pieces. So the result is at most log(NOISE + 1).
 
     Args:
       score: products of queries and keys, float32 [..., m, n].

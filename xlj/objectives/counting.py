@@ -28,7 +28,8 @@ def operations(
 ) -> dict[str, Operations]:
     """Returns the floating-point operations of a step of each objective, by name.
 
-    An objective with the function `flops` computes them; the others are counted.
+    If an objective has a function `flops`, its result is used. Otherwise `count_operations` counts
+    the operations in the objective's traced program.
 
     Args:
       options: of the objectives, by name.

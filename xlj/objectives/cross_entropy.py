@@ -67,6 +67,8 @@ def _forward(
     dtype: jnp.dtype,
     block: int,
 ) -> tuple[tuple[jax.Array, jax.Array], Saved]:
+    """Computes the results of `cross_entropy`, and the values that `_backward` needs."""
+
     def compute_on_device(
         vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -102,6 +104,8 @@ def _forward(
 def _backward(
     dtype: jnp.dtype, block: int, saved: Saved, gradients: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array | None, ...]:
+    """Computes the gradients of vectors, table and bias; None is the gradient of the labels."""
+
     def compute_on_device(
         vectors: jax.Array,
         table: jax.Array,

@@ -15,8 +15,8 @@ from xlj.sharding import devices
 from xlj.sharding.rules import REPLICATED, ROWS
 
 MOST = {"cpu": 2**28, "gpu": 5 * 2**28}
-"""Largest number of bytes of logits to keep, by platform. On TPUs it is 0: we have not measured
-there."""
+"""Largest number of bytes of logits to keep, by platform. On TPUs the number is 0, since we have no
+measurements on TPUs."""
 
 _ALIGNED = 64
 """On GPUs, the vocabulary is padded to a multiple of this number. So each row of bfloat16 logits
@@ -68,6 +68,8 @@ def cross_entropy(
 def _forward(
     vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array, dtype: jnp.dtype
 ) -> tuple[tuple[jax.Array, jax.Array], Saved]:
+    """Computes the results of `cross_entropy`, and the values that `_backward` needs."""
+
     def compute_on_device(
         vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array
     ) -> tuple[jax.Array, ...]:
@@ -93,6 +95,8 @@ def _forward(
 def _backward(
     dtype: jnp.dtype, saved: Saved, gradients: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array | None, ...]:
+    """Computes the gradients of vectors, table and bias; None is the gradient of the labels."""
+
     def compute_on_device(
         vectors: jax.Array,
         table: jax.Array,

@@ -160,7 +160,7 @@ def all_negatives_loss(
 ) -> tuple[jax.Array, jax.Array]:
     """Computes NT-Xent (Chen et al., 2020, Eq. 1), with translations as views.
 
-    It is -log softmax of each translation among all sentences of the batch, on both sides.
+    The loss is -log softmax of each translation among all sentences of the batch, on both sides.
     Negatives on the side of the sentence discourage vectors that encode the language. The loss of a
     pair is the sum over both directions.
 

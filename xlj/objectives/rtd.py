@@ -64,7 +64,8 @@ def objective(
         head = params["generator"]["head"]
         of_generator = prediction_loss(generator, head, model, hidden, masked)
         replaced = replace(generator, head, model, options, hidden, inputs)
-        # Positions and segments are those of the masked rows, even if a sample is a special token.
+        # Positions and segments come from the masked rows. A sample may be a special token, which
+        # must not change them.
         hidden = encoder.apply(main, model, whole._replace(tokens=replaced), dropout_rngs[1])
         logits = heads.detect(params["detection_head"], model, hidden)
         of_discriminator = detection_loss(logits, replaced, masked.original())

@@ -120,7 +120,10 @@ def _count_tokens(inputs: WordHMMInputs) -> jax.Array:
 
 
 def _corrupt(rows: Rows, rngs: jax.Array) -> WordHMMInputs:
-    """Returns both sides unchanged, and noise pieces: tokens of all rows without replacement."""
+    """Returns both sides unchanged, and noise pieces.
+
+    Noise pieces are a random sample of the tokens of all rows, without replacement.
+    """
     first, second = split_sides(rows)
     drawn = []
     for side, keys in zip((first, second), split(rngs), strict=True):
@@ -138,6 +141,14 @@ def _corrupt(rows: Rows, rngs: jax.Array) -> WordHMMInputs:
 def _encode(
     params: Params, model: Model, layer: int, side: Rows, noise: jax.Array, rngs: Rngs
 ) -> _Side:
+    """Computes the vectors of one side of the pairs.
+
+    Args:
+      layer: the encoder's layer whose vectors become queries.
+      side: rows of the side.
+      noise: noise pieces of this side, int32 [noise].
+      rngs: a random key for each row [rows], for dropout; None in evaluation.
+    """
     inputs = whole_examples(model, side.tokens, side.languages)
     hidden = encoder.apply(params, model, inputs, rngs, layers=layer)
     head, table = params[HEAD], params["embeddings"]["word"]

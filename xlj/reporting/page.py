@@ -155,7 +155,7 @@ def _other_metrics(runs: Sequence[Run]) -> Iterator[tuple[str, Element | None]]:
 
 
 def schedule(lines: Sequence[Line], title: str) -> str:
-    """Returns the HTML of a run's schedule, from `xlj.training.schedule.lines`."""
+    """Returns the HTML of a run's schedule, from `xlj.training.schedule.make_lines`."""
     run = Run(title, Path(), {}, (), {}, {}, (), schedule=lines)
     return document(title, style(1), [node("h1", title), *_schedule([run])])
 

@@ -31,7 +31,7 @@ class Run:
       layers: a score for each layer, by the file and the metric.
       notes: one line for each file that cannot be read.
       machine: when and where the run was last started (machine.json).
-      schedule: the values that the config sets at each step (`xlj.training.schedule.lines`).
+      schedule: the values that the config sets at each step (`xlj.training.schedule.make_lines`).
       adaptation: the measures before and after `xlj.adapt` (`evaluation/text_measures.py`).
     """
 

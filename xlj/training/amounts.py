@@ -133,7 +133,7 @@ class Amounts:
         return [phase.done(end) - phase.done(begin) for phase in self.config.schedule]
 
 
-def warnings(config: Config, store: RowStore) -> list[str]:
+def make_warnings(config: Config, store: RowStore) -> list[str]:
     """Returns a line for each phase and kind of rows that the phase reads more than `_MANY` times.
 
     The line names a config key, and a value with which the phase would read the rows `_MANY` times.

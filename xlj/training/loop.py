@@ -138,7 +138,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
             by_phase(config, partial(_evaluation, config, store, batches.corpus, mesh)),
             *probes,
         ]
-        _write_config(config, workdir, schedule.lines(config, store))
+        _write_config(config, workdir, schedule.make_lines(config, store))
         files = enter(GrowingFiles(workdir))
         last_line, hook = done if is_measured else done - 1, config.train.metrics_hook
         log = enter(metrics.Metrics(files, last_line, jax.process_index() == 0, hook))

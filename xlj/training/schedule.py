@@ -18,7 +18,7 @@ _POINTS = 200  # number of evenly spaced steps with a line, besides the steps wh
 _MOST_SHARES = 12  # largest number of languages and pairs whose shares are listed
 
 
-def lines(config: Config, store: RowStore) -> list[Line]:
+def make_lines(config: Config, store: RowStore) -> list[Line]:
     """Returns the schedule at selected steps, in the format of metrics.
 
     Each line has these keys:
@@ -57,7 +57,7 @@ def lines(config: Config, store: RowStore) -> list[Line]:
     return schedule
 
 
-def table(config: Config, store: RowStore) -> list[list[str]]:
+def make_table(config: Config, store: RowStore) -> list[list[str]]:
     """Returns the schedule as a table: a row of column names, and a row for each phase."""
     amounts, batches = Amounts(config, StepAmounts(store)), Batches(store, config)
     rows = [["phase", "steps", "tokens", "rows", "learning rate", "masks", "largest shares"]]
