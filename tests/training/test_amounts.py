@@ -8,7 +8,7 @@ import pytest
 from xlj.config import parse
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.preparing import prepare_rows
-from xlj.training.amounts import Amounts, StepAmounts, warnings
+from xlj.training.amounts import Amounts, StepAmounts, make_warnings
 
 
 def test_amounts_of_steps_equal_those_of_their_batches(tiny):
@@ -44,11 +44,11 @@ def test_a_phase_that_reads_its_rows_too_often_is_named_with_the_step_that_would
     config = parse(tiny)
     store = prepare_rows(config)
     text, pairs = (sum(t.train.rows for t in store.tasks(kind)) for kind in ("text", "pairs"))
-    assert warnings(config, store) == []
+    assert make_warnings(config, store) == []
     first, last = 21 * text, 21 * text + 21 * pairs // 8 + 1
     phases = {"late": {"start_step": first, "objectives": late}}
     train = dataclasses.replace(config.train, steps=last)
-    found = warnings(dataclasses.replace(config, phases=phases, train=train), store)
+    found = make_warnings(dataclasses.replace(config, phases=phases, train=train), store)
     assert len(found) == 2
     line = f"reads its {text:,} rows of text 21 times. Add text, or set phases.late.start_step="
     assert line in found[0]

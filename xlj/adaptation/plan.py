@@ -153,7 +153,9 @@ def _operations_per_second(hidden: int, dtype: str) -> float:
 
 def format_table(config: Config, store: RowStore) -> list[str]:
     """Returns a table of the phases, as `xlj train --dry_run` prints it."""
-    return [line.rstrip() for line in align_columns(schedule.make_table(config, store), left=(0, 3, 6))]
+    return [
+        line.rstrip() for line in align_columns(schedule.make_table(config, store), left=(0, 3, 6))
+    ]
 
 
 def give_advice(
