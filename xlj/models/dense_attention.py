@@ -158,7 +158,7 @@ def _backward(options: _Options, saved: Saved, gradient: jax.Array) -> tuple[_In
     grad_value = products(dropped, gradient, (-2, -2))  # [rows, heads, length, size]
     grad_weights = _drop_weights(products(gradient, value, (-1, -1)), seeds, options, length)
     along = (gradient.astype(jnp.float32) * output).sum(-1, keepdims=True)  # one per query
-    grad_scores = wide * (grad_weights - along)  # as weights
+    grad_scores = wide * (grad_weights - along)  # the shape of weights
     if (
         options.window is not None
     ):  # zeros outside the window, even if `grad_weights` overflows there

@@ -224,7 +224,7 @@ def _of_add_norm(
 
             shrink = factor_ref[here][:, None]  # [TOKENS, 1]
             y = jnp.where(mask, (load(total_ref) - mean_ref[here][:, None]) * shrink, 0.0)
-            gradient = load(wide_ref) + load(narrow_ref)  # [TOKENS, width], as y
+            gradient = load(wide_ref) + load(narrow_ref)  # [TOKENS, width], like y
             grad_y = gradient * weight
             along = (grad_y * y).sum(1)[:, None] / hidden  # [TOKENS, 1]
             grad_x = (grad_y - grad_y.sum(1)[:, None] / hidden - y * along) * shrink

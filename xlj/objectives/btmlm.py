@@ -169,7 +169,7 @@ def corrupt(
         probabilities=("float32 [languages, languages]", probabilities),
     )
     mask_rngs, target_rngs, sample_rngs = split(rngs, 3)
-    tokens = rows.tokens.astype(jnp.int32)  # [rows, length], as all arrays up to `masked`
+    tokens = rows.tokens.astype(jnp.int32)  # [rows, length], the shape of all arrays up to `masked`
     layout = segments(tokens)
     indices = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
     end = jax.lax.cummax(jnp.where(tokens == EOS, indices, 0), axis=1)
@@ -183,6 +183,7 @@ def corrupt(
     source = jnp.where(is_slot & ~is_placeholder, PAD, tokens)
     masked = mask_tokens(rows._replace(tokens=source), mask_rngs, options, vocabulary_size)
     places = places_in(tokens.shape[1])
+    # False sorts before True, so the indices of placeholders come first, in order.
     positions = jnp.argsort(~is_placeholder, axis=1, stable=True)[:, :places].astype(jnp.int32)
     logits = jnp.log(jnp.maximum(jnp.asarray(probabilities), 1e-30))[rows.languages[:, 0]]
     drawn = jax.vmap(lambda rng, row: jax.random.categorical(rng, row, shape=tokens.shape[1:]))(

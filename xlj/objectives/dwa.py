@@ -185,6 +185,7 @@ def self_label(
     elif options.queries == "unmasked":
         is_query &= _some_of(~selected & ((first > 0) | (second > 0)), options, inputs.query_rngs)
     size = inputs.positions.shape[1]
+    # False sorts before True, so the indices of queries come first, in order.
     positions = jnp.argsort(~is_query, axis=1, stable=True)[:, :size].astype(jnp.int32)
     at = partial(jnp.take_along_axis, indices=positions, axis=1)
     return inputs._replace(positions=positions, labels=jnp.where(at(is_query), at(labels), -1))

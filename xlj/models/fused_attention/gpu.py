@@ -84,15 +84,17 @@ def forward(
             scores = tiles.dot(q, k_ref[there, :], (1, 1)) * scale  # [queries, keys]
             if bias_ref is not None:
                 scores = scores + bias_ref[j - i + count - 1] * gate
-            visible = _visible(sizes, ids_of_q, k_ids[there][None, :], i, j)  # as scores
+            visible = _visible(sizes, ids_of_q, k_ids[there][None, :], i, j)  # [queries, keys]
             new = jnp.maximum(largest, jnp.where(visible, scores, tiles.NEGATIVE).max(1))
-            weights = tiles.exponentials(scores, visible, new[:, None])  # as scores
-            shrink = jnp.exp(largest - new)  # [queries], as new and total
+            weights = tiles.exponentials(scores, visible, new[:, None])  # [queries, keys]
+            shrink = jnp.exp(largest - new)  # [queries], like new and total
             total = total * shrink + weights.sum(1)
             if sizes.rate:
                 weights *= tiles.keep_factors(seed, *_places(i, j, block), sizes.rate)
             v = v_ref[there, :]
-            out = out * shrink[:, None] + tiles.dot(weights.astype(v.dtype), v, (1, 0))  # as q
+            out = out * shrink[:, None] + tiles.dot(
+                weights.astype(v.dtype), v, (1, 0)
+            )  # [block, d]
             return out, new, total
 
         empty = jnp.full((block,), tiles.NEGATIVE, jnp.float32)
@@ -210,7 +212,7 @@ def backward(
                 i, j, q, k, v, do, q_ids[there], ids_of_k, log_ref[there], inner_ref[there], seed,
                 biased, _gate(gate_ref, there),
             )  # fmt: skip
-            grad_v += tiles.dot(dropped.T.astype(do.dtype), do, (1, 0))  # as k
+            grad_v += tiles.dot(dropped.T.astype(do.dtype), do, (1, 0))  # [block, d]
             return grad_k + tiles.dot(grad_scores.T.astype(q.dtype), q, (1, 0)), grad_v
 
         zeros = jnp.zeros(k.shape, jnp.float32)

@@ -85,7 +85,7 @@ def forward(
                     largest, jnp.where(visible, scores, tiles.NEGATIVE).max(0, keepdims=True)
                 )
                 weights = tiles.exponentials(scores, visible, new)
-                shrink = jnp.exp(largest - new)  # [1, queries], as new and total
+                shrink = jnp.exp(largest - new)  # [1, queries], like new and total
                 total = total * shrink + weights.sum(0, keepdims=True)
                 if sizes.rate:
                     weights *= tiles.keep_factors(head_seed, *_places(i, j, block), sizes.rate)
@@ -216,7 +216,7 @@ def backward(
                     scores = scores + biased * gate
                 visible = _visible(sizes, q_ids[:, there], ids_of_k, i, j)
                 weights = tiles.exponentials(scores, visible, log_ref[h : h + 1, there])
-                grad_weights = tiles.dot(v, do, (1, 1))  # [keys, queries], as weights
+                grad_weights = tiles.dot(v, do, (1, 1))  # [keys, queries], like weights
                 dropped = weights
                 if sizes.rate:
                     factors = tiles.keep_factors(head_seed, *_places(i, j, block), sizes.rate)
