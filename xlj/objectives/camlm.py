@@ -25,7 +25,7 @@ def objective(
 ) -> Objective[Masked, object]:
     """Builds the objective CAMLM (ERNIE-M section 3.2).
 
-    It follows the paper's formula: a predicted token sees nothing of its own side.
+    The attention pattern follows the paper's formula: a predicted token sees nothing of its side.
 
     In local layers, all tokens of the other side may be outside a predicted token's window. The
     share of such tokens is reported as `NAME_blind`, a loss of weight 0.
