@@ -37,7 +37,7 @@ def test_shards_make_each_part_once_and_the_last_writes_the_manifest(tmp_path):
 def test_parts_of_another_job_are_refused(tmp_path):
     folder = tmp_path / "out"
     Parts(folder, {"of": "a"}, 7, ".x", (1, 3))
-    with pytest.raises(ConfigError, match="of, parts differ"):
+    with pytest.raises(ConfigError, match="values differ from .*: of, parts;"):
         Parts(folder, {"of": "b"}, 8, ".x", (1, 3))
     (tmp_path / "else").mkdir()
     (tmp_path / "else/file").touch()

@@ -199,7 +199,7 @@ def test_conllu_plus(write):
     assert plain(conll.read(write(text), "de", ())) == [(("zu", "dem"), ("ADP", "DET"))]
     actual = plain(conll.read(write(text), "de", ("FORM", "PARSEME:MWE")))
     assert actual == [(("zu", "dem"), ("1", "*"))]
-    with pytest.raises(ConfigError, match="4 columns, but global.columns names 3"):
+    with pytest.raises(ConfigError, match="4 columns, but the comment global.columns names 3"):
         conll.read(write(text.replace(" UPOS", "")), "de", ())
 
 

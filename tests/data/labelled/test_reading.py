@@ -84,8 +84,8 @@ def test_a_set_of_tfds_is_refused_where_tfds_is_not_installed(monkeypatch):
         ("tfds:xnli", "classification", "tfds:NAME#SPLIT"),
         ("tfds:glue/{language}#train", "classification", "of TFDS are mlqa, paws_x_wiki"),
         ("phrasebook:nli#train", "classification", "phrasebook:TASK/{language}#SPLIT"),
-        ("phrasebook:news/{language}#train", "classification", "a task of nli, "),
-        ("phrasebook:nli/{language}#validation", "classification", "a split of train, dev, test"),
+        ("phrasebook:news/{language}#train", "classification", "TASK is one of nli, "),
+        ("phrasebook:nli/{language}#validation", "classification", "SPLIT is one of train, dev, t"),
         ("phrasebook:tags/{language}#train", "classification", "task.kind=tagging"),
         (
             "phrasebook:nli/{language}#train",

@@ -111,7 +111,7 @@ def test_json_lines(write):
         ("a.tsv", "a\tb\n", ("1", "2", "4"), r"a.tsv:1: 2 columns, but task.columns=1,2,4"),
         ("a.tsv", "a\tb\n", ("3", "1"), "a.tsv:1: 2 columns, but"),
         ("a.tsv", "a\tb\n", ("0", "1"), "a.tsv:1: 2 columns, but"),
-        ("a.tsv", "a\tb\n", ("1", "label"), "names or numbers of columns, not both"),
+        ("a.tsv", "a\tb\n", ("1", "label"), "use only names or only numbers of columns"),
         ("a.tsv", "a\tb\n", ("1",), "task.columns=1: name one or two"),
         ("a.tsv", "premise\tlabel\na\t1\n", NAMED, "a.tsv:1: no column 'hypothesis'"),
         ("a.tsv", "premise\thypothesis\tlabels\n", NAMED, "a.tsv:1: no column 'label'"),

@@ -6,10 +6,10 @@ import pytest
 from xlj.data.rows import draws
 from xlj.data.rows.draws import BLOCK, Phase, Stream, draws_per_block, sampling_rates
 from xlj.data.rows.fetching import Fetcher
-from xlj.data.rows.store import record
+from xlj.data.rows.store import record_dtype
 
 BATCH = 2048
-RECORD = record(1, "<u2")
+RECORD = record_dtype(1, "<u2")
 
 
 def stream(sizes, alpha=0.7, batch=BATCH):
@@ -74,7 +74,7 @@ def test_a_batch_mixes_as_if_rows_were_drawn_one_by_one():
 
 
 def test_an_epoch_takes_each_row_once_in_runs(monkeypatch):
-    monkeypatch.setattr(draws, "_MOST_BLOCKS", 2)
+    monkeypatch.setattr(draws, "_MAX_BLOCKS", 2)
     sizes = {"large": 5 * BLOCK * 2 + 12_345, "small": 5000}
     a_stream = stream(sizes, alpha=1.0, batch=1024)
     assert a_stream._blocks == 2

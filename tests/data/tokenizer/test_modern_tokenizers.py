@@ -187,5 +187,7 @@ def test_one_token_at_both_ends_is_refused(tokenizer):
         made.post_processor = frame
         content["post_processor"] = json.loads(made.to_str())["post_processor"]
 
-    with pytest.raises(ConfigError, match="one token, .*, for both the start and end of a text"):
+    with pytest.raises(
+        ConfigError, match="one token, .*, for both the start and the end of a text"
+    ):
         Vocabulary(changed(tokenizer, change))

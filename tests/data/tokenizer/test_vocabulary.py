@@ -88,7 +88,7 @@ def test_files_that_are_no_such_model_are_refused(tmp_path, lines, monkeypatch):
         bos_id=1, eos_id=2, minloglevel=2,
     )  # fmt: skip
     (tmp_path / "other").write_bytes(model.getvalue())
-    with pytest.raises(ConfigError, match=r"<unk>, <s>, </s> at \[3, 1, 2\]"):
+    with pytest.raises(ConfigError, match=r"<unk>, <s>, </s> with the ids \[3, 1, 2\]"):
         Vocabulary.load(tmp_path / "other")
 
 

@@ -180,10 +180,9 @@ def request_of(config: Config, vocabulary: Vocabulary | None = None) -> Request:
         )
         if not stores:
             raise
-        names = ", ".join(file.parent.name for file in stores[:3])
+        choices = ", ".join(f"data.rows={file.parent.name}" for file in stores[:3])
         raise ConfigError(
-            f"{error}\nto train without the text, set data.rows to rows of {cache}, such as "
-            f"{names} (the latest rows first)"
+            f"{error}\nto train without the text, use rows of {cache} (the latest first): {choices}"
         ) from None
     if data.vocabulary and vocabulary is None:
         vocabulary = Vocabulary.load(data.vocabulary)
