@@ -122,7 +122,7 @@ def test_gold_of_which_nothing_is_found(run, texts, tmp_path):
         (["--gold=gold", "--scores"], "--scores writes a column of --output; set --output"),
         (
             ["--gold=gold", "--source=a.ids", "--target=a.ids"],
-            "gold:1: b-34 is not an id of the target",
+            "gold:1: b-34 is not the id of a target",
         ),
         (["--threshold=1", "--output=x", "--source=odd.ids"], "odd.ids:1: a column is blank"),
         (["--threshold=nan", "--output=x"], "--threshold=nan is not a number"),

@@ -117,7 +117,7 @@ def test_languages_are_averaged(run, tatoeba):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--target=short.txt"], "has 3 lines but short.txt has 1; they must be translations"),
+        (["--target=short.txt"], "has 3 sentences, but short.txt has 1; expected translations"),
         (["--target=blank.txt"], "blank.txt:2: the line is blank"),
         (["--target=none.txt"], "none.txt: cannot read this file"),
         (

@@ -77,7 +77,7 @@ def test_two_files_are_pairs_too(run, text, tmp_path):
     found, _ = run(f"--source={tmp_path}/a.en", f"--target={tmp_path}/a.de", output="two")
     assert found == wanted
     (tmp_path / "a.de").write_text("one\n")
-    with pytest.raises(ConfigError, match="differ in their number of lines"):
+    with pytest.raises(ConfigError, match="have different numbers of lines"):
         run(f"--source={tmp_path}/a.en", f"--target={tmp_path}/a.de")
 
 
@@ -130,7 +130,7 @@ def test_shards_are_what_one_command_writes_also_after_a_kill(
             "pooling=text has no effect with by=likelihood",
         ),
         (["--layer=9"], "layer 9 does not exist"),
-        (["--input=/none.tsv"], "/none.tsv: no such file"),
+        (["--input=/none.tsv"], "/none.tsv does not exist"),
         (["--input=BAD"], "bad.tsv:2: expected `source TAB target`"),
     ],
 )

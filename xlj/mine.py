@@ -21,7 +21,7 @@ from xlj.config import ConfigError
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
     import numpy as np
 
-    from xlj.retrieval.mining import Pairs
+    from xlj.retrieval.mining import PairIndices
     from xlj.retrieval.sentence_files import Sentences
 
 
@@ -83,19 +83,19 @@ def main(flags: Namespace) -> None:
 
 def _mine(
     flags: Namespace, source: "np.ndarray", target: "np.ndarray"
-) -> tuple["Pairs", dict[str, float]]:
+) -> tuple["PairIndices", dict[str, float]]:
     """Returns the mined pairs, and for --search=faiss the recall compared with the exact search."""
     from xlj.retrieval import candidates, mining
 
     if flags.search == "exact":
         return mining.mine(source, target), {}
-    of_target = candidates.approximate(target, flags.index or "", flags.probes)
+    of_target = candidates.build_search(target, flags.index or "", flags.probes)
     recall = candidates.recall(of_target, source, target)
     targets = candidates.search_chunks(of_target, source)
     del of_target  # keeps only one index in memory
-    of_source = candidates.approximate(source, flags.index or "", flags.probes)
+    of_source = candidates.build_search(source, flags.index or "", flags.probes)
     sources = candidates.search_chunks(of_source, target)
-    pairs = mining.select_pairs(candidates.by_margin(targets, sources))
+    pairs = mining.select_pairs(candidates.rank_by_margin(targets, sources))
     return pairs, {"recall_at_4": round(recall, 4)}
 
 

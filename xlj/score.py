@@ -44,8 +44,8 @@ def main(flags: Namespace) -> None:
             temporary = tempfile.TemporaryDirectory(prefix=".xlj-score-", dir=near)
             folder = Path(stack.enter_context(temporary)) / "parts"
         spool = None if flags.shard else folder.parent
-        paths = pair_files.paths(flags.input, flags.source, flags.target, spool)
-        units = pair_files.units(paths)
+        paths = pair_files.find_files(flags.input, flags.source, flags.target, spool)
+        units = pair_files.split_units(paths)
         job = shards.job(flags, list(itertools.chain(*paths)), ("by", "layer", "pooling", "prompt"))
         parts = Parts(folder, job, len(units), ".npy", shard)
         skipping = Skipping(flags.malformed, "--malformed")
@@ -123,7 +123,7 @@ def _write(flags: Namespace, output: str, scores: "np.ndarray", units: "Sequence
     from xlj.retrieval import pair_scores
 
     is_filter = flags.keep is not None or flags.threshold is not None
-    mask = pair_scores.best(scores, flags.keep, flags.threshold)
+    mask = pair_scores.select_best(scores, flags.keep, flags.threshold)
     with outputs.open_output(output) as file:
         assert file is not None
         if not is_filter:

@@ -320,7 +320,7 @@ def test_bad_files_are_named(probed, files, tmp_path):
     refused("has no sure gold link")
     (tmp_path / "one").write_text("a\n")
     retrieval.pairs, retrieval.source = "en-de", f"{files}/en-de.de|{tmp_path}/one"
-    refused(rf"en-de\.de has {SENTENCES} lines but .*one has 1")
+    refused(rf"en-de\.de has {SENTENCES} sentences, but .*one has 1")
     retrieval.source = f"{tmp_path}/one"
     refused(r"one:1: 1 columns; expected two sentences")
     retrieval.source = f"{tmp_path}/one|{tmp_path}/one"

@@ -27,7 +27,10 @@ def test_margins_of_all_candidates_are_those_of_the_exact_search(sides):
         candidates.search_chunks(partial(neighbours, target=b, count=300), a)
         for a, b in ((first, second), (second, first))
     ]
-    pairs, wanted = mining.select_pairs(candidates.by_margin(*found)), mining.mine(first, second)
+    pairs, wanted = (
+        mining.select_pairs(candidates.rank_by_margin(*found)),
+        mining.mine(first, second),
+    )
     np.testing.assert_array_equal(pairs.sources, wanted.sources)
     np.testing.assert_array_equal(pairs.targets, wanted.targets)
     np.testing.assert_allclose(pairs.scores, wanted.scores, rtol=1e-5)
@@ -47,18 +50,18 @@ def test_recall_is_the_share_of_the_exact_four(sides):
 def test_more_probes_find_more_and_the_same_pairs(sides):
     pytest.importorskip("faiss", reason="pip install faiss-cpu")
     first, second = sides
-    few, many = (candidates.approximate(second, probes=n) for n in (1, 16))
+    few, many = (candidates.build_search(second, probes=n) for n in (1, 16))
     low, high = (candidates.recall(of, first, second) for of in (few, many))
     assert 0.3 < low < high and high > 0.98
     both = (
         candidates.search_chunks(many, first),
-        candidates.search_chunks(candidates.approximate(first, probes=16), second),
+        candidates.search_chunks(candidates.build_search(first, probes=16), second),
     )
-    pairs, exact = mining.select_pairs(candidates.by_margin(*both)), mining.mine(first, second)
+    pairs, exact = mining.select_pairs(candidates.rank_by_margin(*both)), mining.mine(first, second)
     found, wanted = (
         {pair for pair in zip(of.sources.tolist(), of.targets.tolist(), strict=True)}
         for of in (pairs, exact)
     )
     assert len(found & wanted) > 0.95 * len(wanted)
     with pytest.raises(ConfigError, match="--index=nonsense"):
-        candidates.approximate(second, "nonsense")
+        candidates.build_search(second, "nonsense")

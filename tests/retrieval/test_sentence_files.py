@@ -54,7 +54,7 @@ def test_places(file):
     for content, message in [
         ("2\n3\n", ":2: '3' is not a line of the source; expected 0 to 2"),
         ("2\n-1\n", ":2: '-1' is not a line of the source"),
-        ("2\n", "has 1 lines, but the target has 2"),
+        ("2\n", "has 1 lines, but there are 2 target sentences"),
     ]:
         with pytest.raises(ConfigError) as error:
             sentence_files.read_places(file(content), 3, 2)
@@ -65,8 +65,8 @@ def test_pairs(file):
     ids = ["s1", "s2"], ["t1"]
     assert sentence_files.read_pairs(file("s2\tt1\n"), *ids) == {("s2", "t1")}
     for content, message in [
-        ("s1\tt1\nt1\ts2\n", ":2: t1 is not an id of the source"),
-        ("s1\ts2\n", ":1: s2 is not an id of the target"),
+        ("s1\tt1\nt1\ts2\n", ":2: t1 is not the id of a source"),
+        ("s1\ts2\n", ":1: s2 is not the id of a target"),
         ("s1 t1\n", ":1: 1 columns; expected `source id TAB target id`"),
     ]:
         with pytest.raises(ConfigError) as error:
@@ -88,7 +88,7 @@ def test_parallel_files_have_the_same_blank_lines(tmp_path):
     with pytest.raises(ConfigError, match="one:2: the line is blank, but XTREME's labels"):
         sentence_files.read_task(one, other, None, is_numbered=True)
     other.write_text("\nc\nd\n")
-    with pytest.raises(ConfigError, match="other:1: the line is blank, but not in .*one"):
+    with pytest.raises(ConfigError, match="other:1: the line is blank, but this line of .*one is not"):
         sentence_files.read_task(one, other, None)
     other.write_text("c\n")
     with pytest.raises(ConfigError, match="one has 2 lines but .*other has 1"):

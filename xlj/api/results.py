@@ -11,7 +11,7 @@ from xlj.config import ConfigError
 from xlj.io import atomic
 from xlj.io.json_file import Record
 from xlj.reporting import alignment_page
-from xlj.retrieval.mining import Pairs
+from xlj.retrieval.mining import PairIndices
 from xlj.retrieval.nearest import Nearest
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.sentence_pairs import Pair
@@ -84,7 +84,7 @@ class Labels(list[Record]):
         return frame(list(self), *(self[0] if self else ()))
 
 
-class MinedPairs(Pairs):
+class MinedPairs(PairIndices):
     """Mined pairs, and the sentences of both sides."""
 
     sentences: tuple[Sequence[str], Sequence[str]]

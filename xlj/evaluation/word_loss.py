@@ -20,7 +20,7 @@ from xlj.data.text.words import WORD
 from xlj.data.tokenizer.layout import BOS, EOS, PAD, UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.inference.pretrained import Pretrained
-from xlj.inference.row_batches import Advance, buckets, in_flight, rounded
+from xlj.inference.row_batches import Advance, buckets, in_flight, round_up
 from xlj.models import encoder, heads
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.cross_entropy import cross_entropy
@@ -156,7 +156,7 @@ def _batches(
     rows: Sequence[_Row], sizes: np.ndarray, limit: int, params: encoder.Params, mesh: Mesh, losses
 ) -> Iterator[tuple[np.ndarray, jax.Array]]:
     for members, width, count in buckets(sizes, limit, mesh.size):
-        slots = rounded(max(len(rows[member].labels) for member in members), max(8, width // 4))
+        slots = round_up(max(len(rows[member].labels) for member in members), max(8, width // 4))
         tokens = np.full((count, width), PAD, np.int32)
         positions, labels = np.zeros((2, count, slots), np.int32)
         weights = np.zeros((count, slots), np.float32)

@@ -1,1 +1,1 @@
-"""Loads trained encoders, and runs them on many rows."""
+"""Loads trained encoders, and runs encoders and task heads on many rows."""

@@ -16,42 +16,42 @@ from xlj.io.json_file import Record
 from xlj.objectives.task_heads import head_of
 from xlj.sharding.meshes import mesh_of
 
-_CHUNK = 1024  # examples that are converted to rows at a time
+_CHUNK = 1024  # how many examples are converted to rows at a time
 
 
 def task_of(task: Task | None, parts: Iterable[str], source: str) -> Task:
-    """Returns the task of a model, after checking that the model has its head.
+    """Returns the task of a model, and checks that the model has the head of the task.
 
     Args:
-      parts: names of the model's parameters, or their first parts.
-      source: the place of the model, for the error; empty if unknown.
+      parts: the names of the model's parameters, or the first parts of the names.
+      source: the path of the model, for the error; empty if unknown.
 
     Raises:
-      ConfigError: if the model has no task, or its head is missing.
+      ConfigError: if the model has no task, or the head is missing.
     """
     if task is None or head_of(task.effective_kind) not in {name.split("/")[0] for name in parts}:
         where = f"{source}: " if source else ""
         raise ConfigError(
             f"{where}the model has no task head; expected a run of xlj finetune, such as "
-            "runs/finetune/NAME/seed-0, or its export by xlj convert"
+            "runs/finetune/NAME/seed-0, or a folder to which xlj convert exported such a run"
         )
     return task
 
 
 class Labeller:
-    """Labels examples with a fine-tuned model, as fine-tuning labels its test sets.
+    """Labels examples with a fine-tuned model, in the same way as fine-tuning labels test sets.
 
     Args:
-      pretrained: the model, on any mesh; all processes must label the same examples.
-      source: the place of the model, for errors.
+      pretrained: the model, on any mesh. All processes must label the same examples.
+      source: the path of the model, for errors.
 
     Raises:
-      ConfigError: if the model was not fine-tuned, or its head is missing.
+      ConfigError: if the model was not fine-tuned, or the head is missing.
 
     Attributes:
       task: the task of the head.
       kind: the kind of the task.
-      truncated: the number of truncated texts so far, by what they are (a name for reports).
+      truncated: the number of truncated texts so far, by the kind of text, such as `examples`.
     """
 
     def __init__(self, pretrained: Pretrained, source: str = ""):
@@ -69,18 +69,19 @@ class Labeller:
     def stream(
         self, examples: Iterable[Example | None], progress: Advance = bool
     ) -> Iterator[Record | None]:
-        """Yields the predictions for any number of examples in order, in bounded memory.
-
-        A prediction is a JSON object (`TaskKind.describe`). For None instead of an example, it
-        yields None.
+        """Yields the predictions for examples in order. Memory does not grow with their number.
 
         Args:
+          examples: the examples. For None instead of an example, the prediction is None.
           progress: called with the number of newly labelled examples.
+
+        Yields:
+          JSON objects (`TaskKind.describe`).
         """
         rest = iter(examples)
         while chunk := list(itertools.islice(rest, _CHUNK)):
-            described = iter(self._describe([e for e in chunk if e is not None]))
-            yield from (None if example is None else next(described) for example in chunk)
+            predictions = iter(self._describe([e for e in chunk if e is not None]))
+            yield from (None if example is None else next(predictions) for example in chunk)
             progress(len(chunk))
 
     def _describe(self, examples: list[Any]) -> list[Record]:

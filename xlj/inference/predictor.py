@@ -1,4 +1,4 @@
-"""Runs a task's head on many rows."""
+"""Runs the head of a task on many rows."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -24,9 +24,11 @@ class Predictor:
 
     Args:
       kind: the kind of task.
-      separators: the number of `</s>` that the head expects between the sentences of a pair: 2 if
-        it was trained elsewhere on XLM-R's pairs. Rows have one; the other one is added here.
-      whole: return all logits, instead of only the values that predictions are read from.
+      separators: the number of `</s>` that the head expects between the sentences of a pair. It is
+        2 for heads that were trained with XLM-R's tokenizer outside xlj. Rows have one `</s>`; the
+        predictor adds the second.
+      whole: whether to return all logits, instead of only the values from which predictions are
+        decoded.
     """
 
     def __init__(
@@ -44,28 +46,32 @@ class Predictor:
         what: str,
         progress: Advance = bool,
     ) -> np.ndarray:
-        """Returns the head's output for each row: [rows, ...], or [rows, length, ...] for a head
-        that is `by_token`. Padding then has minus infinity for logits, and 0 for labels.
+        """Computes the head's output for each row.
 
         Args:
           tokens: int32 [rows, length], at least one row.
           what: the text of the progress bar; empty for no bar.
           progress: called with the number of newly predicted rows.
+
+        Returns:
+          [rows, ...], or [rows, length, ...] if the head has outputs for each token
+          (`TaskHead.by_token`). In the latter case, padding has the logit minus infinity, or the
+          label 0.
         """
         outputs: np.ndarray | None = None
-        hidden = None if what else True
-        framed, is_original = tokens, np.ones(tokens.shape, bool)
+        hide_bar = None if what else True
+        all_tokens, is_original = tokens, np.ones(tokens.shape, bool)
         if self._separators == 2:
-            framed, is_original = _double_separators(tokens)
-        with tqdm(total=len(tokens), desc=what, unit="row", disable=hidden, leave=False) as bar:
-            for members, width, result in in_flight(self._start_batches(params, framed)):
+            all_tokens, is_original = _double_separators(tokens)
+        with tqdm(total=len(tokens), desc=what, unit="row", disable=hide_bar, leave=False) as bar:
+            for members, width, result in in_flight(self._start_batches(params, all_tokens)):
                 batch = np.asarray(result)[: len(members)]
                 if outputs is None:
-                    of_row = batch.shape[1:]
+                    row_shape = batch.shape[1:]
                     if self._by_token:
-                        of_row = (*framed.shape[1:], *batch.shape[2:])
+                        row_shape = (*all_tokens.shape[1:], *batch.shape[2:])
                     fill = -np.inf if batch.dtype == np.float32 else 0
-                    outputs = np.full((len(tokens), *of_row), fill, batch.dtype)
+                    outputs = np.full((len(tokens), *row_shape), fill, batch.dtype)
                 if self._by_token:
                     outputs[members, :width] = batch
                 else:
@@ -73,14 +79,14 @@ class Predictor:
                 bar.update(len(members))
                 progress(len(members))
         assert outputs is not None, "there are no rows to predict"
-        if self._by_token and framed is not tokens:
+        if self._by_token and all_tokens is not tokens:
             return outputs[is_original].reshape(*tokens.shape, *outputs.shape[2:])
         return outputs
 
     def _start_batches(
         self, params: Params, tokens: np.ndarray
     ) -> Iterator[tuple[np.ndarray, int, jax.Array]]:
-        """Starts batches; yields indices of rows, their width, and their output on devices."""
+        """Starts batches; yields (indices of rows, width of the batch, output on devices)."""
         sizes = (tokens != PAD).sum(1)
         for members, width, rows in buckets(sizes, tokens.shape[1], self._mesh.size):
             batch = np.full((rows, width), PAD, np.int32)
@@ -95,18 +101,18 @@ def _double_separators(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
       tokens: [rows, length].
 
     Returns:
-      The rows, all longer by the largest number of added tokens; and a bool array of the same shape
-      that marks the original tokens, `length` per row.
+      The new rows, and a bool array of the same shape that marks the original tokens (`length` in
+      each row). All new rows are longer by the largest number of tokens that were added to a row.
     """
-    after = np.pad(tokens[:, 1:], ((0, 0), (0, 1)), constant_values=PAD)
-    inner = (tokens == EOS) & (after != PAD) & (after != BOS)
-    more = int(inner.sum(1).max(initial=0))
-    places = np.arange(tokens.shape[1]) + np.cumsum(inner, 1) - inner
+    next_tokens = np.pad(tokens[:, 1:], ((0, 0), (0, 1)), constant_values=PAD)
+    is_separator = (tokens == EOS) & (next_tokens != PAD) & (next_tokens != BOS)
+    added = int(is_separator.sum(1).max(initial=0))
+    places = np.arange(tokens.shape[1]) + np.cumsum(is_separator, 1) - is_separator
     rows = np.arange(len(tokens))[:, None]
-    doubled = np.full((len(tokens), tokens.shape[1] + more), PAD, tokens.dtype)
+    doubled = np.full((len(tokens), tokens.shape[1] + added), PAD, tokens.dtype)
     is_original = np.zeros(doubled.shape, bool)
     doubled[rows, places], is_original[rows, places] = tokens, True
-    row, column = np.nonzero(inner)
+    row, column = np.nonzero(is_separator)
     doubled[row, places[row, column] + 1] = EOS
     return doubled, is_original
 

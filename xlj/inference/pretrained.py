@@ -1,4 +1,4 @@
-"""Loads a trained encoder with its vocabulary and settings."""
+"""Loads a trained encoder with the vocabulary and the options that belong to it."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -18,11 +18,12 @@ class Pretrained(NamedTuple):
     """A trained encoder.
 
     Attributes:
-      params: parameters for `encoder.apply`.
+      params: the parameters, of the encoder and of heads.
       alignment: the default options of word alignment.
-      sentence: modules for sentence vectors, if the model comes from sentence-transformers.
-      task: the task that the model was fine-tuned for, if any.
-      separators: the number of `</s>` that the head expects between the sentences of a pair.
+      sentence: the sentence-transformers modules of the model, which compute sentence vectors; else
+        None.
+      task: the task for which the model was fine-tuned; else None.
+      separators: the number of `</s>` that the task head expects between the sentences of a pair.
     """
 
     params: Params
@@ -35,12 +36,12 @@ class Pretrained(NamedTuple):
 
 
 def load(path: str | Path, device: str | None = None) -> Pretrained:
-    """Loads an encoder onto one device and verifies it.
+    """Loads an encoder onto one device, and verifies the digests of a checkpoint.
 
     Args:
-      path: a workdir (its latest checkpoint is loaded), a checkpoint folder, or a Hugging Face
-        folder.
-      device: the name of a device, such as `cpu`, `gpu` or `cuda:1`; None for the first device.
+      path: the path of a model: a workdir, the folder of a checkpoint, or a Hugging Face folder
+        (`stored_models.find`).
+      device: the name of a device, such as `cpu`, `gpu` or `cuda:1`. None for JAX's first device.
 
     Raises:
       ConfigError: if the model or the device does not exist, or the model is damaged.

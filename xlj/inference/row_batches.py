@@ -1,4 +1,5 @@
-"""Groups rows of similar length into batches of few shapes, and keeps several batches in flight."""
+"""Groups rows of similar length into batches of few shapes, and computes several batches at a
+time."""
 
 import collections
 import itertools
@@ -11,35 +12,40 @@ from xlj.sharding import devices
 
 T = TypeVar("T")
 Advance = Callable[[int], object]
-"""A callback for progress bars: takes the number of items (rows, sentences) since its last call."""
+"""A callback for progress bars. It takes the number of items (rows, sentences) since the last
+call."""
 
-_IN_FLIGHT = 2
+_MAX_IN_FLIGHT = 2
 
 
 def buckets(
-    sizes: np.ndarray, limit: int, devices: int, most: int | None = None
+    sizes: np.ndarray, limit: int, devices: int, max_rows: int | None = None
 ) -> Iterator[tuple[np.ndarray, int, int]]:
-    """Groups rows of similar length into batches of few shapes, because each shape is compiled.
+    """Groups rows of similar length into batches.
 
-    Rows that do not fill a batch are padded to the next longer width if that adds little padding,
-    otherwise they form a smaller batch.
+    Batches have few shapes, because each shape is compiled. Rows that do not fill a batch are
+    padded to the next longer width if this adds little padding. Otherwise they form a smaller
+    batch.
 
     Args:
       sizes: int [rows], the number of tokens of each row.
-      limit: the maximum size.
-      devices: the number of devices, which divides the rows of a batch.
-      most: the maximum number of rows of a batch (but at least one per device); None for no limit.
+      limit: the maximum width of a batch in tokens.
+      devices: the number of devices. The number of rows of a batch is a multiple of it.
+      max_rows: the maximum number of rows of a batch (but at least one per device); None for no
+        limit.
 
     Yields:
-      The indices of a batch's rows, its width, and its number of rows (with unused ones).
+      (indices of the rows, width of the batch, number of rows including unused rows).
     """
-    distinct, which = np.unique(sizes, return_inverse=True)
-    width_of = np.array([min(rounded(size, 8), limit) for size in distinct.tolist()], np.int64)
+    distinct_sizes, which = np.unique(sizes, return_inverse=True)
+    width_of = np.array(
+        [min(round_up(size, 8), limit) for size in distinct_sizes.tolist()], np.int64
+    )
     widths, tokens = np.unique(width_of).tolist(), _batch_tokens()
     rest = np.zeros(0, np.int64)
     for width, longer in itertools.zip_longest(widths, widths[1:]):
         members = np.concatenate([rest, np.flatnonzero(width_of[which] == width)])
-        rows = max(1, min(tokens // width, most or tokens))
+        rows = max(1, min(tokens // width, max_rows or tokens))
         rows += -rows % devices
         remainder = len(members) % rows
         if not longer or remainder * (longer - width) > tokens // 4:
@@ -47,12 +53,12 @@ def buckets(
         rest = members[len(members) - remainder :]
         for start in range(0, len(members) - remainder, rows):
             batch = members[start : start + rows]
-            fewer = rounded(len(batch), 8)
+            fewer = round_up(len(batch), 8)
             yield batch, width, min(rows, fewer + -fewer % devices)
 
 
-def rounded(size: int, least: int) -> int:
-    """Rounds a size up to `least` times 1, 1.5, 2, 3, 4, 6, 8, ..., so that there are few sizes."""
+def round_up(size: int, least: int) -> int:
+    """Rounds a size up to `least` times 1, 1.5, 2, 3, 4, 6, 8, ..., so that few sizes occur."""
     power = least
     while power < size:
         if power + power // 2 >= size:
@@ -62,16 +68,21 @@ def rounded(size: int, least: int) -> int:
 
 
 def _batch_tokens() -> int:
-    """Returns the number of tokens of a batch including padding; larger ones do not help CPUs."""
+    """Returns the number of tokens of a batch, including padding.
+
+    On CPUs, larger batches are not faster.
+    """
     return 2048 if devices.platform() == "cpu" else 8192
 
 
 def in_flight(batches: Iterator[T]) -> Iterator[T]:
-    """Yields the same batches in order, delayed by a few, so that devices compute the next batches
-    while a result is read."""
+    """Yields the same batches in order, delayed by a few batches.
+
+    So devices compute the next batches while the host reads a result.
+    """
     pending: collections.deque[T] = collections.deque()
     for batch in batches:
         pending.append(batch)
-        if len(pending) > _IN_FLIGHT:
+        if len(pending) > _MAX_IN_FLIGHT:
             yield pending.popleft()
     yield from pending

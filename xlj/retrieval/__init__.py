@@ -1,1 +1,2 @@
-"""Sentence vectors of a trained encoder: embedding, retrieval, mining, pair scores."""
+"""Computes sentence vectors with a trained encoder, and uses them: retrieval, mining, pair
+scores."""

@@ -1,4 +1,4 @@
-"""Computes sentence vectors by pooling a layer's hidden vectors, or by sentence-transformers'
+"""Computes sentence vectors: pools the hidden vectors of a layer, or applies sentence-transformers'
 modules."""
 
 import itertools
@@ -25,8 +25,8 @@ from xlj.sharding.devices import on_mesh
 from xlj.sharding.meshes import QUICK, mesh_of
 from xlj.sharding.trees import replicated, shard
 
-_CHUNK = 8192  # sentences encoded at a time
-_SHORTEST = 1e-12  # the smallest divisor in L2 normalisation, as in PyTorch
+_CHUNK = 8192  # how many sentences are tokenized at a time
+_MIN_NORM = 1e-12  # the smallest divisor in L2 normalisation, as in PyTorch
 _ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "Identity": lambda x: x,
     "Tanh": jnp.tanh,
@@ -35,27 +35,27 @@ _ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "SiLU": jax.nn.silu,
     "Sigmoid": jax.nn.sigmoid,
 }
-"""The functions of `sentence_modules.ACTIVATIONS`."""
+"""The functions for the activations in `sentence_modules.ACTIVATIONS`."""
 
 
 class Embedder:
     """Embeds sentences.
 
     Args:
-      pretrained: the encoder, on any mesh; all processes must embed the same sentences.
-      layers: the layers to pool, each from 0 (embeddings) to the last; empty for the layer nearest
-        to two thirds of the depth.
-      pooling: one of `choices.POOLINGS`; None for the mean. If the model has modules of
-        sentence-transformers, and neither layers nor pooling are given, the modules are used.
-      batch_rows: the maximum number of sentences per batch; None for a number that suits the
+      pretrained: the encoder, on any mesh. All processes must embed the same sentences.
+      layers: the layers to pool, from 0 (the embeddings) to the last layer. Empty for the default:
+        the model's sentence-transformers modules if there are any and `pooling` is None; otherwise
+        the layer nearest to two thirds of the depth.
+      pooling: one of `choices.POOLINGS`; None for the mean (or the modules, see `layers`).
+      batch_rows: the maximum number of sentences in a batch; None for a number that suits the
         device.
-      prompt: the name of one of the model's prompts; None for its default prompt.
+      prompt: the name of one of the model's prompts; None for the default prompt.
 
     Raises:
-      ConfigError: if the layer, pooling or prompt does not exist.
+      ConfigError: if a layer, the pooling or the prompt does not exist.
 
     Attributes:
-      truncated: the number of sentences so far that were too long for the model's positions.
+      truncated: the number of sentences so far that were truncated to the model's positions.
     """
 
     def __init__(
@@ -79,14 +79,14 @@ class Embedder:
         self._pretrained, self._mesh = pretrained, mesh_of(pretrained.params)
         self._limit = pretrained.model.positions - FIRST_POSITION
         if prompt is not None and not modules:
-            raise ConfigError(f"prompt={prompt!r}: the model has no prompts")
+            raise ConfigError(f"prompt={prompt!r}: the model has no prompts; remove the prompt")
         has_prompt = modules and (sentence or prompt is not None)
         self._prompt = modules.prompt(prompt) if modules and has_prompt else ""
         modes: tuple[str, ...] = (pooling or "mean",)
         steps: tuple[Dense | None, ...] = ()
         self._lowercase = False
         self.layers, self.width = tuple(layers), pretrained.model.hidden
-        not_pooled = 0  # tokens at a sentence's start that are not pooled
+        not_pooled = 0  # the number of tokens at the start of a sentence that are not pooled
         if sentence:
             self._limit = min(self._limit, sentence.length or self._limit)
             self._lowercase, modes, steps = sentence.lowercase, sentence.pooling, sentence.steps
@@ -99,10 +99,10 @@ class Embedder:
         self.truncated, self._batch_rows = 0, batch_rows
 
     def embed(self, sentences: Sequence[str], with_bar: bool | None = None) -> np.ndarray:
-        """Returns the vectors of sentences, float32 [layers, sentences, hidden], in order.
+        """Returns the vectors of sentences in order, float32 [layers, sentences, hidden].
 
         Args:
-          with_bar: whether to show a progress bar; None shows it on terminals only.
+          with_bar: whether to show a progress bar; None shows a bar on terminals only.
         """
         hidden = None if with_bar is None else not with_bar
         vectors, done = np.empty((len(self.layers), len(sentences), self.width), np.float32), 0
@@ -113,28 +113,33 @@ class Embedder:
         return vectors
 
     def stream(self, sentences: Iterable[str], progress: Advance = bool) -> Iterator[np.ndarray]:
-        """Yields the vectors of any number of sentences in order, in bounded memory.
+        """Yields the vectors of sentences in order. Memory does not grow with the number of
+        sentences.
 
         Args:
           progress: called with the number of newly embedded sentences.
 
         Yields:
-          float32 [layers, n, hidden], for the next n sentences.
+          float32 [layers, n, hidden] for the next n sentences.
         """
         rest = iter(sentences)
         while chunk := list(itertools.islice(rest, _CHUNK)):
             yield self.embed_ids(self._encode(chunk), progress)
 
     def _encode(self, sentences: Sequence[str]) -> Ragged:
-        """Returns the ids of the prompt and sentence, for each sentence."""
+        """Returns the ids of the prompt followed by each sentence."""
         texts = [self._prompt + sentence for sentence in sentences]
         if self._lowercase:  # character by character, as in the tokenizers library
             texts = ["".join(map(str.lower, text)) for text in texts]
         return self._pretrained.vocabulary.encode(texts)
 
     def embed_ids(self, encoded: Ragged, progress: Advance = bool) -> np.ndarray:
-        """Returns the vectors of tokenized sentences (`Vocabulary.encode`), float32 [layers,
-        sentences, hidden]. The ids must include the prompt, if there is one."""
+        """Returns the vectors of tokenized sentences, float32 [layers, sentences, hidden].
+
+        Args:
+          encoded: the ids from `Vocabulary.encode`, including the prompt if there is one.
+          progress: called with the number of newly embedded sentences.
+        """
         count = len(encoded.lengths)
         vectors = np.empty((len(self.layers), count, self.width), np.float32)
         for members, batch in in_flight(self._batches(encoded)):
@@ -143,8 +148,10 @@ class Embedder:
         return vectors
 
     def _batches(self, encoded: Ragged) -> Iterator[tuple[np.ndarray, jax.Array]]:
-        """Yields indices of sentences and their vectors [layers, rows, hidden]; further rows are
-        unused."""
+        """Yields (indices of sentences, vectors [layers, rows, hidden]) of batches.
+
+        A batch may have more rows than sentences; the last rows are then unused.
+        """
         lengths = np.minimum(encoded.lengths, self._limit - 2)
         self.truncated += int((lengths < encoded.lengths).sum())
         starts = encoded.starts
@@ -173,8 +180,17 @@ def _embed_batch(
     steps: tuple[Dense | None, ...],
     not_pooled: int,
 ) -> jax.Array:
-    """Embeds tokens [rows, length]; returns float32 [layers, rows, width], replicated on all
-    devices."""
+    """Computes the sentence vectors of a batch.
+
+    Args:
+      tokens: int32 [rows, length].
+      modes: the pooling modes. The results of several modes are concatenated.
+      steps: the modules after pooling.
+      not_pooled: the number of tokens at the start of a sentence that are not pooled.
+
+    Returns:
+      float32 [layers, rows, width], replicated on all devices.
+    """
     segments = (tokens != PAD).astype(jnp.int32)
     positions = jnp.arange(tokens.shape[1]) * segments
     inputs = encoder.Inputs(tokens, positions, segments, segments)
@@ -196,11 +212,13 @@ def _embed_batch(
 def _pool(
     hidden: jax.Array, tokens: jax.Array, modes: tuple[str, ...], not_pooled: int
 ) -> jax.Array:
-    """Pools [rows, length, hidden] to [rows, modes * hidden], without the first `not_pooled`
-    tokens."""
+    """Pools hidden vectors [rows, length, hidden] to [rows, modes * hidden].
+
+    Padding and the first `not_pooled` tokens of each row are excluded.
+    """
     place = jnp.arange(tokens.shape[1])
     is_pooled = (tokens != PAD) & (place >= not_pooled)  # [rows, length]
-    real = is_pooled.astype(hidden.dtype)[..., None]  # [rows, length, 1]
+    mask = is_pooled.astype(hidden.dtype)[..., None]  # [rows, length, 1]
     rows = jnp.arange(len(tokens))
     pooled = []
     for mode in modes:
@@ -212,23 +230,23 @@ def _pool(
             last = jnp.where(is_pooled, place, 0).max(1)
             pooled.append(hidden[rows, last] * is_pooled.any(1)[:, None])
         elif mode == "max":
-            pooled.append(jnp.where(real > 0, hidden, -jnp.inf).max(1))
+            pooled.append(jnp.where(mask > 0, hidden, -jnp.inf).max(1))
         else:
-            count = jnp.maximum(real.sum(1), 1)
+            count = jnp.maximum(mask.sum(1), 1)
             divisor = jnp.sqrt(count) if mode == "mean_sqrt_len_tokens" else count
-            pooled.append((hidden * real).sum(1) / divisor)
+            pooled.append((hidden * mask).sum(1) / divisor)
     return pooled[0] if len(pooled) == 1 else jnp.concatenate(pooled, -1)
 
 
 def _apply_modules(
     params: encoder.Params, steps: tuple[Dense | None, ...], vectors: jax.Array
 ) -> jax.Array:
-    """Applies the modules after pooling; returns float32 [rows, width]."""
+    """Applies the modules after pooling to vectors [rows, width]; returns float32."""
     vectors = vectors.astype(jnp.float32)
     for number, step in enumerate(steps):
         if step is None:
             length = jnp.linalg.norm(vectors, axis=-1, keepdims=True)
-            vectors = vectors / jnp.maximum(length, _SHORTEST)
+            vectors = vectors / jnp.maximum(length, _MIN_NORM)
             continue
         weights = params["sentence"][str(number)]
         product = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)

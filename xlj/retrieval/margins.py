@@ -1,8 +1,8 @@
-"""Cosines and ratio margins of given pairs, with vectors in memory or on disk.
+"""Computes cosines and ratio margins of sentence pairs, whose vectors are in memory or on disk.
 
-The margin is the cosine of a pair divided by the mean cosine of both sentences with their nearest
-neighbours on the other side, which include the partner. Source: Artetxe and Schwenk (2019),
-"Margin-based parallel corpus mining", as LASER scores pairs.
+The ratio margin is the cosine of a pair, divided by the mean cosine of both sentences with the
+nearest neighbours on the other side. The neighbours include the sentence's partner. Source: Artetxe
+and Schwenk (2019), "Margin-based parallel corpus mining", in the form in which LASER scores pairs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from xlj.retrieval.nearest import NEIGHBOURS
-from xlj.retrieval.search import LEAST_DENSITY, neighbours
+from xlj.retrieval.search import MIN_DENSITY, neighbours
 
 CHUNK = 65536
 """The number of vectors that are compared at a time."""
@@ -20,8 +20,8 @@ class Vectors:
     """Vectors in one or more arrays, read in blocks.
 
     Args:
-      parts: float [n, width] each, such as memory-mapped files.
-      columns: the columns of the arrays that have the vectors.
+      parts: the arrays, float [n, width] each, such as memory-mapped files.
+      columns: the columns of the arrays that contain the vectors.
     """
 
     def __init__(self, parts: Sequence[np.ndarray], columns: slice = slice(None)):
@@ -31,7 +31,7 @@ class Vectors:
         """Yields the vectors in order, at most `CHUNK` at a time.
 
         Args:
-          places: the indices of the vectors to read, int64, rising; None for all.
+          places: the indices of the vectors to read, int64, rising; None for all vectors.
         """
         start = 0
         for part in self._parts:
@@ -50,23 +50,26 @@ class Vectors:
 def cosines(source: Vectors, target: Vectors) -> np.ndarray:
     """Computes the cosine of each pair, float32 [pairs]; NaN if a vector is zero.
 
-    The arrays of both sides must have the same lengths.
+    Source and target must have arrays of the same lengths.
     """
     blocks = [np.zeros(0, np.float32)]
-    for one, other in zip(source.blocks(), target.blocks(), strict=True):
-        lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
+    for source_block, target_block in zip(source.blocks(), target.blocks(), strict=True):
+        lengths = np.linalg.norm(source_block, axis=1) * np.linalg.norm(target_block, axis=1)
         with np.errstate(invalid="ignore", divide="ignore"):
-            blocks.append((np.einsum("nd,nd->n", one, other) / lengths).astype(np.float32))
+            blocks.append(
+                (np.einsum("nd,nd->n", source_block, target_block) / lengths).astype(np.float32)
+            )
     return np.concatenate(blocks)
 
 
 def densities(queries: Vectors, keys: Vectors, places: np.ndarray) -> np.ndarray:
-    """Computes the mean cosine of each query with its nearest keys, float32 [queries].
+    """Computes the mean cosine of each query with the four nearest keys, float32 [queries].
 
-    The search is exact: it computes all cosines, a block of both sides at a time.
+    The search is exact: it computes all cosines, block by block.
 
     Args:
-      places: the indices of the keys to search, int64, rising; each sentence should occur once.
+      places: the indices of the keys to search, int64, rising. They should contain each distinct
+        sentence once.
     """
     means = [np.zeros(0, np.float32)]
     for block in queries.blocks():
@@ -82,9 +85,12 @@ def ratio(source: Vectors, target: Vectors, sources: np.ndarray, targets: np.nda
     """Computes the ratio margin of each pair, float32 [pairs]; NaN if a vector is zero.
 
     Args:
-      sources, targets: the index of the first occurrence of each distinct sentence of a side,
-        int64, rising. Without this, copies would be each other's neighbours.
+      sources, targets: the index of the first occurrence of each distinct sentence, int64, rising.
+        Only these sentences are neighbours, because copies of a sentence would be each other's
+        nearest neighbours.
     """
-    own = densities(source, target, targets)
-    others = densities(target, source, sources)
-    return cosines(source, target) / np.maximum((own + others) / 2, LEAST_DENSITY)
+    source_densities = densities(source, target, targets)
+    target_densities = densities(target, source, sources)
+    return cosines(source, target) / np.maximum(
+        (source_densities + target_densities) / 2, MIN_DENSITY
+    )

@@ -1,8 +1,7 @@
-"""Bitext mining: finds the sentence pairs of two texts that are translations (BUCC).
+"""Mines bitext: finds pairs of sentences in two texts that are translations, as in BUCC.
 
-Evaluation scores and the best threshold are computed in `evaluation.metrics.pairs`. Source: Artetxe
-and Schwenk (2019), "Margin-based parallel corpus mining", with the ratio margin and the strategy
-that they call "max. score".
+`evaluation.metrics.pairs` computes scores and the best threshold. Source: Artetxe and Schwenk
+(2019), "Margin-based parallel corpus mining", with the ratio margin and the strategy "max. score".
 """
 
 from collections.abc import Sequence
@@ -15,13 +14,13 @@ from xlj.io import atomic
 from xlj.retrieval.nearest import Nearest, nearest
 
 
-class Pairs(NamedTuple):
-    """Pairs of a source and a target, best first; each sentence is in at most one pair.
+class PairIndices(NamedTuple):
+    """Mined pairs, best first. Each sentence is in at most one pair.
 
     Attributes:
-      sources: int64 [pairs].
-      targets: int64 [pairs].
-      scores: margins, float64 [pairs], falling.
+      sources: int64 [pairs], indices of source sentences.
+      targets: int64 [pairs], indices of target sentences.
+      scores: float64 [pairs], margins, falling.
     """
 
     sources: np.ndarray
@@ -29,21 +28,20 @@ class Pairs(NamedTuple):
     scores: np.ndarray
 
 
-def mine(source: np.ndarray, target: np.ndarray) -> Pairs:
-    """Mines pairs by exact search (see `select_pairs`).
+def mine(source: np.ndarray, target: np.ndarray) -> PairIndices:
+    """Mines pairs: searches exactly, then selects pairs (`select_pairs`).
 
     Args:
-      source, target: vectors [n, hidden] and [m, hidden] of distinct sentences.
+      source, target: the vectors of distinct sentences, [n, hidden] and [m, hidden].
     """
     return select_pairs(nearest(source, target, "margin"))
 
 
-def select_pairs(best: Nearest) -> Pairs:
-    """Pairs sentences with their best partners; a sentence that is in a better pair is not used
-    again.
+def select_pairs(best: Nearest) -> PairIndices:
+    """Selects pairs by margin, best first. A sentence is used in the first of its pairs only.
 
     Args:
-      best: the best partner of each sentence by margin, in both directions.
+      best: the partner with the highest margin of each sentence, in both directions.
     """
     sizes = len(best.targets.indices), len(best.sources.indices)
     sources = np.concatenate([np.arange(sizes[0]), best.sources.indices[:, 0]])
@@ -55,13 +53,14 @@ def select_pairs(best: Nearest) -> Pairs:
         if not (is_used[0][i] or is_used[1][j]):
             is_used[0][i] = is_used[1][j] = True
             selected.append(pair)
-    return Pairs(sources[selected], targets[selected], scores[selected].astype(np.float64))
+    return PairIndices(sources[selected], targets[selected], scores[selected].astype(np.float64))
 
 
 def first_occurrences(texts: Sequence[str]) -> list[int]:
     """Returns the index of the first occurrence of each distinct sentence.
 
-    Mining needs distinct sentences, because copies would be each other's rivals and neighbours.
+    Mining needs distinct sentences, because copies of a sentence would compete for partners, and
+    would be each other's nearest neighbours.
     """
     first: dict[str, int] = {}
     for place, text in enumerate(texts):
@@ -70,7 +69,11 @@ def first_occurrences(texts: Sequence[str]) -> list[int]:
 
 
 def write(path: Path, pairs: Sequence[tuple[str, str]], scores: Sequence[float] | None) -> None:
-    """Writes a line `source TAB target` per pair, with its score in a third column if given."""
+    """Writes a line `source TAB target` for each pair.
+
+    Args:
+      scores: the scores of the pairs for a third column; None for two columns.
+    """
     with atomic.writing(path) as file:
         for k, pair in enumerate(pairs):
             columns = pair if scores is None else (*pair, f"{scores[k]:.6f}")

@@ -1,4 +1,4 @@
-"""Sentence retrieval: finds translations by nearest neighbours in both directions."""
+"""Retrieves translations: finds the nearest neighbours of sentences in both directions."""
 
 from typing import NamedTuple
 
@@ -8,15 +8,15 @@ from xlj.config.choices import SIMILARITIES, check_choice
 from xlj.retrieval.search import Neighbours, neighbours
 
 NEIGHBOURS = 4
-"""The number of nearest neighbours whose mean cosine the margin uses."""
+"""The number of nearest neighbours whose mean cosine is used by margins."""
 
 
 class Nearest(NamedTuple):
     """The best partner of each sentence among all sentences of the other side.
 
     Attributes:
-      targets: of each source, arrays [sources, 1].
-      sources: of each target, arrays [targets, 1].
+      targets: the best target of each source, arrays [sources, 1].
+      sources: the best source of each target, arrays [targets, 1].
     """
 
     targets: Neighbours
@@ -24,14 +24,18 @@ class Nearest(NamedTuple):
 
 
 class Accuracy(NamedTuple):
-    """The share of sentences whose nearest neighbour is their translation (accuracy@1), 0 to 1."""
+    """The share of sentences whose nearest neighbour is the translation (accuracy@1), from 0 to
+    1."""
 
     source_to_target: float
     target_to_source: float
 
 
 def centre(vectors: np.ndarray) -> None:
-    """Subtracts the mean from the vectors of one language, float32 [..., n, hidden], in place.
+    """Subtracts the mean vector from the vectors of one language, in place.
+
+    Args:
+      vectors: float32 [..., n, hidden].
 
     Source: Libovický et al. (2020), "On the Language Neutrality of Pre-trained Multilingual
     Representations".
@@ -40,10 +44,10 @@ def centre(vectors: np.ndarray) -> None:
 
 
 def nearest(source: np.ndarray, target: np.ndarray, similarity: str = "cosine") -> Nearest:
-    """Finds the nearest neighbours in both directions by exact search; ties go to the first.
+    """Finds the nearest neighbours in both directions by exact search. Ties go to the lowest index.
 
     Args:
-      source, target: float [n, hidden] and [m, hidden].
+      source, target: the vectors, float [n, hidden] and [m, hidden].
       similarity: one of `choices.SIMILARITIES`.
 
     Raises:
@@ -61,8 +65,8 @@ def accuracy(result: Nearest, translations: np.ndarray | None = None) -> Accurac
     """Computes how often the nearest sentence is the translation.
 
     Args:
-      translations: int [targets], the source that each target translates; None if both are on the
-        same lines. Sources without a target are distractors.
+      translations: int [targets], the index of the source that each target translates; None if
+        source i and target i are translations. Sources without a target are distractors.
     """
     lines = np.arange(len(result.sources.indices))
     expected = lines if translations is None else translations
@@ -73,5 +77,5 @@ def accuracy(result: Nearest, translations: np.ndarray | None = None) -> Accurac
 
 
 def _density(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Computes the mean cosine of each source with its nearest targets, float32 [sources]."""
+    """Computes the mean cosine of each source with the four nearest targets, float32 [sources]."""
     return neighbours(source, target, NEIGHBOURS).scores.mean(1)

@@ -1,4 +1,4 @@
-"""Reads files of sentence pairs in units of work: lines with a pair, or two parallel files."""
+"""Reads files of sentence pairs in units of work: ranges of lines with pairs, or parallel files."""
 
 import itertools
 import shutil
@@ -17,17 +17,18 @@ _COLUMNS = Malformed("wrong number of columns", ": expected `source TAB target`"
 
 
 class Unit(Protocol):
-    """Pairs that one process scores at a time."""
+    """A unit of work: pairs that one process scores at a time."""
 
     def pairs(self, skipping: Skipping) -> Iterator[TextPair]:
-        """Yields the pairs in order; a skipped malformed pair becomes a pair of empty sentences."""
+        """Yields the pairs in order. A malformed pair that is skipped becomes two empty
+        sentences."""
 
     def as_json(self) -> dict[str, str | int]:
-        """Returns the place of the pairs, for JSON."""
+        """Returns a JSON object that identifies the pairs: files, and the range of lines."""
 
 
 class LinesUnit:
-    """A part of a file with one pair per line."""
+    """A unit of work: a range of a file with one pair per line."""
 
     def __init__(self, file_range: FileRange):
         self._range = file_range
@@ -35,7 +36,7 @@ class LinesUnit:
     def pairs(self, skipping: Skipping) -> Iterator[TextPair]:
         """Yields pairs from lines `source TAB target` or `source ||| target`.
 
-        Further columns remain in `TextPair.line`. A blank line is a pair of empty sentences.
+        `TextPair.line` contains further columns too. A blank line becomes two empty sentences.
         """
         place = self._range.place
         for number, line in enumerate(self._range.lines(skipping), 1):
@@ -47,44 +48,49 @@ class LinesUnit:
             yield TextPair(columns[0].strip(), columns[1].strip(), line)
 
     def as_json(self) -> dict[str, str | int]:
-        """Returns the part of the file, for JSON."""
+        """Returns the range of the file as a JSON object."""
         return self._range.as_json()
 
 
 class TwoFilesUnit:
-    """Pairs of two parallel files, which are not split."""
+    """A unit of work: all pairs of two parallel files."""
 
     def __init__(self, source: Path, target: Path):
         self._files = source, target
 
     def pairs(self, skipping: Skipping) -> Iterator[TextPair]:
-        """Yields line i of both files; raises a `ConfigError` if they differ in length."""
+        """Yields the pairs: line i of both files.
+
+        Raises:
+          ConfigError: if the files have different numbers of lines.
+        """
         for lines in itertools.zip_longest(*(files.lines(p, skipping) for p in self._files)):
             if None in lines:
                 raise ConfigError(
-                    f"{' and '.join(map(str, self._files))} differ in their number of lines; they "
-                    "must be translations line by line"
+                    f"{' and '.join(map(str, self._files))} have different numbers of lines; "
+                    "expected translations line by line"
                 )
-            # Tabs are removed, because a tab separates the sides in `TextPair.line`.
+            # Tabs become spaces, because a tab separates the two sentences in `TextPair.line`.
             source, target = (" ".join(side.split()) for side in lines)
             yield TextPair(source, target, f"{source}\t{target}")
 
     def as_json(self) -> dict[str, str | int]:
-        """Returns both files, for JSON."""
+        """Returns the paths of both files as a JSON object."""
         return {"source": str(self._files[0]), "target": str(self._files[1])}
 
 
-def paths(
+def find_files(
     pairs: Path | None, source: Path | None, target: Path | None, folder: Path | None
 ) -> list[tuple[Path, ...]]:
-    """Returns the files of --input (one each), or of --source and --target (two each).
+    """Returns the input files: a tuple of one file for --input, of two for --source and --target.
 
     Args:
-      folder: where to copy standard input or a pipe, because input is read more than once; None to
-        refuse them.
+      folder: the folder into which standard input or a pipe is copied, because input is read more
+        than once. None: such input is an error.
 
     Raises:
-      ConfigError: if a file does not exist, or the sides differ in their number of files.
+      ConfigError: if a file does not exist, or --source and --target have different numbers of
+        files.
     """
     if source and target:
         sides = [
@@ -93,34 +99,34 @@ def paths(
         ]
         if len(sides[0]) != len(sides[1]):
             raise ConfigError(
-                f"--source={source} names {len(sides[0])} files, but --target={target} "
-                f"{len(sides[1])}; expected as many"
+                f"--source={source} has {len(sides[0])} files, but --target={target} has "
+                f"{len(sides[1])}; expected equal numbers"
             )
         result: list[tuple[Path, ...]] = list(zip(*sides, strict=True))
     elif pairs is None or files.is_stream(pairs):
         if folder is None:
-            raise ConfigError("--shard cannot split standard input or a pipe; give files")
-        spooled = folder / "input"
-        with spooled.open("wb") as file:
+            raise ConfigError("--shard cannot split standard input or a pipe; set --input to files")
+        copy = folder / "input"
+        with copy.open("wb") as file:
             if pairs is None or str(pairs) == "-":
                 shutil.copyfileobj(sys.stdin.buffer, file)
             else:
                 with pairs.open("rb") as stream:
                     shutil.copyfileobj(stream, file)
-        result = [(spooled,)]
+        result = [(copy,)]
     else:
         result = [(path,) for path in file_ranges.files_of_flag("input", pairs)]
     for path in itertools.chain(*result):
         if not path.is_file():
-            raise ConfigError(f"{path}: no such file")
+            raise ConfigError(f"{path} does not exist; expected a file with sentence pairs")
         formats.refuse(path, files.head(path), ("|||",))
     return result
 
 
-def units(of_pairs: Sequence[tuple[Path, ...]]) -> list[Unit]:
+def split_units(files_of_pairs: Sequence[tuple[Path, ...]]) -> list[Unit]:
     """Returns the units of work for the files from `paths`, in order."""
     result: list[Unit] = []
-    for each in of_pairs:
+    for each in files_of_pairs:
         if len(each) == 2:
             result.append(TwoFilesUnit(*each))
         else:

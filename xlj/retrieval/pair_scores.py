@@ -1,4 +1,4 @@
-"""Scores of sentence pairs: cosine and likelihood pair by pair, and margins over all pairs."""
+"""Scores sentence pairs: cosine and likelihood of each pair alone, and margins among all pairs."""
 
 import dataclasses
 import hashlib
@@ -20,11 +20,11 @@ from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.sentence_pairs import Pair
 from xlj.word_alignment.words import SPLITS
 
-_CHUNK = 4096  # pairs at a time
+_CHUNK = 4096  # how many pairs are scored at a time
 
 
 class TextPair(NamedTuple):
-    """The sentences of a pair, stripped of whitespace, and its original line."""
+    """The sentences of a pair, stripped of surrounding whitespace, and the original line."""
 
     source: str
     target: str
@@ -32,18 +32,21 @@ class TextPair(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether both sentences are non-empty; otherwise the score is NaN."""
+        """Whether both sentences are non-empty. Other pairs have the score NaN."""
         return bool(self.source and self.target)
 
 
 def vectors(
     pairs: Iterable[TextPair], embedder: Embedder, progress: Advance = bool
 ) -> Iterator[np.ndarray]:
-    """Yields the vectors of pairs in order, in bounded memory.
+    """Yields the vectors of pairs in order. Memory does not grow with the number of pairs.
+
+    Args:
+      progress: called with the number of newly embedded pairs.
 
     Yields:
-      float32 [n, 2 width] for the next n pairs: the vectors of both sentences side by side. They
-      are zero if a sentence is empty.
+      float32 [n, 2 width] for the next n pairs: the vector of the source, then the vector of the
+      target. Both are zero if a sentence of the pair is empty.
     """
     rest = iter(pairs)
     while chunk := list(itertools.islice(rest, _CHUNK)):
@@ -61,18 +64,21 @@ def vectors(
 
 
 class PairScorer:
-    """Scores pairs by cosine or likelihood; for margins, computes the vectors.
+    """Scores sentence pairs.
 
     Args:
       pretrained: the encoder, on any mesh.
-      by: one of `choices.PAIR_SCORES`.
-      layer: the layer to use; None for the default layer of sentence vectors, or for likelihoods
-        the layer of the model's alignment.
-      pooling, prompt: for sentence vectors, as in `Embedder`.
+      by: the kind of score, one of `choices.PAIR_SCORES`.
+      layer: the layer to use. None for the default: the layer of sentence vectors, or the layer of
+        the model's word alignment for likelihoods.
+      pooling, prompt: the arguments of `Embedder`; None for likelihoods.
+
+    Attributes:
+      embedder: computes the sentence vectors; None for likelihoods.
 
     Raises:
-      ConfigError: if the score, layer, pooling or prompt does not exist, likelihoods are combined
-        with pooling or prompt, or the model does not have the head for likelihoods.
+      ConfigError: if the score, layer, pooling or prompt does not exist, pooling or prompt are set
+        for likelihoods, or the model lacks the head for likelihoods.
     """
 
     def __init__(
@@ -104,31 +110,39 @@ class PairScorer:
             self.embedder = Embedder(pretrained, layers, pooling, prompt=prompt)
 
     def columns(self, pairs: Iterable[TextPair], progress: Advance = bool) -> Iterator[np.ndarray]:
-        """Yields the scores of pairs in order, in bounded memory.
+        """Yields cosines or likelihoods of pairs in order. Memory does not grow with their number.
+
+        Args:
+          progress: called with the number of newly scored pairs.
 
         Yields:
-          float32 [n, 1] for the next n pairs; `NONE` if a sentence is empty.
+          float32 [n, 1] for the next n pairs; `NO_SCORE` if a sentence is empty.
         """
         if self.embedder:
             for both in vectors(pairs, self.embedder, progress):
                 cosines = margins.cosines(*sides_of([both], self.embedder.width))
-                yield np.where(np.isnan(cosines), NONE, cosines)[:, None]
+                yield np.where(np.isnan(cosines), NO_SCORE, cosines)[:, None]
             return
         words = SPLITS["spaces"]
         split = (Pair(p.line[:80], words(p.source), words(p.target)) for p in pairs)
         scores = self._aligner.likelihoods(split, progress)
         while chunk := list(itertools.islice(scores, _CHUNK)):
-            yield np.nan_to_num(np.array(chunk, np.float32), nan=float(NONE))[:, None]
+            yield np.nan_to_num(np.array(chunk, np.float32), nan=float(NO_SCORE))[:, None]
 
     def scores(self, pairs: Sequence[TextPair], by: str, progress: Advance = bool) -> np.ndarray:
-        """Returns the scores of all pairs, float32 [pairs]; NaN if a sentence is empty."""
+        """Returns the scores of all pairs, float32 [pairs]; NaN if a sentence is empty.
+
+        Args:
+          by: the kind of score. It must equal the argument of the constructor.
+          progress: called with the number of newly scored pairs.
+        """
         if by == "margin" and self.embedder:
             parts = list(vectors(pairs, self.embedder, progress))
             return margins_of(pairs, parts, self.embedder.width)
         return join([column[:, 0] for column in self.columns(pairs, progress)])
 
     def report(self) -> None:
-        """Prints how many sentences were truncated."""
+        """Prints the number of truncated sentences to standard error, if there are any."""
         if self.embedder and self.embedder.truncated:
             print(
                 f"{self.embedder.truncated} sentences were too long for the model and were "
@@ -137,25 +151,25 @@ class PairScorer:
             )
 
 
-NONE = np.float32(-1e30)
-"""Represents a missing score in files."""
+NO_SCORE = np.float32(-1e30)
+"""The value in files for a missing score."""
 
 
 def join(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns the scores of all parts, float32 [pairs], with NaN instead of `NONE`."""
+    """Concatenates the scores of all parts to float32 [pairs], with NaN instead of `NO_SCORE`."""
     scores = np.concatenate([np.zeros(0, np.float32), *parts])
-    return np.where(scores <= NONE, np.float32(np.nan), scores)
+    return np.where(scores <= NO_SCORE, np.float32(np.nan), scores)
 
 
 def sides_of(parts: Sequence[np.ndarray], width: int) -> tuple[Vectors, Vectors]:
-    """Returns the source and target sides of arrays from `vectors`."""
+    """Returns (vectors of the sources, vectors of the targets) of arrays from `vectors`."""
     return Vectors(parts, slice(width)), Vectors(parts, slice(width, 2 * width))
 
 
-class Distinct:
-    """Collects the first occurrence of each distinct sentence of a side.
+class FirstOccurrences:
+    """Collects the indices of the first occurrence of each distinct sentence of one side.
 
-    Sentences are compared by a 64-bit hash, which needs 8 bytes per pair.
+    Sentences are compared by a 64-bit hash, which needs 8 bytes for each pair.
     """
 
     def __init__(self) -> None:
@@ -163,13 +177,18 @@ class Distinct:
         self._whole: list[np.ndarray] = []
 
     def add(self, texts: Sequence[str], whole: Sequence[bool]) -> None:
-        """Adds sentences; sentences of pairs that are not whole are ignored."""
+        """Adds sentences.
+
+        Args:
+          whole: whether the pair of each sentence is whole (`TextPair.is_whole`). Sentences of
+            other pairs are ignored.
+        """
         digests = b"".join(hashlib.blake2b(t.encode(), digest_size=8).digest() for t in texts)
         self._hashes.append(np.frombuffer(digests, "<u8"))
         self._whole.append(np.asarray(whole, bool))
 
     def places(self) -> np.ndarray:
-        """Returns the indices of the first occurrences, int64, rising."""
+        """Returns the indices of the first occurrences among all added sentences, int64, rising."""
         if not self._hashes:
             return np.zeros(0, np.int64)
         hashes, places = np.concatenate(self._hashes), np.flatnonzero(np.concatenate(self._whole))
@@ -184,27 +203,34 @@ def margins_of(pairs: Iterable[TextPair], parts: Sequence[np.ndarray], width: in
     Args:
       parts: the vectors of the pairs, from `vectors`.
     """
-    distinct, rest = (Distinct(), Distinct()), iter(pairs)
+    distinct, rest = (FirstOccurrences(), FirstOccurrences()), iter(pairs)
     while chunk := list(itertools.islice(rest, _CHUNK)):
         whole = [pair.is_whole for pair in chunk]
-        for side, of_side in enumerate(distinct):
-            of_side.add([pair[side] for pair in chunk], whole)
+        for side, occurrences in enumerate(distinct):
+            occurrences.add([pair[side] for pair in chunk], whole)
     source, target = sides_of(parts, width)
-    return margins.ratio(source, target, *(of_side.places() for of_side in distinct))
+    return margins.ratio(source, target, *(occurrences.places() for occurrences in distinct))
 
 
-def best(scores: np.ndarray, share: float | None, threshold: float | None) -> np.ndarray:
-    """Selects the best pairs, bool [pairs].
+def select_best(scores: np.ndarray, share: float | None, threshold: float | None) -> np.ndarray:
+    """Selects the best pairs.
 
-    Pairs need a score of at least `threshold`. Of these, the best ones are selected, at most
-    `share` of all pairs. Ties go to the first. Pairs without a score are not selected.
+    Pairs without a score are not selected. Ties go to the first pairs.
+
+    Args:
+      scores: float32 [pairs]; NaN for no score.
+      share: the maximum share of all pairs to select; None for no limit.
+      threshold: the minimum score; None for no limit.
+
+    Returns:
+      bool [pairs], whether each pair is selected.
     """
     has_score = ~np.isnan(scores)
     selected = has_score if threshold is None else has_score & (np.nan_to_num(scores) >= threshold)
     if share is not None:
         order = np.argsort(np.where(selected, -scores, np.inf), kind="stable")
         first = order[: round(share * len(scores))]
-        within = np.zeros_like(selected)
-        within[first] = True
-        selected = selected & within
+        is_first = np.zeros_like(selected)
+        is_first[first] = True
+        selected = selected & is_first
     return selected

@@ -1,4 +1,4 @@
-"""Exact nearest neighbour search: computes all cosines, a block at a time."""
+"""Searches nearest neighbours exactly: computes all cosines, a block at a time."""
 
 from functools import partial
 from typing import NamedTuple
@@ -10,16 +10,16 @@ from tqdm import tqdm
 
 _ROWS, _COLUMNS = 2048, 8192  # the size of a block of cosines: 64 MiB
 
-LEAST_DENSITY = 1e-6
-"""The smallest divisor of a margin, which keeps margins of isolated sentences finite."""
+MIN_DENSITY = 1e-6
+"""The smallest divisor of a margin. It keeps the margins of isolated sentences finite."""
 
 
 class Neighbours(NamedTuple):
-    """The nearest targets of each source, best first; ties go to the lowest index.
+    """The nearest targets of each source, best first. Ties go to the lowest index.
 
     Attributes:
-      scores: float32 [sources, count].
-      indices: int64 [sources, count].
+      scores: float32 [sources, count], cosines or margins.
+      indices: int64 [sources, count], indices of targets.
     """
 
     scores: np.ndarray
@@ -34,13 +34,14 @@ def neighbours(
 ) -> Neighbours:
     """Finds the nearest targets of each source by cosine, or by margin.
 
-    In addition to `source`, it needs memory for `target` on the device and for a block of cosines.
+    The device must have memory for all targets and a block of cosines.
 
     Args:
-      source, target: float [n, width] and [m, width]; vectors need not be normalised.
-      count: the maximum number of neighbours; m if m is smaller.
-      densities: float32 [n] and [m]. If given, each cosine is divided by the mean of the densities
-        of its source and target (the ratio margin of Artetxe and Schwenk, 2019).
+      source, target: the vectors, float [n, width] and [m, width], of any length.
+      count: the number of neighbours. If there are fewer targets, all targets are returned.
+      densities: float32 [n] and [m], the mean cosine of each source and target with the nearest
+        neighbours. Each cosine is then divided by the mean of both densities (the ratio margin of
+        Artetxe and Schwenk, 2019). None for cosines.
     """
     rows, columns = min(_ROWS, len(source)), min(_COLUMNS, len(target))
     count = min(count, len(target))
@@ -49,9 +50,8 @@ def neighbours(
     targets = jnp.asarray(target)
     starts = range(0, len(source), rows)
     for start in tqdm(starts, "searching", disable=len(starts) < 8 or None, leave=False):
-        start = min(
-            start, len(source) - rows
-        )  # the last block overlaps, so that all have one shape
+        # All blocks have one shape; the last block overlaps the previous one.
+        start = min(start, len(source) - rows)
         part = slice(start, start + rows)
         divisors = densities and (densities[0][part], densities[1])
         scores[part], indices[part] = _nearest(source[part], targets, divisors, count, columns)
@@ -66,21 +66,27 @@ def _nearest(
     count: int,
     columns: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns scores and indices [rows, count] of the best targets; compares `columns` targets at a
-    time."""
+    """Returns the scores and indices of the best targets, [rows, count].
+
+    Args:
+      densities: of the sources [rows] and of all targets; None for cosines.
+      columns: how many targets are compared at a time.
+    """
     queries, last = _unit(source), len(target) - columns
 
-    def better(block: jax.Array, best: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def merge_block(
+        block: jax.Array, best: tuple[jax.Array, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
         start = jnp.minimum(block * columns, last)
         keys = _unit(jax.lax.dynamic_slice_in_dim(target, start, columns))
         scores = jnp.matmul(queries, keys.T, precision=jax.lax.Precision.HIGHEST)
         if densities is not None:
-            own, others = densities
-            others = jax.lax.dynamic_slice_in_dim(others, start, columns)
-            scores /= jnp.maximum((own[:, None] + others) / 2, LEAST_DENSITY)
+            source_densities, target_densities = densities
+            target_densities = jax.lax.dynamic_slice_in_dim(target_densities, start, columns)
+            scores /= jnp.maximum((source_densities[:, None] + target_densities) / 2, MIN_DENSITY)
         places = start + jnp.arange(columns)
-        scores = jnp.where(places >= block * columns, scores, -jnp.inf)  # each target once
-        # For equal values top_k prefers the first one. Earlier blocks have lower indices.
+        scores = jnp.where(places >= block * columns, scores, -jnp.inf)
+        # Among equal values, top_k prefers the first. Earlier blocks have lower indices.
         of_block, at = jax.lax.top_k(scores, min(count, columns))
         scores = jnp.concatenate([best[0], of_block], 1)
         indices = jnp.concatenate([best[1], places[at]], 1)
@@ -88,7 +94,7 @@ def _nearest(
         return scores, jnp.take_along_axis(indices, at, 1)
 
     empty = jnp.full((len(source), count), -jnp.inf), jnp.zeros((len(source), count), jnp.int32)
-    return jax.lax.fori_loop(0, -(-len(target) // columns), better, empty)
+    return jax.lax.fori_loop(0, -(-len(target) // columns), merge_block, empty)
 
 
 def _unit(vectors: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Reads files of sentences, and files that say which sentences are translations."""
+"""Reads files of sentences, and files that list which sentences are translations."""
 
 import sys
 from collections.abc import Iterator
@@ -13,17 +13,18 @@ from xlj.io.quoting import quoted, shortened
 
 
 class Sentences(NamedTuple):
-    """The sentences of a file, and their ids if it has ids."""
+    """The sentences of a file, and the ids of the sentences; None if the file has no ids."""
 
     texts: list[str]
     ids: list[str] | None
 
 
 class Task(NamedTuple):
-    """A retrieval task.
+    """A retrieval task: the sentences of both sides.
 
     Attributes:
-      translations: int64 [targets], the source of each target; None if it is on the same line.
+      translations: int64 [targets], the index of the source that each target translates; None if
+        source i and target i are translations.
     """
 
     source: list[str]
@@ -32,30 +33,30 @@ class Task(NamedTuple):
 
 
 def lines(path: Path) -> Iterator[str]:
-    """Yields the lines of a file (`files.lines`), including blank ones, stripped of whitespace."""
+    """Yields the lines of a file, stripped of surrounding whitespace; includes blank lines."""
     return map(str.strip, files.lines(path))
 
 
 def _numbered(path: Path) -> list[tuple[int, str]]:
-    """Returns the sentences of a file with their line numbers.
+    """Returns the sentences of a file with line numbers.
 
-    Blank lines are skipped: they end documents, as in xlj's training text.
+    Blank lines end documents, as in xlj's training text, and are skipped.
 
     Raises:
-      ConfigError: as `lines`, or if there is no sentence, or the file has another format.
+      ConfigError: if the file cannot be read, has no sentence, or has another format.
     """
     formats.refuse(path, files.head(path))
     numbered = [(n, line) for n, line in enumerate(files.lines(path), 1) if line.strip()]
     if not numbered:
-        raise ConfigError(f"{path} is empty")
+        raise ConfigError(f"{path} is empty; expected one sentence per line")
     return numbered
 
 
 def read(path: Path) -> list[str]:
-    """Reads the sentences of a file, one per line; skips blank lines, which end documents.
+    """Reads the sentences of a file, one per line. Blank lines end documents, and are skipped.
 
     Raises:
-      ConfigError: as `lines`, or if there is no sentence, or the file has another format.
+      ConfigError: if the file cannot be read, has no sentence, or has another format.
     """
     return [text.strip() for _, text in _numbered(path)]
 
@@ -64,21 +65,22 @@ def read_parallel(source: Path, target: Path) -> tuple[list[str], list[str]]:
     """Reads the sentences of two files that are translations line by line.
 
     Raises:
-      ConfigError: as `read`, or if they differ in their blank lines or their number of lines.
+      ConfigError: if a file cannot be read, has no sentence or has another format, or if blank
+        lines or numbers of lines differ.
     """
     sides = _numbered(source), _numbered(target)
     numbers = [[number for number, _ in side] for side in sides]
     sizes = tuple(map(len, sides))
     if sizes[0] != sizes[1] and numbers[0][-1] != numbers[1][-1]:
         raise ConfigError(
-            f"{source} has {sizes[0]} lines but {target} has {sizes[1]}; they must be translations "
-            "line by line, unless --gold has the translations"
+            f"{source} has {sizes[0]} sentences, but {target} has {sizes[1]}; expected "
+            "translations line by line, or --gold with the translations"
         )
     if numbers[0] != numbers[1]:
         number = min(set(numbers[0]) ^ set(numbers[1]))
         blank, other = (target, source) if number in numbers[0] else (source, target)
         raise ConfigError(
-            f"{blank}:{number}: the line is blank, but not in {other}; the files must be "
+            f"{blank}:{number}: the line is blank, but this line of {other} is not; expected "
             "translations line by line"
         )
     first, second = ([text.strip() for _, text in side] for side in sides)
@@ -88,10 +90,11 @@ def read_parallel(source: Path, target: Path) -> tuple[list[str], list[str]]:
 def read_with_ids(*paths: Path) -> Sentences:
     """Reads the sentences of files with lines `sentence`, or lines `id TAB sentence` (as in BUCC).
 
-    All lines must have the same form. Blank lines, which end documents, are skipped.
+    All lines must have the same form. Blank lines end documents, and are skipped.
 
     Raises:
-      ConfigError: as `read`, or if lines differ in their columns, or an id occurs twice.
+      ConfigError: if a file cannot be read, has no sentence or has another format, lines have
+        different columns, or an id occurs twice.
     """
     rows, ids, columns = list[list[str]](), dict[str, str](), 0
     for path in paths:
@@ -110,22 +113,31 @@ def read_with_ids(*paths: Path) -> Sentences:
 def _check_rows(
     path: Path, rows: list[tuple[int, list[str]]], columns: int, ids: dict[str, str]
 ) -> None:
-    """Raises a ConfigError for rows with a wrong number of columns and for repeated ids; adds new
-    ids to `ids`, with their place."""
+    """Checks rows, and adds their ids to `ids`.
+
+    Args:
+      rows: (line number, columns).
+      columns: the expected number of columns.
+      ids: the place FILE:LINE of each id so far.
+
+    Raises:
+      ConfigError: if a row has a wrong number of columns, a blank column or a repeated id.
+    """
     for number, row in rows:
         if "" in row:
-            raise ConfigError(f"{path}:{number}: a column is blank")
+            raise ConfigError(f"{path}:{number}: a column is blank; expected text in all columns")
         if len(row) != columns or columns > 2:
             raise ConfigError(
                 f"{path}:{number}: {len(row)} columns; expected a sentence without tabs on all "
                 "lines, or `id TAB sentence` on all lines"
             )
         if columns == 2:
-            before = ids.setdefault(row[0], f"{path}:{number}")
-            if before != f"{path}:{number}":
-                where = before.removeprefix(f"{path}:")
+            first_place = ids.setdefault(row[0], f"{path}:{number}")
+            if first_place != f"{path}:{number}":
+                where = first_place.removeprefix(f"{path}:")
                 raise ConfigError(
-                    f"{path}:{number}: the id {shortened(row[0])} is also the id of line {where}"
+                    f"{path}:{number}: the id {shortened(row[0])} is also the id of line {where}; "
+                    "expected distinct ids"
                 )
 
 
@@ -133,12 +145,12 @@ def read_task(source: Path, target: Path, gold: Path | None, is_numbered: bool =
     """Reads a retrieval task from two files of sentences.
 
     Args:
-      gold: XTREME's labels (`read_places`); None if the files are parallel line by line.
-      is_numbered: whether the output refers to line numbers; the files must then not have blank
-        lines.
+      gold: a file with XTREME's labels (`read_places`); None if the files are parallel line by
+        line.
+      is_numbered: whether the output contains line numbers. Blank lines are then an error.
 
     Raises:
-      ConfigError: if a file cannot be read, or the files do not fit each other.
+      ConfigError: if a file cannot be read, or the files do not fit together.
     """
     for path in (source, target) if gold or is_numbered else ():
         _refuse_blank_lines(path)
@@ -154,7 +166,7 @@ def read_task(source: Path, target: Path, gold: Path | None, is_numbered: bool =
         if len(side) >= 10 and side == sorted(side) and other != sorted(other):
             print(
                 f"{path} is sorted, like the English side of XTREME's Tatoeba; if the files are "
-                "not translations line by line, give the labels with --gold",
+                "not translations line by line, set --gold to the file with the labels",
                 file=sys.stderr,
             )
     return Task(*sides, None)
@@ -172,11 +184,15 @@ def _refuse_blank_lines(path: Path) -> None:
 def read_places(path: Path, sources: int, targets: int) -> np.ndarray:
     """Reads XTREME's labels for Tatoeba: the source that each target translates, int64 [targets].
 
-    Line i of the file belongs to line i of the targets (the English side, which XTREME sorts). It
-    has the index of a line of the sources, from 0.
+    Line i of the file belongs to line i of the targets, which are the English side that XTREME
+    sorts. The line contains the zero-based index of a line of the sources.
+
+    Args:
+      sources, targets: the numbers of sentences.
 
     Raises:
-      ConfigError: if there are not `targets` lines, or one is not an index of a source.
+      ConfigError: if the file does not have `targets` lines, or a line is not the index of a
+        source.
     """
     places = []
     for number, line in enumerate(lines(path), 1):
@@ -187,18 +203,25 @@ def read_places(path: Path, sources: int, targets: int) -> np.ndarray:
             )
         places.append(int(line))
     if len(places) != targets:
-        raise ConfigError(f"{path} has {len(places)} lines, but the target has {targets}")
+        raise ConfigError(
+            f"{path} has {len(places)} lines, but there are {targets} target "
+            "sentences; expected equal numbers"
+        )
     return np.array(places)
 
 
 def write_places(path: Path, places: np.ndarray) -> None:
-    """Writes XTREME's predictions: the nearest source of each target, int [targets], one per
-    line."""
+    """Writes predictions in XTREME's format: the index of the nearest source of each target, one
+    per line.
+
+    Args:
+      places: int [targets].
+    """
     atomic.write(path, "".join(f"{place}\n" for place in places).encode())
 
 
 def read_pairs(path: Path, source_ids: list[str], target_ids: list[str]) -> set[tuple[str, str]]:
-    """Reads BUCC's gold pairs, lines `source id TAB target id`.
+    """Reads BUCC's gold pairs from lines `source id TAB target id`.
 
     Raises:
       ConfigError: if a line has other columns, or an unknown id.
@@ -212,6 +235,8 @@ def read_pairs(path: Path, source_ids: list[str], target_ids: list[str]) -> set[
             )
         for name, known, side in zip(row, sides, ("source", "target"), strict=True):
             if name not in known:
-                raise ConfigError(f"{path}:{number}: {shortened(name)} is not an id of the {side}")
+                raise ConfigError(
+                    f"{path}:{number}: {shortened(name)} is not the id of a {side} sentence"
+                )
         pairs.add((row[0], row[1]))
     return pairs

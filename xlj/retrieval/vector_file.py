@@ -1,4 +1,4 @@
-"""Writes vectors to a .npy file block by block, without knowing their number in advance."""
+"""Writes vectors to a .npy file block by block; their number need not be known in advance."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,31 +17,33 @@ def writing(
 ) -> Iterator[Callable[[np.ndarray], None]]:
     """Context manager that yields a function which appends rows [n, width] to a .npy file.
 
-    The complete file appears at `path` when the block ends without an error, otherwise not at all.
+    If the `with` block ends without an error, the complete file appears at `path`. Otherwise no
+    file appears.
 
     Args:
       dtype: one of `choices.VECTOR_TYPES`, stored little-endian.
-      skipping: the rows in `skipping.rows` are set to NaN.
+      skipping: the rows with the indices `skipping.rows` are set to NaN.
 
     Raises:
-      ConfigError: (the function) if a number is not finite, or too large for the type.
+      ConfigError: raised by the function, if a number is not finite or too large for the type.
     """
-    stored, rows = np.dtype(dtype).newbyteorder("<"), 0
+    storage_type, rows = np.dtype(dtype).newbyteorder("<"), 0
     with atomic.writing(path) as file:
 
-        def write_header() -> None:  # NumPy reserves room in it for any number of rows
-            shape = {"descr": stored.str, "fortran_order": False, "shape": (rows, width)}
+        def write_header() -> None:  # NumPy reserves space in the header for any number of rows
+            shape = {"descr": storage_type.str, "fortran_order": False, "shape": (rows, width)}
             np.lib.format.write_array_header_1_0(file, shape)
 
         def append(vectors: np.ndarray) -> None:
             nonlocal rows
-            with np.errstate(over="ignore"):  # overflow is reported below, with the row
-                block = np.array(vectors, stored, order="C")
-            bad = np.flatnonzero(~np.isfinite(block).all(1))
-            if len(bad):
+            with np.errstate(over="ignore"):  # overflow is reported below, with the line
+                block = np.array(vectors, storage_type, order="C")
+            not_finite = np.flatnonzero(~np.isfinite(block).all(1))
+            if len(not_finite):
                 raise ConfigError(
-                    f"{path}: the vector of line {rows + bad[0] + 1} is too large for {dtype}, or "
-                    "not finite"
+                    f"{path}: the vector of line {rows + not_finite[0] + 1} is too large for "
+                    f"{dtype}, or "
+                    "not finite; use float32, or check the weights of the model"
                 )
             skipped = [row - rows for row in (skipping.rows if skipping else ()) if row >= rows]
             block[[row for row in skipped if row < len(block)]] = np.nan

@@ -18,7 +18,7 @@ import numpy as np
 
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.inference.row_batches import rounded
+from xlj.inference.row_batches import round_up
 
 BATCH_TOKENS = 4096
 """The approximate number of tokens of a batch, including padding."""
@@ -128,7 +128,7 @@ def batches(
         m, n = len(source.ids), len(target.ids)
         if m and n:
             pair_windows = windows(m, n, limit, together)
-            shape = _shape(rounded(max(m, n), 8), len(pair_windows), limit, together, devices)
+            shape = _shape(round_up(max(m, n), 8), len(pair_windows), limit, together, devices)
             buckets[shape].append((index, pair_windows))
     shapes = sorted(buckets, key=lambda shape: (shape.each, shape.side))
     members: list[_Member] = []
@@ -158,7 +158,7 @@ def windows(m: int, n: int, limit: int, together: bool) -> list[tuple[_Window, _
         rooms = room, room
     # A part takes at most half of a window, so a quarter of the window is context on each side.
     sides = tuple(zip((m, n), rooms, strict=True))
-    count = max(1 if size <= space else rounded(-(-2 * size // space), 2) for size, space in sides)
+    count = max(1 if size <= space else round_up(-(-2 * size // space), 2) for size, space in sides)
     return list(zip(*(_cut_sentence(size, space, count) for size, space in sides), strict=True))
 
 
@@ -184,7 +184,7 @@ class _Shape(NamedTuple):
 
     def for_fewer(self, pairs: int, devices: int) -> "_Shape":
         """Returns a smaller shape for at most `pairs` pairs, with few unused pairs."""
-        pairs = rounded(pairs, 8)
+        pairs = round_up(pairs, 8)
         pairs = min(pairs + -pairs % devices, self.pairs)
         return self._replace(rows=self.each * pairs, pairs=pairs)
 
