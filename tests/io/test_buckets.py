@@ -252,8 +252,8 @@ def test_growing_files_are_sent_and_continued(folder, monkeypatch):
     files = GrowingFiles(folder)
     with files.path("lines").open("a") as file:
         file.write("one\n")
-    (files.here / "events").mkdir()
-    (files.here / "events/x").write_bytes(b"x")
+    (files.local_folder / "events").mkdir()
+    (files.local_folder / "events/x").write_bytes(b"x")
     files.send()
     assert not (folder / "lines").is_file()  # too soon
     clock[0] = 61.0
@@ -263,7 +263,7 @@ def test_growing_files_are_sent_and_continued(folder, monkeypatch):
     with files.path("lines").open("a") as file:
         file.write("two\n")
     files.close()
-    assert not files.here.exists()
+    assert not files.local_folder.exists()
     again = GrowingFiles(folder)
     assert again.path("lines").read_bytes() == b"one\ntwo\n"
     again.close()

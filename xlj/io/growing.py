@@ -26,13 +26,13 @@ class GrowingFiles:
 
     Attributes:
       folder: the argument `folder`.
-      here: the local folder in which the files grow; for a local `folder`, it is `folder` itself.
+      local_folder: the local folder in which the files grow; `folder` itself, if it is local.
     """
 
     def __init__(self, folder: AnyPath):
         self.folder, self._sent, self._last = folder, dict[Path, int](), time.monotonic()
         is_url = isinstance(folder, Url)
-        self.here = Path(tempfile.mkdtemp(prefix="xlj-")) if is_url else Path(str(folder))
+        self.local_folder = Path(tempfile.mkdtemp(prefix="xlj-")) if is_url else Path(str(folder))
 
     def path(self, name: str) -> Path:
         """Returns the local path of a file, and first downloads the file if it is in a bucket.
@@ -40,7 +40,7 @@ class GrowingFiles:
         Raises:
           OSError: if the server of the bucket does not respond.
         """
-        path = self.here / name
+        path = self.local_folder / name
         if isinstance(self.folder, Url) and not path.exists():
             remote = self.folder / name
             if remote.is_file():
@@ -65,9 +65,9 @@ class GrowingFiles:
                 with contextlib.suppress(ConfigError):
                     self.send(now=True)
             return
-        for path in sorted(self.here.rglob("*")):
+        for path in sorted(self.local_folder.rglob("*")):
             if path.is_file() and self._sent.get(path) != (size := path.stat().st_size):
-                url = self.folder / path.relative_to(self.here).as_posix()
+                url = self.folder / path.relative_to(self.local_folder).as_posix()
                 with as_config_error(url):
                     storage.upload(path, url)
                 self._sent[path] = size
@@ -83,4 +83,4 @@ class GrowingFiles:
             self.send(now=True)
         finally:
             if isinstance(self.folder, Url):
-                shutil.rmtree(self.here, ignore_errors=True)
+                shutil.rmtree(self.local_folder, ignore_errors=True)

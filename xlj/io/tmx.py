@@ -41,7 +41,7 @@ def read(path: AnyPath, languages: Sequence[str] = ()) -> Iterator[Unit]:
       ConfigError: if the file cannot be read, is not XML, has no unit, or if `languages` is empty
         and the languages are ambiguous.
     """
-    number, source_language, chosen = 0, "", tuple(languages)
+    number, source_language, two_languages = 0, "", tuple(languages)
     for element in _elements(path):
         if element.tag == "header":
             source_language = element.get("srclang", "")
@@ -49,8 +49,10 @@ def read(path: AnyPath, languages: Sequence[str] = ()) -> Iterator[Unit]:
             continue
         number += 1
         texts = {_language(part): _segment(part) for part in element if _tag_of(part) == "tuv"}
-        chosen = chosen or _choose_languages(path, list(texts), source_language)
-        yield Unit(f"{path}: unit {number}", *(_text_in(texts, language) for language in chosen))
+        if not two_languages:
+            two_languages = _choose_languages(path, list(texts), source_language)
+        source, target = (_text_in(texts, language) for language in two_languages)
+        yield Unit(f"{path}: unit {number}", source, target)
     if not number:
         raise ConfigError(f"{path} has no translation unit (an element <tu>); check that it is TMX")
 

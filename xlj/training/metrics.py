@@ -55,7 +55,7 @@ class Metrics:
                 ]
                 atomic.write(local, "".join(earlier).encode())
             self._file = local.open("a", encoding="utf-8")
-        self._events = _Events(files.here / "tensorboard", step + 1)
+        self._events = _Events(files.local_folder / "tensorboard", step + 1)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Writes one line. When the function returns, the line is on disk."""

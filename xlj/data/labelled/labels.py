@@ -78,9 +78,9 @@ def check(examples: Iterable[Example], labels: Sequence[str]) -> None:
             continue
         index, label = next(item for item in enumerate(example_labels) if item[1] not in known)
         part = example.part_of(index)
-        of = f" of {quoted(part)}" if part else ""
+        of_part = f" of {quoted(part)}" if part else ""
         raise ConfigError(
-            f"{example.place_of(index)}: {quoted(label)}{of} is not a label of the task, which has "
-            f"{', '.join(labels)} (task.labels, or the labels of the training data)"
+            f"{example.place_of(index)}: {quoted(label)}{of_part} is not a label of the task, "
+            f"which has {', '.join(labels)} (task.labels, or the labels of the training data)"
             f"{suggestion(label, labels)}"
         )

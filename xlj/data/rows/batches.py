@@ -131,10 +131,10 @@ class Batches:
         batch = np.full((len(slots), length), PAD, dtype)
         self._fetcher.prefetch([stream.tasks[t] for t in draws.tasks], draws.rows, draws.ahead)
         for task in np.unique(draws.tasks):
-            chosen, name = np.flatnonzero(draws.tasks == task), stream.tasks[task]
-            rows = draws.rows[chosen]
-            records = self._fetcher.read(name, rows, draws.ahead[chosen])
-            batch[filled[chosen]] = records["ids"]
+            indices, name = np.flatnonzero(draws.tasks == task), stream.tasks[task]
+            rows = draws.rows[indices]
+            records = self._fetcher.read(name, rows, draws.ahead[indices])
+            batch[filled[indices]] = records["ids"]
             for bad in np.flatnonzero(row_crcs(records["ids"]) != records["crc"]):
                 damage = self.store.damage(name, "train", int(rows[bad]))
                 if not self._pads:
@@ -144,7 +144,7 @@ class Batches:
                     file=sys.stderr,
                     flush=True,
                 )
-                batch[filled[chosen[bad]]] = PAD
+                batch[filled[indices[bad]]] = PAD
         languages = np.zeros((len(slots), 2), np.int32)
         languages[filled] = self._languages[objective][draws.tasks]
         return batch, languages

@@ -191,13 +191,13 @@ class Stream:
         index = max(i for i, phase in enumerate(self._phases) if phase.start_step <= step)
         draws_before = self._batches[index].before(step - self._phases[index].start_step)
         draws = draws_before + slots.astype(np.int64)
-        windows, within = np.divmod(draws, self._blocks * BLOCK)
+        windows, in_window = np.divmod(draws, self._blocks * BLOCK)
         tasks, ordinals, ahead = (np.empty_like(draws) for _ in range(3))
         for window in np.unique(windows):
-            chosen = windows == window
+            is_in_window = windows == window
             parts = self._window(index, int(window))
             for target, part in zip((tasks, ordinals, ahead), parts, strict=True):
-                target[chosen] = part[within[chosen]]
+                target[is_in_window] = part[in_window[is_in_window]]
         rows, consecutive = self._find_rows(tasks, ordinals)
         return Draws(tasks, rows, np.minimum(ahead, consecutive))
 
@@ -218,13 +218,13 @@ class Stream:
         sizes, runs = self._rows[tasks], self._runs[tasks]
         epochs, positions = np.divmod(ordinals, sizes)
         keys = hash64(epochs.astype(np.uint64), self._row_keys[tasks])
-        numbers, within = np.divmod(positions, runs)
-        whole = numbers < sizes // runs
-        permuted = permute(np.where(whole, numbers, 0), sizes // runs, keys)
-        unrotated = np.where(whole, permuted * runs + within, positions)
+        numbers, in_run = np.divmod(positions, runs)
+        is_whole = numbers < sizes // runs
+        permuted = permute(np.where(is_whole, numbers, 0), sizes // runs, keys)
+        unrotated = np.where(is_whole, permuted * runs + in_run, positions)
         shift = (hash64(keys, 0) % sizes.astype(np.uint64)).astype(np.int64)
         rows = (unrotated + np.where(runs > 1, shift, 0)) % sizes
-        consecutive = np.where(whole, runs - within, sizes - positions)
+        consecutive = np.where(is_whole, runs - in_run, sizes - positions)
         return rows, np.minimum(consecutive, sizes - rows)
 
     def _count_draws(self, phase: int) -> int:

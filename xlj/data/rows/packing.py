@@ -314,8 +314,8 @@ def copy_runs(
     lengths: np.ndarray,
 ) -> None:
     """Copies runs of ids: target[places[i] + j] = source[starts[i] + j] for j < lengths[i]."""
-    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    target[np.repeat(places, lengths) + within] = source[np.repeat(starts, lengths) + within]
+    offsets = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    target[np.repeat(places, lengths) + offsets] = source[np.repeat(starts, lengths) + offsets]
 
 
 def _fitting_pairs(

@@ -37,8 +37,9 @@ class Counts:
 
     Attributes:
       train, held_out: `rows`, `tokens`, `examples` and `sentences` of the split.
-      malformed: by reason, (number of malformed records, index of the unit that has the first of
-        them, index of the part of this unit, number of lines before the record in this part).
+      malformed: by reason, the number of malformed records, and the place of the first. The place
+        is (index of the unit, index of the part of the unit, number of lines before the record in
+        this part), so a value has four numbers.
     """
 
     train: Counter[str] = dataclasses.field(default_factory=Counter)

@@ -245,9 +245,9 @@ class RowStore:
         records = np.empty(len(rows), self._record_dtype(self._tasks[task]))
         shards = np.searchsorted(self._starts[task, split], rows, "right") - 1
         for shard in np.unique(shards):
-            chosen = shards == shard
-            within = rows[chosen] - self._starts[task, split][shard]
-            records[chosen] = self._read_records(task, split, int(shard), within)
+            is_in_shard = shards == shard
+            numbers = rows[is_in_shard] - self._starts[task, split][shard]
+            records[is_in_shard] = self._read_records(task, split, int(shard), numbers)
         damaged = np.flatnonzero(row_crcs(records["ids"]) != records["crc"])
         if damaged.size:
             raise RowStoreError(self.damage(task, split, int(rows[damaged[0]])))
@@ -279,11 +279,11 @@ class RowStore:
     def damage(self, task: str, split: str, row: int) -> str:
         """Describes a damaged row: its file, its number in this file, and a remedy."""
         shard = int(np.searchsorted(self._starts[task, split], row, "right")) - 1
-        within = row - int(self._starts[task, split][shard])
+        number = row - int(self._starts[task, split][shard])
         if split == "held_out":
-            within += self._tasks[task].train.shards[shard]
+            number += self._tasks[task].train.shards[shard]
         file = self.file(task, shard)
-        return f"{file}: row {within} is damaged (wrong CRC32); {self._rebuild_hint(file)}"
+        return f"{file}: row {number} is damaged (wrong CRC32); {self._rebuild_hint(file)}"
 
     def _rebuild_hint(self, file: "AnyPath") -> str:
         return f"delete {file} and run python -m xlj.prepare again with the text to rebuild it"
@@ -297,15 +297,15 @@ class RowStore:
             problem = "is missing" if actual < 0 else f"has {actual} bytes instead of {size}"
             raise RowStoreError(f"{file} {problem}; {self._rebuild_hint(file)}")
 
-    def _read_records(self, task: str, split: str, shard: int, within: np.ndarray) -> np.ndarray:
-        """Reads records of a split from a shard; `within` are numbers in this part of the shard."""
+    def _read_records(self, task: str, split: str, shard: int, numbers: np.ndarray) -> np.ndarray:
+        """Reads records of a split from a shard by their numbers in this split and shard."""
         if isinstance(self.path, Path):
-            return self._map(task, split, shard)[within]
+            return self._map(task, split, shard)[numbers]
         rows = self._tasks[task]
         before = rows.train.shards[shard] if split == "held_out" else 0
-        first, last = int(within.min()), int(within.max())
+        first, last = int(numbers.min()), int(numbers.max())
         body = self._read_consecutive(task, shard, before + first, last - first + 1)
-        return np.frombuffer(body, self._record_dtype(rows))[within - first]
+        return np.frombuffer(body, self._record_dtype(rows))[numbers - first]
 
     def _read_consecutive(self, task: str, shard: int, row: int, count: int) -> bytes:
         """Reads `count` consecutive records of a shard as bytes, starting with record `row`."""
