@@ -58,7 +58,7 @@ def normalizer(charsmap: bytes) -> "Normalizer":
         if by_nfkc != by_rules:
             raise ConfigError(
                 "this SentencePiece model does not normalise by NFKC: it replaces "
-                "U+{ord(character):04X} by {by_rules!r}, expected {by_nfkc!r}"
+                f"U+{ord(character):04X} by {by_rules!r}, expected {by_nfkc!r}"
             )
     return normalizer_steps
 
