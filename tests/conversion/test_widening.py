@@ -105,7 +105,7 @@ def test_each_parameter_is_tiled_from_the_middle(old, sizes):
 @pytest.mark.parametrize("old", [XLM_R, MODERN])
 def test_divided_weights_compute_the_same_logits(old, monkeypatch):
     """All places have equally many copies, so that norms are the same too."""
-    monkeypatch.setattr(widening, "_NOISE", 0.0)
+    monkeypatch.setattr(widening, "_NOISE_STD", 0.0)
     more = {"hidden": 3 * old.hidden, "heads": 3 * old.heads, "intermediate": 3 * old.intermediate}
     if old.key_value_heads:
         more["key_value_heads"] = 3 * old.key_value_heads
@@ -129,7 +129,7 @@ def test_divided_weights_compute_the_same_logits(old, monkeypatch):
 
 
 def test_division_is_by_the_copies_of_each_input(monkeypatch):
-    monkeypatch.setattr(widening, "_NOISE", 0.0)
+    monkeypatch.setattr(widening, "_NOISE_STD", 0.0)
     new, name = dataclasses.replace(XLM_R, hidden=12, heads=3), "layers/feed_forward/inner/kernel"
     copied, divided = (
         widening.widen_parameters(drawn(XLM_R), XLM_R, new, copied=way)[name]
@@ -147,7 +147,7 @@ def test_divided_weights_have_noise_that_separates_copies():
     name = "layers/feed_forward/inner/kernel"
     plain = widening.widen_parameters(drawn(model), model, new, copied=True)[name] / 2
     noise = large[name] - plain
-    np.testing.assert_allclose(noise.std() / plain.std(), widening._NOISE, rtol=0.2)
+    np.testing.assert_allclose(noise.std() / plain.std(), widening._NOISE_STD, rtol=0.2)
     assert len(np.unique(noise)) == noise.size
     again = widening.widen_parameters(drawn(model), model, new, copied=False)
     np.testing.assert_array_equal(again[name], large[name])

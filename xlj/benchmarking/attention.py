@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.benchmarking.measurements import Measurement, Size, median_seconds
-from xlj.benchmarking.peers import library, seconds_of, torch_device
+from xlj.benchmarking.peers import library, torch_device, torch_median_seconds
 from xlj.config import Config
 from xlj.models.dense_attention import dense_attention
 from xlj.models.fused_attention import attend as fused
@@ -64,4 +64,4 @@ def _torch_seconds(shape: tuple[int, ...], dtype: str, repeats: int) -> float | 
         loss = attend(*vectors).float().sum()
         torch.autograd.grad(loss, vectors)[0].flatten()[0].item()
 
-    return seconds_of(call, repeats)
+    return torch_median_seconds(call, repeats)

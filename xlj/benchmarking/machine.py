@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.benchmarking.measurements import Measurement, Size, in_own_process, median_seconds
-from xlj.benchmarking.peers import library, seconds_of, torch_device
+from xlj.benchmarking.peers import library, torch_device, torch_median_seconds
 from xlj.config import Config
 from xlj.models.dense import product
 from xlj.sharding import devices
@@ -42,4 +42,4 @@ def _torch_seconds(width: int, dtype: str, repeats: int) -> float | None:
     assert torch is not None
     x = torch.randn(width, width, device=torch_device()).to(getattr(torch, dtype))
     output = torch.empty_like(x)  # allocated before the measurement
-    return seconds_of(lambda: torch.mm(x, x, out=output)[0, 0].item(), repeats)
+    return torch_median_seconds(lambda: torch.mm(x, x, out=output)[0, 0].item(), repeats)

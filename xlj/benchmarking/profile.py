@@ -9,7 +9,7 @@ from pathlib import Path
 import jax
 from jax.profiler import ProfileData
 
-from xlj.benchmarking.measurements import Measurement, Size, number
+from xlj.benchmarking.measurements import Measurement, Size, format_number
 from xlj.benchmarking.train_steps import TrainStep
 from xlj.config import Config
 from xlj.planning.hlo import Program
@@ -53,7 +53,7 @@ def measure_kinds(config: Config, size: Size, names: Sequence[str]) -> Iterator[
             by_kind = sum_times(ProfileData.from_file(str(trace)), step.program.as_text() or "")
         for kind, kernels in sorted(by_kind.items(), key=lambda item: -item[1].total()):
             longest, ms = kernels.most_common(1)[0]
-            note = f"longest kernel {longest}, {number(ms / size.repeats)} ms"
+            note = f"longest kernel {longest}, {format_number(ms / size.repeats)} ms"
             total = kernels.total() / size.repeats
             yield Measurement("profile", f"{name} {kind}", total, "ms", note=note)
 

@@ -12,7 +12,7 @@ import numpy as np
 from xlj import objectives
 from xlj.benchmarking import measurements
 from xlj.benchmarking.measurements import Measurement, Size, format_number, in_own_process
-from xlj.benchmarking.peers import library, masked_lm, seconds_of, torch_device
+from xlj.benchmarking.peers import library, masked_lm, torch_device, torch_median_seconds
 from xlj.config import Config, ConfigError, Objectives
 from xlj.data.ragged import Ragged
 from xlj.data.rows import packing
@@ -129,7 +129,8 @@ class TrainStep:
 
     def __init__(self, config: Config, size: Size, name: str, dtype: str):
         step_memory.compute_in_the_calling_thread()
-        rows, length, pieces = size.rows, size.length, vocabulary_training.requested_size(config.data)
+        rows, length = size.rows, size.length
+        pieces = vocabulary_training.requested_size(config.data)
         options = dataclasses.replace(config.objectives.options[name], batch_rows=rows)
         config = dataclasses.replace(
             config,
@@ -214,7 +215,7 @@ def _measure_transformers(config: Config, size: Size, dtype: str, sparse: bool) 
         optimizer.zero_grad()
         loss.item()
 
-    seconds = seconds_of(call, size.repeats)
+    seconds = torch_median_seconds(call, size.repeats)
     return None if seconds is None else _PeerStep(seconds, measurements.peak_memory())
 
 
