@@ -1,10 +1,10 @@
-"""Adapts a small encoder to Yoruba and Swahili in several ways and prints a table.
+"""Adapts a small encoder to Yoruba and Swahili in several ways, and prints a table.
 
     python docs/compare_adaptations.py --data=../shared/data [--folder=runs/adapting]
 
-It trains the base, an encoder of eight languages, and then runs `xlj adapt` for each way and seed.
-What is finished is not run again, so the same command continues. docs/experiments/adapting.md has
-the table and describes the data. `--table` only prints the table of the runs that are finished.
+The script trains a base encoder for eight languages, and then runs `xlj adapt` for each way and
+seed. Finished runs are not repeated, so the same command resumes. docs/experiments/adapting.md
+contains the table and describes the data. `--table` only prints the table of finished runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SIZES = {
     "optimizer.learning_rate": 5e-4,
     "model.dtype": "bfloat16",
 }
-"""Keys of the recipe that differ for so small a model."""
+"""Config keys for this small model that differ from the recipe."""
 COLUMNS = {
     "pieces per word, yo": ("pieces_per_word", ["yo"]),
     "sw": ("pieces_per_word", ["sw"]),
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def run_all(data: Path, folder: Path, arms: list[str], seeds: list[int]) -> None:
-    """Trains the base and runs all ways, seed by seed."""
+    """Trains the base encoder, and runs all ways for each seed."""
     run(base(data, folder / "base", seed=0))
     if not (folder / "encoder").exists():
         run(["convert", "export", f"--checkpoint={folder}/base", f"--output={folder}/encoder"])
@@ -80,7 +80,7 @@ def run_all(data: Path, folder: Path, arms: list[str], seeds: list[int]) -> None
 
 
 def base(data: Path, workdir: Path, seed: int) -> list[str]:
-    """The command that trains an encoder of the old languages."""
+    """Returns the command that trains an encoder for the old languages."""
     return [
         "train", "--config=configs/xlm_tiny.py:modern", f"--workdir={workdir}",
         f"--config.data.mono={data}/mono/{{language}}.txt.gz",
@@ -98,7 +98,7 @@ def base(data: Path, workdir: Path, seed: int) -> list[str]:
 
 
 def adaptation(data: Path, folder: Path, source: Path, arm: str, seed: int) -> list[str]:
-    """The command of one way and seed."""
+    """Returns the command that adapts the encoder in one way, with one seed."""
     command = [
         "adapt", f"--from={source}", f"--languages={','.join(NEW)}",
         f"--mono={data}/mono/{{language}}.txt.gz", f"--replay={','.join(OLD)}",
@@ -128,39 +128,43 @@ def adaptation(data: Path, folder: Path, source: Path, arm: str, seed: int) -> l
 
 
 def output(folder: Path, arm: str, seed: int) -> Path:
-    """The folder of one way and seed."""
+    """Returns the folder of a run: one way and one seed."""
     return folder / f"{arm.replace(',', '').replace(' ', '_')}-{seed}"
 
 
 def run(arguments: list[str]) -> None:
-    """Runs a command of xlj; ends with its exit code if it fails."""
-    name, *others = arguments
-    print("$", shlex.join(["python", "-m", f"xlj.{name}", *others]), flush=True)
-    done = subprocess.run([sys.executable, "-m", f"xlj.{name}", *others])
-    if done.returncode:
-        raise SystemExit(done.returncode)
+    """Runs a command of xlj. If the command fails, the script ends with the same exit code."""
+    name, *options = arguments
+    print("$", shlex.join(["python", "-m", f"xlj.{name}", *options]), flush=True)
+    process = subprocess.run([sys.executable, "-m", f"xlj.{name}", *options])
+    if process.returncode:
+        raise SystemExit(process.returncode)
 
 
 def table(folder: Path, arms: list[str], seeds: list[int]) -> str:
-    """Mean and standard deviation over the seeds that are finished."""
+    """Returns a Markdown table with means and standard deviations over the finished seeds."""
     lines = [f"| | {' | '.join(COLUMNS)} | seeds |", "|---" * (len(COLUMNS) + 2) + "|"]
     records = {arm: finished(folder, arm, seeds) for arm in arms}
-    whole = next((found[0] for found in records.values() if found), None)
-    if whole:
-        lines.append(row("unadapted", [whole["before"]]))
-    lines += [row(arm, [r["after"] for r in found]) for arm, found in records.items() if found]
+    first_record = next((arm_records[0] for arm_records in records.values() if arm_records), None)
+    if first_record:
+        lines.append(row("unadapted", [first_record["before"]]))
+    lines += [
+        row(arm, [r["after"] for r in arm_records])
+        for arm, arm_records in records.items()
+        if arm_records
+    ]
     return "\n".join(lines)
 
 
 def finished(folder: Path, arm: str, seeds: list[int]) -> list[dict]:
-    """The records of the seeds that are finished."""
+    """Returns the records of the finished seeds of one way."""
     files = [output(folder, arm, seed) / "adaptation.json" for seed in seeds]
     records = [json.loads(file.read_text()) for file in files if file.is_file()]
     return [record for record in records if "after" in record]
 
 
 def row(name: str, scores: list[dict]) -> str:
-    """A line of the table."""
+    """Returns a line of the table."""
     cells = []
     for measure, of in COLUMNS.values():
         values = [statistics.mean(score[measure][each] for each in of) for score in scores]

@@ -1,4 +1,4 @@
-"""Word aligners beside each other on every gold set: docs/experiments/aligner.md.
+"""Compares word aligners on every gold set, for docs/experiments/aligner.md.
 
     python docs/compare_aligners.py text DATA runs/aligners/text
     python -m xlj.sweep --config=configs/sweeps/aligner.py --folder=runs/aligners
@@ -6,13 +6,16 @@
     python docs/compare_aligners.py scores runs/aligners/text runs/aligners/all
     python docs/compare_aligners.py scores runs/aligners/text/hansards runs/aligners/hansards-*
 
-`text` gathers the pairs of DATA/parallel/*/*/PAIR.tsv.gz by pair of languages, with the sentences
-of DATA/alignment/PAIR.NAME.tsv.gz but not their gold, in the order of languages that the parallel
-text has: PAIR.tsv, and gold/PAIR.NAME.tsv for scoring. The folder hansards has the same of
-DATA/parallel/hansards alone. `scores` trains fast_align (Thot's) and eflomal on a folder, in lower
-case, and aligns with the checkpoints; of a tool's ways to join both directions it takes the one
-that is best on en-fr.golden. Scores are saved in scores.jsonl, so the same command resumes after a
-stop.
+`text` writes training text and gold links:
+
+- PAIR.tsv has all sentence pairs of DATA/parallel/*/*/PAIR.tsv.gz, and the sentences (without gold
+  links) of DATA/alignment/PAIR.NAME.tsv.gz, in the order of languages of the parallel text.
+- gold/PAIR.NAME.tsv has the gold links for scoring.
+- The folder hansards has the same files, from DATA/parallel/hansards only.
+
+`scores` trains fast_align (Thot's implementation) and eflomal on lowercased text of a folder, and
+aligns with xlj's checkpoints. A tool has several ways to combine both directions; the way that is
+best on en-fr.golden is used. Scores are saved in scores.jsonl, so the same command resumes.
 """
 
 from __future__ import annotations
@@ -33,10 +36,10 @@ from xlj.word_alignment.sentence_pairs import Pair
 
 REGIONS = {"en-es-419": "en-es", "en-pt-BR": "en-pt", "en-pt-br": "en-pt", "en-zh-CN": "en-zh"}
 CHOSEN_ON = "en-fr.golden.test"
-ROUNDS = 5  # of fast_align, as it has them
+ROUNDS = 5  # iterations of fast_align, its default
 
 Links = np.ndarray
-"""Of a pair, int [links, 2]."""
+"""The links of a sentence pair, int [links, 2]."""
 
 
 def main() -> None:
@@ -44,18 +47,18 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("text", help="gather text and gold links by pair")
+    command = commands.add_parser("text", help="write text and gold links by language pair")
     command.add_argument("data", type=Path, help="folder with parallel/ and alignment/")
-    command.add_argument("folder", type=Path, help="where PAIR.tsv and gold/ go")
+    command.add_argument("folder", type=Path, help="the output folder, for PAIR.tsv and gold/")
     command = commands.add_parser("scores", help="score the tools and checkpoints")
-    command.add_argument("folder", type=Path, help="what `text` wrote")
-    command.add_argument("runs", type=Path, nargs="*", help="checkpoints of the aligner")
+    command.add_argument("folder", type=Path, help="a folder that `text` wrote")
+    command.add_argument("runs", type=Path, nargs="*", help="checkpoints of xlj's aligner")
     flags = parser.parse_args()
     if flags.command == "text":
         gather(flags.data, "*", flags.folder)
         gather(flags.data, "hansards", flags.folder / "hansards")
     else:
-        print(table(scored(flags.folder, flags.runs), list(map(str, flags.runs))))
+        print(table(score_all(flags.folder, flags.runs), list(map(str, flags.runs))))
 
 
 def gather(data: Path, corpus: str, folder: Path) -> None:
@@ -69,15 +72,16 @@ def gather(data: Path, corpus: str, folder: Path) -> None:
         lines = [line[:3] for line in columns(file)][1:]  # without the header
         if pair not in text:
             pair = "-".join(reversed(pair.split("-")))
-            lines = [[t, s, " ".join(map(turn, gold.split()))] for s, t, gold in lines]
+            lines = [[t, s, " ".join(map(swap_link, gold.split()))] for s, t, gold in lines]
         if pair not in text:
             continue
         text[pair] += [tuple(line[:2]) for line in lines]
         write(folder / "gold" / f"{pair}.{name}.tsv", lines)
     for pair, lines in text.items():
-        kept = [line for line in lines if all(side.strip() for side in line)]
-        write(folder / f"{pair}.tsv", kept)
-        print(f"{pair}: {len(kept)} pairs, {len(lines) - len(kept)} with an empty side left out")
+        complete = [line for line in lines if all(side.strip() for side in line)]
+        write(folder / f"{pair}.tsv", complete)
+        empty = len(lines) - len(complete)
+        print(f"{pair}: {len(complete)} pairs, {empty} with an empty side left out")
 
 
 def columns(file: Path) -> Iterator[list[str]]:
@@ -85,8 +89,8 @@ def columns(file: Path) -> Iterator[list[str]]:
         yield from (line.rstrip("\r\n").split("\t") for line in lines)
 
 
-def turn(link: str) -> str:
-    """`3p4` -> `4p3`, `3-4` -> `4-3`."""
+def swap_link(link: str) -> str:
+    """Swaps the two sides of a link: `3p4` becomes `4p3`, `3-4` becomes `4-3`."""
     kind = "p" if "p" in link else "-"
     return kind.join(reversed(link.split(kind)))
 
@@ -95,37 +99,39 @@ def write(file: Path, lines: Iterable[Iterable[str]]) -> None:
     file.write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
 
 
-def scored(folder: Path, runs: list[Path]) -> dict[str, dict[str, dict[str, float]]]:
-    """Alignment error rate by aligner, gold set and way to join both directions."""
-    kept = folder / "scores.jsonl"
-    found: dict[str, dict[str, dict[str, float]]] = collections.defaultdict(dict)
-    for line in kept.read_text("utf-8").splitlines() if kept.is_file() else ():
+def score_all(folder: Path, runs: list[Path]) -> dict[str, dict[str, dict[str, float]]]:
+    """Returns alignment error rates by aligner, gold set and way to combine both directions."""
+    results_file = folder / "scores.jsonl"
+    rates_by_aligner: dict[str, dict[str, dict[str, float]]] = collections.defaultdict(dict)
+    for line in results_file.read_text("utf-8").splitlines() if results_file.is_file() else ():
         aligner, name, rates = json.loads(line)
-        found[aligner][name] = rates
+        rates_by_aligner[aligner][name] = rates
     for file in sorted((folder / "gold").glob("*.tsv")):
         pairs = list(sentence_pairs.read(file, with_gold=True))
         text = folder / f"{file.name.split('.')[0]}.tsv"
         for aligner in ("fast_align", "eflomal", *map(str, runs)):
-            if file.stem in found[aligner]:
+            if file.stem in rates_by_aligner[aligner]:
                 continue
             if aligner in TOOLS:
-                links = joined(*TOOLS[aligner](lowered(sentence_pairs.read(text)), lowered(pairs)))
+                links = combine_directions(
+                    *TOOLS[aligner](lowercase(sentence_pairs.read(text)), lowercase(pairs))
+                )
             else:
-                links = {"": of_run(Path(aligner), pairs)}
+                links = {"": align_with_checkpoint(Path(aligner), pairs)}
             golds = [pair.gold for pair in pairs]
             rates = {way: gold_alignments.score(each, golds).aer for way, each in links.items()}
-            found[aligner][file.stem] = rates
-            with kept.open("a", encoding="utf-8") as log:
+            rates_by_aligner[aligner][file.stem] = rates
+            with results_file.open("a", encoding="utf-8") as log:
                 print(json.dumps([aligner, file.stem, rates]), file=log)
             print(aligner, file.stem, rates, flush=True)
-    return found
+    return rates_by_aligner
 
 
-def lowered(pairs: Iterable[Pair]) -> list[tuple[list[str], list[str]]]:
+def lowercase(pairs: Iterable[Pair]) -> list[tuple[list[str], list[str]]]:
     return [tuple([word.lower() for word in side] for side in (p.source, p.target)) for p in pairs]
 
 
-def of_run(run: Path, pairs: list[Pair]) -> list[Links]:
+def align_with_checkpoint(run: Path, pairs: list[Pair]) -> list[Links]:
     import xlj
 
     return [layers[0] for layers in xlj.load(run).aligner().align(pairs)]
@@ -143,8 +149,8 @@ def fast_align(text: list, pairs: list) -> tuple[list[Links], list[Links]]:
         for _ in range(ROUNDS):
             model.train()
         model.end_training()
-        found = [model.get_best_alignment(*pair[::way])[1].to_numpy() for pair in pairs]
-        directions.append([np.argwhere(matrix)[:, ::way] for matrix in found])
+        matrices = [model.get_best_alignment(*pair[::way])[1].to_numpy() for pair in pairs]
+        directions.append([np.argwhere(matrix)[:, ::way] for matrix in matrices])
     return directions[0], directions[1]
 
 
@@ -159,30 +165,32 @@ def eflomal(text: list, pairs: list) -> tuple[list[Links], list[Links]]:
             [gold_alignments.parse(line, "eflomal") for line in file.read_text().splitlines()]
             for file in files
         ]
-    forth, back = (
-        [np.array(sorted(found.sure), int).reshape(-1, 2) for found in each[len(text) :]]
+    forward, backward = (
+        [np.array(sorted(gold.sure), int).reshape(-1, 2) for gold in each[len(text) :]]
         for each in both
     )
-    return forth, back
+    return forward, backward
 
 
 TOOLS = {"fast_align": fast_align, "eflomal": eflomal}
 
 
-def joined(forth: list[Links], back: list[Links]) -> dict[str, list[Links]]:
-    """Both directions' links, by their intersection, by what grow-diag adds to it (Koehn, Och and
-    Marcu, 2003), and by their union."""
+def combine_directions(forward: list[Links], backward: list[Links]) -> dict[str, list[Links]]:
+    """Combines the links of both directions in three ways: intersection, grow-diag (Koehn, Och and
+    Marcu, 2003), and union."""
     ways: dict[str, list[Links]] = {"intersection": [], "grow-diag": [], "union": []}
-    for one, other in zip(forth, back, strict=True):
+    for one, other in zip(forward, backward, strict=True):
         first, second = ({(int(i), int(j)) for i, j in links} for links in (one, other))
         for way, links in zip(
-            ways, (first & second, grown(first, second), first | second), strict=True
+            ways, (first & second, grow_diagonally(first, second), first | second), strict=True
         ):
             ways[way].append(np.array(sorted(links), int).reshape(-1, 2))
     return ways
 
 
-def grown(first: set[tuple[int, int]], second: set[tuple[int, int]]) -> set[tuple[int, int]]:
+def grow_diagonally(
+    first: set[tuple[int, int]], second: set[tuple[int, int]]
+) -> set[tuple[int, int]]:
     links, union = first & second, first | second
     around = [step for step in itertools.product((-1, 0, 1), repeat=2) if any(step)]
     while True:
@@ -194,17 +202,21 @@ def grown(first: set[tuple[int, int]], second: set[tuple[int, int]]) -> set[tupl
         links |= added
 
 
-def table(found: dict[str, dict[str, dict[str, float]]], runs: list[str]) -> str:
-    names = sorted({name for rates in found.values() for name in rates})
-    aligners = [aligner for aligner in ("fast_align", "eflomal", *runs) if aligner in found]
+def table(rates_by_aligner: dict[str, dict[str, dict[str, float]]], runs: list[str]) -> str:
+    names = sorted({name for rates in rates_by_aligner.values() for name in rates})
+    aligners = [
+        aligner for aligner in ("fast_align", "eflomal", *runs) if aligner in rates_by_aligner
+    ]
     ways = {}
     for aligner in aligners:
-        rates = found[aligner].get(CHOSEN_ON) or next(iter(found[aligner].values()))
+        rates = rates_by_aligner[aligner].get(CHOSEN_ON) or next(
+            iter(rates_by_aligner[aligner].values())
+        )
         ways[aligner] = min(rates, key=lambda way: rates[way])
     titles = [f"{aligner} {ways[aligner]}".strip() for aligner in aligners]
     lines = ["| gold | " + " | ".join(titles) + " |", "|---" * (len(titles) + 1) + "|"]
     for name in names:
-        rates = [found[aligner].get(name, {}).get(ways[aligner]) for aligner in aligners]
+        rates = [rates_by_aligner[aligner].get(name, {}).get(ways[aligner]) for aligner in aligners]
         cells = ["" if rate is None else f"{rate:.1%}"[:-1] for rate in rates]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

@@ -1,12 +1,12 @@
-"""Scores the runs of a sweep on the embedded corpus: word alignment and sentence retrieval.
+"""Scores the runs of a sweep on the phrasebook: word alignment and sentence retrieval.
 
     python -m xlj.sweep --config=configs/sweeps/comparison.py
     python docs/compare_objectives.py [--folder=runs/comparison]
 
-Prints the numbers of docs/experiments/objectives.md as one table, mean and deviation over the
-seeds: alignment error rate, and retrieval accuracy with and without the mean of each language, on
-phrasebook pairs that are in no training text. What it finds of a run stays in the run's
-phrasebook.jsonl, which xlj.report draws.
+It prints the numbers of docs/experiments/objectives.md as one table, with means and standard
+deviations over seeds. The measures are the alignment error rate, and retrieval accuracy with and
+without the mean vector of each language, on phrasebook pairs that occur in no training text. The
+results of each run are saved in the run's file phrasebook.jsonl, which xlj.report plots.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from xlj.word_alignment.sentence_pairs import Pair
 
 PAIRS = ("en-de", "en-fr", "en-sw")
 ALIGNED, RETRIEVED = 200, 500
-SEED = 20_261_121  # of the test sentences' meanings; no training text draws from it
+SEED = 20_261_121  # seed of the test sentences' meanings; training text uses other seeds
 
 MEASURES = {
     "aer": "AER",
     "retrieval": "retrieval",
-    "centred": "centred",  # retrieval without the mean of each language
+    "centred": "centred",  # retrieval after subtracting each language's mean vector
 }
 TITLES = {
     "start": "a start: MMLM, 1,500 steps",
@@ -61,22 +61,22 @@ def main() -> None:
         for workdir in sorted(folder.glob(f"{name}-[0-9]")):
             file = workdir / "phrasebook.jsonl"
             if not file.is_file() or not is_complete(file):
-                lines = [json.dumps(line) + "\n" for line in scored(workdir, tests)]
+                lines = [json.dumps(line) + "\n" for line in score_run(workdir, tests)]
                 file.write_text("".join(lines))
-            found = [json.loads(line) for line in file.read_text().splitlines()]
-            scores.setdefault(name, []).append(found)
-            print(workdir, found, flush=True)
+            measures = [json.loads(line) for line in file.read_text().splitlines()]
+            scores.setdefault(name, []).append(measures)
+            print(workdir, measures, flush=True)
     print(table(scores))
 
 
 def is_complete(file: Path) -> bool:
-    """Whether a file has all that is measured now."""
+    """Returns whether a file contains all measures of this script."""
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     return all(MEASURES.keys() <= line.keys() for line in lines)
 
 
 def test_pairs(pair: str) -> list[phrasebook.Pair]:
-    """Pairs without a sentence of any training text."""
+    """Returns sentence pairs whose sentences occur in no training text."""
     languages = pair.split("-")
     seen = [set(phrasebook.text_lines(language)) for language in languages]
     for other in PAIRS:
@@ -91,38 +91,48 @@ def test_pairs(pair: str) -> list[phrasebook.Pair]:
     return list(itertools.islice(new, RETRIEVED))
 
 
-def scored(workdir: Path, tests: dict[str, list[phrasebook.Pair]]) -> list[dict[str, float]]:
-    """Means over the language pairs, at each layer."""
+def score_run(workdir: Path, tests: dict[str, list[phrasebook.Pair]]) -> list[dict[str, float]]:
+    """Returns the measures of a run at each layer, as means over language pairs."""
     loaded = pretrained.load(workdir)
     layers = range(1, loaded.model.layers + 1)
     errors, accuracies, without_means = [], [], []
     for pair, sentences in tests.items():
-        words, gold = zip(*(by_blanks(pair, p) for p in sentences[:ALIGNED]), strict=True)
-        found = list(Aligner(loaded, AlignmentOptions(), layers).align(words))
+        words, gold = zip(*(split_at_blanks(pair, p) for p in sentences[:ALIGNED]), strict=True)
+        alignments = list(Aligner(loaded, AlignmentOptions(), layers).align(words))
         errors.append(
             [
-                error_rate.score([map(tuple, links[i].tolist()) for links in found], gold, gold).aer
+                error_rate.score(
+                    [map(tuple, links[i].tolist()) for links in alignments], gold, gold
+                ).aer
                 for i in range(len(layers))
             ]
         )
         embedder = Embedder(loaded, layers, "text")
         source = embedder.embed([p.source.text for p in sentences])
         target = embedder.embed([p.target.text for p in sentences])
-        accuracies.append(translations_found(source, target))
+        accuracies.append(retrieval_accuracy(source, target))
         centre(source), centre(target)
-        without_means.append(translations_found(source, target))
+        without_means.append(retrieval_accuracy(source, target))
     measured = {"aer": errors, "retrieval": accuracies, "centred": without_means}
     means = {name: np.mean(values, 0).tolist() for name, values in measured.items()}
     return [{"layer": layer, **{n: means[n][i] for n in means}} for i, layer in enumerate(layers)]
 
 
-def translations_found(source: np.ndarray, target: np.ndarray) -> list[float]:
-    """Accuracy@1 by layer, of vectors [layers, sentences, hidden], mean of both directions."""
+def retrieval_accuracy(source: np.ndarray, target: np.ndarray) -> list[float]:
+    """Returns accuracy@1 for each layer, averaged over both directions.
+
+    Args:
+      source, target: vectors, float [layers, sentences, hidden].
+    """
     return [float(np.mean(accuracy(nearest(*sides)))) for sides in zip(source, target, strict=True)]
 
 
-def by_blanks(where: str, pair: phrasebook.Pair) -> tuple[Pair, set[tuple[int, int]]]:
-    """A pair as the words between blanks, as in training text, and its gold links between them."""
+def split_at_blanks(where: str, pair: phrasebook.Pair) -> tuple[Pair, set[tuple[int, int]]]:
+    """Splits a phrasebook pair into words at blanks, as in training text.
+
+    Returns:
+      The pair, and the gold links between these words.
+    """
 
     def places(sentence: phrasebook.Sentence) -> list[int]:
         return [sentence.text.count(" ", 0, start) for start, _ in sentence.spans]
@@ -133,7 +143,7 @@ def by_blanks(where: str, pair: phrasebook.Pair) -> tuple[Pair, set[tuple[int, i
 
 
 def table(scores: dict[str, list[list[dict[str, float]]]]) -> str:
-    """Mean and standard deviation over seeds, in percent."""
+    """Returns a Markdown table with means and standard deviations over seeds, in percent."""
     layers = [line["layer"] for line in next(iter(scores.values()))[0]]
     columns = [(measure, i) for measure in MEASURES for i in range(len(layers))]
     head = [f"{MEASURES[measure]}, layer {layers[i]}" for measure, i in columns]

@@ -1,4 +1,4 @@
-"""Writes docs/configs.md from the schema and the recipes: python docs/make_configs.py"""
+"""Writes docs/configs.md from the config schema and the recipes: python docs/make_configs.py"""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ change.
 """
 
 TABLE = '<div class="keys" markdown>\n\n| key | default | values | meaning |\n|---|---|---|---|\n'
-"""The class keeps a key on one line (docs/site.css)."""
+"""Start of a table. The class `keys` prevents line breaks in keys (docs/site.css)."""
 
 
 FINETUNING = """
@@ -97,7 +97,7 @@ FINETUNING = """
 
 
 def render() -> str:
-    """The whole page."""
+    """Returns the whole page."""
     training = "".join(_sections(pretraining.keys()))
     tuning = "".join(_sections(finetuning.keys(), "Fine-tuning: "))
     return "".join(
@@ -141,7 +141,7 @@ def _escape(cell: str) -> str:
 
 
 def _links(sections: str) -> str:
-    """Links to the sections of a part of the page."""
+    """Returns links to the sections of a part of the page."""
     names = re.findall(r"^## (.+)$", sections, re.MULTILINE)
     anchors = [re.sub(r"[.:]", "", name.lower()).replace(" ", "-") for name in names]
     links = zip(names, anchors, strict=True)
@@ -151,14 +151,14 @@ def _links(sections: str) -> str:
 def _recipes(folder: str, variants: str) -> typing.Iterator[str]:
     yield f"| recipe | what it trains | {variants} |\n|---|---|---|\n"
     for file in sorted((RECIPES / folder).glob("*.py")):
-        module = recipe(file.stem, folder)
+        module = import_recipe(file.stem, folder)
         first = (module.__doc__ or "").split("\n")[0].rstrip(".")
         names = ", ".join(f"`{name}`" for name in getattr(module, "VARIANTS", {}))
         yield f"| [{file.name}](../configs/{folder}{file.name}) | {first} | {names} |\n"
 
 
-def recipe(name: str, folder: str = "") -> typing.Any:
-    """The module of a recipe, which may import its neighbours."""
+def import_recipe(name: str, folder: str = "") -> typing.Any:
+    """Imports the module of a recipe. A recipe may import other recipes of the same folder."""
     path = str(RECIPES / folder)
     if path not in sys.path:
         sys.path.insert(0, path)
@@ -166,7 +166,7 @@ def recipe(name: str, folder: str = "") -> typing.Any:
 
 
 def _meaning(field: typing.Any) -> str:
-    """The documentation of a key, with its choices marked as code."""
+    """Returns the documentation of a key, with the key's choices marked as code."""
     choices = "|".join(choice for choice in field.metadata.get("choices") or () if choice)
     doc: str = field.metadata["doc"]
     return re.sub(rf"(?<![\w`])({choices}):", r"`\1`:", doc) if choices else doc

@@ -34,7 +34,7 @@ PICTURES: Mapping[str, Callable[[], str]] = {
     "objectives_aer": plots.objectives_aer,
     "objectives_retrieval": plots.objectives_retrieval,
 }
-"""By the name of the file, the function that draws it."""
+"""The function that draws each picture, by the name of the picture's file."""
 
 
 def main() -> None:

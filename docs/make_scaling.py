@@ -2,11 +2,11 @@
 
     python docs/make_scaling.py [--only=xlm_r,h100] [--folder=build/scaling] [--again=FOLDER]
 
-Compiles every recipe for every topology without the chips (`pip install -e '.[cuda]'` and
-`'.[tpu]'`), which takes hours of one core. The figures are saved in the folder, so the same command
-resumes. Figures are not replaced: take another folder after a change of the code. With the old
-folder as `--again`, its choices of mesh and microbatches are compiled again without a search. Rows
-of the page without figures in the folder do not change.
+The script compiles every recipe for every topology. It needs the compilers (`pip install -e
+'.[cuda]'` and `'.[tpu]'`) but no chips, and takes hours on one core. The figures are saved in the
+folder, so the same command resumes. Saved figures are not replaced: after a change of the code, use
+another folder. With `--again=OLD_FOLDER`, the choices of mesh and microbatches in OLD_FOLDER are
+compiled again without a search. Rows of the page without figures in the folder do not change.
 """
 
 import argparse
@@ -27,16 +27,17 @@ RECIPES = (
     *("ernie_m_retrieval", "modernbert_base", "mmbert_small"),
     *("mmbert_base", "eurobert_210m", "modern_xlm_e", "modern_xlm_align"),
 )
-"""All but those that need no paper (quickstart, xlm_tiny, comparison, aligner), and
-ernie_m_ablations, which is ernie_m_base with some of its objectives."""
+"""The recipes that reproduce papers. ernie_m_ablations is left out, because it trains ernie_m_base
+with some of the objectives."""
 NEEDS_NO_FILE = {
     "meta_xlm": {"data.vocabulary": "", "data.vocabulary_size": 250_002},
     "modern_xlm_align": {"init_from": "", "data.vocabulary_size": 256_000},
 }
-"""Of recipes that take the vocabulary of a file or model: its size."""
+"""Keys that replace a vocabulary or a model on disk by the size of the vocabulary, by recipe."""
 TOPOLOGIES = ("h100:1x8", "h100:8x8", "v5e:16x16", "v6e:16x16")
 WEAK = {"h100:1x8": 8, "h100:8x8": 8, "h100:64x8": 8, "v5p:2x2x4": 4, "v5p:4x8x16": 4}
-"""The devices that share a copy of the parameters: of a host, or of one side of a torus."""
+"""For each topology, the number of devices that share a copy of the parameters (`mesh.fsdp`). These
+are the devices of a host, or of one side of a torus."""
 WEAK_ROWS = 32
 PAGE = ROOT / "docs" / "experiments" / "compiled_steps.md"
 _GIB = 2**30
@@ -44,9 +45,15 @@ _GIB = 2**30
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="parts of RECIPE,TOPOLOGY to make")
+    parser.add_argument(
+        "--only",
+        default="",
+        help="compile only recipes and topologies that start with these texts, as RECIPE,TOPOLOGY",
+    )
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "scaling")
-    parser.add_argument("--again", type=Path, help="a folder with choices to compile again")
+    parser.add_argument(
+        "--again", type=Path, help="a folder of records, whose choices are compiled again"
+    )
     flags = parser.parse_args()
     topologies.use_compilers()
     flags.folder.mkdir(parents=True, exist_ok=True)
@@ -55,16 +62,16 @@ def main() -> None:
         for name in RECIPES:
             path = flags.folder / f"{name}-{topology.replace(':', '-')}.json"
             if name.startswith(recipe) and topology.startswith(chips) and not path.exists():
-                before = chosen(flags.again / path.name) if flags.again else None
-                made(path, partial(planned, name, topology, before))
+                before = read_choice(flags.again / path.name) if flags.again else None
+                write_record(path, partial(plan_recipe, name, topology, before))
     for topology in WEAK:
         path = flags.folder / f"weak-{topology.replace(':', '-')}.json"
         if "weak".startswith(recipe) and topology.startswith(chips) and not path.exists():
-            made(path, partial(weak, topology))
+            write_record(path, partial(plan_weak_scaling, topology))
     PAGE.write_text(page(flags.folder), "utf-8")
 
 
-def made(path: Path, work) -> None:
+def write_record(path: Path, work) -> None:
     import jax
 
     from xlj.io import atomic
@@ -76,8 +83,8 @@ def made(path: Path, work) -> None:
     print(f"{path.name}: {time.monotonic() - began:.0f} s", flush=True)
 
 
-def parsed(name: str, changes: dict[str, object]):
-    """The config of a recipe, with durations as steps, and the sizes of its rows."""
+def load_recipe(name: str, changes: dict[str, object]):
+    """Returns the config of a recipe, with durations in steps, and the expected sizes of rows."""
     from xlj import config as schema
     from xlj.cli import configs
     from xlj.training import durations
@@ -90,50 +97,58 @@ def parsed(name: str, changes: dict[str, object]):
     return config, expected_sizes(config)
 
 
-def chosen(path: Path):
-    """The choice of a record, if it has one."""
+def read_choice(path: Path):
+    """Returns the choice in a record file; None if there is none."""
     record = json.loads(path.read_text("utf-8")) if path.exists() else {}
     return record.get("choice")
 
 
-def planned(name: str, topology: str, before: dict[str, object] | None) -> dict[str, object]:
-    """The figures of a choice, or of the first mesh and microbatches that fit."""
+def plan_recipe(name: str, topology: str, before: dict[str, object] | None) -> dict[str, object]:
+    """Computes the figures of a recipe on a topology.
+
+    Args:
+      before: the choice to compile; None to search for the first choice that fits.
+    """
     from xlj.config import ConfigError
     from xlj.planning import figures, search
     from xlj.planning.programs import DoesNotFit
 
-    config, sizes = parsed(name, NEEDS_NO_FILE.get(name, {}))
-    there = topologies.parse(topology)
+    config, sizes = load_recipe(name, NEEDS_NO_FILE.get(name, {}))
+    parsed_topology = topologies.parse(topology)
     try:
         if before:
             choice, known = search.Choice(**before), {}
         else:
-            best, *_ = search.search(config, sizes, there, try_all=False)
+            best, *_ = search.search(config, sizes, parsed_topology, try_all=False)
             if not best.fits:
                 return {"why": "nothing that was tried fits"}
             choice, known = best.choice, {search.find_largest_phase(config, sizes): best.figures}
-        found = figures.of_run(choice.of(config), sizes, there, known)
+        phase_figures = figures.of_run(choice.of(config), sizes, parsed_topology, known)
     except (ConfigError, DoesNotFit) as error:
         return {"why": str(error)}
-    return {"choice": choice._asdict(), "phases": [each.record() for each in found]}
+    return {"choice": choice._asdict(), "phases": [each.record() for each in phase_figures]}
 
 
-def weak(topology: str) -> dict[str, object]:
-    """XLM-R base with as many rows for each device on every topology, and copies beside it."""
+def plan_weak_scaling(topology: str) -> dict[str, object]:
+    """Computes the figures of XLM-R base with the same number of rows per device on each
+    topology."""
     from xlj.planning import figures, theory
 
-    there = topologies.parse(topology)
-    config, sizes = parsed(
+    parsed_topology = topologies.parse(topology)
+    config, sizes = load_recipe(
         "xlm_r_base",
         {
-            "objectives.mmlm.batch_rows": WEAK_ROWS * there.size,
+            "objectives.mmlm.batch_rows": WEAK_ROWS * parsed_topology.size,
             "mesh.fsdp": WEAK[topology],
             "model.remat": "all",
             "train.accumulation": 1,
         },
     )
-    found = figures.of_phase(config, sizes, there, 0)
-    return {"figures": found.record(), "theory": theory.sent(config, sizes, there.size)}
+    phase_figures = figures.of_phase(config, sizes, parsed_topology, 0)
+    return {
+        "figures": phase_figures.record(),
+        "theory": theory.sent(config, sizes, parsed_topology.size),
+    }
 
 
 def page(folder: Path) -> str:
@@ -147,18 +162,21 @@ def page(folder: Path) -> str:
     return text
 
 
-def beginning(lines: list[str], *cells: str) -> list[str]:
-    """The rows of a table whose first cells are these; of a phase, a recipe's name and a step."""
+def rows_of(lines: list[str], *cells: str) -> list[str]:
+    """Returns the rows of a table whose first cells are `cells`.
+
+    Of a cell with a comma (recipe, step), only the part before the comma is compared.
+    """
 
     def first(line: str) -> tuple[str, ...]:
-        found = [cell.strip().partition(",")[0] for cell in line.split("|")[1:]]
-        return tuple(found[: len(cells)])
+        phase_figures = [cell.strip().partition(",")[0] for cell in line.split("|")[1:]]
+        return tuple(phase_figures[: len(cells)])
 
     return [line for line in lines if first(line) == cells]
 
 
 def recipe_rows(folder: Path, old: list[str]) -> list[str]:
-    """The table of recipes: a line for each phase."""
+    """Returns the table of recipes, with a line for each phase."""
     lines = [
         "| recipe, from step | on | mesh.fsdp, remat, accumulation | GiB a device | traffic, GB | "
         "sent, GB (fast, slow) | least time of a step | bottleneck | MFU at most | tokens/s | "
@@ -169,7 +187,7 @@ def recipe_rows(folder: Path, old: list[str]) -> list[str]:
         for topology in TOPOLOGIES:
             path = folder / f"{name}-{topology.replace(':', '-')}.json"
             if not path.exists():
-                lines += beginning(old, name, topology)
+                lines += rows_of(old, name, topology)
                 continue
             record = json.loads(path.read_text("utf-8"))
             if "why" in record:
@@ -177,7 +195,7 @@ def recipe_rows(folder: Path, old: list[str]) -> list[str]:
                 continue
             choice, phases = record["choice"], record["phases"]
             gather = ", once a step" if choice.get("gather") == "step" else ""
-            how = f"{choice['fsdp']}{gather}, {choice['remat']}, {choice['accumulation']}"
+            choice_text = f"{choice['fsdp']}{gather}, {choice['remat']}, {choice['accumulation']}"
             days = sum(phase["days"] for phase in phases)
             for number, phase in enumerate(phases):
                 sent = [
@@ -186,7 +204,7 @@ def recipe_rows(folder: Path, old: list[str]) -> list[str]:
                 cells = [
                     f"{name}, {phase['start']:,}",
                     topology,
-                    how,
+                    choice_text,
                     f"{phase['memory']['peak'] / _GIB:.1f} of {phase['memory']['limit'] / _GIB:.1f}"
                     + ("" if phase["memory"]["fits"] else ": **does not fit**"),
                     f"{sum(phase['traffic'].values()) / 1e9:,.0f}",
@@ -202,7 +220,7 @@ def recipe_rows(folder: Path, old: list[str]) -> list[str]:
 
 
 def weak_rows(folder: Path, old: list[str]) -> list[str]:
-    """The table of weak scaling."""
+    """Returns the table of weak scaling."""
     lines = [
         "| devices | memory beside the state, GiB | gathered, GB (theory) | reduced and scattered "
         "| exchanged | summed over copies | least time of a step | MFU at most |",
@@ -211,16 +229,16 @@ def weak_rows(folder: Path, old: list[str]) -> list[str]:
     for topology in WEAK:
         path = folder / f"weak-{topology.replace(':', '-')}.json"
         if not path.exists():
-            lines += beginning(old, topology)
+            lines += rows_of(old, topology)
             continue
         record = json.loads(path.read_text("utf-8"))
-        found = record["figures"]
-        cells = [topology, f"{found['memory']['working'] / _GIB:.2f}"]
+        phase_figures = record["figures"]
+        cells = [topology, f"{phase_figures['memory']['working'] / _GIB:.2f}"]
         for kind in ("all-gather", "reduce-scatter", "all-to-all", "all-reduce"):
-            same = [each for each in found["collectives"] if each["kind"] == kind]
+            same = [each for each in phase_figures["collectives"] if each["kind"] == kind]
             sent = sum(each["fast"] + each["slow"] for each in same)
             cells.append(f"{sent / 1e9:.2f} ({record['theory'][kind] / 1e9:.2f})")
-        cells += [f"{found['step_seconds']:.3f} s", f"{found['mfu']:.0%}"]
+        cells += [f"{phase_figures['step_seconds']:.3f} s", f"{phase_figures['mfu']:.0%}"]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 

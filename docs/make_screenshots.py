@@ -1,9 +1,9 @@
 """Takes the screenshots of the documentation: python docs/make_screenshots.py runs/quickstart
 
-It aligns sentences of the phrasebook with a trained encoder, writes the alignment page and the
-report of the run, and takes a picture of the top of each. The links of one pair go to
-docs/pictures/alignment.json, which `make_pictures.py` draws. Needs Chromium (Debian: `apt-get
-install chromium`) and Pillow.
+The script aligns sentences of the phrasebook with a trained encoder. It writes the alignment page
+and the report of the run, and takes a screenshot of the top of each page. It writes the links of
+one pair to docs/pictures/alignment.json, which `make_pictures.py` draws. Requirements: Chromium
+(Debian: `apt-get install chromium`) and Pillow.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from xlj import phrasebook
 
 FOLDER = Path(__file__).with_name("pictures")
 PAIRS, DRAWN = 200, 131
-"""Pairs that are aligned, and the number of the one that is drawn on the home page."""
+"""The number of pairs to align, and the index of the pair that is drawn on the home page."""
 WIDTH, SCALE, COLOURS = 1040, 1.25, 128
-"""Pixels of CSS across a screenshot, pixels of the picture for each, and colours of its palette."""
+"""The width of a screenshot in CSS pixels, image pixels per CSS pixel, and the number of
+colours."""
 
 
 def words(sentence: phrasebook.Sentence) -> list[str]:
-    """The words of a sentence of the phrasebook."""
+    """Returns the words of a sentence of the phrasebook."""
     return [sentence.text[start:end] for start, end in sentence.spans]
 
 
@@ -44,7 +45,8 @@ def write_gold(file: Path) -> None:
 
 
 def write_links(workdir: Path, file: Path) -> None:
-    """Writes the links of a pair with their confidences: {source, target, links: [i, j, share]}."""
+    """Writes the words of a pair, and the links with confidences: [source word, target word,
+    share]."""
     pair = phrasebook.pair(phrasebook.draw(2026, DRAWN), "en", "de")
     source, target = words(pair.source), words(pair.target)
     model = xlj.load(workdir)
@@ -64,7 +66,7 @@ def run(command: str, *arguments: str) -> None:
 
 
 def take(browser: str, page: Path, picture: Path, height: int) -> None:
-    """Takes a picture of the top of a page, in light colours and with few of them."""
+    """Takes a screenshot of the top of a page, with light colours and a small palette."""
     with tempfile.TemporaryDirectory() as folder:
         shot = Path(folder) / "shot.png"
         subprocess.run(
@@ -90,7 +92,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("workdir", type=Path, help="of a finished run of configs/quickstart.py")
+    parser.add_argument(
+        "workdir", type=Path, help="the workdir of a finished run of configs/quickstart.py"
+    )
     parser.add_argument("--browser", default=shutil.which("chromium") or "chromium")
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:

@@ -1,10 +1,10 @@
-"""Draws the losses of several runs beside each other, and prints those of each language.
+"""Plots the losses of several runs, and prints the held-out loss of each language.
 
     python docs/plot_runs.py --output=docs/meta_xlm_minilm.png MetaXLM=runs/meta XLM=runs/xlm
 
-The left panel has training and held-out loss (masked language modelling) by step, the right one the
-held-out loss of each language at the last step that all runs have evaluated. Needs matplotlib
-(`pip install -e '.[plots]'`).
+The left panel shows training loss and held-out loss (masked language modelling) by step. The right
+panel shows the held-out loss of each language, at the last step that all runs have evaluated.
+Requirement: matplotlib (`pip install -e '.[plots]'`).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def main() -> None:
         runs[name] = metrics.read(Path(workdir))
     figure, (curves, bars) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for color, (name, lines) in enumerate(runs.items()):
-        wide = len(runs) - color  # earlier runs are wider, so that those beneath others are seen
+        widths = len(runs) - color  # earlier runs are wider, because later runs are drawn over them
         for key, style in ((TRAINING, "-"), (HELD_OUT, "o")):
             points = [(line["step"], line[key]) for line in lines if key in line]
             label = f"{name}, {'training' if key == TRAINING else 'held out'}"
             curves.plot(*zip(*points, strict=True), style, color=f"C{color}", label=label,
-                        linewidth=1.5 * wide, markersize=4 + 2 * wide)  # fmt: skip
-    curves.set(xlabel="step", ylabel="loss (nats a predicted token)")
+                        linewidth=1.5 * widths, markersize=4 + 2 * widths)  # fmt: skip
+    curves.set(xlabel="step", ylabel="loss (nats per predicted token)")
     curves.legend()
     evaluated = [
         {line["step"]: line for line in lines if HELD_OUT in line} for lines in runs.values()
@@ -51,14 +51,14 @@ def main() -> None:
     languages = [name[2] for name in names if name[:2] == ["eval", "mmlm"] and name[3:] == ["loss"]]
     print(f"| step {last} | {' | '.join(runs)} |\n|---{'|---' * len(runs)}|")
     for language in languages:
-        losses = [of_run[last][f"eval/mmlm/{language}/loss"] for of_run in evaluated]
+        losses = [run_lines[last][f"eval/mmlm/{language}/loss"] for run_lines in evaluated]
         print(f"| {language} | {' | '.join(f'{loss:.2f}' for loss in losses)} |")
-    print(f"| mean | {' | '.join(f'{of_run[last][HELD_OUT]:.2f}' for of_run in evaluated)} |")
+    print(f"| mean | {' | '.join(f'{run_lines[last][HELD_OUT]:.2f}' for run_lines in evaluated)} |")
     width = 0.8 / len(runs)
-    for color, of_run in enumerate(evaluated):
-        places = [index + color * width for index in range(len(languages))]
-        heights = [of_run[last][f"eval/mmlm/{language}/loss"] for language in languages]
-        bars.bar(places, heights, width, color=f"C{color}")
+    for color, run_lines in enumerate(evaluated):
+        positions = [index + color * width for index in range(len(languages))]
+        heights = [run_lines[last][f"eval/mmlm/{language}/loss"] for language in languages]
+        bars.bar(positions, heights, width, color=f"C{color}")
     bars.set(xticks=[index + 0.4 - width / 2 for index in range(len(languages))],
              xticklabels=languages, ylabel=f"held-out loss at step {last}")  # fmt: skip
     figure.savefig(arguments.output, dpi=80)

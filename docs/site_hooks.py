@@ -1,8 +1,8 @@
-"""Hooks of MkDocs: links out of the site, and which pages the search ranks lower.
+"""Hooks of MkDocs, for links to files outside the site, and for the ranking of pages in the search.
 
-Links from pages to files outside the site lead to the repository's URL, `repo_url` of mkdocs.yml.
-Without it only the text of such a link stays. A link to a file that does not exist is a warning,
-and `mkdocs build --strict` fails on warnings.
+A link from a page to a file outside the site becomes a link to the repository (`repo_url` in
+mkdocs.yml). Without `repo_url`, only the text of the link remains. A link to a file that does not
+exist causes a warning, and `mkdocs build --strict` fails on warnings.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import re
 from pathlib import Path
 
 RESULTS = ("experiments/", "results.md", "benchmarks.md", "roadmap.md", "architecture.md")
-"""Pages that contain most words: results, and the listing of the code. The search ranks them below
-other pages."""
+"""Pages that the search ranks below other pages, because they contain almost all words: results,
+and the listing of the code."""
 log = logging.getLogger("mkdocs.hooks.site_hooks")
 LINK = re.compile(r"(?<!!)\[([^][]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 
 
 def on_page_markdown(markdown: str, page, config, files) -> str:
-    """MkDocs' event: the page's text with its links out of the site made absolute."""
+    """Hook of MkDocs: returns the text of a page with absolute links to files outside the site."""
     if page.file.src_uri.startswith(RESULTS):
         page.meta["search"] = {"boost": 0.3}
     docs = Path(config["docs_dir"])
@@ -43,5 +43,5 @@ def on_page_markdown(markdown: str, page, config, files) -> str:
 
 
 def on_page_content(html: str, page, config, files) -> str:
-    r"""MkDocs' event: a bar in the code of a table's cell is `\|` in Markdown, and `|` to read."""
+    r"""Hook of MkDocs: replaces `\|`, the Markdown for a bar in a table cell, by `|`."""
     return re.sub(r"<td>.*?</td>", lambda cell: cell[0].replace(r"\|", "|"), html, flags=re.DOTALL)

@@ -49,7 +49,9 @@ def test_gold_of_a_pair_without_text_is_left_out(script, tmp_path):
 def test_directions_are_joined(script):
     forth = [[(0, 0), (1, 1), (1, 2), (5, 5)]]
     back = [[(0, 0), (1, 1), (2, 2), (5, 0)]]
-    joined = {way: links[0].tolist() for way, links in script.joined(forth, back).items()}
+    joined = {
+        way: links[0].tolist() for way, links in script.combine_directions(forth, back).items()
+    }
     assert joined["intersection"] == [[0, 0], [1, 1]]
     # Beside a link, and of a word that has none; (5, 5) and (5, 0) touch nothing.
     assert joined["grow-diag"] == [[0, 0], [1, 1], [1, 2], [2, 2]]

@@ -90,7 +90,7 @@ def test_the_drawing_of_layers_goes_down(maker):
     graph = layers.imports()
     levels = layers.levels_of(graph)
     assert all(levels[room] > levels[other] for room, others in graph.items() for other in others)
-    drawn = layers.direct(graph)
+    drawn = layers.find_direct_imports(graph)
     assert ("commands", "cli") in drawn and ("commands", "api") not in drawn
     reached = {room: set() for room in graph}
     for room in graph:  # from the bottom up

@@ -1,1 +1,1 @@
-"""The pictures of the documentation, drawn by code: `python docs/make_pictures.py`."""
+"""Draws the pictures of the documentation (`python docs/make_pictures.py`)."""

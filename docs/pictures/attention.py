@@ -1,6 +1,6 @@
-"""Who sees what: the attention patterns of the objectives that predict masked tokens.
+"""Draws the attention patterns of the objectives that predict masked tokens.
 
-The patterns are not drawn by hand: each is what the objective's own code makes of the row.
+Each pattern is computed by the code of the objective from an example row.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ LEFT, CELL = 78, 24
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """A row of tokens, with the predicted tokens."""
+    """A row of tokens, and the indices of predicted tokens."""
 
     tokens: Sequence[str]
     predicted: Sequence[int]
 
     @property
     def read(self) -> list[str]:
-        """The tokens that the encoder reads."""
+        """The tokens that the encoder reads: predicted tokens are masked."""
         return [MASK if i in self.predicted else token for i, token in enumerate(self.tokens)]
 
     def ids(self, tokens: Sequence[str]) -> jax.Array:
-        """Token ids of a row, int32 [1, length]; the last id of the vocabulary is the mask's."""
+        """Returns the ids of tokens, int32 [1, length]. The mask has the last id of the
+        vocabulary."""
         known = {"<s>": BOS, "</s>": EOS}
         words = sorted({*self.tokens, *tokens} - {*known, MASK})
         known |= {word: len(SPECIALS) + place for place, word in enumerate(words)}
@@ -45,7 +46,7 @@ class Example:
         return jnp.array([[known[token] for token in tokens]], jnp.int32)
 
     def masked(self) -> Masked:
-        """The row as `corruption.mask_tokens` would return it."""
+        """Returns the row in the form of `corruption.mask_tokens`."""
         places = jnp.array([self.predicted], jnp.int32)
         original = self.ids(self.tokens)
         return Masked(
@@ -62,10 +63,14 @@ PAIR = Example("<s> the cat sleeps </s> die Katze schläft </s>".split(), [2, 7]
 
 
 def sees(inputs_of: Callable[[Model, Any], encoder.Inputs], row: Any) -> np.ndarray:
-    """Which query sees which key in a row, bool [length, length]: where their ids are equal.
+    """Computes which query sees which key in a row: where the segment ids are equal.
 
     Args:
-      inputs_of: makes the encoder's inputs of a row that an objective has corrupted.
+      inputs_of: function of the objective that makes the encoder's inputs from a corrupted row.
+      row: the corrupted row.
+
+    Returns:
+      bool [query, key].
     """
     inputs = jax.jit(inputs_of, static_argnums=0)(Model(), row)
     queries, keys = np.array(inputs.query_segment_ids[0]), np.array(inputs.key_segment_ids[0])
@@ -83,10 +88,11 @@ def grid(
     """Draws a pattern: a row for each query, a column for each key.
 
     Args:
-      tokens: of the row, as the encoder reads them.
-      pattern: bool [length, length].
-      predictions: what is predicted at a place of the row.
-      notes: other words behind a place.
+      top: the height at which the grid begins.
+      tokens: the tokens that the encoder reads.
+      pattern: bool [query, key], whether the query sees the key.
+      predictions: the predicted token, by its index in the row.
+      notes: text to the right of a row of the grid, by the index of the token.
 
     Returns:
       The height at which the grid ends.
@@ -95,17 +101,17 @@ def grid(
     drawing.text(LEFT - 8, top - 24, "key →", "end soft small")
     drawing.text(LEFT - 8, top - 8, "query ↓", "end soft small")
     for place, token in enumerate(tokens):
-        asks = place in predictions
+        is_predicted = place in predictions
         drawing.upright(LEFT + place * CELL + CELL / 2 + 4, top - 6, token, "soft")
         y = top + place * CELL
-        if asks:
+        if is_predicted:
             drawing.box(6, y, 408, CELL, "asked", 3)
-        drawing.text(LEFT - 8, y + 16.5, token, "end ask" if asks else "end")
+        drawing.text(LEFT - 8, y + 16.5, token, "end ask" if is_predicted else "end")
         for key in range(len(tokens)):
             box = LEFT + key * CELL + 1.5, y + 1.5, CELL - 3, CELL - 3
             drawing.box(*box, "see" if pattern[place, key] else "blank", 3)
         right = LEFT + len(tokens) * CELL + 8
-        if asks:
+        if is_predicted:
             drawing.text(right, y + 16.5, f"→ {predictions[place]}", "ask")
         elif place in notes:
             drawing.text(right, y + 16.5, notes[place], "soft small")
@@ -113,7 +119,7 @@ def grid(
 
 
 def legend(drawing: Drawing, top: float, asked: str = "predicts") -> float:
-    """Draws what the colours mean; returns where that ends."""
+    """Draws the legend of colours; returns the height at which it ends."""
     drawing.box(LEFT, top + 8, 14, 14, "see", 3)
     drawing.text(LEFT + 20, top + 20, "the query sees the key", "soft small")
     drawing.box(LEFT + 166, top + 8, 14, 14, "asked", 3)
@@ -121,7 +127,7 @@ def legend(drawing: Drawing, top: float, asked: str = "predicts") -> float:
     return top + 26
 
 
-def _one(
+def _draw_pattern(
     title: str,
     heading: str,
     example: Example,
@@ -138,8 +144,8 @@ def _one(
 
 
 def masked_text() -> str:
-    """MMLM on a packed row of two examples."""
-    return _one(
+    """Draws MMLM on a packed row with two examples."""
+    return _draw_pattern(
         "MMLM: a masked token is predicted from its own example of the row",
         "MMLM: a row of text with two examples",
         TEXT,
@@ -149,8 +155,8 @@ def masked_text() -> str:
 
 
 def translation() -> str:
-    """TLM on a pair."""
-    return _one(
+    """Draws TLM on a pair."""
+    return _draw_pattern(
         "TLM: a masked token is predicted from both sentences of the pair",
         "TLM: a sentence pair, read together",
         PAIR,
@@ -160,8 +166,8 @@ def translation() -> str:
 
 
 def cross_attention() -> str:
-    """CAMLM on a pair."""
-    return _one(
+    """Draws CAMLM on a pair."""
+    return _draw_pattern(
         "CAMLM: a masked token sees only the other sentence, and no token sees it",
         "CAMLM: each sentence predicted from the other",
         PAIR,
@@ -171,7 +177,7 @@ def cross_attention() -> str:
 
 
 def back_translation() -> str:
-    """BTMLM's two stages, of a sentence with two pseudo-tokens."""
+    """Draws the two stages of BTMLM on a sentence with two pseudo-tokens."""
     sentence = Example("<s> the cat sleeps on my bed </s>".split(), [2, 4])
     pseudo, length = ["die", "Katze"], len(sentence.tokens)
     places = [length, length + 1]

@@ -1,7 +1,7 @@
-"""The layers of xlj: its subpackages, drawn from the imports in the code.
+"""Draws the layers of xlj from the imports in the code.
 
-A subpackage is drawn above all that it imports. Imports that follow from others (commands import
-cli, which imports api) are not drawn.
+Each subpackage is above all subpackages that it imports. Imports that follow from other imports
+(commands import cli, which imports api) are not drawn.
 """
 
 from __future__ import annotations
@@ -15,45 +15,46 @@ from pathlib import Path
 from pictures.svg import WIDTH, Drawing
 
 RULES = Path(__file__).parents[2] / "tests" / "test_architecture.py"
-"""The layers, and which imports they allow."""
+"""The test that defines the layers and the imports that they allow."""
 HEIGHT, BOX, GAP = 40, 24, 8
 SWEEPS = 24
 
 Node = str | tuple[str, str, int]
-"""A subpackage, or the point where the line between two of them crosses a level."""
+"""A subpackage, or the point where the line between two subpackages crosses a level."""
 
 
 def imports() -> dict[str, set[str]]:
-    """The subpackages that each subpackage imports, in the order of the layers."""
+    """Returns the subpackages that each subpackage imports, in the order of the layers."""
     spec = importlib.util.spec_from_file_location("architecture_rules", RULES)
     assert spec and spec.loader
     rules = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(rules)
-    found: dict[str, set[str]] = {room: set() for room in rules.FLOORS}
+    imports_by_subpackage: dict[str, set[str]] = {subpackage: set() for subpackage in rules.FLOORS}
     for module, file in rules.MODULES.items():
-        room = rules.room_of(module)
+        subpackage = rules.room_of(module)
         for name, _ in rules.imports_of(file):
             if module != "xlj" and name.split(".")[0] == "xlj":
-                found[room] |= {rules.room_of(name)} - {room}
-    return found
+                imports_by_subpackage[subpackage] |= {rules.room_of(name)} - {subpackage}
+    return imports_by_subpackage
 
 
 def levels_of(graph: Mapping[str, set[str]]) -> dict[str, int]:
-    """The level of each subpackage: one above the highest that it imports."""
+    """Returns the level of each subpackage: one above the highest subpackage that it imports."""
     levels: dict[str, int] = {}
-    for room in graph:  # from the bottom up
-        levels[room] = 1 + max((levels[other] for other in graph[room]), default=-1)
+    for subpackage in graph:  # from the bottom up
+        levels[subpackage] = 1 + max((levels[other] for other in graph[subpackage]), default=-1)
     return levels
 
 
-def direct(graph: Mapping[str, set[str]]) -> list[tuple[str, str]]:
-    """The imports that do not follow from others."""
+def find_direct_imports(graph: Mapping[str, set[str]]) -> list[tuple[str, str]]:
+    """Returns the imports (subpackage, imported subpackage) that do not follow from other
+    imports."""
     below: dict[str, set[str]] = {}
-    for room, others in graph.items():
-        below[room] = others.union(*(below[other] for other in others))
+    for subpackage, others in graph.items():
+        below[subpackage] = others.union(*(below[other] for other in others))
     return [
-        (room, other)
-        for room, others in graph.items()
+        (subpackage, other)
+        for subpackage, others in graph.items()
         for other in sorted(others)
         if not any(other in below[third] for third in others)
     ]
@@ -63,8 +64,16 @@ def _width(node: Node) -> float:
     return 7.6 * len(node) + 14 if isinstance(node, str) else 10
 
 
-def _spread(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
-    """Middles near the wanted ones, in this order, that do not overlap and stay on the picture."""
+def _spread_apart(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
+    """Moves nodes of a row apart, so that they do not overlap and stay on the picture.
+
+    Args:
+      wanted: the desired middles of the nodes, in order.
+      widths: the widths of the nodes.
+
+    Returns:
+      Middles near the desired middles, in the same order.
+    """
 
     def pushed(wanted: Sequence[float], widths: Sequence[float], edge: float) -> list[float]:
         places: list[float] = []
@@ -85,8 +94,11 @@ def _spread(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
     return mirrored(pushed(mirrored(onto), widths[::-1], GAP))
 
 
-def _placed(rows: list[list[Node]], lines: Iterable[tuple[Node, Node]]) -> dict[Node, float]:
-    """The middle of each node: near its neighbours', level by level, down and up again."""
+def _place_nodes(rows: list[list[Node]], lines: Iterable[tuple[Node, Node]]) -> dict[Node, float]:
+    """Returns the middle of each node, near the middles of the node's neighbours.
+
+    It sweeps over the levels several times, down and up.
+    """
     neighbours: dict[Node, list[Node]] = {}
     for one, other in lines:
         neighbours.setdefault(one, []).append(other)
@@ -99,7 +111,7 @@ def _placed(rows: list[list[Node]], lines: Iterable[tuple[Node, Node]]) -> dict[
     def mean(near: Callable[[int], bool]) -> Callable[[Node], float]:
         def of(node: Node) -> float:
             own = [places[other] for other in neighbours.get(node, []) if near(level[other])]
-            # Exact: `sum` rounds in another way from Python 3.12 on.
+            # `fsum` is exact. `sum` rounds differently in Python 3.12 and later.
             return math.fsum(own) / len(own) if own else places[node]
 
         return of
@@ -113,28 +125,31 @@ def _placed(rows: list[list[Node]], lines: Iterable[tuple[Node, Node]]) -> dict[
             every = mean(lambda n: True)
             row = sorted(rows[number], key=lambda node: (side(node), str(node)))
             rows[number] = row
-            middles = _spread([every(node) for node in row], [_width(node) for node in row])
+            middles = _spread_apart([every(node) for node in row], [_width(node) for node in row])
             places |= dict(zip(row, middles, strict=True))
     return places
 
 
 def layers() -> str:
-    """The drawing."""
+    """Returns the drawing."""
     graph = imports()
     graph.pop("remote_code")  # nothing imports it, and it imports nothing of xlj
-    levels, drawn = levels_of(graph), direct(graph)
+    levels, drawn = levels_of(graph), find_direct_imports(graph)
     top = max(levels.values())
     rows: list[list[Node]] = [
-        [room for room in graph if levels[room] == level] for level in range(top + 1)
+        [subpackage for subpackage in graph if levels[subpackage] == level]
+        for level in range(top + 1)
     ]
     chains: list[list[Node]] = []
-    for room, other in drawn:
-        between: list[Node] = [(room, other, n) for n in range(levels[room] - 1, levels[other], -1)]
+    for subpackage, other in drawn:
+        between: list[Node] = [
+            (subpackage, other, n) for n in range(levels[subpackage] - 1, levels[other], -1)
+        ]
         for node in between:
             rows[node[2]].append(node)
-        chains.append([room, *between, other])
+        chains.append([subpackage, *between, other])
     lines = [pair for chain in chains for pair in itertools.pairwise(chain)]
-    places = _placed(rows, lines)
+    places = _place_nodes(rows, lines)
     heights = {node: 14 + HEIGHT * (top - n) for n, row in enumerate(rows) for node in row}
     drawing = Drawing("The layers of xlj: each subpackage and what it imports, from top to bottom")
     for chain in chains:
@@ -147,7 +162,9 @@ def layers() -> str:
             if not isinstance(other, str):
                 commands += f" V{end + BOX}"
         drawing.path(commands, "line")
-    for room in graph:
-        width = _width(room)
-        drawing.label(places[room] - width / 2, heights[room], width, BOX, room, "first")
+    for subpackage in graph:
+        width = _width(subpackage)
+        drawing.label(
+            places[subpackage] - width / 2, heights[subpackage], width, BOX, subpackage, "first"
+        )
     return drawing.render()

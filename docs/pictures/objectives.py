@@ -1,4 +1,4 @@
-"""What is predicted from what: the objectives that are more than an attention pattern."""
+"""Draws the objectives that are more than an attention pattern: what they read and predict."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INNER = WIDTH - 2 * EDGE
 
 
 def replaced_tokens() -> str:
-    """MRTD and TRTD: what the generator and the discriminator read and predict."""
+    """Draws MRTD and TRTD: what the generator and the discriminator read and predict."""
     options = TranslationRTD()
     original = "<s> the cat </s> die Katze </s>".split()
     selected = {2: "dog", 4: "die"}
@@ -69,7 +69,7 @@ def replaced_tokens() -> str:
 
 
 def word_alignment() -> str:
-    """DWA: labels by optimal transport, and the pointer network that has to find them."""
+    """Draws DWA: labels by optimal transport, and the pointer network that predicts them."""
     options = WordAlignment()
     source, target = "today it rains".split(), "heute regnet es".split()
     similarity = jnp.array([[8.0, 2.0, 1.0], [2.0, 2.5, 6.0], [1.0, 7.0, 2.5]])
@@ -122,7 +122,7 @@ def word_alignment() -> str:
 
 
 def contrast() -> str:
-    """XLCO: a query, its key by the momentum encoder, and the queue."""
+    """Draws XLCO: a query, the key that the momentum encoder computes, and the queue."""
     options = Contrast()
     drawing = Drawing(
         "XLCO: the vector of a sentence has to find that of its translation among a queue of "
@@ -167,7 +167,7 @@ def contrast() -> str:
 
 
 def retrieval() -> str:
-    """Retrieval: the cosines of a batch, its translations and the hardest negatives."""
+    """Draws retrieval: the cosines of a batch, the translations and the hardest negatives."""
     first = ["good morning", "thanks", "a cat sleeps", "thanks"]
     second = ["guten Morgen", "danke", "eine Katze", "merci"]
     cosines = np.array(
@@ -219,7 +219,7 @@ def retrieval() -> str:
 
 
 def word_hmm() -> str:
-    """Word HMM: a sentence generated from its translation."""
+    """Draws the word HMM: a sentence is generated from its translation."""
     options = WordHMM()
     source, target = ["null", "regnet", "es"], ["does", "it", "rain"]
     emitted = [0, 2, 1]

@@ -1,4 +1,4 @@
-"""Results as bars, from the numbers in tables of the documentation."""
+"""Draws bar charts of results, from the numbers in tables of the documentation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EDGE = 12
 
 @dataclasses.dataclass(frozen=True)
 class Number:
-    """A number of a table, and its standard deviation where the table has one."""
+    """A number in a table, and the standard deviation; 0 if the table has none."""
 
     value: float
     deviation: float = 0.0

@@ -1,4 +1,4 @@
-"""SVG pictures that read in light and dark, and at the width of a phone."""
+"""Draws SVG pictures that are readable in light and dark colours, and on the width of a phone."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from xml.etree.ElementTree import Element
 from xlj.reporting.markup import node
 
 WIDTH = 420
-"""Units across a picture. Text of 13 units is then readable on a screen of 400 pixels."""
+"""The width of a picture in units. At this width, text of 13 units is readable on a screen of 400
+pixels."""
 ON_PAGE = 1.25
-"""Pixels of a unit where there is room."""
+"""Pixels per unit if the page is wide enough."""
 MARGIN, LINE = 12, 18
 
 STYLE = """
@@ -43,13 +44,13 @@ marker path { fill: var(--soft); stroke: none; } marker path.asking { fill: var(
 
 
 class Drawing:
-    """Shapes of a picture, in the order in which they are painted.
+    """A picture: shapes, in the order in which they are painted.
 
-    Positions and sizes are in units, from the top left corner; the height follows from the lowest
-    shape. Colours are the classes of `STYLE`.
+    Positions and sizes are in units, from the top left corner. The lowest shape determines the
+    height of the picture. Colours are classes of `STYLE`.
 
     Args:
-      title: what the picture shows, for readers who do not see it.
+      title: a description of the picture for readers who cannot see it.
     """
 
     def __init__(self, title: str):
@@ -57,54 +58,57 @@ class Drawing:
         self._shapes: list[Element] = []
 
     def text(self, x: float, y: float, text: str, classes: str = "") -> None:
-        """A line of text whose baseline starts, or with `middle` or `end` has its middle or end,
-        at a point."""
-        named = {"class_": classes} if classes else {}
-        self._add(y + 4, node("text", text, x=_short(x), y=_short(y), **named))
+        """Adds a line of text.
+
+        The point (x, y) is the start of the baseline; with the class `middle` or `end`, it is the
+        middle or the end of the baseline.
+        """
+        attributes = {"class_": classes} if classes else {}
+        self._add(y + 4, node("text", text, x=_short(x), y=_short(y), **attributes))
 
     def lines(self, x: float, y: float, *texts: str, classes: str = "soft") -> float:
-        """Lines of text below each other; returns the height of the next one."""
+        """Adds lines of text below each other; returns the height of the next line."""
         for text in texts:
             self.text(x, y, text, classes)
             y += LINE
         return y
 
     def upright(self, x: float, y: float, text: str, classes: str = "") -> None:
-        """A line of text that runs upwards from a point."""
+        """Adds a line of text that runs upwards from a point."""
         turn = f"translate({_short(x)} {_short(y)}) rotate(-90)"
         self._add(y, node("text", text, transform=turn, class_=classes))
 
     def box(
         self, x: float, y: float, width: float, height: float, classes: str = "", radius: float = 4
     ) -> None:
-        """A rectangle with round corners."""
-        named = {"class_": classes} if classes else {}
+        """Adds a rectangle with round corners."""
+        attributes = {"class_": classes} if classes else {}
         size = {"width": _short(width), "height": _short(height), "rx": _short(radius)}
-        self._add(y + height, node("rect", x=_short(x), y=_short(y), **named, **size))
+        self._add(y + height, node("rect", x=_short(x), y=_short(y), **attributes, **size))
 
     def label(
         self, x: float, y: float, width: float, height: float, text: str, classes: str = ""
     ) -> None:
-        """A rectangle with a line of text in its middle."""
+        """Adds a rectangle with a line of text in the middle."""
         self.box(x, y, width, height, classes)
         kinds = ["middle", *["ask"] * ("asked" in classes.split())]
         kinds += ["small"] * (len(text) * 7.4 > width)
         self.text(x + width / 2, y + height / 2 + 4.5, text, " ".join(kinds))
 
     def path(self, commands: str, classes: str, thickness: float = 0) -> None:
-        """A line by SVG's path commands, within the height of the other shapes."""
-        named = {"style": f"stroke-width: {thickness:.1f}"} if thickness else {}
-        self._add(0, node("path", d=commands, class_=classes, **named))
+        """Adds a path, given as SVG path commands. It does not change the height of the picture."""
+        attributes = {"style": f"stroke-width: {thickness:.1f}"} if thickness else {}
+        self._add(0, node("path", d=commands, class_=classes, **attributes))
 
     def tokens(
         self, x: float, y: float, width: float, tokens: list[str], classes: list[str]
     ) -> None:
-        """Tokens side by side, each in a box of this width."""
-        for place, (token, of_token) in enumerate(zip(tokens, classes, strict=True)):
-            self.label(x + place * width, y, width - 3, 24, token, of_token)
+        """Adds tokens side by side, each in a box of this width."""
+        for place, (token, token_classes) in enumerate(zip(tokens, classes, strict=True)):
+            self.label(x + place * width, y, width - 3, 24, token, token_classes)
 
     def render(self) -> str:
-        """The text of the file."""
+        """Returns the text of the SVG file."""
         width, height = WIDTH, self._bottom + MARGIN
         heads = [
             node(

@@ -1,4 +1,4 @@
-"""How the parts work together: the way of a row, the mesh, and the logo."""
+"""Draws how a row becomes a batch, what the devices of a mesh hold, word links, and the logo."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pictures.svg import WIDTH, Drawing
 from xlj.reporting.markup import node
 
 ALIGNMENT = Path(__file__).with_name("alignment.json")
-"""Written by make_screenshots.py, from an encoder of configs/quickstart.py."""
+"""Word links that make_screenshots.py wrote, from an encoder of configs/quickstart.py."""
 EDGE = 12
 INNER = WIDTH - 2 * EDGE
 
 
 def way_of_a_row() -> str:
-    """From lines of text to the rows of a device."""
+    """Draws the way from lines of text to the rows of a device."""
     drawing = Drawing("The way of a row: lines of text, pieces, packed rows, batch, devices")
     strips = (
         ("text", ["the cat sleeps"], ["it rains"], 150, "cleaned; held-out lines set aside"),
@@ -60,7 +60,7 @@ def way_of_a_row() -> str:
 
 
 def mesh() -> str:
-    """What each device of a mesh of 2 x 4 holds, and what the devices exchange."""
+    """Draws what each device of a mesh of 2 x 4 holds, and what the devices exchange."""
     replicas, shards = 2, 4
     rows = 32 // (replicas * shards)
     drawing = Drawing(
@@ -106,11 +106,11 @@ def mesh() -> str:
 
 
 def alignment() -> str:
-    """Word links that a trained encoder gave, thicker where they are more certain."""
-    found = json.loads(ALIGNMENT.read_text("utf-8"))
+    """Draws word links of a trained encoder. The thickness of a link shows the confidence."""
+    example = json.loads(ALIGNMENT.read_text("utf-8"))
     drawing = Drawing("An English sentence and its German translation, their words linked")
     middles = []
-    for y, words in ((22, found["source"]), (118, found["target"])):
+    for y, words in ((22, example["source"]), (118, example["target"])):
         widths = [7.4 * len(word) + 8 for word in words]
         x = (WIDTH - sum(widths)) / 2
         middles.append([])
@@ -118,7 +118,7 @@ def alignment() -> str:
             middles[-1].append(x + width / 2)
             drawing.text(x + width / 2, y, word, "middle")
             x += width
-    for i, j, share in found["links"]:
+    for i, j, share in example["links"]:
         start, end = middles[0][i], middles[1][j]
         curve = f"M{start:.1f},30 C{start:.1f},66 {end:.1f},66 {end:.1f},102"
         drawing.path(curve, "link", 1 + 3 * share)
@@ -126,7 +126,7 @@ def alignment() -> str:
 
 
 def logo() -> str:
-    """Two lines of words, linked across."""
+    """Draws the logo: two lines of words with links between them."""
     places = (14, 32, 50)
     links = ((0, 0), (1, 2), (2, 1))
     root = node(
