@@ -341,9 +341,7 @@ def test_errors_say_what_to_do(run, gold, arguments, message):
 def test_gold_of_another_number_of_pairs(run, gold, tmp_path):
     file = tmp_path / "gold.txt"
     file.write_text("0-0\n")
-    with pytest.raises(
-        ConfigError, match="gold links for 1 sentence pairs, but .* has 10 pairs"
-    ):
+    with pytest.raises(ConfigError, match="gold links for 1 sentence pairs, but .* has 10 pairs"):
         run(f"--input={gold[0]}", f"--gold={file}")
 
 

@@ -211,9 +211,7 @@ def test_an_empty_sentence_is_not_compared(settings, tmp_path):
     settings.task.train = f"{tmp_path}/train-{{language}}.tsv"
     settings.task.dev = settings.task.test = settings.task.train
     settings.task.test_languages, settings.task.pairs = "en", "apart"
-    with pytest.raises(
-        ConfigError, match=r"en.tsv:2: a sentence is empty, but task.pairs=apart"
-    ):
+    with pytest.raises(ConfigError, match=r"en.tsv:2: a sentence is empty, but task.pairs=apart"):
         running.run(finetuning.parse(settings), tmp_path / "run")
 
 

@@ -85,7 +85,7 @@ def median_seconds(call: Callable[[], PyTree], repeats: int) -> float:
     For an even number of repeats, it is the larger of the two middle times.
     """
     call()
-    times = timeit.repeat(lambda: jax.block_until_ready(call()), format_number=1, repeat=repeats)
+    times = timeit.repeat(lambda: jax.block_until_ready(call()), number=1, repeat=repeats)
     return statistics.median_high(times)
 
 

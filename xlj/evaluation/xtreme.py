@@ -71,7 +71,7 @@ class Result:
         return language_report.transfer_gap(self.metrics[self.task.metrics[0]])
 
     @property
-    def complete_scores(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all of the task's languages in XTREME have scores."""
         return set(self.metrics[self.task.metrics[0]]) == self.task.languages
 
