@@ -28,11 +28,10 @@ ARMS = {
 }
 STEPS = 200
 SIZES = {
-    "objectives.mmlm.batch_rows": 32,
+    "objectives.mmlm.batch_rows": 16,
     "objectives.tlm.batch_rows": 8,
-    "objectives.retrieval.batch_rows": 16,
+    "objectives.retrieval.batch_rows": 8,
     "optimizer.learning_rate": 5e-4,
-    "model.dtype": "bfloat16",
 }
 """Config keys for this small model that differ from the recipe."""
 COLUMNS = {
@@ -89,10 +88,10 @@ def base(data: Path, workdir: Path, seed: int) -> list[str]:
         f"--config.data.exclude={data}/parallel/ntrex/test/*.tsv.gz",
         "--config.data.vocabulary_type=bpe", "--config.data.vocabulary_size=12000",
         "--config.objectives.tlm.batch_rows=0", "--config.objectives.mmlm.batch_rows=32",
-        "--config.objectives.mmlm.mask_rate=0.3", "--config.model.dtype=bfloat16",
-        "--config.optimizer.learning_rate=1e-3", "--config.optimizer.warmup_steps=300",
+        "--config.objectives.mmlm.mask_rate=0.3", "--config.model.layers=4",
+        "--config.optimizer.learning_rate=1e-3", "--config.optimizer.warmup_steps=200",
         "--config.optimizer.schedule=wsd", "--config.optimizer.decay=sqrt",
-        "--config.optimizer.decay_steps=600", "--config.train.steps=3000",
+        "--config.optimizer.decay_steps=400", "--config.train.steps=2000",
         f"--config.train.seed={seed}",
     ]  # fmt: skip
 
