@@ -39,7 +39,7 @@ from xlj.training import durations, start
 from xlj.training.amounts import StepAmounts
 
 _CHARACTERS = 5_000_000  # characters of each language's text from which pieces are chosen
-_HELD_OUT = 500  # maximum number of held-out lines per language or pair that the measures read
+_HELD_OUT = 200  # maximum number of held-out lines per language or pair that the measures read
 _TEXT_KEYS = (
     *("data.mono", "data.parallel", "data.pairs", "data.exclude", "data.filter"),
     *("data.duplicates", "data.held_out_share", "evaluation.retrieval."),
