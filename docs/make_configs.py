@@ -25,12 +25,14 @@ Any key of a recipe can be set on the command line. Items of a list are separate
     python -m xlj.train --config=configs/quickstart.py --config.optimizer.learning_rate=1e-3 \\
         --config.data.languages=en,de,sw
 
-Commands check the config before any work. An error is one line that names the key. Errors are:
+Commands check the config before any work. Each error is one line that names the key. The following
+are errors:
 
 - an unknown key (the error suggests the nearest valid name)
 - a value of a wrong type or out of range
 - keys that contradict each other
-- a key that has no effect; in the tables, "only with" and "only if" say when a key has an effect
+- a key that is set but has no effect. In the tables below, "only with" and "only if" state when a
+  key has an effect
 
 """
 
@@ -41,19 +43,22 @@ page.
 ## Recipes
 
 A recipe is a file `configs/NAME.py`. The function `get_config(variant="")` in this file starts from
-`xlj.config.default()`, sets keys, and returns the config.
+`xlj.config.default()`, sets keys, and returns the config. The embedded corpus of some recipes is
+xlj's phrasebook, which generates sentences in eight languages.
 
 """
 
 VARIANTS = """
-`NAME.py:VARIANT` selects a variant. `NAME.py:ONE,OTHER` applies several variants, in this order.
-Every recipe has the variant `tiny`, which is applied last. It trains with the same objectives on
-the embedded corpus, in a few minutes on a laptop.
+A variant changes some keys of a recipe. `NAME.py:VARIANT` selects a variant. `NAME.py:ONE,OTHER`
+applies several variants, in this order. Every pretraining recipe has the variant `tiny`, which is
+applied last. It trains a small model with the objectives of the recipe on the embedded corpus, in a
+few minutes on a laptop.
 
     python -m xlj.train --config=configs/xlm_r_base.py:tiny
     python -m xlj.train --config=configs/ernie_m_ablations.py:exp3,tiny
 
-The variants of a recipe are functions that change some keys of the recipe's config:
+In the file of a recipe, `VARIANTS` maps the name of each variant to a function that changes the
+config:
 
 ```python
 VARIANTS = {"exp3": variants.without("tlm", "btmlm")}
@@ -68,7 +73,7 @@ PHASES = """
 ## Phases
 
 A phase changes some keys from a step on, such as learning rates, shares of languages or keys of
-`objectives.*`. A recipe declares phases so:
+`objectives.*`. A recipe declares phases as follows:
 
 ```python
 config.phases = ml_collections.ConfigDict(
@@ -79,8 +84,8 @@ config.phases = ml_collections.ConfigDict(
 )
 ```
 
-Each phase inherits from the phase before it. [Phases](phases.md) lists the keys that a phase may
-change.
+Each phase inherits the keys of the phase before it. [Phases](phases.md) lists the keys that a phase
+may change.
 """
 
 TABLE = '<div class="keys" markdown>\n\n| key | default | values | meaning |\n|---|---|---|---|\n'
@@ -128,7 +133,8 @@ def _sections(
         cells = [_escape(cell) for cell in cells]
         sections.setdefault(section, []).append(f"| {' | '.join(cells)} |\n")
     for section, rows in sections.items():
-        head = f"\n## {before}{section or 'keys without a section'}\n\n"
+        without_section = "keys without a section" if before else "Keys without a section"
+        head = f"\n## {before}{section or without_section}\n\n"
         options = registered().get(section.removeprefix("objectives."))
         about = " ".join((options.__doc__ or "").split()) + "\n\n" if options else ""
         yield f"{head}{about}{TABLE}{''.join(rows)}\n</div>\n"

@@ -53,7 +53,9 @@ class Task(Section, path="task"):
         (), "test data for the scores, in the form of train; labels may be missing"
     )
     languages: tuple[str, ...] = key(
-        ("en",), "training languages: en for zero-shot transfer, all for translate-train-all"
+        ("en",),
+        "training languages: en for zero-shot transfer; the list of all languages for "
+        "translate-train-all",
     )
     test_languages: tuple[str, ...] = key(
         (), "languages of the test sets; empty: the training languages", used_when=_for_test
@@ -67,14 +69,15 @@ class Task(Section, path="task"):
     columns: tuple[str, ...] = _kind_key(
         (),
         "columns to read, texts first and the label last. A column is a name in the header or a "
-        "JSON key, or a one-based number for files without a header. premise|sentence1 reads the "
-        "one of the two columns that a file has. Empty: all columns of a file without a header",
+        "JSON key, or a one-based number for files without a header. premise|sentence1 means "
+        "the one of the two columns that a file has. Empty: all columns of a table without a "
+        "header; for tagging, see docs/finetune.md",
     )
     comments: str = _kind_key(
         "auto",
         "whether lines that start with # before the first word of a sentence are comments. yes: "
-        "comments; no: words; auto: comments if such a line has the form of a comment, or other "
-        "columns than the rest of the file",
+        "all are comments; no: all are words; auto: a line is a comment if it has the form of a "
+        "comment or another number of columns than other lines, or if the file has word ids",
         choices=("auto", "yes", "no"),
     )
     labels: tuple[str, ...] = _kind_key(

@@ -178,8 +178,8 @@ class Data(Section, path="data"):
     )
     exclude: tuple[str, ...] = _text_key(
         (),
-        "files of evaluation data, in the formats of data.mono; training lines and pairs that "
-        "contain one of their lines are dropped",
+        "files of evaluation data, in the formats of data.mono; training lines that equal one of "
+        "their lines after normalisation are dropped, and pairs with such a side",
     )
     filter: str = _text_key(
         "",
@@ -188,19 +188,20 @@ class Data(Section, path="data"):
     )
     duplicates: str = _text_key(
         "keep",
-        "what to do with a line or pair that repeats an earlier line or pair of the same language "
-        "or language pair",
+        "what to do with a line that repeats an earlier line of its language, or a pair that "
+        "repeats an earlier pair of its language pair",
         choices=("keep", "drop"),
     )
     unit_bytes: int = _text_key(
         32 << 20,
-        "bytes of input that one process reads at a time; another value gives other rows",
+        "bytes of input that one process reads at a time; a change of this value changes the rows",
         low=1 << 10,
     )
     malformed: str = _text_key(
         "error",
         "what to do with a malformed record (invalid UTF-8, wrong number of columns, blank line or "
-        "side, too long a line, broken JSON). error: stop; skip: skip the record and count it",
+        "side, line that is too long, broken JSON). error: stop; skip: skip the record and count "
+        "it",
         choices=("error", "skip"),
     )
     malformed_share: float = key(
@@ -369,7 +370,8 @@ class Model(Section, path="model"):
     )
     absolute_positions: bool = key(
         True,
-        "add a learned vector for each position; if false, positions only limits the row length",
+        "add a learned vector for each position; if false, model.positions only limits the length "
+        "of a row",
     )
     rotary_base: float = key(
         0.0, "base of the wavelengths of rotary positions; 0: no rotary positions", low=0
@@ -534,10 +536,10 @@ class Optimizer(Section, path="optimizer"):
     learning_rate: float = key(1e-4, "peak learning rate", low=0)
     schedule: str = key(
         "linear",
-        "learning rate after the warm-up: linear, cosine and sqrt decay to floor by the end of the "
-        "run (sqrt: the rate falls as 1 - the square root of the elapsed share of the decay); "
-        "constant; wsd: constant, then a decay over decay_steps. The checkpoint before a decay is "
-        "never deleted",
+        "learning rate after the warm-up. linear: falls linearly to floor by the end of the run; "
+        "cosine: falls as a cosine; sqrt: falls as 1 - sqrt(x), for the elapsed share x of the "
+        "decay; constant: stays at the peak; wsd: stays at the peak, then decays over decay_steps. "
+        "The checkpoint before the decay of wsd is never deleted",
         choices=("linear", "cosine", "sqrt", "constant", "wsd"),
     )
     warmup_steps: int = _duration_key(0, "duration of the linear warm-up")
@@ -592,7 +594,7 @@ class Optimizer(Section, path="optimizer"):
         1.0,
         "learning rate of each layer divided by the rate of the layer above. Heads have the peak "
         "rate, the last layer the peak times layer_decay, and the embeddings the peak times "
-        "layer_decay to the power of layers + 1 (ERNIE-M: 0.8)",
+        "layer_decay to the power of model.layers + 1 (ERNIE-M: 0.8)",
         low=0,
         high=1,
     )
@@ -714,8 +716,8 @@ class RetrievalEvaluation(Section, path="evaluation.retrieval"):
     source: tuple[str, ...] = _retrieval_key(
         (),
         "held_out for the held-out pairs of data.parallel; or templates of files with {pair}, or "
-        "with {source} and {target}: TSV, or two line-aligned files joined by '|'. For each pair, "
-        "the first file that exists is read. Empty: no retrieval",
+        "with {source} and {target}: TSV, or two line-aligned files joined by '|'. For each "
+        "language pair, the first file that exists is read. Empty: retrieval is not evaluated",
     )
     pairs: tuple[str, ...] = _retrieval_key((), "language pairs to evaluate; empty: data.pairs")
     sentences: int = _retrieval_key(
@@ -743,8 +745,8 @@ class AlignmentEvaluation(AlignmentOptions, Section, path="evaluation.alignment"
     source: tuple[str, ...] = key(
         (),
         "templates of gold files with {pair}, or with {source} and {target}: TSV with links in the "
-        "third column, or a TSV and a file of links joined by '|' (docs/align.md). For each pair, "
-        "the first file that exists is read. Empty: no alignment",
+        "third column, or a TSV and a file of links joined by '|' (docs/align.md). For each "
+        "language pair, the first file that exists is read. Empty: alignment is not evaluated",
     )
     pairs: tuple[str, ...] = _alignment_key((), "language pairs to evaluate; empty: data.pairs")
     sentences: int = _alignment_key(
@@ -822,9 +824,9 @@ class Transfer(Section, path="transfer"):
     )
     dictionaries_first: bool = key(
         False,
-        "match a word to its translation before the word itself, as MetaXLM+Dict does; if false, "
-        "match a word to its translation only if the word matches no piece of init_from, ignoring "
-        "case",
+        "whether dictionaries come first, as in MetaXLM+Dict: a word matches its translation, even "
+        "if init_from has a piece for the word itself. If false, a word matches its translation "
+        "only if init_from has no piece for the word, ignoring case",
         used_when=only_if_set("transfer.dictionaries"),
     )
     accents: bool = _matched_key(
@@ -832,7 +834,7 @@ class Transfer(Section, path="transfer"):
     )
     place: bool = _matched_key(
         True,
-        "if no other rule matches, match a piece to a piece with the same text even if only one of "
+        "match a piece without any other match to a piece with the same text, even if only one of "
         "the two starts a word",
     )
     language: str = _matched_key(

@@ -13,7 +13,7 @@ from xlj.config.sections import Sections
 @dataclasses.dataclass(frozen=True)
 class BackTranslation(Masking):
     """Back-translation masked language modelling (BTMLM, ERNIE-M): generates pseudo-tokens in
-    another language, then predicts masked tokens from them."""
+    another language, then predicts the selected tokens from them."""
 
     rows = "sentences"
     implementation = "xlj.objectives.btmlm:objective"
@@ -21,14 +21,14 @@ class BackTranslation(Masking):
 
     pseudo_ratio: float = option(
         0.1,
-        "number of pseudo-tokens to generate for each token of the source sentence",
+        "number of pseudo-tokens to generate per token of the source sentence, rounded up",
         low=0.01,
         high=0.2,
     )
     target_alpha: float = option(
         0.0,
         "exponent a in the probabilities of the target languages, p_j ~ m_j^a over the other "
-        "languages, for m_j tokens of language j; 0: all are equally likely",
+        "languages, for m_j tokens of language j; 0: all other languages are equally likely",
         low=0,
         high=1,
     )

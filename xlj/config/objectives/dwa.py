@@ -31,6 +31,7 @@ class WordAlignment(Masking):
     rows = "pairs"
     implementation = "xlj.objectives.dwa:objective"
 
+    weight: float = option(1.0, "weight of the TLM loss", low=0)
     alignment_weight: float = option(
         1.0, "weight of the word alignment loss", _while_pointing, low=0
     )

@@ -9,12 +9,24 @@ from xlj.config.sections import Sections
 
 @dataclasses.dataclass(frozen=True)
 class Masking(Options):
-    """The common options of objectives that mask tokens."""
+    """The common options of objectives that mask tokens.
 
-    mask_rate: float = option(0.15, "share of tokens to predict", low=0, high=0.9)
-    mask_share: float = option(0.8, "share of predicted tokens replaced by <mask>", low=0, high=1)
+    XLCO replaces the selected tokens but does not predict them.
+    """
+
+    mask_rate: float = option(
+        0.15,
+        "share of tokens to select; all objectives but XLCO predict the selected tokens",
+        low=0,
+        high=0.9,
+    )
+    mask_share: float = option(0.8, "share of selected tokens replaced by <mask>", low=0, high=1)
     random_share: float = option(
-        0.1, "share of predicted tokens replaced by a random token", low=0, high=1
+        0.1,
+        "share of selected tokens replaced by a random token; the remaining selected tokens stay "
+        "unchanged",
+        low=0,
+        high=1,
     )
 
     def check(self, path: str, config: Sections) -> None:
@@ -44,7 +56,7 @@ class TranslationLM(Masking):
 
 @register("camlm")
 class CrossAttentionMLM(Masking):
-    """Cross-attention masked language modelling (CAMLM, ERNIE-M): predicts the masked tokens of a
+    """Cross-attention masked language modelling (CAMLM, ERNIE-M): predicts the selected tokens of a
     sentence from its translation only."""
 
     rows = "pairs"

@@ -8,8 +8,8 @@ from xlj.config.objectives.options import Options, option, register
 @register("retrieval")
 @dataclasses.dataclass(frozen=True)
 class Retrieval(Options):
-    """Distinguishes translations from other sentences of the batch. The defaults are those of
-    ERNIE-M."""
+    """Retrieval: distinguishes the translation of a sentence from other sentences of the batch. The
+    defaults are those of ERNIE-M."""
 
     rows = "bitext"
     implementation = "xlj.objectives.retrieval:objective"
@@ -19,9 +19,9 @@ class Retrieval(Options):
     )
     negatives: str = option(
         "hardest",
-        "negatives of a translation. hardest: the most similar other sentence of the batch on the "
-        "translation's side, with binary cross-entropy; all: all other sentences of the batch on "
-        "both sides, with a softmax (NT-Xent)",
+        "sentences from which the translation is distinguished. hardest: the most similar other "
+        "sentence of the batch on the translation's side of the pairs, with binary cross-entropy; "
+        "all: all other sentences of the batch, on both sides, with a softmax (NT-Xent)",
         choices=("hardest", "all"),
     )
     layer: int = option(

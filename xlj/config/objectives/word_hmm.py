@@ -9,7 +9,7 @@ from xlj.config.objectives.options import Options, option, register
 @dataclasses.dataclass(frozen=True)
 class WordHMM(Options):
     """Word alignment by a hidden Markov model (ours). The model generates each sentence of a pair
-    word by word from the other sentence."""
+    piece by piece from the other sentence."""
 
     rows = "bitext"
     implementation = "xlj.objectives.word_hmm:objective"
@@ -18,12 +18,12 @@ class WordHMM(Options):
         0, "rows per step, each with several pairs; 0: the objective is off", low=0
     )
     layer: int = option(
-        0, "layer whose vectors generate the words of the other sentence; 0: the embeddings", low=0
+        0, "layer whose vectors generate the pieces of the other sentence; 0: the embeddings", low=0
     )
     agreement: float = option(
         0.9,
-        "weight of the product of the two directions' alignments in the training target of a "
-        "direction; the alignment of this direction has the remaining weight",
+        "weight of the product of both directions' alignments in the training target of a "
+        "direction; the alignment of the direction alone has the weight 1 - agreement",
         low=0,
         high=1,
     )

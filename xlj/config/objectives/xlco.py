@@ -13,7 +13,7 @@ from xlj.config.sections import Sections
 @register("xlco")
 @dataclasses.dataclass(frozen=True)
 class Contrast(Masking):
-    """Cross-lingual contrast (XLCO, InfoXLM). Inputs are masked, but masked tokens are not
+    """Cross-lingual contrast (XLCO, InfoXLM). Selected tokens are replaced as in MMLM, but not
     predicted."""
 
     rows = "bitext"
@@ -21,7 +21,7 @@ class Contrast(Masking):
     state_keys = ("queue", "layer")
 
     layer: int = option(
-        -1, "layer whose vectors of `<s>` are contrasted; -1: two thirds of the layers", low=-1
+        -1, "layer whose `<s>` vectors are contrasted; -1: two thirds of the layers", low=-1
     )
     temperature: float = option(0.25, "temperature of the softmax", low=0.001)
     queue: int = option(131_072, "number of keys from earlier steps that serve as negatives", low=1)
