@@ -50,9 +50,11 @@ xlj's phrasebook, which generates sentences in eight languages.
 
 VARIANTS = """
 A variant changes some keys of a recipe. `NAME.py:VARIANT` selects a variant. `NAME.py:ONE,OTHER`
-applies several variants, in this order. Every pretraining recipe has the variant `tiny`, which is
-applied last. It trains a small model with the objectives of the recipe on the embedded corpus, in a
-few minutes on a laptop.
+applies several variants, in this order. Every pretraining recipe has two more variants:
+
+- `tiny` trains a small model with the objectives of the recipe on the embedded corpus, in a few
+  minutes on a laptop. It is applied last.
+- `modern` trains an encoder with the options of ModernBERT from scratch ([Models](models.md)).
 
     python -m xlj.train --config=configs/xlm_r_base.py:tiny
     python -m xlj.train --config=configs/ernie_m_ablations.py:exp3,tiny
@@ -112,7 +114,7 @@ def render() -> str:
             f"| pretraining | {_links(training)}, [phases](#phases) |\n",
             f"| fine-tuning | {_links(tuning)} |\n",
             BY,
-            *_recipes("", "variants in addition to `tiny`"),
+            *_recipes("", "variants in addition to `modern` and `tiny`"),
             VARIANTS,
             training,
             PHASES,

@@ -37,10 +37,11 @@ class Measurement:
     Attributes:
       what: the group of the measurement, a value of --what of xlj.bench.
       name: the name within the group.
-      unit: the unit of a rate, or of a time (s, ms). For times, less is better.
+      unit: the unit of a rate, or s or ms for a time. For times, less is better. A measurement in
+        ms has no peer.
       peer: the name of the other library.
       peer_value: the value of the other library; None if there is none, or it is not installed.
-      note: further text.
+      note: further text for the reader.
     """
 
     what: str
@@ -96,10 +97,10 @@ Result = TypeVar("Result")
 def in_own_process(
     function: Callable[Parameters, Result], *arguments: Parameters.args, **named: Parameters.kwargs
 ) -> Result:
-    """Calls a function, on CPUs in a new process, and returns the result.
+    """Calls a function and returns the result. On CPUs, the call runs in a new process.
 
     In a new process, earlier measurements occupy no memory and no cores. On other devices the
-    function is called in this process, because this process occupies the device.
+    function runs in this process, because this process occupies the device.
     """
     if jax.default_backend() != "cpu":
         return function(*arguments, **named)

@@ -135,7 +135,7 @@ _FIXED_KEYS = (
 are compared separately."""
 
 _FIXED_KEYS_IN_WARMUP = ("train.first_microbatches", "train.accumulation")
-"""Keys that also determine batches if the run has a batch warm-up."""
+"""Keys that determine batches only if the run has a batch warm-up."""
 
 
 def config_differences(checkpoint: Checkpoint, config: Config) -> list[Difference]:
@@ -145,9 +145,8 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[Differenc
     compares the tensors.) A key that did not exist when the checkpoint was written counts as its
     present default. Objectives that are off in both configs are not compared.
     """
-    first = Model(
-        **checkpoint.config()["model"]
-    )  # `checkpoint.model()` may have the values of a later phase
+    # `checkpoint.model()` may have the values of a later phase.
+    first = Model(**checkpoint.config()["model"])
     differences = model_differences(first, config.model, _FREE_ON_RESUME)
     # Configs of fine-tuning contain one objective only; all others get defaults on both sides.
     old, new = (merge(record(Config()), tree, "") for tree in (checkpoint.config(), record(config)))
@@ -214,16 +213,19 @@ _FREE_ON_RESUME = ("family", "attention", "scan_layers", "remat", "init_std")
 """Keys of `model` that do not change the results of a step, except by the order of sums."""
 
 _FREE = (*_FREE_ON_RESUME, "dropout", "dropout_parts", "attention_dropout", "dtype")
-"""In addition, keys that do not change the results of inference with equal parameters."""
+"""`_FREE_ON_RESUME`, and keys that do not change the results of inference with equal
+parameters."""
 
 _FREE_TO_ADD = (*_FREE, "language_embeddings", "middle_norm", "pair_separator")
-"""In addition, keys that add parameters to the loaded ones, or select which ones are loaded."""
+"""`_FREE`, and keys that a new run may set differently, whatever parameters it loads: language
+embeddings, the norm of earlier layers, and the separator of pairs."""
 
 _ROTARY = ("rotary_base", "rotary_local_base", "rotary_factor")
 _ROTARY_KEYS = tuple(f"model.{name}" for name in _ROTARY)
 
 _FREE_AT_START = (*_FREE_TO_ADD, *_ROTARY)
-"""In addition, keys that a new run may change when it starts from another model's parameters.
+"""`_FREE_TO_ADD`, and the keys of rotary positions, which a new run may change when it trains the
+loaded parameters further.
 ModernBERT and mmBERT started training on longer contexts with a larger rotary base."""
 
 

@@ -162,7 +162,7 @@ def write_params(
         raise CheckpointError(f"{folder} already exists; set the output to a new folder")
     meta = _description({"params": params}, config, vocabulary, languages, **extra or {})
     # Without compression, Orbax writes from the memory of the arrays. With compression, Orbax would
-    # hold all compressed data in memory, and would save only 8 % of the size of weights.
+    # hold all compressed data in memory, and the weights would be only 8 % smaller on disk.
     handler = ocp.CompositeCheckpointHandler(
         meta=ocp.JsonCheckpointHandler(),
         vocabulary=ocp.StandardCheckpointHandler(),
@@ -178,7 +178,7 @@ def _choose_pieces(leaf: jax.Array) -> ocp.SaveArgs:
 
     A matrix of more than 64 MiB (an embedding) is divided into pieces of whole rows, up to 64 MiB
     each. Each piece can be read separately. Other leaves are one piece. Orbax copies a piece before
-    it writes it, unless the piece is contiguous in memory and has several rows or layers.
+    writing, unless the piece is contiguous in memory and has several rows or layers.
     """
     size = leaf.size * leaf.dtype.itemsize
     if leaf.ndim != 2 or size <= _PIECE_BYTES:

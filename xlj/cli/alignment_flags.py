@@ -120,9 +120,9 @@ def _add_choices(parser: Parser) -> None:
         "--prior",
         metavar="STRENGTH",
         type=parse_non_negative,
-        help="multiply the similarity of word i of m and word j of n by exp(-STRENGTH |i/m - "
-        "j/n|), the diagonal prior of fast_align [evaluation.alignment.prior of the model's "
-        "config, else 0]",
+        help="multiply the similarity of piece i of m in the source and piece j of n in the target "
+        "by exp(-STRENGTH |i/m - j/n|), the diagonal prior of fast_align; hmm ignores it "
+        "[evaluation.alignment.prior of the model's config, else 0]",
     )
     add(
         "--threshold",

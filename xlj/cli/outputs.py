@@ -59,7 +59,7 @@ def check_no_input(flag: str, path: str | Path, inputs: Inputs) -> None:
     """Checks that an output is not an input of the same command, following symbolic links.
 
     Raises:
-      ConfigError: if it is; names both files.
+      ConfigError: if the output is an input. The message names both.
     """
     real = _real(flag, path)
     for name, source in inputs:

@@ -25,9 +25,10 @@ def apply(
 ) -> ml_collections.ConfigDict:
     """Applies variants to a recipe in order, `tiny` last.
 
-    Every recipe has two variants. `modern` trains an encoder with the shape of ModernBERT from
-    scratch, which has about as many parameters as the recipe's encoder. `tiny` trains with the same
-    objectives and proportions on the embedded corpus, in about two minutes on a laptop.
+    Every pretraining recipe has the variants `modern` and `tiny`. `modern` trains an encoder with
+    the shape of ModernBERT from scratch; it has about as many parameters as the recipe's encoder.
+    `tiny` trains a small model with the recipe's objectives on the embedded corpus, in about two
+    minutes on a laptop. Its phases begin at the same shares of the run.
 
     Args:
       variant: names separated by commas; empty for the unchanged recipe.
@@ -129,8 +130,8 @@ def _modern(config: ml_collections.ConfigDict) -> None:
     """Variant with the shape of ModernBERT.
 
     It changes the model as ModernBERT base differs from BERT base: 22 layers instead of 12, and
-    gated feed-forward layers, each half of which is 1.5 times as wide as the hidden vectors.
-    Recipes of the family `modernbert` do not change.
+    gated feed-forward layers. Each half of a gated layer is 1.5 times as wide as the hidden
+    vectors. Recipes of the family `modernbert` do not change.
     """
     if config.model.family == "modernbert":
         return

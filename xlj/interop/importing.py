@@ -115,9 +115,8 @@ def inspect(path: Path) -> FolderModel:
     if len(in_folder) < len(folder.shapes):
         repeated = sorted(set(folder.shapes) - set(in_folder.values()))
         raise ConfigError(
-            f"{path}: the tensor {repeated[0]} also exists under its newer name "
-            "(weight "
-            "instead of gamma, bias instead of beta); remove one of them"
+            f"{path}: the tensor {repeated[0]} also exists under its newer name (weight instead of "
+            "gamma, bias instead of beta); remove one of them"
         )
     if model.layers > len(in_folder):  # a huge number would make the loops below very slow
         raise ConfigError(
@@ -162,7 +161,7 @@ def load(imported: FolderModel, shardings: Callable[[PyTree], PyTree]) -> encode
     """Reads all parameters in float32. Each device's shard is read separately.
 
     Args:
-      shardings: takes a tree of shapes; returns the same tree of shardings.
+      shardings: takes a tree of shapes; returns a tree of shardings with the same structure.
 
     Raises:
       ConfigError: if a tensor cannot be read, or has values that are not finite.
@@ -197,16 +196,15 @@ def _check_head(model: Model, where: str) -> None:
     if not model.has_own_head:
         raise ConfigError(
             f"{where}: tie_word_embeddings is true and the head for masked tokens has no bias, but "
-            "xlj "
-            "does not support a head without parameters; set tie_word_embeddings to false and add "
-            "a copy of the word embeddings as the tensor lm_head.weight"
+            "xlj does not support a head without parameters; set tie_word_embeddings to false and "
+            "add a copy of the word embeddings as the tensor lm_head.weight"
         )
 
 
 def _find_surplus(folder: Folder, vocabulary: Vocabulary, where: str) -> np.ndarray:
     """Returns the indices of the rows of the word embeddings that have no id.
 
-    Many models pad the table, because some sizes make products faster.
+    Many models pad the table, because some sizes make matrix products faster.
     """
     rows, ids = folder.config.get("vocab_size"), vocabulary.native_ids
     known = ids[ids >= 0]
@@ -229,8 +227,8 @@ def _assign_names(
     expected: Collection[str],
     in_folder: Mapping[str, str],
 ) -> tuple[dict[Tensor, tuple[str, ...]], tuple[str, ...]]:
-    """Returns (each `Tensor` with its names in the folder, the parameters of the head for masked
-    tokens that the folder lacks).
+    """Returns the names of each `Tensor` in the folder, and the parameters of the head for masked
+    tokens that the folder lacks.
 
     Args:
       expected: xlj's names of all parameters.
@@ -428,8 +426,8 @@ def _read_rows(
 ) -> np.ndarray:
     """Reads rows of a tensor.
 
-    Consecutive rows are read together. There are few gaps, because only special tokens have another
-    order.
+    Rows with consecutive ids are read together. The ids have few gaps, because only special tokens
+    have another order in the folder.
 
     Args:
       ids: the rows to read, in order; -1 for a row of zeros.

@@ -2,8 +2,8 @@
 
     check_attention(lambda q, k, v, query_ids, key_ids: my_attention(...))
 
-The check exists because such leaks cause no error. In MaxText, for example, packed examples saw
-each other unnoticed (maxtext#4476).
+Attention between packed examples causes no error, so it can remain unnoticed. This happened in
+MaxText, for example (maxtext#4476).
 """
 
 from collections.abc import Callable
@@ -44,9 +44,10 @@ def check_attention(
         which a query sees a key, inclusive; None for no window.
 
     Raises:
-      AssertionError: if an output differs from the formula, if a query depends on a key or value
-        that it must not see, or if it does not depend on one that it must see. The message names
-        the array and its index (row, index in the row).
+      AssertionError: if an output differs from the formula, if the output of a query depends on a
+        key or value that the query must not see, or if the output does not depend on the query or
+        on a value that the query must see. For wrong dependences, the message names the array and
+        the index (row, index in the row).
     """
     rng = np.random.default_rng(seed)
     q, k, v, weights = (

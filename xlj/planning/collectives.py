@@ -17,7 +17,7 @@ class Collective(NamedTuple):
       kind: one of `KINDS`.
       devices: the number of devices in a group.
       hosts: the number of hosts in a group. For TPUs, the number of slices.
-      links: the number of links within its host or slice that a device of the group can use at a
+      links: the number of links of a device, within its host or slice, that the group can use at a
         time.
       bytes: the size of the whole arrays, which are the results of an all-gather or the inputs of
         other collectives.
@@ -38,7 +38,8 @@ class Collective(NamedTuple):
 
     @property
     def slow(self) -> float:
-        """The bytes that a device sends to other hosts, shared among the devices of its host."""
+        """The bytes that a device sends to other hosts, if the devices of a host share the host's
+        traffic equally."""
         return self._sent(self.hosts) / (self.devices // self.hosts)
 
     def _sent(self, parts: int) -> float:

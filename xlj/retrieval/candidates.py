@@ -19,12 +19,13 @@ CHUNK = 65536
 COUNT = 16
 """The number of candidates for each sentence."""
 
-_SAMPLE = 1024  # the number of queries for which recall is measured
+_SAMPLE = 1024  # the maximum number of queries for which recall is measured
 _TRAINING_VECTORS = 64  # training vectors for each list of the index; FAISS warns below 39
 
 
 Search = Callable[[np.ndarray], Neighbours]
-"""Takes queries [n, width]; returns the indexed vectors with the highest cosines, best first."""
+"""Takes queries [n, width]. Returns the cosines and indices of the most similar keys of each query,
+best first."""
 
 
 def build_search(keys: np.ndarray, kind: str = "", probes: int = 32) -> Search:
@@ -77,7 +78,8 @@ def search_chunks(search: Search, queries: np.ndarray) -> Neighbours:
 def recall(search: Search, queries: np.ndarray, keys: np.ndarray) -> float:
     """Measures the recall of a search for a sample of queries.
 
-    This is the share of the exact four nearest keys that the search finds.
+    Recall is the share of the `NEIGHBOURS` nearest keys, found by exact search, that the search
+    finds too.
     """
     sampled = queries[np.sort(hashing.sample(_SAMPLE, len(queries)))]
     count = min(NEIGHBOURS, len(keys))

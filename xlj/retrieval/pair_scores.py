@@ -110,7 +110,9 @@ class PairScorer:
             self.embedder = Embedder(pretrained, layers, pooling, prompt=prompt)
 
     def columns(self, pairs: Iterable[TextPair], progress: Advance = bool) -> Iterator[np.ndarray]:
-        """Yields cosines or likelihoods of pairs in order. Memory does not grow with their number.
+        """Yields the cosines or likelihoods of pairs in order.
+
+        Memory does not grow with the number of pairs.
 
         Args:
           progress: called with the number of newly scored pairs.
@@ -188,7 +190,7 @@ class FirstOccurrences:
         self._whole.append(np.asarray(whole, bool))
 
     def places(self) -> np.ndarray:
-        """Returns the indices of the first occurrences among all added sentences, int64, rising."""
+        """Returns the indices of the first occurrences among all sentences, int64, in order."""
         if not self._hashes:
             return np.zeros(0, np.int64)
         hashes, places = np.concatenate(self._hashes), np.flatnonzero(np.concatenate(self._whole))

@@ -69,8 +69,8 @@ def read(file: Path, folder: Path) -> Sweep:
     """Reads the sweep of a file, with workdirs in a folder.
 
     Raises:
-      ConfigError: if the file does not define a sweep, or raises an error; names the line of the
-        error.
+      ConfigError: if the file does not define a sweep, or raises an error. For an error in the
+        file, the message names the line.
     """
     file = Path(recipes.find(str(file)))
     try:
@@ -122,7 +122,7 @@ def _run(sweep: Sweep, settings: Settings, folder: Path, overrides: Sequence[str
     if not re.fullmatch(r"\w[\w.+=-]*", name) or len(name.encode()) > _LONGEST_NAME:
         raise ConfigError(
             f"a run is named {shortened(repr(name))}; names have at most {_LONGEST_NAME} bytes, "
-            'start with a letter or digit, and also contain . _ - + =; set another "name"'
+            'start with a letter, a digit or _, and may also contain . - + =; set another "name"'
         )
     recipe = f"{sweep.config}:{variant}" if variant else sweep.config
     keys = [f"--config.{key}={_format(value)}" for key, value in changes.items()]

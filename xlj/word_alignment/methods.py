@@ -7,7 +7,7 @@
 | argmax, itermax, match | (cosine + 1) / 2, times the prior | the function of this name |
 | hmm | the product of the probabilities in both directions | values of at least `HMM_THRESHOLD` |
 
-`register` adds a method of a user. The aligner uses only the attributes of `Method`.
+`register` adds a user's method. The aligner knows a method only by the attributes of `Method`.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ from xlj.objectives.word_hmm import HEAD
 
 HMM_THRESHOLD = 0.2
 """The minimum value for a link: the product of the probabilities in both directions. It was chosen
-on en-fr gold alignments that no reported result uses."""
+on the gold set en-fr.golden (docs/experiments/aligner.md)."""
 
 
 class Side(NamedTuple):
@@ -58,7 +58,7 @@ class Method:
     """A method of word alignment. Equal methods share compiled programs.
 
     Attributes:
-      name: the name in configs, commands and calls.
+      name: the name in calls, and for xlj's methods also in configs and commands.
       align: function that computes alignments on devices. It takes (parameters, model, source,
         target, strength of the prior on the diagonal).
       match: function that computes links on the host in NumPy, if `align` does not compute them. It
@@ -84,7 +84,9 @@ METHODS: dict[str, Method] = {}
 
 
 def register(method: Method) -> Method:
-    """Adds a method, which can then be selected by name in configs, commands and calls.
+    """Adds a method, which can then be selected by name in calls, such as `Encoder.align`.
+
+    Configs and commands accept only the methods of `config.choices`.
 
     Raises:
       ValueError: if another method has this name.

@@ -134,7 +134,7 @@ class _Packer:
         dropped = Counter(train.dropped) + Counter(held.dropped)
         dropped[held_out.REASON] += int(is_dropped.sum())
         sentences = int(is_sentence.sum())
-        # Lines without tokens, because the normalization of the tokenizer removes all characters.
+        # The tokenizer's normalisation may remove all characters of a line.
         without_tokens = sentences - train.sentences - held.sentences - dropped.total()
         counts.dropped.update(dropped, **{"no tokens": without_tokens})
         for packed in (train, held):

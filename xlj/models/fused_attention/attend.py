@@ -77,8 +77,8 @@ PRODUCTS = {
     "attention_of_key": 4,
     "attention_of_bias": 2,
 }
-"""For each kernel, by its name in compiled programs: the number of its products per head that cost
-length * length * size multiply-adds."""
+"""For each kernel, by its name in compiled programs: the number of matrix products per head. Each
+product has length * length * size multiply-adds."""
 
 
 def kernels_for(platform: str) -> Kernels:
