@@ -63,11 +63,9 @@ def itermax(
 
     In each further round, the similarity of two tokens is multiplied by 1 if neither token has a
     link, by `alpha` if one token has a link, and by 0 if both tokens have links. This is the rule
-    of the released code of SimAlign and XLM-Align; Eq. 9 sets only the similarities of linked
-    tokens to
-    0. Also as in the released code, an example has no further round if a side has one or two
-       tokens,
-    or if all tokens of a side have links.
+    of the released code of SimAlign and XLM-Align. Eq. 9 sets the similarity of two tokens to 0
+    only if they are linked with each other. As in the released code, an example has no further
+    round if a side has one or two tokens, or if all tokens of a side have links.
 
     Args:
       similarity: float [..., m, n].

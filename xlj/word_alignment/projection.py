@@ -54,8 +54,7 @@ def read(path: Path, pairs: Sequence[Pair]) -> Labels:
     if untagged or not sentences:
         raise ConfigError(
             f"{untagged.place if untagged else path}: no tags; expected lines `word TAB tag` and a "
-            "blank "
-            "line after each sentence"
+            "blank line after each sentence"
         )
     sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
     mismatches = [_first_mismatch(path, side, sentences) for side in sides]
@@ -82,8 +81,7 @@ def _are_chunks(path: Path, tags: set[str]) -> bool:
         other_tag, chunk_tag = min(tags - of_chunks), min(of_chunks - {"O"})
         raise ConfigError(
             f"{path}: {quoted(chunk_tag)} is a chunk tag, but {quoted(other_tag)} is not; expected "
-            "chunk "
-            "tags only (O, B-PER, ...), or no chunk tags"
+            "chunk tags only (O, B-PER, ...), or no chunk tags"
         )
     return tags == of_chunks
 
