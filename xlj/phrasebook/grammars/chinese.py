@@ -1,4 +1,4 @@
-"""Chinese: no inflection, classifiers, aspect words, time and place before the verb."""
+"""Chinese: no inflection; classifiers; aspect words; time and place before the verb."""
 
 from functools import partial
 
@@ -21,7 +21,12 @@ LINKS = {"and": ("，", "PUNCT"), "but": ("但是", "CCONJ"), "because": ("因�
 
 
 def noun_phrase(p: Participant, role: str, bare: bool = False) -> list[Word]:
-    """A participant; `bare` leaves out the determiner that an unmodified noun can do without."""
+    """Returns the words of a participant.
+
+    Args:
+      bare: whether to leave out the indefinite determiner, and the definite determiner of a noun
+        without an adjective.
+    """
     noun, det = role + ".noun", role + ".det"
     if p.kind != "noun":
         name = nameable(p, role, NAMES, ("谁", "什么"), PRONOUNS)
@@ -59,7 +64,7 @@ def noun_phrase(p: Participant, role: str, bare: bool = False) -> list[Word]:
 
 
 def _place(clause: Clause, n: str) -> list[Word]:
-    """The place with its preposition, and 里 after the nouns that take it."""
+    """Returns the place with its preposition, if it has one, and with 里 if the noun takes it."""
     place, role = clause.place, n + ".place"
     if place is None:
         return []
@@ -75,7 +80,7 @@ def _place(clause: Clause, n: str) -> list[Word]:
 
 
 def _quality(clause: Clause, n: str) -> list[Word]:
-    """An adjective as a predicate: 很 takes the place of a copula."""
+    """Returns an adjective as a predicate: 很 replaces the copula."""
     tense, weather = n + ".tense", clause.attribute is None
     form, *kind = VERBS[clause.predicate] if weather else ADJECTIVES[str(clause.attribute)]
     adjective = word(form, "ADJ", n + ".event")
@@ -92,7 +97,12 @@ def _quality(clause: Clause, n: str) -> list[Word]:
 
 
 def _verb(clause: Clause, n: str, place: list[Word], given: list[Word]) -> list[Word]:
-    """The verb with what goes before it: negation, aspect, place, recipient; then its aspect."""
+    """Returns the verb, its negation and aspect words, the place and the recipient, in order.
+
+    Args:
+      place: the words of the place.
+      given: the words of the recipient, after 给.
+    """
     predicate, tense, event = clause.predicate, n + ".tense", n + ".event"
     no, yet = ([word(form, "ADV", n + ".negation")] * clause.negative for form in "不没")
     front, after = list[Word](), list[Word]()
@@ -103,7 +113,7 @@ def _verb(clause: Clause, n: str, place: list[Word], given: list[Word]) -> list[
     elif predicate in ("have", "exist"):
         front = yet
     elif clause.tense == "now":
-        # The preposition 在 says half of 正在
+        # If the preposition 在 precedes the verb, 正 alone expresses 正在.
         aspect = "正" * (not clause.negative) + "在" * (not at_place)
         front = [*yet, *[word(aspect, "ADV", tense)] * bool(aspect)]
     elif clause.tense == "future":

@@ -25,7 +25,7 @@ def _article(following: str) -> str:
 
 
 def noun_phrase(p: Participant | None, role: str) -> list[Word]:
-    """A participant: determiner, numeral, adjective, noun."""
+    """Returns the words of a participant: determiner, numeral, adjective, noun."""
     if p is None or p.kind != "noun":
         return nameable(p, role, NAMES, ("who", "what"), PRONOUNS)
     rest = [word(NUMBERS[p.count - 2], "NUM", role + ".count")] if p.count else []
@@ -70,7 +70,10 @@ def _be(subject: Participant | None, past: bool = False) -> str:
 
 
 def _verb(clause: Clause, n: str) -> tuple[list[Word], list[Word]]:
-    """The finite auxiliaries (which precede the subject of a question) and the rest."""
+    """Returns the finite auxiliary with its negation, and the rest of the verb.
+
+    In a question, the first part precedes the subject. It is empty for a verb without auxiliary.
+    """
     subject, event, tense = clause.subject, n + ".event", n + ".tense"
     no = [word("not", "PART", n + ".negation")] if clause.negative else []
     past = clause.tense == "past"

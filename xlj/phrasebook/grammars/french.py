@@ -24,7 +24,10 @@ _VOWELS = "aeiouéèêâîôûœAEIOUÉÈÊ"
 
 
 def _vowel(form: str) -> bool:
-    """Whether a form calls for elision: every common noun in h- of the lexicon has a mute h."""
+    """Returns whether 'le', 'de', 'ne', 'que' and similar words are elided before this form.
+
+    An initial h counts as a vowel: every common noun in h- of the lexicon has a mute h.
+    """
     return form == "y" or form[0] in _VOWELS + "h" and form not in ("huit", "hindi")
 
 
@@ -45,7 +48,11 @@ def _adjective(concept: str, feminine: bool, plural: bool) -> str:
 
 
 def noun_phrase(p: Participant, role: str, negation: bool = False) -> list[Word]:
-    """A participant; `negation` turns its indefinite article into 'de'."""
+    """Returns the words of a participant.
+
+    Args:
+      negation: whether the clause is negative; the indefinite article is then 'de'.
+    """
     if p.kind != "noun":
         return nameable(p, role, NAMES, ("qui", "que"), PRONOUNS)
     entry, feminine = NOUNS[p.concept], is_feminine(p, NOUNS)
@@ -105,7 +112,7 @@ def _place(clause: Clause, n: str) -> list[Word]:
     elif place.kind == "organisation":
         preposition = "à" if phrase[0].upos == "DET" else "chez"
     elif not away:
-        # One works "dans" but goes "à"
+        # "dans l'école" for the place of an event, but "à l'école" for the goal of a motion
         preposition = "à" if clause.relation == "to" else NOUNS[place.concept][2]
         if preposition == "à" and (place.determiner == "this" or place.adjective):
             preposition = "dans"
@@ -122,7 +129,7 @@ def _conjugated(predicate: str, person: str) -> str:
 
 
 def _verb(clause: Clause, n: str) -> tuple[Word, list[Word]]:
-    """The finite verb, and the participle or infinitive."""
+    """Returns the finite verb, and the participle or infinitive, if there is one."""
     event, tense = n + ".event", n + ".tense"
     predicate, subject = clause.predicate, clause.subject
     if predicate == "exist":
@@ -213,6 +220,6 @@ def _elide(words: list[Word]) -> list[Word]:
 
 
 def clauses(parts: tuple[Clause, ...], link: str | None) -> list[Word]:
-    """The words of a sentence of one or two clauses, with its punctuation."""
+    """Returns the words of a sentence of one or two clauses, with its punctuation."""
     words = join(parts, link, _clause, LINKS, commas=("but",))
     return fuse(_elide(words), CONTRACTIONS)

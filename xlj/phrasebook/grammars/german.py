@@ -1,4 +1,4 @@
-"""German: verb-second, three genders and cases, weak and strong adjectives, split verbs."""
+"""German: verb-second order; three genders; cases; weak and strong adjectives; separable verbs."""
 
 from xlj.phrasebook.grammars.grammar import PERSONS, agreement, fuse, join, nameable
 from xlj.phrasebook.grammars.lexicon import forms, names, times, words
@@ -18,7 +18,8 @@ PRONOUNS = forms(_WORDS["pronouns"])
 LINKS = {"and": ("und", "CCONJ"), "but": ("aber", "CCONJ"), "because": ("weil", "SCONJ")}
 CONTRACTIONS = _WORDS["contractions"]
 
-# Endings by case and gender ('p': plural): of der, of ein, and of adjectives after each.
+# Endings by case and gender ('p': plural): of der, of dieser, of ein, and of adjectives after der
+# (weak), after ein (mixed) and without an article (strong).
 _KEYS = [case + gender for case in ("nom", "acc", "dat") for gender in "mfnp"]
 
 
@@ -36,7 +37,12 @@ _FINITE = forms(_WORDS["finite"])
 
 
 def noun_phrase(p: Participant | None, role: str, case: str, negated: str = "") -> list[Word]:
-    """A participant in a case; `negated` is the slot of a negation that 'kein' expresses."""
+    """Returns the words of a participant in a case.
+
+    Args:
+      case: 'nom', 'acc' or 'dat'.
+      negated: the slot of the negation if the article is 'kein', else empty.
+    """
     det = role + ".det"
     if p is None or p.kind != "noun":
         name = nameable(p, role, NAMES, ("wer", "was"), PRONOUNS)
@@ -94,7 +100,12 @@ def _place(clause: Clause, n: str) -> list[Word]:
 
 
 def _finite(infinitive: str, person: str, du: str, er: str) -> str:
-    """A present form; 'ich' and the plurals follow from the infinitive."""
+    """Returns a form of the present tense.
+
+    Args:
+      person: a key of `PERSONS`.
+      du, er: the forms for '2s' and '3s'; all other forms follow from the infinitive.
+    """
     if infinitive in _FINITE:
         return _FINITE[infinitive][PERSONS.index(person)]
     if person == "1s":
@@ -105,7 +116,8 @@ def _finite(infinitive: str, person: str, du: str, er: str) -> str:
 
 
 def _verb(clause: Clause, n: str) -> tuple[Word, list[Word]]:
-    """The finite verb and what closes the clause: prefix, participle or infinitive."""
+    """Returns the finite verb, and the words that end the clause: prefix, participle or infinitive,
+    if there is one."""
     event, tense = n + ".event", n + ".tense"
     person = agreement(None if clause.predicate == "exist" else clause.subject)
     at = PERSONS.index(person)
@@ -184,7 +196,7 @@ def _clause(clause: Clause, n: str, subordinate: bool = False) -> list[Word]:
 
 
 def clauses(parts: tuple[Clause, ...], link: str | None) -> list[Word]:
-    """The words of a sentence of one or two clauses, with its punctuation."""
+    """Returns the words of a sentence of one or two clauses, with its punctuation."""
 
     def clause(clause: Clause, n: str) -> list[Word]:
         return _clause(clause, n, subordinate=link == "because" and n == "1")

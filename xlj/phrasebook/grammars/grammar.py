@@ -6,7 +6,8 @@ from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, named, word
 
 Links = Mapping[str, tuple[str, str]]
-"""The word that joins two clauses and its part of speech, by kind of link."""
+"""By kind of link ('and', 'but', 'because'): the words that join two clauses, and their part of
+speech."""
 
 
 def nameable(
@@ -19,9 +20,11 @@ def nameable(
     """Returns the words of a participant that is not a common noun; [] without a participant.
 
     Args:
+      role: the first part of the words' slots, such as '0.object' for the object of clause 0.
       names: as returned by `lexicon.names`; articles of organisations are in lower case.
       asked: the words for "who" and "what".
-      pronouns: the first form of each is used here; None if the verb expresses pronouns.
+      pronouns: the forms of each pronoun, of which the first is returned; None if the verb
+        expresses pronouns, which are then [].
     """
     noun = role + ".noun"
     if p is None:
@@ -45,7 +48,7 @@ def nameable(
 
 
 def is_feminine(p: Participant, nouns: Mapping[str, tuple[str, ...]]) -> bool:
-    """Returns whether words that agree with a participant are feminine.
+    """Returns whether a participant is feminine, so that adjectives and participles agree with it.
 
     Args:
       nouns: the entries of nouns, whose second form is the gender.
@@ -76,7 +79,17 @@ def join(
     commas: tuple[str, ...] = ("and", "but"),
     marks: tuple[str, str, str] = (".", "?", ","),
 ) -> list[Word]:
-    """Returns one or two clauses as a sentence, with a comma before the links in `commas`."""
+    """Returns the words of a sentence of one or two clauses, with its punctuation.
+
+    Args:
+      parts: the clauses.
+      link: 'and', 'but' or 'because' before the second clause; None for one clause.
+      clause: returns the words of a clause; its arguments are the clause and its number, '0' or
+        '1'.
+      links: the words for each link.
+      commas: the links that have a comma before them.
+      marks: the full stop, the question mark and the comma.
+    """
     stop, question, comma = marks
     words = clause(parts[0], "0")
     if link:

@@ -27,7 +27,12 @@ _MATRAS = "ािीुूेैोौआईऊएओ"
 
 
 def _decline(form: str, gender: str, plural: bool, oblique: bool) -> str:
-    """The plural and oblique of a noun by its gender and ending."""
+    """Returns a form of a noun, by its gender and ending.
+
+    Args:
+      form: the direct singular.
+      gender: 'm' or 'f'; with '*', the noun has the same form everywhere.
+    """
     if gender.endswith("*") or not (plural or oblique):
         return form
     last, stem = form[-1], form[:-1]
@@ -46,7 +51,7 @@ def _decline(form: str, gender: str, plural: bool, oblique: bool) -> str:
 
 
 def _agreeing(form: str, gender: str, plural: bool) -> str:
-    """An adjective, participle or possessive in -ā that agrees; others do not change."""
+    """Returns an adjective, participle or possessive in agreement; only forms in -ā change."""
     if form == "हुआ":
         return "हुई" if gender == "f" else "हुए" if plural else form
     if not form.endswith("ा") or form == "ताज़ा":
@@ -62,7 +67,10 @@ def _gender(p: Participant) -> str:
 
 
 def _plural(p: Participant) -> bool:
-    """Whether a participant agrees in the plural: also tum and those whom one honours."""
+    """Returns whether words agree with a participant in the plural.
+
+    They do so also with तुम ("you") and with people who are honoured (`HONOURED`).
+    """
     return p.plural or p.concept in HONOURED or (p.kind == "pronoun" and p.concept == "you")
 
 
@@ -73,7 +81,12 @@ def _person(p: Participant | None) -> str:
 def noun_phrase(
     p: Participant, role: str, oblique: bool = False, subject: Participant | None = None
 ) -> list[Word]:
-    """A participant, direct or oblique; an owner that is the `subject` becomes अपना."""
+    """Returns the words of a participant.
+
+    Args:
+      oblique: whether the noun has the oblique form, which postpositions need.
+      subject: the subject of the clause. A possessive pronoun that refers to it becomes अपना.
+    """
     if p.kind != "noun":
         return nameable(p, role, NAMES, ("कौन", "क्या"), PRONOUNS)
     entry, gender = NOUNS[p.concept], _gender(p)
@@ -82,7 +95,7 @@ def noun_phrase(
         form = entry[2]
     declension = entry[1] if gender == entry[1][0] else gender
     form = _decline(form, declension, p.plural, oblique)
-    bent = oblique or _plural(p)  # how adjectives see the phrase
+    bent = oblique or _plural(p)  # masculine adjectives have one form for both
     words: list[Word] = []
     if p.owner:
         mine = role + ".owner.noun"
@@ -108,7 +121,7 @@ def noun_phrase(
 
 
 def _same(owner: Participant, subject: Participant) -> bool:
-    """Whether the owner of a thing is taken to be the subject of the clause."""
+    """Returns whether the owner of a thing counts as the subject of the clause."""
     if subject.kind == "pronoun" or owner.concept in ("i", "you", "we"):
         return owner.concept == subject.concept
     if owner.concept == "they" or subject.plural:
@@ -117,7 +130,7 @@ def _same(owner: Participant, subject: Participant) -> bool:
 
 
 def _marked(p: Participant, role: str, marker: str, subject: Participant | None) -> list[Word]:
-    """A participant with its postposition; pronouns fuse with theirs."""
+    """Returns a participant with its postposition `marker`; pronouns fuse with ने and को."""
     case = role + ".case"
     if p.kind == "pronoun" and marker in ("ने", "को"):
         form = PRONOUNS[p.concept][1 if marker == "ने" else 2]
@@ -151,7 +164,12 @@ def _future(stem: str, person: str, gender: str) -> str:
 
 
 def _copula(clause: Clause, n: str, agrees: Participant | None, weather: str = "") -> list[Word]:
-    """हूँ, था, होगा... in agreement with a participant, after the negation."""
+    """Returns the negation, if any, and the copula (हूँ, था, होगा, ...).
+
+    Args:
+      agrees: the participant with which the copula agrees; None for the third person singular.
+      weather: the gender of a noun for weather, which replaces the gender of `agrees`; else empty.
+    """
     gender = weather or (_gender(agrees) if agrees else "m")
     plural = _plural(agrees) if agrees else False
     if clause.tense == "past":
@@ -168,7 +186,12 @@ def _copula(clause: Clause, n: str, agrees: Participant | None, weather: str = "
 
 
 def _verb(clause: Clause, n: str, agrees: Participant | None, fixed: str) -> list[Word]:
-    """The verb in agreement with a participant, or with a noun of the `fixed` gender."""
+    """Returns the negation, if any, and the verb.
+
+    Args:
+      agrees: the participant with which the verb agrees.
+      fixed: the gender with which the verb agrees in the singular instead; else empty.
+    """
     event, tense = n + ".event", n + ".tense"
     stem = VERBS[clause.predicate][0]
     gender = fixed or (_gender(agrees) if agrees else "m")
@@ -195,7 +218,10 @@ def _verb(clause: Clause, n: str, agrees: Participant | None, fixed: str) -> lis
 
 
 def _object(clause: Clause, role: str) -> tuple[list[Word], bool]:
-    """The object, and whether a perfective verb agrees with it: it is known and unmarked."""
+    """Returns the words of the object, and whether a perfective verb agrees with it.
+
+    It does so if the object has no postposition and is not the word that a question asks for.
+    """
     thing, spec = clause.object, VERBS[clause.predicate]
     assert thing
     marker = spec[3] if len(spec) > 3 else "को" if thing.human else ""

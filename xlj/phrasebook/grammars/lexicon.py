@@ -1,4 +1,4 @@
-"""The words of a language, from `words/LANGUAGE.toml`, whose sections are tables by concept."""
+"""Reads the words of a language from `words/LANGUAGE.toml`, a table by concept in each section."""
 
 import tomllib
 from collections.abc import Callable, Mapping
@@ -11,13 +11,18 @@ _SLOTS = {"ADP": "case", "DET": "det", "NUM": "hour"}
 
 
 def words(language: str) -> dict[str, dict[str, str]]:
-    """Reads all sections of a language's file."""
+    """Reads the sections of a language's file: by section and concept, the entry.
+
+    Args:
+      language: the English name in lower case, such as 'german'.
+    """
     file = resources.files("xlj.phrasebook.grammars") / "words" / f"{language}.toml"
     return tomllib.loads(file.read_text("utf-8"))
 
 
 def forms(section: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Splits entries into their forms; an underscore is a space within a form."""
+    """Returns the forms of each entry, which blanks separate; an underscore is a space within a
+    form."""
     return {
         concept: tuple(form.replace("_", " ") for form in entry.split())
         for concept, entry in section.items()
@@ -25,16 +30,17 @@ def forms(section: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 def names(section: Mapping[str, str]) -> dict[str, str]:
-    """Returns the proper names of a language; names without an entry are as in English."""
+    """Returns the proper names of a language; names without an entry are spelled as in English."""
     return {name: name.replace("_", " ").title() for name in world.NAMES} | dict(section)
 
 
 def times(section: Mapping[str, str]) -> dict[str, Callable[[str], list[Word]]]:
-    """Returns for each time a function from the number of a clause to the words of the time.
+    """Returns for each time a function from the number of a clause, '0' or '1', to the words of the
+    time.
 
-    Entries are 'form/UPOS form/UPOS'. Adpositions express the case of the time, determiners its
-    determiner, numerals its hour, and other words the time itself. Forms joined by underscores have
-    the same part of speech.
+    Entries are 'form/UPOS form/UPOS'. The part of speech (UPOS) determines the slot of a word:
+    'case' for adpositions, 'det' for determiners, 'hour' for numerals, and 'noun' for all other
+    words. Forms joined by underscores have the same part of speech.
     """
     return {concept: _tagged(entry) for concept, entry in section.items()}
 

@@ -41,7 +41,7 @@ def _adjective(concept: str, feminine: bool, plural: bool) -> str:
 
 
 def noun_phrase(p: Participant, role: str) -> list[Word]:
-    """A participant; a pronoun is left to the verb."""
+    """Returns the words of a participant; [] for a pronoun, because the verb form expresses it."""
     if p.kind != "noun":
         return nameable(p, role, NAMES, ("quién", "qué"))
     entry, feminine = NOUNS[p.concept], is_feminine(p, NOUNS)
@@ -110,7 +110,7 @@ def _verb(clause: Clause, n: str) -> list[Word]:
         state = clause.place or clause.attribute in WITH_ESTAR
         predicate, verb, lexical = "estar" if state else "ser", "AUX", tense
     person = agreement(subject)
-    # A dropped pronoun is expressed by the finite verb.
+    # The finite verb expresses a dropped pronoun.
     dropped = [n + ".subject.noun"] if subject and subject.kind == "pronoun" else []
     infinitive = word(VERBS[predicate][0], verb, lexical)
     if clause.modal:
@@ -128,7 +128,8 @@ def _verb(clause: Clause, n: str) -> list[Word]:
 
 
 def _liking(clause: Clause, n: str) -> list[Word]:
-    """The experiencer of gustar: 'a Anna ... le', or only the clitic of a pronoun."""
+    """Returns the experiencer of gustar, with its clitic last: 'a Anna le', or only the clitic for
+    a pronoun."""
     subject, role = clause.subject, n + ".subject"
     assert subject
     if subject.kind == "pronoun":
@@ -182,7 +183,7 @@ def _clause(clause: Clause, n: str) -> list[Word]:
 
 
 def clauses(parts: tuple[Clause, ...], link: str | None) -> list[Word]:
-    """The words of a sentence of one or two clauses, with its punctuation."""
+    """Returns the words of a sentence of one or two clauses, with its punctuation."""
     words = fuse(join(parts, link, _clause, LINKS, commas=("but",)), CONTRACTIONS)
     for i, item in enumerate(words[:-1]):
         if item.form == "y" and words[i + 1].form.lower().startswith("i"):

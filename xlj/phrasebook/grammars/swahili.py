@@ -15,7 +15,7 @@ VERBS = forms(_WORDS["verbs"])
 _MONOSYLLABIC = frozenset(("la", "nywa", "wa"))
 NAMES = names(_WORDS["names"])
 TIMES = times(_WORDS["times"])
-# Those that agree carry a hyphen; the form after the slash is that of the n classes.
+# Stems that agree begin with a hyphen; the form after the slash is for the n classes.
 NUMBERS = "-wili/mbili -tatu/tatu -nne/nne -tano/tano sita saba -nane/nane tisa kumi".split()
 PRONOUNS = forms(_WORDS["pronouns"])
 LINKS = {"and": ("na", "CCONJ"), "but": ("lakini", "CCONJ"), "because": ("kwa sababu", "SCONJ")}
@@ -23,7 +23,8 @@ _SUBJECTS = dict(zip(PERSONS, "ni u a tu wa".split(), strict=True))
 
 
 def _concord(p: Participant | None) -> tuple[str, ...]:
-    """The concords of a participant: verb, adjective, of, this."""
+    """Returns the concords of a participant: of verbs, of adjectives, of "of", and the word for
+    "this"."""
     noun_class = NOUNS[p.concept][2] if p and p.kind == "noun" else "1"
     concords = CONCORDS[noun_class]
     return concords[4:] if p and p.plural else concords[:4]
@@ -45,14 +46,17 @@ def _adjective(concept: str, p: Participant | None, slot: str) -> list[Word]:
 
 
 def _prefixed(prefix: str, stem: str) -> str:
-    """An adjective prefix with its stem: m- becomes mw- and ki- ch- before a vowel."""
+    """Returns an adjective prefix with its stem; before e, m- becomes mw-, and ki- becomes ch-."""
     if stem[0] != "e":
         return prefix + stem
     return {"m": "mw", "wa": "w", "mi": "my", "ma": "m", "ki": "ch", "vi": "vy"}[prefix] + stem
 
 
 def noun_phrase(p: Participant | None, role: str) -> list[Word]:
-    """Noun, possessive or demonstrative, adjective, numeral; a pronoun is left to the verb."""
+    """Returns the words of a participant: noun, possessive or demonstrative, adjective, numeral.
+
+    Returns [] for a pronoun, because the verb form expresses it.
+    """
     if p is None or p.kind != "noun":
         return nameable(p, role, NAMES, ("nani", "nini"))
     entry, (_, prefix, of, this) = NOUNS[p.concept], _concord(p)
@@ -87,13 +91,18 @@ def _place(clause: Clause, n: str) -> list[Word]:
     phrase = noun_phrase(place, role)
     if place.kind != "noun":
         return phrase
-    if len(phrase) == 1:  # the locative suffix serves a noun without modifiers
+    if len(phrase) == 1:  # only a noun without modifiers takes the locative suffix
         return [word(phrase[0].form + "ni", "NOUN", role + ".noun", role + ".case")]
     return [word("kwenye", "ADP", role + ".case"), *phrase]
 
 
 def _inflect(stem: str, prefix: str, negated: str, clause: Clause, infix: str = "") -> str:
-    """A finite form: concord, tense, object concord and stem, in the clause's polarity."""
+    """Returns a finite form: subject concord, tense, object concord and stem.
+
+    Args:
+      prefix, negated: the subject concord of affirmative and of negative forms.
+      infix: the object concord; empty without one.
+    """
     tense = {"past": "li", "future": "ta"}.get(clause.tense, "na")
     # A stem of one syllable keeps the ku- of its infinitive where a tense would be stressed.
     ku = "ku" if stem in _MONOSYLLABIC and not infix else ""
@@ -105,7 +114,10 @@ def _inflect(stem: str, prefix: str, negated: str, clause: Clause, infix: str = 
 
 
 def _object_concord(clause: Clause) -> str:
-    """The concord of an object that is animate and definite, or of the recipient."""
+    """Returns the concord of the recipient, or else of the object, if it is animate and definite.
+
+    Returns an empty text otherwise.
+    """
     thing = clause.recipient or clause.object
     if thing is None or thing.kind == "unknown" or thing.indefinite:
         return ""

@@ -28,11 +28,13 @@ _HARD = "fstkçşhp"
 
 @cache
 def attach(stem: str, suffix: str, soft: str = "", front: bool = False) -> str:
-    """A stem with a suffix in vowel and consonant harmony.
+    """Returns a stem with a suffix in vowel and consonant harmony.
 
-    In the suffix A stands for a or e, I for ı, i, u or ü and D for d or t; a buffer in brackets
-    is a consonant used after vowels, or a vowel used after consonants. `soft` is the stem before
-    a vowel, `front` forces front vowels.
+    Args:
+      suffix: A stands for a or e; I for ı, i, u or ü; D for d or t. A letter in brackets at the
+        start is a buffer: a consonant is used after vowels, a vowel after consonants.
+      soft: the form of the stem before a vowel; empty if it does not change.
+      front: whether the suffix has front vowels, whatever the stem has.
     """
     after_vowel = stem[-1].lower() in _VOWELS
     if suffix.startswith("("):
@@ -55,7 +57,12 @@ def attach(stem: str, suffix: str, soft: str = "", front: bool = False) -> str:
 
 
 def _noun(p: Participant, case: str, owner: str = "") -> str:
-    """A common noun with plural, possessive and case suffixes."""
+    """Returns a common noun with plural, possessive and case suffixes.
+
+    Args:
+      case: a key of `CASES`; empty for the nominative.
+      owner: the person of the possessor, a key of `OWNED`; empty without one.
+    """
     form, soft = (*NOUNS[p.concept], "")[:2]
     compound, front = soft == "+", soft.endswith("*")
     soft = soft.strip("+*")
@@ -78,13 +85,18 @@ def _noun(p: Participant, case: str, owner: str = "") -> str:
 
 
 def _proper(form: str, case: str) -> str:
-    """A proper name with its case after an apostrophe."""
+    """Returns a proper name with its case suffix after an apostrophe."""
     lower = form.replace("İ", "i").lower()
     return form + "'" + attach(lower, CASES[case])[len(lower) :]
 
 
 def noun_phrase(p: Participant | None, role: str, case: str = "", owner: str = "") -> list[Word]:
-    """A participant in a case; `owner` is the person of a possessor outside the phrase."""
+    """Returns the words of a participant in a case; [] for a pronoun, which suffixes express.
+
+    Args:
+      case: a key of `CASES`; empty for the nominative.
+      owner: the person of a possessor that is not part of the phrase; empty without one.
+    """
     if p is None or p.kind != "noun":
         words = nameable(p, role, NAMES, ("kim", "ne"))
         if case and p and p.kind in ("name", "place"):
@@ -112,7 +124,11 @@ def noun_phrase(p: Participant | None, role: str, case: str = "", owner: str = "
 
 
 def _object(p: Participant, role: str, clause: Clause) -> list[Word]:
-    """An object: accusative if definite or generic or human, else bare and number-neutral."""
+    """Returns the words of an object.
+
+    A definite, generic or human object is accusative. Other objects have no case, and no plural
+    suffix. The verb "help" takes a dative.
+    """
     if p.kind == "unknown":
         return noun_phrase(p, role)
     if clause.predicate == "help":
@@ -122,7 +138,7 @@ def _object(p: Participant, role: str, clause: Clause) -> list[Word]:
     words = noun_phrase(p, role)
     if p.plural and not p.count:
         words[-1] = word(_noun(replace(p, plural=False), ""), "NOUN", role + ".noun")
-    if clause.negative:  # "did not read a book" is without bir
+    if clause.negative:  # no bir in "did not read a book"
         words = [item for item in words if item.form != "bir"]
     return words
 
@@ -134,7 +150,7 @@ def _verb(clause: Clause, n: str) -> list[Word]:
     if subject and subject.kind == "pronoun":
         dropped = [n + ".subject.noun"]
     elif person == "3p":
-        person = "3s"  # a plural subject that is expressed needs no plural verb
+        person = "3s"  # a verb is singular after a plural subject that is expressed
     entry = VERBS[clause.predicate]
     *before, stem = entry[0].split()
     vowel_stem = (entry[1] if len(entry) > 1 else entry[0]).split()[-1]
@@ -181,7 +197,10 @@ def _verb(clause: Clause, n: str) -> list[Word]:
 
 
 def _predicate(words: list[Word], clause: Clause, n: str) -> list[Word]:
-    """A predicate that is no verb: its last word takes the copula, or değil, or the question."""
+    """Returns a predicate without a verb.
+
+    The copula is a suffix of its last word, of değil (if negative), or of the question particle.
+    """
     tense, subject = n + ".tense", clause.subject
     there_is = clause.predicate in ("have", "exist")
     person, dropped = "3s", list[str]()
@@ -238,14 +257,14 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     no = [n + ".negation"] if clause.negative else []
     there = word("yok" if no else "var", "VERB", n + ".event", *no)
     if predicate == "exist" and subject:
-        if clause.negative:  # "there is no cat" is without bir
+        if clause.negative:  # no bir in "there is no cat"
             subject = replace(subject, plural=False, determiner="all", count=0)
         return [*time, *place, *_predicate([*noun_phrase(subject, role), there], clause, n)]
     if predicate == "have" and subject and clause.object:
         person = agreement(subject)
         owner = noun_phrase(subject, role, "gen")
         thing = noun_phrase(clause.object, n + ".object", owner="3s" if owner else person)
-        if not owner:  # a dropped owner is expressed by the possessive suffix
+        if not owner:  # the possessive suffix expresses a dropped owner
             form = thing[-1].form
             if person == "3p":
                 soft = NOUNS[clause.object.concept][-1]
