@@ -26,12 +26,13 @@ ARMS = {
     "new pieces, without ranking": ("--config=configs/adapt.py:tlm",),
     "new pieces, text only": (),
 }
-STEPS = 200
+STEPS = 120
 SIZES = {
     "objectives.mmlm.batch_rows": 16,
     "objectives.tlm.batch_rows": 8,
     "objectives.retrieval.batch_rows": 8,
     "optimizer.learning_rate": 5e-4,
+    "train.eval_every": 120,
 }
 """Config keys for this small model that differ from the recipe."""
 COLUMNS = {
