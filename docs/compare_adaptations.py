@@ -32,7 +32,7 @@ SIZES = {
     "objectives.tlm.batch_rows": 8,
     "objectives.retrieval.batch_rows": 8,
     "optimizer.learning_rate": 5e-4,
-    "train.eval_every": 120,
+    "train.eval_rows": 8,
 }
 """Config keys for this small model that differ from the recipe."""
 COLUMNS = {
