@@ -20,8 +20,8 @@ class Item(NamedTuple):
 
     Attributes:
       example: the example; None for a blank line.
-      lines: the original lines. Used for CoNLL only.
-      words: indices of the lines that contain words. Used for CoNLL only.
+      lines: the original lines of a sentence of CoNLL; empty for other formats.
+      words: the indices in `lines` of the lines with a word; empty for other formats.
       identity: the `id` of a JSON object; None without one.
     """
 
@@ -36,7 +36,7 @@ def read(form: str, lines: Iterable[str], place: str, kind: TaskKind) -> Iterato
 
     Args:
       form: the format of the lines, one of `choices.TEXT_FORMATS`.
-      place: the text before the line number in errors.
+      place: the text before the line number in errors, such as `FILE:`.
       kind: the kind of task for which examples are made.
 
     Raises:
@@ -48,20 +48,20 @@ def read(form: str, lines: Iterable[str], place: str, kind: TaskKind) -> Iterato
         yield from _read_conll(lines, place)
         return
     for number, line in enumerate(lines, 1):
-        word_lines = f"{place}{number}"
+        line_place = f"{place}{number}"
         line = line.removesuffix("\r")
         if not line.strip():
             yield Item(None)
             continue
         if form == "jsonl":
-            record = _parse_record(line, word_lines)
-            item = Item(kind.from_record(record, word_lines), identity=record.get("id"))
+            record = _parse_record(line, line_place)
+            item = Item(kind.from_record(record, line_place), identity=record.get("id"))
         else:
-            item = Item(kind.from_fields(line.split("\t"), word_lines))
+            item = Item(kind.from_fields(line.split("\t"), line_place))
         first = first or item.example
         if first and item.example and first.parts != item.example.parts:
             raise ConfigError(
-                f"{word_lines}: the line has another number of texts ({item.example.parts}) than "
+                f"{line_place}: the line has another number of texts ({item.example.parts}) than "
                 f"{first.where} ({first.parts}); expected the same number on all lines"
             )
         yield item

@@ -76,10 +76,11 @@ class Outcome:
 
 
 def run(config: FinetuningConfig, workdir: Path) -> Outcome:
-    """Fine-tunes one model for each seed (and language, with `task.per_language`).
+    """Fine-tunes one model for each seed, and with `task.per_language` for each language.
 
-    Finished runs are not repeated; their results are read from their folders. Each run has a folder
-    in the workdir: `seed-0` and so on.
+    Each run has a folder in the workdir: `seed-0`, or `de-seed-0` with `task.per_language` and
+    several languages. Finished runs are not repeated; their results are read from their folders.
+    With `train.epochs=0` the function scores the model without training, in the folder `untrained`.
 
     Raises:
       ConfigError: before any training, if data, labels, model or mesh do not fit the config; later,
@@ -165,8 +166,11 @@ class _PlannedRun:
 def _prepare_runs(
     config: FinetuningConfig, data: TaskData, source: StoredModel, workdir: Path
 ) -> list[_PlannedRun]:
-    """Prepares all runs, in order. Raises a `ConfigError` before any training if a run is not
-    valid."""
+    """Prepares all runs, in order.
+
+    Raises:
+      ConfigError: if a run is not valid; no run has then been trained.
+    """
     task, plans = config.task, list[_PlannedRun]()
     encoder_digest = "" if config.fresh else source.digest()
     groups = [(language,) for language in task.languages] if task.per_language else [task.languages]

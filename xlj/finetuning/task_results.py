@@ -28,9 +28,9 @@ def split_of(outcome: Outcome) -> str:
 def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> Record:
     """Returns all results as a JSON object, in percent with four decimals.
 
-    `languages`, `average` and `transfer_gap` are means over seeds of the task's metric. The gap is
+    `languages`, `average` and `transfer_gap` are means of the task's metric over seeds. The gap is
     null unless the training data is English only. `deviations` are standard deviations over seeds
-    (n - 1 degrees of freedom), absent with one seed.
+    (n - 1 degrees of freedom); the key is absent with one seed.
     """
     split = split_of(outcome)
     seeds = by_seed(outcome, split)

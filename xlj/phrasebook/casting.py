@@ -11,10 +11,13 @@ _COUNTABLE = world.nouns_of(*"animal fruit food text furniture article clothes v
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The hero and the place that the sentences of a document share.
+    """What the sentences of a document share.
 
     Attributes:
-      named: whether the hero was named in an earlier sentence.
+      hero: the person who is the subject of most sentences.
+      place: the place of many events.
+      tense: the tense of most clauses.
+      named: whether an earlier sentence named the hero.
     """
 
     hero: Participant
@@ -24,7 +27,7 @@ class Scene:
 
 
 def a_name(stream: Stream, full: bool = False) -> Participant:
-    """Draws a person's first name, with `full` also a surname."""
+    """Draws a person with a first name, and with `full` also a surname."""
     gender = stream.pick("fm")
     surname = stream.pick(world.SURNAMES) if full else None
     return Participant('name', stream.pick(world.WOMEN if gender == 'f' else world.MEN), gender,
@@ -53,7 +56,7 @@ def an_owner(stream: Stream) -> Participant:
 
 
 def a_person(stream: Stream, scene: Scene | None, pronouns: bool = True) -> Participant:
-    """Draws a person as an agent; in a document mostly its hero."""
+    """Draws a person as an agent; in a document, mostly the hero of the scene."""
     if scene and (not scene.named or stream.chance(75)):
         known = scene.named and pronouns and stream.chance(70)
         return pronoun_for(scene.hero) if known else scene.hero
@@ -75,7 +78,7 @@ def a_person(stream: Stream, scene: Scene | None, pronouns: bool = True) -> Part
 
 
 def a_relative(stream: Stream, scene: Scene | None) -> Participant:
-    """Draws a relative, friend or neighbour; in a document mostly the hero's."""
+    """Draws a relative, friend or neighbour; of the hero, once a document has named the hero."""
     concept = stream.pick(world.NOUNS["kin"])
     gender = world.GENDER.get(concept) or stream.pick("fm")
     owner = pronoun_for(scene.hero) if scene and scene.named else an_owner(stream)
@@ -83,7 +86,7 @@ def a_relative(stream: Stream, scene: Scene | None) -> Participant:
 
 
 def an_adjective(stream: Stream, noun: str, percent: int) -> str | None:
-    """Draws an adjective that fits the noun, with a probability in percent, else None."""
+    """Draws an adjective that fits the noun, with a probability of `percent`; otherwise None."""
     options = world.ADJECTIVES.get(world.NOUN_FIELD[noun])
     return stream.pick(options) if options and stream.chance(percent) else None
 
@@ -153,7 +156,7 @@ def a_known(stream: Stream, noun: str) -> Participant:
 
 
 def apart(stream: Stream, subject: Participant, other: Participant) -> Participant:
-    """Returns the subject, or someone else if both participants would be the same person."""
+    """Returns the subject, or a newly drawn person if subject and `other` are the same person."""
     while subject.concept == other.concept:
         subject = a_name(stream)
     return subject

@@ -1,4 +1,4 @@
-"""The embedded corpus: text by language and sentence pairs by pair of languages."""
+"""The embedded corpus: text of each language, and sentence pairs of each pair of languages."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from xlj.phrasebook.stream import seed_of
 
 VERSION = 1
 """Version of the text. Raise it if the lines of any language or pair change. It is part of the
-identity of rows (xlj/data/rows/recipe.py)."""
+hash of rows (through `xlj/data/text/sources.py`)."""
 
 SENTENCES = {
     "en": 40_000,
@@ -31,7 +31,8 @@ PAIRS = {
     "en-tr": 6_000,
     "en-sw": 3_000,
 }
-"""Number of sentence pairs by pair of languages, in either order; other pairs have 3,000."""
+"""Number of sentence pairs of each pair of languages, for both orders of the languages; all other
+pairs have 3,000."""
 
 
 def text_lines(language: str) -> Iterator[str]:

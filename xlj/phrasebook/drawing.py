@@ -45,7 +45,7 @@ def document(seed: int, index: int) -> tuple[Meaning, ...]:
     for _ in range(2 + stream.below(5)):
         meaning = _meaning(stream, scene)
         meanings.append(meaning)
-        if meaning.clauses[0].subject == scene.hero:  # pronouns are clear from here on
+        if meaning.clauses[0].subject == scene.hero:  # later sentences may use a pronoun
             scene = replace(scene, named=True)
     return tuple(meanings)
 
@@ -76,7 +76,7 @@ def _meaning(stream: Stream, scene: Scene | None) -> Meaning:
 
 
 def _time(stream: Stream, clause: Clause, percent: int) -> Clause:
-    if clause.tense == "habit":  # habits mostly have a time, states never
+    if clause.tense == "habit":  # habits mostly have a time; states never have one
         percent = 0 if clause.predicate in STATIVE else 85
     if not stream.chance(percent):
         return clause
@@ -238,7 +238,7 @@ def _ask(stream: Stream, scene: Scene | None, clause: Clause) -> Clause:
     if scene or not stream.chance(20):
         return clause
     if clause.subject and clause.subject.concept in ("i", "we"):
-        return clause  # questions about oneself are rare
+        return clause  # people rarely ask about themselves
     clause = replace(clause, negative=False, time_first=False)
     if clause.modal or clause.predicate == "exist" or stream.chance(50):
         return replace(clause, question="polar")
@@ -325,4 +325,4 @@ _FRAMES: dict[str, tuple[int, Callable[[Stream, Scene | None], Clause | Meaning]
     "reason": (5, _reason),
     "contrast": (6, _contrast),
 }
-"""The percentage of meanings of each frame, and the function that draws them."""
+"""By frame (type of meaning): the percentage of meanings, and the function that draws them."""

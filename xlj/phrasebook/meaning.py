@@ -35,22 +35,22 @@ class Participant:
 
     @property
     def field(self) -> str:
-        """The semantic field of a noun ('food', 'place', ...); for others, the kind."""
+        """The semantic field of a noun ('food', 'place', ...); for other kinds, the kind itself."""
         return NOUN_FIELD[self.concept] if self.kind == "noun" else self.kind
 
     @property
     def human(self) -> bool:
-        """Whether it is a person."""
+        """Whether the participant is a person or several people."""
         return self.field in HUMAN
 
     @property
     def mass(self) -> bool:
-        """Whether it is a mass noun, such as water."""
+        """Whether the participant is a mass noun, such as water."""
         return self.field in MASS
 
     @property
     def indefinite(self) -> bool:
-        """Whether it is a noun without owner that is not definite."""
+        """Whether the participant is a noun without owner, with the determiner 'a' or 'all'."""
         return self.kind == "noun" and self.owner is None and self.determiner in ("a", "all")
 
 
@@ -61,11 +61,11 @@ class Clause:
     Attributes:
       predicate: a verb (a key of `ACTS`), 'be' (with `attribute`, `complement` or `place`), 'have',
         'like', 'exist' or a kind of weather.
-      relation: of the place: 'at', 'to' or 'from'.
+      relation: the relation of the place: 'at', 'to' or 'from'.
       tense: 'now' (progressive), 'habit' (simple present), 'past' or 'future'.
       modal: 'want' or 'can'; the tense is then 'habit'.
-      question: 'polar', or the role that it asks for: 'subject', 'object' or 'place'. The
-        participant in this role is of kind 'unknown'.
+      question: None for a statement, 'polar' for a yes-no question, or the role that the question
+        asks for: 'subject', 'object' or 'place'. The participant in this role is of kind 'unknown'.
       time_first: whether the time is the topic of the clause.
     """
 
@@ -88,7 +88,12 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The meaning of a sentence: one clause, or two joined by 'and', 'but' or 'because'."""
+    """The meaning of a sentence: one clause, or two clauses that a link joins.
+
+    Attributes:
+      frame: the type of the meaning, a key of `drawing._FRAMES`.
+      link: 'and', 'but' or 'because'; None for one clause.
+    """
 
     frame: str
     clauses: tuple[Clause, ...]

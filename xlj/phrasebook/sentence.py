@@ -61,7 +61,7 @@ class Sentence:
             if text in ("", "¿"):
                 first = "İ" if self.language == "tr" and form[0] == "i" else form[0].upper()
                 form = first + form[1:]
-            # French sets a space before a question mark
+            # French has a space before a question mark.
             clings = form in _CLOSERS and (self.language, form) != ("fr", "?")
             if not (glue or self.language == "zh" or clings):
                 text += " "
@@ -83,7 +83,11 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two sentences with one meaning, and their gold alignment: (source, target) word indices."""
+    """Two sentences with the same meaning, and their gold alignment.
+
+    Attributes:
+      alignment: pairs (index of a source word, index of a target word), zero-based.
+    """
 
     source: Sentence
     target: Sentence

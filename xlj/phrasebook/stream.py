@@ -18,12 +18,15 @@ def _mix(value: int) -> int:
 
 
 def seed_of(name: str) -> int:
-    """Returns a seed for each name, independent of platform and hash seed."""
+    """Returns the seed of a name, which does not depend on the platform or on PYTHONHASHSEED."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
 
 
 class Stream:
-    """Splitmix64, seeded by any number of integers, which may be negative; their order matters."""
+    """A splitmix64 generator.
+
+    The seed is any number of integers, which may be negative. Their order matters.
+    """
 
     def __init__(self, *key: int) -> None:
         state = 0

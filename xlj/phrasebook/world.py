@@ -71,13 +71,13 @@ ADJECTIVES = {
         "show": "new old beautiful long short interesting",
     }.items()
 }
-"""The adjectives that fit the nouns of a field."""
+"""By field: the adjectives that fit its nouns."""
 
 STATES = ("tired", "happy", "sad", "busy", "nervous", "angry")
 """Adjectives that are used for people only, and only as predicates."""
 
-# Verb: fields or nouns of its objects, then its tenses ('*': all), then 'place' and 'modal' if it
-# allows them.
+# For each verb: the fields or nouns of its objects, its tenses ('*': all), and its flags. The flag
+# 'place' allows a place, and 'modal' allows 'want' and 'can'.
 _ALL = ("now", "habit", "past", "future")
 _TRANSITIVE = {
     "eat": "fruit food staple : * : place modal",
@@ -114,7 +114,7 @@ _TRANSITIVE = {
 }
 
 
-# Places of activities that do not fit everywhere
+# Places of activities that cannot happen everywhere
 _WHERE = {
     "eat": "school market hospital house office station garden kitchen restaurant hotel village",
     "cook": "house kitchen restaurant hotel school farm hospital",
@@ -139,7 +139,15 @@ _WHERE = {
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """The frame of a verb; `objects` are noun concepts, and 'name' for persons by name."""
+    """What a verb can occur with.
+
+    Attributes:
+      tenses: the tenses that the verb can have.
+      objects: the nouns that can be its object; 'name' stands for people's names.
+      places: the nouns that can be the place of the event; empty for none.
+      modal: whether 'want' and 'can' are possible.
+      relation: the relation of the place: 'at', 'to' or 'from'.
+    """
 
     tenses: tuple[str, ...]
     objects: tuple[str, ...] = ()

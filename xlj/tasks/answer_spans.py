@@ -30,9 +30,9 @@ def best(windows: Windows, starts: np.ndarray, ends: np.ndarray, answer_length: 
     """Finds spans with the highest sum of two logits (Devlin et al., 2019, section 4.2 and 4.3).
 
     A span begins at a token that the window owns (`Windows.owned`), and ends in the window's
-    context. It has at most `answer_length` tokens, of which the first and the last represent at
-    least one character. Among spans with equal sums, the span that begins first is returned, then
-    the shortest.
+    context. It has at most `answer_length` tokens. Its first and its last token each represent at
+    least one character. Among spans with equal sums, the function returns the one that begins
+    first, and among these the shortest.
 
     Args:
       starts, ends: logits of first and last tokens, float [windows, length].
@@ -94,8 +94,8 @@ def texts(
       questions: the questions of the windows.
       windows, starts, ends, answer_length: the arguments of `best`.
       no_answer: the answer is empty if the score of `<s>` exceeds the score of the best span by
-        more than this threshold (SQuAD 2.0, where it is tuned on dev). None: the answer is only
-        empty if the context has no token.
+        more than this threshold (SQuAD 2.0, where the threshold is tuned on dev). With None, the
+        answer is only empty if the context has no token.
 
     Raises:
       ValueError: if the shapes, windows and questions do not match, a logit is not finite, or two

@@ -1,8 +1,8 @@
 """Multiple choice: choosing the text that fits a premise, or the answer to a question.
 
-Examples are XCOPA (Ponti et al., 2020) and COPA. A row contains `<s> premise </s> choice </s>` for
-each choice. The encoder encodes the choices separately. The label of a row is one number: 1 + the
-index of the right choice, or 0 if it is unknown.
+Data sets of this kind are XCOPA (Ponti et al., 2020) and COPA. A row contains `<s> premise </s>
+choice </s>` for each choice. The encoder encodes the choices separately. The label of a row is one
+number: 1 + the index of the right choice, or 0 if it is unknown.
 """
 
 import dataclasses
@@ -117,7 +117,7 @@ print(choices[outputs.logits[0].argmax()])""",
     def head(self) -> Any:
         """Returns BERT's head: a dense layer and one output per choice, from the vector of `<s>`.
 
-        Missing choices have the logit minus infinity.
+        If an example has fewer than `MAX_CHOICES` choices, the other outputs are minus infinity.
         """
         import jax.numpy as jnp
 

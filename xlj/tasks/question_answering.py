@@ -61,7 +61,7 @@ class QuestionAnswering(TaskKind):
     ending = "json"
 
     def check(self, task: Task) -> None:
-        """Raises a `ConfigError` if windows overlap too little."""
+        """Raises a `ConfigError` if `task.stride` is below twice `task.answer_length`."""
         if task.stride < 2 * task.answer_length:
             raise ConfigError(
                 f"task.stride={task.stride} must be at least twice task.answer_length="

@@ -1,8 +1,8 @@
 """Regression: scoring a sentence, or two sentences that are encoded together.
 
-An example is semantic textual similarity (STS; Cer et al., 2017). The label of a row is five
-numbers: 1, then the four bytes of the score, a little-endian float32. Without a score all five are
-0. Rows store numbers of 16 bits or more, so one number could not hold a float32.
+A task of this kind is semantic textual similarity (STS; Cer et al., 2017). The label of a row is
+five numbers: 1, then the four bytes of the score, a little-endian float32. Without a score all five
+are 0. One number could not hold a float32, because rows may store numbers of 16 bits.
 """
 
 import dataclasses

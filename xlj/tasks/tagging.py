@@ -1,7 +1,7 @@
 """Tagging of words.
 
 The label of a row is one number for each token: 1 + the index of the tag at the first piece of a
-word, and 0 at all other tokens.
+word that is not only a word-start marker, and 0 at all other tokens.
 """
 
 import itertools
@@ -48,9 +48,8 @@ class Tagging(TaskKind):
     hugging_face = HuggingFace(
         "ForTokenClassification",
         "token-classification",
-        remark="The tag of a word is the prediction for its first piece, except a piece that is "
-        "only the "
-        "mark of a word.",
+        remark="The tag of a word is the prediction for its first piece; if this piece is only the "
+        "word-start marker, for its next piece.",
         usage=_USAGE,
         always=True,
     )
@@ -63,9 +62,9 @@ class Tagging(TaskKind):
         return conll.read(path, language, task.columns, task.comments, chunk_tags)
 
     def check_examples(self, examples: Sequence[Words], labels: Sequence[str], task: Task) -> None:
-        """Raises a `ConfigError` if chunks are scored and a tag is not a chunk tag.
+        """Raises a `ConfigError` if `task.metric` is `chunk_f1` and a tag is not a chunk tag.
 
-        The message names the first word with such a tag.
+        Chunk tags are O and tags such as B-PER. The message names the first word with another tag.
         """
         if task.scored_by != "chunk_f1":
             return
@@ -113,8 +112,8 @@ class Tagging(TaskKind):
         labels: Sequence[str],
         task: Task,
     ) -> list[list[str]]:
-        """Returns the tags of each sentence's words, from the prediction for each word's first
-        piece."""
+        """Returns the tags of each sentence's words, from the prediction for the first piece of
+        each word that is not only a word-start marker."""
         flat = iter(outputs[rows.places[:, 0], rows.places[:, 1]].tolist())
         return [
             [labels[number] for number in itertools.islice(flat, len(e.words))] for e in examples
