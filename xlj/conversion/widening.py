@@ -160,7 +160,7 @@ def widen_parameters(
 
     Unless `copied` is true, weights are divided by the number of copies of their input, so that
     products do not change (Chen et al., 2016, Net2Net). Noise is added to kernels, because equal
-    copies have equal gradients and would remain equal. It is normal, with `_NOISE` times the
+    copies have equal gradients and would remain equal. It is normal, with `_NOISE_STD` times the
     standard deviation of the kernel.
 
     Args:
