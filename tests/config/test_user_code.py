@@ -15,7 +15,7 @@ def test_a_function_is_found():
     ("json:no_such", "a.key=json:no_such: module 'json' has no attribute 'no_such'"),
     ("json", "a.key=json: module 'json' has no attribute ''"),
     (":f", "a.key=:f: ValueError: Empty module name"),
-    ("json:__doc__", "a.key=json:__doc__ is not a function"),
+    ("json:__doc__", "a.key=json:__doc__ is not a function; name one as module:function"),
     ("broken_module:f", "a.key=broken_module:f: ZeroDivisionError: division by zero"),
 ])  # fmt: skip
 def test_what_is_none(name, error, tmp_path, monkeypatch):

@@ -372,8 +372,9 @@ ANY_RANK = {
 ANY_SIZE = ANY_RANK | {
     # Arrays that share no axis with another one, and whose sizes are not options.
     "labels.links", "row_seeds.rngs", "keep_mask.seeds", "look_up.table", "look_up.ids",
-    "look_up_small.table", "look_up_small.ids", "stream_of.x", "count.tokens", "is_example.tokens",
-    "starts.tokens", "split.rngs", "sides.tokens", "sum_over_rows.x", "block_starts.table",
+    "look_up_small.table", "look_up_small.ids", "stream_of.x", "count_examples.tokens",
+    "is_example.tokens", "find_starts.tokens", "split.rngs", "sides.tokens", "sum_over_rows.x",
+    "block_starts.table",
     "segments.tokens", "words_of.tokens", "same_example.source_ids",
     "same_example.target_ids",
     "diagonal.source_ids", "diagonal.target_ids", "rotations.positions", "of_layers.positions",

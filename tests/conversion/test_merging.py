@@ -182,7 +182,7 @@ def test_models_that_differ_are_refused_with_the_difference(
             drawn(5), vocabulary=vocabularies[1]
         ),
         r"embeddings/norm/scale has shape \[4\], expected \[8\]": write(wide),
-        r"it has no prediction_head/bias": write(headless),
+        r"/\d+ has no prediction_head/bias": write(headless),
         r"embeddings/norm/bias has values that are not finite": write(broken),
     }
     for message, path in others.items():

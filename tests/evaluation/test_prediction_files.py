@@ -34,7 +34,7 @@ def test_labels(write):
     [
         ("a\nb\n", "a\n", "predicted has 1 lines, but .*gold has 2"),
         ("a\nb\n", "a\nB\n", r"predicted:2: 'B'; expected a word of small letters"),
-        ("a\n\nb\n", "a\na\nb\n", r"gold:2: '' is not"),
+        ("a\n\nb\n", "a\na\nb\n", "gold:2: ''; expected a word of small letters"),
         ("a\nb\n", b"a\n\xff\n", "predicted:2: the line is not UTF-8"),
         ("", "", "gold is empty"),
         ("a\n", None, "predicted: cannot read this file"),
@@ -61,7 +61,7 @@ def test_tags(write):
         ("a\nb\nc\nd\n", "predicted:3: a sentence ends on this line in .*gold, but .* .*predicted"),
         ("a\n\nc\nd\n", "predicted:2: a sentence ends on this line in .*predicted, but .* .*gold"),
         ("a\nb\n\n", "predicted has 2 lines, but .*gold has 4"),
-        ("a\nb\n\nD\n", "predicted:4: 'D' is not"),
+        ("a\nb\n\nD\n", "predicted:4: 'D'; expected a word of small letters"),
     ],
 )
 def test_tags_that_do_not_fit(write, predicted, message):

@@ -315,7 +315,7 @@ def test_bad_files_are_named(probed, files, tmp_path):
     links = tmp_path / "links"
     links.write_text("0-0\n")
     alignment.source = f"{files}/{{pair}}.tsv|{links}"
-    refused(rf"links of 1 sentence pairs, but .* has {SENTENCES} pairs")
+    refused(rf"links has gold links for 1 sentence pairs, but .* has {SENTENCES} pairs")
     links.write_text("0p0\n" * SENTENCES)
     refused("has no sure gold link")
     (tmp_path / "one").write_text("a\n")

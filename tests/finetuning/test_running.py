@@ -316,7 +316,7 @@ def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path, capsy
         ("task.length", 600, "exceeds the model's positions"),
         ("task.labels", "cat,cow", "train-en.tsv:.*'dog' is not a label of the task"),
         ("task.train", "nowhere-{language}.tsv", "task.train=nowhere-.* tried nowhere-en.tsv"),
-        ("init_from", "nowhere", "init_from=nowhere is neither"),
+        ("init_from", "nowhere", "init_from=nowhere contains no model; expected"),
         ("optimizer.decay_steps", 99, "decay_steps=99 is more than the 48 steps"),
         ("optimizer.decay_steps", 44, "5 steps of warm-up and optimizer.decay_steps=44 are more"),
         (

@@ -97,7 +97,10 @@ def test_the_checkpoint_that_was_scored_is_taken_and_no_other_has_its_scores(
 
 def test_a_workdir_of_several_runs_is_refused_with_their_names(fine_tuned):
     _, workdir = fine_tuned
-    with pytest.raises(ConfigError, match=f"--checkpoint={workdir} .*one of {workdir}/seed-0"):
+    with pytest.raises(
+        ConfigError,
+        match=f"--checkpoint={workdir} .*several runs; name one of them, such as {workdir}/seed-0",
+    ):
         stored_models.find(workdir, "--checkpoint")
 
 

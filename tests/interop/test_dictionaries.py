@@ -73,7 +73,7 @@ def test_templates(tmp_path):
 @pytest.mark.parametrize(
     "templates, pairs, message",
     [
-        (["a.{pair}"], ["de-fr"], "de-fr: expected en on one side"),
+        (["a.{pair}"], ["de-fr"], "de-fr: one language must be en, as in en-de"),
         (["a.{pair}"], ["en-fr"], "no file for any pair; tried .*a.en-fr"),
         (["a.{pair}"], [], "no file for any pair; tried no path, because there are no pairs"),
         (["a.{pair}", "b.{pair}"], ["en-de"], "b.{pair}: no file for any pair"),

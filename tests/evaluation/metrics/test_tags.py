@@ -113,7 +113,9 @@ def test_scores_by_hand():
 
 
 def test_sentences_and_words_must_be_equally_many():
-    with pytest.raises(ValueError, match="sentence 2: 1 tags for 2 words"):
+    with pytest.raises(
+        ValueError, match="sentence 2: 1 predicted tags for 2 words; expected one for each word"
+    ):
         chunk_scores([["O"], ["O"]], [["O"], ["O", "O"]])
     with pytest.raises(ValueError):
         chunk_scores([["O"]], [["O"], ["O"]])
