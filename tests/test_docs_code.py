@@ -63,7 +63,7 @@ def test_a_trained_encoder(checkpoint, at):
     exec("\n".join([*lines, f"filled = {last}"]), given)
     assert given["vectors"].shape == (2, 32) and given["vectors"].dtype == np.float32
     assert len(given["links"]) == 1
-    assert given["found"].targets.indices.shape == (3, 1)
+    assert given["nearest"].targets.indices.shape == (3, 1)
     pairs = given["pairs"]
     assert len(pairs.sources) == len(pairs.targets) == len(pairs.scores)
     assert [len(pieces) for pieces in given["filled"]] == [3, 3]
@@ -104,9 +104,9 @@ def test_runs(tiny, at, monkeypatch):
     given = {"xlj": xlj}
     exec(code.replace("config.train.steps = 500", "config.train.steps = 2"), given)
     assert asked == ["quickstart", "finetune/udpos:phrasebook"]
-    run, tuned = given["run"], given["tuned"]
+    run, results = given["run"], given["results"]
     assert (run.step, run.finished, run.checkpoint.name) == (2, True, "2")
-    assert set(tuned.runs[0].test["word_class_f1"]) == {"en"}
+    assert set(results.runs[0].test["word_class_f1"]) == {"en"}
 
 
 def test_the_metrics_hook(at, monkeypatch):

@@ -246,7 +246,7 @@ def test_a_folder_without_a_tokenizer(tmp_path):
 
 def test_roberta_without_merges(roberta):
     (roberta / "merges.txt").unlink()
-    with pytest.raises(ConfigError, match=r"vocab.json, but merges.txt is missing"):
+    with pytest.raises(ConfigError, match=r"has vocab.json but no merges.txt; download"):
         tokenizer_files.read(roberta)
 
 
@@ -264,7 +264,9 @@ def test_links_are_not_followed_out_of_the_folder(xlmr, tmp_path):
 
 def test_two_tokenizers_of_different_sizes(xlmr, bert):
     tokenizer_files.write(tokenizer_files.read(bert), xlmr, 77)
-    with pytest.raises(ConfigError, match="bpe.model has 800 ids, but tokenizer.json 21; remove"):
+    with pytest.raises(
+        ConfigError, match="bpe.model has 800 ids, but tokenizer.json has 21; remove"
+    ):
         tokenizer_files.read(xlmr)
 
 
@@ -325,7 +327,7 @@ def test_a_damaged_vocab_json_is_named(roberta, content):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda lines: lines[:-1], r"vocab.txt has no \[MASK\]"),
+        (lambda lines: lines[:-1], r"vocab.txt lacks the special tokens \[MASK\]"),
         (
             lambda lines: [*lines[:-1], "[MASK]\tlast"],
             "vocab.txt: expected `piece` or `piece TAB id` on each line",

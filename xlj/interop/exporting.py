@@ -360,7 +360,7 @@ def _token_ids(architecture: Architecture, vocabulary: Vocabulary) -> Record:
 def _choose_rows(vocabulary: Vocabulary, params: Mapping[str, PyTree]) -> np.ndarray:
     """Returns, for each row of the exported word embeddings, the index of the row to write.
 
-    The indices count xlj's table first and the surplus rows next. The index after these stands for
+    The indices count xlj's table first and the surplus rows next. The index after these means
     a row of zeros.
     """
     ids, size = vocabulary.native_ids, vocabulary.size

@@ -74,7 +74,7 @@ class SentenceModules:
       pooling: the pooling modes for the hidden vectors of the last layer. The results of several
         modes are concatenated.
       include_prompt: whether pooling includes the tokens of the prompt.
-      steps: the modules after pooling, in order. None stands for L2 normalisation.
+      steps: the modules after pooling, in order. None means L2 normalisation.
       length: the maximum number of tokens, including `<s>` and `</s>`; 0 means the maximum of the
         encoder.
       lowercase: whether to lowercase text before it is tokenized.

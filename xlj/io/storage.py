@@ -104,7 +104,7 @@ class Url:
         return True
 
     def exists(self) -> bool:
-        """Whether a file exists at the URL; a folder of a bucket does not exist by itself."""
+        """Whether a file exists at the URL; a bucket has no folders."""
         return self.is_file()
 
     def is_dir(self) -> bool:

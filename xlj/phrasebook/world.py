@@ -143,7 +143,7 @@ class Verb:
 
     Attributes:
       tenses: the tenses that the verb can have.
-      objects: the nouns that can be its object; 'name' stands for people's names.
+      objects: the nouns that can be its object; 'name' means any person's name.
       places: the nouns that can be the place of the event; empty for none.
       modal: whether 'want' and 'can' are possible.
       relation: the relation of the place: 'at', 'to' or 'from'.
