@@ -91,7 +91,7 @@ def test_the_vocabulary_is_written_once_and_by_the_first_process(tiny, trained, 
 
 def test_another_size_is_refused(tiny, trained):
     tiny.init_from, tiny.model.layers = str(trained), 3
-    with pytest.raises(CheckpointError, match=r"another model: model\.layers: 2 -> 3"):
+    with pytest.raises(CheckpointError, match=r"differs from the config: model\.layers: 2 -> 3"):
         start.find_source(parse(tiny))
 
 
