@@ -49,7 +49,7 @@ def rows(kind):
     if kind == "sentences":
         packed = packing.pack_sentences(first, 48, dtype, mask=SIZE - 1)
     else:
-        packed = getattr(packing, kind)(first, second, 48, dtype)
+        packed = getattr(packing, f"pack_{kind}")(first, second, 48, dtype)
     languages = np.stack([np.arange(len(packed.rows)) % 3, np.arange(len(packed.rows)) % 2], 1)
     return Rows(jnp.asarray(packed.rows, jnp.int32), jnp.asarray(languages, jnp.int32))
 
