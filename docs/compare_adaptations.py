@@ -143,7 +143,7 @@ def run(arguments: list[str]) -> None:
 
 def table(folder: Path, arms: list[str], seeds: list[int]) -> str:
     """Returns a Markdown table with means and standard deviations over the finished seeds."""
-    lines = [f"| | {' | '.join(COLUMNS)} | seeds |", "|---" * (len(COLUMNS) + 2) + "|"]
+    lines = [f"| way | {' | '.join(COLUMNS)} | seeds |", "|---" * (len(COLUMNS) + 2) + "|"]
     records = {arm: finished(folder, arm, seeds) for arm in arms}
     first_record = next((arm_records[0] for arm_records in records.values() if arm_records), None)
     if first_record:

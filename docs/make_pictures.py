@@ -29,6 +29,7 @@ PICTURES: Mapping[str, Callable[[], str]] = {
     "zero_shot_xnli": plots.zero_shot_xnli,
     "minilm_udpos": plots.minilm_udpos,
     "minilm_translations": plots.minilm_translations,
+    "adaptation": plots.adaptation,
     "speed_h100": plots.speed_h100,
     "aligners": plots.aligners,
     "objectives_aer": plots.objectives_aer,

@@ -53,7 +53,7 @@ def test_vectors_in_parts_are_those_at_once(folder, checkpoint, call):
     lost.write_bytes(kept[:-1])
     call(embed.main, *shared, "--shard=2/2")
     assert lost.read_bytes() == kept and (output / "part-00000.npy").stat().st_mtime_ns == others
-    with pytest.raises(ConfigError, match="parts of another job; these values differ from .*: layer;"):
+    with pytest.raises(ConfigError, match="parts of another job; .*: layer;"):
         call(embed.main, *shared, "--shard=1/2", "--layer=1")
     with pytest.raises(ConfigError, match="3/2 is not I/N"):
         call(embed.main, *shared, "--shard=3/2")

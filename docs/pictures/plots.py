@@ -192,6 +192,17 @@ def minilm_translations() -> str:
     return columns("Tatoeba: English translations found, %", series)
 
 
+def adaptation() -> str:
+    """Translations found in Yoruba and Swahili, by way of adaptation."""
+    numbers = table("experiments/adapting.md", "way | pieces per word, yo")
+    columns_of = {"English-Yoruba": "found, en-yo (%)", "English-Swahili": "found, en-sw (%)"}
+    series = {
+        label: {way: row[column] for way, row in numbers.items()}
+        for label, column in columns_of.items()
+    }
+    return bars("Translations found among 1,997, %", series, 168)
+
+
 def speed_h100() -> str:
     """Tokens per second of a train step on an H100, of xlj and transformers."""
     numbers = table("benchmarks.md", "train step | ms")

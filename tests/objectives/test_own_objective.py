@@ -200,7 +200,7 @@ def test_other_code_does_not_go_on(tiny, module, tmp_path):
     assert recorded["objective_digests"] == {"my_objective": digest}
     assert reading.find(tmp_path / "run").config()["objective_digests"] == {"my_objective": digest}
     module.write_text(MINE + "# another\n", encoding="utf-8")
-    with pytest.raises(CheckpointError, match="my_objective as it was.*other code"):
+    with pytest.raises(CheckpointError, match="the recorded code of my_objective.*other code"):
         train(chosen(tiny), tmp_path / "run", 4)
 
 

@@ -59,7 +59,7 @@ def test_an_unknown_trip_count_is_an_error():
     text = TPU.replace(
         "  ROOT %compare.1", "  %constant.9 = s32[]{:T(128)} constant(9)\n  ROOT %compare.1"
     )
-    with pytest.raises(ValueError, match=r"while.1: its condition has the integer constants \[7, 9\]"):
+    with pytest.raises(ValueError, match=r"while.1: .* the integer constants \[7, 9\]"):
         runs(Program(text))
 
 

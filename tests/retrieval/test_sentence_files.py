@@ -91,7 +91,7 @@ def test_parallel_files_have_the_same_blank_lines(tmp_path):
     with pytest.raises(ConfigError, match="other:1: the line is blank, but this line of .*one"):
         sentence_files.read_task(one, other, None)
     other.write_text("c\n")
-    with pytest.raises(ConfigError, match="one has 2 sentences, but .*other has 1; expected translations"):
+    with pytest.raises(ConfigError, match="one has 2 sentences, but .*other has 1; expected"):
         sentence_files.read_parallel(one, other)
 
 
