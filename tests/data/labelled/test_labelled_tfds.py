@@ -48,7 +48,7 @@ def test_questions(read):
     answers = (("Äpfel", 4), ("Äpfel", 15))
     assert first == ("a", "a?", "ein Äpfelchen, Äpfel", answers, f"{XQUAD}, example 1")
     assert second[3] == ()
-    assert "example 1 (question a): the answer 'wrong'" in read[MLQA, "de"]
+    assert "example 1 (question a): answer_start=1 of the answer 'wrong'" in read[MLQA, "de"]
     assert "cannot load it" in read["tfds:xquad/eo#test", "eo"]
 
 
