@@ -17,7 +17,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted((ROOT / "launch").iterdir()),
+    *sorted(path for path in (ROOT / "launch").iterdir() if path.is_file()),
 ]
 KEYS = {name for module in (schema, finetuning) for name, _ in module.keys()}
 UNWANTED = (
