@@ -8,8 +8,9 @@ that these take, and an estimate of the step time from rates measured on an H100
 meshes, recomputation and microbatches for the same batch, and prints the best flags.
 
 `pip install -e '.[cuda]'` installs the compiler for a100, h100, h200 and b200; their topology is
-HOSTSxGPUS, with GPUs per host. `pip install -e '.[tpu]'` installs the compiler for v5e and v6e
-(two sides of a torus, such as v5e:4x4) and v5p (three sides). More: docs/scaling.md
+HOSTSxGPUS, where GPUS is the number of GPUs per host. `pip install -e '.[tpu]'` installs the
+compiler for v5e and v6e (two sides of a torus, such as v5e:4x4) and v5p (three sides). More:
+docs/scaling.md
 """
 
 from argparse import Namespace

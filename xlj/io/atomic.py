@@ -1,4 +1,4 @@
-"""Writes files and folders atomically: they are complete or absent, even after a crash."""
+"""Writes files and folders atomically: an interrupted write leaves the old content or nothing."""
 
 import io
 import os
@@ -106,7 +106,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def as_config_error(path: AnyPath) -> Iterator[None]:
-    """Converts each `OSError` of the block to a `ConfigError`: why `path` cannot be written."""
+    """Converts each `OSError` of the block to a `ConfigError`, which says why the write failed."""
     try:
         yield
     except OSError as error:

@@ -125,7 +125,7 @@ def describe_results(workdir: Path) -> str:
 
 
 def _describe_averages(results: Record) -> str:
-    """Describes the averages on the dev sets, which select a setting, and on the test sets."""
+    """Describes the average score on the dev sets (which choose a setting) and on the test sets."""
     metric, parts = results["metric"], []
     for split in ("dev", "test"):
         by_run = [run[split].get(metric, {}) for run in results["runs"]]
