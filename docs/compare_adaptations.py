@@ -37,10 +37,10 @@ SIZES = {
 """Config keys for this small model that differ from the recipe."""
 COLUMNS = {
     "pieces per word, yo": ("pieces_per_word", ["yo"]),
-    "sw": ("pieces_per_word", ["sw"]),
+    "pieces per word, sw": ("pieces_per_word", ["sw"]),
     "nats per character, yo": ("nats_per_character", ["yo"]),
-    "nats, sw": ("nats_per_character", ["sw"]),
-    "nats, old languages": ("nats_per_character", list(OLD)),
+    "nats per character, sw": ("nats_per_character", ["sw"]),
+    "nats per character, old languages": ("nats_per_character", list(OLD)),
     "found, en-yo (%)": ("accuracy_percent", ["en-yo"]),
     "found, en-sw (%)": ("accuracy_percent", ["en-sw"]),
 }
