@@ -127,9 +127,10 @@ def bars(title: str, series: Mapping[str, Mapping[str, Number]], left: float) ->
     return drawing.render()
 
 
-def _zero_shot(title: str, corner: str, rows: Mapping[str, str]) -> str:
-    numbers = table("experiments/zero_shot.md", corner)
-    languages = [name for name in numbers["quickstart"] if len(name) == 2]
+def _by_language(title: str, page: str, corner: str, rows: Mapping[str, str]) -> str:
+    """Columns by language; `rows` maps the rows of a table to the names of the series."""
+    numbers = table(f"experiments/{page}", corner)
+    languages = [name for name in numbers[next(iter(rows))] if len(name) == 2]
     series = {
         label: {language: numbers[row][language] for language in languages}
         for row, label in rows.items()
@@ -144,13 +145,15 @@ def zero_shot_udpos() -> str:
         "fresh weights": "fresh weights",
         "each word's most frequent tag": "most frequent tag",
     }
-    return _zero_shot("Parts of speech, F1; trained on English", "parts of speech, F1", names)
+    return _by_language(
+        "Parts of speech, F1; trained on English", "zero_shot.md", "parts of speech, F1", names
+    )
 
 
 def zero_shot_xquad() -> str:
     """Questions in eight languages."""
     names = {"quickstart": "quickstart's encoder", "fresh weights": "fresh weights"}
-    return _zero_shot("Questions, F1; trained on English", "questions, F1", names)
+    return _by_language("Questions, F1; trained on English", "zero_shot.md", "questions, F1", names)
 
 
 def zero_shot_xnli() -> str:
@@ -161,23 +164,18 @@ def zero_shot_xnli() -> str:
         "most frequent label": "most frequent label",
     }
     corner = "entailment, accuracy, three seeds of the task"
-    return _zero_shot("Entailment, accuracy; trained on English", corner, names)
+    return _by_language("Entailment, accuracy; trained on English", "zero_shot.md", corner, names)
 
 
 def minilm_udpos() -> str:
     """Parts of speech in seven languages, after continued pretraining and from fresh weights."""
-    numbers = table("experiments/minilm.md", "parts of speech (PUD), F1")
     names = {
         "all negatives": "retrieval against all",
         "hardest negatives": "hardest negatives",
         "fresh weights (float32)": "fresh weights",
     }
-    languages = [name for name in numbers["all negatives"] if len(name) == 2]
-    series = {
-        label: {language: numbers[row][language] for language in languages}
-        for row, label in names.items()
-    }
-    return columns("Parts of speech, F1; trained on English", series)
+    title, corner = "Parts of speech, F1; trained on English", "parts of speech (PUD), F1"
+    return _by_language(title, "minilm.md", corner, names)
 
 
 def minilm_translations() -> str:

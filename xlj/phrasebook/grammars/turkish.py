@@ -31,7 +31,7 @@ def attach(stem: str, suffix: str, soft: str = "", front: bool = False) -> str:
     """Returns a stem with a suffix in vowel and consonant harmony.
 
     Args:
-      suffix: A stands for a or e; I for ı, i, u or ü; D for d or t. A letter in brackets at the
+      suffix: A means a or e, I means ı, i, u or ü, and D means d or t. A letter in brackets at the
         start is a buffer: a consonant is used after vowels, a vowel after consonants.
       soft: the form of the stem before a vowel; empty if it does not change.
       front: whether the suffix has front vowels, whatever the stem has.
