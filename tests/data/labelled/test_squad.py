@@ -75,6 +75,14 @@ def test_repeated_ids(write):
     assert questions[-1].context == "x"
 
 
+def test_merged_entries_without_answers_stay_unknown_or_unanswerable(write):
+    unknown = entry("a")
+    del unknown["answers"]
+    none = entry("b", is_impossible=True)
+    file = write(paragraph(unknown, none), paragraph(unknown, none))
+    assert [(q.identity, q.answers) for q in squad.read(file)] == [("a", None), ("b", ())]
+
+
 @pytest.mark.parametrize(
     "bad, message",
     [

@@ -242,6 +242,7 @@ def test_what_cannot_be_cut_is_named_before_any_work(config, text, tmp_path, mon
             together = sum((text / f"{name}.txt").stat().st_size for name in ("xx", "yy"))
             most = max(together, (tmp_path / "xx.txt.gz").stat().st_size)
             assert f"The largest has {most / 1e6:,.0f} MB and takes up to" in output
+            assert "and -" not in output  # "and N more" only if names are left out
 
 
 @pytest.mark.slow
