@@ -75,21 +75,52 @@ def test_the_loss_is_that_of_a_loop_over_words(pretrained):
     nats, characters, words, unknown = by_hand(pretrained, LINES)
     assert unknown
     done = []
-    loss = word_loss.measure(pretrained, LINES, done.append)
+    loss = word_loss.measure(pretrained, {"en": LINES}, done.append)["en"]
     assert (loss.characters, loss.unknown) == (characters, unknown / words)
     assert loss.nats == pytest.approx(nats, rel=1e-5)
     assert loss.per_character == pytest.approx(nats / characters, rel=1e-5)
     assert sum(done) == sum(min(7, len(WORD.findall(line))) for line in LINES[:-1]) + 2
 
 
-def test_one_line_alone_has_the_loss_that_it_has_among_others(pretrained):
-    each = [word_loss.measure(pretrained, [line]).nats for line in LINES]
-    assert word_loss.measure(pretrained, LINES).nats == pytest.approx(sum(each), rel=1e-5)
+def test_texts_in_shared_batches_have_the_losses_that_they_have_alone(pretrained):
+    texts = {
+        "many": LINES,
+        **{str(number): [line] for number, line in enumerate(LINES)},
+        "none": [],
+    }
+    together = word_loss.measure(pretrained, texts)
+    assert list(together) == list(texts)
+    for name, lines in texts.items():
+        alone = word_loss.measure(pretrained, {name: lines})[name]
+        assert together[name].nats == pytest.approx(alone.nats, rel=1e-5)
+        assert together[name][1:] == alone[1:]
+    each = [together[str(number)].nats for number in range(len(LINES))]
+    assert together["many"].nats == pytest.approx(sum(each), rel=1e-5)
+    assert len(set(each)) == len(each)
+
+
+def test_texts_in_shared_batches_compile_few_shapes(pretrained, monkeypatch):
+    texts = {str(number): LINES[: number + 3] for number in range(4)}
+    shapes = []
+    losses = word_loss._losses
+    monkeypatch.setattr(
+        word_loss,
+        "_losses",
+        lambda params, *arrays, **options: (
+            shapes.append(tuple(array.shape for array in arrays))
+            or losses(params, *arrays, **options)
+        ),
+    )
+    word_loss.measure(pretrained, texts)
+    together = len(set(shapes))
+    shapes.clear()
+    word_loss.measure(pretrained, {"all": sum(texts.values(), [])})
+    assert together == len(set(shapes))
 
 
 def test_lines_without_a_known_word_have_no_loss(pretrained):
     for lines in ([], ["Ελληνικά"]):
-        loss = word_loss.measure(pretrained, lines)
+        loss = word_loss.measure(pretrained, {"el": lines})["el"]
         assert (loss.nats, loss.characters) == (0, 0)
         assert np.isnan(loss.per_character)
 

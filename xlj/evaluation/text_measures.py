@@ -34,9 +34,9 @@ def measure(pretrained: Pretrained, text: TestText) -> Scores:
         counts = fertility.measure(pretrained.vocabulary, lines)
         scores["pieces_per_word"][language] = counts.pieces_per_word
         scores["unknown_percent"][language] = 100 * counts.unknown_share
-        if word_loss.has_head(pretrained):
-            loss = word_loss.measure(pretrained, lines)
-            scores["nats_per_character"][language] = loss.per_character
+    if word_loss.has_head(pretrained):
+        losses = word_loss.measure(pretrained, text.lines)
+        scores["nats_per_character"] = {name: loss.per_character for name, loss in losses.items()}
     layer = layer_or_middle(text.layer, pretrained.model.layers)
     embedder = Embedder(pretrained, [layer], "mean")
     for pair, (first, second) in text.pairs.items():

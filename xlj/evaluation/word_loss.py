@@ -6,7 +6,7 @@ With this measure, models with different vocabularies predict the same words fro
 word. The loss of a word is the sum of the losses of its pieces.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ _HEAD = "prediction_head"
 
 
 class WordLoss(NamedTuple):
-    """The loss of the words of several lines."""
+    """The loss of the words of a text."""
 
     nats: float
     """The sum of the losses of all words, in nats."""
@@ -57,6 +57,7 @@ class WordLoss(NamedTuple):
 class _Row(NamedTuple):
     """A line with masked words: token ids, and the labels at masked positions."""
 
+    text: int  # index of the text
     tokens: np.ndarray  # int32 [length], including <s> and </s>
     positions: np.ndarray  # int32 [masked]
     labels: np.ndarray  # int32 [masked]
@@ -67,32 +68,44 @@ def has_head(pretrained: Pretrained) -> bool:
     return _HEAD in pretrained.params
 
 
-def measure(pretrained: Pretrained, lines: Sequence[str], progress: Advance = bool) -> WordLoss:
-    """Measures the loss of a model over all words of the lines.
+def measure(
+    pretrained: Pretrained, texts: Mapping[str, Sequence[str]], progress: Advance = bool
+) -> dict[str, WordLoss]:
+    """Measures the loss of a model over all words of several texts.
 
-    Each word is predicted once, in a row in which every seventh word of the line is masked.
+    Each word is predicted once, in a row in which every seventh word of the line is masked. Rows of
+    all texts share batches, so that few shapes are compiled.
 
     Args:
       pretrained: a model with a head for masked tokens (`has_head`), on any mesh.
-      lines: cleaned lines (`data.text.cleaning.clean`). Only the first 64 words of a line are read;
-        fewer if they exceed the model's positions.
+      texts: cleaned lines (`data.text.cleaning.clean`) by the name of the text. Only the first 64
+        words of a line are read; fewer if they exceed the model's positions.
       progress: called with the number of rows of each finished batch. A line has up to seven rows.
+
+    Returns:
+      The loss of each text, by its name.
     """
     limit = pretrained.model.positions - FIRST_POSITION
     rows: list[_Row] = []
-    characters = words = unknown = 0
-    for line in _words_of(pretrained.vocabulary, lines, limit):
-        known = [word for word in line.words if UNK not in line.ids[word.pieces]]
-        words, unknown = words + len(line.words), unknown + len(line.words) - len(known)
-        characters += sum(word.characters for word in known)
-        rows += _mask_words(line, known, pretrained.vocabulary.mask)
-    nats, mesh = 0.0, mesh_of(pretrained.params)
-    losses = partial(_losses, mesh=mesh, model=pretrained.model)
+    characters, words, unknown = np.zeros((3, len(texts)), np.int64)
+    for text, lines in enumerate(texts.values()):
+        for line in _words_of(pretrained.vocabulary, lines, limit):
+            known = [word for word in line.words if UNK not in line.ids[word.pieces]]
+            words[text] += len(line.words)
+            unknown[text] += len(line.words) - len(known)
+            characters[text] += sum(word.characters for word in known)
+            rows += _mask_words(text, line, known, pretrained.vocabulary.mask)
+    nats, mesh = np.zeros(len(texts)), mesh_of(pretrained.params)
+    text_of = np.array([row.text for row in rows], np.int64)
     sizes = np.array([len(row.tokens) for row in rows], np.int64)
+    losses = partial(_losses, mesh=mesh, model=pretrained.model)
     for members, batch in in_flight(_batches(rows, sizes, limit, pretrained.params, mesh, losses)):
-        nats += float(np.asarray(batch, np.float64).sum())
+        of_rows = np.asarray(batch, np.float64).sum(-1)[: len(members)]
+        np.add.at(nats, text_of[members], of_rows)
         progress(len(members))
-    return WordLoss(nats, characters, unknown / words if words else 0.0)
+    shares = unknown / np.maximum(1, words)
+    losses_of = map(WordLoss, nats.tolist(), characters.tolist(), shares.tolist())
+    return dict(zip(texts, losses_of, strict=True))
 
 
 class _Word(NamedTuple):
@@ -136,10 +149,11 @@ def _words_of(vocabulary: Vocabulary, lines: Sequence[str], limit: int) -> Itera
         yield _Line(ids[: words[-1].pieces.stop if words else 0], words)
 
 
-def _mask_words(line: _Line, known: Sequence[_Word], mask: int) -> Iterator[_Row]:
+def _mask_words(text: int, line: _Line, known: Sequence[_Word], mask: int) -> Iterator[_Row]:
     """Yields the rows of a line, each with a different group of words masked.
 
     Args:
+      text: the index of the text that the line belongs to.
       known: the words to predict.
     """
     for group in range(EVERY):
@@ -149,7 +163,7 @@ def _mask_words(line: _Line, known: Sequence[_Word], mask: int) -> Iterator[_Row
         places = np.concatenate([np.arange(w.pieces.start, w.pieces.stop) for w in masked])
         tokens = np.concatenate([[BOS], line.ids, [EOS]]).astype(np.int32)
         tokens[places + 1] = mask
-        yield _Row(tokens, (places + 1).astype(np.int32), line.ids[places].astype(np.int32))
+        yield _Row(text, tokens, (places + 1).astype(np.int32), line.ids[places].astype(np.int32))
 
 
 def _batches(
