@@ -80,6 +80,13 @@ def test_other_steps_keep_the_proportions(tiny):
     assert config.phases["more"]["objectives"] == {"mmlm": {"batch_rows": 32}}
     longer = plan.with_steps(parse(tiny), 4000)
     assert (longer.optimizer.warmup_steps, longer.train.eval_every) == (200, 500)
+    explicit = ("train.eval_every", "train.log_every", "optimizer.warmup_steps")
+    kept = plan.with_steps(parse(tiny), 300, explicit)
+    assert (kept.train.eval_every, kept.train.log_every, kept.train.checkpoint_every) == (
+        *(500, 50),
+        20,
+    )
+    assert (kept.optimizer.warmup_steps, kept.optimizer.decay_steps) == (50, 60)
 
 
 def test_memory_is_parameters_gradients_and_moments(tiny, store):

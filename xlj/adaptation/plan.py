@@ -3,7 +3,7 @@
 import dataclasses
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ _FEWEST_STEPS = 100
 _ENOUGH_WORDS = 1_000_000
 _ENOUGH_HELD_OUT = 200  # lines
 _SCALED = ("warmup_steps", "decay_steps")
+_LEAST = {"eval_every": 5, "checkpoint_every": 5, "log_every": 20}  # times in a run
 _TEXT = "text"
 _GIB = 2**30
 
@@ -60,29 +61,37 @@ def choose_steps(config: Config, store: RowStore, new: Sequence[str]) -> int:
     return min(steps, max(_FEWEST_STEPS, int(max_steps)))
 
 
-def with_steps(config: Config, steps: int) -> Config:
+def with_steps(config: Config, steps: int, explicit: Collection[str] = ()) -> Config:
     """Returns the config with another number of steps.
 
-    Warm-up, decay and the starts of phases change in proportion. The run evaluates at least five
-    times.
+    Warm-up, decay and the starts of phases change in proportion. The run evaluates and saves at
+    least five times.
+
+    Args:
+      explicit: paths of the config keys that the user set; the values of these keys are kept.
     """
     scale = steps / config.train.steps
-    rates_of = {name: round(getattr(config.optimizer, name) * scale) for name in _SCALED}
+    optimizer = {name: round(getattr(config.optimizer, name) * scale) for name in _SCALED}
     train = {
-        name: max(1, min(getattr(config.train, name), steps // 5))
-        for name in ("eval_every", "checkpoint_every")
+        name: max(1, min(getattr(config.train, name), steps // times))
+        for name, times in _LEAST.items()
     }
-    train["log_every"] = max(1, min(config.train.log_every, steps // 20))
     phases = {
         name: {**phase, "start_step": max(1, round(phase["start_step"] * scale))}
         for name, phase in config.phases.items()
     }
     return dataclasses.replace(
         config,
-        train=dataclasses.replace(config.train, steps=steps, **train),
-        optimizer=dataclasses.replace(config.optimizer, **rates_of),
+        train=dataclasses.replace(config.train, steps=steps, **_without("train", train, explicit)),
+        optimizer=dataclasses.replace(
+            config.optimizer, **_without("optimizer", optimizer, explicit)
+        ),
         phases=phases,
     )
+
+
+def _without(section: str, values: Mapping[str, int], explicit: Collection[str]) -> dict[str, int]:
+    return {name: value for name, value in values.items() if f"{section}.{name}" not in explicit}
 
 
 def count_passes(config: Config, store: RowStore, new: Sequence[str]) -> float:

@@ -14,6 +14,7 @@ from xlj.checkpoints import stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.workdir import only_run
 from xlj.config import Config, ConfigError, record
+from xlj.config.checks import check_phases
 from xlj.config.fields import flat
 from xlj.conversion.exporting import export
 from xlj.conversion.extending import store_extended
@@ -292,7 +293,9 @@ def _planned(
     if request.steps is None and "train.steps" in explicit:
         return config
     steps = request.steps or plan.choose_steps(config, store, request.languages)
-    return plan.with_steps(config, steps)
+    config = plan.with_steps(config, steps, explicit)
+    check_phases(config)
+    return config
 
 
 def _print_plan(
