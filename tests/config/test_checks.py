@@ -57,6 +57,7 @@ def test_phases_are_a_section_of_sections(tiny, value):
         ("train.steps", 1.5, r"train\.steps is 1\.5 \(float\); it must be int"),
         ("train.steps", True, r"train\.steps is True"),
         ("train.steps", 0, r"train\.steps is 0; it must be from 1 to 2147483647"),
+        ("train.steps", "0tok", r"train\.steps is '0tok'; it must be more than 0"),
         ("train.steps", 3 * 10**9, r"train\.steps is 3000000000; it must be from 1 to 2147483647"),
         ("optimizer.warmup_steps", 2**31, r"optimizer\.warmup_steps is .* from 0 to 2147483647"),
         ("data.alpha", 1.5, r"data\.alpha is 1\.5; it must be from 0 to 1"),

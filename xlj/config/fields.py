@@ -289,6 +289,8 @@ def _convert(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
     if metadata["duration"] and isinstance(value, str):
         value = duration(value, path)
         if isinstance(value, str):
+            if metadata["low"] and not durations.read(value).amount:
+                raise ConfigError(f"{path} is {value!r}; it must be more than 0")
             return value
     if metadata["auto"] and (value == "auto" or value == 0 and type(value) is int):
         return 0

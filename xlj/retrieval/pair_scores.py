@@ -147,8 +147,8 @@ class PairScorer:
         """Prints the number of truncated sentences to standard error, if there are any."""
         if self.embedder and self.embedder.truncated:
             print(
-                f"{self.embedder.truncated} sentences were too long for the model and were "
-                "truncated",
+                "sentences too long for the model, which were truncated: "
+                f"{self.embedder.truncated}",
                 file=sys.stderr,
             )
 
