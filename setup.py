@@ -1,4 +1,4 @@
-"""Installs xlj. Ranges end before the next release that could break what is tested."""
+"""Installs xlj. Version ranges end before the next release that may be incompatible."""
 
 import os
 import re
@@ -20,7 +20,7 @@ _SEQIO = [  # needs tensorflow-text, which has no wheel for Python 3.14
     "tensorflow>=2.20,<2.22; python_version < '3.14'",
     "tensorflow-datasets>=4.9.9,<5; python_version < '3.14'",
 ]
-if os.environ.get("XLJ_SEQIO") == "0":  # half of the installation, for `seqio:` and `tfds:` only
+if os.environ.get("XLJ_SEQIO") == "0":  # these are half of the installation; only `seqio:` and `tfds:` sources need them
     _SEQIO = []
 
 
@@ -49,7 +49,7 @@ setup(
     cmdclass={"build_py": WithRecipes},
     entry_points={"console_scripts": ["xlj = xlj.__main__:main"]},
     install_requires=[
-        # The model and its training.
+        # Models and training.
         "jax>=0.10,<0.13",
         "flax>=0.12,<0.13",
         "chex>=0.1.91,<0.2",
@@ -57,18 +57,18 @@ setup(
         "orbax-checkpoint>=0.12,<0.13",
         "numpy>=2,<3",
         "scipy>=1.14,<2",
-        # For rows. sentencepiece 0.2.3 brings protobuf code that needs protobuf 7, which Apache
-        # Beam forbids: seqio could not be imported beside Beam. Before 0.2.2 no "offset_mapping".
+        # Text and rows. sentencepiece 0.2.3 needs protobuf 7, but Apache Beam forbids protobuf 7;
+        # with both installed, seqio cannot be imported. Before 0.2.2, sentencepiece has no
+        # "offset_mapping".
         *_SEQIO,
         "sentencepiece>=0.2.2,<0.2.3",
-        "protobuf",  # SentencePiece's model files; of the versions that TensorFlow and Beam take
+        "protobuf",  # for SentencePiece models; TensorFlow and Beam limit the version
         "zstandard>=0.22,<1",
         "pyarrow>=14",  # Parquet; TensorFlow Datasets needs it too
-        # Hugging Face folders: their tokenizers (rows are made with encode_batch_fast), and their
-        # weights, which are read from no other format.
+        # Hugging Face folders: tokenizers (rows are built with encode_batch_fast) and weights.
         "tokenizers>=0.21,<0.24",
         "safetensors>=0.4.3,<1",
-        # Configs, metrics and their display.
+        # Configs, metrics, progress bars.
         "absl-py>=2.1,<3",
         "ml-collections>=1.0,<2",
         "tensorboard>=2.20,<3",
@@ -88,20 +88,20 @@ setup(
             _PLOTS,
         ],
         "beam": [_BEAM],
-        # Text, rows and workdirs in buckets; both need the fsspec of their own release.
+        # Text, rows and workdirs in buckets. Each package needs the fsspec release of the same month.
         "cloud": ["gcsfs>=2026.1", "s3fs>=2026.1"],
         "cuda": ["jax[cuda13]>=0.10,<0.13; sys_platform == 'linux'"],
-        # Buckets on this machine, for tests of the extra "cloud".
+        # Emulated buckets, for tests of the extra "cloud".
         "emulators": ["gcp-storage-emulator>=2026.1", "moto[server]>=5,<6"],
-        # Mining by an index, xlj.mine --search=faiss.
+        # Mining with an approximate index: xlj.mine --search=faiss.
         "faiss": [_FAISS],
-        # The site of docs/: mkdocs build --strict
+        # The documentation site: mkdocs build --strict
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6,<10"],
-        # Of tests that compare with what others compute.
+        # Tests that compare xlj with transformers and PyTorch.
         "parity": _TORCH,
-        # What xlj.bench measures xlj beside.
+        # Libraries that xlj.bench compares xlj with.
         "peers": [*_TORCH, "simalign>=0.4,<1", "sentence-transformers>=5,<7"],
-        # Error rates and accuracies by layer, drawn by xlj.align and xlj.retrieve.
+        # Plots of xlj.align and xlj.retrieve: error rates and accuracies by layer.
         "plots": [_PLOTS],
         "tpu": ["jax[tpu]>=0.10,<0.13"],
     },
