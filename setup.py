@@ -20,7 +20,7 @@ _SEQIO = [  # needs tensorflow-text, which has no wheel for Python 3.14
     "tensorflow>=2.20,<2.22; python_version < '3.14'",
     "tensorflow-datasets>=4.9.9,<5; python_version < '3.14'",
 ]
-if os.environ.get("XLJ_SEQIO") == "0":  # these are half of the installation; only `seqio:` and `tfds:` sources need them
+if os.environ.get("XLJ_SEQIO") == "0":  # saves half of the installation, without seqio: and tfds:
     _SEQIO = []
 
 
@@ -88,7 +88,7 @@ setup(
             _PLOTS,
         ],
         "beam": [_BEAM],
-        # Text, rows and workdirs in buckets. Each package needs the fsspec release of the same month.
+        # Text, rows and workdirs in buckets. Each needs the fsspec of the same release.
         "cloud": ["gcsfs>=2026.1", "s3fs>=2026.1"],
         "cuda": ["jax[cuda13]>=0.10,<0.13; sys_platform == 'linux'"],
         # Emulated buckets, for tests of the extra "cloud".

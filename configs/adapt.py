@@ -10,11 +10,11 @@ training, and exports it. `xlj.train` runs only this recipe, with the vocabulary
         --config.data.languages=en,ha,yo --config.data.mono='corpus/{language}.txt' \
         --config.data.pairs=en-ha,en-yo --config.data.parallel='corpus/{pair}.tsv'
 
-The sizes and options of the model are those of `init_from`. The objectives are masked language
-modelling on text, and TLM and ranking of translations (NT-Xent) on sentence pairs. The ranking
-makes the sentence vectors of translations similar. The learning rate warms up, is constant, then
-decays (WSD), so a longer run can start from the checkpoint before the decay. All values are ours,
-for one GPU and a base model. Small learning rates preserve the old languages.
+The sizes and options of the model are those of `init_from`. The objective on text is masked
+language modelling. The objectives on sentence pairs are TLM and ranking of translations (NT-Xent),
+which makes the sentence vectors of translations similar. The learning rate warms up, is constant,
+then decays (WSD), so a longer run can start from the checkpoint before the decay. All values are
+ours, for one GPU and a base model. Small learning rates preserve the old languages.
 
 Variants:
 

@@ -15,10 +15,10 @@ steps:
 - `dwa`: from `start`, with masked language modelling and XLM-Align's objectives
 - `ernie_m`: from `start`, with masked language modelling and CAMLM, and BTMLM in the second half
 - `mrtd`, `mrtd_trtd`: from `aligned`, with replaced token detection only. A discriminator of this
-  size forgets more about sentences than it learns, so the comparison shows how much it keeps
+  size forgets more about sentences than it learns, so these variants show how much of the starting
+  model it keeps. XLM-E itself starts from scratch and has a position bias
 
-Takes about 3 minutes on 2 CPU cores. XLM-E itself starts from scratch and has a position bias. The
-very small model is our choice; `:tiny` is even smaller.
+Takes about 3 minutes on 2 CPU cores. The very small model is our choice; `:tiny` is even smaller.
 """
 
 import ml_collections

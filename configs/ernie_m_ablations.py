@@ -1,4 +1,4 @@
-r"""ERNIE-M's ablations (Ouyang et al., 2021, Table 6): XLM-R continued with some of its objectives.
+r"""ERNIE-M's ablations (Ouyang et al., 2021, Table 6): XLM-R continued with some objectives.
 
     python -m xlj.train --config=configs/ernie_m_ablations.py:exp3 \
         --config.init_from=checkpoints/xlm_r_base \

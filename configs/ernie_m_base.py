@@ -18,7 +18,7 @@ as their number increases, so this recipe uses 20 %.
 The paper does not state the following values, which are ours:
 
 - 200k steps (as InfoXLM), with BTMLM in the second half
-- every step has all objectives, each with weight 1
+- every step has all objectives that are on, each with weight 1
 - BTMLM's target language is drawn uniformly, and pseudo-tokens are the argmax
 - Adam's betas (0.9, 0.98), epsilon 1e-6, weight decay 0.01 and clipping at 1.0 (as XLM-Align)
 - dropout 0.1 (the config of the released weights), mask rate 15 %

@@ -1,13 +1,13 @@
 r"""ERNIE-M's fine-tuning for retrieval (Ouyang et al., 2021, Figure 5 and Table 16).
 
     python -m xlj.train --config=configs/ernie_m_retrieval.py \
-        --config.init_from=runs/finetune/xnli/seed-0 \
+        --config.init_from=runs/finetune/xnli-ernie_m/seed-0 \
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
 
 From section 4 and the appendix: "we use hardest negative binary cross-entropy loss to fine-tune
 ERNIE-M with the same bilingual corpus in pre-training". The paper starts from "the best XNLI
-model", and Table 5 uses the averages of the middle layer of this model. It is a large model, so
-`init_from` must name a large model (ernie_m_large.py, fine-tuned on XNLI).
+model", a large model, so `init_from` must name a large model (ernie_m_large.py, fine-tuned on
+XNLI). Table 5 uses the mean vectors of this model's middle layer.
 
 All other values are ours, since we do not have the paper's Table 14:
 
@@ -26,7 +26,7 @@ from xlj.config import variants
 
 def get_config(variant=""):
     config = ernie_m_large.get_config()
-    config.init_from = "runs/finetune/xnli/seed-0"
+    config.init_from = "runs/finetune/xnli-ernie_m/seed-0"
     config.objectives.retrieval.batch_rows = 128
     config.objectives.retrieval.layer = 16
     variants.without("mmlm", "tlm", "camlm", "btmlm")(config)

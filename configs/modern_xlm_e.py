@@ -5,10 +5,11 @@ r"""XLM-E's objectives with mmBERT's encoder and optimizer (ours).
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
 
 The objectives are MRTD and TRTD of `xlm_e.py`: lambda = 50, a generator of a third of the depth,
-and text and pairs of CC-100's languages. The encoder and the optimizer are those of
-`mmbert_base.py`: 22 local and full layers, rotary positions, 256,000 ids. XLM-E's 125k steps of
-about 1M tokens per objective are 262B tokens here. The learning rate falls by 1 - sqrt over the
-last tenth of these tokens. `:tiny` trains on the embedded corpus.
+and text and pairs of CC-100's languages. The encoder is that of `mmbert_base.py`: 22 local and full
+layers, rotary positions, 256,000 ids. The optimizer is also mmBERT's, but with XLM-E's peak rate
+5e-4 and clipping at 2.0. XLM-E's 125k steps of about 1M tokens per objective are 262B tokens here.
+The learning rate falls as 1 - sqrt(x) over the last tenth of these tokens. `:tiny` trains on the
+embedded corpus.
 """
 
 import mmbert_base

@@ -12,14 +12,15 @@ tokens are masked; dropout is 0.1 after attention. The phases are:
   tokens
 - `context`: 250B tokens in rows of 8,192 tokens, with 576 rows per step, rotary base 160,000 in
   full layers, and learning rate 3e-4
-- `decay`: 50B tokens, in which the learning rate falls by 1 - sqrt to 0.001 of the peak
+- `decay`: 50B tokens, in which the learning rate falls as 1 - sqrt(x) to 0.001 of the peak
 
 Our choices:
 
 - the text, since the authors' 2T tokens are not published
-- microbatches of 48 rows of 1,024 tokens, by which batches grow, and of 16 rows of 8,192 tokens
-- initial weights N(0, 0.02) everywhere; the authors' weights are smaller by sqrt(2 L) in
-  projections out of a layer, with L layers
+- microbatches of 48 rows of 1,024 tokens, then of 16 rows of 8,192 tokens. Batches grow by one
+  microbatch at a time
+- initial weights N(0, 0.02) everywhere; in a model of L layers, the authors divide the initial
+  weights of the projections out of a layer by sqrt(2 L)
 
 `:tiny` trains on the embedded corpus.
 """

@@ -2,10 +2,10 @@
 
     python -m xlj.train --config=configs/quickstart.py
 
-The objectives are masked language modelling on text, and on sentence pairs TLM, ERNIE-M's CAMLM,
-and retrieval of translations among all sentences of the batch (the combination is ours). The model
-finds translations and aligns words. Most of what it learns from a task in English transfers to the
-other languages (docs/results.md).
+The objective on text is masked language modelling. The objectives on sentence pairs are TLM,
+ERNIE-M's CAMLM, and retrieval of translations among all sentences of the batch. The combination is
+ours. The model finds translations and aligns words. Most of what it learns from a task in English
+transfers to the other languages (docs/results.md).
 Takes about 4 minutes on 2 CPU cores.
 Nothing is downloaded, since the sentences come from xlj's phrasebook. The model is far too small
 for real text; configs/xlm_tiny.py is the next larger recipe. The variant `tlm` is XLM, with TLM as

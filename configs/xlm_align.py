@@ -22,9 +22,9 @@ assume that all other values are the same:
 
 - Table 3: `ablation` (the full model), `mmlm` (XLM-R*), `no_dwa`, `no_tlm`
 - Table 4: `label_layer_8`, `label_layer_10` (as in `ablation`), `label_layer_12`
-- Table 5: `query_layer_8`, `query_layer_10`, `query_layer_12` (as in `ablation`). The paper's row
-  of layer 12 equals the row of layer 12 in Table 4, so the labels of Table 5 may come from layer
-  12: `query_layer_8,label_layer_12`
+- Table 5: `query_layer_8`, `query_layer_10`, `query_layer_12` (as in `ablation`). The scores of
+  layer 12 are the same in Tables 4 and 5, so the labels of Table 5 may come from layer 12. The
+  variants `query_layer_8,label_layer_12` train this case
 - Table 6: `no_filtering`
 - Table 7: `unmasked_queries`, `aligned_queries`, `no_queries` (no word alignment, as in `no_dwa`)
 

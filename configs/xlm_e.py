@@ -28,8 +28,8 @@ The paper does not state the following values, which are ours:
 - mask rate 15 % (as ELECTRA base), dropout 0.1 (as COCO-LM)
 - shared embeddings and temperature 1 (as ELECTRA)
 - the buckets of the position bias, and the use of absolute positions (docs/fidelity.md)
-- the pairs: the paper has "translation pairs in 100 languages"; here they are English with each
-  other file of CC-100 that is neither romanised nor in Zawgyi
+- the pairs: the paper has "translation pairs in 100 languages"; here English is paired with each
+  other language whose file in CC-100 is neither romanised nor in Zawgyi
 - a vocabulary of 250,002 pieces is trained, unless `data.vocabulary` names XLM-R's vocabulary
 
 A row of TRTD has 512 tokens and several pairs, so a step has about 1M tokens of pairs. `:tiny`

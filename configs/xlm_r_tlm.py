@@ -12,8 +12,8 @@ From InfoXLM's released command (unilm, infoxlm/README.md):
 - no dropout
 - one denominator for all losses (released code)
 
-Languages and pairs are those of XLM-Align (Tables 8 to 10). alpha = 0.7 is from MetaXLM's Appendix
-A, "following" XLM-Align. The mask rate is not stated; 0.15 is the rate of XLM-R.
+Languages and pairs are those of XLM-Align (Tables 8 to 10). alpha = 0.7 is from Appendix A of
+MetaXLM, which follows XLM-Align. The mask rate is not stated; 0.15 is the rate of XLM-R.
 
 Packing several pairs into a row is our choice: 256 rows hold about 2,048 pairs of about 60 tokens.
 `:mmlm` continues with MLM only. `:tiny` trains on the embedded corpus.

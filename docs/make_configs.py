@@ -25,6 +25,10 @@ Any key of a recipe can be set on the command line. Items of a list are separate
     python -m xlj.train --config=configs/quickstart.py --config.optimizer.learning_rate=1e-3 \\
         --config.data.languages=en,de,sw
 
+A row is a sequence of token ids of a fixed length; a step trains on a batch of rows
+([Data](data.md)). A duration is a number of steps, of tokens without padding (`3e9tok`), or of
+passes over the rows (`2ep`).
+
 Commands check the config before any work. Each error is one line that names the key. The following
 are errors:
 

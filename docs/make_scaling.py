@@ -178,7 +178,8 @@ def rows_of(lines: list[str], *cells: str) -> list[str]:
 def recipe_rows(folder: Path, old: list[str]) -> list[str]:
     """Returns the table of recipes, with a line for each phase."""
     lines = [
-        "| recipe, from step | on | mesh.fsdp, remat, accumulation | GiB a device | traffic, GB | "
+        "| recipe, from step | topology | mesh.fsdp, remat, accumulation | GiB per device | "
+        "traffic, GB | "
         "sent, GB (fast, slow) | least time of a step | bottleneck | MFU at most | tokens/s | "
         "days of the run |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
@@ -194,7 +195,7 @@ def recipe_rows(folder: Path, old: list[str]) -> list[str]:
                 lines.append(f"| {name} | {topology} | {record['why']} |" + " |" * 8)
                 continue
             choice, phases = record["choice"], record["phases"]
-            gather = ", once a step" if choice.get("gather") == "step" else ""
+            gather = ", gather=step" if choice.get("gather") == "step" else ""
             choice_text = f"{choice['fsdp']}{gather}, {choice['remat']}, {choice['accumulation']}"
             days = sum(phase["days"] for phase in phases)
             for number, phase in enumerate(phases):
@@ -222,8 +223,9 @@ def recipe_rows(folder: Path, old: list[str]) -> list[str]:
 def weak_rows(folder: Path, old: list[str]) -> list[str]:
     """Returns the table of weak scaling."""
     lines = [
-        "| devices | memory beside the state, GiB | gathered, GB (theory) | reduced and scattered "
-        "| exchanged | summed over copies | least time of a step | MFU at most |",
+        "| topology | memory beyond the state, GiB | gathered, GB (theory) | "
+        "reduced and scattered, GB (theory) | exchanged, GB (theory) | "
+        "summed over copies, GB (theory) | least time of a step | MFU at most |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for topology in WEAK:

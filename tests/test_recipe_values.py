@@ -301,7 +301,7 @@ VALUES = {
     | flat(objectives__retrieval={"batch_rows": 128, "layer": 16, "negatives": "hardest"})
     | flat(objectives__retrieval={"scale": 20.0, "weight": 1.0})
     | flat(optimizer={"warmup_steps": 1_000, "clip_norm": 1.0}, train={"steps": 10_000})
-    | {"init_from": "runs/finetune/xnli/seed-0"},
+    | {"init_from": "runs/finetune/xnli-ernie_m/seed-0"},
     "xlm_align": XLM_ALIGN,
     "xlm_align:ablation": ABLATION,
     "xlm_align:mmlm": ABLATION | WITHOUT_PAIRS | WITHOUT_DWA,

@@ -4,7 +4,8 @@ Source: ERNIE-M, section 4 and Table 2: five seeds, trained on English, on one l
 (variant per_language), or on all languages (variant all). We do not have the paper's Tables 12 and
 13 with the hyperparameters. Our values are those of PAN-X, with ERNIE-M's layer-wise decay.
 
-Data: columns with the word first and the entity tag last, in conll/LANGUAGE.train and so on.
+Data: columns with the word first and the entity tag last, in data/conll/LANGUAGE.train,
+LANGUAGE.dev and LANGUAGE.test.
 """
 
 from xlj.config.finetuning import default

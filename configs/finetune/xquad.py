@@ -3,8 +3,8 @@
 Source: XLM-E, Table 7, and XLM-Align, Table 12: trained on SQuAD 1.1, 4 epochs, 32 windows per
 step, learning rate from {2, 3, 4}e-5, warm-up for 10 % of the steps. XTREME's script has windows of
 384 tokens, questions of at most 64 tokens and answers of at most 30. Here windows overlap by 128
-tokens (ours). The script moves windows by 128 tokens, so its windows overlap by 190 to 240 tokens
-and there are more of them.
+tokens (ours). The script moves windows by 128 tokens, so the script has more windows, which overlap
+by 190 to 240 tokens.
 
 XQuAD has no dev sets. The checkpoint is selected on SQuAD's English dev set, as XTREME does.
 Variant: phrasebook (the embedded corpus).

@@ -10,7 +10,7 @@ Takes about an hour on 2 CPU cores.
 from xlj.sweeping import Sweep
 
 SEEDS = (0, 1, 2)
-CONTINUATIONS = {  # variants by the variant that they start from; "" is MMLM only
+CONTINUATIONS = {  # for each starting variant, the variants that continue it; "": MMLM only
     "start": ("", "tlm", "dwa", "ernie_m"),
     "aligned": ("mrtd", "mrtd_trtd"),
 }

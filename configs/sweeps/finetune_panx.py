@@ -1,4 +1,4 @@
-"""Learning rates of entities in WikiAnn: XLM-E, Table 7, and XLM-Align, Table 12.
+"""Learning rates for named entities in WikiAnn: XLM-E, Table 7, and XLM-Align, Table 12.
 
 python -m xlj.sweep --config=configs/sweeps/finetune_panx.py --config.init_from=DIR
 """

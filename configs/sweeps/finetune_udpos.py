@@ -1,4 +1,4 @@
-"""Batch sizes and learning rates of parts of speech: XLM-E, Table 7, and XLM-Align, Table 12.
+"""Batch sizes and learning rates for parts of speech: XLM-E, Table 7, and XLM-Align, Table 12.
 
 python -m xlj.sweep --config=configs/sweeps/finetune_udpos.py --config.init_from=DIR
 """

@@ -1,4 +1,4 @@
-"""Held-out perplexity for 5, 10, 15 and 20 % of pseudo-tokens: ERNIE-M, Figure 6.
+"""Held-out perplexity with pseudo-tokens for 5, 10, 15 and 20 % of a sentence: ERNIE-M, Figure 6.
 
 python -m xlj.sweep --config=configs/sweeps/pseudo_tokens.py --config.init_from=DIR
 

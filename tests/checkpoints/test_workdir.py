@@ -42,6 +42,29 @@ def test_a_workdir_that_cannot_be_written_to(tmp_path, monkeypatch, code, refuse
             raise AssertionError("the run has begun")
 
 
+@pytest.mark.parametrize("flag", ["--workdir", "--output"])
+def test_a_workdir_has_one_run_at_a_time(tmp_path, flag):
+    refused = rf"another run is using {flag}={tmp_path}; wait for it, stop it, or use"
+    with only_run(tmp_path):
+        with pytest.raises(ConfigError, match=refused), only_run(tmp_path, flag):
+            raise AssertionError("the second run has begun")
+        done = subprocess.run(  # the lock holds for other processes too
+            [sys.executable, "-c", _SECOND, tmp_path, flag], capture_output=True, text=True
+        )
+        assert "another run is using" in done.stderr, done
+    with only_run(tmp_path):
+        pass
+
+
+_SECOND = """
+import sys
+from pathlib import Path
+from xlj.checkpoints.workdir import only_run
+with only_run(Path(sys.argv[1]), sys.argv[2]):
+    pass
+"""
+
+
 def test_errors_of_the_run_itself_are_its_own(tmp_path):
     with pytest.raises(OSError, match="mine"), only_run(tmp_path):
         raise OSError("mine")

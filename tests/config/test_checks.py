@@ -145,7 +145,7 @@ def test_a_decay_longer_than_the_run_is_refused(tiny):
 @pytest.mark.parametrize(
     "steps, microbatches, message",
     [
-        (7, 1, r"train\.batch_warmup=7 steps must end before the first phase .*, at step 6"),
+        (7, 1, r"train\.batch_warmup=7: the batch warm-up must end by step 6, where the first"),
         (4, 4, r"first_microbatches=4 to train\.accumulation=4, which must be larger"),
     ],
 )

@@ -152,7 +152,7 @@ def test_a_config_of_steps_stays_as_it_is(tiny):
         ({"optimizer.schedule": "wsd", "optimizer.decay_steps": "1e6tok"},
          r"decay_steps=1e6tok needs more steps than the 6 available, which read [\d,.]+ tok"),
         ({"train.batch_warmup": "1e6tok", "train.accumulation": 4},
-         r"batch_warmup=\d+ steps must end before the first phase starts .*, at step 6"),
+         r"batch_warmup=\d+: the batch warm-up must end by step 6, where the first of phases"),
     ],
 )  # fmt: skip
 def test_durations_that_do_not_fit_are_refused(tiny, store, changes, message):

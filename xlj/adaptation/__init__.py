@@ -1,1 +1,1 @@
-"""Adapts a model to more languages: pieces, training, measures, report, exported folder."""
+"""Adapts a model to more languages: adds pieces, trains, evaluates, reports and exports."""

@@ -5,7 +5,7 @@ import statistics
 import time
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -71,10 +71,15 @@ def with_steps(config: Config, steps: int, explicit: Collection[str] = ()) -> Co
       explicit: paths of the config keys that the user set; the values of these keys are kept.
     """
     scale = steps / config.train.steps
-    optimizer = {name: round(getattr(config.optimizer, name) * scale) for name in _SCALED}
-    train = {
+    rates: dict[str, Any] = {
+        name: round(getattr(config.optimizer, name) * scale)
+        for name in _SCALED
+        if f"optimizer.{name}" not in explicit
+    }
+    intervals: dict[str, Any] = {
         name: max(1, min(getattr(config.train, name), steps // times))
         for name, times in _LEAST.items()
+        if f"train.{name}" not in explicit
     }
     phases = {
         name: {**phase, "start_step": max(1, round(phase["start_step"] * scale))}
@@ -82,16 +87,10 @@ def with_steps(config: Config, steps: int, explicit: Collection[str] = ()) -> Co
     }
     return dataclasses.replace(
         config,
-        train=dataclasses.replace(config.train, steps=steps, **_without("train", train, explicit)),
-        optimizer=dataclasses.replace(
-            config.optimizer, **_without("optimizer", optimizer, explicit)
-        ),
+        train=dataclasses.replace(config.train, steps=steps, **intervals),
+        optimizer=dataclasses.replace(config.optimizer, **rates),
         phases=phases,
     )
-
-
-def _without(section: str, values: Mapping[str, int], explicit: Collection[str]) -> dict[str, int]:
-    return {name: value for name, value in values.items() if f"{section}.{name}" not in explicit}
 
 
 def count_passes(config: Config, store: RowStore, new: Sequence[str]) -> float:

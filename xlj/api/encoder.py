@@ -14,7 +14,8 @@ from tqdm import tqdm
 
 from xlj.api.results import Alignments, Labels, MinedPairs, Retrieved
 from xlj.config import ConfigError, Model
-from xlj.config.choices import ENCODINGS, SIMILARITIES, AlignmentOptions, check_choice
+from xlj.config.choices import ENCODINGS, SIMILARITIES, AlignmentOptions
+from xlj.config.fields import check_choice
 from xlj.config.paths import local_path
 from xlj.conversion.exporting import export
 from xlj.data.labelled.examples import Example

@@ -1,5 +1,5 @@
-"""Measures inference from text: word alignment and SimAlign, embedding and
-sentence-transformers."""
+"""Measures the speed of inference from text: word alignment, compared with SimAlign, and sentence
+vectors, compared with sentence-transformers."""
 
 import contextlib
 import tempfile

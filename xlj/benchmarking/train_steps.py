@@ -1,4 +1,5 @@
-"""Measures speed and memory of train steps of xlj by type and objective, and of transformers."""
+"""Measures speed and memory of train steps: of xlj by number type and objective, and of
+transformers."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence

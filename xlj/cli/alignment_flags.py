@@ -51,7 +51,7 @@ def add(parser: Parser) -> None:
         choices=LINK_FORMATS,
         default="pharaoh",
         help="format of the links. pharaoh: `i-j` with zero-based words. pharaoh_1: `i-j` with "
-        "one-based words. naacl: a line `PAIR i j S` for each link, one-based. words: "
+        "one-based words. naacl: a line `PAIR i j S` for each link, with one-based numbers. words: "
         "`word<sep>word`, as awesome-align writes. pieces: `i-j` with zero-based pieces of the "
         "vocabulary instead of words [pharaoh]",
     )
@@ -66,8 +66,8 @@ def add(parser: Parser) -> None:
     add(
         "--scores",
         metavar="FILE",
-        help="file for the confidences of the links, one line per pair in the order of the links; "
-        "with --layers=all, for the AER of each layer, one JSON object per line",
+        help="file for the confidence of each link, one line per pair, in the order of the links "
+        "in --output. With --layers=all: file for the AER of each layer, one JSON object per line",
     )
     parser.add_file("--html", "file for an HTML page that shows the alignments")
     parser.add_file(
@@ -87,7 +87,7 @@ def _add_gold(parser: Parser) -> None:
         const="",
         help="score the links against gold links in the third column of --input, or in FILE. A "
         "line has the links of a pair, `i-j` (sure) or `ipj` (possible), with zero-based words. "
-        "FILE may have a line `id source target [S|P]` for each link instead, one-based",
+        "Instead, FILE may have one line `id source target [S|P]` per link, with one-based words",
     )
     add(
         "--gold_from",

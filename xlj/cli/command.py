@@ -100,7 +100,7 @@ def run(
     except KeyboardInterrupt as stop:
         if argv is not None:
             raise
-        with contextlib.suppress(OSError):  # `| tee` is interrupted too
+        with contextlib.suppress(OSError):  # Ctrl-C also ends a reader such as `| tee`
             if step := str(stop):  # set by a training run
                 step = f": {step}\nto resume:\n  {line(parser.command, sys.argv[1:])}"
             print(f"interrupted{step}", file=sys.stderr)
@@ -146,7 +146,7 @@ def line(name: str, arguments: Sequence[str], without: Sequence[str] = ()) -> st
         if not is_dropped:
             words.append(argument)
         elif equals or not argument.startswith("--"):
-            is_dropped = False  # the argument had its value, or was the value
+            is_dropped = False  # this argument contains the flag's value, or is the value
     return shlex.join(["python", "-m", f"xlj.{name}", *words])
 
 

@@ -31,9 +31,9 @@ def add(parser: Parser) -> None:
     exporting = actions.add_parser(
         "export",
         doc="Writes a Hugging Face folder. AutoModelForMaskedLM, AutoModel and AutoTokenizer of\n"
-        "transformers load it. A fine-tuned model is for AutoModelForSequenceClassification,\n"
-        "AutoModelForTokenClassification or AutoModelForQuestionAnswering instead of\n"
-        "AutoModelForMaskedLM.",
+        "transformers load it. A fine-tuned model is loaded with one of these classes instead of\n"
+        "AutoModelForMaskedLM: AutoModelForSequenceClassification, AutoModelForMultipleChoice,\n"
+        "AutoModelForTokenClassification or AutoModelForQuestionAnswering.",
     )
     _export_flags(exporting)
     extending = actions.add_parser(
@@ -127,7 +127,8 @@ def _merge_flags(parser: Parser) -> None:
         "--share",
         metavar="P",
         type=float,
-        help="TIES: share of each model's differences to keep, the largest differences [0.2]",
+        help="TIES: share of each model's differences from the base to keep; the largest are kept "
+        "[0.2]",
     )
     add(
         "--scale",

@@ -1,4 +1,4 @@
-"""Flags of commands that run as several processes, and joining the other processes."""
+"""Flags of commands that run as several processes; connects a process to the other processes."""
 
 import re
 from argparse import Namespace

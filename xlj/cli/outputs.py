@@ -115,7 +115,7 @@ def _real(flag: str, path: str | Path) -> Path:
         is_cycle = any(part.is_symlink() for part in (real, *real.parents))
     except OSError as error:  # for example, the name is too long
         raise ConfigError(f"--{flag}={path}: {error.strerror}") from None
-    if is_cycle:  # realpath leaves only the links of a cycle
+    if is_cycle:  # realpath resolves all links except the links of a cycle
         raise ConfigError(f"--{flag}={path}: the symbolic links of this path form a cycle")
     return real
 

@@ -98,7 +98,7 @@ class Parser(argparse.ArgumentParser):
             choices=("error", "skip"),
             default="error",
             help="what to do with malformed lines (invalid UTF-8, NUL, too long, too few columns). "
-            f"error: stop. skip: count these lines, and write {placeholder} for each [error]",
+            f"error: stop. skip: count these lines, and for each line write {placeholder} [error]",
         )
 
     def read(self, arguments: Sequence[str] | None = None) -> Namespace:

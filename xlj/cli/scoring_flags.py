@@ -54,7 +54,7 @@ def add(parser: Parser) -> None:
         action="store_true",
         help="with --keep or --threshold: write the score as the last column of the pairs",
     )
-    parser.add_malformed("the score nan, which --keep and --threshold never select,")
+    parser.add_malformed("the score nan, which --keep and --threshold never select")
     shards.add_flag(parser)
 
 

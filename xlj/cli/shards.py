@@ -1,4 +1,5 @@
-"""The flag --shard: several hosts share a command, and write parts and a manifest to a folder."""
+"""The flag --shard, by which several hosts divide the input of a command and write parts of its
+output to one folder."""
 
 import argparse
 import re

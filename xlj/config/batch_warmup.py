@@ -6,9 +6,9 @@ from typing import NamedTuple
 class BatchWarmup(NamedTuple):
     """Growth of batches from `first` microbatches to `parts` over the first `steps` steps.
 
-    Every size from `first` to `parts` - 1 lasts the same number of steps, to within one. So the
-    number of tokens that are read with batches of a size is proportional to the size (ModernBERT,
-    mmBERT).
+    `parts` is the number of microbatches in a full batch. The numbers of steps at each size from
+    `first` to `parts` - 1 differ by at most one. So the number of tokens that the run reads at a
+    size is proportional to the size (ModernBERT, mmBERT).
     """
 
     steps: int
@@ -26,7 +26,7 @@ class BatchWarmup(NamedTuple):
         return next(size for start, size in reversed(self.stretches()) if start <= step)
 
     def before(self, step: int) -> int:
-        """Returns the number of microbatches of all steps before `step` together."""
+        """Returns the total number of microbatches in all steps before `step`."""
         stretches = self.stretches()
         ends = [*(start for start, _ in stretches[1:]), step]
         return sum(

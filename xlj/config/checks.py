@@ -41,7 +41,7 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
 
     Args:
       explicit: paths of the keys that the user set on the command line. Each of them must have an
-        effect, while some keys of a recipe may be unused because of another key.
+        effect. Some keys may be unused if only the recipe sets them (`Unused.allowed_in_recipes`).
 
     Raises:
       ConfigError: if a key is unknown (suggests the nearest valid key), has a wrong type or an
@@ -79,7 +79,7 @@ def check_values(config: Config) -> None:
 
 
 def _check_model_keys(config: Config, explicit: Collection[str]) -> None:
-    """Refuses keys of `model` that the user set, if the model of `init_from` decides them."""
+    """Refuses keys of `model` that the user set, if their values come from `init_from`'s model."""
     if config.transfer.model == "config":
         return
     if not config.init_from:
@@ -116,8 +116,8 @@ def _check_batch_warmup(config: Config) -> None:
     warmup, end = config.batch_warmup, config.schedule[0].end
     if warmup and warmup.steps > end:
         raise ConfigError(
-            f"train.batch_warmup={warmup.steps} steps must end before the first phase starts (or "
-            f"the run ends), at step {end}"
+            f"train.batch_warmup={warmup.steps}: the batch warm-up must end by step {end}, where "
+            "the first of phases starts or, without phases, the run ends; lower it"
         )
     if warmup and warmup.first >= warmup.parts:
         raise ConfigError(
@@ -270,7 +270,7 @@ _EVALUATIONS = ("evaluation.retrieval", "evaluation.alignment")
 
 
 def _check_evaluation(config: Config) -> None:
-    """Refuses an evaluation of a layer that does not exist, or without gold links."""
+    """Refuses an evaluation of a layer that does not exist, and unsuitable uses of `held_out`."""
     for section in _EVALUATIONS:
         options = lookup(config, section)
         if not options.source:
@@ -283,15 +283,18 @@ def _check_evaluation(config: Config) -> None:
         if HELD_OUT in options.source and (
             section == "evaluation.alignment" or len(options.source) > 1
         ):
+            reason = "cannot be combined with files"
+            if section == "evaluation.alignment":
+                reason = "has no gold links"
             raise ConfigError(
-                f"{section}.source={','.join(options.source)}: held_out has no gold links; use it "
-                "as the only entry of evaluation.retrieval.source"
+                f"{section}.source={','.join(options.source)}: held_out {reason}; use it as the "
+                "only entry of evaluation.retrieval.source"
             )
 
 
 def _check_text(config: Config) -> None:
-    """Refuses text without languages, and objectives whose text is missing or whose rows do not
-    fit."""
+    """Refuses text without languages, objectives without text, and rows that are too long for the
+    model."""
     for path in ("data.languages", "data.pairs"):
         for name in lookup(config, path):
             if "/" in name or "\0" in name:
@@ -344,9 +347,8 @@ def check_languages(config: Config) -> None:
         prefix = f"phases.{phase.name}." if phase.name else ""
         for name in phase.config.data.shares:
             if name not in (*data.languages, *data.pairs):
-                raise ConfigError(
-                    f"{prefix}data.sampled: {name} is neither in {languages} nor in {pairs}"
-                )
+                known = " or ".join(dict.fromkeys((languages, pairs)))
+                raise ConfigError(f"{prefix}data.sampled: {name} is not in {known}")
     for section in _EVALUATIONS:
         options = lookup(config, section)
         if not options.source:

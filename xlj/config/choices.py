@@ -1,9 +1,8 @@
-"""Values of flags that subpackages and the command line share, declared without JAX for --help."""
+"""Values of flags that subpackages and the command line share. Imports no JAX."""
 
 import dataclasses
-from collections.abc import Collection
 
-from xlj.config.fields import ConfigError, key, suggestion
+from xlj.config.fields import key
 
 METHODS = ("optimal_transport", "released", "argmax", "itermax", "match")
 """Alignment methods for any encoder: XLM-Align's paper, XLM-Align's released aligner, and the three
@@ -36,7 +35,8 @@ class AlignmentOptions:
     )
     layer: int = key(
         -1,
-        "layer whose vectors are aligned; 0: the embeddings, -1: two thirds of the layers",
+        "layer whose vectors are aligned; 0: the embeddings, -1: the layer at two thirds of the "
+        "depth",
         low=-1,
     )
     prior: float = key(
@@ -75,12 +75,3 @@ WORD_SPLITS = ("spaces", "whitespace")
 
 LINK_FORMATS = ("pharaoh", "pharaoh_1", "naacl", "words", "pieces")
 """Link formats of `xlj.align`, described in `word_alignment.link_formats`."""
-
-
-def check_choice(name: str, value: str, known: Collection[str]) -> None:
-    """Raises a `ConfigError` if the value of the argument `name` is not in `known`."""
-    if value not in known:
-        raise ConfigError(
-            f"{name} is {value!r}; it must be one of {', '.join(known)}"
-            f"{suggestion(str(value), known)}"
-        )

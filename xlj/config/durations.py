@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple, TypeAlias
 
 Value: TypeAlias = int | str
-"""The form in a config: a number of steps, or a number with a unit, such as `3_000_000_000tok`."""
+"""A duration in a config: a number of steps, or a number with a unit, such as `3e9tok`."""
 
 UNITS = {"": "steps", "tok": "tokens", "ep": "passes"}
 """What each unit counts: steps, tokens without padding, or passes over the rows."""
@@ -37,7 +37,7 @@ def value(raw: Value) -> Value:
     """Converts steps to an int, and returns other durations unchanged.
 
     Raises:
-      ValueError: if the value has another form; lists the possible forms.
+      ValueError: if `raw` is not a duration; the message lists the possible forms.
     """
     duration = read(raw)
     return raw if duration.unit else int(duration.amount)

@@ -8,8 +8,8 @@ import ml_collections
 from xlj.config.fields import ConfigError, Value
 from xlj.config.sections import BIASES, FAMILIES, Model
 
-# `options_of` returns every option that any family lists, and export compares them. So some values
-# here equal the values of XLM-R.
+# `options_of` returns only options that a family lists here, and the export compares a model with
+# these options. So options that no family changes are listed too, with the values of XLM-R.
 _MODERN: dict[str, Value] = {
     "absolute_positions": False,
     "position_bias": "none",

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class ConfigError(ValueError):
-    """A config, or a file that it names, cannot be used. The message names the key and a remedy."""
+    """Raised if a config, or a file that the config names, cannot be used. The message names the
+    key and a remedy."""
 
 
 class Unused(NamedTuple):
@@ -223,7 +224,7 @@ def as_tree(config: "DataclassInstance") -> ConfigTree:
 
 
 def merge(tree: dict, changes: Mapping, path: str) -> dict:
-    """Returns a copy of a nested dict with changes, which are nested in the same way.
+    """Returns a copy of a nested dict in which `changes`, nested in the same way, replace values.
 
     Args:
       path: the path of `tree`.
@@ -301,11 +302,8 @@ def _convert(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
             f"{path} is {value!r} ({type(value).__name__}); it must be {hint.__name__}"
             + " or auto" * metadata["auto"]
         )
-    if metadata["choices"] and value not in metadata["choices"]:
-        known = metadata["choices"]
-        raise ConfigError(
-            f"{path} is {value!r}; it must be one of {', '.join(known)}{suggestion(value, known)}"
-        )
+    if metadata["choices"]:
+        check_choice(path, value, metadata["choices"])
     low, high = metadata["low"], metadata["high"]
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if (
@@ -317,6 +315,15 @@ def _convert(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
             bounds += ", or auto" * metadata["auto"]
             raise ConfigError(f"{path} is {value}; it must be {bounds}")
     return value
+
+
+def check_choice(name: str, value: str, known: Collection[str]) -> None:
+    """Raises a `ConfigError` if the value of the key or argument `name` is not in `known`."""
+    if value not in known:
+        raise ConfigError(
+            f"{name} is {value!r}; it must be one of {', '.join(known)}"
+            f"{suggestion(str(value), known)}"
+        )
 
 
 def duration(value: Any, path: str) -> durations.Value:
@@ -377,7 +384,8 @@ def lookup(config: object, path: str) -> Any:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Returns the end of an error about an unknown name: "did you mean X?", if a name is close."""
+    """Returns the end of an error about an unknown name: "; did you mean X?", or "" if no known
+    name is similar."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -401,8 +409,8 @@ _OTHER_NAMES = {
     "warmup_ratio": "optimizer.warmup_share optimizer.warmup_steps",
     "model_name_or_path": "init_from",
 }
-"""Key names in other libraries, and xlj's keys for the same option, separated by spaces. The schema
-of pretraining and the schema of fine-tuning each have at most one of these keys."""
+"""Maps key names of other libraries to xlj's keys for the same option, separated by spaces. The
+schemas of pretraining and of fine-tuning each have at most one of the keys of an entry."""
 
 
 def other_name(name: str, known: Collection[str]) -> str:
@@ -412,7 +420,7 @@ def other_name(name: str, known: Collection[str]) -> str:
 
 
 def nearest(path: str, known: Iterable[str]) -> str:
-    """Returns the end of an error about an unknown key: it suggests the closest known key."""
+    """Returns the end of an error about an unknown key: it suggests the most similar known key."""
     known = list(known)
     if other := other_name(path.split(".")[-1], known):
         return f"; did you mean {other}?"

@@ -48,9 +48,9 @@ class Task(Section, path="task"):
         "training data, as templates with {language}: TSV, CSV, JSONL, Parquet, CoNLL or SQuAD "
         "JSON files, tfds:NAME#SPLIT, or phrasebook:TASK/{language}#SPLIT (the embedded corpus)",
     )
-    dev: tuple[str, ...] = key((), "dev data that selects a checkpoint, in the form of train")
+    dev: tuple[str, ...] = key((), "dev data that selects a checkpoint, in the formats of train")
     test: tuple[str, ...] = key(
-        (), "test data for the scores, in the form of train; labels may be missing"
+        (), "test data for the scores, in the formats of train; labels may be missing"
     )
     languages: tuple[str, ...] = key(
         ("en",),
@@ -77,7 +77,8 @@ class Task(Section, path="task"):
         "auto",
         "whether lines that start with # before the first word of a sentence are comments. yes: "
         "all are comments; no: all are words; auto: a line is a comment if it has the form of a "
-        "comment or another number of columns than other lines, or if the file has word ids",
+        "comment or another number of columns than other lines, or if the file has word ids; an "
+        "ambiguous line is an error",
         choices=("auto", "yes", "no"),
     )
     labels: tuple[str, ...] = _kind_key(
@@ -90,14 +91,15 @@ class Task(Section, path="task"):
     )
     metric: str = key(
         "",
-        "metric: accuracy; chunk_f1 (entities), word_class_f1 (XTREME's F1 of parts of speech) or "
-        "tag_accuracy; squad or mlqa (F1 and exact match); spearman or pearson (correlations); "
-        "empty: the default of the kind",
+        "accuracy; for tagging, chunk_f1 (entities), word_class_f1 (XTREME's F1 of parts of "
+        "speech) or tag_accuracy; for questions, squad or mlqa (F1 and exact match); for "
+        "regression, spearman or pearson (correlations). Empty: the default of the kind",
     )
     select: str = key(
         "all",
-        "which checkpoint is scored. all: the best on the dev sets, averaged over all dev "
-        "languages; trained: the best on the dev sets of the training languages; last: the last",
+        "which checkpoint is scored. all: the checkpoint with the best mean score over all dev "
+        "languages; trained: the checkpoint with the best mean score over the dev sets of the "
+        "training languages; last: the last checkpoint",
         choices=("all", "trained", "last"),
     )
     length: int = key(128, "number of tokens in a row", low=16)
@@ -132,7 +134,7 @@ class Task(Section, path="task"):
 
     @property
     def objective(self) -> str:
-        """The name of the objective and of its rows. The name of the head is this name and
+        """The name of the objective and of its rows. The name of the head is this name followed by
         `_head`."""
         return str(load(self.effective_kind).name)
 
@@ -339,7 +341,7 @@ def _check_together(parsed: FinetuningConfig) -> None:
                 f"task.per_language scores each model in its own language, but task.{split} has "
                 f"the languages {', '.join(names)} and task.languages is "
                 f"{', '.join(task.languages)}; set task.test_languages and task.dev_languages to "
-                "the latter, or leave them empty"
+                "the value of task.languages, or leave them empty"
             )
     if not task.dev and not task.test:
         raise ConfigError("task.dev and task.test are empty; name data to score in one of them")

@@ -1,4 +1,4 @@
-"""Table of optimizers, which users can extend, and factors by parameter name."""
+"""Table of optimizers, which users can extend; parses the factors of parameters, `REGEX=FACTOR`."""
 
 import math
 import re

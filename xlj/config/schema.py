@@ -28,9 +28,10 @@ class Objectives(Section, path="objectives"):
 
     normalisation: str = key(
         "per_objective",
-        "how losses are combined. per_objective: the weighted sum of the mean loss of each "
-        "objective (ELECTRA, XLM-E); global: the weighted loss sums divided by the number of all "
-        "predictions (XLM-Align)",
+        "how the losses of objectives are combined. per_objective: the mean loss over the "
+        "predictions of each objective, weighted and added up (ELECTRA, XLM-E); global: the summed "
+        "loss of each objective, weighted and added up, divided by the number of predictions of "
+        "all objectives (XLM-Align)",
         choices=("per_objective", "global"),
     )
     options: Mapping[str, Options] = fields.sections(registered)
@@ -140,8 +141,8 @@ class Config(Section):
         return next(phase for phase in reversed(self.schedule) if phase.start <= step)
 
     def has_same_step_as(self, other: "Config") -> bool:
-        """Whether a phase with this config and a phase with another config share the compiled train
-        step. Such phases may differ in arguments of the step and in the choice of rows."""
+        """Whether a phase with this config and a phase with `other` can use the same compiled train
+        step. They may differ in arguments of the step, such as rates, and in the choice of rows."""
         parts = [
             (config.objectives, config.model, config.train.accumulation, config.data.length)
             for config in (self, other)
@@ -208,9 +209,10 @@ class Config(Section):
     def for_platform(self, platform: str) -> "Config":
         """Returns the config with `model.dtype=auto` resolved for "cpu", "gpu" or "tpu".
 
-        On CPUs, `auto` is float32, elsewhere bfloat16. xlj computes float32 products exactly on all
-        platforms, which is slow on GPUs: XLA tries dozens of kernels for each product before the
-        first step, and tensor cores multiply bfloat16 many times as fast as float32 in parts.
+        `auto` is float32 on CPUs and bfloat16 elsewhere. xlj computes float32 products exactly on
+        all platforms. On GPUs, exact products are slow for two reasons: XLA tries dozens of kernels
+        for each product before the first step, and tensor cores must compute each product in parts,
+        which takes many times as long as a bfloat16 product.
         """
         if self.model.dtype != "auto":
             return self

@@ -65,7 +65,7 @@ def _for_text(config: "Sections", path: str) -> Unused | None:
 def _for_rows(config: "Sections", path: str) -> Unused | None:
     if path in {ROW_KINDS[kind].length for kind in config.row_kinds()}:
         return None
-    return Unused(f"no objective that is on reads rows of {path}", allowed_in_recipes=True)
+    return Unused(f"no objective that is on reads rows of length {path}", allowed_in_recipes=True)
 
 
 def _for_seqio(config: "Sections", path: str) -> Unused | None:
@@ -82,7 +82,7 @@ _vocabulary_key = partial(key, used_when=_of_text(_for_training_a_vocabulary))
 class Data(Section, path="data"):
     rows: str = key(
         "",
-        "folder of finished rows (built by xlj.prepare), or the hash of finished rows in "
+        "row store to read: a folder that xlj.prepare built, or the name (a hash) of a folder in "
         "data.cache; empty: rows of data.mono and data.parallel, which are built if they are "
         "missing",
     )
@@ -178,8 +178,9 @@ class Data(Section, path="data"):
     )
     exclude: tuple[str, ...] = _text_key(
         (),
-        "files of evaluation data, in the formats of data.mono; training lines that equal one of "
-        "their lines after normalisation are dropped, and pairs with such a side",
+        "files of evaluation data, in the formats of data.mono. A training line is dropped if it "
+        "equals a line of these files after normalisation; a pair is dropped if one of its sides "
+        "does",
     )
     filter: str = _text_key(
         "",
@@ -318,8 +319,8 @@ class Model(Section, path="model"):
     family: str = key(
         "xlm_r",
         "family of the model: xlm_r, modernbert (also mmBERT and Ettin), eurobert or gte. On the "
-        "command line this key sets all options that distinguish families, and other flags "
-        "override these options; recipes call `families.set_family`",
+        "command line, this key sets all options that distinguish families, and other flags "
+        "override these options. Recipes call `families.set_family` instead",
         choices=FAMILIES,
     )
     layers: int = key(12, "number of transformer layers", low=1)
@@ -327,8 +328,8 @@ class Model(Section, path="model"):
     heads: int = key(12, "number of attention heads", low=1)
     key_value_heads: int = key(
         0,
-        "number of heads of keys and values, each shared by the same number of query heads; 0: as "
-        "many as heads",
+        "number of key and value heads (grouped-query attention), each shared by the same number "
+        "of query heads; 0: the value of heads",
         low=0,
     )
     local_attention: int = key(
@@ -364,8 +365,8 @@ class Model(Section, path="model"):
     )
     positions: int = key(
         514,
-        "number of rows of the position table. The first token has row 2, as in XLM-R, so a row of "
-        "text has at most positions - 2 tokens",
+        "size of the position table. The first token has position 2, as in XLM-R, so a row of text "
+        "has at most positions - 2 tokens",
         low=3,
     )
     absolute_positions: bool = key(
@@ -390,12 +391,14 @@ class Model(Section, path="model"):
     )
     token_types: int = key(
         0,
-        "rows of the table of token types; the first row is added to every token (BERT, RoBERTa); "
-        "0: no table",
+        "number of token types. The vector of the first type is added to every token (BERT, "
+        "RoBERTa); 0: no token types",
         low=0,
     )
     pair_token_types: bool = key(
-        False, "add the second row of the token type table to the second sentence of a pair (BERT)"
+        False,
+        "add the vector of the second token type, not of the first, to the tokens of the second "
+        "sentence of a pair (BERT)",
     )
     pair_positions: str = key(
         "running",
@@ -412,15 +415,16 @@ class Model(Section, path="model"):
     )
     position_bias: str = key(
         "none",
-        "bias of attention scores by the distance of two tokens. none: no bias; t5: a learned "
-        "number per head (T5); gated: the bias of t5, gated by the query (XLM-E)",
+        "bias of attention scores that depends on the distance of two tokens. none: no bias; t5: a "
+        "learned number per head and bucket of distances (T5); gated: the bias of t5, gated by the "
+        "query (XLM-E)",
         choices=("none", "t5", "gated"),
     )
     position_buckets: int = _distance_key(
         32, "number of buckets of token distances, half of them for each direction", low=4
     )
     position_distance: int = _distance_key(
-        128, "distance from which all larger distances share one bucket", low=2
+        128, "distance from which on all distances share one bucket", low=2
     )
     dropout: float = key(
         0.1, "dropout of embeddings and of every sub-layer's output", low=0, high=0.9
@@ -447,7 +451,8 @@ class Model(Section, path="model"):
     )
     norm_type: str = key(
         "layer",
-        "layer: LayerNorm; unbiased: LayerNorm without bias (ModernBERT); rms: RMSNorm (EuroBERT)",
+        "type of the norms. layer: LayerNorm; unbiased: LayerNorm without bias (ModernBERT); rms: "
+        "RMSNorm (EuroBERT)",
         choices=("layer", "unbiased", "rms"),
     )
     middle_norm: bool = key(
@@ -564,7 +569,8 @@ class Optimizer(Section, path="optimizer"):
     epsilon: float = key(1e-6, "AdamW's epsilon", low=1e-30, used_when=read_by_optimizer)
     momentum: float = key(
         0.95,
-        "Muon: decay of the average gradient of a kernel; other parameters use AdamW with b1, b2",
+        "Muon: decay of the moving average of the gradient of each kernel; other parameters use "
+        "AdamW with b1 and b2",
         low=0,
         high=0.999999,
         used_when=read_by_optimizer,
@@ -606,7 +612,8 @@ class Optimizer(Section, path="optimizer"):
     rate_multipliers: tuple[str, ...] = key(
         (),
         "factors of the learning rate, as REGEX=FACTOR. The first REGEX that matches the whole "
-        "name of a parameter, such as layers/attention/query/kernel, applies; 0 freezes it",
+        "name of a parameter, such as layers/attention/query/kernel, applies. The factor 0 freezes "
+        "the parameter",
     )
     decay_multipliers: tuple[str, ...] = key(
         (),
@@ -640,7 +647,7 @@ class Train(Section, path="train"):
     batch_warmup: int = _duration_key(
         0,
         "duration over which batches grow from first_microbatches to accumulation, one microbatch "
-        "at a time. It must end before the first of `phases` starts. 0: all batches are full",
+        "at a time. It must end by the start of the first of `phases`. 0: all batches are full",
     )
     first_microbatches: int = key(
         1,
@@ -664,7 +671,7 @@ class Train(Section, path="train"):
         "stop",
         "what to do on resume if the latest checkpoint is damaged. stop: stop with an error; "
         "before: move the damaged checkpoint away and resume from the checkpoint before it. With "
-        "the value before, a run reads the whole latest checkpoint first, to detect damage",
+        "the value `before`, a run reads the whole latest checkpoint first, to detect damage",
         choices=("stop", "before"),
     )
     allow_change: tuple[str, ...] = key(
@@ -710,8 +717,8 @@ _retrieval_key = partial(key, used_when=_for_retrieval)
 
 @dataclasses.dataclass(frozen=True)
 class RetrievalEvaluation(Section, path="evaluation.retrieval"):
-    """Retrieval during training: accuracy@1 with cosines of mean vectors, as `xlj.retrieve` prints
-    it."""
+    """Retrieval during training: the accuracy@1 that `xlj.retrieve` prints, with cosines of mean
+    vectors."""
 
     source: tuple[str, ...] = _retrieval_key(
         (),
@@ -727,7 +734,8 @@ class RetrievalEvaluation(Section, path="evaluation.retrieval"):
     )
     layer: int = _retrieval_key(
         -1,
-        "layer of the sentence vectors; 0: the embeddings, -1: two thirds of the layers",
+        "layer of the sentence vectors; 0: the embeddings, -1: the layer at two thirds of the "
+        "depth",
         low=-1,
     )
 
@@ -807,7 +815,8 @@ class Transfer(Section, path="transfer"):
     vocabulary: str = key(
         "same",
         "same: the run uses the vocabulary of init_from; matched: the run uses another vocabulary, "
-        "and the vector of each piece starts from the vector of the same word in init_from",
+        "and the vector of each piece starts from the vector of a piece of init_from with the same "
+        "text",
         choices=("same", "matched"),
         used_when=only_if_set("init_from"),
     )
@@ -819,23 +828,23 @@ class Transfer(Section, path="transfer"):
     )
     dictionaries: tuple[str, ...] = _matched_key(
         (),
-        "bilingual dictionaries: templates with {pair}, or files whose names contain the pair. "
-        "Pieces may then also start from the translation of their word (MetaXLM+Dict)",
+        "bilingual dictionaries: templates with {pair}, or files whose names contain the pair. The "
+        "vector of a word may then also start from the vector of its translation (MetaXLM+Dict)",
     )
     dictionaries_first: bool = key(
         False,
         "whether dictionaries come first, as in MetaXLM+Dict: a word matches its translation, even "
         "if init_from has a piece for the word itself. If false, a word matches its translation "
-        "only if init_from has no piece for the word, ignoring case",
+        "only if init_from has no piece for the word, in lower or upper case",
         used_when=only_if_set("transfer.dictionaries"),
     )
     accents: bool = _matched_key(
-        True, "match a piece without any other match to the same word without accents"
+        True, "if a piece has no other match, compare texts without accents"
     )
     place: bool = _matched_key(
         True,
-        "match a piece without any other match to a piece with the same text, even if only one of "
-        "the two starts a word",
+        "if a piece has no other match, match it to a piece with the same text, even if only one "
+        "of the two pieces starts a word",
     )
     language: str = _matched_key(
         "en", "language of init_from, which is the target language of the dictionaries"

@@ -16,6 +16,8 @@ def function_of(name: str, key: str) -> Callable[..., Any]:
       ConfigError: if the module or function does not exist, or importing the module fails.
     """
     module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise ConfigError(f"{key}={name} is not a function; name one as module:function")
     try:
         function = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:

@@ -26,9 +26,9 @@ def apply(
     """Applies variants to a recipe in order, `tiny` last.
 
     Every pretraining recipe has the variants `modern` and `tiny`. `modern` trains an encoder with
-    the shape of ModernBERT from scratch; it has about as many parameters as the recipe's encoder.
-    `tiny` trains a small model with the recipe's objectives on the embedded corpus, in about two
-    minutes on a laptop. Its phases begin at the same shares of the run.
+    the shape of ModernBERT from scratch; this encoder has about as many parameters as the recipe's
+    encoder. `tiny` trains a small model with the recipe's objectives on the embedded corpus, in
+    about two minutes on a laptop. Phases start after the same share of the steps as in the recipe.
 
     Args:
       variant: names separated by commas; empty for the unchanged recipe.
@@ -129,9 +129,9 @@ def _read_pairs(objectives: set[str]) -> bool:
 def _modern(config: ml_collections.ConfigDict) -> None:
     """Variant with the shape of ModernBERT.
 
-    It changes the model as ModernBERT base differs from BERT base: 22 layers instead of 12, and
-    gated feed-forward layers. Each half of a gated layer is 1.5 times as wide as the hidden
-    vectors. Recipes of the family `modernbert` do not change.
+    The changes are the differences between ModernBERT base and BERT base: 22/12 as many layers, and
+    gated feed-forward layers, each half of which is 1.5 times as wide as the hidden vectors.
+    Recipes of the family `modernbert` do not change.
     """
     if config.model.family == "modernbert":
         return

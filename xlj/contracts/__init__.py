@@ -1,1 +1,1 @@
-"""Contracts of functions of arrays, checked while JAX traces them."""
+"""Checks the shapes and dtypes of the arguments of functions, while JAX traces the functions."""

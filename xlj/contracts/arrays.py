@@ -19,7 +19,7 @@ Leaf = jax.Array | np.ndarray | jax.ShapeDtypeStruct
 """An array, or its shape and dtype."""
 
 Specified = tuple[str, PyTree]
-"""(specification, array). `check` ignores None, and trees without arrays, in place of the array."""
+"""(specification, array). The array may be None; then `check` does not check it."""
 
 _KINDS: dict[str, DTypeLike] = {"float": jnp.floating, "int": jnp.integer, "bool": jnp.bool_}
 _OPEN = "..."
@@ -38,8 +38,8 @@ def check(function: str, **arrays: Specified) -> None:
     - Kinds: a dtype such as `int32`; `float`, `int` and `bool` of any width; `key` for random keys;
       or `any`. NumPy's int64 and float64 count as the dtypes to which JAX converts them.
     - Axes: a number is a size. An axis with a name must have the same size in all arrays of the
-      call. `...` matches any number of axes. `NAME...` does too, and the matched axes must be the
-      same in all arrays of the call.
+      call. `...` matches any number of axes. `NAME...` also matches any number of axes, and their
+      sizes must be the same in all arrays of the call.
 
     Args:
       function: name of the function, for the message.
@@ -74,8 +74,9 @@ def _check_one(name: str, specified: str, array: Array, known: dict[str, tuple[i
     """Checks one array.
 
     Args:
-      name: of the array and the function, for the message.
-      known: the sizes of the axes that earlier arrays of the call named. The function adds to it.
+      name: the names of the array and of the function, for the message.
+      known: the sizes of the axes that earlier arrays of the call named. This function adds the
+        sizes of axes that the array names first.
     """
     kind, names = _parsed(specified)
     sizes = ", ".join(f"{axis}={_shown(size)}" for axis, size in known.items() if axis in names)

@@ -1,1 +1,1 @@
-"""Several processes that are one run: what they agree on, preemption, and the guard of each."""
+"""Runs of several processes: shared values, preemption, and guards that detect lost processes."""

@@ -1,4 +1,4 @@
-"""Guards of a run on several hosts: if one process is lost, all end and print which one it was.
+"""Guards of a run on several hosts: if a process is lost, all processes end and name it.
 
 Each process of the run is the child of a guard. The guard starts the command as its child process
 and observes how the child ends. A guard uses neither JAX nor the devices, so a hanging collective

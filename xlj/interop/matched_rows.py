@@ -56,7 +56,7 @@ def embeddings(
 
     A matched row is the mean of its old rows. The paper (MetaXLM; Chi et al., 2021) does not state
     how unmatched rows are initialised. Here `unmatched` selects one of three ways (ours). An
-    unmatched row depends on the seed and its id, not on other unmatched rows:
+    unmatched row depends on the seed and its id, not on other unmatched rows.
 
     - `random`: N(0, init_std), as in a new model.
     - `mean`: the mean of all old rows.
@@ -66,8 +66,7 @@ def embeddings(
       table: the old embeddings, floating [old ids, hidden].
       unmatched: one of `UNMATCHED`.
       init_std: standard deviation for `random`.
-
-    seed: the random seed of `random` and `sampled`.
+      seed: the random seed of `random` and `sampled`.
 
     Raises:
       ValueError: if `unmatched` is not in `UNMATCHED`.

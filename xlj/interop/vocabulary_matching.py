@@ -1,5 +1,9 @@
-"""MetaXLM's vocabulary matching (Chi et al., 2021, section 3.2): finds for each new piece an old
-piece with the same text, or with its translation, from which the new row is initialised."""
+"""MetaXLM's vocabulary matching (Chi et al., 2021, section 3.2): finds an old piece for each new
+piece.
+
+The old piece has the same text, or the text of a translation. The embedding of the new piece is
+initialised from the embedding of the old piece.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

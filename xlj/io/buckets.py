@@ -280,7 +280,7 @@ def _system(scheme: str) -> Any:
         module = importlib.import_module(library)
     except ImportError as error:
         raise ConfigError(
-            f"{scheme}:// URLs need {library} ({error}): pip install 'xlj[cloud]'"
+            f"{scheme}:// URLs need {library} ({error}): pip install -e '.[cloud]'"
         ) from None
     logging.getLogger(library).setLevel(logging.CRITICAL)  # the library also raises its errors
     return getattr(module, name)(use_listings_cache=False, skip_instance_cache=True)

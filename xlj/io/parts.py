@@ -1,4 +1,4 @@
-"""Writes a folder in parts, by several processes or in several runs, and its manifest.
+"""Writes a folder with a manifest in parts, by several processes or in several runs.
 
 Each part is a file of content and a small record file. The record is written last and marks the
 part as complete, so an interrupted job resumes with the missing parts. The process that completes

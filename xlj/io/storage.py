@@ -8,7 +8,7 @@ creates an object that only one process can create. A folder of a bucket needs n
 - Rows can be read from and written to the buckets gs and s3.
 - Workdirs can be in gs.
 
-Buckets need `pip install 'xlj[cloud]'`.
+Buckets need `pip install -e '.[cloud]'`.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Argmax of, or samples from, a softmax over a large vocabulary."""
+"""Chooses tokens of a large vocabulary: the argmax of the logits, or a sample from the softmax."""
 
 import jax
 import jax.numpy as jnp

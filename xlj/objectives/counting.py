@@ -1,4 +1,4 @@
-"""Operations of a step of each objective, from its formula or counted in its traced program."""
+"""Counts the operations of a step of each objective, by a formula or in the traced program."""
 
 import dataclasses
 import math

@@ -2,7 +2,7 @@
 
 Only matrix products count, including the products of padding. A multiply-add counts as 2
 operations. Embedding look-ups, recomputation and the optimizer do not count. The convention is
-ours; ELECTRA's counter differs (docs/benchmarks.md). A backward pass counts as two forward passes.
+ours; ELECTRA's counter differs (docs/papers.md). A backward pass counts as two forward passes.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Cross-entropy that keeps all logits for the backward pass, for few vectors.
+"""Cross-entropy that keeps all logits for the backward pass; used if they need little memory.
 
 For few vectors this is faster than `cross_entropy` in blocks of the vocabulary. The version in
 blocks computes each logit twice. It also copies the gradient of each block into the gradient of the

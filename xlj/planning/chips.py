@@ -1,4 +1,4 @@
-"""Chips for which runs can be planned: vendors' peak rates, and the shares that kernels reach."""
+"""Chips for which runs can be planned: peak rates, and the shares of them that kernels reach."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,5 +1,5 @@
-"""Figures of a train step on a topology: memory, operations, traffic, and the least time (a lower
-bound)."""
+"""Properties of a train step on a topology: memory, operations, traffic, and a lower bound of its
+time."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -8,6 +8,7 @@ from pathlib import Path
 from xlj.config import ConfigError
 from xlj.config.fields import flat
 from xlj.config.renamed import translate_recorded
+from xlj.distributed import host_speeds
 from xlj.evaluation import adaptation_record
 from xlj.io import json_file
 from xlj.io.json_file import Record
@@ -113,7 +114,7 @@ def read(workdir: Path, name: str) -> Run:
         notes.append(f"has no {metrics.FILE} and no {_RESULTS} yet")
     layers: dict[str, Mapping[int, float]] = {}
     for file in files(workdir):
-        if file.suffix == ".jsonl" and file.name != metrics.FILE:
+        if file.suffix == ".jsonl" and file.name not in (metrics.FILE, host_speeds.FILE):
             layers |= _by_layer(file, notes)
     machine = _object(workdir / _MACHINE, notes)
     schedule = _object(workdir / metrics.SCHEDULE, notes).get("lines", [])

@@ -12,7 +12,8 @@ from jax.sharding import Mesh
 from tqdm import tqdm
 
 from xlj.config import ConfigError, Model
-from xlj.config.choices import POOLINGS, check_choice
+from xlj.config.choices import POOLINGS
+from xlj.config.fields import check_choice
 from xlj.data.ragged import Ragged
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.inference.pretrained import Pretrained

@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlj.config.choices import SIMILARITIES, check_choice
+from xlj.config.choices import SIMILARITIES
+from xlj.config.fields import check_choice
 from xlj.retrieval.search import Neighbours, neighbours
 
 NEIGHBOURS = 4

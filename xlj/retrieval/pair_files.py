@@ -1,4 +1,4 @@
-"""Reads files of sentence pairs in units of work: ranges of lines with pairs, or parallel files."""
+"""Reads sentence pairs in units of work, from files with a pair per line or from parallel files."""
 
 import itertools
 import shutil

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from xlj.config import ConfigError
-from xlj.config.choices import PAIR_SCORES, check_choice
+from xlj.config.choices import PAIR_SCORES
+from xlj.config.fields import check_choice
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance
 from xlj.retrieval import margins

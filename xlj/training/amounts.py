@@ -1,4 +1,4 @@
-"""Amounts of data that a run reads: exact numbers of rows and passes, mean numbers of tokens."""
+"""Computes how much data a run reads: rows and passes exactly, tokens from the mean of a row."""
 
 import copy
 from collections import Counter

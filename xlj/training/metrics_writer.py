@@ -1,4 +1,4 @@
-"""Writes lines of metrics, of training and of evaluations, after the steps where they are due."""
+"""Writes the metrics of training and evaluations, after the steps at which they are due."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Counts the tokens of a run, and tokens and model operations per second between metrics."""
+"""Counts the tokens of a run; computes tokens and operations per second since the last metrics."""
 
 import contextlib
 import time

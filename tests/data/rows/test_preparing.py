@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from xlj.config import ConfigError, parse
+from xlj.data.rows import request
 from xlj.data.rows.preparing import open_rows, prepare_rows
 from xlj.data.rows.request import request_of
 
@@ -38,6 +39,15 @@ def test_rows_are_named_by_their_hash_too(rows, store):
     rows.data.rows = "0123456789abcdef"
     with pytest.raises(ConfigError, match=r"data\.rows=0123456789abcdef: .*has no finished rows"):
         open_rows(parse(rows))
+
+
+@pytest.mark.parametrize("version", ["CLEANING", "PACKING", "FORMAT", "CHUNK_LINES"])
+def test_rows_of_another_version_are_built_again(tiny, store, monkeypatch, version):
+    config = parse(tiny)
+    assert request_of(config).folder == store.path
+    monkeypatch.setattr(request, version, 99)
+    assert request_of(config).folder.parent == store.path.parent
+    assert request_of(config).folder != store.path
 
 
 def test_existing_rows_are_listed_if_text_is_missing(tiny, store):

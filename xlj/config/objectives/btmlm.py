@@ -13,7 +13,7 @@ from xlj.config.sections import Sections
 @dataclasses.dataclass(frozen=True)
 class BackTranslation(Masking):
     """Back-translation masked language modelling (BTMLM, ERNIE-M): generates pseudo-tokens in
-    another language, then predicts the selected tokens from them."""
+    another language, then predicts the selected tokens from the sentence and the pseudo-tokens."""
 
     rows = "sentences"
     implementation = "xlj.objectives.btmlm:objective"
@@ -27,8 +27,9 @@ class BackTranslation(Masking):
     )
     target_alpha: float = option(
         0.0,
-        "exponent a in the probabilities of the target languages, p_j ~ m_j^a over the other "
-        "languages, for m_j tokens of language j; 0: all other languages are equally likely",
+        "exponent a of the choice of a target language: the probability of another language j is "
+        "proportional to m_j^a, for m_j tokens of language j; 0: all other languages are equally "
+        "likely",
         low=0,
         high=1,
     )

@@ -31,7 +31,7 @@ class Distillation(Options):
             )
 
     def check_languages(self, path: str, languages: Sequence[str], where: str) -> None:
-        """Refuses a teacher of another language."""
+        """Refuses a teacher whose language is not in the text."""
         if self.language not in languages:
             raise ConfigError(
                 f"{path}.language={self.language} is not in {where}; add the language there"

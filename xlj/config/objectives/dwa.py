@@ -18,8 +18,9 @@ def _while_pointing(config: Sections, path: str) -> Unused | None:
 
 def _while_filtering(config: Sections, path: str) -> Unused | None:
     """Checks that the objective is on, has queries, and filters the labels."""
-    if not lookup(config, f"{path.rpartition('.')[0]}.filtering"):
-        return while_on(config, path) or Unused("filtering is False", allowed_in_recipes=True)
+    filtering = f"{path.rpartition('.')[0]}.filtering"
+    if not lookup(config, filtering):
+        return while_on(config, path) or Unused(f"{filtering} is False", allowed_in_recipes=True)
     return _while_pointing(config, path)
 
 
@@ -37,8 +38,8 @@ class WordAlignment(Masking):
     )
     label_layer: int = option(
         -1,
-        "layer whose vectors produce the alignment labels; 0: the embeddings, -1: two thirds of "
-        "the layers",
+        "layer whose vectors produce the alignment labels; 0: the embeddings, -1: the layer at two "
+        "thirds of the depth",
         _while_pointing,
         low=-1,
     )
@@ -56,8 +57,8 @@ class WordAlignment(Masking):
     )
     filtering_alpha: float = option(
         0.9,
-        "factor of the similarity of two tokens in later iterations of filtering if one of them "
-        "already has a link (Equation 9)",
+        "number by which later iterations of filtering multiply the similarity of two tokens, if "
+        "one of the two already has a link (Equation 9)",
         _while_filtering,
         low=0,
         high=1,
@@ -70,8 +71,8 @@ class WordAlignment(Masking):
     )
     sinkhorn_first: str = option(
         "columns",
-        "what each Sinkhorn iteration normalises first: columns (released code) or rows "
-        "(Equation 6)",
+        "what each Sinkhorn iteration normalises first. columns: as the released code; rows: as "
+        "Equation 6",
         _while_pointing,
         choices=("columns", "rows"),
     )

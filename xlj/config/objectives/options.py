@@ -100,9 +100,10 @@ class Options(Section, path="objectives"):
     def shrink(
         cls, values: MutableMapping[str, Value], rows: int, layer: Callable[[int], int]
     ) -> None:
-        """Adapts the values that a recipe or a phase sets to `:tiny`, in place.
+        """Changes the values of a recipe or a phase, in place, for the variant `tiny`.
 
         Args:
+          values: the keys of the objective that the recipe or the phase sets.
           rows: rows per step.
           layer: maps a layer number of the recipe's model to the small model.
         """
@@ -115,6 +116,7 @@ class Options(Section, path="objectives"):
         """Maps the layer numbers that a recipe or a phase sets, in place.
 
         Args:
+          values: the keys of the objective that the recipe or the phase sets.
           layer: maps a layer number of the recipe's model to the new model.
         """
         for name, value in values.items():

@@ -19,14 +19,15 @@ class Retrieval(Options):
     )
     negatives: str = option(
         "hardest",
-        "sentences from which the translation is distinguished. hardest: the most similar other "
-        "sentence of the batch on the translation's side of the pairs, with binary cross-entropy; "
+        "sentences from which the translation is distinguished. hardest: of the other sentences on "
+        "the translation's side of the batch, only the most similar, with binary cross-entropy; "
         "all: all other sentences of the batch, on both sides, with a softmax (NT-Xent)",
         choices=("hardest", "all"),
     )
     layer: int = option(
         -1,
-        "layer of the averaged sentence vectors; 0: the embeddings, -1: two thirds of the layers",
+        "layer of the averaged sentence vectors; 0: the embeddings, -1: the layer at two thirds of "
+        "the depth",
         low=-1,
     )
     scale: float = option(20.0, "factor by which cosines are multiplied to get logits", low=0.01)

@@ -8,13 +8,12 @@ from xlj.config.objectives.options import option, register
 
 @dataclasses.dataclass(frozen=True)
 class ReplacedTokenDetection(Masking):
-    """Replaced token detection. `weight` is the weight of the discriminator, lambda in XLM-E. MRTD
-    and TRTD train the same generator."""
+    """Replaced token detection. MRTD and TRTD train the same generator."""
 
     implementation = "xlj.objectives.rtd:objective"
     shared = ("generator_layers", "generator_embeddings")
 
-    weight: float = option(50.0, "weight of the discriminator's loss, lambda", low=0)
+    weight: float = option(50.0, "weight of the discriminator's loss (lambda in XLM-E)", low=0)
     generator_weight: float = option(1.0, "weight of the generator's loss", low=0)
     temperature: float = option(1.0, "temperature of the generator's samples", low=0.01)
     generator_layers: int = option(

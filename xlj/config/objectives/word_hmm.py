@@ -22,11 +22,11 @@ class WordHMM(Options):
     )
     agreement: float = option(
         0.9,
-        "weight of the product of both directions' alignments in the training target of a "
-        "direction; the alignment of the direction alone has the weight 1 - agreement",
+        "weight a in the training target of each direction: a times the product of the alignments "
+        "of both directions, plus 1 - a times the alignment of this direction alone",
         low=0,
         high=1,
     )
     normaliser_weight: float = option(
-        0.1, "weight of the loss that trains the normalisers of the scores to be 1", low=0
+        0.1, "weight of the loss that drives the normalisers of the softmax towards 1", low=0
     )

@@ -13,21 +13,24 @@ from xlj.config.sections import Sections
 @register("xlco")
 @dataclasses.dataclass(frozen=True)
 class Contrast(Masking):
-    """Cross-lingual contrast (XLCO, InfoXLM). Selected tokens are replaced as in MMLM, but not
-    predicted."""
+    """Cross-lingual contrast (XLCO, InfoXLM): distinguishes the translation of a sentence from a
+    queue of sentences of earlier steps, whose vectors (keys) a momentum encoder computed. Selected
+    tokens are replaced as in MMLM, but not predicted."""
 
     rows = "bitext"
     implementation = "xlj.objectives.xlco:objective"
     state_keys = ("queue", "layer")
 
     layer: int = option(
-        -1, "layer whose `<s>` vectors are contrasted; -1: two thirds of the layers", low=-1
+        -1,
+        "layer whose `<s>` vectors are contrasted; -1: the layer at two thirds of the depth",
+        low=-1,
     )
     temperature: float = option(0.25, "temperature of the softmax", low=0.001)
     queue: int = option(131_072, "number of keys from earlier steps that serve as negatives", low=1)
-    momentum: float = option(0.9999, "momentum of the key encoder", low=0, high=1)
+    momentum: float = option(0.9999, "momentum of the encoder that computes keys", low=0, high=1)
     mixup: bool = option(
-        True, "whether each pair is concatenated with another pair of the batch (mixup contrast)"
+        True, "concatenate each pair with another pair of the batch (mixup contrast)"
     )
 
     def check(self, path: str, config: Sections) -> None:
@@ -50,7 +53,7 @@ class Contrast(Masking):
     def shrink(
         cls, values: MutableMapping[str, Value], rows: int, layer: Callable[[int], int]
     ) -> None:
-        """Adapts the values to `:tiny`, with a small queue."""
+        """Changes the values for the variant `tiny`, with a small queue."""
         super().shrink(values, rows, layer)
         if "queue" in values:
             values["queue"] = 8 * rows

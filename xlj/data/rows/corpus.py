@@ -1,4 +1,4 @@
-"""Size of the vocabulary, and languages, of the rows that objectives read."""
+"""Properties of rows that objectives need: the size of the vocabulary, and the languages."""
 
 import dataclasses
 

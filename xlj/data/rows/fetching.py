@@ -1,4 +1,4 @@
-"""Reads rows from storage in runs of consecutive rows, ahead of the batches that use them."""
+"""Reads ranges of consecutive rows from storage, ahead of the batches that use them."""
 
 from collections import OrderedDict
 from collections.abc import Sequence

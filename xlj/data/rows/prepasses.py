@@ -1,4 +1,4 @@
-"""Prepasses over all text, which come before units of text are packed into rows.
+"""Prepasses: passes over all text that come before rows are packed, for example to find duplicates.
 
 The prepasses collect the lines to exclude, duplicates and companions of held-out pairs, and train
 the vocabulary. Each divides its work into jobs, which write their results to the cache. A unit is

@@ -61,6 +61,7 @@ class Request:
         """
         content = {
             "format": FORMAT,
+            "packing": PACKING,
             "text": self.listing(self.tasks),
             "vocabulary": self.vocabulary.digest if self.vocabulary else self._training_settings,
             "lengths": {

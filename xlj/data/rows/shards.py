@@ -1,4 +1,5 @@
-"""Writes the rows of a task: one file for each unit of text, then shards of `SHARD_UNITS` units.
+"""Writes the rows of a task: a file for each unit of text, then shards that join `SHARD_UNITS`
+units each.
 
 A unit is the part of a text that one process reads. Its files are `<folder>/units/<unit>.rows`,
 with training and held-out records, and `<folder>/units/<unit>.json`, which is written last. The

@@ -1,4 +1,4 @@
-"""Reads rows from disk, `<cache>/<request hash>/`, with NumPy and the standard library only.
+"""Reads rows from disk, `CACHE/REQUEST_HASH/`, with NumPy and the standard library only.
 
 The folder of a row store has two files:
 

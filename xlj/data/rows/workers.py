@@ -104,7 +104,7 @@ def in_beam(runner: str, arguments: Sequence[str], workers: int) -> Iterator[Run
         from apache_beam.options.pipeline_options import PipelineOptions
     except ImportError as error:
         raise ConfigError(
-            f"--runner={runner} needs apache-beam ({error}); pip install apache-beam"
+            f"--runner={runner} needs apache-beam ({error}); pip install -e '.[beam]'"
         ) from error
     options = [f"--runner={runner}", *arguments]
     if runner == "DirectRunner":

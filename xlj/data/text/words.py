@@ -1,4 +1,4 @@
-"""Words of running text, also in scripts without spaces."""
+"""A pattern for the words of running text, also in scripts without spaces between words."""
 
 import re
 

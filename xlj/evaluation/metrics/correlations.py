@@ -1,5 +1,4 @@
-"""Computes correlations of predicted and gold scores, e.g. for semantic textual similarity
-(STS)."""
+"""Computes correlations of predicted and gold scores, as for semantic textual similarity (STS)."""
 
 from collections.abc import Sequence
 

@@ -1,9 +1,10 @@
 """Tensor names and config keys of gte, Alibaba's multilingual text encoders.
 
-gte has two layouts. In the separate layout, which transformers writes, each projection is a tensor.
-In the fused layout of the code on the Hub, `qkv_proj` joins query, key and value, and
-`up_gate_proj` joins the two halves of the gated feed-forward layer. The prefix of fused tensors is
-`new` in files from the Hub, and `gte` in files that transformers writes in this layout.
+gte has two layouts. In the separate layout, each projection is a tensor. Transformers uses this
+layout in memory, and writes it with `save_original_format=False`. In the fused layout of the code
+on the Hub, `qkv_proj` joins query, key and value, and `up_gate_proj` joins the two halves of the
+gated feed-forward layer. The prefix of fused tensors is `new` in files from the Hub, and `gte` in
+files that transformers writes by default.
 
 Sources: models/gte and conversion_mapping of transformers 5.24, configs of
 Alibaba-NLP/gte-multilingual-mlm-base and gte-multilingual-base.

@@ -1,4 +1,4 @@
-"""Reads the words of a language from `words/LANGUAGE.toml`, a table by concept in each section."""
+"""Reads the words of a language from `words/LANGUAGE.toml`; sections map concepts to words."""
 
 import tomllib
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Details of a clause: parts that can be removed, so that a true clause stays true."""
+"""Details of a clause: a true clause stays true if these parts are removed."""
 
 from collections.abc import Collection
 from dataclasses import replace
