@@ -2,9 +2,9 @@
 
     python docs/compare_adaptations.py --data=../shared/data [--folder=runs/adapting]
 
-The script trains a base encoder for eight languages, and then runs `xlj adapt` for each way and
-seed. Finished runs are not repeated, so the same command resumes. docs/experiments/adapting.md
-contains the table and describes the data. `--table` only prints the table of finished runs.
+The script trains a base encoder for eight languages. Then it runs `python -m xlj.adapt` for each
+way to adapt and each seed. Finished runs are not repeated, so the same command resumes.
+docs/experiments/adapting.md contains the table and describes the data and the ways.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ ARMS = {
     "new pieces, without ranking": ("--config=configs/adapt.py:tlm",),
     "new pieces, text only": (),
 }
+"""The flags of each way to adapt, in addition to the flags of `adaptation`. "From nothing" adapts
+an encoder with random weights: `base` with one step at a learning rate of 0."""
 STEPS = 120
 SIZES = {
     "objectives.mmlm.batch_rows": 16,
@@ -44,19 +46,37 @@ COLUMNS = {
     "found, en-yo (%)": ("accuracy_percent", ["en-yo"]),
     "found, en-sw (%)": ("accuracy_percent", ["en-sw"]),
 }
+"""By title of a column: the key of the metric in adaptation.json, and the languages or language
+pairs whose mean is shown."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--folder", type=Path, default=Path("runs/adapting"))
-    parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--arms", help=f"some of {', '.join(ARMS)} [all]")
-    parser.add_argument("--table", action="store_true")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path("../shared/data"),
+        help="folder with mono/ and parallel/ [../shared/data]",
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path("runs/adapting"),
+        help="folder for all runs [runs/adapting]",
+    )
+    parser.add_argument("--seeds", default="0,1,2", help="seeds, separated by commas [0,1,2]")
+    parser.add_argument(
+        "--arms", help=f"ways to adapt, separated by semicolons without spaces [{';'.join(ARMS)}]"
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="only print the table of finished runs"
+    )
     flags = parser.parse_args()
     arms = flags.arms.split(";") if flags.arms else list(ARMS)
+    if unknown := [arm for arm in arms if arm not in ARMS]:
+        parser.error(f"--arms: unknown way {unknown[0]!r}; expected some of {'; '.join(ARMS)}")
     seeds = [int(seed) for seed in flags.seeds.split(",")]
     if not flags.table:
         run_all(flags.data, flags.folder, arms, seeds)
@@ -142,7 +162,8 @@ def run(arguments: list[str]) -> None:
 
 
 def table(folder: Path, arms: list[str], seeds: list[int]) -> str:
-    """Returns a Markdown table with means and standard deviations over the finished seeds."""
+    """Returns a Markdown table of all ways, with means and standard deviations over the finished
+    seeds."""
     lines = [f"| way | {' | '.join(COLUMNS)} | seeds |", "|---" * (len(COLUMNS) + 2) + "|"]
     records = {arm: finished(folder, arm, seeds) for arm in arms}
     first_record = next((arm_records[0] for arm_records in records.values() if arm_records), None)

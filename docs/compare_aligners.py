@@ -14,8 +14,9 @@
 - The folder hansards has the same files, from DATA/parallel/hansards only.
 
 `scores` trains fast_align (Thot's implementation) and eflomal on lowercased text of a folder, and
-aligns with xlj's checkpoints. A tool has several ways to combine both directions; the way that is
-best on en-fr.golden is used. Scores are saved in scores.jsonl, so the same command resumes.
+aligns with xlj's checkpoints. The links of a tool's two directions are combined in three ways
+(`combine_directions`). The table shows the way that is best on en-fr.golden. Scores are saved in
+scores.jsonl, so the same command resumes.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ from xlj.word_alignment import gold_alignments, sentence_pairs
 from xlj.word_alignment.sentence_pairs import Pair
 
 REGIONS = {"en-es-419": "en-es", "en-pt-BR": "en-pt", "en-pt-br": "en-pt", "en-zh-CN": "en-zh"}
+"""Language pairs with a region, by which text files are named, and the pairs without a region."""
 CHOSEN_ON = "en-fr.golden.test"
+"""The gold set on which the way to combine both directions is chosen. An aligner without scores on
+it uses its first gold set."""
 ROUNDS = 5  # iterations of fast_align, its default
 
 Links = np.ndarray
@@ -62,6 +66,12 @@ def main() -> None:
 
 
 def gather(data: Path, corpus: str, folder: Path) -> None:
+    """Writes the text and gold links of all language pairs of a corpus.
+
+    Args:
+      corpus: the name of a folder in DATA/parallel; "*" for all folders.
+      folder: the output folder.
+    """
     text: dict[str, list[tuple[str, ...]]] = collections.defaultdict(list)
     for file in sorted(data.glob(f"parallel/{corpus}/*/*-*.tsv.gz")):
         pair = file.name.removesuffix(".tsv.gz")
@@ -177,7 +187,11 @@ TOOLS = {"fast_align": fast_align, "eflomal": eflomal}
 
 def combine_directions(forward: list[Links], backward: list[Links]) -> dict[str, list[Links]]:
     """Combines the links of both directions in three ways: intersection, grow-diag (Koehn, Och and
-    Marcu, 2003), and union."""
+    Marcu, 2003), and union.
+
+    Returns:
+      The links of each sentence pair, by way.
+    """
     ways: dict[str, list[Links]] = {"intersection": [], "grow-diag": [], "union": []}
     for one, other in zip(forward, backward, strict=True):
         first, second = ({(int(i), int(j)) for i, j in links} for links in (one, other))

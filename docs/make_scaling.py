@@ -3,10 +3,11 @@
     python docs/make_scaling.py [--only=xlm_r,h100] [--folder=build/scaling] [--again=FOLDER]
 
 The script compiles every recipe for every topology. It needs the compilers (`pip install -e
-'.[cuda]'` and `'.[tpu]'`) but no chips, and takes hours on one core. The figures are saved in the
-folder, so the same command resumes. Saved figures are not replaced: after a change of the code, use
-another folder. With `--again=OLD_FOLDER`, the choices of mesh and microbatches in OLD_FOLDER are
-compiled again without a search. Rows of the page without figures in the folder do not change.
+'.[cuda]'` and `'.[tpu]'`) but no chips, and takes hours on one core. The figures are saved in
+`--folder`, so the same command resumes. Saved figures are not replaced: after a change of the
+code, use another folder. With `--again=OLD_FOLDER`, the script compiles the meshes and microbatches
+that a search chose for OLD_FOLDER, and does not search again. If `--folder` has no figures for a
+row of the page, the row does not change.
 """
 
 import argparse
@@ -39,6 +40,7 @@ WEAK = {"h100:1x8": 8, "h100:8x8": 8, "h100:64x8": 8, "v5p:2x2x4": 4, "v5p:4x8x1
 """For each topology, the number of devices that share a copy of the parameters (`mesh.fsdp`). These
 are the devices of a host, or of one side of a torus."""
 WEAK_ROWS = 32
+"""The number of rows per device."""
 PAGE = ROOT / "docs" / "experiments" / "compiled_steps.md"
 _GIB = 2**30
 
@@ -50,9 +52,14 @@ def main() -> None:
         default="",
         help="compile only recipes and topologies that start with these texts, as RECIPE,TOPOLOGY",
     )
-    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "scaling")
     parser.add_argument(
-        "--again", type=Path, help="a folder of records, whose choices are compiled again"
+        "--folder",
+        type=Path,
+        default=ROOT / "build" / "scaling",
+        help="folder for the figures [build/scaling]",
+    )
+    parser.add_argument(
+        "--again", type=Path, help="an older --folder, whose choices are compiled without a search"
     )
     flags = parser.parse_args()
     topologies.use_compilers()
@@ -72,6 +79,7 @@ def main() -> None:
 
 
 def write_record(path: Path, work) -> None:
+    """Writes the result of `work()` as JSON, and prints how long it took."""
     import jax
 
     from xlj.io import atomic
@@ -108,6 +116,10 @@ def plan_recipe(name: str, topology: str, before: dict[str, object] | None) -> d
 
     Args:
       before: the choice to compile; None to search for the first choice that fits.
+
+    Returns:
+      The choice and the figures of each phase ("choice", "phases"), or the reason that there are
+      none ("why").
     """
     from xlj.config import ConfigError
     from xlj.planning import figures, search
@@ -130,8 +142,8 @@ def plan_recipe(name: str, topology: str, before: dict[str, object] | None) -> d
 
 
 def plan_weak_scaling(topology: str) -> dict[str, object]:
-    """Computes the figures of XLM-R base with the same number of rows per device on each
-    topology."""
+    """Computes the figures and the theoretical communication of XLM-R base on a topology, with
+    `WEAK_ROWS` rows per device."""
     from xlj.planning import figures, theory
 
     parsed_topology = topologies.parse(topology)
@@ -152,6 +164,7 @@ def plan_weak_scaling(topology: str) -> dict[str, object]:
 
 
 def page(folder: Path) -> str:
+    """Returns the text of the page, with the tables from the figures in a folder."""
     text = PAGE.read_text("utf-8")
     for mark, made_rows in (("recipes", recipe_rows), ("weak", weak_rows)):
         begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
@@ -169,14 +182,19 @@ def rows_of(lines: list[str], *cells: str) -> list[str]:
     """
 
     def first(line: str) -> tuple[str, ...]:
-        phase_figures = [cell.strip().partition(",")[0] for cell in line.split("|")[1:]]
-        return tuple(phase_figures[: len(cells)])
+        all_cells = [cell.strip().partition(",")[0] for cell in line.split("|")[1:]]
+        return tuple(all_cells[: len(cells)])
 
     return [line for line in lines if first(line) == cells]
 
 
 def recipe_rows(folder: Path, old: list[str]) -> list[str]:
-    """Returns the table of recipes, with a line for each phase."""
+    """Returns the lines of the table of recipes, with a row for each phase.
+
+    Args:
+      folder: the folder with the figures.
+      old: the lines of the present table, for rows without figures.
+    """
     lines = [
         "| recipe, from step | topology | mesh.fsdp, remat, accumulation | GiB per device | "
         "traffic, GB | "
@@ -221,7 +239,7 @@ def recipe_rows(folder: Path, old: list[str]) -> list[str]:
 
 
 def weak_rows(folder: Path, old: list[str]) -> list[str]:
-    """Returns the table of weak scaling."""
+    """Returns the lines of the table of weak scaling; the arguments are those of `recipe_rows`."""
     lines = [
         "| topology | memory beyond the state, GiB | gathered, GB (theory) | "
         "reduced and scattered, GB (theory) | exchanged, GB (theory) | "

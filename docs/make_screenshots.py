@@ -45,8 +45,10 @@ def write_gold(file: Path) -> None:
 
 
 def write_links(workdir: Path, file: Path) -> None:
-    """Writes the words of a pair, and the links with confidences: [source word, target word,
-    share]."""
+    """Writes the words of a pair and its links as JSON.
+
+    A link is [index of the source word, index of the target word, confidence from 0 to 1].
+    """
     pair = phrasebook.pair(phrasebook.draw(2026, DRAWN), "en", "de")
     source, target = words(pair.source), words(pair.target)
     model = xlj.load(workdir)

@@ -26,8 +26,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("runs", nargs="+", metavar="NAME=WORKDIR")
-    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument(
+        "runs", nargs="+", metavar="NAME=WORKDIR", help="name in the plot, and workdir of a run"
+    )
+    parser.add_argument("--output", type=Path, required=True, help="file for the plot")
     arguments = parser.parse_args()
     runs = {}
     for run in arguments.runs:
@@ -35,7 +37,7 @@ def main() -> None:
         runs[name] = metrics.read(Path(workdir))
     figure, (curves, bars) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for color, (name, lines) in enumerate(runs.items()):
-        widths = len(runs) - color  # earlier runs are wider, because later runs are drawn over them
+        widths = len(runs) - color  # later lines are drawn over earlier lines, so they are thinner
         for key, style in ((TRAINING, "-"), (HELD_OUT, "o")):
             points = [(line["step"], line[key]) for line in lines if key in line]
             label = f"{name}, {'training' if key == TRAINING else 'held out'}"

@@ -1,4 +1,5 @@
-"""Hooks of MkDocs, for links to files outside the site, and for the ranking of pages in the search.
+"""Hooks of MkDocs for links to files outside the site, for the ranking of search results, and for
+bars in tables.
 
 A link from a page to a file outside the site becomes a link to the repository (`repo_url` in
 mkdocs.yml). Without `repo_url`, only the text of the link remains. A link to a file that does not
@@ -20,7 +21,10 @@ LINK = re.compile(r"(?<!!)\[([^][]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 
 
 def on_page_markdown(markdown: str, page, config, files) -> str:
-    """Hook of MkDocs: returns the text of a page with absolute links to files outside the site."""
+    """Hook of MkDocs: returns the text of a page with absolute links to files outside the site.
+
+    It also lowers the rank of the pages in `RESULTS`.
+    """
     if page.file.src_uri.startswith(RESULTS):
         page.meta["search"] = {"boost": 0.3}
     docs = Path(config["docs_dir"])

@@ -3,8 +3,9 @@
     python launch/local.py -n 4 -- python -m xlj.train --config=configs/quickstart.py
 
 Each process gets the flags --distributed, --coordinator, --processes and --process. If the machine
-has GPUs, each process uses one GPU. Output lines of process 2 begin with `2: `. The exit code is
-that of the first process that failed, or 0.
+has GPUs, each process uses one GPU. Each output line begins with the number of its process, such as
+`2: `. The exit code is 0 if no process fails. Otherwise it is that of the failed process with the
+lowest number, or 128 + N if the signal N ended this process.
 """
 
 import argparse
@@ -27,18 +28,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags = parser.parse_args(argv)
     command = flags.command[1:] if flags.command[:1] == ["--"] else flags.command
     if flags.n < 1 or not command:
-        parser.error("expected -n N, then -- and the command")
+        parser.error("expected -n N (1 or more), then -- and the command")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         coordinator = f"127.0.0.1:{free.getsockname()[1]}"
     started = [_start(command, coordinator, flags.n, process) for process in range(flags.n)]
 
-    def pass_on(number: int, _: Any) -> None:
+    def forward_signal(number: int, _: Any) -> None:
         for child in started:
             with contextlib.suppress(ProcessLookupError):
                 child.send_signal(number)
 
-    signal.signal(signal.SIGTERM, pass_on)
+    signal.signal(signal.SIGTERM, forward_signal)
     signal.signal(signal.SIGINT, lambda *_: None)  # a terminal sends SIGINT to all processes
     readers = [
         threading.Thread(target=_show, args=(process, child.stdout))

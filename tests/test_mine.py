@@ -87,8 +87,8 @@ def test_blank_lines_between_documents_change_nothing(run, texts, tmp_path):
             file.write_text("\n".join(lines) + "\n", "utf-8")
             sides.append(file)
         flags = [f"--source={sides[0]}", f"--target={sides[1]}", "--threshold=0"]
-        run(*flags, f"--output={tmp_path / name}.tsv")
-        run(*flags, f"--output={tmp_path / name}", "--shard=1/1")
+        whole = run(*flags, f"--output={tmp_path / name}.tsv")
+        assert run(*flags, f"--output={tmp_path / name}", "--shard=1/1") == whole
         outputs += [tmp_path / f"{name}.tsv", tmp_path / name / "pairs.tsv"]
     assert len({output.read_text("utf-8") for output in outputs}) == 1
 
@@ -110,6 +110,9 @@ def test_gold_of_which_nothing_is_found(run, texts, tmp_path):
     gold.write_text(f"a-39\tb-{len(target) - 1}\n")
     found = run(f"--source={folder / 'a.ids'}", f"--target={folder / 'b.ids'}", f"--gold={gold}")
     assert found["threshold"] is None and found["pairs"] == 0 and found["f1"] == 0
+    gold.write_text("")
+    with pytest.raises(ConfigError, match=r"--gold=.*gold has no pairs; its lines must be `id TAB"):
+        run(f"--source={folder / 'a.ids'}", f"--target={folder / 'b.ids'}", f"--gold={gold}")
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,10 @@ def test_no_flags_are_given_where_another_phase_does_not_fit(capsys, monkeypatch
             "no.model cannot be read: .*; a plan needs only the size of the vocabulary, for "
             "example --config.data.voc",
         ),
-        (["--topology=h100:1x4", "--config.mesh.fsdp=3"], "mesh.fsdp=3 does not use all 4 devices"),
+        (
+            ["--topology=h100:1x4", "--config.mesh.fsdp=3"],
+            "mesh.fsdp=3 make a mesh of 3 devices, but this run has 4",
+        ),
     ],
 )
 def test_bad_input_is_an_error_before_any_work(call, monkeypatch, arguments, message):

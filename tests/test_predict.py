@@ -326,7 +326,7 @@ def test_shards_are_what_one_command_writes_also_after_a_kill(runs, call, tmp_pa
             "classification",
             '{"x": 1}',
             ["--input_format=jsonl"],
-            "text:1: no text under text",
+            "text:1: the object needs a text under the key text",
         ),
         ("classification", "a", ["--output_format=conll"], "classification does not label words"),
         (

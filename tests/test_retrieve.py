@@ -122,7 +122,7 @@ def test_languages_are_averaged(run, tatoeba):
         (["--target=none.txt"], "none.txt: cannot read this file"),
         (
             ["--gold=short.txt"],
-            "short.txt:1: 'Guten Morgen!' is not a line of the source; expected 0 to 2",
+            "short.txt:1: 'Guten Morgen!' is not the index of a source line; expected 0 to 2",
         ),
         (["--layers=all", "--layer=1"], "--layers=all only prints scores: remove --layer"),
         (["--layers=all", "--output=x"], "remove --layer and --output"),

@@ -27,8 +27,8 @@ _HOMES = {
     "pretrain": ("xlj.api.runs", "pretrain"),
     "recipe": ("xlj.config.recipes", "read"),
 }
-"""Maps each public name to its module and its name in the module. A public name must differ from
-the names of commands, since `xlj.align` is a module once it is imported."""
+"""Maps each public name to its module and its name in the module. No public name may be the name of
+a command: after `import xlj.align`, `xlj.align` is the module of the command."""
 
 __all__ = ["__version__", *_HOMES]
 

@@ -30,7 +30,7 @@ COMMANDS = (
 
 
 def main() -> int:
-    """Runs the command in the first argument with the other arguments; returns its exit code."""
+    """Runs the command that the first argument names; returns its exit code."""
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help", "--version"):
         return _print(_version() if name == "--version" else _help())
@@ -50,7 +50,7 @@ def _print(text: str) -> int:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        # Python flushes standard output again at its exit.
+        # Python flushes standard output again when it exits, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return 0

@@ -84,13 +84,13 @@ def _add_flags(parser: Parser) -> None:
 
 
 def _add_choices(parser: Parser) -> None:
-    """Adds the flags that change what the command chooses."""
+    """Adds the flags for values that the command otherwise chooses."""
     add = parser.add_argument
     add(
         "--replay",
         metavar="en,de",
         type=_parse_names,
-        help="old languages whose text is trained on too, so that the model does not forget them "
+        help="old languages to train on too, so that the model does not forget them "
         "[the old languages of --pairs that have text in --mono]",
     )
     add(
@@ -104,15 +104,16 @@ def _add_choices(parser: Parser) -> None:
         "--pieces",
         metavar="N",
         type=at_least(0),
-        help="number of pieces to add for each new language; 0 keeps the vocabulary [enough for at "
-        "most 1.1 times the pieces per word of the --replay language with the fewest]",
+        help="number of pieces to add for each new language; 0 keeps the vocabulary [0 for "
+        "languages that the vocabulary already splits into few pieces; for others, enough for at "
+        "most 1.1 times the pieces per word of the best --replay language (docs/adapt.md)]",
     )
     add(
         "--steps",
         metavar="N",
         type=at_least(1),
         help="number of training steps; warm-up and decay change in proportion [train.steps of the "
-        "config, or fewer if these are over 20 passes over the text of the new languages]",
+        "config, or fewer steps if that is more than 20 passes over the text of the new languages]",
     )
 
 
@@ -127,7 +128,7 @@ def _implied(flags: Namespace) -> configs.Implied:
         old_languages = [name for name in dict.fromkeys(sides) if name not in flags.languages]
         flags.replay = tuple(name for name in old_languages if _has_text(flags.mono, name))
     if flags.test and not flags.pairs:
-        raise ConfigError("--test needs --pairs; name the language pairs of the test files there")
+        raise ConfigError("--test needs --pairs; set it to the language pairs of the test files")
     if both := set(flags.replay) & set(flags.languages):
         name = both.pop()
         raise ConfigError(
@@ -185,15 +186,18 @@ def main(flags: Namespace) -> int:
 
 
 def _parse_names(text: str) -> tuple[str, ...]:
-    """Converts the value of a flag that takes names separated by commas."""
+    """Parses names that are separated by commas."""
     names = tuple(name.strip() for name in text.split(","))
     if not all(names) or len(set(names)) < len(names):
-        raise argparse.ArgumentTypeError(f"{text!r}: a name is empty or appears twice")
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: a name is empty or appears twice; expected different names, separated by "
+            "commas"
+        )
     return names
 
 
 def _parse_share(text: str) -> float:
-    """Converts the value of a flag that takes a share above 0 and below 1."""
+    """Parses a share above 0 and below 1."""
     if not 0 < float(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} must be above 0 and below 1")
     return float(text)

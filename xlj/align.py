@@ -78,7 +78,7 @@ _OPTIONS = tuple(field.name for field in dataclasses.fields(AlignmentOptions))
 
 
 def _options(flags: Namespace, encoder: "Encoder") -> AlignmentOptions:
-    """Returns the alignment options; the model's options replace flags that are not set."""
+    """Returns the alignment options. The model's options replace flags that are not set."""
     depth = encoder.layers
     if flags.layer is not None and not 0 <= flags.layer <= depth:
         raise ConfigError(f"--layer={flags.layer}: this model has layers 0 (embeddings) to {depth}")
@@ -105,8 +105,8 @@ def _align_shard(flags: Namespace) -> None:
     paths = file_ranges.files_of_flag("input", flags.input)
     units = file_ranges.split_files(paths)
     names = (*_OPTIONS, "threshold", "lowercase")
-    # A flag that older versions of xlj do not have is recorded only if it is set. So folders that
-    # older versions started can be resumed.
+    # Flags that older versions of xlj lack are recorded only if they are set. Otherwise, folders
+    # that older versions started could not be resumed.
     names += ("columns",) * bool(flags.columns) + ("words",) * (flags.words != "spaces")
     names += ("output_format",) * (flags.output_format != "pharaoh")
     job = shards.job(flags, paths, names)
@@ -202,7 +202,8 @@ def _report_windows(aligner: "Aligner", size: int) -> None:
 
 
 def _score_layers(flags: Namespace, encoder: "Encoder", size: int, pairs: list["Pair"]) -> None:
-    """Prints the scores of all layers with each selected method and encoding."""
+    """Prints the scores of all layers for each selected method and encoding. Also writes the scores
+    to --scores, and plots them to --plot."""
     from xlj.evaluation import layer_report
     from xlj.io import atomic
     from xlj.word_alignment import gold_alignments

@@ -2,7 +2,7 @@
 
     python -m xlj.bench --config=configs/xlm_r_base.py [--what=step,align] [--rows=8] [--length=128]
 
-The measurements of --what, with the library that xlj is compared with in brackets:
+--what selects measurements. The library in brackets is the one that xlj is compared with:
 
   peak        a large matrix product (torch)
   step        the train step of MMLM in each number type (transformers' XLM-R with AdamW). On a CPU
@@ -15,13 +15,14 @@ The measurements of --what, with the library that xlj is compared with in bracke
   embed       sentence vectors from text (sentence-transformers)
   prepare     building rows from sentence pairs
   read        reading batches of the config's rows; missing rows are built first
-  start       the time to import programs (programs that use the other libraries)
+  start       the time to import xlj, and xlj's modules for training, alignment and sentence
+              vectors (transformers, SimAlign, sentence-transformers)
 
 One run measures xlj and the other library one after the other, so ratios hold even on a busy
 machine. Times are medians. `pip install -e '.[peers]'` installs the other libraries; libraries that
-are not installed are skipped. `align` and `embed` use sentences of the phrasebook, and an encoder
-with the config's sizes and random weights; both libraries use this encoder. Only `read` needs
-TensorFlow and seqio, and only to build rows.
+are not installed are skipped. `align` and `embed` use sentences of the phrasebook (xlj's embedded
+corpus), and an encoder with the config's sizes and random weights; both libraries use this encoder.
+Only `read` needs TensorFlow and seqio, and only to build rows.
 """
 
 import json
@@ -116,7 +117,7 @@ def main(flags: Namespace) -> None:
             for measurement in measures[name](config, size):
                 print(measurement.line, flush=True)
                 measured.append(measurement)
-    finally:  # after an error, writes the measurements that were made before it
+    finally:  # if a measurement fails, the earlier measurements are written too
         if flags.json:
             atomic.write(flags.json, json.dumps(record(measured), indent=2).encode())
         if flags.table:

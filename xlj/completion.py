@@ -66,7 +66,8 @@ def main(flags: Namespace) -> None:
 
 
 def _words(name: str, parser: Parser) -> Iterator[str]:
-    """Yields the words that may follow a command: its actions, and its flags with their choices."""
+    """Yields the words that may follow a command: its actions, flags and config keys, with their
+    choices."""
     for action in parser._actions:
         if isinstance(action, _SubParsersAction):
             for sub, of_action in action.choices.items():

@@ -54,7 +54,7 @@ def main(flags: Namespace) -> None:
 
             text, pieces, share = flags.text, flags.pieces, flags.share
             extend_checkpoint(flags.checkpoint, text, pieces, share, output)
-    except OSError as error:  # errors of inputs are ConfigErrors
+    except OSError as error:  # of the output, since errors of inputs are ConfigErrors
         raise ConfigError(f"--output={flags.output} cannot be written: {error}") from None
 
 

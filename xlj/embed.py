@@ -3,8 +3,9 @@
     python -m xlj.embed --checkpoint=DIR --input=sentences.txt --output=vectors.npy
     zcat *.gz | python -m xlj.embed --checkpoint=DIR --output=vectors.npy --dtype=float16
 
-Row i of the array is the vector of line i. The command reads the text as a stream, and the output
-file appears when it is complete. --shard=I/N divides the work among hosts. More: docs/embed.md
+Row i of the array is the vector of line i. The memory does not grow with the length of the text,
+and the output file appears when it is complete. --shard=I/N divides the work among hosts. More:
+docs/embed.md
 """
 
 import sys

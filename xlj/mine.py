@@ -4,8 +4,9 @@ r"""Finds sentences of two texts that translate each other.
         --threshold=1.06
 
 The texts have one sentence per line; they may differ in order and number of lines. Each output line
-is `source TAB target`. If some translations are known, `--gold=FILE` determines and prints the
-threshold with the best F1 (the task of BUCC). More: docs/retrieve.md
+is `source TAB target`. --gold=FILE names known translations, on which the command prints precision,
+recall and F1. Without --threshold, it also chooses the threshold with the best F1 on them (the task
+of BUCC). More: docs/retrieve.md
 """
 
 import json
@@ -51,8 +52,8 @@ def main(flags: Namespace) -> None:
         [[values[i] for i in first] for values, first in zip(both_sides, places, strict=True)]
         for both_sides in ((source.texts, target.texts), (_names(source), _names(target)))
     )
+    embedder = sentence_vectors.load_embedder(flags)
     if all_vectors is None:
-        embedder = sentence_vectors.load_embedder(flags)
         vectors = [layers[0] for layers in sentence_vectors.embed(flags, embedder, *texts)]
         sentence_vectors.report_truncated(embedder)
     else:
@@ -71,8 +72,9 @@ def main(flags: Namespace) -> None:
         output = flags.output / "pairs.tsv" if flags.shard else flags.output
         mining.write(output, pairs, mined.scores.tolist() if flags.scores else None)
     report = {
-        "layer": flags.layer if all_vectors else embedder.layers[0],
-        "threshold": threshold if math.isfinite(threshold) else None,  # no pair is correct
+        "layer": embedder.layers[0],
+        # The threshold is infinite if no mined pair is in --gold.
+        "threshold": threshold if math.isfinite(threshold) else None,
         "pairs": len(pairs),
         **recall,
     }
@@ -84,7 +86,8 @@ def main(flags: Namespace) -> None:
 def _mine(
     flags: Namespace, source: "np.ndarray", target: "np.ndarray"
 ) -> tuple["PairIndices", dict[str, float]]:
-    """Returns the mined pairs, and for --search=faiss the recall compared with the exact search."""
+    """Returns the mined pairs, and entries of the report: with --search=faiss, the recall compared
+    with the exact search."""
     from xlj.retrieval import candidates, mining
 
     if flags.search == "exact":
@@ -125,7 +128,7 @@ def _embed_shard(
 
 
 def _names(side: "Sentences") -> list[str]:
-    """Returns the ids of the sentences, or their texts if the file has no ids, for the output."""
+    """Returns the names of sentences in the output: ids or, if the file has no ids, texts."""
     return side.ids or side.texts
 
 
@@ -139,7 +142,10 @@ def _gold(flags: Namespace, source: "Sentences", target: "Sentences") -> set[tup
                 f"--gold has ids, but {path} has none; its lines must be `id TAB sentence`"
             )
         ids.append(side.ids)
-    return sentence_files.read_pairs(flags.gold, *ids)
+    pairs = sentence_files.read_pairs(flags.gold, *ids)
+    if not pairs:
+        raise ConfigError(f"--gold={flags.gold} has no pairs; its lines must be `id TAB id`")
+    return pairs
 
 
 if __name__ == "__main__":

@@ -3,9 +3,10 @@
     python -m xlj.plan --config=configs/xlm_r_base.py --topology=h100:8x8 [--search] [--json=FILE]
 
 The command compiles the train step of every phase for the topology; the chips are not needed. It
-prints the memory, the operations, the traffic with memory and between devices, the minimum time
-that these take, and an estimate of the step time from rates measured on an H100. `--search` tries
-meshes, recomputation and microbatches for the same batch, and prints the best flags.
+prints the memory, the operations, and the traffic to memory and between devices. From these it
+computes the minimum time of a step, and estimates the actual time with rates measured on an H100.
+`--search` tries meshes, recomputation and microbatches for the same batch, and prints the best
+flags.
 
 `pip install -e '.[cuda]'` installs the compiler for a100, h100, h200 and b200; their topology is
 HOSTSxGPUS, where GPUS is the number of GPUs per host. `pip install -e '.[tpu]'` installs the
@@ -37,8 +38,12 @@ def _add_flags(parser: Parser) -> None:
     )
     add("--search", action="store_true", help="find the fastest mesh and microbatches that fit")
     parser.add_file("--json", "file for all numbers of the plan as JSON")
-    help = "folder for the compiled program of each phase as text, phase-N.txt"
-    add("--programs", metavar="DIR", type=Path, help=help)
+    add(
+        "--programs",
+        metavar="DIR",
+        type=Path,
+        help="folder for the compiled program of each phase, as a text file phase-N.txt",
+    )
 
 
 @command.entry("plan", __doc__, _add_flags, schema)
@@ -90,9 +95,11 @@ def main(flags: Namespace) -> int:
             fits = all(phase.memory.fits for phase in phases)
             print(table.table(phases, configs.name_of(flags.config_file), topology))
             if notes and store is None:
-                print(*notes, "assumed: every row is full, and a step reads it once", sep="\n")
+                assumed = "assumed: every row is full, and a step is one pass over the rows"
+                print(*notes, assumed, sep="\n")
         record["phases"] = [phase.record() for phase in phases]
-    if advice and known and not fits:  # the search tried one phase, and another needs more memory
+    # The search tries only the largest phase, but another phase may need more memory.
+    if advice and known and not fits:
         advice = "nothing fits in every phase: use more or larger chips, or a smaller model"
     if advice:
         print(advice)
@@ -102,7 +109,7 @@ def main(flags: Namespace) -> int:
 
 
 def _sizes(config: schema.Config, store: "RowStore | None") -> "Sizes":
-    """Returns `training.memory.expected_sizes` for the vocabulary of the config or the rows."""
+    """Returns the sizes on which the run's memory depends (`training.memory.expected_sizes`)."""
     from xlj.training import memory, start
 
     try:

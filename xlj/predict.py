@@ -121,7 +121,7 @@ def _load_labeller(flags: Namespace) -> "Labeller":
 def _label(
     flags: Namespace, labeller: "Labeller", items: "Iterator[Item]", progress: "Advance"
 ) -> Iterator[str]:
-    """Yields the output of each item."""
+    """Yields the text to write for each item."""
     from xlj.finetuning import new_text
 
     write = new_text.WRITERS[flags.output_format]

@@ -2,9 +2,10 @@
 
     python -m xlj.prepare --config=configs/NAME.py [--config.data.workers=8]
 
-`xlj.train` builds missing rows too; for a run on several hosts, use this command first. The command
-reuses existing rows, and resumes if it was interrupted. It prints statistics, and the command that
-trains from the rows without the text. More: docs/data.md
+Rows are sequences of token ids, which a run reads from disk. `xlj.train` builds missing rows too;
+for a run on several hosts, use this command first. The command reuses existing rows, and resumes if
+it was interrupted. It also prints the command that trains from the rows without the text. More:
+docs/data.md
 """
 
 import shlex
@@ -52,8 +53,8 @@ def main(flags: Namespace) -> None:
     from xlj.training import amounts, durations
 
     config, notes = durations.resolve(config, amounts.StepAmounts(store))
-    alarms = amounts.make_warnings(config, store)
-    print(report(store, config.data.alpha), *notes, *alarms, sep="\n")
+    warnings = amounts.make_warnings(config, store)
+    print(report(store, config.data.alpha), *notes, *warnings, sep="\n")
     of_text = [f"config.{key}" for key, _ in schema.keys() if key.startswith("data.")]
     for of_run in ("config.data.alpha", "config.data.sampled"):
         of_text.remove(of_run)

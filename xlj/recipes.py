@@ -2,9 +2,9 @@
 
     python -m xlj.recipes
 
-If the docstring of a recipe has a measured time, the command prints it. Otherwise it prints an
-estimate for one H100 at a quarter of its peak rate, from the operations of the encoder's matrix
-products.
+If the docstring of a recipe has a measured time, the command prints this time. Otherwise it
+estimates the time on one H100. The estimate divides the operations of the encoder's matrix products
+by a quarter of the GPU's peak rate.
 """
 
 import ast
@@ -70,7 +70,7 @@ def _needs(config: ConfigDict) -> str:
 
 
 def _rows(config: ConfigDict) -> list[tuple[str, int]]:
-    """Returns (kind, tokens per step) of the rows that each objective reads at the first step."""
+    """Returns for each objective (kind of its rows, tokens that the first step reads)."""
     max_length = config.model.positions - 2  # an upper bound for rows with length `auto`
     rows_read = []
     for name, options in registered().items():
@@ -81,7 +81,7 @@ def _rows(config: ConfigDict) -> list[tuple[str, int]]:
 
 
 def _estimate(config: ConfigDict) -> str:
-    """Estimates the time on one H100: six operations per token and parameter of the layers."""
+    """Estimates the time on one H100, with six operations per token and parameter of the layers."""
     model, duration = config.model, durations.read(config.train.steps)
     if duration.unit == "ep":
         return f"{duration.amount:g} passes over the text"

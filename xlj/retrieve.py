@@ -25,7 +25,7 @@ def main(flags: Namespace) -> None:
     from xlj.retrieval import sentence_files
     from xlj.retrieval.nearest import Accuracy, accuracy, nearest
 
-    # Reads the whole input before the model is loaded, so that errors in it are reported early.
+    # Reads all files before the model is loaded, so that errors in them are reported early.
     tasks = [
         sentence_files.read_task(
             paths.source, paths.target, paths.gold, is_numbered=paths.output is not None

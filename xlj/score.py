@@ -68,7 +68,8 @@ def main(flags: Namespace) -> None:
 def _score_parts(
     flags: Namespace, parts: "Parts", units: "Sequence[Unit]", skipping: Skipping
 ) -> None:
-    """Computes the scores of the missing parts of this shard, or their vectors for --by=margin."""
+    """Computes the scores of the missing parts of this shard. For --by=margin, computes only their
+    vectors, since margins need the vectors of all parts."""
     missing = parts.remaining()
     if not missing:
         return

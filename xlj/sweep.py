@@ -4,7 +4,7 @@
     python -m xlj.sweep --config=configs/sweeps/NAME.py --print
     python -m xlj.sweep --config=... --submit='env NAME={name} launch/slurm.sh {arguments}'
 
-If the command is repeated, it runs only the unfinished runs. --config.KEY=VALUE changes all runs.
+The same command, called again, runs only the unfinished runs. --config.KEY=VALUE changes all runs.
 More: docs/sweep.md
 """
 

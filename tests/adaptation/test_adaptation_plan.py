@@ -98,7 +98,7 @@ def test_memory_is_parameters_gradients_and_moments(tiny, store):
     assert cost.seconds > 0
     assert str(plan.Cost(1e15, 7200, 2**31)) == (
         "about 2.0 hours for 1e+15 operations, at half the speed of a matrix product on this "
-        "machine; at least 2.00 GiB of memory, and more for activations"
+        "machine; at least 2.00 GiB of memory per device, and more for activations"
     )
 
 
@@ -109,7 +109,7 @@ def test_advice_is_in_numbers(tiny, store):
     assert lines[0].startswith(f"sw has {task.sentences:,} lines (2,345 words), which is little")
     held = task.held_out.sentences
     assert lines[1].startswith(f"sw has {held} held-out lines")
-    assert lines[1].endswith("for about 80, add --config.data.held_out_share=0.2")
+    assert lines[1].endswith("to hold out about 80, add --config.data.held_out_share=0.2")
     assert not any("words" in line for line in plan.give_advice({}, store, parse(tiny), ["sw"]))
     enough = {"sw": Fertility(2_000_000, 1, 0)}
     tiny.data.held_out_share = 0.2

@@ -49,7 +49,7 @@ def test_a_dry_run_prints_the_plan_and_does_not_train(call, arguments, tmp_path)
     (passes,) = re.findall(r"passes over the text of the new languages: (\S+)", printed)
     assert 19 < float(passes) <= 20
     assert "\ncost: about" in printed
-    assert "held-out lines, so its held-out loss is rough" in printed
+    assert "held-out lines, so its held-out loss is imprecise" in printed
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {"extended", "adaptation.json"}
     assert not (tmp_path / "out/run").exists()
     with pytest.raises(ConfigError, match=r"other options \(pieces: 40, now 50\)"):

@@ -127,8 +127,12 @@ def test_choices_are_checked(model):
         (lambda: model.similarity(["a"], ["b"]), "similarity needs vectors"),
         (lambda: model.align(pairs, method="mwmf"), "unknown method mwmf; .* optimal_transport"),
         (lambda: model.embed(["a", 3]), "sentence 1 is 3, not a string"),
-        (lambda: model.align(["abc", "d", "e"]), "pair 1 is 'abc'; a pair must have two sentences"),
-        (lambda: model.align("abc"), "pair 1 is 'abc'"),
+        (lambda: model.align(["abc", "d", "e"]), "pair 0 is 'abc'; a pair must have two sentences"),
+        (lambda: model.align("abc"), "pair 0 is 'abc'"),
+        (lambda: model.align([("a", "b"), 2]), "pair 1 is 2; a pair must have two sentences"),
+        (lambda: model.align([("a", "b"), ("a", 2)]), "pair 1 has the sentence 2; expected a"),
+        (lambda: model.align([("a", ["b", 2])]), r"pair 0 has the sentence \['b', 2\]; expected"),
+        (lambda: model.score([("a", "b"), {"a", "b"}]), "pair 1 is .*; a pair must have two str"),
         (lambda: model.save_pretrained("x"), "save_pretrained needs an encoder that xlj.load"),
     ):
         with pytest.raises(ConfigError, match=message):

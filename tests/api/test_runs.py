@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import xlj
+from xlj.api import runs
 from xlj.config import ConfigError, parse
+from xlj.finetuning.running import TaskRun
 from xlj.io.growing import GrowingFiles
 
 
@@ -53,6 +55,23 @@ def test_an_error_in_a_hook_is_told_and_the_run_goes_on(tmp_path, monkeypatch, c
     assert capsys.readouterr().err == wanted and len(read(tmp_path)) == 1
     Metrics(GrowingFiles(tmp_path), 3, write=False, hook="bad_hook:log").log(4, {"x": 1.0})
     assert not capsys.readouterr().err
+
+
+def test_scores_of_all_seeds_are_one_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "frame", lambda rows, *columns: (columns, rows))  # pandas is optional
+    accuracy = {"accuracy": {"en": 90.0, "de": 80.0}, "kappa": {"en": 0.5, "de": 0.4}}
+    of_seeds = [
+        TaskRun(("en", "de"), seed, 7, {"accuracy": {"en": 70.0 + seed}}, accuracy, tmp_path)
+        for seed in (0, 1)
+    ]
+    columns, rows = runs.FinetuningRun(tuple(of_seeds), {}, True, tmp_path).to_pandas()
+    assert columns == ("trained", "seed", "split", "language", "measure", "value")
+    assert rows[:3] == [
+        ("en+de", 0, "dev", "en", "accuracy", 70.0),
+        ("en+de", 0, "test", "en", "accuracy", 90.0),
+        ("en+de", 0, "test", "de", "accuracy", 80.0),
+    ]
+    assert rows[-1] == ("en+de", 1, "test", "de", "kappa", 0.4) and len(rows) == 10
 
 
 def test_what_does_not_fit_is_refused_before_work(tiny, tmp_path):

@@ -163,6 +163,14 @@ def test_pickles_are_refused_with_a_remedy(single, name):
         open_folder(single)
 
 
+def test_arguments_of_a_trainer_are_no_weights(single):
+    (single / "training_args.bin").write_bytes(b"")
+    open_folder(single)
+    (single / "model.safetensors").unlink()
+    with pytest.raises(ConfigError, match="expected weights in model.safetensors"):
+        open_folder(single)
+
+
 @pytest.mark.parity
 def test_the_line_that_converts_pickles_does(single):
     torch = pytest.importorskip("torch")

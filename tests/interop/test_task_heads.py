@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import references.families
 from tokenizer_folders import folder_with_tokenizer
 
 from xlj import convert
@@ -306,6 +307,28 @@ def test_labels_must_be_known(model, vocabulary, params_of):
     assert plan.head == "tagging_head" and "prediction_head/bias" in plan.left_out
     plan = exporting.plan(leaves, model, vocabulary, True, LABELS)
     assert not plan.head and "the export ends before" in plan.left_out["tagging_head/output/bias"]
+
+
+@pytest.mark.parametrize(
+    "options, kind",
+    [
+        (references.families.MODERNBERT, "tagging"),
+        (references.families.MODERNBERT, "classification"),
+        (references.families.EUROBERT, "classification"),
+        (references.families.EUROBERT, "multiple_choice"),
+        (references.families.GTE, "question_answering"),
+        ({"position_bias": "gated"}, "multiple_choice"),
+    ],
+)
+def test_a_head_that_the_architecture_lacks_is_reported_and_not_exported(
+    options, kind, model, vocabulary, params_of
+):
+    model = dataclasses.replace(model, **options)
+    leaves = named_leaves(params_of(model, vocabulary.size, True, kind, LABELS))
+    plan = exporting.plan(leaves, model, vocabulary, False, LABELS)
+    assert plan.head == "prediction_head" and not plan.labels
+    reasons = {plan.left_out.get(name) for name in leaves if name.startswith(f"{kind}_head/")}
+    assert reasons == {"transformers has a different head for this task and architecture"}
 
 
 @pytest.mark.parametrize("typed", [False, True])

@@ -135,11 +135,11 @@ def test_rows_of_an_unchanged_vocabulary(old):
 
 def test_too_many_pieces_and_too_few(old):
     with pytest.raises(
-        ConfigError, match="--pieces=100000: this text does not yield as many new pieces.*at most"
+        ConfigError, match="--pieces=100000: this text does not yield 100,000 new pieces.*at most"
     ):
         extend(old, text("sw", 0, 300), 100_000)
     with pytest.raises(
-        ConfigError, match="--pieces=10: this text does not yield as many new pieces.*at least"
+        ConfigError, match="--pieces=10: this text does not yield 10 new pieces.*at least"
     ):
         extend(old, text("zh", 0, 300), 10)
 

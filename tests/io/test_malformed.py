@@ -73,7 +73,8 @@ def test_a_byte_order_mark_at_the_start_of_any_line_is_left_out(tmp_path, capsys
     path, mark = tmp_path / "a.txt", "\ufeff"
     path.write_text(f"{mark}one\ntwo {mark}inside\n{mark}three\n{mark}{mark}four\nfive{mark}\n")
     assert list(files.lines(path)) == ["one", f"two {mark}inside", "three", "four", f"five{mark}"]
-    output = "skipped: byte order mark at the start of a line: 2 (first: a.txt:3)\n"
+    reason = "byte order mark at the start of a line (the rest of the line is kept)"
+    output = f"skipped: {reason}: 2 (first: a.txt:3)\n"
     assert capsys.readouterr().err.replace(f"{tmp_path}/", "") == output
     path.write_text(f"{mark}one\ntwo\n")
     assert list(files.lines(path)) == ["one", "two"] and not capsys.readouterr().err

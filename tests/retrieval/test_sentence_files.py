@@ -52,8 +52,8 @@ def test_wrong_lines_are_named(file, content, message):
 def test_places(file):
     np.testing.assert_array_equal(sentence_files.read_places(file("2\n0\n"), 3, 2), [2, 0])
     for content, message in [
-        ("2\n3\n", ":2: '3' is not a line of the source; expected 0 to 2"),
-        ("2\n-1\n", ":2: '-1' is not a line of the source"),
+        ("2\n3\n", ":2: '3' is not the index of a source line; expected 0 to 2"),
+        ("2\n-1\n", ":2: '-1' is not the index of a source line"),
         ("2\n", "has 1 lines, but there are 2 target sentences"),
     ]:
         with pytest.raises(ConfigError) as error:

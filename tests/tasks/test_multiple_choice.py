@@ -32,10 +32,11 @@ def test_xcopa_is_read(tmp_path):
     [
         ({"label": 2}, "label is '?2'?; expected the index of the right choice, 0 to 1"),
         ({"label": "0"}, "label is '0'"),
+        ({"label": True}, "label is '?True'?; expected the index"),
         ({"choice2": None}, "expected a list `choices` of texts"),
         ({"choice2": " "}, "the premise or a choice is empty"),
         ({"choices": ["a"]}, "the number of choices is 1; expected 2 to 8"),
-        ({"premise": 3}, "no text under premise or context or question"),
+        ({"premise": 3}, "needs a text under the key premise or context or question"),
     ],
 )
 def test_what_does_not_fit(tmp_path, change, message):

@@ -96,8 +96,8 @@ def test_the_encoder_goes_out_without_a_class_for_the_head(done, tmp_path, capsy
     convert.main(["export", f"--checkpoint={done.folder}", f"--output={tmp_path}/out"])
     printed = capsys.readouterr().out
     assert (
-        "counting_head/output/bias (the kind of task names no class of transformers with these "
-        "tensors" in printed
+        "counting_head/output/bias (the kind of task has no transformers class for this "
+        "architecture" in printed
     )
     written = json.loads((tmp_path / "out" / "config.json").read_text())
     assert written["architectures"] == ["XLMRobertaModel"]

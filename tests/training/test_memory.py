@@ -66,7 +66,8 @@ def test_a_sharded_state_fits_where_a_whole_one_does_not(tiny, monkeypatch):
 
 
 def test_a_step_that_does_not_fit_ends_in_advice(tiny):
-    with pytest.raises(ConfigError, match=r"step \(RESOURCE_EXHAUSTED: 9 GiB\).*accumulation=1, "):
+    message = r"ran out of memory \(RESOURCE_EXHAUSTED: 9 GiB\).*accumulation=1, "
+    with pytest.raises(ConfigError, match=message):
         with memory.explain_out_of_memory(parse(tiny)):
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 9 GiB\nand a table")
     with pytest.raises(jax.errors.JaxRuntimeError), memory.explain_out_of_memory(parse(tiny)):

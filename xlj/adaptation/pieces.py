@@ -26,11 +26,12 @@ _FIRST = 250
 """The first number of pieces to try. Each further trial doubles the number."""
 
 _WORDS_PER_PIECE = 40
-"""Words of text that a new piece needs. The vector of a piece that is rarer learns too little."""
+"""The minimum number of words of text per new piece. With fewer, many new pieces would be too rare
+for their vectors to be learned."""
 
 _GAIN = 0.02
-"""A trial must reduce the pieces per word by this share. If it does not, the smaller vocabulary is
-used, since each piece costs a row of the embeddings."""
+"""The share by which each trial after the first must reduce the pieces per word. If it does not,
+the smaller vocabulary is used, since each piece costs a row of the embeddings."""
 
 
 class Choice(NamedTuple):
@@ -66,16 +67,20 @@ def choose(
       new_text: lines of each new language, none of them held out.
       old_text: lines of each old language. The language with the fewest pieces per word, the best
         old language, sets the goal.
-      pieces: the number of pieces for each new language; 0 for none. None starts with 250 pieces
-        and doubles the number until the language has at most 1.1 times the pieces per word of the
-        best old language, until the text has 40 words per new piece, or until twice as many pieces
-        reduce the pieces per word by less than 2 %.
+      pieces: the number of pieces for each new language. None chooses the number. It is then 0 for
+        a language that needs no pieces (`MAX_RATIO`, `MAX_UNKNOWN_SHARE`). Otherwise 250 pieces are
+        tried, and the number is doubled until one of these conditions holds:
+
+        - The language has at most 1.1 times the pieces per word of the best old language.
+        - The text has only 40 words per new piece.
+        - Twice as many pieces would reduce the pieces per word by less than 2 %.
 
     Returns:
       The extended vocabulary, and the choice for each new language.
 
     Raises:
-      ConfigError: if `pieces` is a number that the vocabulary or the text cannot give.
+      ConfigError: if xlj cannot extend the vocabulary, or the text does not yield `pieces` pieces.
+        If `pieces` is None, such a language gets fewer pieces or none.
     """
     of_old = [fertility.measure(old, lines).pieces_per_word for lines in old_text.values()]
     best = min(of_old, default=_USUAL)
@@ -107,11 +112,12 @@ def _add_enough(
       best: pieces per word of the best old language.
 
     Returns:
-      The extended vocabulary, the number of new pieces, and the reason why it is not larger.
+      The extended vocabulary, the number of new pieces, and the reason why the number is not
+      larger.
     """
     now = fertility.measure(vocabulary, test)
     if now.pieces_per_word <= MAX_RATIO * best and now.unknown_share <= MAX_UNKNOWN_SHARE:
-        return vocabulary, 0, f"at most {MAX_RATIO} times the {best:.2f} of the best old language"
+        return vocabulary, 0, _describe_ratio(MAX_RATIO, best)
     try:
         check_extendable(vocabulary)
     except ConfigError as error:
@@ -126,14 +132,19 @@ def _add_enough(
         try:
             larger = extend(vocabulary, train, more)
         except ConfigError:
-            return extended, count, f"the text has fewer than {more:,} new pieces"
+            return extended, count, f"the text yields fewer than {more:,} new pieces"
         fewer = fertility.measure(larger, test).pieces_per_word
         if count and fewer > (1 - _GAIN) * per_word:
-            return extended, count, f"{more:,} would gain {1 - fewer / per_word:.1%}"
+            gain = 1 - fewer / per_word
+            return extended, count, f"{more:,} pieces would lower the pieces per word by {gain:.1%}"
         extended, count, per_word = larger, more, fewer
         if per_word <= _GOAL * best:
-            return extended, count, f"within {_GOAL} times the {best:.2f} of the best old language"
-    return extended, count, f"one piece for {_WORDS_PER_PIECE} words of its text"
+            return extended, count, _describe_ratio(_GOAL, best)
+    return extended, count, f"its text has only {_WORDS_PER_PIECE} words per new piece"
+
+
+def _describe_ratio(ratio: float, best: float) -> str:
+    return f"at most {ratio} times the {best:.2f} pieces per word of the best old language"
 
 
 def _split(lines: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:

@@ -30,7 +30,7 @@ _FEWEST_STEPS = 100
 _ENOUGH_WORDS = 1_000_000
 _ENOUGH_HELD_OUT = 200  # lines
 _SCALED = ("warmup_steps", "decay_steps")
-_LEAST = {"eval_every": 5, "checkpoint_every": 5, "log_every": 20}  # times in a run
+_LEAST = {"eval_every": 5, "checkpoint_every": 5, "log_every": 20}  # minimum times per run
 _TEXT = "text"
 _GIB = 2**30
 
@@ -38,10 +38,11 @@ _GIB = 2**30
 def choose_sampled(
     store: RowStore, config: Config, new: Sequence[str], replay: Sequence[str], share: float
 ) -> tuple[str, ...]:
-    """Returns the value of `data.sampled` with which `share` of the text that is drawn is in the
-    languages of `replay`.
+    """Returns the value of `data.sampled` that gives the languages of `replay` the share `share`.
 
-    It is empty if the languages of `replay`, or the languages of `new`, have no text.
+    This is their share of the text that the run samples, above 0 and below 1; the languages of
+    `new` get the rest. The value is empty if no language of `replay`, or no language of `new`, has
+    text.
     """
     tokens = {task.name.partition(".")[2]: task.train.tokens for task in store.tasks(_TEXT)}
     natural = sampling_rates(tokens, config.data.alpha)
@@ -54,8 +55,11 @@ def choose_sampled(
 
 
 def choose_steps(config: Config, store: RowStore, new: Sequence[str]) -> int:
-    """Returns the number of steps of the config, or a smaller number if these steps pass over the
-    text of the new languages more than `PASSES` times."""
+    """Returns the config's number of steps, reduced to at most `PASSES` passes over the new text.
+
+    The new text is the text of all new languages together. The number is not reduced below
+    `_FEWEST_STEPS`.
+    """
     steps = config.train.steps
     max_steps = PASSES * steps / max(1e-9, count_passes(config, store, new))
     return min(steps, max(_FEWEST_STEPS, int(max_steps)))
@@ -64,11 +68,12 @@ def choose_steps(config: Config, store: RowStore, new: Sequence[str]) -> int:
 def with_steps(config: Config, steps: int, explicit: Collection[str] = ()) -> Config:
     """Returns the config with another number of steps.
 
-    Warm-up, decay and the starts of phases change in proportion. The run evaluates and saves at
-    least five times.
+    Warm-up, decay and the starts of phases change in proportion. Intervals are shortened so that
+    the run evaluates and saves at least 5 times, and logs at least 20 times.
 
     Args:
-      explicit: paths of the config keys that the user set; the values of these keys are kept.
+      explicit: paths of the config keys that the user set, such as `train.eval_every`. The
+        intervals, warm-up and decay do not change if the user set them.
     """
     scale = steps / config.train.steps
     rates: dict[str, Any] = {
@@ -114,8 +119,8 @@ class Cost(NamedTuple):
     seconds: float
     """Estimated time of the run."""
     bytes: int
-    """Bytes on each device of the parameters, the gradients and the optimizer's state. Activations
-    need more memory in addition."""
+    """Bytes per device for the parameters, the gradients and the optimizer's state. Activations
+    need additional memory."""
 
     def __str__(self) -> str:
         hours = self.seconds / 3600
@@ -123,13 +128,13 @@ class Cost(NamedTuple):
         shown = f"{minutes} minute{'s' * (minutes > 1)}" if hours < 1 else f"{hours:.1f} hours"
         return (
             f"about {shown} for {self.operations:.2g} operations, at half the speed of a matrix "
-            f"product on this machine; at least {self.bytes / _GIB:.2f} GiB of memory, and more "
-            "for activations"
+            f"product on this machine; at least {self.bytes / _GIB:.2f} GiB of memory per device, "
+            "and more for activations"
         )
 
 
 def estimate_cost(config: Config, store: RowStore) -> Cost:
-    """Estimates the cost of a run from the speed of a matrix product, which it measures."""
+    """Estimates the cost of a run; measures the speed of a matrix product for this."""
     mesh = meshes.make_mesh(config)
     config, corpus = config.for_platform(mesh.devices.flat[0].platform), Corpus.of(store)
     operations = RunFlops(config, corpus, Batches(store, config).shapes).until(config.train.steps)
@@ -169,11 +174,11 @@ def format_table(config: Config, store: RowStore) -> list[str]:
 def give_advice(
     counts: Mapping[str, Fertility], store: RowStore, config: Config, new: Sequence[str]
 ) -> list[str]:
-    """Returns lines of advice, with numbers, for new languages with little text.
+    """Returns lines of advice for new languages with little text, then the run's other warnings.
 
     Args:
-      counts: the counts of words in the text of each new language. A language of which only a
-        sample was read is missing, because it has enough text.
+      counts: the counts of words in the text of each new language. If only a sample of a language's
+        text was read, the language has enough text and is missing.
     """
     lines = []
     of_text = {task.name.partition(".")[2]: task for task in store.tasks(_TEXT)}
@@ -189,7 +194,7 @@ def give_advice(
         if held < _ENOUGH_HELD_OUT and config.data.held_out_share < 0.2:
             share = min(0.2, _ENOUGH_HELD_OUT / max(1, task.sentences))
             lines.append(
-                f"{name} has {held} held-out lines, so its held-out loss is rough; for about "
-                f"{int(share * task.sentences)}, add --config.data.held_out_share={share:.2g}"
+                f"{name} has {held} held-out lines, so its held-out loss is imprecise; to hold out "
+                f"about {int(share * task.sentences)}, add --config.data.held_out_share={share:.2g}"
             )
     return lines + amounts.make_warnings(config, store)

@@ -67,10 +67,10 @@ class Request(NamedTuple):
     steps: int | None
 
     def as_json(self, source: StoredModel, config: Config) -> Record:
-        """Returns everything that determines the pieces and the measures, to compare the request
-        with the request that started an adaptation.
+        """Returns the options that determine the new pieces and the measures before and after.
 
-        The training run compares the other keys of the config, and the number of steps.
+        An adaptation resumes only if these options equal those of the command that started it. The
+        training run compares the other keys of the config, and the number of steps.
         """
         keys = flat(record(config))
         return {name: keys[name] for name in keys if name.startswith(_TEXT_KEYS)} | {
@@ -128,8 +128,9 @@ def adapt(
         `transfer.model=init_from`.
       output: a new folder, or the folder of an adaptation with the same options, which then
         resumes.
-      explicit: paths of the config keys that the user set; the values of these keys are kept.
-      dry_run: whether to stop before the training. Pieces are chosen and rows are built anyway.
+      explicit: paths of the config keys that the user set, such as `data.length`. The adaptation
+        keeps their values, except for the starts of phases, which depend on the number of steps.
+      dry_run: whether to stop before the training. Even then, pieces are chosen and rows are built.
 
     Returns:
       True if the adaptation is finished; False with `dry_run`, or if the training was interrupted.
@@ -313,7 +314,7 @@ def _print_plan(
         for name in request.languages
         if samples[f"text.{name}"].is_whole
     }
-    rows = [["language", "pieces per word", "new pieces", "then", "reason"]]
+    rows = [["language", "pieces per word", "new pieces", "pieces per word after", "reason"]]
     rows += [
         [c.language, f"{c.before:.2f}", f"{c.pieces:,}", f"{c.after:.2f}", c.reason]
         for c in choices

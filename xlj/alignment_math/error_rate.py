@@ -32,7 +32,7 @@ def score(
     - F1 is the harmonic mean of precision and recall.
 
     As in XLM-Align's released scorer, |S| includes gold links that no prediction can match, such as
-    links outside a sentence, and repeated links of a pair count once.
+    links outside a sentence. Repeated links of a pair count once.
 
     Args:
       predicted, sure, possible: the links of each sentence pair. `possible` need not repeat the

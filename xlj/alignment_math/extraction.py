@@ -1,12 +1,13 @@
 """Links between tokens, from similarities or a transport plan (XLM-Align equations 7 to 9).
 
-Rules for all functions of this module:
+Rules of the functions that return links:
 
 - A similarity of 0 or less gives no link.
-- Among equal values, the first index wins. Two values are equal if their relative difference is at
-  most `TIE`. Without this tolerance, rounding that depends on the shape of the batch would choose
-  among the equal values of a transport plan for a sentence of one token.
 - Each example is treated separately, also if a row has several examples.
+- Among equal values, the first index wins (not in `match`). Two values count as equal if their
+  relative difference is at most `TIE`. For example, a transport plan has equal values for a
+  sentence of one token. Without the tolerance, rounding errors, which depend on the shape of the
+  batch, would choose among these values.
 """
 
 import jax
@@ -110,7 +111,7 @@ def match(similarity: np.ndarray, source_ids: np.ndarray, target_ids: np.ndarray
     Args:
       similarity: non-negative, float [..., m, n].
       source_ids, target_ids: the number of each token's example, from 1, int32 [..., m] and
-        [..., n]; 0 for tokens to ignore. Their leading axes may be broadcast.
+        [..., n]; 0 for tokens to ignore. Leading axes are broadcast to those of `similarity`.
 
     Returns:
       The links, bool [..., m, n].
@@ -135,9 +136,9 @@ def match(similarity: np.ndarray, source_ids: np.ndarray, target_ids: np.ndarray
 def released(transport: Transport) -> jax.Array:
     """Returns the links of XLM-Align's released aligner, bool [..., m, n].
 
-    Row i and column j are linked if j is the largest element of row i in the last row-normalised
-    matrix, and i is the largest element of column j in the last column-normalised matrix. The
-    paper's aligner differs: it is `itermax` of the transport plan.
+    Source token i and target token j are linked if two conditions hold: element (i, j) is the
+    largest of row i in `by_rows`, and it is the largest of column j in `by_columns`. The paper's
+    aligner differs: it is `itermax` of the transport plan.
     """
     check(
         "released",

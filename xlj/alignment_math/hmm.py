@@ -23,13 +23,14 @@ of this length (ours)."""
 
 
 class Emission(NamedTuple):
-    """log(p(target token | source word) / p(target token)).
+    """Log ratios log(p(target token | source) / p(target token)).
 
-    Values between tokens of different examples are ignored.
+    The source is a source token or the null word. Values between tokens of different examples are
+    ignored.
     """
 
-    source: jax.Array  # for each source token as the source word, float32 [..., m, n]
-    null: jax.Array  # for the null word as the source word, float32 [..., n]
+    source: jax.Array  # of each source token and each target token, float32 [..., m, n]
+    null: jax.Array  # of the null word and each target token, float32 [..., n]
 
 
 def log_likelihood(
@@ -60,8 +61,8 @@ def log_likelihood(
     begins = jnp.concatenate([first, jnp.zeros_like(first[..., :1, :])], axis=-2)  # [..., m + 1, n]
     before = jnp.roll(target_ids, 1, axis=-1).at[..., 0].set(0)
     is_first = target_ids != before  # [..., n]
-    # `highest` is subtracted from all emissions of a target token, which avoids overflow. The end
-    # of the function adds it to the result.
+    # To avoid overflow, `highest` is subtracted from all emissions of a target token, and added to
+    # the result at the end.
     highest = jnp.where(same, emission.source, emission.null[..., None, :]).max(-2)
     highest = jax.lax.stop_gradient(jnp.maximum(highest, emission.null))
     by_source = jnp.exp(jnp.where(same, emission.source - highest[..., None, :], -jnp.inf))
@@ -87,13 +88,19 @@ def log_likelihood(
 
 
 class Posteriors(NamedTuple):
-    """The log-likelihood of one direction, and its derivatives: the expected alignment."""
+    """The log-likelihood of one direction, and its derivatives: the expected alignment.
 
-    log_likelihood: jax.Array  # float32 [...]
-    emission: (
-        Emission  # probability that a source token, or the null word, generates a target token
-    )
-    jumps: jax.Array  # expected number of each jump, minus its number by the softmax, [..., jumps]
+    Attributes:
+      log_likelihood: float32 [...].
+      emission: the derivatives at the emissions. They are the probabilities that a source token, or
+        the null word, generates a target token.
+      jumps: the derivatives at the logits of the jumps, float32 [..., jumps]. They are the expected
+        number of each jump, minus the number that the softmax predicts.
+    """
+
+    log_likelihood: jax.Array
+    emission: Emission
+    jumps: jax.Array
 
 
 def posteriors(
@@ -101,7 +108,8 @@ def posteriors(
 ) -> Posteriors:
     """Computes the expected alignment.
 
-    The derivative of the forward algorithm is the backward algorithm (Eisner, 2016).
+    Automatic differentiation of the forward algorithm replaces the backward algorithm (Eisner,
+    2016).
 
     Args:
       emission, jumps, source_ids, target_ids: the arguments of `log_likelihood`.
@@ -148,8 +156,8 @@ def _moves(jumps: jax.Array, source_ids: jax.Array) -> jax.Array:
     longest = jumps.shape[-1] // 2
     offsets = jnp.arange(size) - jnp.arange(-1, size)[:, None]
     logits = jumps[..., jnp.clip(offsets, -longest, longest) + longest]
-    # `before` has the example of the token before each position, `after` the example of the token
-    # after the position. It is 0 at the first position, or at the last one: there is no such token.
+    # `before` has the example of the token before each position; it is 0 at the first position.
+    # `after` has the example of the token after each position; it is 0 at the last position.
     before = jnp.pad(source_ids, [(0, 0)] * (source_ids.ndim - 1) + [(1, 0)])
     after = jnp.pad(source_ids, [(0, 0)] * (source_ids.ndim - 1) + [(0, 1)])
     starts = (after > 0) & (before != after)

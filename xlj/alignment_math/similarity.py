@@ -8,13 +8,15 @@ from xlj.contracts.arrays import check
 
 
 def dot_products(source: jax.Array, target: jax.Array) -> jax.Array:
-    """Computes the similarities of XLM-Align (Eq. 1), in full float32 on every platform.
+    """Computes the similarities of XLM-Align (Eq. 1).
+
+    Float32 vectors are multiplied in full float32 on every platform.
 
     Args:
       source, target: vectors of tokens, float [..., m, hidden] and [..., n, hidden].
 
     Returns:
-      float32 [..., m, n].
+      [..., m, n], of the dtype of the vectors.
     """
     check(
         "dot_products",
@@ -31,7 +33,7 @@ def shifted_cosines(source: jax.Array, target: jax.Array) -> jax.Array:
       source, target: vectors of tokens, float [..., m, hidden] and [..., n, hidden].
 
     Returns:
-      float32 [..., m, n].
+      [..., m, n], of the dtype of the vectors.
     """
     check(
         "shifted_cosines",

@@ -14,8 +14,8 @@ EPSILON = 1e-6
 def same_example(source_ids: jax.Array, target_ids: jax.Array) -> jax.Array:
     """Returns which source and target tokens belong to the same example.
 
-    The functions of this package take these two arrays of ids. So a matrix has either one pair of
-    sentences or all pairs of a packed row.
+    The functions of this package take these two arrays of ids. So they accept matrices of one
+    sentence pair, and matrices of all pairs of a packed row.
 
     Args:
       source_ids, target_ids: the number of each token's example, from 1, int32 [..., m] and
@@ -37,7 +37,7 @@ def check_pairs(function: str, similarity: Array, source_ids: Array, target_ids:
     """Checks the arguments of a function of similarities.
 
     Args:
-      function: its name, for the message.
+      function: the name of the function, for the message.
       similarity: must be float [..., m, n].
       source_ids, target_ids: must be int32 [..., m] and [..., n].
 
@@ -96,8 +96,9 @@ def sinkhorn(
     same = same_example(source_ids, target_ids)
     similarity = jnp.maximum(similarity.astype(jnp.float32), EPSILON)
     if mu != 1:
-        # Each column (or row, if rows are first) is divided by its maximum, which keeps the powers
-        # with a small mu within float32. The first normalisation cancels such factors.
+        # Each column (or row, if rows are first) is divided by its maximum. Its powers are then at
+        # most 1, so they fit into float32 also with a small mu. The first normalisation cancels the
+        # divisors.
         axis = -2 if columns_first else -1
         highest = jnp.where(same, similarity, EPSILON).max(axis, keepdims=True)
         similarity = (similarity / highest) ** (1 / mu)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, Unpack
@@ -82,9 +82,12 @@ def load(path: str | Path, device: str | None = None) -> "Encoder":
 class Encoder:
     """A trained encoder.
 
-    In all methods layer 0 is the embeddings, and the default layer is the one nearest to two thirds
-    of the depth, such as 8 of 12. A sentence that is too long for the model is truncated, with a
-    warning.
+    In all methods, layer 0 is the embeddings. The default layer is the one nearest to two thirds of
+    the depth, such as 8 of 12. For alignment, the model's config may set another default
+    (`evaluation.alignment.layer`).
+
+    Methods that compute sentence vectors truncate sentences that are too long for the model, with a
+    warning. Alignment encodes such sentences in overlapping windows.
 
     Attributes:
       pretrained: the parameters, sizes and vocabulary.
@@ -106,7 +109,7 @@ class Encoder:
 
     @property
     def device(self) -> str:
-        """The device that the encoder computes on, such as `cpu:0`."""
+        """The device on which the encoder computes, such as `cpu:0`."""
         (device, *_) = jax.tree.leaves(self.pretrained.params)[0].devices()
         return f"{device.platform}:{device.id}"
 
@@ -147,7 +150,8 @@ class Encoder:
         Args:
           layers: layers whose hidden vectors to compare; empty for the default layer.
           method: one of `methods`; docs/align.md describes each method.
-          together: encode a pair as one example, or each sentence separately.
+          together: whether to encode a pair as one example. If False, each sentence is encoded
+            separately.
           prior: strength of the prior that favours links near the diagonal; 0 for no prior.
           threshold: links with a lower confidence are dropped.
 
@@ -162,12 +166,12 @@ class Encoder:
         """Returns the alignment options of this model, with changes.
 
         Args:
-          choices: fields of `AlignmentOptions`. None selects the value in the model's config
-            (`evaluation.alignment`) or, if the config has no value, the default of XLM-Align's
-            paper.
+          choices: values of fields of `AlignmentOptions`. For None and for missing fields, the
+            value in the model's config (`evaluation.alignment`) is used or, if the config has no
+            value, the default of XLM-Align's paper.
 
         Returns:
-          The options; their layer is a layer number, not -1.
+          The options. Their `layer` is the number of a layer, never -1.
         """
         changes = {name: value for name, value in choices.items() if value is not None}
         options = dataclasses.replace(self.pretrained.alignment, **changes)
@@ -200,15 +204,17 @@ class Encoder:
           sentences: any number of sentences; a single string is one sentence.
           layer: the layer whose hidden vectors to pool.
           pooling: `mean`: the mean of all tokens including `<s>` and `</s>`. `text`: the mean of
-            the text's tokens only. `first`: the vector of `<s>`. None for `mean`.
-          centred: subtract the mean of all vectors, which removes what all sentences of a language
-            have in common.
-          normalize: divide each vector by its length, so that products are cosines.
-          batch_size: maximum number of sentences at a time; None for a number that suits the
+            the text's tokens only. `first`: the vector of `<s>`. None for `mean`, or for the
+            modules of a sentence-transformers folder (see above).
+          centred: whether to subtract the mean of all vectors, which removes what all sentences of
+            a language have in common.
+          normalize: whether to divide each vector by its L2 norm, so that dot products are cosines.
+          batch_size: maximum number of sentences in a batch; None for a number that suits the
             device.
           show_progress_bar: None for a bar in terminals only.
-          prompt: name of the prompt of a sentence-transformers folder to put before each sentence;
-            None for the default prompt of the folder.
+          prompt: name of a prompt of the sentence-transformers folder. The prompt is put before
+            each sentence. None for the folder's default prompt, or for no prompt if `layer` or
+            `pooling` is set.
 
         Raises:
           ConfigError: if there is no such layer, pooling or prompt, or a sentence is not a string.
@@ -279,13 +285,14 @@ class Encoder:
         Args:
           folder: a new folder.
           layer: the last layer to export; None for all layers.
-          pooling: pooling in sentence-transformers, `mean` or `first`. None for the modules of the
-            folder that the encoder was loaded from; for `mean` if the folder has none, or if
-            `layer` is set.
+          pooling: pooling in sentence-transformers, `mean` or `first`. None exports the
+            sentence-transformers modules of the folder that the encoder was loaded from. If there
+            are no such modules, or if `layer` is set, None means `mean`.
 
         Raises:
-          ConfigError: if the encoder was not loaded from a path, the folder exists already, or
-            transformers has no such model.
+          ConfigError: if the encoder was not loaded from a path, the folder exists already, there
+            is no such layer or pooling, or no architecture of transformers computes the same
+            outputs.
         """
         if pooling is None and (layer is not None or not self.pretrained.sentence):
             pooling = "mean"
@@ -321,10 +328,10 @@ class Encoder:
 
         Raises:
           ConfigError: if there is no such method or layer, the model has no parameters for the
-            method, an item is not a pair, or a sentence is longer than the model's positions.
+            method, an item is not a pair, or a sentence has more than 8,192 pieces.
         """
         layers = [] if layer is None else [self._layer(layer)]
-        return Alignments(list(_pairs(pairs)), self.aligner(layers, method, **choices))
+        return Alignments(_word_pairs(pairs), self.aligner(layers, method, **choices))
 
     def soft_align(
         self,
@@ -343,7 +350,7 @@ class Encoder:
         """
         layers = [] if layer is None else [self._layer(layer)]
         aligner = self.aligner(layers, method, **choices)
-        return [matrices[0] for matrices in aligner.soft(_pairs(pairs))]
+        return [matrices[0] for matrices in aligner.soft(_word_pairs(pairs))]
 
     def retrieve(
         self,
@@ -354,8 +361,9 @@ class Encoder:
         centred: bool = False,
         similarity: str = "cosine",
     ) -> Retrieved:
-        """Finds for each sentence of one side the nearest sentence of the other side. Ties go to
-        the earlier sentence.
+        """Finds for each sentence of one side the nearest sentence of the other side.
+
+        If several sentences are equally near, the first of them is returned.
 
         Args:
           source, target: the sentences of the two sides.
@@ -364,9 +372,10 @@ class Encoder:
             with their nearest neighbours.
 
         Returns:
-          `targets.indices`, int [sources, 1]: the zero-based number of the nearest target of each
-          source. `targets.scores`, float32 [sources, 1]: their similarities. `sources` has the same
-          for each target.
+          An object with these attributes. `targets.indices`, int64 [sources, 1]: the index of the
+          nearest target of each source. `targets.scores`, float32 [sources, 1]: the similarities of
+          these pairs. `sources.indices` and `sources.scores`, [targets, 1]: the same for the
+          nearest source of each target.
 
         Raises:
           ConfigError: if there is no such layer, pooling or similarity, or a side is empty.
@@ -401,11 +410,12 @@ class Encoder:
           layer, pooling, centred: the arguments of `embed`.
 
         Returns:
-          The pairs, best first: `sources` and `targets` with the zero-based positions of the
-          sentences on their sides, int [pairs], and `scores`, float32 [pairs].
+          The pairs, best first: `sources` and `targets`, int64 [pairs], the indices of the
+          sentences on their sides, and `scores`, float64 [pairs]. A sentence is in at most one
+          pair.
 
         Raises:
-          ConfigError: if there is no such layer, or a side is empty.
+          ConfigError: if there is no such layer or pooling, or a side is empty.
         """
         sides = _sentences(source), _sentences(target)
         if not all(sides):
@@ -427,10 +437,10 @@ class Encoder:
         """Labels new text with a fine-tuned model, as `xlj predict` does.
 
         Args:
-          texts: any number of texts; a single string is one text. A text is a string, a sequence,
-            or a mapping such as `{"text": ..., "text_pair": ...}`. A sequence has the parts of an
-            example (two sentences, question and context, premise and choices) or, for tagging, the
-            words of a sentence.
+          texts: any number of texts; a single string or mapping is one text. A text is a string, a
+            sequence, or a mapping such as `{"text": ..., "text_pair": ...}`. A sequence has the
+            parts of an example (two sentences, question and context, premise and choices) or, for
+            tagging, the words of a sentence.
           show_progress_bar: None for a bar in terminals only.
 
         Returns:
@@ -472,8 +482,8 @@ class Encoder:
             divided by the mean cosine of both vectors with their nearest neighbours among all
             pairs. `likelihood`: how well a model of `configs/aligner.py` generates each sentence
             from the other sentence, in nats per token above chance.
-          layer, pooling, prompt: the arguments of `embed`. `likelihood` reads vectors of tokens and
-            accepts only `layer`.
+          layer, pooling, prompt: the arguments of `embed`. `likelihood` accepts only `layer`, since
+            it uses vectors of tokens, not of sentences.
           show_progress_bar: None for a bar in terminals only.
 
         Returns:
@@ -481,7 +491,8 @@ class Encoder:
 
         Raises:
           ConfigError: if there is no such score, layer, pooling or prompt, the model has no
-            parameters for the score, or an item is not a pair of strings.
+            parameters for the score, an item is not a pair of strings, or, for `likelihood`, a
+            sentence has more than 8,192 pieces.
         """
         text_pairs = _text_pairs(pairs)
         layer = None if layer is None else self._layer(layer)
@@ -502,7 +513,7 @@ class Encoder:
           top_k: the number of pieces for each `<mask>`.
 
         Returns:
-          For each `<mask>`, the pieces with their probabilities, best first.
+          For each `<mask>` in order, the pieces with their probabilities, best first.
 
         Raises:
           ConfigError: if there is no `<mask>`, the text is too long, or the model has no head for
@@ -525,7 +536,8 @@ class Encoder:
         tokens = jnp.asarray([ids])
         places = np.flatnonzero(np.asarray(ids) == vocabulary.mask)
         probabilities = np.asarray(_mask_probabilities(params, tokens, places, model))
-        if vocabulary.native_size < vocabulary.size:  # the model's files lack xlj's internal ids
+        # Ids that xlj added to an imported vocabulary are not pieces of the original model.
+        if vocabulary.native_size < vocabulary.size:
             probabilities = np.where(vocabulary.native_ids < 0, 0, probabilities)
             probabilities /= probabilities.sum(1, keepdims=True)
         best = np.argsort(-probabilities, axis=1, kind="stable")[:, :top_k]
@@ -537,8 +549,9 @@ class Encoder:
     def _layer(self, layer: int) -> int:
         if isinstance(layer, bool) or not isinstance(layer, int):
             raise ConfigError(
-                f"layer={quoted(layer)} is not a number; pass sentences and their translations as "
-                "one argument: [(sentence, translation), ...]"
+                f"layer={quoted(layer)} is not a number; expected a layer from 0 to "
+                f"{self.layers}. `align` and `score` take sentences and translations as one "
+                "argument: [(sentence, translation), ...]"
             )
         if not 0 <= layer <= self.layers:
             raise ConfigError(
@@ -551,7 +564,10 @@ def _sentences(sentences: Sentences) -> list[str]:
     sentences = [sentences] if isinstance(sentences, str) else list(sentences)
     for number, sentence in enumerate(sentences):
         if not isinstance(sentence, str):
-            raise ConfigError(f"sentence {number} is {quoted(sentence)}, not a string")
+            raise ConfigError(
+                f"sentence {number} is {quoted(sentence)}, not a string; pass one string or a list "
+                "of strings"
+            )
     return sentences
 
 
@@ -568,14 +584,31 @@ def _example(kind: TaskKind, text: Any, place: str) -> Example:
     return kind.from_fields(parts, place)
 
 
-def _text_pairs(argument: Any) -> list[TextPair]:
+_SEQUENCES = (Sequence, np.ndarray)
+
+
+def _pairs(argument: Any, sides: str) -> list[Sequence[Any]]:
+    """Returns a list of pairs; a single pair of strings becomes a list of one.
+
+    Args:
+      sides: what a pair must have, for errors.
+
+    Raises:
+      ConfigError: if an item is not a sequence of two.
+    """
     pairs: list[Any] = [argument] if isinstance(argument, str) else list(argument)
     if len(pairs) == 2 and all(isinstance(side, str) for side in pairs):
         pairs = [(pairs[0], pairs[1])]
     for number, pair in enumerate(pairs):
-        is_sequence = isinstance(pair, Sequence) and not isinstance(pair, str)
-        sides = [*pair] if is_sequence else []
-        if len(sides) != 2 or not all(isinstance(side, str) for side in sides):
+        if isinstance(pair, str) or not isinstance(pair, _SEQUENCES) or len(pair) != 2:
+            raise ConfigError(f"pair {number} is {quoted(pair)}; a pair must have {sides}")
+    return pairs
+
+
+def _text_pairs(argument: Any) -> list[TextPair]:
+    pairs = _pairs(argument, "two strings")
+    for number, pair in enumerate(pairs):
+        if not all(isinstance(side, str) for side in pair):
             raise ConfigError(f"pair {number} is {quoted(pair)}; a pair must have two strings")
     return [TextPair(first.strip(), second.strip(), first) for first, second in pairs]
 
@@ -585,21 +618,20 @@ def _normalized(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
 
 
-def _pairs(argument: WordPairs) -> Iterator[Pair]:
-    pairs: list[Any] = [argument] if isinstance(argument, str) else list(argument)
-    if len(pairs) == 2 and all(isinstance(side, str) for side in pairs):
-        pairs = [(pairs[0], pairs[1])]
-    for number, pair in enumerate(pairs, 1):
-        if isinstance(pair, str) or len(pair) != 2:
-            raise ConfigError(
-                f"pair {number} is {quoted(pair)}; a pair must have two sentences, each a string "
-                "or a list of words"
-            )
-        yield Pair(f"pair {number}", _words(pair[0]), _words(pair[1]))
+def _word_pairs(argument: WordPairs) -> list[Pair]:
+    sides = "two sentences, each a string or a list of words"
+    named = ((f"pair {number}", pair) for number, pair in enumerate(_pairs(argument, sides)))
+    return [Pair(place, _words(pair[0], place), _words(pair[1], place)) for place, pair in named]
 
 
-def _words(sentence: Words) -> list[str]:
-    return SPLITS["spaces"](sentence) if isinstance(sentence, str) else list(sentence)
+def _words(sentence: Any, place: str) -> list[str]:
+    if isinstance(sentence, str):
+        return SPLITS["spaces"](sentence)
+    if not isinstance(sentence, _SEQUENCES) or not all(isinstance(w, str) for w in sentence):
+        raise ConfigError(
+            f"{place} has the sentence {quoted(sentence)}; expected a string or a list of words"
+        )
+    return list(sentence)
 
 
 @partial(jax.jit, static_argnames=("model",), compiler_options=QUICK)

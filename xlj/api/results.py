@@ -1,4 +1,4 @@
-"""Results of calls, with drawings for notebooks and tables for pandas."""
+"""Results of API calls, with drawings for notebooks and tables for pandas."""
 
 import dataclasses
 import html
@@ -43,8 +43,15 @@ class Drawing:
 
 
 class Alignments(list[list[tuple[int, int]]]):
-    """The sorted links of each pair. A link (i, j) links word i of the first sentence to word j of
-    the second sentence; words are zero-based. Notebooks display the links as a drawing."""
+    """The sorted links of each pair.
+
+    A link (i, j) links word i of the first sentence to word j of the second sentence; words are
+    zero-based. Notebooks display the links as a drawing.
+
+    Args:
+      pairs: the sentence pairs to align.
+      aligner: the aligner, for exactly one layer.
+    """
 
     def __init__(self, pairs: Sequence[Pair], aligner: Aligner):
         self._pairs, self._aligner = pairs, aligner
@@ -53,8 +60,11 @@ class Alignments(list[list[tuple[int, int]]]):
         )
 
     def plot(self) -> Drawing:
-        """Draws the words of each pair and the links between the words. Thicker links have a higher
-        confidence. The pairs are aligned once more to compute the confidences."""
+        """Draws the words of each pair and the links between the words.
+
+        Thicker links have a higher confidence. This method aligns the pairs again to compute the
+        confidences.
+        """
         file = io.BytesIO()
         with alignment_page.Page(file, f"{len(self._pairs):,} pairs", {}, False) as page:
             scored = self._aligner.scored(iter(self._pairs))
@@ -63,8 +73,11 @@ class Alignments(list[list[tuple[int, int]]]):
         return Drawing(file.getvalue().decode(), min(600, 200 + 120 * len(self._pairs)))
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """Returns one row per link: the zero-based numbers of the pair and of both words, and the
-        words."""
+        """Returns a table with one row per link.
+
+        The columns `pair`, `i` and `j` are zero-based indices of the pair, the first and the second
+        word. The columns `source` and `target` are the two words.
+        """
         rows = [
             (number, i, j, pair.source[i], pair.target[j])
             for number, (pair, links) in enumerate(zip(self._pairs, self, strict=True))
@@ -80,7 +93,7 @@ class Labels(list[Record]):
     """The predictions of a fine-tuned model, one object per text."""
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """Returns one row per text and one column per key."""
+        """Returns a table with one row per text, and one column per key of the first object."""
         return frame(list(self), *(self[0] if self else ()))
 
 
@@ -90,7 +103,7 @@ class MinedPairs(PairIndices):
     sentences: tuple[Sequence[str], Sequence[str]]
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """Returns one row per pair, best first: both sentences and the score."""
+        """Returns a table with one row per pair, best first: source, target and score."""
         first, second = self.sentences
         places = zip(
             self.sources.tolist(), self.targets.tolist(), self.scores.tolist(), strict=True
@@ -100,12 +113,12 @@ class MinedPairs(PairIndices):
 
 
 class Retrieved(Nearest):
-    """The positions of the nearest sentences, and the sentences of both sides."""
+    """The indices and similarities of the nearest sentences, and the sentences of both sides."""
 
     sentences: tuple[Sequence[str], Sequence[str]]
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """Returns one row per source sentence: the sentence, the nearest target and the score."""
+        """Returns a table with one row per source sentence: source, nearest target and score."""
         first, second = self.sentences
         nearest = zip(self.targets.indices[:, 0].tolist(), self.targets.scores[:, 0], strict=True)
         rows = [(first[i], second[j], float(score)) for i, (j, score) in enumerate(nearest)]
@@ -113,7 +126,11 @@ class Retrieved(Nearest):
 
 
 def frame(rows: Sequence[tuple | Mapping], *columns: str) -> "pandas.DataFrame":
-    """Returns a table of these rows; raises a `ConfigError` if pandas is not installed."""
+    """Returns a table of these rows.
+
+    Raises:
+      ConfigError: if pandas is not installed.
+    """
     try:
         import pandas
     except ImportError:

@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingRun(loop.Outcome):
-    """A run of `pretrain`."""
+    """The result of `pretrain`."""
 
     def plot(self) -> Drawing:
         """Draws the losses and all other metrics by step, on the page that `xlj.report` writes."""
         return _report(self.workdir)
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """Returns one row per line of metrics."""
+        """Returns a table with one row per line of metrics."""
         return frame(self.metrics)
 
 
 @dataclasses.dataclass(frozen=True)
 class FinetuningRun(running.Outcome):
-    """A run of `fine_tune`, in its workdir."""
+    """The result of `fine_tune`: the runs of all seeds, in one workdir."""
 
     workdir: Path
 
@@ -54,14 +54,14 @@ class FinetuningRun(running.Outcome):
         return _report(self.workdir)
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """Returns one row per score, with the training languages and the seed of the run, the
-        split, the language and the measure."""
+        """Returns a table with one row per score: training languages, seed, split, language,
+        measure and value."""
         rows = [
             ("+".join(run.languages), run.seed, split, language, measure, value)
             for run in self.runs
             for split, scores in (("dev", run.dev), ("test", run.test))
-            for language, measures in scores.items()
-            for measure, value in measures.items()
+            for measure, by_language in scores.items()
+            for language, value in by_language.items()
         ]
         return frame(rows, "trained", "seed", "split", "language", "measure", "value")
 
@@ -77,18 +77,19 @@ def _report(workdir: AnyPath) -> Drawing:
 def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) -> PretrainingRun:
     """Pretrains an encoder, as `python -m xlj.train` does.
 
-    Builds missing rows, trains, evaluates and saves checkpoints. If the workdir has a checkpoint,
-    the run resumes from the latest one.
+    The function builds missing rows, trains, evaluates and saves checkpoints. If the workdir has a
+    checkpoint, the run resumes from the latest one.
 
     Args:
       config: the config of the run, such as `xlj.recipe("quickstart")`.
       workdir: folder for checkpoints and metrics: a local folder, or gs://BUCKET/FOLDER.
 
     Returns:
-      The last step, the checkpoint of this step, and all `metrics`; `plot()` draws the metrics.
+      The result. `step` is the last finished step, `checkpoint` the folder of its checkpoint, and
+      `metrics` has all lines of metrics. `finished` is False if a signal stopped the run earlier.
 
     Raises:
-      ConfigError: before any work, if the config is wrong, or does not fit the text, the mesh, the
+      ConfigError: before training, if the config is wrong, or does not fit the text, the mesh, the
         memory or the checkpoint in the workdir. During training, if too many consecutive steps have
         a loss or gradient that is not finite.
       KeyboardInterrupt: after Ctrl-C (`loop.train`).
@@ -103,8 +104,8 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
         hosts.check_shared(workdir, "workdir")
         start = prepare(config, workdir, store)
         if jax.process_index() == 0:
-            alarms = amounts.make_warnings(start.config, start.store)
-            print(report(start.store, config.data.alpha), *alarms, "", sep="\n", flush=True)
+            warnings = amounts.make_warnings(start.config, start.store)
+            print(report(start.store, config.data.alpha), *warnings, "", sep="\n", flush=True)
         outcome = loop.train(start, probes.make(start.config, files, start.store, start.vocabulary))
     return PretrainingRun(**vars(outcome))
 
@@ -112,8 +113,8 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
 def dry_run(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) -> None:
     """Prints the schedule of a run without training, as `xlj train --dry_run` does.
 
-    Makes the checks of `pretrain`, builds missing rows, prints what the run will do in each phase,
-    and draws the schedule into `workdir/schedule.html`.
+    The function makes the checks of `pretrain`, builds missing rows, and prints what the run will
+    do in each phase. It also draws the schedule to `workdir/schedule.html`.
 
     Args:
       config: the config of the run.
@@ -130,8 +131,8 @@ def dry_run(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) 
         start = prepare(config, workdir)
         if jax.process_index():
             return
-        alarms = amounts.make_warnings(start.config, start.store)
-        print(report(start.store, start.config.data.alpha), *alarms, "", sep="\n")
+        warnings = amounts.make_warnings(start.config, start.store)
+        print(report(start.store, start.config.data.alpha), *warnings, "", sep="\n")
         table = align_columns(schedule.make_table(start.config, start.store), left=(0, 3, 6))
         print(*(line.rstrip() for line in table), sep="\n")
         path = workdir / "schedule.html"
@@ -147,16 +148,18 @@ def fine_tune(
 ) -> FinetuningRun:
     """Fine-tunes an encoder on a task, as `python -m xlj.finetune` does.
 
-    Trains one seed after the other, and scores each seed in all languages. Finished seeds in the
-    workdir are reused, and an interrupted seed is resumed.
+    The function trains one model after another, for each seed and with `task.per_language` for each
+    language, and scores each model in all languages. Finished models in the workdir are reused, and
+    an interrupted one is resumed.
 
     Args:
       config: the config of the run, such as `xlj.recipe("finetune/udpos")`, with `init_from` set.
-      workdir: local folder, in which each seed gets a folder.
+      workdir: local folder, in which each run gets a folder.
 
     Returns:
-      The runs, each with the scores on dev and test by language, and the scores of the baseline;
-      `plot()` draws the curves.
+      The result. `runs` has the finished runs, each with `dev` and `test`, the scores in percent by
+      metric and then by language. `baseline` has the scores of always predicting the most frequent
+      label. `finished` is False if a signal stopped the process.
 
     Raises:
       ConfigError: before any training, if the config is wrong, or does not fit the data, the
@@ -173,5 +176,5 @@ def fine_tune(
 
 
 def _lock(workdir: AnyPath) -> contextlib.AbstractContextManager:
-    """Locks a workdir against other runs. Only process 0 of a run locks it, for all processes."""
+    """Locks a workdir against other runs. Process 0 holds the lock for all processes of a run."""
     return only_run(workdir) if jax.process_index() == 0 else contextlib.nullcontext()

@@ -17,8 +17,8 @@ _PEER = "torch's SDPA"
 
 
 def measure_attention(config: Config, size: Size) -> Iterator[Measurement]:
-    """Measures each implementation of attention in each type, without the projections of a
-    layer."""
+    """Measures each implementation of attention in float32 and bfloat16, without the projections of
+    a layer."""
     model = config.model
     shape = size.rows, size.length, model.heads, model.hidden // model.heads
     paths: dict[str, Callable[..., jax.Array]] = {"dense": dense_attention}
@@ -47,10 +47,13 @@ def _gradient(path: Callable[..., jax.Array]) -> Callable[..., tuple[jax.Array, 
 
 
 def _torch_seconds(shape: tuple[int, ...], dtype: str, repeats: int) -> float | None:
-    """Measures PyTorch's attention; returns seconds, or None if PyTorch is not installed.
+    """Measures PyTorch's attention.
 
     Args:
       shape: the shape of queries, keys and values in xlj, [rows, length, heads, size].
+
+    Returns:
+      Seconds; None if PyTorch is not installed or GPU memory is too small.
     """
     torch = library("torch")
     if torch is None:

@@ -33,7 +33,7 @@ def align(config: Config, size: Size) -> Iterator[Measurement]:
     """Measures word alignment of sentence pairs with vectors of the layer at two thirds of the
     depth.
 
-    Sentences are encoded separately, as in SimAlign.
+    The two sentences of a pair are encoded separately, as in SimAlign.
     """
     pretrained, pairs = _encoder(_xlm_r_model(config)), sentence_pairs(_PAIRS)
     layer = encoder.middle_layer(pretrained.model.layers)

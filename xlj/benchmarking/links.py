@@ -19,7 +19,7 @@ SIMALIGN_NAMES = {"argmax": "inter", "itermax": "itermax"}
 
 
 def measure_links(config: Config, size: Size) -> Iterator[Measurement]:
-    """Measures each method of word alignment on sentences of 10 to 60 words.
+    """Measures four methods of word alignment on sentence pairs with 10 to 60 words per sentence.
 
     The vectors have the model's hidden size.
     """
@@ -34,14 +34,15 @@ def measure_links(config: Config, size: Size) -> Iterator[Measurement]:
 
 
 def random_vectors(width: int, pairs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns random vectors of both sides of sentence pairs, and the lengths of the sentences.
+    """Returns random vectors of the words of sentence pairs, and the lengths of the sentences.
 
     Args:
       width: the size of a vector.
       pairs: the number of sentence pairs.
 
     Returns:
-      float32 [2, pairs, side, width] and int [2, pairs].
+      The vectors, float32 [2, pairs, 64, width], where the first axis is (source, target) and
+      sentences are padded to 64 words. The lengths in words, int [2, pairs].
     """
     rng = np.random.default_rng(0)
     lengths = rng.integers(10, 61, (2, pairs))
@@ -49,7 +50,12 @@ def random_vectors(width: int, pairs: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def xlj_call(method: str, vectors: np.ndarray, lengths: np.ndarray) -> Callable[[], jax.Array]:
-    """Returns a function that computes the links of all pairs, bool [pairs, side, side]."""
+    """Returns a function that computes the links of all pairs, bool [pairs, 64, 64].
+
+    Args:
+      method: a key of `METHODS`.
+      vectors, lengths: from `random_vectors`.
+    """
     ids = (np.arange(_SIDE) < lengths[..., None]).astype(np.int32)
     both = zip(vectors, ids, ids, strict=True)
     sides = (Side(*map(jnp.asarray, arrays)) for arrays in both)
@@ -58,7 +64,12 @@ def xlj_call(method: str, vectors: np.ndarray, lengths: np.ndarray) -> Callable[
 
 
 def simalign_links(vectors: np.ndarray, lengths: np.ndarray, method: str) -> list[np.ndarray]:
-    """Computes the links of all pairs with SimAlign, one pair at a time."""
+    """Computes the links of all pairs with SimAlign, one pair at a time.
+
+    Args:
+      vectors, lengths: from `random_vectors`.
+      method: a value of `SIMALIGN_NAMES`.
+    """
     from simalign import SentenceAligner
 
     links = []

@@ -23,7 +23,8 @@ _VERSIONS = ("jax", "flax", "torch", "transformers", "simalign", "sentence-trans
 
 
 class Size(NamedTuple):
-    """The size of a train step, and the number of repetitions of each measurement."""
+    """The batch of a train step (rows, and tokens per row), and the repetitions of each
+    measurement."""
 
     rows: int
     length: int
@@ -40,7 +41,7 @@ class Measurement:
       unit: the unit of a rate, or s or ms for a time. For times, less is better. A measurement in
         ms has no peer.
       peer: the name of the other library.
-      peer_value: the value of the other library; None if there is none, or it is not installed.
+      peer_value: the value of the other library; None if the library was not measured.
       note: further text for the reader.
     """
 
@@ -54,7 +55,7 @@ class Measurement:
 
     @property
     def ratio(self) -> float | None:
-        """The speed of xlj divided by the speed of the peer; None without a peer."""
+        """The speed of xlj divided by the speed of the peer; None without a value of a peer."""
         if self.peer_value is None:
             return None
         speed_ratio = self.value / self.peer_value

@@ -20,9 +20,9 @@ from xlj.interop.architectures.modernbert import MODERNBERT
 
 @cache
 def library(name: str) -> ModuleType | None:
-    """Imports a library.
+    """Returns a library as a module, or None if it cannot be imported.
 
-    If the library is not installed, it prints a message (once) and returns None.
+    For each library that cannot be imported, this function prints one message.
     """
     try:
         return importlib.import_module(name)
@@ -44,16 +44,16 @@ def quiet() -> Iterator[None]:
 
 
 def torch_device() -> str:
-    """Returns PyTorch's name of the device for other libraries: a GPU if PyTorch can use one."""
+    """Returns the device on which other libraries run: "cuda" if PyTorch can use a GPU, else
+    "cpu"."""
     torch = library("torch")
     return "cuda" if torch and torch.cuda.is_available() else "cpu"
 
 
 def torch_median_seconds(call: Callable[[], object], repeats: int) -> float | None:
-    """Returns the median time in seconds of a function that uses PyTorch.
+    """Returns the median time of `call` in seconds, and then frees PyTorch's cached memory.
 
-    If the function runs out of GPU memory, it prints a message and returns None. Afterwards it
-    frees PyTorch's cached memory.
+    If `call` runs out of GPU memory, a message is printed and the result is None.
     """
     torch = library("torch")
     assert torch is not None
@@ -68,11 +68,12 @@ def torch_median_seconds(call: Callable[[], object], repeats: int) -> float | No
 
 
 def masked_lm(model: Model, pieces: int, sparse: bool = False) -> Any:
-    """Returns transformers' masked language model with the sizes of a model.
+    """Returns a masked language model of transformers with random weights.
 
-    It is ModernBERT if the model has this family, otherwise XLM-R.
+    It is a ModernBERT if `model.family` is modernbert, otherwise an XLM-R.
 
     Args:
+      model: the sizes and the family.
       pieces: the size of the vocabulary.
       sparse: whether ModernBERT computes logits of predicted tokens only.
     """

@@ -28,16 +28,16 @@ KINDS = {
 
 The expression matches a kernel's name, followed by a space and the path of the function from which
 the kernel was traced. The first kind that matches applies. Attention, vocabulary and norms include
-Pallas kernels only. Kernels of the optimizer are traced from functions that are neither in a layer
-nor differentiated."""
+Pallas kernels only. Kernels of the optimizer come from functions that are neither in a layer nor
+differentiated."""
 
 
 def measure_kinds(config: Config, size: Size, names: Sequence[str]) -> Iterator[Measurement]:
-    """Profiles the train step of each objective, in ms.
+    """Profiles the train step of each objective; all times are in milliseconds.
 
     For each objective it yields the time of the whole step, then the sums of kernel times by kind,
-    largest first. The sums differ from the whole time, because kernels can overlap, and the device
-    can wait between kernels.
+    largest first. The sums do not add up to the whole time, because kernels can overlap, and the
+    device can wait between kernels.
 
     Args:
       names: the names of the objectives.
@@ -94,5 +94,6 @@ def kind_of(kernel: str, source: str) -> str:
 
 
 def _kernel(name: str) -> str:
-    """Returns the name of the kernel for the name of an instruction."""
+    """Replaces dots and hyphens by underscores, since a kernel has its instruction's name in this
+    form."""
     return re.sub(r"\W", "_", name)

@@ -19,7 +19,7 @@ _LINES = 20_000
 def prepare(config: Config, size: Size) -> Iterator[Measurement]:
     """Measures how fast one process builds rows from sentence pairs in memory.
 
-    Includes SentencePiece and packing.
+    The time includes SentencePiece and packing.
     """
     pairs = itertools.islice(itertools.cycle(phrasebook.pair_lines("en-de")), _LINES)
     english, german = zip(*pairs, strict=True)
@@ -34,7 +34,10 @@ def prepare(config: Config, size: Size) -> Iterator[Measurement]:
 
 
 def read(config: Config, size: Size) -> Iterator[Measurement]:
-    """Measures how fast batches of finished rows are read, including checksums."""
+    """Measures how fast batches of finished rows are read, including checksums.
+
+    Builds the rows first if they do not exist.
+    """
     config, store = open_rows(config)
     batches = Batches(store or prepare_rows(config), config)
     steps, slots = range(50), np.arange(4096)  # slots beyond a batch are rows of the next steps

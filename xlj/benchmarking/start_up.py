@@ -15,11 +15,12 @@ _PEERS = {
     "import xlj.word_alignment.aligner": ("import simalign", "simalign"),
     "import xlj.retrieval.embedder": ("import sentence_transformers", "sentence_transformers"),
 }
-"""What commands of xlj import, each with (import, library) of another library for the same work."""
+"""By program that imports what a command of xlj needs: a program that imports another library for
+the same work, and the name of that library."""
 
 
 def measure_imports(config: Config, size: Size) -> Iterator[Measurement]:
-    """Measures the time of new Python processes that only import what a command needs."""
+    """Measures the time of a new Python process that only imports what a command needs."""
     for program, (peer_program, name) in _PEERS.items():
         seconds, peer_seconds = _seconds(program, size.repeats), None
         if library(name):

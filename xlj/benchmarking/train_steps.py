@@ -30,9 +30,9 @@ from xlj.training.step import make_train_step
 
 
 def check_length(config: Config, size: Size) -> None:
-    """Checks that rows are not longer than the model's positions.
+    """Checks that the model has a position for each token of a row.
 
-    Random rows have no other check; longer rows would read positions out of bounds.
+    No other code checks the length of random rows. Longer rows would read positions out of bounds.
 
     Raises:
       ConfigError: if rows are too long.
@@ -46,11 +46,11 @@ def check_length(config: Config, size: Size) -> None:
 
 
 def step(config: Config, size: Size) -> Iterator[Measurement]:
-    """Measures the train step of MMLM in each type.
+    """Measures the train step of MMLM in float32 and bfloat16.
 
-    The model of transformers computes logits at all positions. On GPUs it is compiled. For
-    ModernBERT it is also measured with `sparse_prediction`, which computes logits of predicted
-    tokens only.
+    The model of transformers computes logits at all positions. On GPUs it is compiled with
+    `torch.compile`. ModernBERT is also measured with `sparse_prediction`, which computes logits of
+    predicted tokens only.
     """
     rows, length = size.rows, size.length
     for dtype in ("float32", "bfloat16"):
@@ -72,8 +72,8 @@ def step(config: Config, size: Size) -> Iterator[Measurement]:
 def measure_objectives(config: Config, size: Size, names: Sequence[str]) -> Iterator[Measurement]:
     """Measures the train step of each objective alone, in tokens of text per second.
 
-    The notes contain time and memory per token relative to the first objective. Memory is the
-    memory of the program without the training state.
+    The notes contain time and memory per token, each divided by the value of the first objective.
+    Memory is the memory of the program without the training state.
 
     Args:
       names: the names of the objectives.
@@ -123,8 +123,14 @@ class _PeerStep(NamedTuple):
 class TrainStep:
     """The compiled train step of one objective, with its state and a batch of random rows.
 
+    Args:
+      size: the rows and the length of the batch.
+      name: the name of the objective.
+      dtype: the number type of the computation, float32 or bfloat16.
+
     Attributes:
-      tokens: the number of tokens of text in the batch.
+      program: the compiled program.
+      tokens: the number of tokens of text in the batch, without padding.
       flops: the operations of a step.
     """
 
@@ -188,7 +194,8 @@ def _measure_peer(config: Config, size: Size, dtype: str, sparse: bool) -> _Peer
     """Measures the train step of a model of transformers with the same sizes.
 
     Returns:
-      The measurements; None if transformers or PyTorch is not installed, or memory is too small.
+      The measurements; None if transformers or PyTorch is not installed, or if GPU memory is too
+      small.
     """
     if library("torch") is None or library("transformers") is None:
         return None
@@ -221,10 +228,13 @@ def _measure_transformers(config: Config, size: Size, dtype: str, sparse: bool) 
 
 
 def _random_rows(kind: str, rows: int, length: int, size: int) -> np.ndarray:
-    """Packs random sentences of 8 to 24 tokens into rows.
+    """Packs random sentences into rows.
+
+    A sentence has 8 to 24 tokens, and at most a quarter of a row.
 
     Args:
       kind: the kind of rows, such as pairs.
+      rows, length: the number of rows, and the tokens per row.
       size: the size of the vocabulary.
 
     Returns:

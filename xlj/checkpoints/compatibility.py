@@ -18,7 +18,9 @@ def check_resumable(latest: Checkpoint, config: Config) -> None:
     """Refuses to resume from a checkpoint whose config differs from the run's config.
 
     Raises:
-      CheckpointError: with the differences, and the flags that allow them or start a new run.
+      CheckpointError: with the differences, and the flags that allow them or start a new run. Also
+        if the checkpoint is beyond the last step, or if `train.steps` was raised or lowered after
+        the final decay of the learning rate had begun.
     """
     if differences := config_differences(latest, config):
         keys = list(dict.fromkeys(difference.allowed_by for difference in differences))
@@ -71,9 +73,9 @@ def check_model(source: StoredModel, config: Config, key: str = "") -> None:
       CheckpointError: with the differences, and the flags that set the config to the model's
         values.
     """
-    free = _FREE_TO_ADD if key else _FREE_AT_START
+    free = _FREE_IN_NEW_RUNS if key else _FREE_AT_START
     if differences := model_differences(source.model, config.model, free):
-        own = model_differences(source.model, config.model, _FREE_TO_ADD)
+        own = model_differences(source.model, config.model, _FREE_IN_NEW_RUNS)
         raise CheckpointError(
             f"{key}{source.folder} contains a model that differs from the config: "
             f"{'; '.join(map(str, differences))}. To set the config to the values of this model, "
@@ -143,7 +145,7 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[Differenc
 
     It compares the model and the keys that determine batches, masks and updates. (`reading.restore`
     compares the tensors.) A key that did not exist when the checkpoint was written counts as its
-    present default. Objectives that are off in both configs are not compared.
+    current default. Objectives that are off in both configs are not compared.
     """
     # `checkpoint.model()` may have the values of a later phase.
     first = Model(**checkpoint.config()["model"])
@@ -216,17 +218,18 @@ _FREE = (*_FREE_ON_RESUME, "dropout", "dropout_parts", "attention_dropout", "dty
 """`_FREE_ON_RESUME`, and keys that do not change the results of inference with equal
 parameters."""
 
-_FREE_TO_ADD = (*_FREE, "language_embeddings", "middle_norm", "pair_separator")
+_FREE_IN_NEW_RUNS = (*_FREE, "language_embeddings", "middle_norm", "pair_separator")
 """`_FREE`, and keys that a new run may set differently, whatever parameters it loads: language
-embeddings, the norm of earlier layers, and the separator of pairs."""
+embeddings, the norm that alignment and retrieval apply to earlier layers, and the separator of
+pairs."""
 
 _ROTARY = ("rotary_base", "rotary_local_base", "rotary_factor")
 _ROTARY_KEYS = tuple(f"model.{name}" for name in _ROTARY)
 
-_FREE_AT_START = (*_FREE_TO_ADD, *_ROTARY)
-"""`_FREE_TO_ADD`, and the keys of rotary positions, which a new run may change when it trains the
-loaded parameters further.
-ModernBERT and mmBERT started training on longer contexts with a larger rotary base."""
+_FREE_AT_START = (*_FREE_IN_NEW_RUNS, *_ROTARY)
+"""`_FREE_IN_NEW_RUNS`, and the keys of rotary positions. A new run may change them if it trains the
+loaded parameters further. ModernBERT and mmBERT started training on longer contexts with a larger
+rotary base."""
 
 
 def model_differences(old: Model, new: Model, free: tuple[str, ...] = _FREE) -> list[Difference]:
@@ -237,7 +240,7 @@ def model_differences(old: Model, new: Model, free: tuple[str, ...] = _FREE) -> 
 
 def rotary_changes(source: StoredModel, config: Config) -> list[Difference]:
     """Returns the differences between a run's rotary positions and those of its `init_from`."""
-    differences = model_differences(source.model, config.model, _FREE_TO_ADD)
+    differences = model_differences(source.model, config.model, _FREE_IN_NEW_RUNS)
     return [difference for difference in differences if difference.key in _ROTARY_KEYS]
 
 

@@ -17,10 +17,10 @@ FOLDER = "damaged"
 def move_damaged(workdir: AnyPath) -> None:
     """Moves damaged checkpoints into `WORKDIR/damaged`, and prints a message for each.
 
-    It reads the latest checkpoints completely until one is intact, and only the descriptions of
-    earlier checkpoints. The first checkpoint of a workdir is never moved, so that a run does not
-    silently start from the beginning. Every process of a run must call this function; process 0
-    does the work, and the others wait.
+    It begins with the latest checkpoint, and reads whole checkpoints until one is intact. Of all
+    earlier checkpoints, it reads only the descriptions. The first checkpoint of a workdir is never
+    moved, so that a run does not silently start from the beginning. Every process of a run must
+    call this function; process 0 does the work, and all other processes wait.
 
     Raises:
       ConfigError: if a folder cannot be moved.

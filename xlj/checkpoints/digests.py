@@ -11,18 +11,18 @@ from xlj.sharding.trees import named_leaves
 
 _SALTS = (0x9E3779B9, 0x85EBCA6B)
 _MASK = 0xFFFFFFFF
-_PIECE = 1 << 22  # how many numbers of a leaf are summed at a time
+_PIECE = 1 << 22  # number of elements of a leaf that are summed at a time
 
 
 def digests(tree: PyTree) -> dict[str, str]:
     """Computes a 64-bit digest of each leaf, as hexadecimal text by name.
 
-    It mixes the bits of each element with the element's index, and sums the results in uint32. It
-    does so twice, with two salts, for two sums of 32 bits. Integer sums do not depend on their
-    order, so every mesh gives the same digest. A change of any single element changes the digest
-    (ours).
+    The method is our own. It mixes the bits of each element with the element's index, and sums the
+    results in uint32. It does so twice, with two salts, and joins the two sums of 32 bits. Integer
+    sums do not depend on their order, so every mesh gives the same digest. A change of any single
+    element changes the digest.
 
-    A leaf is processed in pieces, because XLA stores the mixed bits of its whole input.
+    A leaf is processed in pieces, because XLA keeps the mixed bits of its whole input in memory.
     """
     return {name: _digest_leaf(leaf) for name, leaf in named_leaves(tree).items()}
 
@@ -55,8 +55,9 @@ def _sums(array: jax.Array, strides: jax.Array, salts: jax.Array) -> jax.Array:
     """Computes the sums of an array, or of a piece of an array, uint32 [salts].
 
     Args:
-      strides: uint32, the distance of adjacent elements along each axis of the whole array.
-      salts: uint32, mixed with the index of each element.
+      strides: uint32 [axes], the distance of adjacent elements along each axis of the whole array.
+      salts: uint32 [salts]; each is a salt plus the index of the piece's first element in the whole
+        array.
     """
     if array.dtype.itemsize == 4:
         bits = jax.lax.bitcast_convert_type(array, jnp.uint32)

@@ -60,8 +60,8 @@ class Checkpoint:
     meta: Record
 
     def config(self) -> ConfigTree:
-        """Returns the config of the run that wrote the checkpoint, as nested dicts with present
-        keys."""
+        """Returns the config of the run that wrote the checkpoint, as nested dicts. Keys that xlj
+        has renamed since then have their current names."""
         return renamed.translate_recorded(self.meta["config"])
 
     def digest(self) -> str:
@@ -72,7 +72,7 @@ class Checkpoint:
         """Returns the model's options at the checkpoint's step.
 
         A phase may have changed the rotary positions. Keys that did not exist when the checkpoint
-        was written have their present defaults.
+        was written have their current defaults.
         """
         config = self.config()
         values = dict(config["model"])
@@ -167,8 +167,8 @@ def steps(workdir: AnyPath) -> list[int]:
 def list_all(workdir: AnyPath) -> list[Checkpoint]:
     """Returns the finished checkpoints of a workdir, in order.
 
-    In a run with several processes, process 0 lists the checkpoints. All processes read them,
-    because Orbax makes processes wait for each other when one of them reads.
+    In a run with several processes, process 0 lists the checkpoints. Then each process reads the
+    descriptions independently.
 
     Raises:
       CheckpointError: if a description is damaged.
@@ -255,6 +255,7 @@ def _unreadable(folder: AnyPath, item: str, error: Exception) -> CheckpointError
 
 
 def seal(meta: Record) -> str:
+    """Returns the SHA-256 of a description without its seal, as hexadecimal text."""
     return hashlib.sha256(json.dumps(meta, sort_keys=True).encode()).hexdigest()
 
 
@@ -309,9 +310,8 @@ def verify(checkpoint: Checkpoint) -> None:
 
     for item, expected in checkpoint.meta["digests"].items():
         actual = digests(_read_item(checkpoint, item, on_host))
-        if sorted(actual.values()) != sorted(
-            expected.values()
-        ):  # the restored leaves may have other names
+        # The restored leaves may have other names, so only the digests are compared.
+        if sorted(actual.values()) != sorted(expected.values()):
             raise DamagedError(
                 f"{checkpoint.folder} is damaged: {item} differs from the saved data"
             )

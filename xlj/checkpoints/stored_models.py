@@ -124,8 +124,8 @@ def find(path: str | AnyPath, key: str = "") -> StoredModel:
 
 
 _HUB_OWNERS = {"xlm-roberta": "FacebookAI", "roberta": "FacebookAI", "bert": "google-bert"}
-"""Owners of models on the Hugging Face Hub whose older names have no owner, by the start of the
-name."""
+"""Owners on the Hugging Face Hub of models that are also known by a name without an owner, such as
+xlm-roberta-base. The keys are the beginnings of such names."""
 
 
 def _hub_hint(path: AnyPath) -> str:

@@ -35,8 +35,8 @@ class Checkpointer:
       vocabulary: the vocabulary of the rows, which each checkpoint contains.
       keep: the number of latest checkpoints that are kept.
       keep_steps: steps whose checkpoints are always kept.
-      keep_best: whether the checkpoint with the highest score is always kept. Among equal scores it
-        is the latest checkpoint.
+      keep_best: whether the checkpoint with the highest score is always kept. If several
+        checkpoints have this score, the latest of them is kept.
     """
 
     def __init__(
@@ -129,6 +129,7 @@ class Checkpointer:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
+        """Converts disk errors, and all errors in a bucket, into a `ConfigError`."""
         try:
             yield
         except Exception as error:

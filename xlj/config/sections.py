@@ -851,8 +851,9 @@ class Transfer(Section, path="transfer"):
     )
     unmatched: str = _matched_key(
         "random",
-        "initial vectors of unmatched pieces. random: N(0, init_std); mean: the mean vector of "
-        "init_from; sampled: N(mean, variance) of the vectors of init_from",
+        "initial vectors of unmatched pieces. random: normal with standard deviation init_std; "
+        "mean: the mean vector of init_from; sampled: normal with the mean and the variance of the "
+        "vectors of init_from",
         choices=("random", "mean", "sampled"),
     )
 

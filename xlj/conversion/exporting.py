@@ -28,7 +28,8 @@ def export(
       output: the path of the new folder.
       layer: the last layer to export, from 1; None for all layers.
       pooling: `mean` or `first` writes a sentence-transformers folder with this pooling. If empty,
-        the folder has the model's own sentence modules, if it has any and all layers are exported.
+        the folder gets the sentence modules of the model, if the model has any and all layers are
+        exported.
       name: the title of the model card; if empty, the name of the folder.
 
     Raises:

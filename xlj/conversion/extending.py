@@ -1,4 +1,4 @@
-"""Adds pieces to a checkpoint's vocabulary, for languages that it splits into too many pieces."""
+"""Adds pieces to a vocabulary that splits the words of some languages into too many pieces."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -31,9 +31,10 @@ class Ties:
 
     Attributes:
       base: the model from which all other models were trained.
-      share: the share of each model's differences that is used. The `round(share * numbers)`
-        differences with the largest absolute values remain, at least one. The others become 0.
-        Among equal values, the first tensor in the order of names and the lowest index remain.
+      share: the share of each model's differences that is used. Of n differences, the
+        `round(share * n)` with the largest absolute values remain, at least one. The others become
+        0. Of differences with equal absolute values, the first remain, in the order of the tensors'
+        names and then of indices.
       scale: factor of the merged differences; lambda in the paper.
     """
 
@@ -56,7 +57,8 @@ def merge(
 
     Raises:
       ConfigError: if a model is missing or damaged, or differs from the first one in its options,
-        its vocabulary, or a tensor's name or shape.
+        its vocabulary, its languages, its labels, or a tensor's name or shape. Also if there are
+        fewer than two models, `weights` or `ties` is invalid, or both are set.
     """
     if len(models) < 2:
         raise ConfigError("--models: expected at least two models to merge")
@@ -196,7 +198,11 @@ class _Limit:
         self.bits = self.bits << 16 | 0xFFFF - index_from_top
 
     def trim(self, difference: np.ndarray) -> np.ndarray:
-        """Replaces differences [n] below the limit by zeros."""
+        """Returns the differences [n] with zeros for those below the limit.
+
+        Of the differences at the limit, the first `equal` remain. The call subtracts their number
+        from `equal`.
+        """
         bits = _bits(difference)
         is_used = bits > self.bits
         at_limit = np.flatnonzero(bits == self.bits)[: self.equal]
@@ -208,8 +214,8 @@ class _Limit:
 def _limits(share: float, models: Sequence[StoredModel]) -> list[_Limit]:
     """Computes the limit of each model except the base, `models[0]`.
 
-    Each model is read twice. The first pass counts all differences by the upper half of their bits.
-    The second pass counts the differences at the limit by the lower half.
+    It reads each model twice. The first pass counts all differences by the upper half of their
+    bits. The second pass counts the differences at the limit by the lower half.
     """
     numbers = sum(math.prod(leaf.shape) for leaf in models[0].leaves.values())
     limits = [_Limit(0, max(1, round(share * numbers))) for _ in models[1:]]

@@ -21,7 +21,7 @@ from xlj.sharding import meshes
 from xlj.sharding.trees import named_leaves, nested
 
 Tiling = Callable[[Model, Model], np.ndarray | None]
-"""Takes (smaller model, larger model). Returns for each index of an axis of the larger model the
+"""Takes (smaller model, larger model). Returns, for each index of an axis of the larger model, the
 index of the smaller model to copy, int [new size]; None for an axis whose size does not change."""
 
 
@@ -79,8 +79,10 @@ def _intermediate(old: Model, new: Model) -> np.ndarray:
 
 
 def _inner(old: Model, new: Model) -> np.ndarray:
-    """Returns the indices of a feed-forward layer's inputs; the halves of a gated layer are tiled
-    separately."""
+    """Returns the indices of the outputs of a feed-forward layer's first product.
+
+    The two halves of a gated layer are tiled separately.
+    """
     one = _intermediate(old, new)
     return one if old.feed_forward == "gelu" else np.concatenate([one, one + old.intermediate])
 
@@ -100,14 +102,13 @@ RULES: tuple[tuple[str, tuple[Tiling, ...]], ...] = (
     (r"prediction_head/bias", (_same,)),
     (r"prediction_head/word", (_same, _hidden)),
 )
-"""(regular expression for a parameter's name, the indices to copy for each axis after the layer
-axis).
+"""(regular expression for a parameter's name, the `Tiling` of each axis after the layer axis).
 
 The first match applies. A bias has only the last axis."""
 
 
 def widen(checkpoint: str, sizes: Mapping[str, Any], output: Path, copied: bool = False) -> None:
-    """Writes the checkpoint of the larger model; prints the parameters that it does not contain.
+    """Writes the checkpoint of the larger model; prints the parameters that are not written.
 
     Args:
       checkpoint: the path of the smaller model (`stored_models.find`).
@@ -116,8 +117,8 @@ def widen(checkpoint: str, sizes: Mapping[str, Any], output: Path, copied: bool 
       copied: whether to copy weights without the division and noise of `widen_parameters`.
 
     Raises:
-      ConfigError: if the model does not exist, a size is smaller than the model's, or sizes
-        contradict each other.
+      ConfigError: if the model does not exist, a size is smaller than the model's, no size is
+        larger, or sizes contradict each other.
     """
     source = stored_models.find(checkpoint, "--checkpoint")
     old, new = source.model, dataclasses.replace(source.model, **sizes)
@@ -158,13 +159,17 @@ def widen_parameters(
 ) -> dict[str, np.ndarray]:
     """Tiles the parameters of a model.
 
-    Unless `copied` is true, weights are divided by the number of copies of their input, so that
-    products do not change (Chen et al., 2016, Net2Net). Noise is added to kernels, because equal
-    copies have equal gradients and would remain equal. It is normal, with `_NOISE_STD` times the
-    standard deviation of the kernel.
+    Unless `copied` is true, two steps follow the copying:
+
+    - Weights are divided by the number of copies of their input, so that matrix products do not
+      change (Chen et al., 2016, Net2Net).
+    - Normal noise is added to kernels, because equal copies have equal gradients and would remain
+      equal. Its standard deviation is `_NOISE_STD` times that of the kernel.
 
     Args:
       leaves: the parameters by name.
+      old, new: the options of the smaller and the larger model.
+      copied: whether to only copy.
 
     Returns:
       The new parameters by name, without parameters that match no rule.
@@ -177,7 +182,8 @@ def widen_parameters(
         axis_indices = [of_axis(old, new) for of_axis in axes]
         stacked = pattern.is_stacked(name)
         if stacked:
-            # In some models the first layer has no norm before attention.
+            # In some models the first layer has no norm before attention. The array of this norm
+            # then has one row less, and row 0 belongs to layer 1.
             missing = old.layers - len(array)
             of_layers = layer_indices(old.layers, new.layers)[missing:] - missing
             array = array[np.maximum(of_layers, 0)]
@@ -197,9 +203,11 @@ def _axes(name: str) -> tuple[Tiling, ...] | None:
 
 
 def _input_axis(name: str, model: Model) -> int | None:
-    """Returns the axis over which a product sums, without the layer axis; None if there is none.
+    """Returns the axis of a parameter over which a matrix product sums; None if there is none.
 
-    If the head is tied to the word embeddings, the norm before the head is divided instead.
+    The layer axis is not counted. If the head for masked tokens is tied to the word embeddings, it
+    multiplies by their table, which must not be divided. The norm before this product is divided
+    instead, so its axis is returned.
     """
     if name.endswith("/kernel"):
         return 0

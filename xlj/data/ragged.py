@@ -1,7 +1,6 @@
 """Token sequences of different lengths, stored as two arrays.
 
-Tokenizers, the packing of rows, `interop` and `retrieval` pass sentences to each other in this
-form.
+`Vocabulary.encode` returns encoded lines in this form.
 """
 
 import dataclasses

@@ -26,7 +26,9 @@ SILENCE = 30.0
 _VARIABLE = "XLJ_GUARD"  # environment variable with which a guard passes its address to the child
 _BEAT = 2.0  # seconds between heartbeats
 _GRACE = 5.0  # seconds that a child gets to end after another process has ended
-_LATER = 3.0  # seconds that the hub waits for the report of an end that may have caused this end
+# If the end of one process may be the consequence of an earlier end of another process, the hub
+# waits this number of seconds for the report of the earlier end.
+_LATER = 3.0
 # Exit codes of a process that ends because another process is lost: an error, or JAX's abort.
 _CONSEQUENCES = (1, -signal.SIGABRT)
 
@@ -289,8 +291,8 @@ class _Guard:
             return
         else:
             self._hub.send(end=end, code=code)
-        latest = time.monotonic() + SILENCE + 2 * _LATER
-        while self._verdict is None and time.monotonic() < latest:
+        deadline = time.monotonic() + SILENCE + 2 * _LATER
+        while self._verdict is None and time.monotonic() < deadline:
             self._poll()
 
     def _disconnect(self) -> None:
@@ -301,8 +303,8 @@ class _Guard:
         for peer in self._links():
             with contextlib.suppress(OSError):
                 peer.link.shutdown(socket.SHUT_WR)
-        latest = time.monotonic() + 1
-        while time.monotonic() < latest and any(not peer.has_left for peer in self._links()):
+        deadline = time.monotonic() + 1
+        while time.monotonic() < deadline and any(not peer.has_left for peer in self._links()):
             self._poll()
 
     def _outcome(self, code: int) -> int:

@@ -1,4 +1,4 @@
-"""Measures the speed of each host's devices and its waiting time for rows.
+"""Measures the speed of each host's devices, and how long each host waits for rows.
 
 All hosts wait for the slowest host in every step, so a slow host should be replaced.
 """
@@ -46,8 +46,8 @@ class HostSpeeds:
           waiting_share: share of the time that this process waited for rows.
 
         Returns:
-          Metrics of the slowest process and of the process that waited longest for rows. A warning
-          if a process is slow, else an empty text.
+          (metrics, warning). The metrics describe the slowest process, and the process that waited
+          longest for rows. The warning is a text if a process is slow, else it is empty.
         """
         if not self._names:
             return {}, ""
@@ -64,7 +64,8 @@ class HostSpeeds:
             with atomic.as_config_error(self._files.folder / FILE):
                 with self._files.path(FILE).open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
-        warning = f"process {slowest} ({self._names[slowest]}) is {factor[slowest]:.1f} x slower"
+        name = self._names[slowest]
+        warning = f"process {slowest} ({name}) needs {factor[slowest]:.1f} x the median time"
         return {
             "time/slowest_process": slowest,
             "time/slowest_process_factor": float(factor[slowest]),
@@ -74,7 +75,7 @@ class HostSpeeds:
 
 
 def _probe_seconds() -> float:
-    """Returns the seconds that the slowest device of this process needs for fixed products.
+    """Returns the seconds that this process's slowest device needs for `_PRODUCTS` products.
 
     The result is the shorter of two times, since the first one may include compilation.
     """

@@ -163,14 +163,14 @@ def _appears(path: AnyPath) -> bool:
 
     Listing the folder makes NFS refresh its cache.
     """
-    latest = time.monotonic() + WAIT
+    deadline = time.monotonic() + WAIT
     while True:
         with contextlib.suppress(OSError):
             if path.exists():
                 return True
             if isinstance(path, Path):
                 os.listdir(path.parent)
-        if time.monotonic() > latest:
+        if time.monotonic() > deadline:
             return False
         time.sleep(0.2)
 

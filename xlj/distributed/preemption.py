@@ -27,8 +27,8 @@ class Preemption:
     - During steps, the first signal makes `requested` return True. A second Ctrl-C raises
       `KeyboardInterrupt`.
     - Before the first step, there is nothing to save, and XLA may compile for minutes. If
-      `owns_process`, the process ends at once. Otherwise Ctrl-C raises `KeyboardInterrupt` as soon
-      as XLA returns.
+      `owns_process`, a signal ends the process at once. Otherwise Ctrl-C raises `KeyboardInterrupt`
+      as soon as XLA returns, and SIGTERM stops the run after its first step.
     - In runs with several processes, SIGTERM stops all processes after the same step. For this, all
       processes must call `requested` equally often. Ctrl-C stops such a run at once.
 
@@ -73,7 +73,7 @@ class Preemption:
         if self._has_many_processes and not self._is_requested:
             from jax.experimental import multihost_utils
 
-            # JAX returns True for one number of calls only, which is the same in all processes.
+            # JAX returns True for one value of `_calls` only, which is the same in all processes.
             self._is_requested = multihost_utils.reached_preemption_sync_point(self._calls)
             self._calls += 1
         return self._is_requested

@@ -13,7 +13,7 @@ LABELS = {
     "nats_per_character": "held-out loss, nats per character",
     "accuracy_percent": "translations found (accuracy@1), %",
 }
-"""The measures in order, with their labels in tables."""
+"""The names of the measures in the record, in order, with their labels in tables."""
 
 _DIGITS = {"nats_per_character": 3, "pieces_per_word": 2}
 
@@ -22,14 +22,14 @@ Scores = dict[str, dict[str, float]]
 
 
 def sides(record: Record) -> Mapping[str, Scores]:
-    """Returns the scores `before` and `after` the adaptation; empty if it is not finished."""
+    """Returns the scores under `before` and `after`; empty if the adaptation is not finished."""
     names = ("before", "after")
     return {name: record[name] for name in names} if all(name in record for name in names) else {}
 
 
 def markdown(record: Record) -> str:
-    """Returns Markdown that describes the adaptation in a model card; empty if it is not
-    finished."""
+    """Returns the Markdown text that describes the adaptation in a model card; empty if the
+    adaptation is not finished."""
     scores = sides(record)
     if not scores:
         return ""

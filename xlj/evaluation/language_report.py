@@ -5,13 +5,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 ByLanguage = Mapping[str, float]
+"""Scores in percent by language."""
 
 SOURCE = "en"
 """The source language, in which tasks have training data."""
 
 
 def average(scores: ByLanguage) -> float:
-    """Returns the mean over all languages, including the source language, as in papers."""
+    """Returns the mean over all languages. It includes the source language, as in papers."""
     return sum(scores.values()) / len(scores)
 
 
@@ -28,10 +29,12 @@ def transfer_gap(scores: ByLanguage) -> float | None:
 
 
 def table(rows: Mapping[str, ByLanguage]) -> str:
-    """Returns a Markdown table with a column per language, the average and the transfer gap.
+    """Returns a Markdown table with a column for each language, the average and the transfer gap.
+
+    The column of the gap is left out if no row has a gap.
 
     Args:
-      rows: for each name of a row (such as a metric or a model), the scores in percent by language.
+      rows: scores in percent by row, then by language. A row is a metric or a model, for example.
     """
     languages = in_order({language for scores in rows.values() for language in scores})
     gaps = {name: transfer_gap(scores) for name, scores in rows.items()}

@@ -11,8 +11,8 @@ def table(scores: Mapping[str, Sequence[Scores]]) -> str:
     """Returns a table with a line for each layer, in percent. The lowest AER is marked.
 
     Args:
-      scores: for each way to align (its name), the scores of the layers from layer 0, the
-        embeddings. If there is one name only, the table does not contain it.
+      scores: for each alignment method, by name, the scores of its layers in order. Layer 0 is the
+        embeddings. The table shows the names only if there are several.
     """
     lowest = min(layer.aer for layers in scores.values() for layer in layers)
     width = max(map(len, scores)) + 1 if len(scores) > 1 else 0
@@ -31,7 +31,8 @@ def plot(curves: Mapping[str, Sequence[float]], path: Path, title: str, label: s
     """Draws curves of scores over layers, in percent.
 
     Args:
-      curves: for each curve's name, the scores (0 to 1) of the layers from layer 0, the embeddings.
+      curves: for each curve, by name, the scores (0 to 1) of the layers in order. Layer 0 is the
+        embeddings.
       path: the output file. Its ending (.png, .svg, .pdf) determines the format.
       title: the title of the plot.
       label: the name of the score on the y axis.

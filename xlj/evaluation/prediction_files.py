@@ -36,8 +36,8 @@ def labels(gold: Path, predicted: Path, form: Form) -> tuple[list[str], list[str
     """Returns the labels of two files with one label per line.
 
     Raises:
-      ConfigError: if a file cannot be read or has a wrong line, the gold file is empty, or the
-        files have different numbers of lines.
+      ConfigError: if a file cannot be read, a line does not match `form`, the gold file is empty,
+        or the files have different numbers of lines.
     """
     return _check_lengths(gold, lines(gold, form), predicted, lines(predicted, form))
 
@@ -48,8 +48,8 @@ def tags(gold: Path, predicted: Path, form: Form) -> tuple[list[list[str]], list
     The files have one tag per line and a blank line after each sentence.
 
     Raises:
-      ConfigError: if a file cannot be read or has a wrong line, the gold file is empty, or
-        sentences do not end on the same lines in both files.
+      ConfigError: if a file cannot be read, a line does not match `form`, the gold file is empty,
+        the files have different numbers of lines, or a sentence ends in one file only.
     """
     sides = _check_lengths(gold, _tag_lines(gold, form), predicted, _tag_lines(predicted, form))
     for number, (gold_tag, predicted_tag) in enumerate(zip(*sides, strict=True), 1):
@@ -57,7 +57,7 @@ def tags(gold: Path, predicted: Path, form: Form) -> tuple[list[list[str]], list
             ends, continues = (gold, predicted) if predicted_tag else (predicted, gold)
             raise ConfigError(
                 f"{predicted}:{number}: a sentence ends on this line in {ends}, but not in "
-                f"{continues}"
+                f"{continues}; expected blank lines on the same lines"
             )
     gold_tags, predicted_tags = (
         [list(tags) for is_tag, tags in itertools.groupby(side, bool) if is_tag] for side in sides
@@ -124,8 +124,7 @@ def _check_lengths(
     if len(gold_lines) != len(predicted_lines):
         raise ConfigError(
             f"{predicted} has {len(predicted_lines)} lines, but {gold} has {len(gold_lines)}; "
-            "expected the "
-            "prediction for each gold label on the same line"
+            "expected one prediction for each gold label, on the same line"
         )
     return gold_lines, predicted_lines
 

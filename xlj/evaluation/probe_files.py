@@ -14,7 +14,7 @@ from xlj.word_alignment.sentence_pairs import Pair
 
 
 class Files(NamedTuple):
-    """Samples of the files in the section `evaluation` of a config, by language pair.
+    """Samples of the files that the config section `evaluation` names, by language pair.
 
     Attributes:
       parallel: (source sentences, target sentences); sentence i of both lists is a pair.
@@ -26,12 +26,14 @@ class Files(NamedTuple):
 
 
 def read(config: Config) -> Files:
-    """Reads all files.
+    """Reads and samples the files that the config section `evaluation` names.
 
-    It is called before rows are built, so that errors are reported early.
+    Callers read the files before they build rows, so that errors are reported early.
 
     Raises:
-      ConfigError: if a language pair has no file, or a file cannot be read or is not parallel.
+      ConfigError: if a language pair has no file or the file of another pair, a file cannot be
+        read, two files are not parallel, or a file has fewer than two sentence pairs or no sure
+        gold link.
     """
     retrieval, alignment = config.evaluation.retrieval, config.evaluation.alignment
     result = Files({}, {})
@@ -52,14 +54,14 @@ def read(config: Config) -> Files:
 
 
 def _sample(items: list, count: int) -> list:
-    """Returns a sample of `count` items in their original order. It is the same in each call."""
+    """Returns at most `count` items in their original order, the same items in every call."""
     return [items[place] for place in sorted(sample(count, len(items)))]
 
 
 def _find_files(
     config: Config, options: RetrievalEvaluation | AlignmentEvaluation, section: str
 ) -> dict[str, list[Path]]:
-    """Returns the files of each language pair: those of the first template whose files all exist.
+    """Returns for each language pair the files of the first template whose files all exist.
 
     Raises:
       ConfigError: if a pair has no file, more than two files, or the file of another pair.

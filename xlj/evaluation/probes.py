@@ -1,8 +1,9 @@
 """Makes probes that evaluate retrieval and word alignment during training (config keys
 `evaluation.*`).
 
-A probe does not move the parameters, and uses no random numbers. `xlj.retrieve` and `xlj.align`
-compute the same results for the checkpoint of the same step, on the same sample of sentences.
+A probe does not change the state of training, and uses no random numbers. `xlj.retrieve` and
+`xlj.align` compute the same results for the checkpoint of the same step, on the same sample of
+sentences.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +34,7 @@ def make(config: Config, files: Files, store: RowStore, vocabulary: Vocabulary) 
     """Makes the probes for the section `evaluation` of a config.
 
     Args:
-      files: the content of the files in this section.
+      files: the samples of the files that this section names (`probe_files.read`).
       store: the rows of the run, which contain the held-out pairs.
       vocabulary: the vocabulary of the rows.
     """
@@ -116,8 +117,8 @@ def _probe(name: str, key: str, measure: Callable[[Params, Check], dict[str, flo
 
 
 def _read_held_out(config: Config, store: RowStore) -> dict[str, Sides]:
-    """Returns the held-out sentence pairs of a run, without language pairs that have fewer than
-    two."""
+    """Returns the held-out sentence pairs of each language pair with at least two of them; empty if
+    the config does not evaluate on them."""
     options = config.evaluation.retrieval
     if HELD_OUT not in options.source or not {"pairs", "bitext"} & set(config.row_kinds()):
         return {}

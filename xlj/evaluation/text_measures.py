@@ -28,7 +28,11 @@ class TestText:
 
 
 def measure(pretrained: Pretrained, text: TestText) -> Scores:
-    """Measures a model on held-out text. A model without a head for masked tokens has no loss."""
+    """Measures a model on held-out text: the measures of `adaptation_record.LABELS`.
+
+    A measure is left out if it has no values. For example, a model without a head for masked tokens
+    has no loss.
+    """
     scores: Scores = {name: {} for name in LABELS}
     for language, lines in text.lines.items():
         counts = fertility.measure(pretrained.vocabulary, lines)

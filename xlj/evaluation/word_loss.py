@@ -1,9 +1,9 @@
 """Measures the loss of masked words in nats per character, to compare vocabularies.
 
-The loss per token depends on the vocabulary: with more pieces, a text has fewer and rarer tokens.
-With this measure, models with different vocabularies predict the same words from the same context
-(ours). All pieces of a word are masked together, so no piece is predicted from the rest of the
-word. The loss of a word is the sum of the losses of its pieces.
+The loss per token depends on the vocabulary: with more pieces in the vocabulary, a text has fewer
+and rarer tokens. With this measure, which is our own, models with different vocabularies predict
+the same words from the same context. All pieces of a word are masked together, so no piece is
+predicted from the rest of the word. The loss of a word is the sum of the losses of its pieces.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,10 +31,10 @@ from xlj.sharding.meshes import QUICK, mesh_of
 from xlj.sharding.trees import replicated, shard
 
 EVERY = 7
-"""Every seventh word of a line is masked at a time. This is 14 % of the words, about as in
-training."""
+"""In each row, every seventh word of the line is masked. This is 14 % of the words, about as many
+as in training."""
 
-_MAX_WORDS = 64  # words of a line that are read; further words are ignored
+_MAX_WORDS = 64  # how many words of a line are read; further words are ignored
 _HEAD = "prediction_head"
 
 
@@ -73,14 +73,15 @@ def measure(
 ) -> dict[str, WordLoss]:
     """Measures the loss of a model over all words of several texts.
 
-    Each word is predicted once, in a row in which every seventh word of the line is masked. Rows of
-    all texts share batches, so that few shapes are compiled.
+    A line becomes up to seven rows. In each row, another seventh of the line's words is masked, so
+    each word is predicted once. Words with `<unk>` are never masked. Rows of all texts share
+    batches, so that few shapes are compiled.
 
     Args:
       pretrained: a model with a head for masked tokens (`has_head`), on any mesh.
       texts: cleaned lines (`data.text.cleaning.clean`) by the name of the text. Only the first 64
         words of a line are read; fewer if they exceed the model's positions.
-      progress: called with the number of rows of each finished batch. A line has up to seven rows.
+      progress: called with the number of rows of each finished batch.
 
     Returns:
       The loss of each text, by its name.
@@ -122,12 +123,13 @@ class _Line(NamedTuple):
 def _words_of(vocabulary: Vocabulary, lines: Sequence[str], limit: int) -> Iterator[_Line]:
     """Yields the pieces and words of each line.
 
-    A piece belongs to the word of the piece's first character.
+    A piece belongs to the word at its first character. If this character is between words, the
+    piece belongs to the next word, or to the last word of the line.
     """
     encoded, spans = vocabulary.encode_with_spans(lines)
     for line, start, length in zip(lines, encoded.starts, encoded.lengths, strict=True):
         ids, begins = encoded.ids[start : start + length], spans[start : start + length, 0]
-        number_at = np.zeros(len(line) + 1, np.int64)  # the word at or after each character
+        number_at = np.zeros(len(line) + 1, np.int64)  # index of the word at or after a character
         sizes = []
         end = 0
         for number, match in enumerate(WORD.finditer(line)):
@@ -136,8 +138,8 @@ def _words_of(vocabulary: Vocabulary, lines: Sequence[str], limit: int) -> Itera
             sizes.append(size)
         number_at[end:] = max(0, len(sizes) - 1)
         numbers = number_at[begins]
-        # The pieces of a word are adjacent. A word inside the piece of an earlier word has no
-        # pieces.
+        # The pieces of a word are adjacent. A word that lies inside a piece of an earlier word has
+        # no pieces; its characters count for the next word with pieces.
         edges = np.flatnonzero(np.diff(numbers, prepend=-1, append=-1))
         words: list[_Word] = []
         for first, last in zip(edges, edges[1:], strict=False):
@@ -194,13 +196,15 @@ def _losses(
     mesh: Mesh,
     model: Model,
 ) -> jax.Array:
-    """Computes the cross-entropy of masked tokens, float32 [rows, slots], replicated on all
-    devices.
+    """Computes the cross-entropy of masked tokens in nats, replicated on all devices.
 
     Args:
       tokens: int32 [rows, length].
-      positions, labels: of masked tokens, int32 [rows, slots].
+      positions, labels: positions and original ids of the masked tokens, int32 [rows, slots].
       weights: float32 [rows, slots], 1 for masked tokens, 0 for unused slots.
+
+    Returns:
+      float32 [rows, slots], 0 for unused slots.
     """
 
     def of_rows(params, tokens, positions, labels):

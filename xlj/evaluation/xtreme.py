@@ -24,7 +24,8 @@ _WORD_CLASS = Form(r"[A-Z]+|_", "a universal part-of-speech tag")
 _ENTITY = Form(CHUNK_TAG, "O or a tag such as B-PER")
 
 Score = Callable[[Path, Path, str], dict[str, float]]
-"""Takes (file of gold labels, file of predictions, language); returns scores (0 to 1) by metric."""
+"""A function (file of gold labels, file of predictions, language) -> scores (0 to 1) by metric. It
+raises a `ConfigError` if a file is malformed."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,11 @@ class Task:
     """A task of XTREME. Its files are `NAME/test-LANGUAGE.ENDING`.
 
     Attributes:
-      group: the group of tasks in whose average XTREME includes the task.
+      name: the name of the task's folder.
+      group: the name of the task's group. XTREME reports the average score of each group.
       metrics: the metrics whose mean is the task's score.
       score: function that computes these metrics, and possibly other metrics, for one language.
+      ending: the ending of the names of the task's files.
     """
 
     name: str
@@ -58,13 +61,14 @@ class Result:
 
     @property
     def score(self) -> float:
-        """The score that XTREME reports: the mean of the task's metrics (exact match and F1)."""
+        """The score that XTREME reports: the mean over languages, and for question answering the
+        mean of exact match and F1."""
         averages = [language_report.average(self.metrics[name]) for name in self.task.metrics]
         return sum(averages) / len(averages)
 
     @property
     def transfer_gap(self) -> float | None:
-        """The score in English minus the mean of the other languages; None without English.
+        """The score in English minus the mean of the other languages; None if either is missing.
 
         For tasks with several metrics, it is the gap of exact match, as in XLM-E's Table 5.
         """
@@ -146,12 +150,12 @@ def score(labels: Path, predictions: Path) -> tuple[list[Result], list[str]]:
         answering).
 
     Returns:
-      The results in the order of `TASKS`, and a message for each task, language or file that was
+      The results in the order of `TASKS`, and messages about tasks, languages and files that were
       skipped.
 
     Raises:
-      ConfigError: if a folder is missing, there is nothing to score, or a file is malformed or
-        missing in one of the folders.
+      ConfigError: if a folder is missing, there is nothing to score, a file is malformed, or a file
+        is in one of the two folders only.
     """
     for folder in (labels, predictions):
         if not folder.is_dir():
@@ -189,9 +193,8 @@ def _score(task: Task, labels: Path, predictions: Path, notes: list[str]) -> Res
             continue
         if missing_files:
             raise ConfigError(
-                f"{missing_files[0]} is missing, but the file of this name in the "
-                "other "
-                "folder exists"
+                f"{missing_files[0]} is missing, but the file of this name in the other folder "
+                "exists; add the missing file, or remove both"
             )
         for metric, share in task.score(*files, language).items():
             metrics.setdefault(metric, {})[language] = 100 * share
@@ -207,8 +210,8 @@ def _score(task: Task, labels: Path, predictions: Path, notes: list[str]) -> Res
 def overall(results: list[Result]) -> tuple[dict[str, float], float | None]:
     """Returns (scores by task group, score of all nine tasks), as XTREME computes them.
 
-    Each is the mean of the scores of the tasks. Groups with a missing or incomplete task are left
-    out. The second value is None unless all nine tasks are complete.
+    Each score is the mean of the scores of its tasks. Groups with a missing or incomplete task are
+    left out. The second value is None unless all nine tasks are complete.
     """
     complete_scores = {result.task.name: result.score for result in results if result.is_complete}
     by_group = {}
@@ -265,9 +268,9 @@ def as_markdown(results: list[Result]) -> str:
 
 
 def panels(results: list[Result]) -> dict[str, dict[str, float]]:
-    """Returns the panels of a plot: for each title, the scores of a task by language.
+    """Returns the panels of a plot: by title, the scores of each task in percent by language.
 
-    The scores are the task's last metric, which is F1 for question answering.
+    The scores are the values of the task's last metric, which is F1 for question answering.
     """
     chosen = [(result, result.task.metrics[-1]) for result in results]
     return {f"{r.task.name}: {_TITLES[name]}": r.metrics[name] for r, name in chosen}

@@ -21,8 +21,9 @@ class Item(NamedTuple):
     Attributes:
       example: the example; None for a blank line.
       lines: the original lines of a sentence of CoNLL; empty for other formats.
-      words: the indices in `lines` of the lines with a word; empty for other formats.
-      identity: the `id` of a JSON object; None without one.
+      words: for each word of the sentence, the index of its line in `lines`; empty for other
+        formats.
+      identity: the `id` of a JSON object; None if the object has none.
     """
 
     example: Example | None
@@ -40,8 +41,8 @@ def read(form: str, lines: Iterable[str], place: str, kind: TaskKind) -> Iterato
       kind: the kind of task for which examples are made.
 
     Raises:
-      ConfigError: if a line does not fit the kind of task, or has another number of texts than
-        earlier lines. The message has the place of the line.
+      ConfigError: if a line is malformed, does not fit the kind of task, or has another number of
+        texts than earlier lines. The message names the line.
     """
     first: Example | None = None
     if form == "conll":
@@ -68,7 +69,7 @@ def read(form: str, lines: Iterable[str], place: str, kind: TaskKind) -> Iterato
 
 
 def refuse(path: Path, form: str) -> None:
-    """Checks that a file has the format `form`, by the file's name and beginning.
+    """Refuses a file whose name or beginning shows that it does not have the format `form`.
 
     Args:
       form: one of `choices.TEXT_FORMATS`.
@@ -171,8 +172,8 @@ def check_formats(kind: TaskKind, input_format: str, output_format: str) -> None
     """Checks that the input format and the output format fit each other and the kind of task.
 
     Raises:
-      ConfigError: if a format is CoNLL but the task does not label words, or if CoNLL input would
-        be written with one line per sentence.
+      ConfigError: if a format is CoNLL but the task does not label words, or if the input is CoNLL
+        and the output is TSV, which has one line per sentence.
     """
     if "conll" in (input_format, output_format) and kind.example is not Words:
         raise ConfigError(

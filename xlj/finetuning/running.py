@@ -66,8 +66,8 @@ class Outcome:
 
     Attributes:
       runs: the finished runs.
-      baseline: scores of the most frequent labels (`task_scores.baseline`).
-      finished: whether all runs are finished; False if the process was asked to stop.
+      baseline: scores of always predicting the most frequent label (`task_scores.baseline`).
+      finished: whether all runs are finished; False if a signal stopped the process.
     """
 
     runs: tuple[TaskRun, ...]
@@ -76,7 +76,7 @@ class Outcome:
 
 
 def run(config: FinetuningConfig, workdir: Path) -> Outcome:
-    """Fine-tunes one model for each seed, and with `task.per_language` for each language.
+    """Fine-tunes one model for each seed; with `task.per_language`, for each seed and language.
 
     Each run has a folder in the workdir: `seed-0`, or `de-seed-0` with `task.per_language` and
     several languages. Finished runs are not repeated; their results are read from their folders.
@@ -92,7 +92,7 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
     if task.length > limit:
         raise ConfigError(
             f"task.length={task.length} exceeds the model's positions: {source.folder} allows "
-            f"{limit} tokens per row; lower it"
+            f"{limit} tokens per row; lower task.length"
         )
     if not config.train.epochs:
         config = _with_labels(config, source)
@@ -154,7 +154,7 @@ def _score_untrained(
 
 @dataclasses.dataclass(frozen=True)
 class _PlannedRun:
-    """A run, which may already be finished."""
+    """A run to train; it may already be finished."""
 
     languages: tuple[str, ...]
     start: Start
@@ -166,10 +166,10 @@ class _PlannedRun:
 def _prepare_runs(
     config: FinetuningConfig, data: TaskData, source: StoredModel, workdir: Path
 ) -> list[_PlannedRun]:
-    """Prepares all runs, in order.
+    """Prepares all runs, in order, before any of them is trained.
 
     Raises:
-      ConfigError: if a run is not valid; no run has then been trained.
+      ConfigError: if a run is not valid.
     """
     task, plans = config.task, list[_PlannedRun]()
     encoder_digest = "" if config.fresh else source.digest()
@@ -196,11 +196,12 @@ def _train(plan: _PlannedRun, task: Task) -> TaskRun | None:
     """Trains and scores a run, unless it is already finished.
 
     Returns:
-      The finished run; None if the process was asked to stop.
+      The finished run; None if a signal stopped the process.
     """
     start, folder, data = plan.start, plan.folder, plan.data
     seed = start.config.train.seed
-    if jax.process_index() == 0:  # also for runs that an older version finished without this file
+    # This file is also added to finished runs, since older versions of xlj did not write it.
+    if jax.process_index() == 0:
         folder.mkdir(parents=True, exist_ok=True)
         json_file.write(folder / TASK, labelling_options(task))
     if content := hosts.broadcast(lambda: finished_run(folder)):
@@ -232,7 +233,7 @@ def _train(plan: _PlannedRun, task: Task) -> TaskRun | None:
 
 
 def _best_step(folder: Path) -> int:
-    """Returns the step with the highest score on dev; among equal scores the latest step."""
+    """Returns the step with the highest score on dev, and among equal scores the latest step."""
     lines = [line for line in metrics.read(folder) if line["step"] and SCORE in line]
     return int(max(lines, key=lambda line: (line[SCORE], line["step"]))["step"])
 
@@ -247,12 +248,14 @@ def _training_config(
     total_steps = f"the {steps} steps of train.epochs={train.epochs:g}"
     if steps > MOST_STEPS:
         raise ConfigError(
-            f"train.epochs={train.epochs:g} results in {steps} steps; at most {MOST_STEPS} are "
-            "possible, so lower it"
+            f"train.epochs={train.epochs:g} results in {steps} steps, but at most {MOST_STEPS} are "
+            "possible; lower train.epochs"
         )
     warmup, decay, share = (options.pop(k) for k in ("warmup_steps", "decay_steps", "warmup_share"))
     if decay > steps:
-        raise ConfigError(f"optimizer.decay_steps={decay} is more than {total_steps}; lower it")
+        raise ConfigError(
+            f"optimizer.decay_steps={decay} is more than {total_steps}; lower optimizer.decay_steps"
+        )
     if warmup > steps:
         if jax.process_index() == 0:
             print(
@@ -265,8 +268,7 @@ def _training_config(
     if options["schedule"] == "wsd" and warmup + decay > steps:
         raise ConfigError(
             f"{warmup} steps of warm-up and optimizer.decay_steps={decay} are more than "
-            f"{total_steps}, "
-            "so optimizer.learning_rate would never be reached; lower one of them"
+            f"{total_steps}, so optimizer.learning_rate would never be reached; lower one of them"
         )
     every = math.ceil(steps / train.evaluations)
     model = dataclasses.replace(
@@ -277,8 +279,8 @@ def _training_config(
         batch_rows=train.batch_rows, length=task.length, labels=labels, **kind_option
     )
     return Config(
-        # The folder of the checkpoint, because a workdir may get a later checkpoint before the next
-        # seed.
+        # Names a checkpoint folder, not a workdir, since the workdir may get a later checkpoint
+        # before the next seed starts.
         init_from="" if config.fresh else str(source.folder),
         data=schema.Data(alpha=task.alpha),
         model=model,
@@ -300,7 +302,7 @@ def _training_config(
 
 
 def _check_claim(folder: Path, identity: str) -> bool:
-    """Returns whether a folder contains a run with this identity.
+    """Returns whether a folder contains a run with this identity (`_compute_identity`).
 
     Raises:
       ConfigError: if the folder contains a run with another identity.
@@ -322,7 +324,7 @@ def _compute_identity(
     """Returns a hash of everything that determines a run and its scores.
 
     It covers the config, the tensors of the encoder, the rows, and the data and options of scoring.
-    It does not cover the encoder's path, the mesh, and the number of microbatches.
+    It does not cover the encoder's path, the mesh, the number of microbatches, or `log_every`.
     """
     train = dataclasses.replace(run_config.train, log_every=1, accumulation=1)
     identifying = dataclasses.replace(run_config, init_from="", train=train, mesh=schema.Mesh())

@@ -71,8 +71,8 @@ def load(task: Task, vocabulary: Vocabulary) -> TaskData:
     """Reads all sources of a task, and converts the examples to rows.
 
     Raises:
-      ConfigError: if a source is missing or damaged, or labels are wrong. The message has the file
-        and the line.
+      ConfigError: if a source is missing or damaged, or labels are wrong. The message names the
+        file and, if there is one, the line.
     """
     examples = _read(task)
     task_kind = kind.find(task.effective_kind)
@@ -90,8 +90,9 @@ def load(task: Task, vocabulary: Vocabulary) -> TaskData:
 
 
 def sources(task: Task) -> list[tuple[str, str, str]]:
-    """Returns (split, language, source) for all sources of a task, which are files or data sets of
-    TFDS.
+    """Returns (split, language, source) for each source of a task.
+
+    A source is a file, a TFDS data set or a part of the phrasebook (`config.finetuning.Task`).
 
     Raises:
       ConfigError: if a source is missing.
@@ -114,7 +115,7 @@ def _read(task: Task) -> dict[str, Examples]:
     for by_language in data.values():
         for language, language_examples in by_language.items():
             check_all_or_none(language_examples)
-            # Several sources may have the same ids.
+            # Examples from different sources may have the same id.
             by_language[language] = task_kind.distinct(language_examples)
     return data
 
@@ -123,7 +124,8 @@ def _labels(task: Task, task_kind: TaskKind, data: Mapping[str, Examples]) -> tu
     """Returns the labels of the task, and checks the examples.
 
     Raises:
-      ConfigError: if labels are missing, or dev or test have labels that training data lacks.
+      ConfigError: if labels are missing, a label of dev or test is not a label of the task, the
+        metric cannot score an example, or `task.select=trained` has no dev data to select by.
     """
     training, dev, test = (
         [example for examples in data[split].values() for example in examples] for split in SPLITS

@@ -17,7 +17,9 @@ from xlj.io import atomic
 from xlj.io.json_file import Record
 
 FILE = "results.json"
+"""The file in a workdir with all results (`as_json`)."""
 TABLE = "results.md"
+"""The file in a workdir with a table of scores (`as_markdown`)."""
 
 
 def split_of(outcome: Outcome) -> str:
@@ -29,8 +31,8 @@ def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> Record:
     """Returns all results as a JSON object, in percent with four decimals.
 
     `languages`, `average` and `transfer_gap` are means of the task's metric over seeds. The gap is
-    null unless the training data is English only. `deviations` are standard deviations over seeds
-    (n - 1 degrees of freedom); the key is absent with one seed.
+    null unless all training data is in English. `deviations` are standard deviations over seeds
+    (n - 1 degrees of freedom); the key is absent if there is only one seed.
     """
     split = split_of(outcome)
     seeds = by_seed(outcome, split)
@@ -72,15 +74,15 @@ def as_markdown(name: str, config: FinetuningConfig, outcome: Outcome) -> str:
     if not seeds:
         return f"# {name}\n\nThe data has no labels, so there are predictions but no scores.\n"
     first = next(iter(seeds[0].values()))
-    languages, gap = language_report.in_order(first), _gap(first, config) is not None
-    cells = [["", *languages, "average", *["gap"] * gap]]
+    languages, has_gap = language_report.in_order(first), _gap(first, config) is not None
+    cells = [["", *languages, "average", *["gap"] * has_gap]]
     for metric in seeds[0]:
         values = [scores[metric] for scores in seeds]
         row = [_cell([by_language[language] for by_language in values]) for language in languages]
-        gaps = [_cell([transfer_gap(by_language) or 0.0 for by_language in values])] * gap
+        gaps = [_cell([transfer_gap(by_language) or 0.0 for by_language in values])] * has_gap
         cells.append([metric, *row, _cell([average(by_language) for by_language in values]), *gaps])
     for metric, by_language in outcome.baseline.items():
-        summary = [average(by_language), *[transfer_gap(by_language)] * gap]
+        summary = [average(by_language), *[transfer_gap(by_language)] * has_gap]
         row = [language_report.cell(x) for x in (*map(by_language.get, languages), *summary)]
         cells.append([f"most frequent: {metric}", *row])
     sentence = _describe_scores(config, split, len(seeds))
@@ -93,22 +95,25 @@ def _describe_scores(config: FinetuningConfig, split: str, seeds: int) -> str:
         "each language" if config.task.per_language else ", ".join(config.task.languages)
     )
     checkpoint_choice = {
-        "all": "checkpoints chosen by the average of dev",
-        "trained": f"checkpoints chosen by dev of {training_languages}",
+        "all": "checkpoints chosen by the mean dev score",
+        "trained": f"checkpoints chosen by the dev score of {training_languages}",
         "last": "the last checkpoint",
     }
     parts = [
         f"From {config.init_from}{' (fresh weights)' if config.fresh else ''}",
         *["pairs encoded separately"] * (config.task.pairs == "apart"),
         f"trained on {training_languages}; {split} scores in percent",
-        *[f"mean and deviation of {seeds} seeds"] * (seeds > 1),
+        *[f"mean ± standard deviation over {seeds} seeds"] * (seeds > 1),
         checkpoint_choice[config.task.select],
     ]
     return ", ".join(parts) + "."
 
 
 def by_seed(outcome: Outcome, split: str) -> list[Scores]:
-    """Returns the scores of each seed, merged over languages if each language has its own model."""
+    """Returns the scores of each seed, in order of the seeds.
+
+    If each language has its own model, the scores of the models with one seed are merged.
+    """
     merged: dict[int, Scores] = {}
     for run in outcome.runs:
         for metric, scores in getattr(run, split).items():
@@ -158,7 +163,7 @@ def submit(
     The predictions are those of the seed with the best score on dev.
 
     Returns:
-      The folder `folder/NAME`, and other files test-* in it that this call did not write.
+      The folder `folder/NAME`, and the files test-* in it that this call did not write.
     """
     best: dict[tuple[str, ...], TaskRun] = {}
     for run in outcome.runs:  # among equal scores, the first seed is used

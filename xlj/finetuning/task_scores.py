@@ -1,4 +1,4 @@
-"""Computes and scores predictions of a fine-tuned model, and of a baseline without a model."""
+"""Computes and scores the predictions of a fine-tuned model, and of a baseline without a model."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -23,7 +23,7 @@ SCORE = "eval/dev/score"
 """The name of the metric by which checkpoints are chosen."""
 
 Scores = dict[str, dict[str, float]]
-"""Scores in percent by metric and language. The first metric is the task's metric."""
+"""Scores in percent, by metric and then by language. The first metric is the task's metric."""
 
 
 class Evaluator:
@@ -47,7 +47,10 @@ class Evaluator:
         split: str,
         progress: Advance = bool,
     ) -> tuple[dict[str, Predictions], Scores]:
-        """Returns (predictions by language, scores of languages with labels).
+        """Predicts and scores the examples of a split.
+
+        Returns:
+          (predictions by language, scores of the languages with labels).
 
         Args:
           sets: the examples by language.
@@ -83,8 +86,8 @@ def metrics_of(scores: Scores, task: Task, trained: Iterable[str]) -> dict[str, 
 def selection_score(scores: Scores, task: Task, trained: Iterable[str]) -> float:
     """Returns the score by which checkpoints and seeds are chosen.
 
-    It is the task's metric, averaged over all languages of dev, or with `task.select=trained` over
-    the languages of the training data only.
+    It is the mean of the task's metric over all languages of dev. With `task.select=trained`, it is
+    the mean over the languages of the training data only.
 
     Args:
       scores: the scores on dev.
@@ -98,8 +101,8 @@ def selection_score(scores: Scores, task: Task, trained: Iterable[str]) -> float
 def baseline(data: TaskData, task: Task) -> Scores:
     """Scores a baseline that predicts the most frequent labels of the training data.
 
-    It is scored on test, or on dev if no test set has labels. With `task.per_language`, each
-    language uses its own training data.
+    It is scored on test, or on dev if no test set has labels. With `task.per_language`, the
+    baseline of a language uses the training data of this language only.
 
     Returns:
       The scores; empty without training data, or if the kind of task has no baseline.
@@ -128,7 +131,10 @@ def baseline(data: TaskData, task: Task) -> Scores:
 
 
 def save(task: Task, predictions: Mapping[str, Predictions], folder: Path, split: str) -> None:
-    """Writes the predictions of each language to `SPLIT-LANGUAGE.ENDING`, in XTREME's format."""
+    """Writes the predictions of each language to `folder/SPLIT-LANGUAGE.ENDING`.
+
+    The format is that of `TaskKind.to_text`. Only process 0 writes.
+    """
     if jax.process_index() or not predictions:
         return
     folder.mkdir(exist_ok=True)

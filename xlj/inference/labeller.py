@@ -23,7 +23,8 @@ def task_of(task: Task | None, parts: Iterable[str], source: str) -> Task:
     """Returns the task of a model, and checks that the model has the head of the task.
 
     Args:
-      parts: the names of the model's parameters, or the first parts of the names.
+      parts: the top-level names of the model's parameters, or full names such as
+        `tagging_head/kernel`.
       source: the path of the model, for the error; empty if unknown.
 
     Raises:

@@ -27,8 +27,8 @@ class Predictor:
       separators: the number of `</s>` that the head expects between the sentences of a pair. It is
         2 for heads that were trained with XLM-R's tokenizer outside xlj. Rows have one `</s>`; the
         predictor adds the second.
-      whole: whether to return all logits, instead of only the values from which predictions are
-        decoded.
+      whole: whether to return all logits. If False, calls return the values that
+        `TaskHead.predict` computes from the logits, such as the index of the highest logit.
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class Predictor:
           progress: called with the number of newly predicted rows.
 
         Returns:
-          [rows, ...], or [rows, length, ...] if the head has outputs for each token
-          (`TaskHead.by_token`). In the latter case, padding has the logit minus infinity, or the
-          label 0.
+          The outputs in order, [rows, ...], or [rows, length, ...] if the head has outputs for each
+          token (`TaskHead.by_token`). A batch may be narrower than `length`. At the padding beyond
+          its width, the outputs are -inf (float32) or 0 (int32).
         """
         outputs: np.ndarray | None = None
         hide_bar = None if what else True
@@ -101,8 +101,9 @@ def _double_separators(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
       tokens: [rows, length].
 
     Returns:
-      The new rows, and a bool array of the same shape that marks the original tokens (`length` in
-      each row). All new rows are longer by the largest number of tokens that were added to a row.
+      The new rows, [rows, new length], and a bool array of the same shape that marks the `length`
+      original tokens of each row. The new length is `length` plus the largest number of tokens that
+      were added to a row.
     """
     next_tokens = np.pad(tokens[:, 1:], ((0, 0), (0, 1)), constant_values=PAD)
     is_separator = (tokens == EOS) & (next_tokens != PAD) & (next_tokens != BOS)

@@ -20,9 +20,9 @@ class Pretrained(NamedTuple):
     Attributes:
       params: the parameters, of the encoder and of heads.
       alignment: the default options of word alignment.
-      sentence: the sentence-transformers modules of the model, which compute sentence vectors; else
-        None.
-      task: the task for which the model was fine-tuned; else None.
+      sentence: the sentence-transformers modules that compute sentence vectors; None if the model
+        has none.
+      task: the task for which the model was fine-tuned; None if it was not fine-tuned.
       separators: the number of `</s>` that the task head expects between the sentences of a pair.
     """
 

@@ -15,7 +15,7 @@ Advance = Callable[[int], object]
 """A callback for progress bars. It takes the number of items (rows, sentences) since the last
 call."""
 
-_MAX_IN_FLIGHT = 2
+_MAX_IN_FLIGHT = 2  # how many batches `in_flight` starts ahead
 
 
 def buckets(
@@ -23,9 +23,9 @@ def buckets(
 ) -> Iterator[tuple[np.ndarray, int, int]]:
     """Groups rows of similar length into batches.
 
-    Batches have few shapes, because each shape is compiled. Rows that do not fill a batch are
-    padded to the next longer width if this adds little padding. Otherwise they form a smaller
-    batch.
+    Batches have few shapes, because each shape is compiled. If the last rows of a width do not fill
+    a batch, they are padded to the next longer width, or form a smaller batch if that would add
+    much padding.
 
     Args:
       sizes: int [rows], the number of tokens of each row.
@@ -58,7 +58,7 @@ def buckets(
 
 
 def round_up(size: int, least: int) -> int:
-    """Rounds a size up to `least` times 1, 1.5, 2, 3, 4, 6, 8, ..., so that few sizes occur."""
+    """Rounds a size up to `least` times 1, 1.5, 2, 3, 4, 6, 8, ..., to get few different sizes."""
     power = least
     while power < size:
         if power + power // 2 >= size:
@@ -76,9 +76,9 @@ def _batch_tokens() -> int:
 
 
 def in_flight(batches: Iterator[T]) -> Iterator[T]:
-    """Yields the same batches in order, delayed by a few batches.
+    """Yields the same batches in order, but runs a few batches ahead.
 
-    So devices compute the next batches while the host reads a result.
+    The devices thus compute the next batches while the host reads a result.
     """
     pending: collections.deque[T] = collections.deque()
     for batch in batches:

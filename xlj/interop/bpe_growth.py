@@ -31,17 +31,20 @@ _Merge = tuple[str, str]
 def grow(vocabulary: Vocabulary, lines: Sequence[str], new_pieces: int) -> bytes:
     """Returns the model file of a BPE vocabulary with `new_pieces` more pieces.
 
-    The frequent characters that make up 99.95 % of the text get a piece first, if they have none.
-    (In byte-level BPE, every character has pieces.) The remaining pieces come from merges: as in
-    BPE training, each merge joins the two pieces that follow each other most often within words. A
-    merge whose result is already a piece is added too, but does not count as a new piece.
+    The most frequent characters, which together make up 99.95 % of the text, get a piece first if
+    they have none. (In byte-level BPE, every character has pieces.) The remaining pieces come from
+    merges. As in BPE training, each merge joins the two pieces that follow each other most often
+    within words. A merge whose result is already a piece is added too, but does not count as a new
+    piece.
 
     Args:
+      vocabulary: a SentencePiece model, which must be BPE, or a tokenizer.json.
       lines: the new text, one sentence per line.
+      new_pieces: the number of pieces to add.
 
     Raises:
-      ConfigError: if the model is not BPE, the text yields too few pieces, or it has more new
-        characters than `new_pieces`.
+      ConfigError: if a tokenizer.json is not BPE, or if the text yields too few pieces or has more
+        than `new_pieces` characters without a piece.
     """
     is_json = is_tokenizer_json(vocabulary.model)
     model_type: type[_JsonModel] | type[_SentencePieceModel] = (
@@ -78,10 +81,12 @@ def grow(vocabulary: Vocabulary, lines: Sequence[str], new_pieces: int) -> bytes
 
 
 def cut(vocabulary: Vocabulary, pieces: Sequence[str]) -> list[np.ndarray]:
-    """Splits new pieces into the old pieces of a tokenizer.json, without its normaliser.
+    """Splits each new piece into old pieces, as the model of a tokenizer.json splits a word.
+
+    The normaliser and the pre-tokenizer of the tokenizer.json are not applied.
 
     Returns:
-      For each new piece, the ids of the old pieces, int32. A part that no old piece covers is
+      For each new piece, xlj's ids of its old pieces, int32. A part that no old piece covers is
       `<unk>`.
     """
     from tokenizers import Tokenizer
@@ -104,8 +109,8 @@ class _JsonModel:
                 "expected BPE, or unigram with U+2581 at the start of words"
             )
         self._is_byte_level = vocabulary.markers == "byte_bpe"
-        # The tokenizers library renumbers added tokens after the model's pieces, unless the model
-        # has them. New pieces must come after both, so the added tokens become pieces of the model.
+        # The tokenizers library gives an added token that is no piece of the model an id after all
+        # pieces. A new piece would change this id, so the added tokens become pieces first.
         for token in self._description["added_tokens"]:
             model["vocab"].setdefault(token["content"], token["id"])
 
@@ -167,7 +172,7 @@ class _JsonModel:
 
 
 class _SentencePieceModel:
-    """Adds pieces to a BPE model of SentencePiece, where pieces with higher scores merge first."""
+    """Adds pieces to a SentencePiece BPE model, in which pieces with higher scores merge first."""
 
     def __init__(self, vocabulary: Vocabulary):
         self._proto: Any = ModelProto.FromString(vocabulary.model)
@@ -195,7 +200,7 @@ class _SentencePieceModel:
     def add(self, pieces: Sequence[str], merges: Sequence[_Merge]) -> None:
         """Appends pieces with falling scores, below the scores of all old pieces.
 
-        So the new merges come after the old ones.
+        The scores make the new merges come after the old merges, so `merges` is not used.
         """
         lowest = min(piece.score for piece in self._proto.pieces)
         for rank, piece in enumerate(pieces, 1):
@@ -268,11 +273,11 @@ def _learn_merges(words: Counter[_Word], max_merges: int) -> list[_Merge]:
 
     words = Counter({word: count for word, count in words.items() if len(word) > 1})
     pieces = sorted({piece for word in words for piece in word})
-    letter = {piece: chr(_FIRST_LETTER + i) for i, piece in enumerate(pieces)}
+    letter_of = {piece: chr(_FIRST_LETTER + i) for i, piece in enumerate(pieces)}
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     spelled = (
-        " ".join(["".join(letter[piece] for piece in word)] * count)
+        " ".join(["".join(letter_of[piece] for piece in word)] * count)
         for word, count in words.items()
     )
     trainer = trainers.BpeTrainer(
@@ -280,8 +285,8 @@ def _learn_merges(words: Counter[_Word], max_merges: int) -> list[_Merge]:
     )
     tokenizer.train_from_iterator(spelled, trainer)
     merges = json.loads(tokenizer.to_str())["model"]["merges"]
-    spell = {letter: piece for piece, letter in letter.items()}
+    piece_of = {letter: piece for piece, letter in letter_of.items()}
     return [
-        ("".join(spell[x] for x in first), "".join(spell[x] for x in second))
+        ("".join(piece_of[x] for x in first), "".join(piece_of[x] for x in second))
         for first, second in merges
     ]

@@ -11,8 +11,9 @@ from xlj.io.quoting import quoted
 Dictionary = Mapping[str, tuple[str, ...]]
 """Maps words to their translations into a language of the old model.
 
-Keys are words in the form that `words.folded` returns. Values are the translations as the file
-writes them, in the file's order."""
+The old model is the model whose embeddings initialise the embeddings of a new vocabulary
+(`vocabulary_matching`). Keys are words in the form that `words.folded` returns. Values are the
+translations as the file writes them, in the file's order."""
 
 
 def load(
@@ -24,11 +25,11 @@ def load(
       templates: paths. `{pair}` in a path is replaced by each of `pairs`. In a path without
         `{pair}`, the file name must contain the pair between dots (`train.en-de.tsv.gz`).
       pairs: pairs of `known` and another language: `en-de` (English words first) or `de-en`.
-      known: the language of the old model into which words are translated.
+      known: the language of the old model into which the dictionaries translate.
 
     Raises:
-      ConfigError: if a pair does not contain `known`, a template matches no file, a pair has no
-        file for any template with `{pair}`, or a file cannot be read.
+      ConfigError: if a pair does not contain `known`, or a file cannot be read. Also if a template
+        with `{pair}` has no file for any pair, or a pair has no file for any such template.
     """
     for pair in pairs:
         if _is_known_first(pair, known) is None:
@@ -56,20 +57,20 @@ def load(
 
 
 def read(path: Path, pair: str = "", known: str = "en") -> Dictionary:
-    """Reads a dictionary into the language `known` from one file (plain or compressed).
+    """Reads one dictionary file, plain or compressed, with translations into the language `known`.
 
-    A line has a word, a tab, and a translation of one or more words. A line without a tab has two
-    words separated by spaces. MUSE has lines of both formats. A word may have several lines. Blank
-    lines are skipped.
+    A line has two columns, separated by a tab; a translation may have several words. In a line
+    without a tab, spaces separate two single words. MUSE has lines of both formats. A word may have
+    several lines. Blank lines are skipped.
 
     Args:
       pair: the languages in the order of the columns, such as `en-de` or `de-en`. If empty, the
         file name must contain the pair between dots.
-      known: the language of the old model.
+      known: the language of the old model. It may be the language of either column.
 
     Raises:
-      ConfigError: if the pair is unknown, or a line is malformed. The message names the file and
-        the line.
+      ConfigError: if the file cannot be read, its name must contain the pair but does not, or a
+        line is malformed. For a malformed line, the message names the file and the line.
     """
     known_first = [
         _is_known_first(part, known) for part in ([pair] if pair else path.name.split("."))

@@ -59,7 +59,7 @@ class ExportPlan:
       left_out: parameters that are not exported, with the reason.
       rows: for each row of the exported word embeddings, the row of xlj's table (`_choose_rows`).
       labels: the names of the task's classes or tags, in order.
-      own: the kind of task, if it is user code; empty for xlj's tasks.
+      own: the name of the kind of task if user code defines this kind; empty for xlj's kinds.
     """
 
     architecture: Architecture
@@ -71,25 +71,24 @@ class ExportPlan:
 
     @property
     def hf_task(self) -> HuggingFace | None:
-        """Description of transformers' class for the head; None if the head is not a task's."""
+        """The transformers class for the head; None if the head is not a task head."""
         return architectures.hf_task_of(self.head, self.own)
 
 
-_FREE_LIKE_XLM_R = {
+_MAY_DIFFER_FROM_XLM_R = {
     "family", "norm", "absolute_positions", "position_bias", "token_types", "pair_token_types",
     "layer_norm_epsilon", "dropout", "dropout_parts", "attention_dropout",
 }  # fmt: skip
-"""Options that architectures like XLM-R may set freely.
-
-These options are in config.json, or `_choose_like_xlm_r` checks them."""
+"""Options of `Model` in which a model may differ from XLM-R and still have an architecture like
+XLM-R's. config.json contains these options, or `_choose_like_xlm_r` checks them."""
 
 _NOT_COMPARED = {
     "family", "dropout", "dropout_parts", "attention_dropout", "attention", "dtype", "scan_layers",
     "remat", "init_std", "language_embeddings", "pair_positions", "position_buckets",
     "position_distance", "full_attention_every", "full_layers", "pair_token_types",
 }  # fmt: skip
-"""Options that are not compared with config.json: they do not change the output, or other
-functions check them."""
+"""Options of `Model` that `_find_unsupported` does not compare, because they do not change the
+output or other code checks them."""
 
 
 def plan(
@@ -109,7 +108,7 @@ def plan(
       labels: the names of the task's classes or tags, in order.
       names: label of the set of tensor names, if the architecture has several
         (`StoredModel.names`).
-      own: the kind of task, if it is user code; empty for xlj's tasks.
+      own: the name of the kind of task if user code defines this kind; empty for xlj's kinds.
 
     Raises:
       ConfigError: if no architecture computes the same outputs, or the labels do not fit the head.
@@ -124,7 +123,7 @@ def plan(
             "model.pair_positions=restart: the model cannot be exported, because transformers does "
             "not restart positions at the second sentence of a pair"
         )
-    options = _find_differences(model, options_of("xlm_r"), _FREE_LIKE_XLM_R)
+    options = _find_differences(model, options_of("xlm_r"), _MAY_DIFFER_FROM_XLM_R)
     if model.norm == "embeddings":
         options["norm"] = model.norm
     architecture = (
@@ -132,8 +131,8 @@ def plan(
     )
     if model.norm != "post" and headless:
         raise ConfigError(
-            f"model.norm={model.norm} adds a norm after the last layer, so only all layers can be "
-            "exported; remove --layer"
+            f"model.norm={model.norm} adds a norm after the last layer, so an export must contain "
+            "all layers; remove --layer"
         )
     pad = int(vocabulary.native_ids[PAD])
     if architecture.prefix == XLM_R.prefix and pad < 0:
@@ -159,8 +158,10 @@ def _output_names(
 ) -> tuple[str, ...]:
     """Returns the names of a head's outputs for config.json.
 
-    These are the labels, if the task has labels. If it has none but config.json must contain the
-    number of outputs, they are transformers' default names.
+    - If the task has labels, these are the names.
+    - If the task has no labels, but the head's class reads the number of outputs from config.json,
+      the names are transformers' default names LABEL_0, LABEL_1, ...
+    - Otherwise there are no names.
 
     Raises:
       ConfigError: if the labels do not fit the head.
@@ -293,7 +294,7 @@ def _find_left_out(
         elif part in TASKS and part not in heads:
             left_out[name] = "transformers has a different head for this task and architecture"
         elif own and part == head_of(own) and part != head:
-            left_out[name] = "the kind of task names no class of transformers with these tensors"
+            left_out[name] = "the kind of task has no transformers class for this architecture"
         elif part == head_of("pair_classification"):
             left_out[name] = "transformers has no class that encodes two sentences separately"
         elif name == "embeddings/language":
@@ -314,11 +315,11 @@ def write(
     """Writes config.json, the tensors and the tokenizer into an existing folder.
 
     Args:
-      params: the parameters by name, with stacked layers. The first `model.layers` layers are
-        written. Each parameter needs `shape`, and is converted to a NumPy array only while it is
-        written.
-      pairs_as_rows: whether the tokenizer encodes pairs as in xlj's rows, as fine-tuning does.
-        Otherwise it encodes pairs as its family does.
+      params: the parameters by name. Layers are stacked on the first axis, and the first
+        `model.layers` layers are written. Each parameter needs `shape`, and is converted to a NumPy
+        array only while it is written.
+      pairs_as_rows: whether the tokenizer encodes pairs as in xlj's rows, on which fine-tuning
+        trains. Otherwise it encodes pairs as its family does (`tokenizer_files.write`).
     """
     architecture = exported.architecture
     config = architectures.make_config(architecture, model, len(exported.rows))
@@ -345,7 +346,7 @@ def write(
 def _native_id(vocabulary: Vocabulary, special: int) -> int:
     """Returns the id of a special token in the tokenizer's file.
 
-    A vocabulary without this token gets the id of `</s>`. EuroBERT also pads with its last token.
+    If the file has no such token, it is the id of `</s>`, with which EuroBERT also pads.
     """
     number = vocabulary.native_special_ids[special]
     return vocabulary.native_special_ids[EOS] if number is None else number  # type: ignore[return-value]
@@ -358,10 +359,10 @@ def _token_ids(architecture: Architecture, vocabulary: Vocabulary) -> Record:
 
 
 def _choose_rows(vocabulary: Vocabulary, params: Mapping[str, PyTree]) -> np.ndarray:
-    """Returns, for each row of the exported word embeddings, the index of the row to write.
+    """Returns, for each row of the exported word embeddings, the index of its source, int [rows].
 
-    The indices count xlj's table first and the surplus rows next. The index after these means
-    a row of zeros.
+    Index i below the vocabulary's size is row i of xlj's table. The next indices are the surplus
+    rows (`SURPLUS`), in order. The index after the last surplus row is a row of zeros.
     """
     ids, size = vocabulary.native_ids, vocabulary.size
     surplus = params.get(f"{SURPLUS}embeddings/word")
@@ -378,7 +379,7 @@ def _choose_rows(vocabulary: Vocabulary, params: Mapping[str, PyTree]) -> np.nda
 def _list_tensors(
     exported: ExportPlan, params: Mapping[str, PyTree], model: Model
 ) -> Iterator["_HfTensor"]:
-    """Yields all tensors to write; tensors of the same parameter are adjacent."""
+    """Yields all tensors to write, in the order of the architecture's table."""
     architecture = exported.architecture
     types = architectures.token_types(architecture, model)
     params = {TOKEN_TYPE.xlj_name: np.zeros((min(types, 1), model.hidden), np.float32), **params}
@@ -413,8 +414,8 @@ class _Part:
     Attributes:
       parameter: xlj's parameter. The tensor may be one layer of it, or a share of its outputs.
       layer: the index on the parameter's layer axis.
-      more_rows: rows to add before the first row (positions) or after the last row (token types). A
-        negative number removes rows.
+      more_rows: the number of rows to add before the first row (position embeddings) or after the
+        last row (token types). A negative number removes the first rows (position embeddings only).
       rows: the result of `_choose_rows`. Used only if rows belong to ids of the vocabulary.
       surplus: the surplus rows of the parameter (`SURPLUS`), or None.
     """
@@ -450,7 +451,7 @@ class _Part:
             array = np.split(array, count, axis=-1)[number]
         if self.tensor.xlj_name == "embeddings/position":
             array = architectures.shift_positions(array, self.more_rows)
-        elif self.more_rows:  # in training all tokens had the first token type: repeat its row
+        elif self.more_rows:  # in training all tokens had token type 0, so its row is repeated
             array = np.concatenate([array, np.repeat(array[:1], self.more_rows, 0)])
         yield np.ascontiguousarray(array.T if self.tensor.is_transposed else array)
 
@@ -483,7 +484,10 @@ class _HfTensor:
 
 
 def _write_tensors(folder: Path, tensors: list[_HfTensor]) -> None:
-    """Writes one safetensors file, or shards of at most 2 GiB with their index."""
+    """Writes one safetensors file, or shards with their index.
+
+    A shard has at most 2 GiB, unless a single tensor is larger.
+    """
     shards: list[list[_HfTensor]] = [[]]
     for tensor in tensors:
         if shards[-1] and sum(t.bytes() for t in [*shards[-1], tensor]) > _SHARD_BYTES:
@@ -526,7 +530,7 @@ def _write_shard(path: Path, tensors: list[_HfTensor]) -> None:
 def _write_parameter(file: BinaryIO, begin: int, places: list[tuple[int, _Part]]) -> None:
     """Writes the tensors of one parameter into a file.
 
-    Only this call holds the parameter in memory.
+    The parameter is in memory only during this call.
 
     Args:
       begin: the offset in bytes at which the data of the tensors begins.

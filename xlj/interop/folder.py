@@ -34,7 +34,7 @@ class Folder:
     shapes: Mapping[str, tuple[int, ...]]
 
     def digest(self) -> str:
-        """Returns the SHA-256 of config.json and of all files with tensors."""
+        """Returns the SHA-256 of config.json and of all files with tensors, as hex digits."""
         total = hashlib.sha256()
         for file in [self.path / CONFIG, *sorted(set(self.files.values()))]:
             with file.open("rb") as opened:
@@ -69,7 +69,8 @@ class Folder:
 def is_folder(path: Path) -> bool:
     """Returns whether a path looks like a Hugging Face folder.
 
-    The folder has config.json or modules.json, and no checkpoints/. Its files may be damaged.
+    Such a folder contains config.json or modules.json, and no folder checkpoints/. The files are
+    not read, so they may be damaged.
     """
     has_model_file = any((path / name).is_file() for name in (CONFIG, MODULES))
     return has_model_file and not (path / "checkpoints").is_dir()
@@ -79,9 +80,9 @@ def open_folder(path: Path) -> Folder:
     """Reads config.json and the headers of all safetensors files.
 
     Raises:
-      ConfigError: if config.json or a shard is missing or damaged, the index names a file outside
-        the folder, a tensor is not in the shard that the index names, or the weights exist as
-        pickles only.
+      ConfigError: if one of these files is missing, damaged, or outside the folder. Also if a
+        tensor is in two files, is not in the shard that the index names, or has an unsupported
+        dtype, or if the weights exist as pickles only.
     """
     if not (path / CONFIG).is_file():
         raise ConfigError(f"{path} has no {CONFIG}; expected a Hugging Face folder")
@@ -121,8 +122,8 @@ def open_folder(path: Path) -> Folder:
 def _tensor_files(path: Path) -> tuple[list[Path], Record]:
     """Returns (safetensors files, weight_map) of a folder.
 
-    The folder has one file, or shards and an index. `weight_map`, the file of each tensor, is empty
-    without an index.
+    A folder has one file, or shards and an index. `weight_map` is the entry of the index that maps
+    each tensor to the name of its shard. It is empty if there is no index.
     """
     if (path / WEIGHTS).is_file():
         return [inside(path, WEIGHTS)], {}
@@ -152,10 +153,11 @@ def refuse_pickles(path: Path) -> None:
     The message contains a line of Python that converts pickles of PyTorch without running their
     code.
     """
-    pickles = sorted(file.name for kind in _PICKLES for file in path.glob(kind))
+    names = sorted(file.name for kind in _PICKLES for file in path.glob(kind))
+    pickles = [name for name in names if name != _ARGUMENTS]
     if not pickles:
         return
-    files = [name for name in pickles if name.endswith(".bin") and name != _ARGUMENTS]
+    files = [name for name in pickles if name.endswith(".bin")]
     if files:
         line = (
             "import torch, safetensors.torch as s; s.save_file({k: v.clone() "
@@ -175,8 +177,8 @@ def inside(folder: Path, name: str) -> Path:
     """Returns the path of a file in a folder.
 
     Raises:
-      ConfigError: if the file is a link to another folder. Links into Hugging Face's download cache
-        are allowed.
+      ConfigError: if the file is a link to a file outside the folder. Links into Hugging Face's
+        download cache are allowed.
     """
     file = folder / name
     target = file.resolve()

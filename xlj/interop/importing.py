@@ -41,10 +41,10 @@ class FolderModel:
     """A model in a Hugging Face folder, without its weights, which are read later.
 
     Attributes:
-      names: for each `Tensor`, the names of its tensors in the folder. A stacked `Tensor` has one
-        name per layer, in order.
+      names: for each `Tensor`, the names of the Hugging Face tensors that it describes. A stacked
+        `Tensor` has one name per layer, in order.
       shapes: the shapes of the parameters of the encoder, the head for masked tokens and the task
-        head, by xlj's name. The folder may lack some of them.
+        head, by xlj's name. The folder may lack the parameters in `missing`.
       surplus: int [rows], indices of the rows of the word embeddings that have no id in the
         vocabulary.
       missing: the parameters of the head for masked tokens that the folder lacks.
@@ -97,8 +97,9 @@ def inspect(path: Path) -> FolderModel:
     """Reads the config, the tokenizer and the tensors' names and shapes of a folder.
 
     Raises:
-      ConfigError: if the folder is damaged, its architecture or tokenizer is not supported, a
-        tensor is missing, unknown or has another shape, or tied weights differ.
+      ConfigError: if the folder is damaged, its architecture or tokenizer is not supported, or tied
+        weights differ. Also if a tensor is missing, unknown, or not of the shape that config.json
+        and the tokenizer imply.
     """
     folder = open_folder(path)
     where = str(path / CONFIG)
@@ -158,10 +159,13 @@ def inspect(path: Path) -> FolderModel:
 
 
 def load(imported: FolderModel, shardings: Callable[[PyTree], PyTree]) -> encoder.Params:
-    """Reads all parameters in float32. Each device's shard is read separately.
+    """Reads all parameters of the folder into a nested dict of float32 arrays.
+
+    Each device's shard is read separately.
 
     Args:
-      shardings: takes a tree of shapes; returns a tree of shardings with the same structure.
+      shardings: takes a tree of `ShapeDtypeStruct`; returns a tree of shardings with the same
+        structure.
 
     Raises:
       ConfigError: if a tensor cannot be read, or has values that are not finite.
@@ -215,7 +219,7 @@ def _find_surplus(folder: Folder, vocabulary: Vocabulary, where: str) -> np.ndar
         )
     if rows > max(map(math.prod, folder.shapes.values()), default=0):
         raise ConfigError(
-            f"{where}: vocab_size is {rows}, but every tensor of the folder is smaller"
+            f"{where}: vocab_size is {rows}, but no tensor of the folder has that many values"
         )
     return np.setdiff1d(np.arange(rows), known)
 
@@ -231,8 +235,9 @@ def _assign_names(
     tokens that the folder lacks.
 
     Args:
-      expected: xlj's names of all parameters.
-      in_folder: the folder's names of tensors, by their newer names.
+      expected: xlj's names of all parameters that the model should have.
+      in_folder: for each tensor of the folder, its name in the folder, by its current name. The
+        two names differ in old checkpoints, which have gamma and beta instead of weight and bias.
 
     Raises:
       ConfigError: if a tensor of the encoder or the task head is missing, or only a part of the
@@ -393,8 +398,9 @@ def _fill(part: np.ndarray, imported: FolderModel, tensor: Tensor, ranges: list[
 
     Args:
       part: the array to fill.
-      ranges: for each axis of `part`, the indices to read. Layers are indices of xlj's parameter.
-        Inputs and outputs are indices of the folder's tensor.
+      ranges: for each axis of `part`, the indices to read. On the axes of the inputs and outputs of
+        a linear layer, they are indices of the folder's tensor. On all other axes, they are indices
+        of xlj's parameter.
     """
     names = imported.names[tensor]
     index = tuple(slice(places.start, places.stop) for places in ranges)
@@ -427,7 +433,7 @@ def _read_rows(
     """Reads rows of a tensor.
 
     Rows with consecutive ids are read together. The ids have few gaps, because only special tokens
-    have another order in the folder.
+    are in a different order in the folder.
 
     Args:
       ids: the rows to read, in order; -1 for a row of zeros.

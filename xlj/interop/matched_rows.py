@@ -23,8 +23,8 @@ class Matches:
 
     Attributes:
       sources: the old ids of each new id: none, one, or several (with the rule `pieces`).
-      rules: int8 [new ids], the index in `RULES` of each new id's rule. It is `none` for ids
-        without sources.
+      rules: int8 [new ids], the index in `RULES` of each new id's rule. Ids without sources have
+        the rule `none`.
     """
 
     sources: Ragged
@@ -32,10 +32,10 @@ class Matches:
 
 
 def share_table(matches: Matches, counts: Mapping[str, np.ndarray]) -> str:
-    """Returns a table with the share of each rule in percent, without rules that matched no piece.
+    """Returns a table with the share of each rule in percent.
 
     The first row counts the pieces of the vocabulary. Each further row counts the tokens of one
-    language's text.
+    language's text. Rules that apply to no piece have no column.
 
     Args:
       counts: for each language, how often each new id occurs in the text, int64 [new ids].
@@ -58,7 +58,7 @@ def embeddings(
     how unmatched rows are initialised. Here `unmatched` selects one of three ways (ours). An
     unmatched row depends on the seed and its id, not on other unmatched rows.
 
-    - `random`: N(0, init_std), as in a new model.
+    - `random`: N(0, init_std^2), as in a new model.
     - `mean`: the mean of all old rows.
     - `sampled`: N(mean, variance) of all old rows, separately for each column.
 
@@ -111,8 +111,10 @@ def _means(table: np.ndarray, matches: Matches) -> np.ndarray:
 
 
 def _normal(ids: np.ndarray, hidden: int, seed: int) -> np.ndarray:
-    """Draws standard normal values [ids, hidden], each from (seed, id, column), by the Box-Muller
-    transform."""
+    """Returns pseudorandom standard normal values [ids, hidden], by the Box-Muller transform.
+
+    Each value depends only on the seed, the id and the column.
+    """
     keys = hash64(ids.astype(np.uint64), combine(seed, name_hash("unmatched rows")))
     bits = hash64(np.arange(hidden, dtype=np.uint64), keys[:, None])
     radius = np.sqrt(-2 * np.log(((bits >> np.uint64(32)) + 0.5) / 2**32))

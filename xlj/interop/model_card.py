@@ -35,8 +35,8 @@ def card(
     Args:
       name: the title of the card, and the path in its code examples.
       sentence: the sentence modules, if the folder is for sentence-transformers; else None.
-      trained: the description of the checkpoint (`Checkpoint.meta`), in which `config` has current
-        keys (`Checkpoint.config`). None if the model is not an xlj checkpoint.
+      trained: the description of the checkpoint (`Checkpoint.meta`), with its entry `config`
+        converted to current keys (`Checkpoint.config`). None if the model is not an xlj checkpoint.
       metrics: the results of the last evaluation on held-out text, by metric name.
       run: the scores of a fine-tuned checkpoint (`checkpoints.workdir.finished_run`); else None.
       adapted: Markdown about the adaptation (`evaluation.adaptation_record`) of an adapted model;

@@ -372,8 +372,9 @@ def _read_transformer(model: Folder) -> tuple[int, bool, str]:
         is_forward = isinstance(text, dict) and text.get("method") == "forward"
         if not is_forward or output not in pairs or name != pairs[output]:
             raise ConfigError(
-                f"{where}: modality_config or module_output_name is not supported; expected text "
-                "with last_hidden_state as token_embeddings, or with pooler_output as "
+                f"{where}: modality_config or module_output_name is not supported; expected the "
+                "modality text with method forward, and either method_output_name "
+                "last_hidden_state with module_output_name token_embeddings, or pooler_output with "
                 "sentence_embedding"
             )
     length = content.get("max_seq_length")

@@ -57,13 +57,13 @@ def from_sentencepiece(
     if charsmap := proto.normalizer_spec.precompiled_charsmap:
         with convert_errors("the normalisation of this SentencePiece model cannot be read"):
             tokenizer.normalizer = nfkc.normalizer(charsmap)
-    # XLM-R's tokenizer.json has WhitespaceSplit. It drops U+0085, which SentencePiece does not
-    # treat as a space.
+    # XLM-R's tokenizer.json splits by WhitespaceSplit instead of " ". WhitespaceSplit drops U+0085,
+    # which SentencePiece does not treat as a space.
     words = [
         pre_tokenizers.Split(" ", "removed"),
         pre_tokenizers.Metaspace(_SPACE, prepend_scheme="always"),
     ]
-    if not is_bpe:  # in a unigram model the special tokens are pieces, which text must not match
+    if not is_bpe:  # special tokens are pieces of a unigram model, which must not find them in text
         words.append(
             pre_tokenizers.Split(tokenizers.Regex(_before_last_characters(specials)), "isolated")
         )

@@ -120,13 +120,15 @@ def read(folder: Path) -> Vocabulary:
 def has_pair_types(folder: Path, vocabulary: Vocabulary) -> bool:
     """Returns whether a folder's tokenizer gives the second sentence of a pair token type 1.
 
-    `model_input_names` determines whether the model gets token types. Without this key, the
-    tokenizer class of transformers 5 determines it; the files name the class, or it follows from
-    `model_type`. The values of the types come from the template in tokenizer.json. A `vocab.txt`
-    has BERT's template.
+    The tokenizer returns token types if `model_input_names` in tokenizer_config.json contains
+    `token_type_ids`. Without the key `model_input_names`, it returns them if its class in
+    transformers 5 does so by default. tokenizer_config.json or config.json names the class; without
+    a name, a model of `model_type` bert has BertTokenizer. The values of the types come from the
+    template in tokenizer.json. A `vocab.txt` has BERT's template.
 
     Raises:
-      ConfigError: if a single sentence has types other than 0, or a pair types other than 0 and 1.
+      ConfigError: if the types of a single sentence are not all 0, or the types of a pair are not
+        0 and then 1.
     """
     config, model = _read_optional(folder, CONFIG), _read_optional(folder, MODEL_CONFIG)
     inputs = config.get("model_input_names")
@@ -187,8 +189,8 @@ def write(
     """Writes a tokenizer that `transformers.AutoTokenizer` loads without remote code.
 
     The files are `tokenizer.json`, `tokenizer_config.json`, `special_tokens_map.json`, and for a
-    SentencePiece vocabulary also `sentencepiece.bpe.model`. The files have the native ids
-    (`Vocabulary.native_ids`), which are xlj's ids for a SentencePiece vocabulary.
+    SentencePiece vocabulary also `sentencepiece.bpe.model`. The ids in these files are the native
+    ids (`Vocabulary.native_ids`). For a SentencePiece vocabulary, they are equal to xlj's ids.
 
     Args:
       model_max_length: the maximum number of tokens, including `<s>` and `</s>`.
@@ -196,7 +198,7 @@ def write(
       pairs_as_rows: whether pairs are encoded as in xlj's rows, `<s> A </s> B </s>`. Otherwise
         pairs are encoded as in the tokenizer's family (XLM-R has two `</s>` between A and B, and no
         types).
-      separated: whether the vocabulary's pair separator replaces the first `</s>`. Used only with
+      separated: whether `PARALLEL_SEPARATOR` replaces the first `</s>` of a pair. Used only with
         `pairs_as_rows`.
 
     Raises:
@@ -241,8 +243,9 @@ def _with_pairs_of_rows(
     """Returns a tokenizer.json that encodes pairs as in xlj's rows.
 
     Args:
-      content: the tokenizer.json. If it encodes pairs so already, it is returned unchanged.
-      between: the token after the first sentence; None for `</s>`.
+      content: the tokenizer.json. It is returned unchanged if it already encodes pairs in this way.
+      has_types: whether the token types of the second sentence and its `</s>` are 1.
+      separator: the token after the first sentence; None for `</s>`.
     """
     from tokenizers import Tokenizer, processors
 
@@ -256,10 +259,10 @@ def _with_pairs_of_rows(
         sides = np.cumsum([0, *(token == separator for token in probe.tokens[:-1])])
         if probe.type_ids == (has_types * sides).tolist():
             return content
-    of_second = int(has_types)
+    second_type = int(has_types)
     frame: Any = processors.TemplateProcessing(
         single=f"{first} $A {last}",
-        pair=f"{first}:0 $A:0 {separator}:0 $B:{of_second} {last}:{of_second}",
+        pair=f"{first}:0 $A:0 {separator}:0 $B:{second_type} {last}:{second_type}",
         special_tokens=[
             (name, tokenizer.token_to_id(name)) for name in dict.fromkeys((first, separator, last))
         ],
@@ -348,8 +351,8 @@ def _warn_of_ids(folder: Path, vocabulary: Vocabulary) -> None:
     specials = zip(vocabulary.native_specials, vocabulary.native_special_ids, strict=True)
     for (token, number), keys in zip(specials, _NAMES.values(), strict=True):
         for key in (f"{key}_token_id" for key in keys):
-            if isinstance(json_vocabulary := config.get(key), int) and json_vocabulary != number:
-                _warn(f"{folder / MODEL_CONFIG}: {key} is {json_vocabulary}", token, number)
+            if isinstance(config_id := config.get(key), int) and config_id != number:
+                _warn(f"{folder / MODEL_CONFIG}: {key} is {config_id}", token, number)
 
 
 def _warn_of_frame(file: Path, vocabulary: Vocabulary) -> None:

@@ -30,23 +30,25 @@ def extend(
 ) -> Vocabulary:
     """Returns the vocabulary with `new_pieces` more pieces, after the old ones and before `<mask>`.
 
-    Unigram: a small model is trained on the lines, which are normalised by the vocabulary's rules.
-    Some of its pieces that the vocabulary lacks are added: first all single characters, then the
-    most probable pieces. The score of a piece is its log probability. The score of a new piece is
-    its log probability in the small model plus log(share), because new text is assumed to make up
-    `share` of all text. With a larger share, new text is split into fewer pieces, but more of the
-    old text is split differently. In a new script the share hardly matters.
+    Unigram: a small model is trained on the lines, after the vocabulary's rules have normalised
+    them. The pieces of the small model that the vocabulary lacks are candidates. The single
+    characters among them are added first, then the most probable pieces, until `new_pieces` are
+    added. The score of a piece is its log probability. The score of a new piece is its log
+    probability in the small model plus log(share), because new text is assumed to make up `share`
+    of all text. With a larger share, new text is split into fewer pieces, but the pieces of more of
+    the old text change. In a new script the share hardly matters.
 
     BPE: training continues on the lines after the old merges (`bpe_growth`). The new merges come
-    after the old ones, so text is split by the old merges first, and then joined further.
+    after the old ones. So text is merged by the old merges first, and then by the new ones.
 
     Args:
       lines: text of all new languages in balanced amounts, without held-out lines.
-      share: above 0 and at most 1; None means 0.01. Only unigram models have a share.
+      share: the assumed share of new text, above 0 and at most 1; None means 0.01. Only for unigram
+        models.
 
     Raises:
-      ConfigError: if the vocabulary is neither unigram nor BPE, or the text yields too few new
-        pieces or too many new characters.
+      ConfigError: if the vocabulary is neither unigram nor BPE, the text yields too few new pieces
+        or too many new characters, or `share` is set for a BPE vocabulary.
     """
     is_json = is_tokenizer_json(vocabulary.model)
     is_bpe = not _is_unigram_json(vocabulary) if is_json else _is_bpe(_parse(vocabulary))
@@ -90,7 +92,7 @@ def initial_rows(old: Vocabulary, new: Vocabulary) -> Matches:
 
     The rules are (`matched_rows.RULES`):
 
-    - `special` and `exact`: the row of the same piece. The row of `<mask>` has a new index.
+    - `special` and `exact`: the row of the same piece. Only `<mask>` has a new id.
     - `pieces`: the mean of the old pieces into which the old vocabulary splits a new piece.
     - `none`: no old row, because one of these old pieces would be `<unk>`.
     """
@@ -156,9 +158,9 @@ def _add_to_json(vocabulary: Vocabulary, scores: Mapping[str, float]) -> bytes:
     description = json.loads(vocabulary.model)
     pieces = description["model"]["vocab"]
     known = {piece for piece, _ in pieces}
-    # The tokenizers library renumbers added tokens after the model's pieces, unless the model
-    # contains them. New pieces must come after the added tokens. So the added tokens become pieces
-    # of the model with score 0, as `<mask>` is in released files.
+    # The tokenizers library gives an added token that is no piece of the model an id after all
+    # pieces. A new piece would change this id, so the added tokens become pieces first. They get
+    # score 0, which `<mask>` has in released files.
     for token in sorted(description["added_tokens"], key=lambda token: token["id"]):
         if token["content"] not in known:
             pieces.append([token["content"], 0.0])
@@ -180,9 +182,9 @@ def _train_new_pieces(vocabulary: Vocabulary, text: Sequence[str], count: int) -
             trained = vocabulary_training.train({"new": list(text)}, {"new": 1}, size, _COVERAGE)
         except ConfigError as error:
             raise ConfigError(
-                f"--pieces={count}: this text does not yield as many new pieces; give more text or "
-                "a smaller --pieces, or a larger --pieces if the text has more new characters "
-                f"({error})"
+                f"--pieces={count}: this text does not yield {count:,} new pieces ({error}). Give "
+                f"more text or a smaller --pieces; if it has more than {count:,} new characters, "
+                "give a larger --pieces"
             ) from None
         pieces = ModelProto.FromString(trained).pieces
         new_pieces = [p for p in pieces if p.type == p.NORMAL and p.piece not in known]

@@ -38,10 +38,10 @@ def match(
     1. `special`: the special token with the same role (`<s>`, `<pad>`, `</s>`, `<unk>`, `<mask>`).
     2. `exact`: a piece with the same text; both pieces start a word, or neither does.
     3. `normalised`: as `exact`, but the texts are compared in NFKC and case folded.
-    4. `dictionary`: a translation of the new piece, if this piece is a whole word. The translation
-       must be one old piece that starts a word, exactly or normalised; other translations are
-       skipped. Dictionaries and their translations are tried in order. A whole word is a piece that
-       starts a word, or any piece in a script without spaces.
+    4. `dictionary`: a translation of the new piece, if this piece is a whole word. A whole word is
+       a piece that starts a word, or any piece in a script without spaces. The translation must be
+       a single old piece that starts a word, compared as in rules 2 and 3. Other translations are
+       skipped. Dictionaries and their translations are tried in order.
     5. `accents`: as `normalised`, but without accents.
     6. `place`: as `exact`, `normalised` or `accents`, but only one of the two pieces starts a word.
 

@@ -1,7 +1,8 @@
-"""Reads and writes objects of buckets, gs:// and s3://, through fsspec; all errors are `OSError`s.
+"""Reads and writes objects of buckets, gs:// and s3://, through fsspec.
 
-A written object appears when its last byte has been sent, so writing is atomic. A bucket has no
-folders. A "folder" here is a common beginning of the names of objects."""
+Errors of the libraries are converted to `OSError`s; a missing library is a `ConfigError`. An object
+appears when its last byte has been sent, so writing is atomic. A bucket has no folders: a "folder"
+here is a common prefix of object names."""
 
 import contextlib
 import functools
@@ -23,7 +24,7 @@ from xlj.config import ConfigError
 from xlj.io.quoting import shortened
 
 BLOCK_BYTES = 8 << 20
-"""How many bytes a request reads."""
+"""How many bytes a request reads at most."""
 _LIBRARIES = {
     "gs": ("gcsfs", "GCSFileSystem"),
     "s3": ("s3fs", "S3FileSystem"),
@@ -175,16 +176,20 @@ def lock(url: str, wait: bool = True) -> Iterator[None]:
     """Holds a lock during the block.
 
     The lock is an object, which the server lets only one process create. The holder rewrites the
-    object every `_HEARTBEAT` seconds. A waiting process takes over the lock if the object does not
-    change for `_STALE_AFTER` seconds of the clock of the waiting process.
+    object every `_HEARTBEAT` seconds. A waiting process takes over the lock if it sees no change of
+    the object for `_STALE_AFTER` seconds.
 
-    In two cases, two processes hold the lock at the same time: a holder pauses for longer than
+    In two cases, two processes may hold the lock at the same time: a holder pauses for longer than
     `_STALE_AFTER`, or two processes take over a lock at the same moment. Each object that they
     write is still complete, because writing an object is atomic.
 
     Args:
       wait: what to do if another process holds the lock. True waits. False raises
         `BlockingIOError` when the holder rewrites the object, which shows that it is active.
+
+    Raises:
+      BlockingIOError: if `wait` is False and another process holds the lock.
+      ConfigError: if the object cannot be created.
     """
     this_holder = f"{socket.gethostname()} {os.getpid()} {uuid.uuid4().hex}"
     try:
@@ -211,7 +216,7 @@ def lock(url: str, wait: bool = True) -> Iterator[None]:
     finally:
         ended.set()
         heartbeat.join(_HEARTBEAT)
-        # A lock that cannot be deleted becomes stale; an error here would hide that of the block.
+        # A lock that cannot be deleted becomes stale. An error here would hide one of the block.
         with contextlib.suppress(OSError):
             if _read_holder(url) == this_holder:
                 delete(url, missing_ok=True)
@@ -268,13 +273,13 @@ def _call(url: str, method: str, *arguments: Any, **keywords: Any) -> Any:
         if "PreconditionFailed" in str(error) or "pre-conditions" in str(error):
             raise FileExistsError(url) from None
         raise
-    except Exception as error:  # each library raises types of its own that are no OSErrors
+    except Exception as error:  # the libraries also raise types that are no OSErrors
         raise OSError(shortened(f"{type(error).__name__}: {error}")) from error
 
 
 @functools.lru_cache(maxsize=8)
 def _system(scheme: str) -> Any:
-    """Returns the file system of a scheme; it finds credentials like the tools of the provider."""
+    """Returns the file system of a scheme, which finds credentials as the provider's tools do."""
     library, name = _LIBRARIES[scheme]
     try:
         module = importlib.import_module(library)
@@ -282,5 +287,5 @@ def _system(scheme: str) -> Any:
         raise ConfigError(
             f"{scheme}:// URLs need {library} ({error}): pip install -e '.[cloud]'"
         ) from None
-    logging.getLogger(library).setLevel(logging.CRITICAL)  # the library also raises its errors
+    logging.getLogger(library).setLevel(logging.CRITICAL)  # it logs errors that it also raises
     return getattr(module, name)(use_listings_cache=False, skip_instance_cache=True)

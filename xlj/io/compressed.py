@@ -16,8 +16,11 @@ streams or frames."""
 PIECE_BYTES = 1 << 18
 """The maximum size of a piece of decompressed content."""
 
-_ZSTD_BYTES = 1 << 10  # a compressed byte may expand to 32 KiB, and zstandard cannot limit this
-_XZ_MEMORY = 1 << 28  # the maximum memory that a file may demand; xz -9 needs 65 MiB
+_ZSTD_BYTES = 1 << 10
+"""Compressed bytes per call: a byte may expand to 32 KiB, and zstandard cannot limit its output."""
+
+_XZ_MEMORY = 1 << 28
+"""The maximum memory that decompressing a .xz file may need, in bytes; xz -9 needs 65 MiB."""
 
 _PiecesThenRest = Generator[bytes, None, bytes]
 """Yields decompressed pieces of a member, and returns the compressed data after the member."""
@@ -33,7 +36,7 @@ def decompress(raw: Iterable[bytes], ending: str, may_be_empty: bool = False) ->
         a file. A whole file without content is an error: it was truncated, perhaps by a crash.
 
     Raises:
-      OSError: if the data is damaged, or needs more memory than any ordinary file.
+      OSError: if the data is damaged, or if a .xz file needs more than 256 MiB of memory.
       EOFError: if the data ends too early.
     """
     parts: list[bytes] = []

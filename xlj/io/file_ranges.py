@@ -12,7 +12,7 @@ from xlj.io import files, storage
 from xlj.io.malformed import Skipping
 
 RANGE_BYTES = 16 << 20
-"""Size of a range of a file that can be split; an encoder needs some minutes for it."""
+"""Size of a range of a file that can be split, in bytes; an encoder needs some minutes for it."""
 
 
 class FileRange(NamedTuple):

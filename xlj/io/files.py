@@ -14,7 +14,7 @@ from xlj.io.storage import AnyPath
 STDIN = Path("-")
 """The file name that means standard input."""
 LINE_BYTES = 1 << 20
-"""The maximum length of a line; a sentence or a paragraph is a thousand times shorter."""
+"""The maximum length of a line, in bytes; a paragraph is about a thousand times shorter."""
 _FRAMED = ".zst"
 """The ending of compressed files that may consist of many independent frames."""
 
@@ -65,10 +65,14 @@ def _read_pieces(file: BinaryIO, limit: int = sys.maxsize) -> Iterator[bytes]:
 
 
 def can_be_split(path: AnyPath, size: int) -> bool:
-    """Whether `range_blocks` can read ranges of about `size` bytes of a longer file.
+    """Whether `range_blocks` can read a file in ranges of about `size` bytes.
 
     The file must be uncompressed, or a .zst file whose first frames have at most `size` bytes each.
     The server of a URL must support range requests.
+
+    Args:
+      path: a file of more than `size` bytes; the result for a shorter file has no meaning.
+      size: a number of bytes of the file, before decompression.
 
     Raises:
       ConfigError: if the file cannot be read.
@@ -86,21 +90,22 @@ def can_be_split(path: AnyPath, size: int) -> bool:
 def range_blocks(
     path: AnyPath, start: int, stop: int, longest: int = LINE_BYTES
 ) -> Iterator[list[Line]]:
-    """Yields the lines that begin in the bytes [start, stop) of a file, in blocks of lines.
+    """Yields the lines that begin in the bytes [start, stop) of a file, in blocks like `blocks`.
 
-    Consecutive ranges contain every line once. `blocks` describes the lines and the blocks.
+    Consecutive ranges contain every line once.
 
-    In a .zst file, these are the lines that begin in a frame that begins in the range. A line at
-    the very start of the first frame is an exception: it belongs to the previous range, because
-    only the bytes before a frame show whether a line begins there. A file with another compression
-    is always read as a whole.
+    For a .zst file, these are the lines that begin in the frames that begin in the range. A line at
+    the very start of the first of these frames is an exception: it belongs to the previous range,
+    because only the bytes before a frame show whether a line begins there. A file with another
+    compression is always read as a whole.
 
     Args:
+      path: the file.
+      start, stop: the range, in bytes of the file, before decompression.
       longest: the maximum length of a line in bytes.
 
     Raises:
-      ConfigError: if the file cannot be read or decompressed completely, is not text or not UTF-8,
-        or if its lines end in carriage returns only.
+      ConfigError: as `blocks`.
     """
     if path.suffix == _FRAMED:
         yield from _blocks(_frames(path, start, stop), path, start, longest)
@@ -125,13 +130,13 @@ def range_blocks(
                     last += file.readline(longest - len(last) + 1)
                     if len(last.removesuffix(b"\n")) > longest:
                         if feed:
-                            yield _decode(head)
+                            yield _decode_lines(head)
                         yield [too_long(longest)]
                         if not last.endswith(b"\n"):
                             _skip_line(file, stop)
                         continue
                     block = head + feed + last
-                yield _decode(block.removesuffix(b"\n"))
+                yield _decode_lines(block.removesuffix(b"\n"))
     except OSError as error:
         raise _read_error(path, error) from error
 
@@ -195,11 +200,12 @@ def blocks(path: AnyPath, longest: int = LINE_BYTES) -> Iterator[list[Line]]:
 
     Only line feeds end a line. A `Malformed` replaces a line that is not UTF-8, contains NUL, or
     has more than `longest` bytes. Byte order marks at the starts of lines are removed (`Marked`).
-    The lines of a block have fewer than `compressed.PIECE_BYTES + longest` bytes.
+    The lines of a block have fewer than `compressed.PIECE_BYTES + longest` bytes in total.
 
     Raises:
-      ConfigError: if the file cannot be read or decompressed completely, is not text or not UTF-8,
-        or if its lines end in carriage returns only.
+      ConfigError: if the file cannot be read or decompressed completely or is not text. Also if its
+        first bytes show that the whole text is not UTF-8, or has only carriage returns as line ends
+        (`malformed.check_start`).
     """
     yield from _blocks(pieces(path), path, 0, longest)
 
@@ -232,13 +238,13 @@ def _blocks(
             piece = piece[end + 1 :]
         head, feed, tail = piece.rpartition(b"\n")
         if feed:
-            yield _decode(b"".join([*unfinished, head]))
+            yield _decode_lines(b"".join([*unfinished, head]))
             unfinished = []
         if end >= 0:
             size = len(tail)
         unfinished.append(tail)
     if size <= longest and (rest := b"".join(unfinished)):
-        yield _decode(rest)
+        yield _decode_lines(rest)
 
 
 def aligned_blocks(paths: Sequence[AnyPath]) -> Iterator[tuple[list[Line], ...]]:
@@ -279,7 +285,8 @@ def lines(
         policy.report()
 
 
-def _decode(block: bytes) -> list[Line]:
+def _decode_lines(block: bytes) -> list[Line]:
+    """Decodes a block of lines, and removes byte order marks at the starts of lines."""
     text, result = decode(block), list[Line]()
     if isinstance(text, str):
         result += text.split("\n")

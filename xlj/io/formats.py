@@ -1,4 +1,4 @@
-"""Detects the formats of files by name and by content, for all commands that read."""
+"""Detects the formats of files by name and by content, and refuses unsupported formats."""
 
 import re
 from collections.abc import Collection
@@ -63,7 +63,7 @@ FORMATS = (
         (".tmx",),
         rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*(<!DOCTYPE tmx|<tmx\b)",
         True,
-        "write a line `source TAB target` for each unit; xlj.align reads TMX",
+        "write a line `source TAB target` for each unit; xlj.align and data.parallel read TMX",
     ),
     Format("XML", (".xml", ".xlf", ".xliff"), rb"\s*<\?xml\b", True, _CONVERT_TO_TEXT),
     Format(

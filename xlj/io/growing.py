@@ -16,7 +16,7 @@ _UPLOAD_INTERVAL = 60.0
 
 
 class GrowingFiles:
-    """The files of a folder to which a process appends lines.
+    """Files in one folder, to which a process appends lines.
 
     If the folder is in a bucket, the files grow in a temporary local folder and are uploaded from
     there.
@@ -35,7 +35,7 @@ class GrowingFiles:
         self.local_folder = Path(tempfile.mkdtemp(prefix="xlj-")) if is_url else Path(str(folder))
 
     def path(self, name: str) -> Path:
-        """Returns the local path of a file, and first downloads the file if it is in a bucket.
+        """Returns the local path of a file; if only the bucket has the file, downloads it first.
 
         Raises:
           OSError: if the server of the bucket does not respond.

@@ -45,10 +45,11 @@ def _mix(x: np.ndarray) -> np.ndarray:
 
 
 def permute(indices: np.ndarray, sizes: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Permutes indices: index i is mapped within [0, sizes[i]) by the permutation of keys[i].
+    """Permutes each index: the key keys[i] selects a permutation of [0, sizes[i]).
 
-    The permutation is a Feistel network on the smallest even number of bits that can hold the size.
-    The network is applied until the image is in the range (Black and Rogaway, 2002).
+    The permutation is a Feistel network on the smallest even number of bits, at least 2, that can
+    hold sizes[i] - 1. The network is applied repeatedly, until the image is in the range (Black and
+    Rogaway, 2002).
 
     Args:
       indices: int64 [n], with 0 <= indices[i] < sizes[i].
@@ -75,7 +76,7 @@ def permute(indices: np.ndarray, sizes: np.ndarray, keys: np.ndarray) -> np.ndar
 
 
 def sample(count: int, size: int) -> np.ndarray:
-    """Draws `count` different numbers from [0, size), the same numbers in every call.
+    """Draws `count` different numbers from [0, size); equal arguments give equal numbers.
 
     Returns:
       Unsorted numbers, int64 [min(count, size)].

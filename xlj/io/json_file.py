@@ -20,7 +20,7 @@ Record = dict[str, Any]
 MAX_BYTES = 1 << 29
 """The maximum decompressed size of a JSON file; its values need several times more memory."""
 RECORD_BYTES = 1 << 26
-"""The maximum length of a line of JSON lines; a line may contain a whole document."""
+"""The maximum length of a line of JSON lines, in bytes; a line may contain a whole document."""
 _SAMPLE_BYTES = 1 << 18  # bytes used to detect the encoding
 _MAX_DIGITS = 300  # of an integer, so that a float can represent it; transformers writes 10^30
 
@@ -110,7 +110,7 @@ def parse(content: bytes | str, place: str, not_finite: bool = False) -> Any:
 
     Args:
       content: the bytes of a whole file, or a text. Only errors in bytes name the line.
-      place: the place of the content, for errors, which begin with it.
+      place: the place of the content, such as the file; error messages begin with it.
       not_finite: whether to accept NaN and Infinity; JSON does not have them, but Python writes
         them.
 

@@ -25,8 +25,8 @@ class Malformed:
     Attributes:
       reason: the name under which such records are counted.
       problem: the part of an error message that follows the place of the record.
-      before: number of lines or rows before the record in its part of the source; -1 if this number
-        equals the index of the record among the lines that the source yields.
+      before: number of lines or rows before the record in its part of the source. -1 means: the
+        index of the record among the records that the part yields.
     """
 
     reason: str
@@ -95,7 +95,8 @@ def encoding_of(content: bytes) -> str:
     """Detects the encoding of a text that is not UTF-8, by its byte order mark or its NUL bytes.
 
     Returns:
-      The name of the encoding and how it was detected; empty if it is UTF-8 or unknown.
+      The name of the encoding and how it was detected, such as `UTF-16LE by its byte order mark`;
+      empty if the encoding is UTF-8 or unknown.
     """
     for mark, name in _MARKS:
         if content.startswith(mark):
@@ -108,8 +109,9 @@ def encoding_of(content: bytes) -> str:
 def _is_likely(content: bytes, encoding: str) -> bool:
     """Whether bytes are likely text in an encoding.
 
-    They are if most bytes of blanks are blanks in the decoded text too. Without bytes of blanks,
-    most decoded characters must be ASCII.
+    Counts the bytes that are ASCII blanks (space, tab, line feed or carriage return). The encoding
+    is likely if the decoded text has more than half as many blanks. If no byte is a blank, more
+    than half of the decoded characters must be ASCII.
     """
     blank_bytes = sum(content.count(blank.encode()) for blank in _BLANKS)
     text = content.decode(encoding, "replace")
@@ -118,8 +120,11 @@ def _is_likely(content: bytes, encoding: str) -> bool:
     return 2 * sum("\0" < letter < "\x80" for letter in text) > len(text)
 
 
+_MARK = "byte order mark at the start of a line (the rest of the line is kept)"
+
+
 class Skipping:
-    """The policy of a command for malformed lines, and counts of the lines skipped so far.
+    """What a command does with malformed lines, and counts of the lines skipped so far.
 
     Args:
       policy: `skip` replaces a malformed line by an empty line; `error` raises a `ConfigError`.
@@ -154,7 +159,7 @@ class Skipping:
                 yield ""
                 continue
             if row and isinstance(line, Marked):
-                self._count("byte order mark at the start of a line", f"{place}{row + 1}")
+                self._count(_MARK, f"{place}{row + 1}")
             yield line
 
     def skip(self, record: Malformed, place: str) -> None:

@@ -1,8 +1,8 @@
-"""Writes a folder with a manifest in parts, by several processes or in several runs.
+"""Writes the output of a job to a folder in parts, by several processes or in several runs.
 
-Each part is a file of content and a small record file. The record is written last and marks the
-part as complete, so an interrupted job resumes with the missing parts. The process that completes
-the last part writes `manifest.json`.
+Each part is a content file and a small record file. The record is written last and marks the part
+as complete, so an interrupted job resumes with the missing parts. When all parts are complete,
+`Parts.finish` writes `manifest.json`.
 """
 
 import hashlib
@@ -15,8 +15,8 @@ from xlj.io.json_file import Record
 JOB = "job.json"
 """Name of the file that describes the job: the input of the parts and the options."""
 MANIFEST = "manifest.json"
-"""Name of the file with the job and, in order, `file`, `bytes`, `sha256` and further values of each
-part."""
+"""Name of the file that contains the job and a list `files` with the record of each part, in order:
+`file`, `bytes`, `sha256` and further values."""
 
 
 class Parts:
@@ -31,7 +31,7 @@ class Parts:
         i - 1 + 2 n, and so on.
 
     Raises:
-      ConfigError: if the folder contains parts of another job, or cannot be written.
+      ConfigError: if the folder contains parts of another job or other files, or cannot be written.
     """
 
     def __init__(self, folder: Path, job: Record, count: int, ending: str, shard: tuple[int, int]):
@@ -42,7 +42,9 @@ class Parts:
         file = folder / JOB
         if not file.is_file():
             if any(folder.iterdir()):
-                raise ConfigError(f"{folder} contains other files; name a new or empty folder")
+                raise ConfigError(
+                    f"{folder} contains other files, but no {JOB}; name a new or empty folder"
+                )
             json_file.write(file, self._job)
         stored_job = json_file.read_object(file)
         if stored_job != self._job:
@@ -66,6 +68,7 @@ class Parts:
         """Writes the record of a part, which marks the part as complete.
 
         Args:
+          part: the number of the part, whose content file is complete.
           values: further values of the record; the manifest contains them too.
         """
         file = self.file(part)

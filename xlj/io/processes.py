@@ -22,7 +22,8 @@ from xlj.io import storage_errors
 class _Process(SpawnProcess):
     """A spawned process that does not import the main module.
 
-    Python's spawned processes import it, so a script without a main guard would run twice.
+    Python's own spawned processes import the main module, so a script without a main guard would
+    run twice.
     """
 
     @staticmethod
@@ -70,16 +71,19 @@ def in_child(
 ) -> Result:
     """Runs a function in a spawned process (a child) and returns the result.
 
-    The child does not use accelerators, and its memory is freed when it ends; both matter for
-    functions that import TensorFlow. The child stops when this process stops.
+    The child sees no CUDA devices, and its memory is freed when it ends; both matter for functions
+    that import TensorFlow. The child stops when this process stops.
 
     Args:
       doing: what the function does, for errors, such as `building rows`.
       function: the function. It must be picklable, and so must its arguments and its result.
       arguments, named: positional and keyword arguments of the function.
 
+    Returns:
+      The result of the function.
+
     Raises:
-      ConfigError: if the function raises a `ConfigError` or a storage error.
+      ConfigError: if the function raises a `ConfigError` or a storage error (`storage_errors`).
       RuntimeError: if the function raises another error, or the child dies.
     """
     receiver, sender = SPAWN.Pipe(duplex=False)
@@ -95,9 +99,9 @@ def in_child(
         except EOFError:
             process.join()
             outcome, result = "died", None
-        finally:  # an interrupt, or SIGTERM
+        finally:  # also after an interrupt or SIGTERM
             process.terminate()
-            process.join(timeout=3)  # enough to end its workers; SentencePiece may need longer
+            process.join(timeout=3)  # enough to end its workers, but SentencePiece may need longer
             process.kill()
             process.join()
     if outcome == "returned":
@@ -120,7 +124,7 @@ def _child(
 ) -> None:
     stop_with_parent()
     signal.signal(signal.SIGTERM, _exit_on_signal)
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # only the training process uses accelerators
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # only the parent process uses GPUs
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there is already one process for each core
     try:
         sender.send(("returned", function(*arguments, **named)))

@@ -1,12 +1,11 @@
 """A common interface for local paths and URLs.
 
 `to_path` converts a text to a `Path` or a `Url`. A `Url` has the methods of a `Path` that xlj uses.
-The functions of this module do the rest on both: for a URL, `memory_map` reads the file, and `lock`
-creates an object that only one process can create. A folder of a bucket needs no creation.
+For other operations, this module has functions that accept both, such as `memory_map` and `lock`.
 
 - Text can be read from https, http, gs and s3.
-- Rows can be read from and written to the buckets gs and s3.
-- Workdirs can be in gs.
+- Rows can be read from and written to buckets of gs and s3. A folder of a bucket needs no creation.
+- Workdirs (folders of checkpoints and metrics) can be in buckets of gs.
 
 Buckets need `pip install -e '.[cloud]'`.
 """
@@ -49,7 +48,11 @@ class Stat(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Url:
-    """A file or folder at a URL, with some methods of `pathlib.Path`; these raise `OSError`s."""
+    """A file or folder at a URL, with some methods of `pathlib.Path`; these raise `OSError`s.
+
+    `read_range`, `sizes`, `mkdir` and `unlink` are for buckets. The other methods also work for web
+    servers.
+    """
 
     url: str
 
@@ -65,7 +68,7 @@ class Url:
     @property
     def name(self) -> str:
         """The part after the last slash; for a web server, without `?` and the query after it."""
-        path = self.url.partition("?")[0] if self._home is web else self.url
+        path = self.url.partition("?")[0] if self._backend is web else self.url
         return path.rpartition("/")[2]
 
     @property
@@ -93,7 +96,7 @@ class Url:
 
     def stat(self) -> Stat:
         """Returns size and version of the file; raises `FileNotFoundError` if it does not exist."""
-        return Stat(*self._home.stat(self.url))
+        return Stat(*self._backend.stat(self.url))
 
     def is_file(self) -> bool:
         """Whether the file exists."""
@@ -114,7 +117,7 @@ class Url:
     def open(self, mode: str = "rb", buffering: int = -1) -> BinaryIO:
         """Opens the file for reading; reads in large blocks and ignores `buffering`."""
         assert mode == "rb", f"a file at a URL can only be opened with mode rb, not {mode}"
-        return io.BufferedReader(self._home.Reader(self.url), self._home.BLOCK_BYTES)
+        return io.BufferedReader(self._backend.Reader(self.url), self._backend.BLOCK_BYTES)
 
     def read_bytes(self) -> bytes:
         """Returns the whole content."""
@@ -145,7 +148,8 @@ class Url:
         buckets.delete(self.url, missing_ok)
 
     @property
-    def _home(self) -> Any:
+    def _backend(self) -> Any:
+        """The module `web` or `buckets`, depending on the scheme."""
         return _SCHEMES[self.url.partition(":")[0]]
 
 
@@ -176,7 +180,8 @@ def find_files(pattern: str) -> list[AnyPath]:
     `*`, `?`, `[...]` and `**` match as in a shell, except on web servers, which cannot list files.
 
     Raises:
-      ConfigError: if a server does not respond.
+      ConfigError: if a server does not respond, the scheme of the URL is not supported, or a URL of
+        a web server contains `*`.
     """
     path = to_path(pattern)
     if isinstance(path, Url):
@@ -221,9 +226,9 @@ def identity(path: AnyPath) -> list[str | int]:
     """Returns values that identify a text file without reading it.
 
     For a local file, these are its absolute path, its size in bytes, and its modification time in
-    ns. For a URL, these are the URL, its size in bytes, and its version on the server. Size and
-    version of a URL are those of the last call of `find_files` that returned it, so one listing
-    serves many reads.
+    ns. For a URL, these are the URL, its size in bytes, and its version on the server. If
+    `find_files` has listed the URL, size and version come from the last listing, so that one
+    listing serves many reads.
     """
     if isinstance(path, Url):
         return [str(path), *(_listed_stats.get(path) or path.stat())]
@@ -237,17 +242,17 @@ def size(path: AnyPath) -> int:
 
 
 def last_modified(path: AnyPath) -> float:
-    """Returns the time of the last change of a file, in seconds since 1970."""
+    """Returns the time of the last change of a local file or an object, in seconds since 1970."""
     return path.stat().st_mtime if isinstance(path, Path) else buckets.last_modified(path.url)
 
 
 def can_seek(path: AnyPath) -> bool:
     """Whether a file can be read from any position; some web servers do not support this."""
-    return isinstance(path, Path) or path._home.can_seek(path.url)
+    return isinstance(path, Path) or path._backend.can_seek(path.url)
 
 
 def memory_map(path: AnyPath, dtype: np.dtype | str) -> np.ndarray:
-    """Memory-maps the records of a local file, or reads the records of a URL: [records]."""
+    """Memory-maps the records of a local file, or reads those of a URL to memory: [records]."""
     if isinstance(path, Url):
         return np.frombuffer(path.read_bytes(), dtype)
     if not path.stat().st_size:
@@ -256,16 +261,21 @@ def memory_map(path: AnyPath, dtype: np.dtype | str) -> np.ndarray:
 
 
 def exists(path: AnyPath) -> bool:
-    """Whether a file or folder exists; a folder of a bucket must contain a file."""
+    """Whether a file or folder exists; a folder of a bucket exists if it contains a file."""
     return path.exists() or (isinstance(path, Url) and bool(buckets.list_below(path.url)))
 
 
 def move_folder(path: AnyPath, target: AnyPath, first: str) -> None:
     """Moves a folder within a disk or a bucket.
 
-    In a bucket, each file is copied and then deleted, and the process may be killed between two
-    files. An incomplete old folder is recognisable, because its file `first` is deleted before all
-    other files.
+    In a bucket, all files are first copied and then deleted, and the process may be killed at any
+    point. If the old folder still has the file `first`, the folder is complete, because this file
+    is deleted before all other files.
+
+    Args:
+      path: the old folder.
+      target: the new folder.
+      first: the name of a file in the folder.
     """
     if isinstance(path, Url):
         buckets.move_below(path.url, str(target), first)
@@ -294,8 +304,14 @@ def lock(folder: AnyPath, name: str = ".lock", wait: bool = True) -> Iterator[No
     to a minute later.
 
     Args:
+      folder: the folder.
+      name: name of the lock file or object in the folder.
       wait: what to do if another process holds the lock: True prints a message and waits; False
         raises `BlockingIOError`.
+
+    Raises:
+      BlockingIOError: if `wait` is False and another process holds the lock.
+      ConfigError: if the lock of a folder in a bucket cannot be created.
     """
     if isinstance(folder, Url):
         with buckets.lock(f"{folder}/{name}", wait):

@@ -1,4 +1,4 @@
-"""Describes storage errors in one line with the file, for errors that the user can fix."""
+"""Describes storage errors, which the user can fix, in one line that names the file."""
 
 import errno
 
@@ -15,7 +15,7 @@ _FILE_OR_SOCKET_ERRORS = (
 
 
 def describe(error: OSError) -> str:
-    """Describes a storage error that no code handled, and the file of the error.
+    """Describes an unhandled storage error in one line that names the file.
 
     Returns:
       The description; an empty string if the error is not a storage error, and thus a bug of xlj.

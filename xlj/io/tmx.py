@@ -10,7 +10,7 @@ from xlj.io import files
 from xlj.io.quoting import examples
 from xlj.io.storage import AnyPath
 
-_MARKUP_TAGS = ("bpt", "ept", "it", "ph", "ut")  # contain markup of the format that was translated
+_MARKUP_TAGS = ("bpt", "ept", "it", "ph", "ut")  # contain markup of the original document
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 

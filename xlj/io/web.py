@@ -18,7 +18,7 @@ BLOCK_BYTES = 1 << 20
 TIMEOUT = 60
 """Seconds to wait for a server."""
 ATTEMPTS = 5
-"""How many requests in a row may return no byte; then reading fails."""
+"""Reading fails after this number of consecutive requests that return no byte."""
 _PAUSE = 0.5  # seconds before the second request; each later pause is twice as long
 _CACHE_SECONDS = 10  # how long the facts about a file are cached
 

@@ -21,7 +21,8 @@ def are_small(path: AnyPath, size: int) -> bool:
     """Whether each frame that begins in the first `size` bytes of a file has at most `size` bytes.
 
     Args:
-      size: a number of bytes; the file must be longer.
+      path: the file, which must have more than `size` bytes.
+      size: a number of bytes.
 
     Raises:
       OSError: if the file cannot be read.

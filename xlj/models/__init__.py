@@ -1,1 +1,1 @@
-"""The encoder and its heads: `init` returns a nested dict of parameters, `apply` uses it."""
+"""The encoder and its heads, as pure functions of nested dicts of parameters."""

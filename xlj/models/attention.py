@@ -1,4 +1,7 @@
-"""Self-attention with two id vectors per row: query i sees key j if their segment ids are equal."""
+"""Self-attention in which a query sees the keys with the same segment id.
+
+Each row has two vectors of segment ids: one for its tokens as queries, one for its tokens as keys.
+"""
 
 from functools import partial
 
@@ -88,11 +91,12 @@ def shared_bias(params: Params, model: Model, length: int) -> jax.Array:
 
     Args:
       params: of a `PositionBias`.
-      length: of a row.
+      length: of a row, in tokens.
 
     Returns:
       For dense attention, float32 [heads, length, length]. For fused attention, the tiles of
-      `position_bias.bias_tiles`, float32 [heads, 2 blocks - 1, block, block].
+      `position_bias.bias_tiles`, float32 [heads, 2 n - 1, block, block]. Here n is the number of
+      blocks of a row after padding (`fused_attention.attend.padded_length`).
     """
     table = params["table"]
     check("shared_bias", table=(f"float32 [{model.position_buckets}, {model.heads}]", table))

@@ -31,8 +31,9 @@ def check_attention(
 ) -> None:
     """Checks an attention function with two patterns of segment ids.
 
-    The first pattern packs examples of random lengths. In the second pattern, some queries have the
-    ids of other examples, some keys are hidden, and some queries see no key at all.
+    The pattern "packed" has packed examples of random lengths. In the pattern "redirected", some
+    queries have the ids of other examples, some keys are hidden, and some queries see no key at
+    all.
 
     Args:
       attention: the function to check.
@@ -44,10 +45,15 @@ def check_attention(
         which a query sees a key, inclusive; None for no window.
 
     Raises:
-      AssertionError: if an output differs from the formula, if the output of a query depends on a
-        key or value that the query must not see, or if the output does not depend on the query or
-        on a value that the query must see. For wrong dependences, the message names the array and
-        the index (row, index in the row).
+      AssertionError: in any of these cases:
+
+        - An output differs from the formula.
+        - The output of a query that sees no key is not exactly 0.
+        - The output of a query depends on a key or value that the query must not see.
+        - The output of a query does not depend on the query, or on a value that the query must see.
+
+        The message names the pattern or the window. In the last two cases, it also names the array
+        and the index (row, index in the row).
     """
     rng = np.random.default_rng(seed)
     q, k, v, weights = (
@@ -95,7 +101,11 @@ def _check_gradients(
     sees: np.ndarray,
     name: str,
 ) -> None:
-    """Checks that the gradient of some queries' outputs reaches exactly the keys that they see.
+    """Checks by gradients on which queries, keys and values the outputs of some queries depend.
+
+    The outputs must depend on each value that the selected queries see, and on each selected query
+    that sees more than one key. They must not depend on other queries, or on keys and values that
+    no selected query sees.
 
     Args:
       attention: the function to check.
@@ -147,8 +157,9 @@ def _check_window_ends(
 ) -> None:
     """Checks both ends of the window, in rows of one example.
 
-    The gradient of a query's output must reach exactly the keys within the window. A changed key
-    and value must change exactly the outputs of the queries within the window.
+    The gradient of a query's output must reach all values within the window, and no key or value
+    outside it. A changed key and value must change exactly the outputs of the queries within the
+    window.
     """
     q, k, v = arrays
     rows, length = sees.shape[:2]

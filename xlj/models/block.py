@@ -67,13 +67,14 @@ class SubLayer(Protocol):
     """Computes the update that a residual connection adds to the stream."""
 
     def __call__(self, x: jax.Array, context: Context, /) -> jax.Array:
-        """Maps x, float32 or `model.dtype` [rows, length, hidden], to an update of its shape."""
+        """Maps x, float32 or `model.dtype` [rows, length, hidden], to an update of this shape."""
 
 
 class Residual(Protocol):
     """Adds a sub-layer's update to the stream, after dropout.
 
-    A residual connection is a module; its parameters are the scale and bias of its norm.
+    A residual connection is a Flax module. Its only parameters are the scale and bias of its norm,
+    if it has one.
     """
 
     def __call__(self, stream: Stream, sub_layer: SubLayer, context: Context, /) -> Stream:
@@ -81,7 +82,9 @@ class Residual(Protocol):
 
 
 class NoNorm(nn.Module):
-    """x + sub_layer(x), for the first sub-layer of ModernBERT, which follows the embeddings' norm.
+    """x + sub_layer(x), for the attention of ModernBERT's first layer.
+
+    This attention needs no norm of its own, since it reads the output of the embeddings' norm.
 
     Attributes:
       site: identifies the dropout of the update in the layer (`Context.seeds`).
@@ -190,7 +193,8 @@ def stream_of(x: jax.Array, model: Model) -> Stream:
 def _is_fused(model: Model, length: int) -> bool:
     """Returns whether the kernel of `fused_norm` computes the residual connections.
 
-    It is used on GPUs, with bfloat16 and post-LayerNorm, for lengths that fit the kernel.
+    The kernel is used on GPUs, for post-norm models with LayerNorm and bfloat16, if the length is a
+    multiple of `fused_norm.MULTIPLE`.
     """
     has_kernel = model.norm == "post" and model.norm_type == "layer"
     fits = has_kernel and length % fused_norm.MULTIPLE == 0

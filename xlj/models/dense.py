@@ -30,10 +30,10 @@ outputs of linear layers and of attention."""
 def product(left: jax.Array, right: jax.Array, dtype: jnp.dtype, right_axis: int = 0) -> jax.Array:
     """Multiplies two arrays in a dtype, with sums in float32.
 
-    On a CPU, bfloat16 products are fast (4x float32) only if both factors are row-major and the
-    left factor contracts its last axis. Barriers keep XLA from folding a transposition into the
-    product. With a folded transposition, XLA would compute the product in float32, or fail to
-    compile it.
+    On a CPU, bfloat16 products are four times as fast as float32 products, but only if both factors
+    are row-major and the left factor contracts its last axis. Barriers keep XLA from folding a
+    transposition into the product. With a folded transposition, XLA would compute the product in
+    float32, or fail to compile it.
 
     Args:
       left: float [..., k].
@@ -66,7 +66,7 @@ def sum_over_rows(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
     """Sums the rows of a matrix.
 
     The sum is computed as a product with a few rows of ones (16 on GPUs, for tensor cores). XLA's
-    own sum over many rows is slow: on a CPU it takes as long as a product with the whole matrix,
+    own sum over many rows is slow: on a CPU it takes as long as multiplying all rows with a kernel,
     and on a GPU it uses a fifth of the memory bandwidth.
 
     Args:
@@ -97,18 +97,19 @@ def products(left: jax.Array, right: jax.Array, contracted: tuple[int, int]) -> 
         for axis, name in zip(contracted, "nm", strict=True)
     )
     check("products", left=(f"float {left_is}", left), right=(f"{left.dtype} {right_is}", right))
-    left_axis, of_right = (axis % left.ndim for axis in contracted)
-    return _product(left, right, (left_axis, of_right), left.ndim - 2)
+    left_axis, right_axis = (axis % left.ndim for axis in contracted)
+    return _product(left, right, (left_axis, right_axis), left.ndim - 2)
 
 
 def _product(
     left: jax.Array, right: jax.Array, contracted: tuple[int, int], batches: int = 0
 ) -> jax.Array:
-    """Multiplies over one axis of each factor; sums are in float32.
+    """Contracts one axis of each factor; sums are in float32.
 
     On a CPU, both factors keep their layout in memory. One case needs a copy: a left factor in
-    bfloat16 whose rows are contracted. It is first rounded and then transposed in memory. Without
-    the copy, XLA would read its float32 values with a stride, which takes longer than the product.
+    bfloat16 that is contracted along its second-last axis. It is first rounded and then transposed
+    in memory. Without the copy, XLA would read the float32 values before rounding with a stride,
+    which takes longer than the product.
 
     Args:
       contracted: the contracted axis of `left` and of `right`.
@@ -162,20 +163,21 @@ def matmul(
 ) -> jax.Array:
     """Multiplies x with a kernel, optionally after an activation; sums are in float32.
 
-    With dtype=bfloat16, each factor is rounded once in the forward and once in the backward pass,
-    and the backward pass needs half as many bytes. The gradient of x is rounded to the dtype of x.
-    The gradient of the kernel is float32.
+    With dtype=bfloat16, each pass rounds each factor once. The backward pass needs x only in
+    bfloat16, so the saved x has half the bytes of float32. The gradient of x is rounded to the
+    dtype of x. The gradient of the kernel is float32.
 
-    With an activation, x is saved for the backward pass, and the activation is computed again
-    there: the intermediate arrays of a gated activation have three times the bytes of x. An
-    exception is GELU on CPUs, where computing it again costs too much time, so its result is saved.
+    With an activation, only x is saved, and the backward pass computes the activation again. Saving
+    the intermediate arrays of a gated activation would take three times the bytes of x. GELU on
+    CPUs is an exception: computing it again takes too much time, so its result is saved.
 
     Args:
       x: float [..., in].
       kernel: float [in, out].
       dtype: of the factors.
       activation: applied to x in float32 before the product; None for no activation.
-      shift: float32 [in], added to x before the activation; None for no shift.
+      shift: float32 [in], added to x before the activation; None for no shift. Without an
+        activation, it has no effect.
 
     Returns:
       float32 [..., out].
@@ -183,7 +185,8 @@ def matmul(
     check(
         "matmul",
         x=("float [..., in]", x),
-        kernel=("float [in_here, out]", kernel),  # maybe a device's slice; `product` checks `in`
+        # The kernel may be one device's slice of the inputs, so only `product` checks `in`.
+        kernel=("float [in_here, out]", kernel),
         shift=("float [in]", shift),
     )
     if activation is gelu and devices.platform() == "cpu":
@@ -198,7 +201,7 @@ def _forward(
     dtype: jnp.dtype,
     activation: Activation | None,
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array | None]]:
-    """Computes the product of `_matmul`, and returns the values that `_backward` needs."""
+    """Returns the product of `_matmul`, and the values that `_backward` needs."""
 
     def compute_on_device(x: jax.Array, kernel: jax.Array) -> jax.Array:
         return product(x, devices.all_gather(kernel.astype(dtype), 0), dtype)
@@ -235,9 +238,8 @@ def _backward(
     on_gpu = devices.platform() == "gpu"
     x, kernel, shift = saved
     gradient = gradient.astype(dtype)
-    if (
-        activation is not None
-    ):  # the barrier keeps XLA from saving the activation of the forward pass
+    if activation is not None:
+        # The barrier keeps XLA from saving the activation of the forward pass.
         x, gradient = jax.lax.optimization_barrier((x, gradient))
     active, through_activation = jax.vjp(partial(_activate, activation=activation), x, shift)
     per_device = devices.per_device(compute_on_device, (ROWS, KERNEL, ROWS), (ROWS, KERNEL))
@@ -252,14 +254,25 @@ _matmul = with_gradient(_forward, _backward, static=(3, 4))
 
 
 def _activate(x: jax.Array, shift: jax.Array | None, activation: Activation | None) -> jax.Array:
-    """Applies shift and activation in float32, and rounds to the dtype of x: [..., in]."""
+    """Applies shift and activation in float32, and rounds the result [..., in] to the dtype of x.
+
+    Without an activation, it returns x unchanged.
+    """
     if activation is None:
         return x
     return activation(_add_shift(x, shift), jnp.dtype(jnp.float32)).astype(x.dtype)
 
 
 def _add_shift(x: jax.Array, shift: jax.Array | None) -> jax.Array:
-    """Adds a shift float32 [n], or nothing for None, to x float [..., n]: float32 [..., n]."""
+    """Computes x + shift in float32.
+
+    Args:
+      x: float [..., n].
+      shift: float32 [n]; None for 0.
+
+    Returns:
+      float32 [..., n].
+    """
     if shift is None:
         return x.astype(jnp.float32)
     if devices.platform() == "gpu":
@@ -289,8 +302,9 @@ _add_shift_on_gpus = with_gradient(_forward_add_shift, _backward_add_shift, stat
 def gelu(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
     """Computes the exact GELU (Hendrycks and Gimpel, 2016) of x, float32 [...], with erf.
 
-    JAX's own GELU uses erfc, which XLA for GPUs does not fuse. The gradient needs Phi(x), which it
-    computes as output / x, since the next product saves the output anyway. In bfloat16 this is as
+    JAX's own GELU uses erfc, which XLA for GPUs does not fuse. The backward pass needs Phi(x), the
+    distribution function of the normal distribution. It computes Phi(x) as output / x, since the
+    output is in memory anyway, as a factor of the next product. In bfloat16, this quotient is as
     exact as the output.
 
     Args:
@@ -355,9 +369,11 @@ def linear(
       kernel: float32 [in, out].
       bias: float32 [out]; None for no bias.
       dtype: of the factors of the product.
-      result: the dtype to which the output is rounded, after the bias is added.
+      result: the dtype to which the output is rounded, after the bias is added. On GPUs, the
+        product is rounded to this dtype before the bias is added, too.
       activation: applied to x before the product (`matmul`); None for no activation.
-      shift: float32 [in], added to x before the activation; None for no shift.
+      shift: float32 [in], added to x before the activation; None for no shift. Without an
+        activation, it has no effect.
 
     Returns:
       [..., out] in the dtype `result`.

@@ -1,5 +1,7 @@
-"""Attention with the scores of all token pairs in memory.
+"""Attention that writes its scores to memory.
 
+These are the scores of all token pairs of a row. With a window and without a position bias, long
+rows are divided into blocks, and only tokens of neighbouring blocks have scores (`local_blocks`).
 Dense attention is the default on CPUs, and the reference for `fused_attention`.
 """
 
@@ -159,9 +161,8 @@ def _backward(options: _Options, saved: Saved, gradient: jax.Array) -> tuple[_In
     grad_weights = _drop_weights(products(gradient, value, (-1, -1)), seeds, options, length)
     along = (gradient.astype(jnp.float32) * output).sum(-1, keepdims=True)  # one per query
     grad_scores = wide * (grad_weights - along)  # the shape of weights
-    if (
-        options.window is not None
-    ):  # zeros outside the window, even if `grad_weights` overflows there
+    if options.window is not None:
+        # Outside the window, the gradient is 0 even if `grad_weights` overflows there.
         grad_scores = jnp.where(wide > 0, grad_scores, 0)
     grad_bias = grad_gates = None
     if bias is not None:

@@ -1,7 +1,9 @@
-"""Dropout with masks that are a hash of (random key of the row, layer, site, position).
+"""Dropout with masks that are computed by a hash function and never stored.
 
-Both passes, forward and backward, compute the masks where they need them, and no mask is stored. A
-mask does not depend on the mesh or on the number of microbatches.
+A hash decides whether an element is kept. It depends on the random key of the row, the layer, the
+site (which dropout of the layer it is) and the indices of the element. The forward and the backward
+pass compute the mask where they need it. A mask does not depend on the mesh or on the number of
+microbatches.
 """
 
 import jax
@@ -92,7 +94,7 @@ def keep_mask(seeds: jax.Array, shape: tuple[int, ...], rate: float) -> jax.Arra
 
 
 def dropout(x: jax.Array, rngs: Rngs, layer: int | jax.Array, site: int, rate: float) -> jax.Array:
-    """Sets elements of x to zero with probability `rate`, and multiplies the other elements.
+    """Sets elements of x to 0 with probability `rate`, and multiplies the others by `scale(rate)`.
 
     Args:
       x: float [rows, ...].
@@ -109,7 +111,7 @@ def dropout(x: jax.Array, rngs: Rngs, layer: int | jax.Array, site: int, rate: f
 
 
 def drop(x: jax.Array, seeds: jax.Array | None, rate: float) -> jax.Array:
-    """Sets elements of x to zero with probability `rate`, and multiplies the other elements.
+    """Sets elements of x to 0 with probability `rate`, and multiplies the others by `scale(rate)`.
 
     Args:
       x: float32 [rows, ...].

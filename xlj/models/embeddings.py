@@ -76,7 +76,7 @@ class Embeddings(nn.Module):
 
 
 def restart_positions(positions: jax.Array, sides: jax.Array) -> jax.Array:
-    """Restarts positions at 0 in the second sentence of a pair, as XLM does (section 3.3).
+    """Restarts positions at 0 in the second sentence of a pair, as XLM does (section 3.4).
 
     Args:
       positions: zero-based positions that continue across a pair, int32 [rows, length].

@@ -5,8 +5,8 @@ Details follow RoBERTa's and XLM-R's released weights and code (`docs/fidelity.m
 layers on top of the encoder.
 
 The parameters are one nested dict. Parameters of the same name are stacked over layers: their first
-axis is the layer. This holds whether layers run in a loop or are compiled one by one, so
-checkpoints do not depend on it (`pattern.select_layers`).
+axis is the layer. Parameters are stacked even if layers are compiled one by one instead of in a
+loop, so checkpoints do not depend on `model.scan_layers`.
 """
 
 import dataclasses
@@ -124,7 +124,8 @@ def apply(
         other names are ignored.
       inputs: int32 [rows, length] each.
       rngs: a random key for each row [rows], for dropout; None in evaluation.
-      layers: run only the first `layers` layers; None runs all layers.
+      layers: run only the first `layers` layers; None runs all layers. `first_layers` describes
+        when the final norm is applied.
       all_layers: return the outputs of the embeddings and of all layers, instead of the output of
         the last layer. In a pre-norm model, the final norm is applied to the output of the last
         layer, or to the output of every layer with `model.middle_norm`.
@@ -217,7 +218,8 @@ def _run_layers(
             pattern.select_layers(weights, loop.start, loop.end),
             jnp.arange(loop.start, loop.end),
         )
-        # With a period of 1, an axis of size 1 would change how XLA rounds, and so XLM-R's results.
+        # With a period of 1, the arrays get no axis for the period. An axis of size 1 would change
+        # how XLA rounds, and so XLM-R's results.
         if loop.period > 1:
             shape = loop.times, loop.period
             periods = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), periods)
@@ -251,7 +253,7 @@ def first_layers(params: Params, model: Model, layers: int | None) -> Params:
     """Returns the parameters of the encoder's first `layers` layers; None means all layers.
 
     If the result omits layers, it omits the final norm too, unless the model has `middle_norm`. A
-    result with 0 layers never has the final norm, since the embeddings have their own norm.
+    result with 0 layers never has the final norm, which applies to outputs of layers only.
     """
     if layers is None or layers >= pattern.layer_count(params["layers"]):
         return params
@@ -271,7 +273,7 @@ def middle_layer(layers: int) -> int:
 
 
 def layer_or_middle(layer: int, layers: int) -> int:
-    """Returns `layer`, or the middle layer if it is -1, the default in configs.
+    """Returns `layer`, or `middle_layer(layers)` if `layer` is -1.
 
     Args:
       layer: 1 to `layers`, 0 for the embeddings, or -1.

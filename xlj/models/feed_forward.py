@@ -20,8 +20,8 @@ class FeedForward(nn.Module):
 
     The kernel `inner` of a gated layer has two halves side by side: the half for the activation,
     then the half for the factor. The second layer adds the bias of the first layer and computes the
-    activation. So the sum [rows, length, intermediate] is never written to memory, and the backward
-    pass needs only the product.
+    activation. So the sum of product and bias is never written to memory, and the backward pass
+    needs only the product.
     """
 
     model: Model

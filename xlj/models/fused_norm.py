@@ -30,8 +30,8 @@ MULTIPLE = TOKENS * _ITERATIONS
 """The length of a row must be a multiple of this number."""
 
 Saved = tuple[jax.Array, ...]
-"""Saved for the backward pass: the sum, and the mean and the reciprocal standard deviation of each
-token, all from the kernel; scale; seeds; and a zero whose dtype is the dtype of the update."""
+"""Saved for the backward pass, in this order: x + dropout(update); the mean of each token; the
+reciprocal standard deviation of each token; scale; seeds; a zero of the dtype of the update."""
 Index = slice | tuple[slice, ...]
 
 

@@ -20,8 +20,8 @@ def with_gradient(
 
     Args:
       forward: (arguments) -> (result, values saved for the backward pass).
-      backward: (static arguments, saved values, gradient of the result) -> gradients of the other
-        arguments. None is the gradient of an argument without gradient.
+      backward: (static arguments, saved values, gradient of the result) -> tuple of the gradients
+        of the other arguments. None is the gradient of an argument without gradient.
       static: indices of the arguments that are not arrays.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Blocks of rows, for dense attention in a local window.
+"""Division of rows into blocks of tokens, for dense attention in a local window.
 
 Each block of queries is multiplied with the keys of three blocks: the block with the same number
 and its two neighbours. So time and memory are linear in the length. The keys of the three blocks
@@ -65,15 +65,18 @@ def gather_spans(x: jax.Array, block: int) -> jax.Array:
 
 
 def join_blocks(x: jax.Array, length: int) -> jax.Array:
-    """Reshapes [..., blocks, block, size] -> [..., length, size], without padding: inverts
-    `split_blocks`."""
+    """Reshapes [..., blocks, block, size] -> [..., length, size]; the inverse of `split_blocks`.
+
+    It drops the zeros that fill up the last block.
+    """
     return x.reshape(*x.shape[:-3], -1, x.shape[-1])[..., :length, :]
 
 
 def sum_spans(x: jax.Array, length: int) -> jax.Array:
     """Maps [..., blocks, 3 block, size] -> [..., length, size]: the transpose of `gather_spans`.
 
-    A token occurs in up to three spans. The function sums their entries, as the gradient needs.
+    A token occurs in up to three spans. Its result is the sum of its vectors in these spans, which
+    is the gradient of `gather_spans`.
     """
     before_block, same_block, after_block = jnp.split(x, 3, axis=-2)
     unpadded = _unpadded(x.shape[:-3])

@@ -17,7 +17,8 @@ class Kind(NamedTuple):
     is_local: bool
     """Whether attention is limited to a window."""
     is_normed: bool
-    """Whether a norm comes before attention."""
+    """Whether the residual connection of attention has a norm. The first layer has none with
+    `model.norm=embeddings`."""
 
 
 class Loop(NamedTuple):
@@ -60,7 +61,9 @@ def kinds(model: Model, layers: int) -> tuple[Kind, ...]:
 def loop_of(kinds: tuple[Kind, ...]) -> Loop:
     """Returns the loop that covers the largest number of layers.
 
-    Among loops that cover equally many layers, it returns the one with the shortest period.
+    A loop runs at least twice, unless there is only one layer. At most `period` layers come before
+    it. Among loops that cover equally many layers, the function returns the one with the shortest
+    period. If there is no loop, `times` is 0.
     """
     best = Loop(0, 1, 0)
     for period in range(1, len(kinds) + 1):

@@ -20,14 +20,15 @@ from xlj.contracts.arrays import check
 def buckets(differences: np.ndarray, count: int, distance: int) -> np.ndarray:
     """Returns the bucket of each distance, by T5's bidirectional rule.
 
-    The first half of the buckets is for keys up to the query, the second half for keys after it.
-    Within each half, the first half of the buckets holds one distance each. The widths of the
-    other buckets grow logarithmically up to `distance`. All larger distances share the last bucket.
+    The first half of the buckets is for keys up to the query, the second half for keys after it. In
+    each half, the first count // 4 buckets have one distance each. The other buckets divide the
+    distances from count // 4 to `distance` on a logarithmic scale. The last bucket also has all
+    distances of at least `distance`.
 
     Args:
       differences: integers [...], index of the key minus index of the query.
       count: number of buckets, even and at least 4.
-      distance: the distance at which the last bucket begins, more than count / 4.
+      distance: the end of the logarithmic scale, in tokens, more than count / 4.
 
     Returns:
       Integers in [0, count), of the shape of `differences`.
@@ -74,24 +75,27 @@ class PositionBias(nn.Module):
 def bias_tiles(bias: jax.Array, block: int) -> jax.Array:
     """Returns the bias of all pairs of query and key, as one tile for each distance of blocks.
 
+    Pairs of blocks at the same distance have the same bias, so they share a tile.
+
     Args:
       bias: the bias of each difference, float32 [heads, 2 length], from `PositionBias`.
       block: number of queries and of keys in a tile; it divides the length.
 
     Returns:
-      float32 [heads, 2 n - 1, block, block] for n = length / block. Tile t has the queries of block
-      i and the keys of block i + t - (n - 1). With n = 1, the only tile has the whole row.
+      Tiles [queries, keys], float32 [heads, 2 n - 1, block, block] for n = length / block. Tile t
+      has the bias between the queries of block i and the keys of block i + t - (n - 1), for any i.
+      With n = 1, the only tile has the whole row.
     """
     check("bias_tiles", bias=("float [heads, twice_length]", bias))
     message = f"bias of bias_tiles must be [heads, 2 length], length a multiple of {block}"
     chex.assert_is_divisible(bias.shape[1], 2 * block, custom_message=message)
     heads, count = bias.shape[0], bias.shape[1] // block
     parts = bias.reshape(heads, count, block)
-    # The last axis of `biases` has the biases of one tile. Index (j - i) modulo (2 * block) has the
-    # bias of difference j - i. The axis is repeated and then cut into rows of 2 * block - 1
-    # elements. So each row starts one element later than the row before it, and the element at row
-    # i and column j has difference j - i. A look-up by index would do the same, but its gradient
-    # would need scatter operations.
+    # The last axis of `biases` has the biases of one tile, in which i is the index of a query and j
+    # of a key. Index (j - i) modulo (2 * block) has the bias of difference j - i. The axis is
+    # repeated and then cut into rows of 2 * block - 1 elements. So, modulo 2 * block, each row
+    # starts one element earlier than the row before it: row i and column j have difference j - i. A
+    # look-up by index would do the same, but its gradient would need scatter operations.
     biases = jnp.concatenate([parts[:, 1:], parts[:, :-1]], axis=-1)
     repeated = jnp.tile(biases, block)[..., : block * (2 * block - 1)]
     return repeated.reshape(heads, count - 1, block, 2 * block - 1)[..., :block]

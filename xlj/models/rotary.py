@@ -22,8 +22,8 @@ def rotations(positions: jax.Array, size: int, base: float, factor: float) -> Ro
 
     The angle of pair j of dimensions is position / factor * base^(-2 j / size), in float32. The
     exponents, the powers and their reciprocals are each rounded to float32, as in the released code
-    of models with rotary positions. Without this, angles at position 300 would differ from that
-    code by up to 2e-5.
+    of models with rotary positions. Without this rounding, angles at position 300 would differ by
+    up to 2e-5 radians from the angles of the released code.
 
     Args:
       positions: zero-based, int32 [rows, length].

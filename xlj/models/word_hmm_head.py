@@ -1,4 +1,8 @@
-"""The head of the word HMM: scores of translations, and of jumps between aligned words (ours)."""
+"""The head of the objective `word_hmm`: scores of translations, and of jumps (ours).
+
+A jump is the move of the position in the source sentence from one target token to the next
+(`alignment_math/hmm.py`).
+"""
 
 import jax
 import jax.numpy as jnp

@@ -1,7 +1,7 @@
 """Rows of the kind `bitext`: first sentences in one half, second sentences in the other half.
 
-Each sentence is an example `<s> A </s>`. The pairs have the same order in both halves. The
-functions have results for a fixed number of examples per row; slots without an example come last.
+Each sentence is an example `<s> A </s>`. The pairs have the same order in both halves. Results
+have a fixed number of slots per row, one for each example; unused slots come last.
 """
 
 import jax
@@ -15,7 +15,7 @@ from xlj.objectives.segments import segments
 
 def split_sides(rows: Rows) -> tuple[Rows, Rows]:
     """Divides rows into their halves: tokens [rows, length] -> int32 [rows, length / 2] twice."""
-    rows.check("halves")
+    rows.check("split_sides")
     tokens = rows.tokens.astype(jnp.int32)
     middle = tokens.shape[1] // 2
     first, second = (jnp.repeat(rows.languages[:, i : i + 1], 2, axis=1) for i in (0, 1))
@@ -24,7 +24,7 @@ def split_sides(rows: Rows) -> tuple[Rows, Rows]:
 
 def count_examples(tokens: jax.Array) -> jax.Array:
     """Counts the examples of each row: int32 [rows, length] -> int32 [rows]."""
-    check("count", tokens=("int [rows, length]", tokens))
+    check("count_examples", tokens=("int [rows, length]", tokens))
     return (tokens == BOS).sum(1)
 
 
@@ -53,7 +53,7 @@ def find_starts(tokens: jax.Array, max_examples: int, none: int = 0) -> jax.Arra
     Returns:
       int32 [rows, max_examples].
     """
-    check("starts", tokens=("int [rows, length]", tokens))
+    check("find_starts", tokens=("int [rows, length]", tokens))
 
     def of_row(row: jax.Array) -> jax.Array:
         return jnp.nonzero(row == BOS, size=max_examples, fill_value=none)[0].astype(jnp.int32)
@@ -73,7 +73,7 @@ def average_examples(hidden: jax.Array, tokens: jax.Array, max_examples: int) ->
       [rows, max_examples, hidden], of the dtype of `hidden`; zeros in slots without an example.
     """
     check(
-        "averages",
+        "average_examples",
         hidden=("float [rows, length, hidden]", hidden),
         tokens=("int [rows, length]", tokens),
     )
@@ -96,7 +96,7 @@ def average_rows(hidden: jax.Array, tokens: jax.Array) -> jax.Array:
       [rows, hidden], of the dtype of `hidden`; zeros for rows without text.
     """
     check(
-        "average",
+        "average_rows",
         hidden=("float [rows, length, hidden]", hidden),
         tokens=("int [rows, length]", tokens),
     )

@@ -38,7 +38,8 @@ class BTMLMInputs(NamedTuple):
     used: jax.Array
     """Which of `positions` have a placeholder, bool [rows, places]."""
     targets: jax.Array
-    """The target language of each token's example, int32 [rows, length]."""
+    """The target language of each token's example, as an index into `Corpus.languages`, int32
+    [rows, length]."""
     sample_rngs: jax.Array
     """A random key for each row, [rows]."""
 
@@ -47,7 +48,7 @@ class BTMLMInputs(NamedTuple):
         self.masked.check(
             function,
             source=("int32 [rows, length]", self.source),
-            places=("int32 [rows, places]", self.positions),
+            placeholder_positions=("int32 [rows, places]", self.positions),
             used=("bool [rows, places]", self.used),
             targets=("int32 [rows, length]", self.targets),
             sample_rngs=("key [rows]", self.sample_rngs),
@@ -61,9 +62,10 @@ def objective(
 
     Stage 1 replaces the placeholders after each sentence by pseudo-tokens of another language. It
     uses the current parameters, without gradient. A placeholder sees the unmasked sentence, but no
-    placeholder. Stage 2 predicts masked tokens from the masked sentence and the pseudo-tokens. In
-    models with local layers, the loss `NAME_blind`, of weight 0, is the share of placeholders that
-    see no token of the sentence in local layers.
+    placeholder. Stage 2 predicts masked tokens from the masked sentence and the pseudo-tokens.
+
+    In models with local layers, there is a second loss `NAME_blind` of weight 0. It is the share of
+    placeholders that see no token of their sentence in local layers.
     """
     probabilities, of_blind = target_probabilities(corpus, options.target_alpha), f"{name}_blind"
 
@@ -119,8 +121,8 @@ def objective(
 def places_in(length: int) -> int:
     """Returns the largest number of placeholders in a row of `length` tokens.
 
-    It is a quarter of the tokens, rounded up: the shortest example with a placeholder is `<s> A
-    </s>`, with one token A, and the placeholder.
+    It is a quarter of the tokens, rounded up. The shortest example has four tokens: `<s>`, one
+    token of text, `</s>` and one placeholder.
     """
     return -(-length // 4)
 
@@ -128,11 +130,10 @@ def places_in(length: int) -> int:
 def target_probabilities(corpus: Corpus, alpha: float) -> np.ndarray:
     """Returns the probabilities of target languages, float32 [source languages, target languages].
 
-    The probability of target language j is proportional to m_j^alpha, where m_j is its number of
-    tokens of monolingual text. The source language has probability 0. If the corpus has pairs, only
-    languages with pairs have a probability above 0, since CAMLM trains predictions in these
-    languages only. An exception is a single language with pairs: then all languages with text
-    count.
+    The probability of target language j is proportional to m_j^alpha, where m_j is the number of
+    tokens of monolingual text in language j. The source language has probability 0. If at least two
+    languages with text have pairs, all other languages have probability 0, since CAMLM trains
+    predictions only in languages with pairs.
     """
     of_language = dict(zip(corpus.languages, corpus.tokens, strict=True))
     names = [name for name, tokens in of_language.items() if tokens]
@@ -159,9 +160,10 @@ def corrupt(
     A sentence of n tokens gets ceil(pseudo_ratio * n) placeholders. Its other slots become padding.
 
     Args:
-      rows: of the kind `sentences`: slots, which are `<mask>` tokens, follow each `</s>`.
+      rows: rows of the kind `sentences`. After each `</s>` come the slots of the sentence: `<mask>`
+        tokens.
       rngs: a random key for each row, [rows].
-      probabilities: of target languages, float32 [source languages, target languages].
+      probabilities: the result of `target_probabilities`.
     """
     rows.check(
         "btmlm.corrupt",
@@ -173,8 +175,9 @@ def corrupt(
     layout = segments(tokens)
     indices = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
     end = jax.lax.cummax(jnp.where(tokens == EOS, indices, 0), axis=1)
-    # For each slot: its zero-based number after `</s>`, and the length of its sentence, which is
-    # the slot's position less the slots before it, `<s>` and `</s>`.
+    # For each slot: its zero-based number after `</s>`, and the number of tokens of its sentence
+    # without `<s>` and `</s>`. A slot's position counts `<s>`, these tokens, `</s>` and the earlier
+    # slots.
     place = indices - end - 1
     length = layout.position - place - 2
     count = jnp.ceil(options.pseudo_ratio * length - 1e-4)  # 1e-4: against rounding errors

@@ -47,7 +47,8 @@ def objective(
 
 
 def inputs_of(model: Model, masked: Masked) -> encoder.Inputs:
-    """Returns the encoder's inputs: CAMLM's pattern, and languages if the model embeds them."""
+    """Returns the encoder's inputs: tokens, CAMLM's attention pattern, and languages if the model
+    embeds them."""
     masked.check("camlm.inputs_of")
     layout, selected = segments(masked.tokens), masked.selected()
     query_segment_ids, key_segment_ids = pattern(layout, selected)
@@ -67,7 +68,8 @@ def pattern(layout: Segments, selected: jax.Array) -> tuple[jax.Array, jax.Array
     A token that is selected for prediction (masked, random or unchanged) sees the unselected tokens
     of the other side of its example. No token sees a selected token. All other tokens see the
     unselected tokens of their own side. So at any depth, a prediction depends on nothing of its own
-    side, except the position and language of the predicted token, which are in its residual stream.
+    side, except the input embeddings of the predicted token after masking: token, position and
+    language.
 
     Args:
       layout: the examples and sides of the rows.

@@ -17,7 +17,7 @@ def choose(
     temperature: float = 1.0,
     block: int = BLOCK,
 ) -> jax.Array:
-    """Returns the argmax of vectors @ table.T + bias, or with rngs a sample from the softmax.
+    """Returns the argmax of vectors @ table.T + bias, or, with `rngs`, a sample from the softmax.
 
     Samples use the Gumbel-max trick. The logits of one block are in memory at a time. No gradient
     passes through the result.
@@ -26,7 +26,7 @@ def choose(
       vectors: float32 [n, hidden].
       table: float32 [vocabulary, hidden].
       bias: float32 [vocabulary]; a token with -inf is never chosen.
-      dtype: of the factors of products.
+      dtype: the dtype to which vectors and table are rounded before their product.
       rngs: a random key for each vector, [n]; None for the argmax.
       temperature: divisor of the logits before sampling.
       block: number of vocabulary entries per block.

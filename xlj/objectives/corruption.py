@@ -55,7 +55,7 @@ def split(rngs: jax.Array, parts: int = 2) -> jax.Array:
 
 
 def at_positions(positions: jax.Array, values: jax.Array, length: int) -> jax.Array:
-    """Returns rows of zeros that have given values at given positions.
+    """Returns rows that have values at some positions, and zeros elsewhere.
 
     Args:
       positions: indices in the row, int32 [rows, n].
@@ -85,17 +85,17 @@ def mask_tokens(rows: Rows, rngs: jax.Array, options: Masking, vocabulary_size: 
     """Selects a share of each row's tokens and replaces them.
 
     Of n text tokens, floor(mask_rate * n + u) are selected, where u is uniform in [0, 1). This is
-    fairseq's rule, except that n counts pieces of text only: specials (`<s>`, `</s>`, `<pad>`,
-    `<unk>`, `<mask>`) are never selected, and random tokens are never specials. The masks of a row
+    fairseq's rule, except that n does not count specials (`<s>`, `</s>`, `<pad>`, `<unk>`,
+    `<mask>`). Specials are never selected, and random tokens are never specials. The masks of a row
     depend only on its tokens and its random key.
 
     Args:
       rows: tokens int [rows, length].
-      rngs: a threefry key for each row, [rows].
+      rngs: a random key for each row, [rows], of JAX's implementation threefry.
       options: `mask_rate` is the share of tokens to select. Of the selected tokens, the share
         `mask_share` becomes `<mask>`, the share `random_share` becomes a random piece, and the
         rest stays unchanged (BERT's shares are 80 %, 10 % and 10 %).
-      vocabulary_size: `<mask>` is the last id.
+      vocabulary_size: number of token ids. The last id is `<mask>`.
     """
     rows.check("mask_tokens", rngs=("key [rows]", rngs))
     rate, mask_share, random_share = options.mask_rate, options.mask_share, options.random_share
@@ -106,8 +106,8 @@ def mask_tokens(rows: Rows, rngs: jax.Array, options: Masking, vocabulary_size: 
         count_rng, order_rng, action_rng, random_rng = jax.random.split(rng, 4)
         is_text = (row >= first) & (row < mask)
         count = (rate * is_text.sum() + jax.random.uniform(count_rng)).astype(jnp.int32)
-        # Sorting puts text tokens first, in random order: their numbers are below 2^31, and the
-        # number of all other tokens is 2^32 - 1.
+        # Sorting puts text tokens first, in random order: they get random numbers below 2^31, and
+        # all other tokens get 2^32 - 1.
         order = jax.random.bits(order_rng, row.shape, jnp.uint32) >> 1
         order = jnp.where(is_text, order, jnp.uint32(0xFFFFFFFF))
         positions = jnp.argsort(order)[:size].astype(jnp.int32)

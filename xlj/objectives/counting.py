@@ -32,10 +32,11 @@ def operations(
     the operations in the objective's traced program.
 
     Args:
-      options: of the objectives, by name.
+      options: the options of each objective, by name.
       shapes: (number of rows, length of a row) of each objective to count.
     """
-    # Products inside Pallas kernels cannot be counted, and recomputation must not count.
+    # Dense attention, because products inside Pallas kernels cannot be counted. No
+    # rematerialisation, because recomputed products must not count.
     plain = dataclasses.replace(model, attention="dense", remat="none")
     built = build({name: options[name] for name in shapes}, plain, corpus)
     return {

@@ -33,15 +33,15 @@ def cross_entropy(
       table: float32 [vocabulary, hidden].
       bias: float32 [vocabulary].
       labels: int32 [n].
-      dtype: of the factors of products; sums are float32.
+      dtype: the dtype to which the factors of products are rounded; sums are float32.
       block: number of vocabulary entries per block. The logits of one block are in memory at a
-        time, and the backward pass computes them again. With None, all logits are computed once and
-        kept for the backward pass if they are small enough (`kept_logits.is_used`); otherwise the
-        block is `BLOCK`.
+        time, and the backward pass computes them again. None keeps all logits for the backward pass
+        if they need little memory (`kept_logits.is_used`), and otherwise uses blocks of `BLOCK`
+        entries.
 
     Returns:
-      The losses, float32 [n]. 1 if the label has the largest logit, else 0, float32 [n], without
-      gradient.
+      Two arrays, float32 [n] each: the losses; and 1 where the label has the largest logit, else 0,
+      without gradient.
     """
     check_factors("cross_entropy", vectors, table, bias, labels=("int32 [n]", labels))
     if block is None and kept_logits.is_used(len(vectors), len(table), jnp.dtype(dtype)):

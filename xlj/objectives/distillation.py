@@ -36,10 +36,11 @@ def objective(
 ) -> Objective[DistillationInputs, TeacherState]:
     """Builds the objective: the model's vectors approach a teacher's vectors (section 5.3).
 
-    The loss is the mean squared difference of the last layers' vectors, over tokens of the
-    teacher's language. The paper specifies neither the vectors nor the distance; both are ours.
+    The loss is the mean squared difference between the vectors of the last layers of both models.
+    The mean is over tokens of the teacher's language. The paper specifies neither the vectors nor
+    the distance; both are ours.
 
-    The state `teacher` has the teacher's parameters. When the run starts, they are read from the
+    The state `teacher` has the teacher's parameters. When the run starts, xlj reads them from the
     model that `objectives.NAME.teacher` names.
     """
     language = corpus.languages.index(options.language)

@@ -30,7 +30,7 @@ class DWAInputs(NamedTuple):
     """A random key for each row [rows], for the random choice of queries."""
     positions: jax.Array
     """Index in the row of each query, int32 [rows, queries]. With `queries=aligned`, a token may be
-    a query twice."""
+    a query several times."""
     labels: jax.Array
     """Index in the row of the token to which each query should point, int32 [rows, queries]. It is
     -1 in slots without a query, and in all slots until `targets` computes labels."""
@@ -40,8 +40,8 @@ class DWAInputs(NamedTuple):
         self.masked.check(
             function,
             query_rngs=("key [rows]", self.query_rngs),
-            queries=("int32 [rows, queries]", self.positions),
-            targets=("int32 [rows, queries]", self.labels),
+            query_positions=("int32 [rows, queries]", self.positions),
+            query_labels=("int32 [rows, queries]", self.labels),
             **more,
         )
 
@@ -51,9 +51,9 @@ def objective(
 ) -> Objective[DWAInputs, object]:
     """Builds the objective of XLM-Align (sections 3.1 and 3.2).
 
-    In each step, the current parameters align the words of the unmasked pairs, without gradient. A
-    pointer network learns to predict these alignments from the masked pairs. It reads vectors of
-    the same forward pass as the TLM loss.
+    In each step, the current parameters align the tokens of the unmasked pairs, without gradient. A
+    pointer network learns to predict these alignments from the masked pairs. The pointer network
+    and the TLM loss read vectors of the same forward pass.
     """
     tlm_loss, alignment_loss = f"{name}_tlm", f"{name}_align"
     label_layer = encoder.layer_or_middle(options.label_layer, model.layers)
@@ -125,7 +125,7 @@ def max_queries(options: WordAlignment, length: int) -> int:
 
 
 def sides(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns the number of each token's example, for tokens of the first and of the second side.
+    """Returns the numbers of the tokens' examples, separately for first and second sentences.
 
     Args:
       tokens: int [rows, length].
@@ -133,7 +133,7 @@ def sides(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
     Returns:
       Two arrays int32 [rows, length]. The first array has the numbers of the examples at tokens of
       first sentences, and 0 at specials and second sentences. The second array has the numbers at
-      tokens of second sentences.
+      tokens of second sentences, and 0 elsewhere.
     """
     check("sides", tokens=("int [rows, length]", tokens))
     layout = segments(tokens)
@@ -150,8 +150,8 @@ def self_label(
     The similarity is the product of the vectors, without normalisation, as in the released code.
 
     Args:
-      layer: the layer of the vectors.
-      inputs: with masked pairs; the unmasked pairs are aligned.
+      layer: the layer whose vectors are aligned; 0 is the output of the embeddings.
+      inputs: the inputs with masked pairs. The function restores the unmasked pairs to align them.
 
     Returns:
       The inputs with queries and labels.
@@ -197,8 +197,9 @@ def _query_each_link(inputs: DWAInputs, links: jax.Array) -> DWAInputs:
     A random choice makes one token of the link the query; the other token is its label. A token
     with several links may become several queries.
 
-    There are enough slots, one per token, since there are at most as many links as tokens. With
-    filtering, `extraction.itermax` guarantees this. Without filtering, each token chooses one link.
+    A row has one slot per token. This is enough, since there are at most as many links as tokens.
+    With filtering, `extraction.itermax` guarantees this. Without filtering, each token chooses one
+    link.
 
     Args:
       links: bool [rows, length, length]; the first index is a token of the first sentence.
@@ -238,7 +239,7 @@ def pointer_loss(head: Params, model: Model, hidden: jax.Array, inputs: DWAInput
     Args:
       head: parameters of the pointer network.
       hidden: vectors of the masked pairs, float [rows, length, hidden].
-      inputs: with queries and labels.
+      inputs: the result of `self_label`.
     """
     inputs.check("pointer_loss", hidden=("float [rows, length, hidden]", hidden))
     first, second = sides(inputs.masked.original())
@@ -248,8 +249,8 @@ def pointer_loss(head: Params, model: Model, hidden: jax.Array, inputs: DWAInput
         jnp.take_along_axis(ids, inputs.positions, axis=1)[:, :, None] for ids in (first, second)
     )  # [rows, queries, 1] each
     # A query in the first sentence points to the second sentence of its example, and vice versa.
-    # `allowed` compares the example of each key with the example of the query. In an unused slot
-    # the query may be a special, which belongs to no example; -1 then allows no key.
+    # `allowed` compares the example of each key with the example of the query. In an unused slot,
+    # the token may be a special, which `sides` assigns to no example; -1 then allows no key.
     keys = jnp.where(first_example > 0, second[:, None], first[:, None])  # [rows, queries, length]
     allowed = keys == jnp.where(
         first_example > 0, first_example, jnp.where(second_example > 0, second_example, -1)

@@ -1,8 +1,8 @@
 """Floating-point operations of a forward pass, by xlj's convention.
 
-Only matrix products count, including the products of padding. A multiply-add counts as 2
-operations. Embedding look-ups, recomputation and the optimizer do not count. The convention is
-ours; ELECTRA's counter differs (docs/papers.md). A backward pass counts as two forward passes.
+Only matrix products count, including the products of padding tokens. A multiply-add counts as 2
+operations. A backward pass counts as two forward passes. Embedding look-ups, recomputation and the
+optimizer do not count. The convention is ours; ELECTRA's counter differs (docs/papers.md).
 """
 
 import dataclasses

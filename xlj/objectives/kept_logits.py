@@ -1,8 +1,8 @@
 """Cross-entropy that keeps all logits for the backward pass; used if they need little memory.
 
-For few vectors this is faster than `cross_entropy` in blocks of the vocabulary. The version in
-blocks computes each logit twice. It also copies the gradient of each block into the gradient of the
-table, and on a CPU the copy takes longer than the computation.
+For few vectors, this is faster than `cross_entropy.py`, which works on blocks of the vocabulary.
+The version with blocks computes each logit twice. It also copies the gradient of each block into
+the gradient of the table. On a CPU, this copy takes longer than the computation.
 """
 
 import jax
@@ -30,13 +30,14 @@ the sum of exponentials of each vector's logits."""
 def is_used(vectors: int, vocabulary: int, dtype: jnp.dtype) -> bool:
     """Returns whether to use this module instead of blocks of the vocabulary.
 
-    It is used for few vectors, and never if devices share the table: each device would then have to
-    gather the whole table.
+    It is used if all logits need at most `MOST` bytes, and each device has the whole table. If the
+    table is split over devices, each device would have to gather it. Inside `logits.in_one_block`,
+    this module is always used.
 
     Args:
       vectors: number of vectors.
       vocabulary: number of vocabulary entries.
-      dtype: of the products.
+      dtype: the dtype of the factors of products.
     """
     if is_one_block():
         return True
@@ -55,11 +56,11 @@ def cross_entropy(
       table: float32 [vocabulary, hidden].
       bias: float32 [vocabulary].
       labels: int32 [n].
-      dtype: of the factors of products; sums are float32.
+      dtype: the dtype to which the factors of products are rounded; sums are float32.
 
     Returns:
-      The losses, float32 [n]. 1 if the label has the largest logit, else 0, float32 [n], without
-      gradient.
+      Two arrays, float32 [n] each: the losses; and 1 where the label has the largest logit, else 0,
+      without gradient.
     """
     check_factors("cross_entropy", vectors, table, bias, labels=("int32 [n]", labels))
     return _cross_entropy(vectors, table, bias, labels, dtype)
@@ -81,8 +82,8 @@ def _forward(
         at = labels[:, None]  # [n, 1], like label_logit
         label_logit = jnp.take_along_axis(unbiased, at, 1, mode="fill", fill_value=0)
         label_logit = label_logit.astype(jnp.float32) + bias.at[at].get(mode="fill", fill_value=0)
-        # Among equal logits, the first one is the prediction. So a label is wrong if any logit is
-        # larger, or if an equal logit comes before it.
+        # Among equal logits, the first one is the prediction. So the label is not the prediction if
+        # any logit is larger than its logit, or if an equal logit comes before it.
         before = jnp.arange(len(bias), dtype=jnp.int32) < at
         beaten = ((logits > label_logit) | ((logits == label_logit) & before)).any(1)
         return normaliser - label_logit[:, 0], (~beaten).astype(jnp.float32), unbiased, normaliser

@@ -21,7 +21,7 @@ _is_one_block: ContextVar[bool] = ContextVar("is_one_block", default=False)
 def in_one_block() -> Iterator[None]:
     """Makes the whole vocabulary one block, inside a `with` statement.
 
-    This is for programs that are traced to count their operations, and that never run.
+    Use it for programs that are only traced to count their operations, and that never run.
     """
     before = _is_one_block.set(True)
     try:
@@ -42,7 +42,7 @@ def block_starts(table: jax.Array, block: int) -> tuple[int, jax.Array]:
 
     Args:
       table: float [vocabulary, hidden].
-      block: wanted size of a block.
+      block: the size of a block. A smaller vocabulary is one block.
 
     Returns:
       The size, and int32 [blocks].
@@ -57,19 +57,20 @@ def block_of(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Returns a block of the table and the bias.
 
-    A block that would exceed the vocabulary is moved back to fit. It then begins with entries that
-    the block before it has too.
+    A block that would exceed the vocabulary is moved back to fit. Its first entries then also
+    belong to the previous block.
 
     Args:
-      table: float [vocabulary, hidden]; on several devices, the slice of this device.
+      table: float [vocabulary, hidden]. If the table is split over devices, it is the slice of this
+        device, [vocabulary, part of hidden].
       bias: float [vocabulary].
       start: first entry of the block, int [].
-      size: of the block.
-      dtype: of the weights.
+      size: number of entries of the block.
+      dtype: the dtype of the returned weights.
 
     Returns:
-      Weights [size, hidden] in `dtype`, biases [size], and the entry at which the block really
-      starts, int [].
+      Weights [size, hidden] in `dtype`, gathered from all devices; biases [size]; and the entry at
+      which the moved block starts, int [].
     """
     check(
         "block_of",
@@ -93,7 +94,7 @@ def check_factors(
     """Checks the arguments of a function of logits over the whole vocabulary.
 
     Args:
-      function: its name, for the message.
+      function: the name of the function, for the message.
       further: other arguments, as (specification, array).
 
     Raises:
@@ -124,7 +125,7 @@ def check_block(function: str, *arrays: jax.Array) -> None:
     """Checks the arguments of a function of one block of the vocabulary.
 
     Args:
-      function: its name, for the message.
+      function: the name of the function, for the message.
       arrays: the arguments, in the order of `_OF_BLOCK`; the last ones may be left out.
 
     Raises:
@@ -165,8 +166,8 @@ def block_logits(
       vectors: float [n, hidden].
       weights: float [size, hidden].
       bias: float32 [size].
-      first: the first entry of the block that counts, int32 []. The block before has the entries
-        before it too (`block_of`), so their logits are -inf.
+      first: index in the block of the first entry that counts, int32 []. Earlier entries belong to
+        the previous block too (`block_of`), so their logits are -inf.
     """
     check_block("block_logits", vectors, weights, bias, first)
     logits = products(vectors, weights).astype(jnp.float32) + bias
@@ -184,7 +185,8 @@ def statistics(
       bias: float32 [size].
       labels: index of each label in the block, int32 [n]. Labels of other blocks have indices below
         0 or at least `size`.
-      first: the first entry of the block that counts, int32 []; logits before it are -inf.
+      first: index in the block of the first entry that counts, int32 []; the logits of earlier
+        entries are -inf.
 
     Returns:
       Four arrays [n]: the largest logit, float32; the sum of exp(logit - largest logit), float32;
@@ -225,6 +227,9 @@ def gradient(
 
 
 def _is_label(labels: jax.Array, first: jax.Array, size: int) -> jax.Array:
-    """Returns which entries of a block are the label and count, bool [n, size]."""
+    """Returns which entry of a block is the label of each vector, bool [n, size].
+
+    Entries before `first`, the first entry that counts, are never labels.
+    """
     places = jnp.arange(size, dtype=jnp.int32)
     return (places == labels[:, None]) & (places >= first)

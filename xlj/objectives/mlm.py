@@ -37,7 +37,8 @@ def objective(
 ) -> Objective[Masked, object]:
     """Builds masked language modelling; the loss is the cross-entropy of the selected tokens.
 
-    Source: XLM sections 3.2 and 3.3; ERNIE-M section 3.2.
+    Source: the sections "Masked Language Modeling" and "Translation Language Modeling" of XLM (3.3
+    and 3.4); ERNIE-M section 3.2.
 
     Args:
       inputs_of: (model, masked rows) -> inputs of the encoder, with the attention pattern.
@@ -69,7 +70,7 @@ def flops(rows: int, length: int, *, options: Masking, model: Model, corpus: Cor
 
 
 def prediction_part(model: Model, corpus: Corpus) -> dict:
-    """Returns the function that initialises the head for tokens, as `Objective.parts` has it."""
+    """Returns the entry of `Objective.parts` for the prediction head: its name and initialiser."""
     size = corpus.vocabulary_size
     return {"prediction_head": partial(heads.init_prediction, model=model, vocabulary_size=size)}
 
@@ -98,7 +99,8 @@ def prediction_loss(
     """Computes the cross-entropy of the masked tokens, summed by row.
 
     Args:
-      params: of the encoder. Its word embeddings are the head's table, if the head has none.
+      params: parameters of the encoder. A head without a table of its own uses the encoder's word
+        embeddings.
       head: parameters of a `heads.Prediction`.
       hidden: the encoder's vectors, float [rows, length, hidden].
       masked: the positions and labels of the predictions.

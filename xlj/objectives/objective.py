@@ -35,9 +35,10 @@ class Rows(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class LossSums:
-    """Sums of a loss: for each row, float32 [rows] each, or over all rows, float32 [] each.
+    """Sums of a loss and of its predictions: float32 [rows] with one sum per row, or float32 [].
 
-    The training step divides by counts once, over all rows of all devices and microbatches.
+    The training step divides by the number of predictions of the whole step, not of a device or a
+    microbatch.
     """
 
     sum: jax.Array
@@ -130,9 +131,10 @@ class Objective(Generic[Inputs, ObjectiveState]):
     """The parameters that the objective adds to the encoder's parameters, by name: (random key) ->
     initial values."""
     rules: tuple[tuple[str, PartitionSpec], ...] = ()
-    """Sharding rules for the objective's parameters and state: (regular expression over a name,
-    partition specification). The rules of `sharding/rules.py` come first. They include heads named
-    `NAME_head/...`."""
+    """Sharding rules for the objective's parameters and state: pairs (regular expression, partition
+    specification). The expression must match the name of an array, such as `queue` or
+    `generator/head/dense/kernel`, or the end of the name after a slash. The rules of
+    `sharding/rules.py` come first. They already cover kernels and biases of heads `NAME_head`."""
     targets: Callable[[Params, ObjectiveState, Inputs, ByMicrobatch], Inputs] = _same_inputs
     """(params, state, inputs, by_microbatch) -> inputs with targets, which the function computes
     from the current parameters."""

@@ -134,7 +134,7 @@ def hardest_negative_loss(
 ) -> tuple[jax.Array, jax.Array]:
     """Computes the binary cross-entropy of each translation and its hardest negative.
 
-    The hardest negative of a sentence is the most similar sentence on the other side (Faghri et
+    The hardest negative of a sentence is the most similar negative on the other side (Faghri et
     al., 2018). The loss of a pair is the sum over both directions.
 
     Args:
@@ -160,9 +160,9 @@ def all_negatives_loss(
 ) -> tuple[jax.Array, jax.Array]:
     """Computes NT-Xent (Chen et al., 2020, Eq. 1), with translations as views.
 
-    The loss is -log softmax of each translation among all sentences of the batch, on both sides.
-    Negatives on the side of the sentence discourage vectors that encode the language. The loss of a
-    pair is the sum over both directions.
+    The loss of a sentence is -log softmax of its translation among the translation and all
+    negatives on both sides. Negatives on the sentence's own side discourage vectors that encode the
+    language. The loss of a pair is the sum over both directions.
 
     Args:
       first, second: unit vectors of both sides of the pairs, float32 [pairs, hidden].
@@ -215,7 +215,7 @@ def _digests(tokens: jax.Array, max_pairs_per_row: int) -> jax.Array:
     """Returns a hash of each example.
 
     The hash is a sum over the tokens of the example. Each token is first mixed with its position,
-    by the last steps of MurmurHash3 (Appleby), so that the order of tokens matters.
+    so that the order of tokens matters. The mixing is the finaliser of MurmurHash3 (Appleby).
 
     Args:
       tokens: int32 [rows, length].

@@ -112,10 +112,10 @@ def init_generator(
 
 
 def _models(params: Params, options: ReplacedTokenDetection) -> tuple[Params, Params]:
-    """Returns the parameters of the generator and of the discriminator, with shared embeddings.
+    """Returns the parameters of the generator and of the discriminator.
 
-    With `generator_embeddings=generator_only`, the discriminator's loss has no gradient at the
-    embeddings.
+    The generator gets the model's embeddings, except with `generator_embeddings=separate`. With
+    `generator_only`, the discriminator's loss has no gradient at the embeddings.
     """
     generator = {"embeddings": params["embeddings"]} | params["generator"]
     if options.generator_embeddings == "generator_only":
@@ -157,7 +157,7 @@ def detection_loss(logits: jax.Array, replaced: jax.Array, original: jax.Array) 
     """Computes the binary cross-entropy of "was replaced" over all tokens except padding, by row.
 
     Args:
-      logits: of "was replaced", float32 [rows, length].
+      logits: the logits of "was replaced", float32 [rows, length].
       replaced: the tokens that the discriminator reads, int32 [rows, length].
       original: the tokens before masking, int32 [rows, length].
     """

@@ -47,7 +47,7 @@ def languages_of(layout: Segments, languages: jax.Array) -> jax.Array:
     """Returns the language of each token, int32 [rows, length]; -1 for padding.
 
     Args:
-      languages: of each side of a row, int32 [rows, 2].
+      languages: the language of each side of a row, int [rows, 2].
     """
     check_ids("languages_of", layout, languages=("int [rows, 2]", languages))
     sides = jnp.minimum(layout.side, languages.shape[1] - 1)
@@ -55,13 +55,12 @@ def languages_of(layout: Segments, languages: jax.Array) -> jax.Array:
 
 
 def whole_examples(model: Model, tokens: jax.Array, languages: jax.Array) -> encoder.Inputs:
-    """Returns the encoder's inputs with which a token sees all tokens of its example, and no
-    others.
+    """Returns inputs of the encoder in which a token sees exactly the tokens of its example.
 
     Args:
       tokens: int32 [rows, length].
-      languages: of each side of a row, int32 [rows, 2]; read with `model.language_embeddings=all`
-        only.
+      languages: the language of each side of a row, int32 [rows, 2]; only used with
+        `model.language_embeddings=all`.
     """
     check(
         "whole_examples",
@@ -84,8 +83,8 @@ def whole_examples(model: Model, tokens: jax.Array, languages: jax.Array) -> enc
 def sees_nothing(inputs: encoder.Inputs, window: int) -> jax.Array:
     """Returns which tokens see no key in local layers, bool [rows, length].
 
-    Attention in local layers is zero for these tokens. Only full layers give them information about
-    other tokens.
+    The output of attention in local layers is zero for these tokens. Only full layers give them
+    information about other tokens.
 
     Args:
       window: the largest distance in the row at which a token sees a key, on each side.

@@ -75,16 +75,17 @@ def logits(
     """Computes the logits of a task's head.
 
     Args:
-      kind: of the task.
-      params: of the encoder and the head.
+      kind: the kind of task.
+      params: the parameters of the encoder and the head.
       tokens: int32 [rows, length].
-      languages: of each side, int32 [rows, 2]; read with `model.language_embeddings=all` only.
+      languages: the language of each side of a row, int32 [rows, 2]; only used with
+        `model.language_embeddings=all`.
       rngs: a random key for each row [rows], for dropout; None in evaluation.
 
     Returns:
-      float32 [rows, n], or [rows, length, n] if the head is `by_token`. In classification and
-      tagging, n is the number of labels. In question answering, n is 2: "the answer starts here"
-      and "the answer ends here", with -inf at padding.
+      float32 [rows, n], or [rows, length, n] if the head has logits for each token
+      (`TaskHead.by_token`). In classification and tagging, n is the number of labels. In question
+      answering, n is 2: "the answer starts here" and "the answer ends here", with -inf at padding.
     """
     check(
         "supervised.logits",
@@ -101,8 +102,8 @@ def init_head(kind: str, model: Model, labels: int, rng: jax.Array) -> Params:
     """Returns new parameters of a task's head.
 
     Args:
-      kind: of the task.
-      labels: number of labels; 0 for question answering.
+      kind: the kind of task.
+      labels: number of labels; 0 for kinds of task without labels, such as question answering.
     """
     check("init_head", rng=("key []", rng))
     return task_heads.of_kind(kind).init(rng, model, labels)

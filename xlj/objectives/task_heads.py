@@ -35,7 +35,8 @@ class TaskHead(NamedTuple):
     """(parameters, model, hidden vectors [rows, length, hidden], tokens [rows, length], a random
     key for each row or None) -> logits."""
     losses: Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
-    """(logits, labels) -> (the loss of each prediction, whether it is correct), [rows, n] each."""
+    """(logits, labels) -> (the loss of each prediction, whether each prediction is correct), of
+    shape [rows, n] each."""
     predict: Callable[[jax.Array], jax.Array] = _best
     """Logits -> the values from which predictions are decoded. The default returns the index of the
     highest logit, int32."""
@@ -53,8 +54,8 @@ def cross_entropy(
 
     Args:
       choices: a function that reshapes the head's logits to [rows, n, choices].
-      first: the label of the first choice. Smaller labels count as the first choice; `weights`
-        excludes them.
+      first: the label of the first choice. Smaller labels are treated as the first choice, so
+        `TaskHead.weights` must exclude them.
     """
 
     def losses(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:

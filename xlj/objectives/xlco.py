@@ -27,7 +27,8 @@ class Queue(TypedDict):
     momentum: Params
     """Moving average of the parameters that the vectors depend on: the momentum encoder."""
     queue: jax.Array
-    """Vectors of the latest keys, float32 [queue, hidden]."""
+    """The latest keys, float32 [queue, hidden]. A key is the vector of an example from an earlier
+    step, computed by the momentum encoder."""
     next: jax.Array
     """Index in the queue at which the next key is stored, int32 []."""
     filled: jax.Array
@@ -49,9 +50,10 @@ def objective(
 ) -> Objective[XLCOInputs, Queue]:
     """Builds XLCO (InfoXLM section 3.3, after MoCo).
 
-    The loss is -log softmax of the translation's similarity among the similarities of the queue.
-    The vector of an example is the projection of its first token's vector at `options.layer`, or at
-    `encoder.middle_layer` if it is -1. The state is a `Queue`.
+    The loss is -log softmax of the translation's similarity among the similarities of the
+    translation and of all keys in the queue. The vector of an example is the projection of its
+    first token's vector at `options.layer`; -1 means `encoder.middle_layer`. The state is a
+    `Queue`.
     """
     layer = encoder.layer_or_middle(options.layer, model.layers)
 
@@ -112,7 +114,7 @@ def objective(
 def _update(
     options: Contrast, model: Model, layer: int, state: Queue, params: Params, inputs: XLCOInputs
 ) -> Queue:
-    """Adds the keys of a step to the queue, and moves the average towards the parameters."""
+    """Adds the keys of a step to the queue, and moves the moving average towards the parameters."""
 
     def average(old: jax.Array, new: jax.Array) -> jax.Array:
         return options.momentum * old + (1 - options.momentum) * new
@@ -186,18 +188,22 @@ def mix(first: Rows, second: Rows, max_examples: int, rngs: jax.Array) -> tuple[
     and drawn for each side separately.
 
     Each row has a partner row: the next row in a random cycle through the batch. The cycle visits
-    rows by their number of pairs, so partners mostly have equally many pairs. Pair n of a row is
-    joined with pair n of its partner. So no pair is joined with itself, and partners change from
-    step to step. A pair without a counterpart in the partner row stays alone. A row of padding is
-    its own partner.
+    rows in the order of their numbers of pairs, so partners mostly have equally many pairs. Pair n
+    of a row is joined with pair n of its partner. So no pair is joined with itself if at least two
+    rows have pairs, and partners change from step to step. A pair without a counterpart in the
+    partner row stays alone. A row of padding is its own partner.
 
     Args:
       first, second: both sides, tokens int [rows, length].
       max_examples: largest number of pairs in a row.
       rngs: a random key for each row, [rows].
     """
-    of_second = ("int [rows, length]", second.tokens), ("int [rows, 2]", second.languages)
-    first.check("mix", rngs=("key [rows]", rngs), second=of_second[0], others=of_second[1])
+    first.check(
+        "mix",
+        rngs=("key [rows]", rngs),
+        second_tokens=("int [rows, length]", second.tokens),
+        second_languages=("int [rows, 2]", second.languages),
+    )
     partner_rngs, *side_rngs = split(rngs, 3)
     drawn = jax.vmap(lambda rng: jax.random.bits(rng, (), jnp.uint32))(partner_rngs) >> 1
     pairs = count_examples(first.tokens)  # [rows], the shape of all arrays below
@@ -225,7 +231,7 @@ def join(first: jax.Array, second: jax.Array, pairs: jax.Array, max_examples: in
     of `second` has no example k, the result is `<s> A </s>`.
 
     Args:
-      first, second: padded rows, int [rows, n].
+      first, second: rows with padding at their ends, int [rows, n].
       pairs: number of examples in each joined row, int32 [rows].
       max_examples: largest number of examples in a row.
 
@@ -272,7 +278,7 @@ def _bounds(tokens: jax.Array, max_examples: int) -> tuple[jax.Array, jax.Array]
     """Returns the starts and lengths of the examples, int32 [rows, max_examples] each.
 
     Args:
-      tokens: padded rows, int [rows, n].
+      tokens: rows with padding at their ends, int [rows, n].
       max_examples: largest number of examples in a row. Slots without an example have length 0.
     """
     size = (tokens != PAD).sum(1, keepdims=True)

@@ -21,17 +21,18 @@ from xlj.optimizers.schedules import Rates
 from xlj.sharding.trees import name_of, named_leaves
 
 OptState: TypeAlias = optax.OptState
-"""The state of an optimizer: (the state of its direction, an empty state)."""
+"""The state of an optimizer: (the state of the direction's transformation, an empty state). `make`
+explains directions."""
 
 
 def make(config: Config) -> optax.GradientTransformationExtraArgs:
-    """Builds the optimizer of a config from a direction, weight decay, multipliers and the rate.
+    """Builds the optimizer of a config.
 
-    `xlj/config/optimizers.py` names the function that returns the direction. A direction is a
-    transformation such as `optax.scale_by_lion`: its updates, times the learning rate, are
-    *subtracted* from the parameters. The rest is the same for all optimizers: decoupled weight
-    decay, factors by parameter name, and the learning rate. If the updates of a direction are a
-    `Damped`, they include further factors of the learning rate.
+    `xlj/config/optimizers.py` names a function that returns a transformation from gradients to a
+    direction, such as `optax.scale_by_lion`. A direction, times the learning rate, is *subtracted*
+    from the parameters. The rest is the same for all optimizers: decoupled weight decay, factors by
+    parameter name, and the learning rate. A transformation may also return a `Damped`: a direction
+    with further factors of the learning rate.
 
     Returns:
       A transformation. Its `update(gradients, state, params, finite=, rates=)` returns (updates to

@@ -13,8 +13,8 @@ def direction(options: Optimizer) -> Guarded:
     """Returns a transformation with the updates and the state of `optax.scale_by_adam`.
 
     The moments are guarded before the direction is computed from them, so XLA writes each moment in
-    place. The direction is always finite: if the gradients are finite, since betas are below 1 and
-    epsilon is above 0; if they are not finite, since the moments then keep their old values.
+    place. The direction is always finite. With finite gradients, no divisor is 0, since betas are
+    below 1 and epsilon is above 0. In steps that are not finite, the moments keep their old values.
     """
 
     def update(

@@ -20,7 +20,7 @@ def unbiased_decay(beta: float, time: jax.Array) -> jax.Array | float:
       time: t, the number of updates including this one, at least 1, float32 [].
 
     Returns:
-      float32 [].
+      float32 []; 0.0 if beta is 0.
     """
     if not beta:
         return 0.0

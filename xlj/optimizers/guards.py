@@ -24,10 +24,10 @@ class Guarded(optax.GradientTransformationExtraArgs):
 
 
 class Damped(NamedTuple):
-    """A direction, and a factor of the learning rate for each tensor.
+    """A direction (`optimizers.make`), and a factor of the learning rate for each tensor.
 
-    The `update` of a transformation may return a `Damped` instead of a direction. The factors apply
-    to weight decay too.
+    The `update` of an optimizer's transformation may return a `Damped` instead of a direction. The
+    factors apply to weight decay too.
     """
 
     direction: Params

@@ -42,7 +42,7 @@ def decay_factors(options: Optimizer, params: PyTree) -> PyTree:
 def scale_by_rates(options: Optimizer, updates: Params) -> Params:
     """Multiplies each update by the factors of its parameter's learning rate.
 
-    There are three factors: from `optimizer.rate_multipliers`, 0 for parameters that
+    There are three factors: the factor of `optimizer.rate_multipliers`, 0 for parameters that
     `optimizer.frozen` freezes, and the factor of the layer (`optimizer.layer_decay`).
     """
     tables = (*_tables(options), _by_layer(options, updates))

@@ -17,14 +17,15 @@ class Rates(NamedTuple):
 
     learning_rate: ArrayLike
     weight_decay: ArrayLike
-    """A step multiplies a parameter by 1 - weight_decay times the parameter's learning rate."""
+    """A step multiplies a parameter by 1 - (weight_decay * learning rate of the parameter)."""
 
 
 def rates(config: Config, step: int) -> Rates:
     """Returns the rates of a step.
 
-    With `optimizer.decoupling=fully`, the configured weight decay is relative to the peak of the
-    learning rate, so it is divided by the peak here.
+    With `optimizer.decoupling=fully`, the function divides the configured weight decay by the peak
+    of the learning rate. So a step at the peak multiplies a parameter by
+    1 - `optimizer.weight_decay`, whatever the peak is.
 
     Args:
       step: zero-based.

@@ -1,4 +1,4 @@
-"""StableAdamW (Wortsman et al., 2023): AdamW with lower learning rates for unexpected gradients.
+"""StableAdamW (Wortsman et al., 2023): AdamW with a lower learning rate if gradients grow suddenly.
 
 ModernBERT and mmBERT use it.
 """

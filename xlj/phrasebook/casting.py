@@ -51,12 +51,17 @@ def a_speaker(stream: Stream) -> Participant:
 
 
 def an_owner(stream: Stream) -> Participant:
-    """Draws the owner of a thing, or the person whose relative someone is."""
+    """Draws the owner of a thing or of a relative: "Anna" in "Anna's book" and "Anna's mother"."""
     return a_name(stream) if stream.chance(40) else a_speaker(stream)
 
 
 def a_person(stream: Stream, scene: Scene | None, pronouns: bool = True) -> Participant:
-    """Draws a person as an agent; in a document, mostly the hero of the scene."""
+    """Draws a person; in a document, mostly the hero of the scene.
+
+    Args:
+      scene: the scene of the document; None for a person who is independent of a document.
+      pronouns: whether the person may be a pronoun.
+    """
     if scene and (not scene.named or stream.chance(75)):
         known = scene.named and pronouns and stream.chance(70)
         return pronoun_for(scene.hero) if known else scene.hero
@@ -69,7 +74,8 @@ def a_person(stream: Stream, scene: Scene | None, pronouns: bool = True) -> Part
         return a_relative(stream, scene)
     concept = stream.pick(world.NOUNS["profession"] + world.NOUNS["people"])
     gender = world.GENDER.get(concept) or stream.pick("fm")
-    plural = concept == "child" or stream.chance(25)  # "das Kind" would be an "es"
+    # Children are always plural, because the German pronoun of one child is "es" (it).
+    plural = concept == "child" or stream.chance(25)
     return Participant(
         'noun', concept, world.GENDER.get(concept, 'm') if plural else gender, plural,
         'the' if stream.chance(80) else 'this',
@@ -78,7 +84,10 @@ def a_person(stream: Stream, scene: Scene | None, pronouns: bool = True) -> Part
 
 
 def a_relative(stream: Stream, scene: Scene | None) -> Participant:
-    """Draws a relative, friend or neighbour; of the hero, once a document has named the hero."""
+    """Draws a relative, friend or neighbour with an owner.
+
+    If the document has named the hero, the owner is the hero.
+    """
     concept = stream.pick(world.NOUNS["kin"])
     gender = world.GENDER.get(concept) or stream.pick("fm")
     owner = pronoun_for(scene.hero) if scene and scene.named else an_owner(stream)
@@ -86,13 +95,17 @@ def a_relative(stream: Stream, scene: Scene | None) -> Participant:
 
 
 def an_adjective(stream: Stream, noun: str, percent: int) -> str | None:
-    """Draws an adjective that fits the noun, with a probability of `percent`; otherwise None."""
+    """Draws an adjective that fits the noun, with a probability in percent; otherwise None."""
     options = world.ADJECTIVES.get(world.NOUN_FIELD[noun])
     return stream.pick(options) if options and stream.chance(percent) else None
 
 
 def a_thing(stream: Stream, noun: str, negative: bool = False) -> Participant:
-    """Draws an object with this noun: indefinite, definite, owned or counted."""
+    """Draws an object with this noun: indefinite, definite, demonstrative, owned or counted.
+
+    Args:
+      negative: whether the clause is negative. The object is then not counted.
+    """
     field = world.NOUN_FIELD[noun]
     if field == "language":
         return Participant("noun", noun, determiner="a")
@@ -118,7 +131,7 @@ def a_thing(stream: Stream, noun: str, negative: bool = False) -> Participant:
 
 
 def a_place(stream: Stream, options: tuple[str, ...] = world.NOUNS["place"]) -> Participant:
-    """Draws a place, a common noun that is mostly definite."""
+    """Draws a place, a common noun that is definite, demonstrative or owned."""
     noun = stream.pick(options)
     place = Participant("noun", noun, adjective=an_adjective(stream, noun, 20))
     if noun in ("house", "garden", "kitchen", "office", "shop", "village") and stream.chance(40):
@@ -127,7 +140,7 @@ def a_place(stream: Stream, options: tuple[str, ...] = world.NOUNS["place"]) -> 
 
 
 def a_setting(stream: Stream, scene: Scene | None, options: tuple[str, ...]) -> Participant:
-    """Draws the place of an event: often the place of the document, if it fits."""
+    """Draws the place of an event; often the place of the document, if it is one of the options."""
     if scene and scene.place.concept in options and stream.chance(60):
         return scene.place
     return a_place(stream, options)
@@ -156,7 +169,7 @@ def a_known(stream: Stream, noun: str) -> Participant:
 
 
 def apart(stream: Stream, subject: Participant, other: Participant) -> Participant:
-    """Returns the subject, or a newly drawn person if subject and `other` are the same person."""
+    """Returns the subject, or a newly drawn person if subject and `other` have the same concept."""
     while subject.concept == other.concept:
         subject = a_name(stream)
     return subject

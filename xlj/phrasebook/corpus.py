@@ -7,8 +7,8 @@ from xlj.phrasebook.realising import LANGUAGES, check_language, realise
 from xlj.phrasebook.stream import seed_of
 
 VERSION = 1
-"""Version of the text. Raise it if the lines of any language or pair change. It is part of the
-hash of rows (through `xlj/data/text/sources.py`)."""
+"""Version of the text. Raise it if the lines of any language or pair change. The hash of rows
+includes it (`xlj/data/text/sources.py`), so the rows are built again."""
 
 SENTENCES = {
     "en": 40_000,
@@ -63,7 +63,7 @@ def _text_lines(language: str) -> Iterator[str]:
 def pair_lines(pair: str) -> Iterator[tuple[str, str]]:
     """Yields sentence pairs, for example (English, German) for 'en-de'.
 
-    Both orders of a pair of languages have the same sentences.
+    'en-de' and 'de-en' have the same sentences.
 
     Raises:
       ValueError: unless the pair is two different known languages with a hyphen between them.
@@ -71,8 +71,8 @@ def pair_lines(pair: str) -> Iterator[tuple[str, str]]:
     source, _, target = pair.partition("-")
     if source == target or source not in LANGUAGES or target not in LANGUAGES:
         raise ValueError(
-            f'unknown pair {pair!r}: write two different languages as "en-de", '
-            f"from {', '.join(LANGUAGES)}"
+            f'unknown pair {pair!r}: expected two different languages and a hyphen, as in "en-de"; '
+            f"the languages are {', '.join(LANGUAGES)}"
         )
     name = "-".join(sorted((source, target), key=LANGUAGES.index))
     seed = seed_of(f"pair {name}")

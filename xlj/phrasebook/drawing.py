@@ -24,6 +24,7 @@ from xlj.phrasebook.stream import Stream
 _DOCUMENTS = 1  # so that documents and single meanings have different random streams
 COLOURS = frozenset("red white black green blue yellow".split())
 STATIVE = frozenset(("love", "know", "speak", "live", "be"))
+"""Predicates that describe a state. Clauses in the tense 'habit' with them have no time."""
 _LIKED = (*world.nouns_of("drink", "fruit", "music"), "cheese", "fish", "rice")
 _OWNED = world.nouns_of("animal", "article", "furniture", "vehicle", "clothes")
 _INDOORS = tuple("school house office kitchen library restaurant hotel museum shop theatre".split())
@@ -69,14 +70,14 @@ def _meaning(stream: Stream, scene: Scene | None) -> Meaning:
             if isinstance(drawn, Meaning):
                 return drawn
             return Meaning(frame, (_ask(stream, scene, drawn),))
-    raise AssertionError("the weights of the frames sum to 100")
+    raise AssertionError("the weights of `_FRAMES` must sum to 100")
 
 
 # Clauses
 
 
 def _time(stream: Stream, clause: Clause, percent: int) -> Clause:
-    if clause.tense == "habit":  # habits mostly have a time; states never have one
+    if clause.tense == "habit":  # habits mostly have a time, states in this tense never
         percent = 0 if clause.predicate in STATIVE else 85
     if not stream.chance(percent):
         return clause
@@ -275,7 +276,8 @@ def _reason(stream: Stream, scene: Scene | None) -> Meaning:
 
 
 def _contrast(stream: Stream, scene: Scene | None) -> Meaning:
-    """Draws different actions of two people, or something that a person likes and dislikes."""
+    """Draws actions of two people, or something that a person likes and something else that the
+    person dislikes. Rarely, no second action fits the tense; then it draws only one action."""
     if stream.chance(30):
         subject = a_person(stream, scene)
         one = stream.pick(_LIKED)

@@ -18,7 +18,11 @@ class Participant:
       kind: the type of `concept`: 'noun' (a key of `NOUN_FIELD`), 'name' (of a person), 'place' (a
         city or country), 'organisation', 'pronoun' ('i', 'you', 'he', 'she', 'we', 'they') or
         'unknown' (the participant that a question asks for).
-      gender: 'm' or 'f', of people.
+      gender: 'm' or 'f'; only people have a meaningful value.
+      adjective: an adjective that qualifies the noun; None for none.
+      count: a number from 2 to 10; 0 for a noun that is not counted.
+      owner: the possessor: "Anna" in "Anna's book"; None for none.
+      surname: the surname after a first name; None for none.
       determiner: 'the', 'a' (indefinite; no article in English for plurals and masses), 'this' or
         'all' (generic: "apples"). An `owner` or a `count` above zero replaces it.
     """
@@ -62,11 +66,15 @@ class Clause:
       predicate: a verb (a key of `ACTS`), 'be' (with `attribute`, `complement` or `place`), 'have',
         'like', 'exist' or a kind of weather.
       relation: the relation of the place: 'at', 'to' or 'from'.
+      complement: a noun as predicate: "a teacher" in "she is a teacher".
+      attribute: an adjective as predicate: "tired" in "she is very tired".
+      very: whether "very" modifies the attribute.
       tense: 'now' (progressive), 'habit' (simple present), 'past' or 'future'.
       modal: 'want' or 'can'; the tense is then 'habit'.
       question: None for a statement, 'polar' for a yes-no question, or the role that the question
         asks for: 'subject', 'object' or 'place'. The participant in this role is of kind 'unknown'.
-      time_first: whether the time is the topic of the clause.
+      time: an element of `world.TIMES[tense]`; None for none.
+      time_first: whether the time comes first in the clause, as its topic.
     """
 
     predicate: str
@@ -91,7 +99,8 @@ class Meaning:
     """The meaning of a sentence: one clause, or two clauses that a link joins.
 
     Attributes:
-      frame: the type of the meaning, a key of `drawing._FRAMES`.
+      frame: the type of the meaning: a key of `drawing._FRAMES`. In labelled examples, it is the
+        role of the meaning, such as 'premise' or 'question'.
       link: 'and', 'but' or 'because'; None for one clause.
     """
 

@@ -2,9 +2,10 @@
 
 Each word has the *slots* of the meaning that it expresses: '0.object.noun' is the head of the
 object of the first clause, '1.tense' the tense of the second clause. Two words of a pair are
-aligned if they share a slot. In addition, a word for a grammatical slot (article, case or
-preposition, tense, expletive) that has no word in the other language is aligned to the head of that
-slot. Other words without a counterpart are not aligned.
+aligned if they share a slot. Some slots are grammatical: article, case or preposition, number of an
+hour, tense, expletive. If the other language has no word for a grammatical slot, the word is
+aligned to the head of the slot: a noun, or the predicate. Other words without a counterpart are not
+aligned.
 """
 
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ def named(forms: str, slot: str, entity: str) -> list[Word]:
     """Returns the words of a name, which all express one slot.
 
     Args:
+      forms: the words, separated by blanks.
       entity: 'PER', 'LOC' or 'ORG'.
     """
     return [

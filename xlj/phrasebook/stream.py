@@ -18,7 +18,7 @@ def _mix(value: int) -> int:
 
 
 def seed_of(name: str) -> int:
-    """Returns the seed of a name, which does not depend on the platform or on PYTHONHASHSEED."""
+    """Returns a hash of a name as a seed; it does not depend on the platform or PYTHONHASHSEED."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
 
 
@@ -44,5 +44,5 @@ class Stream:
         return options[self.below(len(options))]
 
     def chance(self, percent: int) -> bool:
-        """Draws True with a probability in percent."""
+        """Draws a boolean that is True with this probability in percent."""
         return self.below(100) < percent

@@ -45,7 +45,7 @@ GENDER = {
     **dict.fromkeys(("woman", "girl", "mother", "sister", "aunt", "grandmother"), "f"),
     **dict.fromkeys(("man", "boy", "father", "brother", "uncle", "grandfather", "child"), "m"),
 }
-"""Nouns for persons that have a fixed gender; others may have either."""
+"""Nouns for people that have a fixed gender; other nouns for people may have either gender."""
 
 _LOOKS = "new old big small beautiful expensive cheap red white black green blue yellow"
 _PERSON = "young kind clever famous rich poor strong"
@@ -184,7 +184,7 @@ MOTION = {
 _GIFTS = nouns_of("article", "text", "clothes", "fruit")
 DITRANSITIVE = {verb: Verb(_ALL, objects=_GIFTS) for verb in "give send show bring".split()}
 ACTS = TRANSITIVE | INTRANSITIVE | MOTION | DITRANSITIVE
-"""All verbs with their frames."""
+"""All verbs, each with what it can occur with."""
 WEATHER = ("rain", "snow", "hot_weather", "cold_weather")
 
 WOMEN = tuple(

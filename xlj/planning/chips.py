@@ -62,7 +62,8 @@ def _tpu(
     return Chip("tpu", flops, flops / 6, memory * _GIB, bandwidth, fast, slow, ring)
 
 
-_GPU_MEMORY_SHARE = 0.92  # the share that programs can use (ours); CUDA, NCCL, cuDNN use the rest
+# The share of a GPU's memory that programs can use (our choice). CUDA, NCCL and cuDNN use the rest.
+_GPU_MEMORY_SHARE = 0.92
 
 CHIPS = {
     "a100": Chip(
@@ -95,8 +96,8 @@ SHARES = {"products": 0.74, "attention": 0.16, "memory": 0.89}
 
 `products` (of cuBLAS and XLA) and `attention` (xlj's kernels, with dropout) are shares of the
 operations per second. `memory` is a share of the bandwidth. It applies to all other kernels, and to
-products whose memory traffic takes longer than their operations. The values are a least squares fit
-to measurements of one H100, and of a memory copy on an H200 (tests/planning/test_estimate.py). No
-other chip was measured."""
+products and attention whose memory traffic takes longer than their operations. The values are a
+least squares fit to measurements of one H100, and of a memory copy on an H200
+(tests/planning/test_estimate.py). No other chip was measured."""
 LAUNCH = 2.5e-6
 """The overhead of launching a kernel in seconds, from the fit of `SHARES`."""

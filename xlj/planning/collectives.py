@@ -11,7 +11,9 @@ KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective
 
 
 class Collective(NamedTuple):
-    """All collectives of one kind among groups of one size; bytes are summed over all executions.
+    """All collectives of one kind among groups with equal numbers of devices, hosts and links.
+
+    Bytes are summed over all executions in one run of the program.
 
     Attributes:
       kind: one of `KINDS`.
@@ -43,8 +45,8 @@ class Collective(NamedTuple):
         return self._sent(self.hosts) / (self.devices // self.hosts)
 
     def _sent(self, parts: int) -> float:
-        """Returns the bytes that each of `parts` participants sends in the best known algorithm, a
-        ring."""
+        """Returns the bytes that each of `parts` participants sends in a ring, the best known
+        algorithm."""
         if self.kind == "collective-permute":
             return self.bytes if parts > 1 else 0.0
         once = self.bytes * (parts - 1) / parts
@@ -56,7 +58,8 @@ def collectives(program: Program, devices: Sequence[jax.Device], ring: int = 0) 
 
     Args:
       devices: the devices of the mesh, in the order of the mesh.
-      ring: the size from which a torus wraps around (`chips.Chip.ring`); 0 for GPUs.
+      ring: a torus wraps around along an axis whose size is a multiple of this number
+        (`chips.Chip.ring`); 0 for GPUs.
     """
     sums: dict[tuple[str, int, int, int], tuple[float, float]] = {}
     for body, instruction, times in program.executed():

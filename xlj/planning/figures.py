@@ -57,14 +57,16 @@ class Memory:
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """Figures of the step of a phase, per device unless stated otherwise.
+    """Figures of the step that a group of phases shares (`distinct_phases`).
+
+    They are per device unless stated otherwise.
 
     Attributes:
-      start: the first step of the phase.
-      steps: the number of steps.
+      start: the zero-based number of the group's first step.
+      steps: the number of steps of the group.
       whole_steps: the number of steps in units of whole batches: a step of the batch warm-up counts
         as its share of the whole batch.
-      rows: (rows of all devices, length) of each objective.
+      rows: (rows of all devices, length in tokens) of each objective.
       devices: the number of devices.
       operations: operations of all devices, counted by `objectives/flops.py`.
       counts: operations of all devices, counted by three conventions (`training.run_flops`).
@@ -74,8 +76,9 @@ class Figures:
       traffic: bytes from and to the memory of the chip by operation, largest first.
       collectives: the communication between devices.
       seconds: the time of products, memory, fast links and slow links, each at the peak rate.
-      estimate: the estimated seconds of kernels by kind and of launches, at measured rates
-        (`chips.SHARES`), and of links at the peak rate, because collectives were not measured.
+      estimate: the estimated seconds by kind of kernel, of launches, and of links. Kernels and
+        launches have measured rates (`chips.SHARES`). Links have peak rates, because collectives
+        were not measured.
       peak_flops: the peak operations per second of a chip.
     """
 
@@ -102,13 +105,14 @@ class Figures:
 
     @property
     def step_seconds(self) -> float:
-        """The least time of a step, a lower bound: the time of the bottleneck, if all else
-        overlaps."""
+        """The least time of a step in seconds: the time of the bottleneck, if all other work
+        overlaps with it."""
         return self.seconds[self.bottleneck]
 
     @property
     def estimated_seconds(self) -> float:
-        """The estimated time of a step: the sum of the parts of `estimate`, without overlap."""
+        """The estimated time of a step in seconds: the sum of the parts of `estimate`. It assumes
+        that the parts do not overlap."""
         return sum(self.estimate.values())
 
     @property
@@ -125,7 +129,7 @@ class Figures:
 
     @property
     def days(self) -> float:
-        """The least time of all steps of the phase (`step_seconds`), in days."""
+        """The least time (`step_seconds`) of all steps of the group of phases, in days."""
         return self.whole_steps * self.step_seconds / 86_400
 
     def record(self) -> Record:
@@ -150,7 +154,7 @@ def distinct_phases(config: Config) -> dict[int, list[Phase]]:
     Changes of learning rates and sampling shares do not change the compiled step.
 
     Returns:
-      For the index of each group's first phase, the phases of the group.
+      The phases of each group, by the index of the group's first phase.
     """
     distinct: dict[int, list[Phase]] = {}
     for number, phase in enumerate(config.schedule):
@@ -171,8 +175,10 @@ def of_run(
     """Returns the figures of each group of phases with the same step (`distinct_phases`), in order.
 
     Args:
-      known: figures of phases that need not be compiled again, by index of the phase.
-      programs: the folder in which the text of the programs is saved; None to save nothing.
+      known: figures of groups that need not be compiled again, by index of the first phase.
+      programs: the folder in which the text of each program is saved as `phase-N.txt`, where N is
+        the index of the group's first phase. Programs of `known` are not saved. None to save
+        nothing.
 
     Raises:
       ConfigError: if the mesh or the batches do not fit the devices.
@@ -189,8 +195,9 @@ def of_phase(
     """Compiles the step of a phase, and computes its figures.
 
     Args:
-      phase: the index of the phase.
-      programs: the folder in which the text of the program is saved; None to save nothing.
+      phase: the index of the first phase of a group (`distinct_phases`).
+      programs: the folder in which the text of the program is saved as `phase-N.txt`, where N is
+        the index of the phase; None to save nothing.
 
     Raises:
       ConfigError: if the mesh or the batches do not fit the devices.

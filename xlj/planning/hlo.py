@@ -77,8 +77,8 @@ class Instruction(NamedTuple):
         return tuple(names)
 
     def attribute(self, name: str) -> str:
-        """Returns the value of an attribute (a computation's name or a number); empty without the
-        attribute."""
+        """Returns the value of an attribute: a computation's name or a number. It is empty if the
+        instruction lacks the attribute."""
         match = re.search(rf"\b{name}=%?([\w.\-]+)", self.attributes)
         return match[1] if match else ""
 
@@ -112,8 +112,8 @@ class Computation:
         return self._users.get(name, [])
 
     def parameter(self, index: int) -> Instruction | None:
-        """Returns the instruction of the parameter with a zero-based index; None without this
-        parameter."""
+        """Returns the instruction of the parameter with this zero-based index; None if there is no
+        such parameter."""
         number = str(index)
         parameters = (i for i in self.instructions if i.op == "parameter")
         return next((i for i in parameters if i.arguments == number), None)
@@ -143,19 +143,25 @@ class Program:
             elif name and (instruction := _parse_instruction(line)):
                 lines.append(instruction)
         if not self.entry:
-            raise ValueError("this is not the text of a compiled program")
+            raise ValueError(
+                "this is not the text of a compiled program: it has no ENTRY computation; expected "
+                "the output of jax.stages.Compiled.as_text()"
+            )
 
     def executed(
         self, computation: str = "", times: float = 1
     ) -> Iterator[tuple[Computation, Instruction, float]]:
         """Yields (computation, instruction, number of executions) for all instructions that run.
 
-        A fusion is one instruction. For a conditional, the branch with the largest results is
-        assumed to run.
+        A fusion is one instruction. Of a conditional, the branch whose instructions have the most
+        bytes of results is assumed to run.
 
         Args:
           computation: the name of the computation to start from; empty for the entry.
           times: the number of executions of this computation.
+
+        Raises:
+          ValueError: if a loop has an unknown number of iterations (`trips`).
         """
         body = self.computations[computation or self.entry]
         for each in body.instructions:
@@ -170,10 +176,10 @@ class Program:
                 yield body, each, times
 
     def trips(self, loop: Instruction) -> int:
-        """Returns how often the body of a loop runs.
+        """Returns the number of iterations of a loop.
 
-        The GPU compiler writes this number into the loop's attributes. On TPUs it is the constant
-        to which the loop's condition compares the counter.
+        The GPU compiler writes this number into the loop's attributes. In programs for TPUs, it is
+        the constant with which the loop's condition compares the counter.
 
         Raises:
           ValueError: if the number is unknown.
@@ -203,11 +209,11 @@ def parse_groups(text: str, devices: int) -> list[list[int]]:
 
     Three notations are supported: {{0,1},{2,3}}; [2,2]<=[4] with an optional transposition; and
     mesh['a'=2,'b'=2] {'b'} with an optional order of devices. Without groups, all devices are one
-    group.
+    group. Each (source, target) pair of a collective-permute is a group.
 
     Args:
-      text: the attributes of the collective.
-      devices: the number of devices.
+      text: the attributes of the collective (`Instruction.attributes`).
+      devices: the number of devices of the program.
 
     Raises:
       ValueError: if the notation is unknown.
@@ -252,7 +258,8 @@ def _iota(shape: str, order: str | None) -> np.ndarray:
 def _bits(kind: str) -> int:
     if kind in _BITS:
         return _BITS[kind]
-    width = re.search(r"\d+", kind)  # in names such as f32, u8 and f8e4m3fn; tokens have no size
+    # Names such as f32, u8 and f8e4m3fn contain the width. XLA's type `token` has no size.
+    width = re.search(r"\d+", kind)
     return int(width[0]) if width else 0
 
 

@@ -9,7 +9,7 @@ from xlj.planning.hlo import Array, Computation, Instruction, Program
 
 
 def products(program: Program) -> dict[str, float]:
-    """Returns the floating-point operations of a program by the type of the factors.
+    """Returns the floating-point operations of a program's matrix products, by type of the factors.
 
     A multiply-add counts as 2 operations. Types are "bf16", "f32" (default precision), "f32
     highest" (full float32 precision), and so on.
@@ -44,14 +44,20 @@ def by_type(program: Program, outer: Computation, instruction: Instruction) -> d
 
 
 def kernel(instruction: Instruction) -> str:
-    """Returns the name of the Pallas kernel that an instruction calls, without the window size in
-    the name; empty for other instructions."""
+    """Returns the name of the Pallas kernel that an instruction calls; empty if it calls none.
+
+    The suffix for a local window (`_near` and a number) is removed.
+    """
     path = instruction.source.split("/")
     return path[-2].partition("_near")[0] if path[-1] == "pallas_call" and path[1:] else ""
 
 
 def of_instruction(body: Computation, instruction: Instruction) -> float:
-    """Returns the operations of one product; 0 for other instructions."""
+    """Returns the operations of one matrix product; 0 for other instructions.
+
+    Raises:
+      ValueError: if the operations of the product are unknown.
+    """
     op, attributes = instruction.op, instruction.attributes
     if op == "custom-call" and kernel(instruction):
         return _kernel_operations(body, instruction)
@@ -76,8 +82,8 @@ def of_instruction(body: Computation, instruction: Instruction) -> float:
 def _kernel_operations(body: Computation, instruction: Instruction) -> float:
     """Returns the operations of xlj's Pallas kernels.
 
-    Attention is counted without skipped blocks, except that keys outside a local window do not
-    count.
+    Attention counts as if the kernel skipped no blocks. But with a local window, only the keys of
+    the blocks within the window count.
     """
     name, arrays = kernel(instruction), _float_operands(body, instruction)
     if count := attend.PRODUCTS.get(name):  # with queries [rows, length, heads, size]
@@ -108,8 +114,8 @@ def _inner_instructions(
 def _convolution_operations(body: Computation, instruction: Instruction) -> float:
     """Returns the operations of a convolution, the form that matrix products have on TPUs.
 
-    A batch of products is a convolution whose input is dilated with holes. Products with a hole do
-    not count.
+    A batch of products becomes a convolution with a dilated input. Dilation inserts zeros (holes)
+    between the values of the input. Multiplications with a hole do not count.
     """
     attributes = instruction.attributes
     labels = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", attributes)
@@ -145,12 +151,13 @@ def _convolution_operations(body: Computation, instruction: Instruction) -> floa
 def _count_pairs(
     output: int, size: int, *, window: int, stride: int, holes: int, spread: int, padding: int
 ) -> int:
-    """Counts the pairs (output, position in the output's window) with a value of the input.
+    """Counts the pairs (output, position in the output's window) that read a value of the input,
+    not a hole or padding.
 
     Args:
       output, size: the sizes of the output and the input along one axis.
       window: the number of positions in a window.
-      stride: the distance of adjacent windows.
+      stride: the distance between adjacent windows.
       holes: the dilation of the input; 1 for none.
       spread: the dilation of the window; 1 for none.
       padding: the padding before the input.

@@ -37,7 +37,8 @@ class StepProgram(NamedTuple):
       text: the text of the program.
       arguments: bytes of the state and the batch on a device.
       working: bytes of temporary arrays on a device: activations, gradients, gathered parameters.
-      peak: bytes in total, including results and code.
+      peak: bytes on a device in total: arguments, temporary arrays, results with memory of their
+        own, and code.
     """
 
     state: State

@@ -16,7 +16,8 @@ from xlj.sharding import meshes, trees
 from xlj.training import state as states
 from xlj.training.memory import Sizes
 
-_BYTES_PER_TOKEN = 45.0  # guess per token, layer and hidden dimension, from which a search starts
+# A search starts from this guess of the memory: bytes per token, layer and hidden dimension.
+_BYTES_PER_TOKEN = 45.0
 _RECOMPUTED_SHARE = 0.3  # the share of these bytes that remains with recomputation
 
 
@@ -74,16 +75,16 @@ class Trial(NamedTuple):
 
 
 def search(config: Config, sizes: Sizes, topology: Topology, try_all: bool = True) -> list[Trial]:
-    """Compiles promising choices, and returns the trials: choices that fit, fastest first, then
-    others.
+    """Compiles promising choices, and returns a trial for each of them.
 
-    It tries each mesh, with parameters gathered once per step or layer by layer, with and without
-    recomputation. For each of these ways it searches for the largest microbatch that fits, in the
-    phase with the largest batch.
+    Choices that fit come first, in order of `Figures.step_seconds` (the least time of a step).
+
+    The search tries each way to train: each mesh, with parameters gathered once per step or layer
+    by layer, with and without recomputation (`ways`). For each way it looks for the largest
+    microbatch that fits. It compiles only the phase with the largest batch.
 
     Args:
-      try_all: whether to continue after the first way that fits. Replicated parameters are tried
-        before sharded parameters, and stored activations before recomputed activations.
+      try_all: whether to continue after the first way that fits. The order is that of `ways`.
 
     Raises:
       ConfigError: if the batches cannot be divided over the devices.
@@ -106,8 +107,9 @@ def search(config: Config, sizes: Sizes, topology: Topology, try_all: bool = Tru
 def ways(topology: Topology) -> list[Choice]:
     """Returns all choices with one microbatch, ordered by expected speed.
 
-    Parameters are replicated, or sharded over the GPUs of a host (over a side of a torus), or
-    sharded over all devices.
+    Parameters are replicated, sharded over the GPUs of a host (for TPUs: over the last side of the
+    torus), or sharded over all devices, in this order. For sharded parameters, gathering once per
+    step precedes gathering layer by layer. Stored activations precede recomputed activations.
     """
     return [
         Choice(fsdp, remat, 1, gather)
@@ -118,7 +120,7 @@ def ways(topology: Topology) -> list[Choice]:
 
 
 def microbatch_counts(config: Config, devices: int) -> list[int]:
-    """Returns the possible numbers of microbatches, rising.
+    """Returns the possible numbers of microbatches in ascending order.
 
     Each number times the number of devices divides every batch.
 
@@ -163,12 +165,12 @@ def _search_microbatches(
 ) -> Iterator[Trial]:
     """Yields trials of one way until the smallest number of microbatches that fits is known.
 
-    If the state alone does not fit, nothing is compiled.
+    If the state alone does not fit, it compiles nothing and yields one trial without figures.
 
     Args:
       phase: the index of the phase to compile.
       way: a choice whose number of microbatches is replaced.
-      parts: the possible numbers of microbatches, rising.
+      parts: the possible numbers of microbatches in ascending order.
     """
     chip = topology.chip
     mesh = meshes.make_mesh(way.of(config), topology.devices())
@@ -184,7 +186,8 @@ def _search_microbatches(
         _BYTES_PER_TOKEN * width * (1 if way.remat == "none" else _RECOMPUTED_SHARE)
     )
     index = next((n for n, p in enumerate(parts) if tokens / p <= max_tokens), len(parts) - 1)
-    too_few, enough = -1, len(parts)  # indices in `parts`: known not to fit, known to fit
+    # Indices in `parts`: the largest that is known not to fit, the smallest that is known to fit.
+    too_few, enough = -1, len(parts)
     while too_few < index < enough:
         choice = way._replace(accumulation=parts[index])
         trial = _try(choice, config, sizes, topology, phase)
@@ -195,7 +198,8 @@ def _search_microbatches(
         likely = (n for n in untried if trial.needed and estimates[n] <= chip.memory)
         if enough == len(parts):  # no trial fits so far
             index = next(likely, len(parts) - 1)
-        else:  # optimistic: half of the memory without the state does not grow with the rows
+        else:
+            # The optimistic estimate: only half of the memory except the state grows with the rows.
             optimistic = _estimate_needed(
                 trial, state_bytes, (parts[index] / parts[enough - 1] + 1) / 2
             )
@@ -203,9 +207,9 @@ def _search_microbatches(
 
 
 def _estimate_needed(trial: Trial, state_bytes: float, times: float) -> float:
-    """Estimates the bytes of a device with `times` as many rows.
+    """Estimates the bytes that a device needs with `times` as many rows as in a trial.
 
-    It assumes that all memory except the state grows with the rows.
+    It assumes that all memory except the state is proportional to the rows.
     """
     working = (
         trial.figures.memory.working if trial.figures else max(0.0, trial.needed - state_bytes)
@@ -222,5 +226,6 @@ def _try(choice: Choice, config: Config, sizes: Sizes, topology: Topology, phase
 
 
 def _order(trial: Trial) -> tuple[bool, float]:
-    seconds = trial.figures.step_seconds if trial.figures else trial.needed
-    return not trial.fits, seconds
+    # Trials that do not fit follow in any order, so seconds and bytes may be compared.
+    rank = trial.figures.step_seconds if trial.figures else trial.needed
+    return not trial.fits, rank

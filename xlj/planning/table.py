@@ -89,6 +89,6 @@ def _mfu(figures: Figures, slower: float = 1) -> str:
     """Formats the highest possible MFU; "no" for a step without gradients.
 
     Args:
-      slower: computes the MFU of a step that takes `slower` times the least time.
+      slower: the time of the step divided by the least time.
     """
     return "no" if figures.mfu is None else f"{figures.mfu / slower:.1%}"

@@ -1,9 +1,10 @@
 """Computes the communication that fully sharded training needs in theory, from array sizes.
 
-In ZeRO-3 (Rajbhandari et al., 2020), each kernel is gathered twice, for the forward and the
-backward pass, in the type of the computation. The gradient of a kernel is reduced and scattered in
-float32. Replicas sum the gradients of their shards once per step. With `mesh.gather=step`, all
-parameters are gathered in float32 once per step, and the gradients are reduced once.
+In ZeRO-3 (Rajbhandari et al., 2020), each microbatch of an objective gathers each kernel (weight
+matrix) twice, for the forward and the backward pass, in the type of the computation. It reduces and
+scatters the gradient of each kernel in float32. Replicas sum the gradients of their shards once per
+step. With `mesh.gather=step`, all parameters are gathered in float32 once per step, and the
+gradients are reduced and scattered once.
 """
 
 import math
@@ -17,7 +18,8 @@ from xlj.training.memory import Sizes
 def sent(config: Config, sizes: Sizes, devices: int) -> dict[str, float]:
     """Returns the bytes that a device sends in a step of the first phase, by kind of collective.
 
-    Only MMLM and TLM are supported, which read each row once and have one head over the vocabulary.
+    Only MMLM and TLM are supported. They read each row once, and have one head over the vocabulary.
+    With `mesh.gather=step`, the result has no "all-to-all".
 
     Args:
       devices: the number of devices.

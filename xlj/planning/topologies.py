@@ -46,9 +46,9 @@ class Topology(NamedTuple):
         return math.prod(self.shape)
 
     def devices(self) -> Sequence["jax.Device"]:
-        """Returns JAX's devices for which programs can be compiled.
+        """Returns the chips as devices of JAX, for which programs can be compiled.
 
-        `use_compilers` must be called before.
+        Call `use_compilers` before this method.
 
         Raises:
           ConfigError: if the compiler is not installed, or does not support the topology.
@@ -73,9 +73,9 @@ class Topology(NamedTuple):
         except Exception as error:  # each plugin raises its own kind
             reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
             raise ConfigError(
-                f"--topology={self.name}: there is no compiler for this topology ({reason[:200]}); "
-                "install one with "
-                f"pip install -e '.[{platform}]' (no chip is needed)"
+                f"--topology={self.name}: the compiler is not installed, or does not support this "
+                f"topology ({reason[:200]}); install the compiler with "
+                f"pip install -e '.[{platform}]' (no chip is needed), or choose another topology"
             ) from None
 
 
@@ -90,7 +90,9 @@ def parse(text: str) -> Topology:
     kind, _, sides = text.partition(":")
     known = ", ".join(CHIPS)
     if kind not in CHIPS:
-        raise ConfigError(f"--topology={text}: expected {known} and sizes, e.g. h100:8x8, v5e:4x4")
+        raise ConfigError(
+            f"--topology={text}: expected {known}, then a colon and sizes, e.g. h100:8x8 or v5e:4x4"
+        )
     expected, example = "the two sides of a torus", "4x4"
     if CHIPS[kind].platform == "gpu":
         expected, example = "hosts x GPUs per host", "8x8"

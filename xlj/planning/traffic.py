@@ -79,7 +79,7 @@ def _bytes_of_start(instruction: Instruction, operands: list[Instruction]) -> fl
     if instruction.op != "all-reduce-start":
         results = results[count : 2 * count] or results[:1]
     if instruction.op in ("copy-start", "slice-start", "async-start"):
-        # Source or target may be in memory near the cores. Then only the other one counts.
+        # The source or the target may be in memory near the cores. Such an array does not count.
         ends = [(end, written) for end, written in zip(_results(operands), results, strict=False)]
         return sum(_bytes_moved(end, result) + _bytes_moved(result, result) for end, result in ends)
     return sum(array.bytes for array in (*results, *_results(operands)))
@@ -90,15 +90,16 @@ def _results(instructions: list[Instruction]) -> list[Array]:
 
 
 def _bytes_moved(end: Array, result: Array) -> float:
+    """Returns the bytes that a copy of `result` moves at one end, its source or its target."""
     return min(end.bytes, result.bytes_anywhere)
 
 
 def _bytes_read(program: Program, body: Computation, index: int, full: float) -> float:
-    """Returns the bytes of an operand that a fusion reads.
+    """Returns how many bytes of an operand a fusion reads.
 
     Args:
       body: the computation of the fusion.
-      index: the index of the operand.
+      index: the zero-based index of the operand.
       full: the size of the operand in bytes.
     """
     source = body.parameter(index)

@@ -1,8 +1,8 @@
 """A self-contained HTML page that shows word alignments: two sentences and their links.
 
-The page contains the sentence pairs as JSON, which xlj writes pair by pair. The script of the page
-draws a few pairs at a time, and inserts all text as text nodes. A content security policy allows no
-other script.
+The page contains the sentence pairs as JSON, which `Page` writes pair by pair. The script of the
+page draws a few pairs at a time, and inserts all text as text nodes. A content security policy
+forbids all other scripts.
 """
 
 import base64
@@ -18,7 +18,8 @@ from xlj.word_alignment.aligner import PairLinks
 from xlj.word_alignment.sentence_pairs import Pair
 
 _DATA = '<script type="application/json" id="data">'
-"""The tag before the pairs. Text is escaped, so it cannot contain this tag."""
+"""The tag before the JSON of the pairs. Other text of the page is escaped, so it cannot contain
+this tag."""
 
 
 class Page(AbstractContextManager):
@@ -27,7 +28,7 @@ class Page(AbstractContextManager):
     Args:
       file: the file to write.
       title: the heading of the page.
-      facts: the options of the alignment, by name; the page shows them below the heading.
+      facts: the options of the alignment, by name. The page shows them below the heading.
       with_gold: whether pairs have gold links. If so, the page shows the pairs with the most errors
         first.
     """

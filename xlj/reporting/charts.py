@@ -1,4 +1,4 @@
-"""Line and bar charts as inline SVG. The page's style sets their colours by class."""
+"""Line and bar charts as inline SVG. The CSS of the page sets the colour of each run."""
 
 import dataclasses
 import math
@@ -22,7 +22,7 @@ class Series:
       run: the index of the run on the page, which selects the colour.
       label: the name of the run, for tooltips.
       points: (x, y) in order of x.
-      faint: whether the line is thin, without marks, and behind the lines of other series.
+      faint: whether the line is thin, without marks, and drawn behind the other lines.
     """
 
     run: int
@@ -35,6 +35,10 @@ def draw_curves(series: Sequence[Series], x_label: str) -> Element | None:
     """Draws a line for each series over an x axis of whole numbers.
 
     Tooltips show the run and the value of a point. Returns None if no series has a finite point.
+
+    Args:
+      series: the lines.
+      x_label: the title of the x axis.
     """
     finite = {id(s): [p for p in s.points if all(map(math.isfinite, p))] for s in series}
     all_points = [point for points in finite.values() for point in points]
@@ -119,7 +123,7 @@ def draw_bars(groups: Mapping[str, Mapping[int, float]], names: Sequence[str]) -
 
 
 def choose_ticks(low: float, high: float, about: int) -> list[float]:
-    """Returns at least one, and about `about`, round numbers from `low` to `high`."""
+    """Returns about `about` round numbers from `low` to `high`, but at least one number."""
     if not high > low:
         return [low]
     rough = (high - low) / about

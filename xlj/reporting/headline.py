@@ -1,4 +1,4 @@
-"""Opening paragraphs of a report: each run's objectives, data, duration, result and machine."""
+"""Opening paragraphs of a report: objectives, data, duration, result and machine of each run."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -35,10 +35,13 @@ def describe_runs(runs: Sequence[Run]) -> list[Element]:
 
 
 def list_configs(runs: Sequence[Run]) -> Iterator[Element]:
-    """Yields a collapsed table for each run with the config keys that differ from the defaults."""
+    """Yields for each run a collapsed table of the config keys that differ from the defaults.
+
+    Yields nothing for more than `_MAX_RUNS` runs.
+    """
     for run in runs if len(runs) <= _MAX_RUNS else ():
-        of_kind = finetuning if "task.kind" in run.config else schema
-        defaults = {path: field.default for path, field in of_kind.keys()}
+        run_schema = finetuning if "task.kind" in run.config else schema
+        defaults = {path: field.default for path, field in run_schema.keys()}
         rows: list[list[Content]] = [
             [key, node("td", _shown(value), class_="text")]
             for key, value in run.config.items()
@@ -51,13 +54,13 @@ def list_configs(runs: Sequence[Run]) -> Iterator[Element]:
 def _describe_model(run: Run) -> str:
     """Describes the objectives and the size of the model."""
     config = run.config
-    ends = ("objectives.", ".batch_rows")
     objectives = [
-        key.split(".")[1] for key, rows in config.items() if key.startswith(ends[0])
-        and key.endswith(ends[1]) and rows
-    ]  # fmt: skip
-    fine_tunes = "task.kind" in config
-    goal = f"fine-tuned for {config['task.kind']}" if fine_tunes else ", ".join(objectives)
+        key.split(".")[1]
+        for key, rows in config.items()
+        if key.startswith("objectives.") and key.endswith(".batch_rows") and rows
+    ]
+    is_fine_tuning = "task.kind" in config
+    goal = f"fine-tuned for {config['task.kind']}" if is_fine_tuning else ", ".join(objectives)
     sizes = [config.get("model.layers"), config.get("model.hidden")]
     known = all(isinstance(size, int) for size in sizes)
     layers = f"{sizes[0]} layer{'s' * (sizes[0] != 1)}"
@@ -94,7 +97,7 @@ def _describe_duration(run: Run) -> str:
 
 
 def _describe_result(run: Run) -> str:
-    """Describes the mean metrics of the first and last evaluation, and a task's average score."""
+    """Describes the mean metrics in the first and last evaluation, and the average task score."""
     evaluations = [line for line in run.lines if any(key.startswith("eval/") for key in line)]
     parts = []
     if evaluations:

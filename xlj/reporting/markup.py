@@ -11,7 +11,11 @@ _FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def node(tag: str, *children: Content, **attributes: str | float) -> Element:
-    """Returns an element; `class_` and `stroke_width` become `class` and `stroke-width`."""
+    """Returns an element.
+
+    Attribute names are adapted to Python: `class_` becomes `class`, and `stroke_width` becomes
+    `stroke-width`.
+    """
     named = {key.strip("_").replace("_", "-"): _clean(str(v)) for key, v in attributes.items()}
     element = Element(tag, named)
     for child in children:
@@ -27,7 +31,8 @@ def node(tag: str, *children: Content, **attributes: str | float) -> Element:
 def table(head: Sequence[Content], rows: Sequence[Sequence[Content]]) -> Element:
     """Returns a table that scrolls horizontally if it is too wide.
 
-    The first cell of each row becomes a `th`. Each other cell becomes a `td`, unless it is one.
+    The first cell of each row becomes a `th` element. Each other cell becomes a `td` element,
+    unless it already is one.
     """
     body = [node("tr", node("th", row[0]), *map(_cell, row[1:])) for row in rows]
     top = node("thead", node("tr", *(node("th", cell) for cell in head)))
@@ -43,7 +48,14 @@ def _cell(content: Content) -> Element:
 def document(
     title: str, style: str, body: Sequence[Element], more_head: Sequence[Element] = ()
 ) -> str:
-    """Returns the HTML of a page. `style` and the content of `script` elements are not escaped."""
+    """Returns the HTML of a page.
+
+    All text is escaped, except `style` and the content of `script` elements.
+
+    Args:
+      style: the CSS of the page.
+      more_head: further elements for the `head` element.
+    """
     head = [
         node("meta", charset="utf-8"),
         node("meta", name="viewport", content="width=device-width, initial-scale=1"),

@@ -22,7 +22,7 @@ _NONE = "–"
 
 
 def page(runs: Sequence[Run], title: str) -> str:
-    """Returns the HTML of a report, one self-contained file."""
+    """Returns the HTML of a report as a single self-contained page."""
     body = [node("h1", title), *headline.describe_runs(runs)]
     for heading, note, content in (
         ("Runs", "Untick a run to hide it.", [_overview(runs)]),
@@ -73,7 +73,7 @@ def _overview(runs: Sequence[Run]) -> Element:
 
 
 def _label(place: int, name: str) -> Element:
-    """Returns a run's name with a checkbox that shows or hides it, and a sample of its line."""
+    """Returns a run's name, a checkbox that shows or hides the run, and a sample of its line."""
     box = node("input", type="checkbox", checked="", id=f"show{place}")
     line = node("svg", node("polyline", points="0,5 26,5"), viewBox="0 0 26 10")
     return node("label", box, line, name, class_=f"of{place}")
@@ -108,7 +108,7 @@ def _value(value: float | None, is_best: bool = False) -> Content:
 
 
 def _best(key: str, values: Sequence[float | None]) -> float | None:
-    """Returns the best value of a metric among the runs; None if all runs have the same value."""
+    """Returns the best finite value of a metric; None if there are not two different values."""
     finite = [value for value in values if value is not None and math.isfinite(value)]
     if len(set(finite)) < 2:
         return None
@@ -155,7 +155,12 @@ def _other_metrics(runs: Sequence[Run]) -> Iterator[tuple[str, Element | None]]:
 
 
 def schedule(lines: Sequence[Line], title: str) -> str:
-    """Returns the HTML of a run's schedule, from `xlj.training.schedule.make_lines`."""
+    """Returns the HTML of a page that draws the schedule of a run.
+
+    Args:
+      lines: the result of `xlj.training.schedule.make_lines`.
+      title: the title of the page.
+    """
     run = Run(title, Path(), {}, (), {}, {}, (), schedule=lines)
     return document(title, style(1), [node("h1", title), *_schedule([run])])
 
@@ -174,7 +179,7 @@ def _plain(key: str) -> str:
 
 
 def _training(runs: Sequence[Run]) -> list[Element]:
-    """Returns collapsed charts of all other metrics by step."""
+    """Returns collapsed charts of the metrics that are neither losses nor evaluations."""
     charts = _charts(
         (_plain(key), draw_curves(_series(runs, key), "step"))
         for key in _all_keys(runs)
@@ -240,8 +245,8 @@ def _tasks(runs: Sequence[Run]) -> list[Element]:
 
 
 def _baselines(runs: Sequence[Run], languages: Sequence[str]) -> Iterator[list[Content]]:
-    """Yields a row with the scores of always predicting the most frequent label. If these scores
-    differ between runs, yields a row for each run."""
+    """Yields a row with the scores of always predicting the most frequent label. If the scores of
+    the runs differ, yields a row for each run."""
     baselines = [
         (run, _scores(_dict(run.results.get("baseline")).get(_metric(run)))) for run in runs
     ]
@@ -254,8 +259,10 @@ def _baselines(runs: Sequence[Run], languages: Sequence[str]) -> Iterator[list[C
 
 
 def _task(run: Run) -> str:
-    """Returns the title of the table with a run's results. Runs without a labelled test set have
-    results on dev sets, in a separate table."""
+    """Returns the title of the table that contains a run's results.
+
+    Runs without a labelled test set have results on dev sets, which are in a separate table.
+    """
     on_dev = " (dev)" if run.results.get("split") == "dev" else ""
     return f"{run.results.get('task', 'task')} {_metric(run)}{on_dev}".strip()
 
@@ -286,10 +293,10 @@ def _dict(value: Json) -> dict:
 
 
 def _differences(runs: Sequence[Run]) -> Iterator[Element]:
-    """Yields a table of differing keys for pretraining runs, and one for fine-tuning runs. The two
-    kinds of runs have different keys.
+    """Yields tables of the config keys that differ between runs.
 
-    The run of a single seed is left out if the fine-tuning run that contains it is on the page.
+    Pretraining runs and fine-tuning runs have different keys, so each kind has a table. The run of
+    a single seed is left out if the fine-tuning run that contains it is on the page.
     """
     folders = {run.workdir for run in runs}
     whole = [run for run in runs if run.config and run.workdir.parent not in folders]
@@ -323,7 +330,7 @@ def _charts(titled: Iterable[tuple[str, Element | None]]) -> Element:
 
 
 def _series(runs: Sequence[Run], key: str, faint: bool = False, of: str = "lines") -> list[Series]:
-    """Returns the values of a key by step for each run that has values.
+    """Returns the values of a key by step, for each run that has values.
 
     Args:
       of: the attribute of `Run` with the values, `lines` (metrics) or `schedule`.
@@ -340,7 +347,7 @@ def _points(lines: Sequence[Line], key: str) -> list[tuple[float, float]]:
 
 
 def _last_evaluation(run: Run) -> dict[str, float]:
-    """Returns the metrics on held-out data of the last line that has such metrics."""
+    """Returns the metrics of the last evaluation of a run; empty if the run has none."""
     for line in reversed(run.lines):
         values = {k: v for k, v in line.items() if k.startswith("eval/") and _is_number(v)}
         if values:
@@ -355,8 +362,13 @@ def _result(run: Run) -> dict[str, float]:
 
 
 def _is_main(key: str, values: Mapping[str, float], parts: int) -> bool:
-    """Returns whether a key `eval/NAME/.../METRIC` has this number of parts, and is either a loss
-    or a metric of an evaluation without a loss."""
+    """Returns whether tables and bar charts show a metric.
+
+    Args:
+      key: the key of the metric, such as `eval/NAME/METRIC`.
+      values: all metrics by key. If an evaluation has a loss, its other metrics are not shown.
+      parts: the number of parts that the key must have.
+    """
     stem, _, metric = key.rpartition("/")
     return key.count("/") == parts - 1 and (metric == "loss" or f"{stem}/loss" not in values)
 

@@ -26,12 +26,12 @@ class Run:
     Attributes:
       name: the name that the report shows.
       workdir: the folder.
-      config: the value of each config key, by the full path of the key.
+      config: the value of each config key, by the full path of the key, such as `train.steps`.
       lines: the lines of metrics.jsonl.
       results: the scores of a task, as xlj.finetune writes them (`finetuning/task_results.py`).
-      layers: a score for each layer, by the file and the metric.
+      layers: scores by curve, then by layer. The name of a curve has the file and the metric.
       notes: one line for each file that cannot be read.
-      machine: when and where the run was last started (machine.json).
+      machine: time and machine of the last start of the run (machine.json).
       schedule: the values that the config sets at each step (`xlj.training.schedule.make_lines`).
       adaptation: the measures before and after `xlj.adapt` (`evaluation/text_measures.py`).
     """
@@ -51,7 +51,8 @@ class Run:
 def find(arguments: Sequence[str]) -> list[Run]:
     """Reads the runs that arguments name: `WORKDIR`, `NAME=WORKDIR`, or a folder of workdirs.
 
-    The name of a run without NAME is the end of its path, long enough to make all names different.
+    If an argument has no NAME, the name of a run is the end of its path. The end is long enough to
+    make all names different.
 
     Raises:
       ConfigError: if a folder does not exist or contains no run, or a name is used twice.
@@ -61,11 +62,13 @@ def find(arguments: Sequence[str]) -> list[Run]:
         name, _, path = ("", "", argument) if Path(argument).exists() else argument.partition("=")
         folder = Path(path or argument)
         if not folder.is_dir():
-            raise ConfigError(f"{argument}: no such folder")
+            raise ConfigError(
+                f"{argument}: no such folder; name a workdir, NAME=WORKDIR or a folder of workdirs"
+            )
         if name and (name in named.values() or named.get(folder)):
             raise ConfigError(
-                f"{argument}: a workdir or a name is repeated; give each workdir one name, which "
-                "differs from all other names"
+                f"{argument}: a workdir or a name is repeated; name each workdir once, and give "
+                "each workdir a different name"
             )
         for workdir in _workdirs(folder):  # a fine-tuning run contains one run per seed
             named[workdir] = (name if workdir == folder else "") or named.get(workdir, "")
@@ -101,7 +104,11 @@ def _shortest(paths: Sequence[str]) -> list[str]:
 
 
 def read(workdir: Path, name: str) -> Run:
-    """Reads the files of a workdir. Files that are missing or damaged are reported in `notes`."""
+    """Reads the files of a workdir.
+
+    Damaged files are reported in `Run.notes`. Missing files are not, unless the run has neither
+    metrics nor results.
+    """
     notes: list[str] = []
     results = _object(workdir / _RESULTS, notes)
     sweep = _object(workdir / _SWEEP, notes)
@@ -141,7 +148,7 @@ def read(workdir: Path, name: str) -> Run:
 
 
 def files(workdir: Path) -> list[Path]:
-    """Returns the files of a workdir that `read` reads; some of them may not exist."""
+    """Returns the paths of the files that `read` reads; some of the files may not exist."""
     fixed = [
         workdir / name
         for name in (_CONFIG, _RESULTS, _SWEEP, _MACHINE, metrics.SCHEDULE, adaptation_record.FILE)
@@ -150,7 +157,7 @@ def files(workdir: Path) -> list[Path]:
 
 
 def _is_adaptation(record: Record) -> bool:
-    """Whether the measures of a record have the form of `adaptation_record.Scores`."""
+    """Returns whether the measures of a record have the type `adaptation_record.Scores`."""
     for scores in adaptation_record.sides(record).values():
         if not isinstance(scores, dict):
             return False
@@ -178,11 +185,13 @@ def _object(path: Path, notes: list[str]) -> Record:
 
 
 def _by_layer(file: Path, notes: list[str]) -> dict[str, dict[int, float]]:
-    """Reads a file with one JSON line per layer, in the form that `xlj.retrieve --layers=all`
-    prints.
+    """Reads a file with one JSON line per layer, as `xlj.retrieve --layers=all` prints them.
 
-    Scores of several languages are averaged. If the lines have `encode` and `method`, as lines of
-    `xlj.align` for several methods do, these values become part of the metric's name.
+    Scores of several languages are averaged. If `xlj.align` wrote lines for several methods, the
+    lines have the keys `encode` and `method`, whose values become part of the metric's name.
+
+    Returns:
+      The scores by curve (`Run.layers`).
     """
     by_metric: dict[str, dict[int, list[float]]] = {}
     malformed: list[int] = []

@@ -1,4 +1,4 @@
-"""The style of HTML pages. It refers to no font or file that a browser would have to fetch."""
+"""The CSS of HTML pages. It refers to no font or file that a browser would have to fetch."""
 
 from pathlib import Path
 
@@ -13,9 +13,12 @@ def asset(name: str) -> str:
 
 
 def style(runs: int) -> str:
-    """Returns the page's style, with rules that colour and hide each run.
+    """Returns the CSS of a page, with rules that colour and hide each run.
 
     From the eleventh run on, the colours repeat, and lines are dashed.
+
+    Args:
+      runs: the number of runs.
     """
     rules = [asset("report.css")]
     for run in range(runs):

@@ -33,9 +33,10 @@ def build_search(keys: np.ndarray, kind: str = "", probes: int = 32) -> Search:
 
     Args:
       keys: float32 [n, width], read in slices.
-      kind: the description of the index for FAISS' `index_factory`. If empty, it is an inverted
-        file with about 4 sqrt(n) lists of float16 vectors, which needs half the memory of `keys`.
-      probes: the number of lists to search for each query.
+      kind: the description of the index for FAISS' `index_factory`. If empty, the index is an
+        inverted file of float16 vectors, which needs half the memory of `keys`. It has 4 sqrt(n)
+        lists, but at least 64 vectors per list. Below 128 keys, the search is exact.
+      probes: the number of lists to search for each query, if the index has lists.
 
     Raises:
       ConfigError: if FAISS is not installed, or cannot build the index.
@@ -78,8 +79,8 @@ def search_chunks(search: Search, queries: np.ndarray) -> Neighbours:
 def recall(search: Search, queries: np.ndarray, keys: np.ndarray) -> float:
     """Measures the recall of a search for a sample of queries.
 
-    Recall is the share of the `NEIGHBOURS` nearest keys, found by exact search, that the search
-    finds too.
+    An exact search finds the `NEIGHBOURS` nearest keys of each query. Recall is the share of these
+    keys that `search` returns too.
     """
     sampled = queries[np.sort(hashing.sample(_SAMPLE, len(queries)))]
     count = min(NEIGHBOURS, len(keys))

@@ -50,13 +50,17 @@ class Embedder:
       pooling: one of `choices.POOLINGS`; None for the mean (or the modules, see `layers`).
       batch_rows: the maximum number of sentences in a batch; None for a number that suits the
         device.
-      prompt: the name of one of the model's prompts; None for the default prompt.
+      prompt: the name of one of the model's prompts. None for the default prompt if the modules are
+        used, else for no prompt.
 
     Raises:
       ConfigError: if a layer, the pooling or the prompt does not exist.
 
     Attributes:
-      truncated: the number of sentences so far that were truncated to the model's positions.
+      layers: the layers whose vectors the methods return.
+      width: the size of a sentence vector.
+      truncated: the number of sentences so far that were truncated to the maximum length of the
+        model.
     """
 
     def __init__(
@@ -100,14 +104,16 @@ class Embedder:
         self.truncated, self._batch_rows = 0, batch_rows
 
     def embed(self, sentences: Sequence[str], with_bar: bool | None = None) -> np.ndarray:
-        """Returns the vectors of sentences in order, float32 [layers, sentences, hidden].
+        """Returns the vectors of sentences in order, float32 [layers, sentences, width].
 
         Args:
           with_bar: whether to show a progress bar; None shows a bar on terminals only.
         """
-        hidden = None if with_bar is None else not with_bar
+        is_hidden = None if with_bar is None else not with_bar
         vectors, done = np.empty((len(self.layers), len(sentences), self.width), np.float32), 0
-        with tqdm(total=len(sentences), desc="embedding", unit=" sentences", disable=hidden) as bar:
+        with tqdm(
+            total=len(sentences), desc="embedding", unit=" sentences", disable=is_hidden
+        ) as bar:
             for part in self.stream(sentences, bar.update):
                 vectors[:, done : done + part.shape[1]] = part
                 done += part.shape[1]
@@ -121,7 +127,7 @@ class Embedder:
           progress: called with the number of newly embedded sentences.
 
         Yields:
-          float32 [layers, n, hidden] for the next n sentences.
+          float32 [layers, n, width] for the next n sentences.
         """
         rest = iter(sentences)
         while chunk := list(itertools.islice(rest, _CHUNK)):
@@ -135,7 +141,7 @@ class Embedder:
         return self._pretrained.vocabulary.encode(texts)
 
     def embed_ids(self, encoded: Ragged, progress: Advance = bool) -> np.ndarray:
-        """Returns the vectors of tokenized sentences, float32 [layers, sentences, hidden].
+        """Returns the vectors of tokenized sentences, float32 [layers, sentences, width].
 
         Args:
           encoded: the ids from `Vocabulary.encode`, including the prompt if there is one.
@@ -149,7 +155,7 @@ class Embedder:
         return vectors
 
     def _batches(self, encoded: Ragged) -> Iterator[tuple[np.ndarray, jax.Array]]:
-        """Yields (indices of sentences, vectors [layers, rows, hidden]) of batches.
+        """Yields (indices of sentences, vectors [layers, rows, width]) of batches.
 
         A batch may have more rows than sentences; the last rows are then unused.
         """
@@ -186,7 +192,7 @@ def _embed_batch(
     Args:
       tokens: int32 [rows, length].
       modes: the pooling modes. The results of several modes are concatenated.
-      steps: the modules after pooling.
+      steps: the modules after pooling; None is a normalisation to length 1.
       not_pooled: the number of tokens at the start of a sentence that are not pooled.
 
     Returns:

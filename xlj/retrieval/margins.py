@@ -1,8 +1,9 @@
 """Computes cosines and ratio margins of sentence pairs, whose vectors are in memory or on disk.
 
-The ratio margin is the cosine of a pair, divided by the mean cosine of both sentences with the
-nearest neighbours on the other side. The neighbours include the sentence's partner. Source: Artetxe
-and Schwenk (2019), "Margin-based parallel corpus mining", in the form in which LASER scores pairs.
+The ratio margin is the cosine of a pair, divided by the mean cosine of both sentences with their
+four nearest neighbours on the other side. The neighbours may include the sentence's partner.
+Source: Artetxe and Schwenk (2019), "Margin-based parallel corpus mining", in the form in which
+LASER scores pairs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +32,7 @@ class Vectors:
         """Yields the vectors in order, at most `CHUNK` at a time.
 
         Args:
-          places: the indices of the vectors to read, int64, rising; None for all vectors.
+          places: the indices of the vectors to read, int64, ascending; None for all vectors.
         """
         start = 0
         for part in self._parts:
@@ -68,7 +69,7 @@ def densities(queries: Vectors, keys: Vectors, places: np.ndarray) -> np.ndarray
     The search is exact: it computes all cosines, block by block.
 
     Args:
-      places: the indices of the keys to search, int64, rising. They should contain each distinct
+      places: the indices of the keys to search, int64, ascending. They should contain each distinct
         sentence once.
     """
     means = [np.zeros(0, np.float32)]
@@ -85,9 +86,9 @@ def ratio(source: Vectors, target: Vectors, sources: np.ndarray, targets: np.nda
     """Computes the ratio margin of each pair, float32 [pairs]; NaN if a vector is zero.
 
     Args:
-      sources, targets: the index of the first occurrence of each distinct sentence, int64, rising.
-        Only these sentences are neighbours, because copies of a sentence would be each other's
-        nearest neighbours.
+      sources, targets: the index of the first occurrence of each distinct sentence, int64,
+        ascending. Only these sentences are neighbours. Otherwise the nearest neighbours of a
+        sentence could be copies of one sentence.
     """
     source_densities = densities(source, target, targets)
     target_densities = densities(target, source, sources)

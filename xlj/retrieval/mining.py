@@ -1,7 +1,8 @@
 """Mines bitext: finds pairs of sentences in two texts that are translations, as in BUCC.
 
-`evaluation.metrics.pairs` computes scores and the best threshold. Source: Artetxe and Schwenk
-(2019), "Margin-based parallel corpus mining", with the ratio margin and the strategy "max. score".
+`evaluation.metrics.pairs` computes F1 of mined pairs and the best threshold. Source: Artetxe and
+Schwenk (2019), "Margin-based parallel corpus mining", with the ratio margin and the strategy "max.
+score".
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ class PairIndices(NamedTuple):
     Attributes:
       sources: int64 [pairs], indices of source sentences.
       targets: int64 [pairs], indices of target sentences.
-      scores: float64 [pairs], margins, falling.
+      scores: float64 [pairs], margins, in descending order.
     """
 
     sources: np.ndarray
@@ -38,10 +39,12 @@ def mine(source: np.ndarray, target: np.ndarray) -> PairIndices:
 
 
 def select_pairs(best: Nearest) -> PairIndices:
-    """Selects pairs by margin, best first. A sentence is used in the first of its pairs only.
+    """Selects pairs by margin, best first.
+
+    A pair is skipped if an earlier selected pair contains one of its sentences.
 
     Args:
-      best: the partner with the highest margin of each sentence, in both directions.
+      best: for each sentence, the partner with the highest margin, in both directions.
     """
     sizes = len(best.targets.indices), len(best.sources.indices)
     sources = np.concatenate([np.arange(sizes[0]), best.sources.indices[:, 0]])
@@ -60,7 +63,7 @@ def first_occurrences(texts: Sequence[str]) -> list[int]:
     """Returns the index of the first occurrence of each distinct sentence.
 
     Mining needs distinct sentences, because copies of a sentence would compete for partners, and
-    would be each other's nearest neighbours.
+    could take several places among the nearest neighbours of another sentence.
     """
     first: dict[str, int] = {}
     for place, text in enumerate(texts):

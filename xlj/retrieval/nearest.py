@@ -9,7 +9,7 @@ from xlj.config.fields import check_choice
 from xlj.retrieval.search import Neighbours, neighbours
 
 NEIGHBOURS = 4
-"""The number of nearest neighbours whose mean cosine is used by margins."""
+"""Margins use the mean cosine with this number of nearest neighbours."""
 
 
 class Nearest(NamedTuple):

@@ -70,7 +70,8 @@ class TwoFilesUnit:
                     f"{' and '.join(map(str, self._files))} have different numbers of lines; "
                     "expected translations line by line"
                 )
-            # Tabs become spaces, because a tab separates the two sentences in `TextPair.line`.
+            # Whitespace becomes single spaces, because a tab separates the two sentences in
+            # `TextPair.line`.
             source, target = (" ".join(side.split()) for side in lines)
             yield TextPair(source, target, f"{source}\t{target}")
 
@@ -82,11 +83,13 @@ class TwoFilesUnit:
 def find_files(
     pairs: Path | None, source: Path | None, target: Path | None, folder: Path | None
 ) -> list[tuple[Path, ...]]:
-    """Returns the input files: a tuple of one file for --input, of two for --source and --target.
+    """Returns the input files: tuples (file,) for --input, or (source file, target file).
 
     Args:
+      pairs: the value of --input; `-` or None for standard input.
+      source, target: the values of --source and --target.
       folder: the folder into which standard input or a pipe is copied, because input is read more
-        than once. None: such input is an error.
+        than once. With None, such input is an error.
 
     Raises:
       ConfigError: if a file does not exist, or --source and --target have different numbers of
@@ -124,7 +127,7 @@ def find_files(
 
 
 def split_units(files_of_pairs: Sequence[tuple[Path, ...]]) -> list[Unit]:
-    """Returns the units of work for the files from `paths`, in order."""
+    """Returns the units of work for the files from `find_files`, in order."""
     result: list[Unit] = []
     for each in files_of_pairs:
         if len(each) == 2:

@@ -119,7 +119,8 @@ class PairScorer:
           progress: called with the number of newly scored pairs.
 
         Yields:
-          float32 [n, 1] for the next n pairs; `NO_SCORE` if a sentence is empty.
+          float32 [n, 1] for the next n pairs; `NO_SCORE` if a sentence is empty, or has the zero
+          vector.
         """
         if self.embedder:
             for both in vectors(pairs, self.embedder, progress):
@@ -165,7 +166,11 @@ def join(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def sides_of(parts: Sequence[np.ndarray], width: int) -> tuple[Vectors, Vectors]:
-    """Returns (vectors of the sources, vectors of the targets) of arrays from `vectors`."""
+    """Returns (vectors of the sources, vectors of the targets) from arrays that `vectors` yields.
+
+    Args:
+      width: the size of a sentence vector.
+    """
     return Vectors(parts, slice(width)), Vectors(parts, slice(width, 2 * width))
 
 
@@ -205,6 +210,7 @@ def margins_of(pairs: Iterable[TextPair], parts: Sequence[np.ndarray], width: in
 
     Args:
       parts: the vectors of the pairs, from `vectors`.
+      width: the size of a sentence vector.
     """
     distinct, rest = (FirstOccurrences(), FirstOccurrences()), iter(pairs)
     while chunk := list(itertools.islice(rest, _CHUNK)):

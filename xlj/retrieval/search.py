@@ -15,7 +15,7 @@ MIN_DENSITY = 1e-6
 
 
 class Neighbours(NamedTuple):
-    """The nearest targets of each source, best first. Ties go to the lowest index.
+    """The nearest targets of each source, best first.
 
     Attributes:
       scores: float32 [sources, count], cosines or margins.
@@ -34,10 +34,10 @@ def neighbours(
 ) -> Neighbours:
     """Finds the nearest targets of each source by cosine, or by margin.
 
-    The device must have memory for all targets and a block of cosines.
+    Ties go to the lowest index. The device must have memory for all targets and a block of cosines.
 
     Args:
-      source, target: the vectors, float [n, width] and [m, width], of any length.
+      source, target: the vectors, float [n, width] and [m, width]; they need not have length 1.
       count: the number of neighbours. If there are fewer targets, all targets are returned.
       densities: float32 [n] and [m], the mean cosine of each source and target with the nearest
         neighbours. Each cosine is then divided by the mean of both densities (the ratio margin of
@@ -69,7 +69,7 @@ def _nearest(
     """Returns the scores and indices of the best targets, [rows, count].
 
     Args:
-      densities: of the sources [rows] and of all targets; None for cosines.
+      densities: of the sources [rows] and of all targets, as in `neighbours`; None for cosines.
       columns: how many targets are compared at a time.
     """
     queries, last = _unit(source), len(target) - columns

@@ -65,8 +65,8 @@ def read_parallel(source: Path, target: Path) -> tuple[list[str], list[str]]:
     """Reads the sentences of two files that are translations line by line.
 
     Raises:
-      ConfigError: if a file cannot be read, has no sentence or has another format, or if blank
-        lines or numbers of lines differ.
+      ConfigError: if a file cannot be read, has no sentence or has another format, or if the files
+        differ in their blank lines or numbers of sentences.
     """
     sides = _numbered(source), _numbered(target)
     numbers = [[number for number, _ in side] for side in sides]
@@ -147,7 +147,8 @@ def read_task(source: Path, target: Path, gold: Path | None, is_numbered: bool =
     Args:
       gold: a file with XTREME's labels (`read_places`); None if the files are parallel line by
         line.
-      is_numbered: whether the output contains line numbers. Blank lines are then an error.
+      is_numbered: whether the output contains line numbers. With line numbers, or with `gold`,
+        blank lines are an error.
 
     Raises:
       ConfigError: if a file cannot be read, or the files do not fit together.
@@ -184,8 +185,8 @@ def _refuse_blank_lines(path: Path) -> None:
 def read_places(path: Path, sources: int, targets: int) -> np.ndarray:
     """Reads XTREME's labels for Tatoeba: the source that each target translates, int64 [targets].
 
-    Line i of the file belongs to line i of the targets, which are the English side that XTREME
-    sorts. The line contains the zero-based index of a line of the sources.
+    Line i of the file contains the zero-based index of the source that target i translates. The
+    targets are the English side, which XTREME sorts.
 
     Args:
       sources, targets: the numbers of sentences.
@@ -198,7 +199,7 @@ def read_places(path: Path, sources: int, targets: int) -> np.ndarray:
     for number, line in enumerate(lines(path), 1):
         if not (line.isdecimal() and len(line) < 10 and int(line) < sources):
             raise ConfigError(
-                f"{path}:{number}: {quoted(line)} is not a line of the source; expected 0 to "
+                f"{path}:{number}: {quoted(line)} is not the index of a source line; expected 0 to "
                 f"{sources - 1}"
             )
         places.append(int(line))

@@ -25,7 +25,8 @@ def writing(
       skipping: the rows with the indices `skipping.rows` are set to NaN.
 
     Raises:
-      ConfigError: raised by the function, if a number is not finite or too large for the type.
+      ConfigError: raised by the yielded function if a number is not finite, or too large for
+        `dtype`.
     """
     storage_type, rows = np.dtype(dtype).newbyteorder("<"), 0
     with atomic.writing(path) as file:
@@ -40,10 +41,10 @@ def writing(
                 block = np.array(vectors, storage_type, order="C")
             not_finite = np.flatnonzero(~np.isfinite(block).all(1))
             if len(not_finite):
+                other_type = "" if dtype == "float32" else "use float32, or "
                 raise ConfigError(
                     f"{path}: the vector of line {rows + not_finite[0] + 1} is too large for "
-                    f"{dtype}, or "
-                    "not finite; use float32, or check the weights of the model"
+                    f"{dtype}, or not finite; {other_type}check the weights of the model"
                 )
             skipped = [row - rows for row in (skipping.rows if skipping else ()) if row >= rows]
             block[[row for row in skipped if row < len(block)]] = np.nan

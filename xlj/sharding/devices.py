@@ -112,7 +112,7 @@ def on_whole_matrices(function: Callable[[jax.Array], jax.Array], kernel: jax.Ar
 def per_device(
     function: Callable[..., Result], inputs: tuple[PartitionSpec, ...], outputs: object
 ) -> Callable[..., Result]:
-    """Returns a function that each device applies to its own rows.
+    """Returns a function that each device applies to its own parts of the arguments.
 
     Inside the function, the collectives of this module (`all_gather`, `reduce_sum`, ...) exchange
     arrays between devices. On one device, and for arrays that the devices cannot divide, the
@@ -139,9 +139,9 @@ def by_copy(
 ) -> Callable[[Shared, RowsOf], Result]:
     """Returns a function (shared, rows) -> sums over rows, such as gradients.
 
-    A copy of the parameters is on the devices of one index of the axis `replica`. The devices of
-    each copy sum over their own rows, and the sums of the copies are added once at the end. Inside
-    `function`, `per_device` divides work over the devices that share a copy.
+    The devices that have the same index on the axis `replica` share one copy of the parameters. The
+    devices of each copy sum over their own rows, and the sums of the copies are added once at the
+    end. Inside `function`, `per_device` divides work over the devices that share a copy.
 
     Args:
       function: (shared arguments, some rows) -> sums over these rows.
@@ -190,7 +190,7 @@ def _along_slices(
 
 
 _shared: ContextVar[tuple[str, ...]] = ContextVar("shared", default=())
-"""The mesh axes over which the innermost `per_device` divides its work."""
+"""The mesh axes over which collectives exchange arrays, as the innermost `_sharing` sets them."""
 
 
 def _mapped(

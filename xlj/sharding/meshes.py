@@ -24,8 +24,8 @@ _SEPARATE_PRODUCTS = {"xla_gpu_dot_merger_threshold_mb": 0}
 """XLA options that keep products with a common factor separate on GPUs.
 
 By default XLA merges such products. It would compute queries, keys and values in one product and
-then slice the result, and it would copy the factors of the bias gradients of all layers to merge
-them.
+then slice the result. It would also merge the products that compute the gradients of the biases of
+all layers, and copy the factors of these products to do so.
 """
 
 _LEAST_MEMORY = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
@@ -48,8 +48,9 @@ def make_mesh(config: Config, devices: Sequence[jax.Device] = ()) -> Mesh:
     replica = config.mesh.replica or max(1, count // fsdp)
     if replica * fsdp != count:
         raise ConfigError(
-            f"mesh.replica={config.mesh.replica or 'rest'} x mesh.fsdp={fsdp} does not use all "
-            f"{count} devices of this run; set mesh.replica=0 and mesh.fsdp to a divisor of {count}"
+            f"mesh.replica={config.mesh.replica} and mesh.fsdp={fsdp} make a mesh of "
+            f"{replica * fsdp} devices, but this run has {count}; set mesh.replica=0 and mesh.fsdp "
+            f"to a divisor of {count}"
         )
     return _mesh(fsdp, devices)
 
@@ -125,8 +126,8 @@ def _mesh(fsdp: int, devices: Sequence[jax.Device]) -> Mesh:
 def _arrange(fsdp: int, devices: Sequence[jax.Device]) -> np.ndarray:
     """Arranges devices as an array [devices / fsdp, fsdp].
 
-    If possible, each row has devices with fast links: of one slice of TPUs, or of one host. Then
-    parameters are gathered over fast links only.
+    If possible, each row of the array has devices with fast links: devices of one slice of TPUs, or
+    of one host. Then parameters are gathered over fast links only.
     """
     fast: dict[int, list[jax.Device]] = {}
     for device in devices:

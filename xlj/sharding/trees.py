@@ -29,8 +29,10 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 
 def name_of(path: KeyPath) -> str:
-    """Returns the name of a leaf of a tree: its keys with slashes between them, e.g.
-    `layers/attention/query/kernel`."""
+    """Returns the name of a leaf: its keys with slashes between them.
+
+    An example is `layers/attention/query/kernel`.
+    """
     return "/".join(str(getattr(part, "key", getattr(part, "name", part))) for part in path)
 
 

@@ -45,7 +45,12 @@ class Sweep:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A run of a sweep: its name, workdir and command."""
+    """A run of a sweep: its name, workdir and command.
+
+    Attributes:
+      module: the module of the command, such as `xlj.train`.
+      arguments: the arguments of the command.
+    """
 
     name: str
     workdir: Path
@@ -58,7 +63,11 @@ class Run:
 
 
 def grid(values: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
-    """Returns settings for all combinations of the keys' values; the last key varies fastest."""
+    """Returns the settings of a run for each combination of values; the last key varies fastest.
+
+    Args:
+      values: the values of each config key.
+    """
     return [
         dict(zip(values, combination, strict=True))
         for combination in itertools.product(*values.values())
@@ -66,7 +75,11 @@ def grid(values: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
 
 
 def read(file: Path, folder: Path) -> Sweep:
-    """Reads the sweep of a file, with workdirs in a folder.
+    """Reads the sweep that a file defines.
+
+    Args:
+      file: a file, or the name of a recipe such as `sweeps/NAME`.
+      folder: the folder of the workdirs, the argument of `get_sweep`.
 
     Raises:
       ConfigError: if the file does not define a sweep, or raises an error. For an error in the
@@ -91,7 +104,7 @@ def make_runs(sweep: Sweep, folder: Path, overrides: Sequence[str] = ()) -> list
     """Returns the runs of a sweep in order, with workdirs `folder/NAME`.
 
     Args:
-      overrides: arguments that are added to each command.
+      overrides: arguments `--config.KEY=VALUE` that are added to each command.
 
     Raises:
       ConfigError: if there are no runs, a name cannot be a folder, two runs have the same name, or
@@ -132,8 +145,10 @@ def _run(sweep: Sweep, settings: Settings, folder: Path, overrides: Sequence[str
 
 
 def _name(settings: Settings) -> str:
-    """Returns `VARIANT-KEY=VALUE-...`. A key is written without its section, unless another key has
-    the same last part."""
+    """Returns the name `VARIANT-KEY=VALUE-...` of a run.
+
+    A key such as `train.seed` is shortened to `seed`, unless another key ends in the same word.
+    """
     short = {key: key.rpartition(".")[2] for key in settings}
     ambiguous = {name for name, count in Counter(short.values()).items() if count > 1}
     named = {key if short[key] in ambiguous else short[key]: settings[key] for key in settings}

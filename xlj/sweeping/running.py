@@ -99,7 +99,7 @@ def _call(run: Run, signals: list[int]) -> int:
 
 
 def _failure(run: Run, code: int) -> str:
-    """Describes how a run failed, with the name and the last line of its log."""
+    """Describes how a run failed, with the path and the last line of its log."""
     how = f"exit code {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
     log = run.workdir / state.LOG
     last = (log.read_text("utf-8", "replace").strip().splitlines() or [""])[-1]
@@ -107,20 +107,27 @@ def _failure(run: Run, code: int) -> str:
 
 
 def check_template(template: str) -> None:
-    """Raises a `ConfigError` if the template of --submit has no placeholder, or if its program does
-    not exist."""
+    """Checks the template of --submit.
+
+    Raises:
+      ConfigError: if the template has neither {command} nor {arguments}, or if its program does not
+        exist.
+    """
     try:
         words = shlex.split(template)
     except ValueError as error:
         raise ConfigError(f"--submit={template}: {error}") from None
     if not any(place in word for word in words for place in ("{command}", "{arguments}")):
-        raise ConfigError(f"--submit={template}: the command needs {{command}} or {{arguments}}")
+        raise ConfigError(
+            f"--submit={template}: the command needs {{command}} or {{arguments}}, the places of "
+            "a run's command or arguments"
+        )
     if "{" not in words[0] and not shutil.which(words[0]):
         raise ConfigError(f"--submit={template}: the program {words[0]} does not exist")
 
 
 def submit(run: Run, config: Record, template: str) -> bool:
-    """Runs the template for a run and prints its output; returns whether it succeeded."""
+    """Runs the --submit command of a run and prints its output; returns whether it succeeded."""
     state.record_start(run, config)
     done = subprocess.run(_fill_template(run, template), capture_output=True, text=True)
     outcome = f"failed, exit code {done.returncode}" if done.returncode else "submitted"
@@ -131,8 +138,8 @@ def submit(run: Run, config: Record, template: str) -> bool:
 def _fill_template(run: Run, template: str) -> list[str]:
     """Returns the words of a template, with the values of a run in place of the placeholders.
 
-    A placeholder that is a whole word becomes several words. The value of a placeholder within a
-    word, such as --wrap={command}, is quoted.
+    If a placeholder is a whole word, each word of its value becomes a word. If it is a part of a
+    word, as in --wrap={command}, its value is quoted for a shell and stays in this word.
     """
     values = {"{command}": run.command(), "{arguments}": run.arguments, "{name}": [run.name]}
 

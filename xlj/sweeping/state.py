@@ -20,23 +20,29 @@ from xlj.training import metrics
 LOG = "log.txt"
 """The file in a workdir to which the output of the run is appended."""
 START_FILE = "sweep.json"
-"""The file in a workdir with the command and the config of the run."""
+"""The file in a workdir with the command and the config with which a sweep started the run."""
 _CONFIG, _RESULTS = "config.json", "results.json"
 
 
 def check(runs: Sequence[Run]) -> dict[str, Record]:
-    """Returns the config of each run, by the run's name, as the command of the run reads it.
+    """Checks the configs of all runs.
+
+    Returns:
+      The config of each run after all overrides, by the run's name.
 
     Raises:
-      ConfigError: if a command refuses its config, or a workdir was started with another config.
+      ConfigError: if a command refuses its config, or if the run in a workdir was started with
+        another config.
     """
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         configs = dict(zip([run.name for run in runs], pool.map(_read_config, runs), strict=True))
     for run in runs:
         stored, config = flat(_read_started_config(run)), flat(configs[run.name])
         if config.get("init_from") and not config.get("data.vocabulary"):
-            stored.pop("data.vocabulary", None)  # a run records the vocabulary of init_from
-        if config.get("data.rows"):  # a run records the languages and other data keys of its rows
+            # The started run recorded the vocabulary of init_from under this key.
+            stored.pop("data.vocabulary", None)
+        if config.get("data.rows"):
+            # The started run recorded the data keys of its rows, such as the languages.
             compared = ("data.rows", "data.alpha")
             stored = {k: v for k, v in stored.items() if not k.startswith("data.") or k in compared}
         changed = [key for key in stored if key in config and stored[key] != config[key]]
@@ -52,8 +58,8 @@ def check(runs: Sequence[Run]) -> dict[str, Record]:
 
 
 def _read_started_config(run: Run) -> Record:
-    """Returns the config with which the run in a workdir was started, by a sweep or by a command;
-    empty if the run has not written any files yet."""
+    """Returns the config with which the run in a workdir was started; empty if it has written no
+    files yet. A sweep or a single command may have started the run."""
     names = {path.name for path in run.workdir.glob("*")}
     if names <= {START_FILE, LOG, "lock"}:
         return {}
@@ -68,8 +74,10 @@ def _read_started_config(run: Run) -> Record:
 
 
 def _read_config(run: Run) -> Record:
-    """Returns the config that the command of a run reads. The command runs with --check, which only
-    prints the config."""
+    """Returns the config of a run after all overrides.
+
+    The command of the run prints it if it is called with --check, and does nothing else.
+    """
     command = [*run.command(sys.executable), "--check"]
     checked = subprocess.run(command, capture_output=True, text=True)
     if checked.returncode:
@@ -82,9 +90,10 @@ def is_finished(run: Run, config: Record) -> bool:
     """Returns whether a run is finished.
 
     A run with `train.steps` is finished if the last checkpoint and the metrics of the last
-    evaluation exist. If a run is stopped in its last evaluation, only the checkpoint exists. Any
-    other run is finished if results.json exists. Exit codes are not used, since they belong to one
-    call of the command, and submitted runs have none.
+    evaluation exist. If a run is stopped in its last evaluation, only the checkpoint exists. A run
+    without `train.steps` (fine-tuning) is finished if results.json exists. Exit codes are not used,
+    since an exit code belongs to one call of the command, and sweeps do not get the exit codes of
+    submitted runs.
     """
     steps = config.get("train", {}).get("steps")
     if steps is None:
@@ -125,7 +134,10 @@ def describe_results(workdir: Path) -> str:
 
 
 def _describe_averages(results: Record) -> str:
-    """Describes the average score on the dev sets (which choose a setting) and on the test sets."""
+    """Describes the mean score on the dev sets and on the test sets, over languages and seeds.
+
+    Dev scores are included because users choose settings by them.
+    """
     metric, parts = results["metric"], []
     for split in ("dev", "test"):
         by_run = [run[split].get(metric, {}) for run in results["runs"]]

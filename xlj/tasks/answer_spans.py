@@ -35,7 +35,9 @@ def best(windows: Windows, starts: np.ndarray, ends: np.ndarray, answer_length: 
     first, and among these the shortest.
 
     Args:
+      windows: the windows.
       starts, ends: logits of first and last tokens, float [windows, length].
+      answer_length: maximum number of tokens of a span.
 
     Raises:
       ValueError: if the shapes do not match the windows, or a logit of a context or of `<s>` is not
@@ -68,7 +70,7 @@ def best(windows: Windows, starts: np.ndarray, ends: np.ndarray, answer_length: 
     scores, nulls = np.full(count, -np.inf), np.full(count, np.inf)
     np.maximum.at(scores, windows.questions, highest)
     np.minimum.at(nulls, windows.questions, starts[:, 0].astype(np.float64) + ends[:, 0])
-    # Choose the first window with the best score, whose owned tokens come first in the context.
+    # Of the windows with the best score, choose the first: its tokens come first in the context.
     is_best = np.flatnonzero(highest == scores[windows.questions])
     chosen = is_best[np.flatnonzero(np.diff(windows.questions[is_best], prepend=-1))]
     first = first[chosen]
@@ -93,9 +95,9 @@ def texts(
     Args:
       questions: the questions of the windows.
       windows, starts, ends, answer_length: the arguments of `best`.
-      no_answer: the answer is empty if the score of `<s>` exceeds the score of the best span by
-        more than this threshold (SQuAD 2.0, where the threshold is tuned on dev). With None, the
-        answer is only empty if the context has no token.
+      no_answer: a threshold, which SQuAD 2.0 tunes on dev. The answer is empty if the score of
+        `<s>` (`Best.nulls`) exceeds the score of the best span by more than this threshold. With
+        None, the answer is only empty if the context has no token.
 
     Raises:
       ValueError: if the shapes, windows and questions do not match, a logit is not finite, or two

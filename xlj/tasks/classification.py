@@ -92,8 +92,7 @@ class Classification(TaskKind):
         return Sentences(kind.check_one_or_two(fields, place), None, place)
 
     def from_record(self, record: Mapping[str, Any], place: str) -> Sentences:
-        """Makes an example from the keys `text` and optionally `text_pair`, or other common
-        names."""
+        """Makes an example from the keys that `kind.texts_of` reads, such as `text`."""
         return Sentences(kind.texts_of(record, place), None, place)
 
     def describe(
@@ -154,7 +153,7 @@ class PairClassification(Classification):
         return example
 
     def from_record(self, record: Mapping[str, Any], place: str) -> Sentences:
-        """Makes an example from the keys `text` and `text_pair`, or other common names."""
+        """Makes an example from the keys that `kind.texts_of` reads, such as `text`."""
         example = super().from_record(record, place)
         _require_pairs([example])
         return example

@@ -77,7 +77,8 @@ print(choices[outputs.logits[0].argmax()])""",
         """Reads examples from JSON lines, JSON or Parquet, in XCOPA's format.
 
         The keys are `premise`, optionally `question`, either `choice1`, `choice2`, ... or a list
-        `choices`, and `label`, the zero-based index of the right choice.
+        `choices`, and `label`, the zero-based index of the right choice. Examples without `label`,
+        or with `label` -1, are unlabelled.
         """
         return [_example_of(record, place) for record, place in records.read(path)]
 
@@ -88,9 +89,13 @@ print(choices[outputs.logits[0].argmax()])""",
         labels: Sequence[str],
         task: Task,
     ) -> Features:
-        """Converts each example to a row, in which each choice gets an equal share.
+        """Converts each example to a row of `task.length` tokens.
 
-        If premise and choice exceed this share, the longer of the two is truncated first.
+        Each choice, with its premise, gets an equal share of the row. If premise and choice exceed
+        this share, the longer of the two is truncated first.
+
+        Raises:
+          ConfigError: if `task.length` is too short for the choices of an example.
         """
         texts = [(e.premise, *e.choices) for e in examples]
         encoded = iter(vocabulary.encode_batch(list(itertools.chain.from_iterable(texts))))
@@ -208,7 +213,8 @@ def _example_of(record: Mapping[str, Any], place: str) -> Choices:
         )
     right = record.get("label")
     right = None if right == -1 else right
-    if right is not None and (not isinstance(right, int) or not 0 <= right < len(choices)):
+    is_index = isinstance(right, int) and not isinstance(right, bool)
+    if right is not None and (not is_index or not 0 <= right < len(choices)):
         raise ConfigError(
             f"{place}: label is {quoted(right)}; expected the index of the right choice, 0 to "
             f"{len(choices) - 1}"

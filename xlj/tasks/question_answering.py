@@ -1,7 +1,8 @@
 """Extractive question answering: finding the answer to a question in a text.
 
+A row contains the question and a window, which is a part of the context (`data.labelled.windows`).
 The label of a row is two numbers: the positions of the answer's first and last token. Both are 0,
-the position of `<s>`, if the window contains no answer.
+the position of `<s>`, if the window does not contain the whole answer.
 """
 
 import dataclasses
@@ -177,7 +178,10 @@ class QuestionAnswering(TaskKind):
         return Question(place, fields[0], fields[1], None, place)
 
     def from_record(self, record: Mapping[str, Any], place: str) -> Question:
-        """Makes an example from the keys `question` and `context`; the output repeats an `id`."""
+        """Makes an example from the keys `question` and `context`; does not read the key `id`.
+
+        `xlj.predict` copies the `id` of a JSON object to its output.
+        """
         question, context = (kind.text_of(record, [key], place) for key in ("question", "context"))
         return Question(place, question, context, None, place)
 
@@ -212,7 +216,7 @@ class QuestionAnswering(TaskKind):
         return descriptions
 
     def to_fields(self, description: Record) -> list[str]:
-        """Returns the fields of an output line: the answer, with single spaces instead of all other
+        """Returns the fields of an output line: the answer, in which a space replaces each run of
         whitespace, and the score."""
         score = description["score"]
         shown = "" if score is None else f"{score:.6f}"

@@ -1,7 +1,7 @@
 """Regression: scoring a sentence, or two sentences that are encoded together.
 
-A task of this kind is semantic textual similarity (STS; Cer et al., 2017). The label of a row is
-five numbers: 1, then the four bytes of the score, a little-endian float32. Without a score all five
+Semantic textual similarity (STS; Cer et al., 2017) is such a task. The label of a row is five
+numbers: 1, then the four bytes of the score as a little-endian float32. Without a score all five
 are 0. One number could not hold a float32, because rows may store numbers of 16 bits.
 """
 
@@ -157,8 +157,7 @@ with torch.no_grad():
         return RatedText(kind.check_one_or_two(fields, place), None, place)
 
     def from_record(self, record: Mapping[str, Any], place: str) -> RatedText:
-        """Makes an example from the keys `text` and optionally `text_pair`, or other common
-        names."""
+        """Makes an example from the keys that `kind.texts_of` reads, such as `text`."""
         return RatedText(kind.texts_of(record, place), None, place)
 
     def describe(
@@ -186,5 +185,7 @@ def _parse_score(label: str | None, place: str) -> float | None:
     except ValueError:
         score = math.nan
     if not math.isfinite(score) or abs(score) > 1e30:
-        raise ConfigError(f"{place}: the score is {quoted(label)}; expected a number")
+        raise ConfigError(
+            f"{place}: the score is {quoted(label)}; expected a number between -1e30 and 1e30"
+        )
     return score

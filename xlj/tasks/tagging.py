@@ -1,7 +1,8 @@
 """Tagging of words.
 
-The label of a row is one number for each token: 1 + the index of the tag at the first piece of a
-word that is not only a word-start marker, and 0 at all other tokens.
+The label of a row is one number for each token. One piece of each word has the number 1 + the index
+of the word's tag: the first piece or, if that is only a word-start marker, the second piece. All
+other tokens have 0.
 """
 
 import itertools
@@ -112,8 +113,10 @@ class Tagging(TaskKind):
         labels: Sequence[str],
         task: Task,
     ) -> list[list[str]]:
-        """Returns the tags of each sentence's words, from the prediction for the first piece of
-        each word that is not only a word-start marker."""
+        """Returns the tags of each sentence's words.
+
+        The tag of a word is the prediction for one of its pieces (`WordFeatures.places`).
+        """
         flat = iter(outputs[rows.places[:, 0], rows.places[:, 1]].tolist())
         return [
             [labels[number] for number in itertools.islice(flat, len(e.words))] for e in examples
@@ -157,8 +160,8 @@ class Tagging(TaskKind):
         return "".join("".join(f"{tag}\n" for tag in tags) + "\n" for tags in predicted)
 
     def from_fields(self, fields: Sequence[str], place: str) -> Words:
-        """Makes an example from the field of a line: a sentence, whose words are separated by
-        blanks."""
+        """Makes an example from the field of a line: a sentence, with whitespace between its
+        words."""
         if len(fields) > 1:
             raise ConfigError(
                 f"{place}: the line has a tab, but expected one sentence per line; for a file with "
@@ -167,8 +170,8 @@ class Tagging(TaskKind):
         return _make_example(fields[0].split(), place)
 
     def from_record(self, record: Mapping[str, Any], place: str) -> Words:
-        """Makes an example from a list `tokens` or `words`, or from a `text` whose words are
-        separated by blanks."""
+        """Makes an example from a list `tokens` or `words`, or from a text with whitespace between
+        its words, under a key of `kind.FIRST_TEXT_KEYS`."""
         words = next((record[k] for k in records.WORDS if isinstance(record.get(k), list)), None)
         if words is None:
             return self.from_fields([kind.text_of(record, kind.FIRST_TEXT_KEYS, place)], place)

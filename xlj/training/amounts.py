@@ -1,4 +1,4 @@
-"""Computes how much data a run reads: rows and passes exactly, tokens from the mean of a row."""
+"""Computes how much data a run reads: passes over the rows, and the expected number of tokens."""
 
 import copy
 from collections import Counter
@@ -12,7 +12,9 @@ _MANY = 20  # number of passes over the rows above which a run prints a warning
 
 
 class StepAmounts:
-    """Amounts of data that one step reads.
+    """Amounts of data that one full step reads.
+
+    In a full step, all microbatches have rows. Steps of the batch warm-up are not full.
 
     Args:
       store: the rows; None before they are built. Without a store, all rows count as full, and a
@@ -33,8 +35,8 @@ class StepAmounts:
             if self._store is not None:
                 row = mixture.mean_tokens_per_row(self._store, options, config)
             else:
-                # If the length of rows depends on text that is not read yet, its upper bound
-                # counts.
+                # The length of rows may depend on text that is not read yet. Then the longest
+                # rows that the model allows count.
                 row = lookup(config, ROW_KINDS[options.rows].length) or config.model.positions - 2
             total += options.batch_rows * row
         return total
@@ -116,9 +118,9 @@ class Amounts:
         """Returns the amount of data in steps [begin, end), in a unit.
 
         Args:
-          unit: `tok` for tokens, `ep` for passes, any other unit for steps (`durations.UNITS`).
-          phase: number of a phase, for passes. Of the kinds of rows that this phase reads, the kind
-            with the fewest passes counts.
+          unit: `tok` for tokens, `ep` for passes, "" for steps (`xlj.config.durations.UNITS`).
+          phase: zero-based number of a phase, used for passes only. The result is the smallest
+            number of passes among the kinds of rows that this phase reads.
         """
         if unit == "ep":
             passes = self.passes(begin, end)
@@ -146,9 +148,10 @@ def make_warnings(config: Config, store: RowStore) -> list[str]:
         for kind, rows in batch_rows(phase.config).items():
             if passes[kind] > _MANY:
                 available = rows_to_train(store, phase.config)[kind]
-                # The batch warm-up makes a phase longer than its number of full steps.
-                whole = phase.end - phase.start - phase.done(phase.end)
-                enough = phase.start + max(1, int(whole) + _MANY * available // rows)
+                # Steps of the batch warm-up are not full, so a phase with the warm-up needs more
+                # steps to read the same rows.
+                extra_steps = phase.end - phase.start - phase.done(phase.end)
+                enough = phase.start + max(1, int(extra_steps) + _MANY * available // rows)
                 lines.append(
                     f"warning: the run reads its {available:,} rows of {kind} {passes[kind]:,.0f} "
                     f"times{of}. Add text, or set {key}={enough} to read them {_MANY} times"

@@ -22,9 +22,11 @@ def resolve(config: Config, step_amounts: StepAmounts) -> tuple[Config, list[str
     - A warm-up of the learning rate counts from the first step of its schedule.
     - A final decay counts back from the last step of its schedule.
 
-    Tokens count without padding, as the mean over the mixture of each phase. A duration in passes
-    ends when every kind of rows of one phase has been read so often. It is the phase in which the
-    duration ends; for a warm-up of the rate, the phase in which it begins.
+    Tokens count without padding. A step counts as the mean number of tokens in a step of its phase.
+
+    A duration in passes ends when every kind of rows that one phase reads has been read that many
+    times. The phase is the one in which the duration ends. For a warm-up of the learning rate, it
+    is the phase in which the warm-up begins.
 
     Returns:
       The config, and a line to print for each converted duration.
@@ -74,7 +76,7 @@ class _Resolution:
       texts: the unresolved durations, by the path of their keys.
 
     Attributes:
-      amounts: the amounts of data with the durations that are resolved so far.
+      amounts: the amounts of data of a config with all durations that are resolved so far.
       lines: a line to print for each converted duration.
     """
 
@@ -92,12 +94,12 @@ class _Resolution:
     def resolve_batch_warmup(self) -> None:
         """Resolves the batch warm-up, which must end within the first phase."""
         path, train = "train.batch_warmup", self._config.train
-        whole = self.amounts
+        amounts = self.amounts  # here the warm-up still has 0 steps, so step 0 is a full step
 
         def amount(unit: str, count: int) -> float:
             """Returns the amount of data that a warm-up of `count` steps reads."""
             warmup = BatchWarmup(count, train.first_microbatches, train.accumulation)
-            return whole.in_unit(unit, 0, 1, 0) * warmup.before(count) / warmup.parts
+            return amounts.in_unit(unit, 0, 1, 0) * warmup.before(count) / warmup.parts
 
         count = self._fewest(path, amount, MOST_STEPS // 2)
         self._settle(path, count, 0, count)

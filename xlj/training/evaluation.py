@@ -36,7 +36,7 @@ class Evaluation:
     Args:
       store: the rows.
       objectives: of the run, by name. Each objective has the options of the first phase that uses
-        the objective, so that numbers of all phases can be compared.
+        the objective, so that the metrics of all phases can be compared.
       mesh: of all devices; each process evaluates the rows on its own devices.
     """
 
@@ -86,8 +86,8 @@ class Evaluation:
         - eval/LOSS/perplexity and eval/LOSS/LANGUAGE/perplexity, with `evaluation.perplexity`: the
           exponential of each loss over the vocabulary. The exponential of a mean loss is a
           geometric mean of perplexities.
-        - average/LOSS/..., if the state has an average of the parameters: the means over languages,
-          measured with the average.
+        - average/LOSS/loss and the other means over languages, if the state has an average of the
+          parameters: the same measures, with the averaged parameters.
 
         Args:
           check: called before each batch; it raises an exception to stop the evaluation.

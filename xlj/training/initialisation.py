@@ -40,8 +40,8 @@ def first_state(start: Start, abstract: State) -> State:
         params = _transfer_params(start, start.source, corpus, state.params)
         objectives = build_all(config, corpus)
         of_objectives = {name: objectives[name].init_state(params) for name in state.objectives}
-        # These are copies, since a step donates the buffers of its state, and no buffer may be
-        # donated twice.
+        # The states of objectives may share buffers with the parameters. They are copied, since a
+        # step donates all buffers of its state, and no buffer may be donated twice.
         copies = jax.device_put(jax.tree.map(jnp.copy, of_objectives), sharding.objectives)
         average = jax.tree.map(jnp.copy, params) if state.average else {}
         state = dataclasses.replace(state, params=params, objectives=copies, average=average)
@@ -85,8 +85,8 @@ def _read_moments(start: Start, source: StoredModel, corpus: Corpus, abstract: T
     if start.config.model.language_embeddings != "none" and source.languages != languages:
         raise CheckpointError(
             f"transfer.optimizer: init_from={source.folder} has embeddings of the languages "
-            f"{','.join(source.languages)}, the run of {','.join(languages)}; remove "
-            "transfer.optimizer"
+            f"{','.join(source.languages)}, but the run has embeddings of {','.join(languages)}; "
+            "remove transfer.optimizer"
         )
     return reading.restore(checkpoint, {"optimizer": abstract})["optimizer"]
 
@@ -107,8 +107,8 @@ def _read_encoder(start: Start, model: StoredModel, key: str, fresh: Params) -> 
             "vocabulary of the rows"
         )
     old, new = named_leaves(model.params(start.mesh)), named_leaves(fresh)
-    # With `predicted`, only tokens to predict have language embeddings. The stored model predicts
-    # no tokens, so it may lack the table.
+    # With model.language_embeddings=predicted, only tokens to predict have language embeddings. The
+    # stored model predicts no tokens here, so it may lack the table.
     if start.config.model.language_embeddings == "predicted":
         old.setdefault("embeddings/language", new["embeddings/language"])
     mismatched = [name for name in new if name not in old or old[name].shape != new[name].shape]

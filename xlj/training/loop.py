@@ -61,10 +61,11 @@ class Outcome:
     step: int
     """The number of finished steps; 0 if the run stopped before it saved a checkpoint."""
     finished: bool
-    """False if a signal (SIGTERM) stopped the run before the last step."""
+    """False if a signal (SIGTERM) stopped the run before the last step, or before the evaluation of
+    the last step."""
     workdir: AnyPath
     checkpoint: AnyPath
-    """Folder of the checkpoint of `step`."""
+    """Folder of the checkpoint of `step`. It does not exist if `step` is 0."""
     operations: Counts
     """Floating-point operations of all finished steps, including steps of earlier calls."""
 
@@ -77,18 +78,21 @@ class Outcome:
 def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome:
     """Trains from the latest checkpoint, if any, to the last step or until a stop is requested.
 
-    Before the first step, process 0 prints the cost of the run, and a warning if the mesh is slow.
+    Before the first step, process 0 prints the numbers of steps, tokens, passes and operations of
+    the run, and a warning if `mesh.fsdp` makes it slow.
 
     Args:
       start: the result of `xlj.training.start.prepare`.
       probes: further evaluations. They run every `train.eval_every` steps, after the evaluation on
         held-out rows.
       best: name of a metric. The checkpoint with the highest value of this metric is kept, in
-        addition to the latest checkpoints. Empty to keep only the latest checkpoints.
+        addition to the checkpoints that are kept without it. Empty to keep no best checkpoint.
 
     Raises:
       ConfigError: before the first step, if a checkpoint or model is damaged, or if its tensors do
-        not fit; later, if more than `train.max_skipped_steps` steps in a row were not finite.
+        not fit the run. Later, if loss or gradient were not finite in more than
+        `train.max_skipped_steps` steps in a row. At any time, if a device runs out of memory or a
+        file cannot be written.
       KeyboardInterrupt: after Ctrl-C. After the first Ctrl-C, the run finishes the step and saves
         it. A second Ctrl-C stops the run without saving. The message names the step from which the
         run will resume.
@@ -161,7 +165,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
         def save(state: State, line: Mapping[str, float], is_measured: bool) -> None:
             with clock.paused():
                 step_memory.release()
-                files.send(now=True)  # so that no checkpoint has steps without metrics
+                files.send(now=True)  # no checkpoint is stored before the metrics of its steps
                 checkpointer.save(
                     done, state.parts(), line.get(best), is_measured, tokens=clock.seen()
                 )
@@ -213,10 +217,14 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
 
 
 def _arguments(config: Config, step: int) -> tuple[np.uint32, Rates, np.int32 | None]:
-    """Returns the arguments of a step other than state and batch: seed, rates, filled microbatches.
+    """Returns the arguments of a step other than state and batch.
 
     Args:
       step: zero-based.
+
+    Returns:
+      (seed, rates, number of microbatches that have rows). The number is None without a batch
+      warm-up.
     """
     filled = np.int32(config.microbatches(step)) if config.batch_warmup else None
     return np.uint32(config.train.seed), rates(config, step), filled
@@ -301,7 +309,7 @@ def _machine() -> dict[str, str]:
 
 
 def _print_costs(config: Config, mesh: Mesh, flops: RunFlops, amounts: Amounts) -> None:
-    """Prints the data and the operations of the run, and a warning if the mesh is slow."""
+    """Prints the numbers of steps, tokens, passes and operations, and a warning on a slow mesh."""
     if jax.process_index():
         return
     if meshes.crosses_hosts(mesh):
@@ -336,9 +344,9 @@ def _print_changes(latest: reading.Checkpoint, config: Config, finished: bool) -
 def _check_finite(
     config: Config, batches: Batches, workdir: AnyPath, step: int, skipped_in_a_row: jax.Array
 ) -> None:
-    """Stops the run if too many steps in a row were not finite.
+    """Stops the run if too many steps in a row had a loss or gradient that was not finite.
 
-    Before it raises the error, it writes the rows of the step to `not_finite_STEP.json`.
+    Before it raises the error, it writes which rows the step has read to `not_finite_STEP.json`.
 
     Args:
       step: zero-based.
@@ -358,6 +366,6 @@ def _check_finite(
         json_file.write(path, {"step": step, "rows": rows}, indent=None)
     raise ConfigError(
         f"the loss or gradient was not finite in {skipped_in_a_row} steps in a row, up to step "
-        f"{step} (train.max_skipped_steps={config.train.max_skipped_steps}). The rows of step "
-        f"{step} are in {path}. Try a lower optimizer.learning_rate or optimizer.clip_norm"
+        f"{step} (train.max_skipped_steps={config.train.max_skipped_steps}). {path} lists the rows "
+        f"of step {step}. Try a lower optimizer.learning_rate or optimizer.clip_norm"
     )

@@ -1,4 +1,4 @@
-"""Checks before any work that a run fits into device memory, and advice if it does not."""
+"""Checks before any work that a run fits into device memory; names keys to change if not."""
 
 import contextlib
 import os
@@ -95,7 +95,7 @@ def check_fits(config: Config, sizes: Sizes, mesh: Mesh) -> None:
         state_bytes(config, sizes.corpus, mesh),
         "parameters and the states of optimizer and objectives",
         f"the largest tensor is {{}}. Lower model.hidden={config.model.hidden}, model.layers="
-        f"{config.model.layers} or another key that sizes it, or raise mesh.fsdp="
+        f"{config.model.layers} or another key that sets its size, or raise mesh.fsdp="
         f"{config.mesh.fsdp}",
     )
 
@@ -111,9 +111,10 @@ def explain_out_of_memory(config: Config) -> Iterator[None]:
         train, model = config.train, config.model
         message = shortened(str(error).partition("\n")[0])
         raise ConfigError(
-            f"a device ran out of memory in a step ({message}). Without changing the result, raise "
-            f"train.accumulation={train.accumulation}, set model.remat={model.remat} to products "
-            f"or all, or raise mesh.fsdp={config.mesh.fsdp}. Or lower batch_rows of the objectives"
+            f"a device ran out of memory ({message}). To use less memory for the same result, "
+            f"raise train.accumulation={train.accumulation}, set model.remat={model.remat} to "
+            f"products or all, or raise mesh.fsdp={config.mesh.fsdp}. Smaller batches (batch_rows "
+            "of the objectives) also use less memory, but change the result"
         ) from error
 
 
@@ -122,8 +123,8 @@ def _refuse_above(limit: float, parts: Mapping[str, float], what: str, remedy: s
 
     Args:
       parts: bytes on one device, by name.
-      what: the parts together, for the message.
-      remedy: advice, for the message; the name of the largest part replaces `{}`.
+      what: a phrase for all parts together, with which the message begins.
+      remedy: advice at the end of the message. The name of the largest part replaces `{}`.
     """
     needed = sum(parts.values())
     if needed > limit:
@@ -141,7 +142,7 @@ def _batch_bytes(config: Config, sizes: Sizes) -> list[dict[str, int]]:
     four.
 
     Returns:
-      For each phase, the bytes by `objectives.NAME.batch_rows=N`.
+      For each phase, the bytes of each objective's ids, by `objectives.NAME.batch_rows=N`.
     """
     width = 2 if sizes.corpus.vocabulary_size <= 2**16 else 4
     return [

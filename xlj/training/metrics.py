@@ -31,7 +31,7 @@ class Metrics:
     The constructor removes the lines of steps after `step`, so that each step has one line.
 
     Args:
-      files: of the workdir. If the workdir is in a bucket, lines are visible once they are sent.
+      files: of the workdir. If the workdir is in a bucket, lines are uploaded about once a minute.
       step: the last step whose line stays.
       write: True in one process of a run, False in all others.
       hook: `module:function`, called with (step, values) after each line is written; empty for no
@@ -58,7 +58,7 @@ class Metrics:
         self._events = _Events(files.local_folder / "tensorboard", step + 1)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes one line. When the function returns, the line is on disk."""
+        """Writes one line. When the function returns, the line is on the local disk."""
         if not self._write:
             return
         with as_config_error(self._path):
@@ -124,7 +124,7 @@ Line = dict[str, Any]
 def read(workdir: AnyPath, damaged: list[str] | None = None) -> list[Line]:
     """Reads all lines of a run's metrics, in order.
 
-    The result is empty without a file. It omits a last line that was cut short.
+    The result is empty if the file does not exist. An incomplete last line is omitted.
 
     Args:
       damaged: a list to which the function appends descriptions of damaged lines, which it then

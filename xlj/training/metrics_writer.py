@@ -20,7 +20,9 @@ from xlj.training.waits import Waits
 
 
 class Check(Protocol):
-    """A function that an evaluation calls between batches. It raises an exception to stop it.
+    """A function that an evaluation calls between batches.
+
+    To stop the evaluation, the function raises an exception.
 
     Args:
       done: number of rows that the evaluation has finished.
@@ -35,10 +37,10 @@ between batches. `check` raises `Interrupted` if the run should stop."""
 
 
 def by_phase(config: Config, make: Callable[[Model], Probe]) -> Probe:
-    """Returns a probe that measures a state with the model of the phase of the state's last step.
+    """Returns a probe that uses the model options of the phase in which a state was trained last.
 
     Args:
-      make: (model) -> a probe for this model.
+      make: (model options of a phase) -> a probe that uses these options.
     """
     models = dict.fromkeys(phase.config.model for phase in config.schedule)
     probes = {model: make(model) for model in models}
@@ -79,13 +81,13 @@ class MetricsWriter:
         """Writes the line that is due after `done` steps, if any.
 
         Args:
-          before: the state after these steps.
+          before: the state after `done` steps, before its sums are set to zero.
           done: number of finished steps.
 
         Returns:
-          (state, line, True). If metrics of training are due, the sums of the state are set to
-          zero. The line is empty if none is due. If a stop is requested during an evaluation,
-          nothing is written, and the result is (unchanged state, empty line, False).
+          (state, line, True). If metrics of training are due, the sums in the returned state are
+          zero. The line is empty if no metrics are due. If a stop is requested during an
+          evaluation, nothing is written, and the result is (unchanged state, empty line, False).
         """
         state, line = before, dict[str, float]()
         logs, evaluates = self.due(done)
@@ -133,6 +135,7 @@ class MetricsWriter:
         line |= self.clock.measures()
         of_hosts, slow = self.speeds.measures(done, line["time/waiting_share"])
         line |= of_hosts
+        # At the first line of metrics of this process:
         if (done - 1) // self.config.train.log_every * self.config.train.log_every <= self.begun:
             self._print_time_left(done, line["time/tokens_per_second"])
         shown = [

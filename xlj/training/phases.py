@@ -54,7 +54,8 @@ class Step:
 def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) -> dict[int, Step]:
     """Returns the training step of each phase, by the zero-based number of the phase's first step.
 
-    A phase that changes only rates or shares has the step of the previous phase.
+    A phase that changes only learning rates, weight decay or sampling shares has the same `Step` as
+    the previous phase.
 
     Args:
       sharding: of each leaf of the state.

@@ -4,8 +4,9 @@
 - ELECTRA (google-research/electra, flops_computation.py): training counts as two forward passes,
   not three. Biases, activations, dropout and norms count, and embedding look-ups count as dense
   products. 15.625 % of tokens are predicted. ELECTRA's script has formulas for two models: an
-  encoder that predicts masked tokens, and a generator with a discriminator. We apply one of the two
-  formulas to each row of an objective, once.
+  encoder that predicts masked tokens, and a generator with a discriminator. Objectives with a
+  generator use the second formula, all other objectives the first. Each row counts once, even if
+  the objective encodes the row several times.
 - 6ND (Kaplan et al., 2020): N is the number of weights in the linear maps of all layers, including
   the layers of a generator. D is the number of tokens of all rows, including padding.
 """
@@ -83,7 +84,9 @@ def of_step(config: Config, corpus: Corpus, shapes: Mapping[str, tuple[int, int]
 
 
 def _electra(model: Model, generator: int, size: int, length: int) -> float:
-    """Returns the operations per token by ELECTRA's convention; all layers count as full layers.
+    """Returns the operations per token by ELECTRA's convention.
+
+    In local layers, too, a token counts as attending to all tokens of its row.
 
     Args:
       generator: number of layers of the generator; 0 without a generator.

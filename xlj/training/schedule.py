@@ -26,8 +26,9 @@ def make_lines(config: Config, store: RowStore) -> list[Line]:
     - `step`, zero-based, and `tokens`, the number of tokens of all earlier steps
     - `learning_rate` and `weight_decay`
     - `rows/OBJECTIVE`, `length/OBJECTIVE` and `mask_rate/OBJECTIVE` of the active objectives
-    - `share/TASK`, at the first and last step of each phase: the share of a language or pair in the
-      rows of the phase. The languages and pairs with the largest shares in any phase are listed.
+    - `share/TASK`, at the first and last step of each phase: the share of a language or pair (task)
+      among the rows of its kind that the phase draws. Only the `_MOST_SHARES` tasks with the
+      largest shares in any phase are listed.
 
     Args:
       config: with all durations as steps.
@@ -86,7 +87,8 @@ def make_table(config: Config, store: RowStore) -> list[list[str]]:
 def _steps(config: Config) -> set[int]:
     """Returns the steps with a line, other than the first and last steps of phases.
 
-    They are evenly spaced steps, and the steps before and after each change of the batch warm-up.
+    They are evenly spaced steps, and the last step before and the first step after each change of
+    the batch size in the batch warm-up. More than `_POINTS` such changes are not listed.
     """
     steps = set(np.linspace(0, config.train.steps - 1, _POINTS, dtype=np.int64).tolist())
     stretches: Sequence[Any] = config.batch_warmup.stretches() if config.batch_warmup else ()

@@ -59,17 +59,18 @@ def prepare(
 ) -> Start:
     """Prepares a run of pretraining or fine-tuning.
 
-    Rows are built after all checks. All processes of a run must call this inside `only_run`, which
-    excludes other runs from the workdir.
+    Missing rows are built after all checks that do not need them. All processes of a run must call
+    this inside `checkpoints.workdir.only_run`, which excludes other runs from the workdir.
 
     Args:
       config: the result of `xlj.config.checks.parse` or `adopt_model`.
       workdir: of the run. If it has checkpoints, the run resumes from the latest one.
-      store: finished rows, if `open_rows` returned them with `config`; None to open or build rows.
-      source: the model that `init_from` names, if the caller has loaded it, else None. The rows
-        must have its vocabulary.
-      is_claimed: whether the caller has checked that the run began with `source`. If it has, the
-        path in `init_from` may differ from the path in the checkpoint.
+      store: finished rows, which `open_rows` returned together with `config`; None to open or build
+        rows here.
+      source: the model that `init_from` names, if the caller has loaded the model; else None. The
+        rows must have the vocabulary of this model.
+      is_claimed: True if the caller has checked that the run in the workdir began with `source`.
+        The path in `init_from` may then differ from the path in the checkpoint.
 
     Raises:
       ConfigError: if mesh, memory, text, rows, vocabulary, a model or a checkpoint does not fit the
@@ -249,8 +250,8 @@ def adopt_vocabulary(
       resumes: whether `model` is the checkpoint from which the run resumes.
 
     Returns:
-      The config, whose `data.vocabulary` names the vocabulary, and the vocabulary. It is None if it
-      must first be trained.
+      (config, vocabulary). The config names the vocabulary in `data.vocabulary`. The vocabulary is
+      None if it must first be trained.
 
     Raises:
       ConfigError: if the vocabulary cannot be read or written, or if `model` has another vocabulary
@@ -266,7 +267,7 @@ def adopt_vocabulary(
             key = "rows" if config.data.rows else "vocabulary"
             raise CheckpointError(
                 f"{model.folder} has another vocabulary than data.{key}="
-                f"{getattr(config.data, key)}; leave data.{key} empty to use the model's"
+                f"{getattr(config.data, key)}; leave data.{key} empty to use the model's vocabulary"
             )
         return config, vocabulary
     path = storage.to_path(config.data.cache) / "vocabularies" / f"{vocabulary.digest[:16]}.model"

@@ -1,4 +1,7 @@
-"""The state of a run between steps. Batches and random keys are functions of its `step`."""
+"""The state of a run between steps.
+
+Of its values, only `progress.step` determines batches and random keys.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -35,8 +38,8 @@ class Progress:
     skipped_in_a_row: jax.Array
     """Number of consecutive skipped steps up to the latest step, int32."""
     steps_since_log: jax.Array
-    """Number of steps in the three sums below: the steps since the last line of metrics that were
-    not skipped, int32."""
+    """Number of steps in the sums below (`loss`, `gradient_norm`, `losses`), int32. These are the
+    steps since the last line of training metrics, without skipped steps."""
     loss: jax.Array
     """Sum of the steps' total losses, float32."""
     gradient_norm: jax.Array

@@ -63,9 +63,9 @@ def make_train_step(
 ) -> TrainStep:
     """Builds the training step of a phase, not jitted.
 
-    A step counts the predictions of all microbatches before it computes a gradient. So the sum over
-    microbatches is the gradient of one large batch. If the weights of all losses are 0, a step only
-    updates the states of objectives.
+    A step counts the predictions of all microbatches before it computes a gradient. So the sum of
+    the microbatches' gradients is the gradient of the whole batch. If the weights of all losses are
+    0, a step updates only the states of objectives and the progress.
 
     Args:
       config: of the phase.
@@ -145,7 +145,9 @@ def _next_average(config: Config, state: State, params: Params, changes: jax.Arr
 def _start_objectives(
     objectives: Mapping[str, Objective], begins: Mapping[str, int] | None, state: State
 ) -> State:
-    """Initialises the states of the objectives that begin at this step.
+    """Initialises the states of the objectives that begin at this step, from `state.params`.
+
+    States that do not change from step to step (`Objective.evolves`) stay as they are.
 
     Args:
       begins: for each objective that the phase switches on, the step at which it begins.
@@ -214,8 +216,8 @@ class Microbatches:
     ) -> Result:
         """Returns the sum over microbatches of function(*shared, microbatch).
 
-        The devices of each copy of the parameters sum over their own rows. The sums of the copies
-        are added once, after all microbatches and objectives.
+        Devices that share a copy of the parameters sum over the rows of these devices. The sums of
+        different copies are added once, after all microbatches and objectives.
 
         Args:
           function: (*shared, microbatch) -> a tree of sums over the microbatch's rows.
@@ -252,7 +254,7 @@ class Microbatches:
         )
 
     def map(self, function: Callable[[Argument], Result], inputs: Argument, /) -> Result:
-        """Returns the results of a function of rows for all rows.
+        """Applies a function of rows to one microbatch after another; returns all rows' results.
 
         Of the microbatches without rows, only one is computed. The others get a copy of its
         results, which no loss counts.
@@ -274,11 +276,14 @@ class Microbatches:
     def _map_filled(
         self, function: Callable[[Argument], Result], split: Argument, filled: ArrayLike
     ) -> Result:
-        """Returns the results of all microbatches, [parts, ...], computing only filled ones.
+        """Implements `map` for batches of which only some microbatches have rows.
 
         Args:
           split: a tree of arrays [parts, rows / parts, ...].
           filled: the number of microbatches that have rows, int32 [].
+
+        Returns:
+          The results of all microbatches, a tree of arrays [parts, rows / parts, ...].
         """
         shapes = jax.eval_shape(function, jax.tree.map(lambda x: x[0], split))
         zeros = jax.tree.map(

@@ -50,9 +50,10 @@ class Throughput:
         return self._seen
 
     def measures(self) -> dict[str, float]:
-        """Returns `tokens`, the number of tokens of all finished steps, and times as metrics.
+        """Returns metrics: `tokens`, which counts all finished steps, and `time/...`.
 
-        Rates and shares cover the time since the last call. `time/seconds` counts from the
+        Rates and shares cover the time since the last call, without `paused`. Tokens per second are
+        those of this process times the number of processes. `time/seconds` counts from the
         construction of this object. All processes must call this.
         """
         seconds = max(time.perf_counter() - self._interval_begin, 1e-9)

@@ -26,9 +26,9 @@ _BY_WORD = ("embeddings/word", "prediction_head/bias", "prediction_head/word")
 """Parameters with one row per piece of the vocabulary."""
 
 _EMBEDDINGS = ("embeddings/", "prediction_head/bias", "prediction_head/word")
-"""Parameters that Table 5 of MetaXLM calls "embeddings". All other parameters are its "body": the
-layers, and the prediction head without its bias and its table. The paper does not say to which part
-other parameters belong, such as a position bias."""
+"""Parameters that Table 5 of MetaXLM calls "embeddings". In the paper, the "body" is the layers,
+and the prediction head without `bias` and `word`. The paper does not assign other parameters, such
+as a position bias. Here they belong to the body."""
 
 _CORE = ("embeddings/word", "embeddings/position", "embeddings/token_type", "embeddings/norm/",
          "layers/", "position_bias/", "final_norm/")  # fmt: skip
@@ -107,7 +107,7 @@ def transfer_parameters(
 
 
 def check_optimizer(source: StoredModel, config: Config) -> Checkpoint:
-    """Returns the checkpoint of a model, after a check that it has the moments of the optimizer.
+    """Checks that a model has moments of the run's optimizer, and returns the model's checkpoint.
 
     The check compares `optimizer.name`. Names of tensors would not be enough, since the moments of
     AdamW and StableAdamW have the same names.

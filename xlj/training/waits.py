@@ -23,8 +23,8 @@ class Waits:
     def on(self, what: str, part: str) -> Iterator[None]:
         """Shows `what` on the bar during a `with` statement.
 
-        The bar's estimate of the time left excludes the seconds of the statement. The first time
-        that the run waits for `what`, these seconds are added to `part`.
+        The bar's estimate of the time left excludes the seconds of the statement. The metric of
+        `part` (`measures`) includes them only the first time that the run waits for `what`.
         """
         begin, bar, ended = time.perf_counter(), self._bar, threading.Event()
         before = bar.postfix if not bar.disable else None
@@ -53,7 +53,7 @@ class Waits:
                 self._seconds[part] = self._seconds.get(part, 0.0) + seconds
 
     def measures(self) -> dict[str, float]:
-        """Returns the seconds since the last call, as metrics `time/start/seconds/PART`."""
+        """Returns the waits recorded since the last call, as metrics `time/start/seconds/PART`."""
         measures = {f"time/start/seconds/{part}": each for part, each in self._seconds.items()}
         self._seconds.clear()
         return measures

@@ -25,8 +25,8 @@ from xlj.word_alignment.pair_batches import Batch, Pieces, Rows, batches, pieces
 from xlj.word_alignment.sentence_pairs import Pair
 
 MAX_PIECES = 8192
-"""The maximum number of pieces of a sentence. The matrices of longer pairs would need several times
-256 MB."""
+"""The maximum number of pieces of a sentence. For a pair of such sentences, each float32 matrix of
+all pairs of pieces needs 256 MiB, and several of these matrices are in memory."""
 
 _CHUNK = 16_384  # how many sentence pairs are in memory at a time
 
@@ -86,7 +86,8 @@ class Aligner:
 
         Args:
           pairs: the sentence pairs. The results are in the same order.
-          progress: called with the number of newly aligned pairs.
+          progress: called with the number of newly aligned pairs, without pairs that have an empty
+            sentence.
 
         Raises:
           ConfigError: if a sentence has more than `MAX_PIECES` pieces.
@@ -100,10 +101,12 @@ class Aligner:
     ) -> Iterator[list[PairLinks]]:
         """Yields for each pair a list with the links and confidences at each layer.
 
-        The confidence of a link between two pieces is the entry of the soft alignment (`methods`).
-        The confidence of a link between two words is the highest confidence of their pieces.
+        The confidence of a link between two pieces is its entry in the soft alignment (`methods`).
+        The confidence of a link between two words is the highest confidence of the links between
+        their pieces.
 
         Args:
+          pairs, progress: the arguments of `align`.
           of_pieces: whether links connect pieces instead of words. Indices of pieces are
             zero-based.
         """
@@ -113,8 +116,8 @@ class Aligner:
     def soft(self, pairs: Iterable[Pair], progress: Advance = bool) -> Iterator[np.ndarray]:
         """Yields the soft alignment of each pair, float32 [layers, source words, target words].
 
-        The value for two words is the highest value of their pieces (`methods`). It is 0 for a word
-        without pieces.
+        The value of a pair of words is the highest value of all pairs of their pieces (`methods`).
+        It is 0 if one of the words has no pieces.
         """
         for pair, by_layer in self._align_chunks(pairs, "soft", progress):
             matrices = np.zeros((len(by_layer), len(pair.source), len(pair.target)), np.float32)
@@ -125,7 +128,8 @@ class Aligner:
     def likelihoods(self, pairs: Iterable[Pair], progress: Advance = bool) -> Iterator[float]:
         """Yields the likelihood of each pair at the first of the aligner's layers.
 
-        See `methods.likelihoods`. The likelihood is NaN if a sentence is empty.
+        `methods.likelihoods` defines the likelihood, which needs the head of the method `hmm`, also
+        if the aligner has another method. The likelihood is NaN if a sentence is empty.
 
         Raises:
           ConfigError: if a sentence has more than `MAX_PIECES` pieces.
@@ -145,8 +149,8 @@ class Aligner:
         """Yields each pair with the alignments at all layers.
 
         Args:
-          output: `links`, `confidences` (links with confidences), or `soft` (all pairs of words
-            with values).
+          output: `links`, `confidences` (links with confidences), or `soft` (the values of all
+            pairs of words, as confidences of links; values of 0 are left out).
         """
         pairs = iter(pairs)
         size = max(_CHUNK // 16, 1) if output == "soft" else _CHUNK
@@ -172,9 +176,8 @@ class Aligner:
             piece_count = max(len(side.ids) for side in both)
             if piece_count > MAX_PIECES:
                 raise ConfigError(
-                    f"{pair.where}: the sentence has {piece_count} pieces, but at most "
-                    f"{MAX_PIECES} can "
-                    "be aligned; split the sentence"
+                    f"{pair.where}: a sentence has {piece_count} pieces, but at most {MAX_PIECES} "
+                    "can be aligned; split the sentence"
                 )
         return pieces
 
@@ -183,7 +186,8 @@ class Aligner:
     ) -> Iterator[tuple[Batch, np.ndarray]]:
         """Yields batches with values for pairs of pieces, [layers, pairs, side, side].
 
-        The values are bool links, or float32 confidences that are 0 without a link.
+        `side` is the number of slots for pieces (`pair_batches.Rows`). The values are bool links,
+        float32 confidences that are 0 without a link, or the float32 soft alignment.
         """
         match = self._method.match
         on_device = "soft" if match else output
@@ -267,7 +271,7 @@ def _collect_links(
 ) -> None:
     """Converts the values of a batch from pieces to words, and stores the links in `by_pair`.
 
-    The value for two words is the highest value of their pieces.
+    The value of a pair of words is the highest value of all pairs of their pieces.
     """
     layer, place, *ends = np.nonzero(values)
     words = []

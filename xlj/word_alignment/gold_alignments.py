@@ -57,8 +57,8 @@ def parse(text: str, where: str, first: int = 0) -> Gold:
 def _make_gold(links: Sequence[tuple[Link, bool]], first: int) -> Gold:
     """Makes gold links.
 
-    If words count from 1, links to NULL (word 0) are left out, as in the WPT shared tasks' scores
-    without NULL.
+    If words count from 1, links to NULL (word 0) are left out. The WPT shared tasks also report
+    scores without such links.
 
     Args:
       links: (link, whether it is sure).
@@ -98,7 +98,7 @@ def read(path: Path, first: int | None = None) -> list[Gold]:
 
 
 def score(links: Sequence[np.ndarray], golds: Sequence[Gold]) -> Scores:
-    """Computes alignment error rate, precision, recall and F1 over all pairs.
+    """Computes alignment error rate, precision, recall and F1 over the links of all pairs.
 
     Args:
       links: the predicted links of each pair, int [links, 2], zero-based.
@@ -122,8 +122,9 @@ def _parse_alignv2(path: Path, lines: list[str], first: int) -> list[Gold]:
         )
         if not fields:
             raise ConfigError(
-                f"{path}:{number}: {quoted(line)}; expected `id source target [S|P] [confidence]` "
-                "with words counted from 1, or links i-j and ipj with words counted from 0"
+                f"{path}:{number}: {quoted(line)} is not a link; expected `id source target [S|P] "
+                "[confidence]` with words counted from 1, or links i-j and ipj with words counted "
+                "from 0"
             )
         link = int(fields[2]), int(fields[3])
         by_id.setdefault(fields[1], []).append((link, fields[4] != "P"))

@@ -33,7 +33,7 @@ WRITERS: dict[str, Callable[[int, Pair, PairLinks], str]] = {
 }
 """Functions that format the links of a pair, by format (`config.choices.LINK_FORMATS`).
 
-They take (number of the pair from 1, pair, links) and return text.
+They take (number of the pair, pair, links) and return text. Pairs are numbered from 1.
 
 - `pharaoh`: one line per pair with links `i-j`; words count from 0.
 - `pharaoh_1`: one line per pair with links `i-j`; words count from 1.

@@ -3,11 +3,13 @@
 | method | soft alignment | links |
 |---|---|---|
 | optimal_transport | the transport plan | `extraction.itermax` of the plan |
-| released | the minimum of the plan normalised by rows and by columns | `extraction.released` |
-| argmax, itermax, match | (cosine + 1) / 2, times the prior | the function of this name |
+| released | the smaller of `by_rows` and `by_columns` of `Transport` | `extraction.released` |
+| argmax, itermax, match | (cosine + 1) / 2, times the prior | `extraction.NAME` |
 | hmm | the product of the probabilities in both directions | values of at least `HMM_THRESHOLD` |
 
-`register` adds a user's method. The aligner knows a method only by the attributes of `Method`.
+The prior is `similarity.diagonal`. `optimal_transport` and `released` multiply the similarities by
+the prior before they compute the plan. `register` adds a user's method. The aligner uses only the
+attributes of `Method`.
 """
 
 import dataclasses
@@ -60,10 +62,10 @@ class Method:
     Attributes:
       name: the name in calls, and for xlj's methods also in configs and commands.
       align: function that computes alignments on devices. It takes (parameters, model, source,
-        target, strength of the prior on the diagonal).
-      match: function that computes links on the host in NumPy, if `align` does not compute them. It
-        takes (soft [layers, pairs, m, n], source ids, target ids) and returns bool
-        [layers, pairs, m, n].
+        target, strength of the prior on the diagonal) and returns an `Alignment`.
+      match: function that computes links on the host in NumPy, if `align` does not compute links.
+        It takes (soft [layers, pairs, m, n], source ids [pairs, m], target ids [pairs, n]) and
+        returns bool [layers, pairs, m, n].
       head: the name of the head that the method needs; empty if it needs only the encoder.
       needs: a description of the head, for the error message if a model lacks the head.
     """
@@ -167,9 +169,9 @@ def likelihoods(params: Params, model: Model, source: Side, target: Side) -> jax
     """Computes the likelihood of sentence pairs under the hidden Markov model.
 
     Returns:
-      float32 [layers, pairs] in nats per token: the sum of the log likelihood ratios of each
-      sentence given the other sentence, relative to chance, divided by the number of tokens of both
-      sentences; 0 for a pair without tokens.
+      float32 [layers, pairs] in nats per token; 0 for a pair without tokens. It is the sum of two
+      values of `hmm.log_likelihood`, target given source and source given target, divided by the
+      number of tokens of both sentences.
     """
 
     def of_layer(vectors: tuple[jax.Array, jax.Array]) -> jax.Array:

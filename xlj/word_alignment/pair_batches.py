@@ -46,10 +46,9 @@ class Rows(NamedTuple, Generic[ArrayT]):
       tokens, positions: [rows, length].
       segments: [rows, length], 1 for tokens, 0 for padding.
       sides: [rows, length], 1 for the second sentence of a pair that is encoded together, else 0.
-      source_places: [pairs, side], the index in the flattened tokens of each piece of the source;
-        -1 for no piece.
-      target_places: [pairs, side], the index in the flattened tokens of each piece of the target;
-        -1 for no piece.
+      source_places: [pairs, side], for each piece of the source its index in the flattened tokens;
+        -1 in unused slots. `side` is the number of slots, enough for the longest sentence.
+      target_places: [pairs, side], the same for the pieces of the target.
     """
 
     tokens: ArrayT
@@ -61,10 +60,10 @@ class Rows(NamedTuple, Generic[ArrayT]):
 
 
 class Batch(NamedTuple):
-    """A batch of pairs as rows. Unused pairs of the shape have no pieces.
+    """A batch of pairs as rows.
 
     Attributes:
-      members: the indices of the pairs.
+      members: the indices of the pairs. The arrays of `rows` may have room for more pairs.
       windowed: whether the pairs are long pairs that are encoded in windows.
     """
 
@@ -115,13 +114,14 @@ def batches(
 ) -> Iterator[Batch]:
     """Yields batches of pairs with similar lengths. Pairs with an empty sentence are skipped.
 
-    Pairs are padded to the next longer length if this adds at most one batch of padding. So there
-    are few shapes, because compiling or loading a program takes longer than computing some padding.
+    Pairs are padded to the next longer length if this adds at most `BATCH_TOKENS` tokens of
+    padding. This reduces the number of shapes: compiling or loading a program takes longer than
+    computing some padding.
 
     Args:
       limit: the maximum number of tokens of a row, from the model's positions.
       together: whether the two sentences of a pair are encoded in one row.
-      devices: the number of devices. The numbers of rows and pairs of a batch are multiples of it.
+      devices: the number of devices. It divides the numbers of rows and pairs of each batch.
     """
     buckets: dict[_Shape, list[_Member]] = defaultdict(list)
     for index, (source, target) in enumerate(pairs):
@@ -145,8 +145,10 @@ def batches(
 
 
 def windows(m: int, n: int, limit: int, together: bool) -> list[tuple[_Window, _Window]]:
-    """Returns the windows for a pair of m and n pieces: one window if the pair fits, else
-    several."""
+    """Returns the windows for a pair of m and n pieces: one window if the pair fits, else several.
+
+    Each element has a window on the source and a window on the target.
+    """
     room = limit - 3 if together else limit - 2
     if together and m + n > room:
         # The shorter sentence gets the room that it needs, up to half of the room.

@@ -42,12 +42,13 @@ class Labels(NamedTuple):
 def read(path: Path, pairs: Sequence[Pair]) -> Labels:
     """Reads labels from a file with words and tags (`conll.read`).
 
-    The file has a sentence for each pair, in order, without pairs whose labelled sentence is empty.
-    The words in the file determine the labelled side. If both sides of all pairs are equal, the
-    source is the labelled side.
+    The file has one sentence per pair, in the order of the pairs, and no sentence for a pair whose
+    labelled side is empty. The words in the file determine the labelled side. If both sides of all
+    pairs are equal, the source is the labelled side.
 
     Raises:
-      ConfigError: if the file cannot be read, has no tags, or has the words of neither side.
+      ConfigError: if the file cannot be read, has no tags, mixes chunk tags and other tags, or has
+        the words of neither side.
     """
     sentences = conll.read(path, "", ())
     untagged = next((sentence for sentence in sentences if sentence.tags is None), None)
@@ -92,7 +93,7 @@ def _first_mismatch(
     """Finds the first pair whose words differ from the file's sentence.
 
     Args:
-      sides: the words of one side of each pair.
+      sides: the words of all sources, or of all targets.
       sentences: the sentences of the file.
 
     Returns:
@@ -132,7 +133,7 @@ class Projection:
         """Projects the labels of a pair.
 
         Args:
-          index: the index of the pair.
+          index: the index of the pair in the argument `pairs` of `read`.
 
         Returns:
           The words of the unlabelled sentence, and the projected tags.
@@ -154,7 +155,8 @@ class Projection:
                 f"projected {counts['projected']} of {counts['labelled']} chunks: "
                 f"{counts['unlinked']} had no link, {counts['lost']} lost all their words to other "
                 f"chunks; {counts['contested']} words were linked to several chunks, gaps were "
-                f"filled in {counts['filled']} chunks, {counts['cut']} chunks were cut at another"
+                f"filled in {counts['filled']} chunks, {counts['cut']} chunks were cut at another "
+                "chunk"
             )
         return (
             f"tagged {counts['projected']} of {counts['labelled']} words: {counts['unlinked']} had "

@@ -31,9 +31,10 @@ class Form(NamedTuple):
     """The format of sentence pairs and gold links.
 
     Attributes:
-      columns: the columns of source, target and (if requested) gold links: numbers from 1, names in
-        the header, keys of JSON, columns of Parquet, or the two languages of TMX. If empty, the
-        first columns are used.
+      columns: the columns of source, target and (if requested) gold links. In lines, they are
+        numbers from 1 or names in the header; if empty, the first columns are used. In JSON and
+        Parquet, they are keys, and must be set. In TMX, they are the two languages; if empty,
+        `tmx.read` chooses.
       words: how sentences are split into words, one of `words.SPLITS`.
       gold_from: the index that gold links give to the first word, 0 or 1. None means 1 in the WPT
         format, and 0 in other formats.
@@ -56,8 +57,8 @@ def read_checked(
     reported on standard error.
 
     Args:
-      gold: a file with gold links; empty if the third column contains them; None without gold
-        links.
+      gold: the file with gold links; an empty string if the third column of `path` contains them;
+        None to read no gold links.
       skipping: how to handle malformed lines (see `parse`).
 
     Returns:
@@ -94,7 +95,8 @@ def _report_odd_links(
 ) -> None:
     """Prints the numbers of gold links to NULL and of gold links outside the sentences.
 
-    It also warns if no link contains the index 0, because words may then be counted from 1.
+    If all links are inside their sentences, but no link contains the index 0, it prints a warning,
+    unless `form.gold_from` is 1. The file may then count words from 1.
 
     Args:
       gold: the file with gold links.
@@ -179,10 +181,11 @@ def parse(
       place: the text before the line number in errors.
       is_start: whether `lines` starts at the beginning of the file, where a header may be.
       skipping: how to handle a line with too few columns. A skipped line becomes a pair without
-        words. None: it is an error.
+        words. With None, such a line is an error.
 
     Raises:
-      ConfigError: if a line is malformed. The message has the place of the line.
+      ConfigError: if a line is malformed, or `form.columns` are names and `is_start` is False. The
+        message for a line has its place.
     """
     count = 2 + with_gold
     column_indices = _parse_numbers(form.columns, count) if _are_numbers(form.columns) else None
@@ -202,7 +205,7 @@ def parse(
             if len(columns) > 2 and not form.columns and re.fullmatch(r"-?\d+\.\d+", columns[0]):
                 raise ConfigError(
                     f"{where}: the first column is the number {columns[0]}; set --columns to the "
-                    "columns of the sentences, --columns=2,3 if the first one is a score"
+                    "columns of the sentences, such as --columns=2,3 if the first column is a score"
                 )
         if columns and len(columns) <= max(column_indices):
             expected = "source, target and gold links" if with_gold else "source and target"
@@ -235,7 +238,14 @@ def _parse_numbers(columns: Sequence[str], count: int) -> list[int]:
 def _find_columns(
     columns: Sequence[str], names: Sequence[str], count: int, where: str
 ) -> list[int]:
-    """Returns the indices of the columns `columns` in a header `names`."""
+    """Returns the index of each column in a header.
+
+    Args:
+      columns: the names of the columns to find.
+      names: the names in the header.
+      count: the number of columns to return.
+      where: the place of the header, for errors.
+    """
     _check_count(columns, count)
     for name in columns:
         if name not in names:
@@ -256,10 +266,12 @@ def _of_two_files(
     path: Path, with_gold: bool, skipping: Skipping | None, form: Form
 ) -> Iterator[Pair]:
     sides = [Path(side).expanduser() for side in f"{path}".split("|")]
-    if len(sides) != 2 or with_gold or form.columns:
+    if len(sides) != 2:
+        raise ConfigError(f"{path}: {len(sides)} files; expected two files A|B")
+    if with_gold or form.columns:
         raise ConfigError(
-            f"{path}: expected two files A|B; remove --columns, and set --gold to a file with gold "
-            "links"
+            f"{path}: two files A|B have no columns; remove --columns, and set --gold to a file "
+            "with gold links"
         )
     for side in sides:
         formats.refuse(side, files.head(side))
@@ -286,7 +298,10 @@ def _of_records(path: Path, with_gold: bool, form: Form) -> Iterator[Pair]:
 
 
 def _find_text(record: Any, name: str, place: str) -> str:
-    """Returns the text of a key. Dots separate nested keys, as in `translation.en`."""
+    """Returns the text of a key. Dots separate nested keys, as in `translation.en`.
+
+    A list of words is joined by spaces.
+    """
     for key in name.split("."):
         record = record.get(key) if isinstance(record, dict) else None
     if isinstance(record, list) and all(isinstance(word, str) for word in record):

@@ -1,6 +1,7 @@
 """Every label keeps its place when texts are truncated or split."""
 
 import io
+import shutil
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from modern_tokenizers import modernbert
 from xlj import phrasebook
 from xlj.data.labelled import features, row_store
 from xlj.data.labelled.examples import Sentences, Words
-from xlj.data.rows.store import RowStore
+from xlj.data.rows.store import RowStore, RowStoreError
 from xlj.data.tokenizer.layout import BOS, EOS, PAD, UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary
 
@@ -125,6 +126,15 @@ def test_the_row_store_has_tokens_and_labels_and_is_reused(vocabulary, tmp_path)
         assert (actual == np.concatenate([rows.tokens, rows.labels], axis=1)).all()
     fewer = row_store.write(tmp_path, "classification", {"de": made["de"]}, vocabulary)
     assert fewer.path != store.path
+
+    # A damaged store names the folder to delete; then the same call writes the store again.
+    store.file("classification.de", 0).unlink()
+    remedy = f"is missing; delete {store.path} and run the command again"
+    with pytest.raises(RowStoreError, match=remedy):
+        row_store.write(tmp_path, "classification", made, vocabulary)
+    shutil.rmtree(store.path)
+    rebuilt = row_store.write(tmp_path, "classification", made, vocabulary)
+    assert rebuilt.manifest == store.manifest
 
 
 def test_a_label_is_at_a_piece_with_characters(vocabulary):

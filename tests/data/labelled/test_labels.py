@@ -42,10 +42,12 @@ def test_examples_without_labels_cannot_train():
 def test_labelled_and_unlabelled_do_not_mix():
     for examples in (PAIRS, WORDS, QUESTIONS, [Sentences(("a",), None, "f:3")] * 2):
         labels.check_all_or_none(examples)
-    with pytest.raises(ConfigError, match="f:3: this example has no label, but f:1 has$"):
+    with pytest.raises(
+        ConfigError, match="f:3: this example has no label, but the example at f:1 has; label all"
+    ):
         labels.check_all_or_none([*PAIRS, Sentences(("a",), None, "f:3")])
     with pytest.raises(
-        ConfigError, match="g:2: this example has no answers, but h has; mark questions"
+        ConfigError, match="g:2: this example has no answers, but the example at h has; mark"
     ):
         labels.check_all_or_none([Question("2", "?", "c", None, "g:2"), *QUESTIONS])
 

@@ -120,7 +120,7 @@ def test_merged_entries_without_answers_stay_unknown_or_unanswerable(write):
         (entry(True), r"qas\[0\].id is True"),
         (
             {"id": "x", "question": "?", "answers": {}},
-            r"data\[0\].*qas\[0\].answers needs a list text, and a list answer_start of the same",
+            r"data\[0\].*qas\[0\].answers needs a list `text`; its list `answer_start` must",
         ),
         ({"id": "x", "answers": []}, "question is None"),
         ("x", r"qas\[0\].id is None"),

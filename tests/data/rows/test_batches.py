@@ -116,4 +116,4 @@ def test_a_damaged_row_stops_the_run_or_leaves_its_slot_empty(tiny, copy, capsys
     assert np.array_equal(others, whole[:8])
     output = capsys.readouterr().err
     assert output.startswith("step 7: ") and f"row {row} is damaged" in output
-    assert output.count("its slot is padding instead") == 1
+    assert output.count("padding replaces this row") == 1

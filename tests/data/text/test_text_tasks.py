@@ -197,7 +197,7 @@ def test_records_of_json_and_parquet(config, write, tmp_path):
         ),
         (
             {"languages": ("en",), "mono": ("@en.txt#text",)},
-            "en.txt: .*data.mono=.*#text names fields after #, which only .jsonl and .parquet",
+            "en.txt: .*data.mono=.*#text has a part after #, which is only for .jsonl and",
         ),
         ({"languages": ("en",), "mono": ("@en.tar",)}, "en.tar: this is tar, .* unpack it"),
         ({"languages": ("en",), "mono": ("@en.csv",)}, "en.csv: this is CSV"),
@@ -236,7 +236,7 @@ def test_missing_text_is_reported_before_any_work(config, write, fields, message
             '{"a": "x", "b": "y"}\n' * 9 + "{\n",
             r"x\.jsonl: line 10: this record: not valid JSON",
         ),
-        ("x.parquet", "PAR1", r"x\.parquet: not a Parquet file"),
+        ("x.parquet", "PAR1", r"x\.parquet: cannot open this file as Parquet"),
     ],
 )
 def test_unreadable_records_are_reported_with_their_place(config, write, name, content, message):

@@ -25,10 +25,11 @@ def find_chunks(tags: Sequence[str], raw: bool = False) -> list[Chunk]:
 
     Args:
       tags: the tag of each word; no tag is empty.
-      raw: whether the tags have no prefix, such as parts of speech. The whole tag is then the kind,
-        and neighbours with equal tags form one chunk. The first letter still acts as a prefix, as
-        in XTREME's seqeval 0.0.12, so each SCONJ and SYM is a separate chunk. (Later versions of
-        seqeval remove this letter from the kind, and so confuse CCONJ with SCONJ.)
+      raw: whether the tags have no prefix, such as parts of speech. The whole tag is then the kind
+        (only the part after the last hyphen, if the tag has hyphens), and neighbours with equal
+        kinds form one chunk. The first letter still acts as a prefix, as in XTREME's seqeval
+        0.0.12, so each SCONJ and SYM is a separate chunk. (Later versions of seqeval remove this
+        letter from the kind, and so confuse CCONJ with SCONJ.)
     """
     chunks: list[Chunk] = []
     previous_prefix, previous_kind = "O", ""

@@ -240,7 +240,7 @@ def _column(sentences: Sequence[Sequence[_Row]], index: int) -> Iterator[str]:
 def _are_mostly_chunk_tags(tags: Iterable[str]) -> bool:
     """Whether more than half of the tags are chunk tags.
 
-    Other tags are probably errors, which `labels` reports with their lines.
+    Other tags are probably errors, which `Tagging.check_examples` reports with their lines.
     """
     are_chunks = [bool(re.fullmatch(CHUNK_TAG, tag)) for tag in tags]
     return 2 * sum(are_chunks) > len(are_chunks)

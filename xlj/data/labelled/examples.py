@@ -11,7 +11,7 @@ class Example:
 
     Attributes:
       what: the name of what a model predicts, for errors about unlabelled examples.
-      hint: the remedy in these errors; empty for "check task.columns".
+      hint: the remedy in these errors; empty for a general remedy, such as "check task.columns".
     """
 
     what: ClassVar[str] = "label"
@@ -26,8 +26,8 @@ class Example:
     def labels(self) -> tuple[str, ...] | None:
         """The label, or the label of each part (such as a word) of the example.
 
-        None if the example is unlabelled. Empty if the example is labelled with something other
-        than labels, such as answers to a question.
+        None if the example is unlabelled. Empty if the gold answer of the example is not a label,
+        but for example a text or a score.
         """
         raise NotImplementedError
 
@@ -131,9 +131,9 @@ class Question(Example):
 
 
 def find_language_prefix(language: str, words: Iterable[str]) -> str:
-    """Returns `language:` if all words begin with it, as in the original files of WikiAnn.
+    """Returns the prefix `language:` (such as `en:`) if all words have it, else an empty string.
 
-    Returns an empty string otherwise.
+    The words in the original files of WikiAnn have such prefixes.
     """
     prefix = f"{language}:"
     return prefix if all(word.startswith(prefix) for word in words) else ""

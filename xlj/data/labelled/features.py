@@ -99,11 +99,12 @@ def of_words(
 ) -> WordFeatures:
     """Converts sentences to rows `<s> words </s>`.
 
-    A sentence that is too long is split between words and continues in further rows. Each word is
-    encoded separately. The label of a word is at its first piece (Hu et al., 2020). If this piece
-    is only the mark of a word's start, the label is at the next piece (ours), because words in text
-    without spaces rarely have a separate mark. A word without pieces becomes `<unk>`, so that it
-    has a piece for the label.
+    A sentence that is too long is split between words and continues in further rows. A word that is
+    longer than a row is truncated. Each word is encoded separately. The label of a word is at its
+    first piece (Hu et al., 2020). If this piece is only the mark of a word's start, the label is at
+    the next piece. (This is ours. When text without spaces is encoded as a whole, its words rarely
+    have a separate mark.) A word without pieces becomes `<unk>`, so that it has a piece for the
+    label.
 
     Args:
       examples: the sentences.

@@ -24,9 +24,9 @@ class HuggingFace(NamedTuple):
     Attributes:
       ending: the end of the name of the class, such as ForTokenClassification.
       pipeline: the name of the task on model hubs.
-      like: the name of another head, if this head has the same tensors and an architecture
-        (`interop/architectures`) lists only the tensor names of the other head; empty if the
-        architecture lists the tensor names of this head.
+      like: the name of another head that has the same tensors, such as `classification_head`. The
+        tensor names of the other head are then used. Empty if `interop/architectures` lists the
+        tensor names of this head.
       problem_type: the `problem_type` of config.json; empty if config.json has none.
       remark: text for the model card of a model that xlj trained.
       usage: code for the model card, in which the variables `model` and `tokenizer` exist; empty if
@@ -88,7 +88,7 @@ class TaskKind(abc.ABC):
         """
         return examples
 
-    def check_examples(  # noqa: B027, as `check`
+    def check_examples(  # noqa: B027, most kinds check nothing
         self, examples: Sequence[Any], labels: Sequence[str], task: Task
     ) -> None:
         """Checks that the metric can score the examples.
@@ -109,7 +109,7 @@ class TaskKind(abc.ABC):
 
     @abc.abstractmethod
     def head(self) -> Any:
-        """Returns the `objectives.task_heads.TaskHead`. Only this method imports JAX."""
+        """Returns the head, an `objectives.task_heads.TaskHead`. Only this method imports JAX."""
 
     @abc.abstractmethod
     def decode(
@@ -145,9 +145,10 @@ class TaskKind(abc.ABC):
     def scores(
         self, predicted: Any, examples: Sequence[Any], metric: str, language: str
     ) -> dict[str, float]:
-        """Computes scores by metric, `metric` first.
+        """Computes the scores of predictions, by name.
 
-        A score is a share from 0 to 1, or a correlation from -1 to 1. Reports multiply it by 100.
+        The first score is the task's main score, which selects checkpoints. A score is a share from
+        0 to 1, or a correlation from -1 to 1. Reports multiply it by 100.
 
         Args:
           predicted: the predictions.
@@ -174,7 +175,7 @@ class TaskKind(abc.ABC):
         """Converts a line of new text, split at tabs, to an example.
 
         Raises:
-          ConfigError: if the line has another number of columns; the message begins with `place`.
+          ConfigError: if the number of columns is wrong; the message begins with `place`.
         """
 
     @abc.abstractmethod
@@ -215,8 +216,8 @@ def find(kind: str) -> TaskKind:
     """Returns a kind of task.
 
     Args:
-      kind: a name of `config.tasks.KINDS`, or `module:function`, a function of a user's module that
-        returns a `TaskKind`.
+      kind: a name in `config.tasks.KINDS` or `VARIANTS`; or `module:function`, a function of a
+        user's module that returns a `TaskKind`.
 
     Raises:
       ConfigError: if the name is unknown, the module cannot be imported, or the function returns
@@ -240,7 +241,7 @@ def text_of(record: Mapping[str, Any], keys: Sequence[str], place: str) -> str:
     for key in keys:
         if isinstance(record.get(key), str):
             return str(record[key])
-    raise ConfigError(f"{place}: no text under {' or '.join(keys)}")
+    raise ConfigError(f"{place}: the object needs a text under the key {' or '.join(keys)}")
 
 
 def check_one_or_two(fields: Sequence[str], place: str) -> tuple[str, ...]:

@@ -58,10 +58,10 @@ def check_all_or_none(examples: Iterable[Example]) -> None:
         first_examples.setdefault(example.labels is None, example)
     if len(first_examples) == 2:
         unlabelled, labelled = first_examples[True], first_examples[False]
-        hint = f"; {unlabelled.hint}" if unlabelled.hint else ""
+        hint = unlabelled.hint or "label all examples of a language, or none"
         raise ConfigError(
-            f"{unlabelled.where}: this example has no {unlabelled.what}, but {labelled.where} "
-            f"has{hint}"
+            f"{unlabelled.where}: this example has no {unlabelled.what}, but the example at "
+            f"{labelled.where} has; {hint}"
         )
 
 

@@ -86,8 +86,9 @@ def read_words(
       path: JSON lines, JSON or Parquet.
       language: a prefix `language:` is removed from the words if all words of the file have it, as
         in the original files of WikiAnn.
-      columns: the keys of the words and of the tags. If empty, these are the only key of `WORDS`
-        and the only key of `_TAGS` in the file.
+      columns: the key of the words and the key of the tags. If empty, these are the only key of
+        `WORDS` and the only key of `_TAGS` in the first record. A record that has no tags is
+        unlabelled.
       names: names of the tags that the file gives as zero-based numbers.
       chunk_tags: whether tags must be chunk tags (`chunks.CHUNK_TAG`). If so, and if `columns` is
         empty, the key `ner_tags` has priority over other keys of tags.

@@ -125,7 +125,10 @@ class MisplacedAnswerPolicy:
 def _misplaced_error(
     question: Question, text: str, start: int, occurrences: Sequence[int]
 ) -> ConfigError:
-    """The error names the question and the answer, and the remedy for its number of occurrences."""
+    """Returns an error that names the question, the answer and a remedy.
+
+    The remedy depends on how often the text of the answer occurs in the context.
+    """
     if start < 0:
         problem = f"the answer {quoted(text)} has no answer_start, or a negative one"
     else:
@@ -226,8 +229,8 @@ def parse_answers(entry: Any, file: str, path: str) -> Iterator[tuple[str, int]]
         texts, starts = (x if x is None or isinstance(x, list) else [x] for x in columns)
         if texts is None or (starts is not None and len(starts) != len(texts)):
             raise ConfigError(
-                f"{file}: {path}.answers needs a list text, and a list answer_start of the same "
-                "length or none"
+                f"{file}: {path}.answers needs a list `text`; its list `answer_start` must have "
+                "the same length, or be missing"
             )
         rows = zip(texts, starts or [None] * len(texts), strict=True)
         answer_entries: list[tuple[Any, str]] = [

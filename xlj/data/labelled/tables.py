@@ -36,8 +36,8 @@ def read(
       path: the file.
       columns: one or two columns of text, then the column of the label. Each is a name in the
         header of the table or a key of the records. `A|B` means A, or B if the file has no A. For
-        a table without a header, each is a one-based number. If empty, the file is a table without
-        a header, and these are its two or three columns.
+        a table without a header, each is a one-based number. If `columns` is empty, the file must
+        be a table of two or three columns without a header; the last column is the label.
       labels: the labels of the task; empty if the config does not list them. A label of the file
         that is not one of `labels` is corrected: by `SPELLINGS`, or from `1.0` to `1`.
       names: names of the labels that files give as zero-based numbers.
@@ -150,8 +150,8 @@ class _ColumnGuess:
 def _number_columns(place: str, columns: Sequence[str], fields: Sequence[str]) -> list[int | None]:
     """Returns the zero-based indices of the columns in a table without a header.
 
-    The index of the column of labels is None, which means that the examples are unlabelled, if the
-    column of labels is the one after the last column of the table.
+    The column of labels may be the one after the last column of the table. Its index is then None,
+    which means that the examples are unlabelled.
 
     Args:
       place: the place of the first line, for errors.
@@ -181,9 +181,10 @@ def _number_columns(place: str, columns: Sequence[str], fields: Sequence[str]) -
 
 
 def _name_columns(columns: Sequence[str], names: Sequence[str], place: str, kind: str) -> list[str]:
-    """Returns the name of each column in a file: the first of `premise|sentence1` that exists.
+    """Returns the names in a file of the columns of the task.
 
-    The column of labels may be missing, unless the file has a column of a similar name, which
+    For a column such as `premise|sentence1`, this is the first of the names that the file has. The
+    column of labels may be missing, unless the file has a column of a similar name, which
     suggests a typo.
 
     Args:
@@ -283,9 +284,13 @@ def _read_rows(path: AnyPath, columns: Sequence[str]) -> Iterator[tuple[str, lis
 def _choose_divider(path: AnyPath, first_line: str, columns: Sequence[str]) -> str:
     """Returns the divider of columns of a table.
 
-    It is a comma or a semicolon if this splits the first line into fields that include the names of
-    all columns of text. It is also a comma or a semicolon, whichever gives more columns, if the
-    name of the file ends in .csv and the first line has no tab. Otherwise it is a tab.
+    The first rule that applies determines the divider:
+
+    1. If a comma or a semicolon splits the first line into fields that include the names of all
+       columns of text, this character is the divider.
+    2. If the name of the file ends in .csv and the first line has no tab, the divider is a comma or
+       a semicolon: the one that gives more columns.
+    3. The divider is a tab.
     """
     texts = [] if all(name.isdecimal() for name in columns) else columns[:-1]
     widths = {"\t": 1}

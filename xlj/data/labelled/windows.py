@@ -1,4 +1,4 @@
-"""Converts questions to rows: windows of the context, each after the whole question."""
+"""Converts questions to rows: each row has the question and a window of its context."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ class Windows:
         owner. An answer is read from the window that owns its first token (Devlin et al., 2019,
         run_squad.py: "max context").
       tokens: the index in `spans` of the token at `contexts[:, 0]`, int64 [windows].
-      spans: start and end of each token of each context, in characters of the context, int32
-        [tokens, 2].
+      spans: start and end of each token of each distinct context, in characters of the context,
+        int32 [tokens, 2].
       answers: the positions of the first and last token of the answer, int32 [windows, 2]; (0, 0),
         the position of `<s>`, if the window does not contain the whole answer.
       cut_questions: number of truncated questions.
@@ -66,9 +66,9 @@ def make(
     Args:
       questions: the questions, with their contexts and answers.
       length: number of tokens of a row.
-      stride: number of tokens that two consecutive windows share. An answer of at most half of this
-        number is always in a window. A longer answer may be in no window, if it crosses the border
-        of two windows.
+      stride: number of tokens that two consecutive windows share. If an answer has at most half of
+        this number of tokens, the window that owns its first token contains the whole answer. The
+        model may miss a longer answer at the border of two windows.
       question_length: maximum number of tokens of a question; further tokens are dropped.
 
     Raises:
@@ -82,7 +82,7 @@ def make(
     context = np.array([numbers[question.context] for question in questions], np.int64)
     encoded, spans = vocabulary.encode_with_spans(texts)
 
-    # All arrays of the windows are [windows]; `first` and `after` are tokens of the context.
+    # All arrays of the windows are [windows]; `first` and `after` index tokens of a context.
     owner, first, after = _cut_contexts(encoded.lengths[context], length - 3 - sizes, stride)
     owned = _divide_tokens(owner, first, after)
     begin = sizes[owner] + 2

@@ -17,7 +17,7 @@ from xlj.data.tokenizer.layout import PAD
 class Batches:
     """The batches of each objective, as a pure function of the step.
 
-    The phases of the config determine the batch size and alpha at each step.
+    The phases of the config determine the batch size and the sampling rates at each step.
 
     Args:
       store: the row store.
@@ -40,7 +40,7 @@ class Batches:
         self._streams: dict[str, Stream] = {}
         self._options = config.objectives_on()
         self._lengths: dict[tuple[str, int], int] = {}  # by objective and first step of the phase
-        self._languages: dict[str, np.ndarray] = {}  # ids of both sides of each task, [tasks, 2]
+        self._languages: dict[str, np.ndarray] = {}  # language ids of both sides, [tasks, 2]
         for name, options in self._options.items():
             tasks = [task for task in store.tasks(options.rows) if task.train.rows]
             phases = []
@@ -140,7 +140,7 @@ class Batches:
                 if not self._pads:
                     raise RowStoreError(damage)
                 print(
-                    f"step {step}: {damage}; its slot is padding instead",
+                    f"step {step}: {damage}; padding replaces this row",
                     file=sys.stderr,
                     flush=True,
                 )

@@ -30,8 +30,8 @@ _TASK = "task.json"
 _MAX_PRINTED_FILES = 10
 _MIN_RECORDS = 10_000  # fewer records are not checked against data.malformed_share
 _BYTES_PER_SECOND = 3e6
-"""Of a compressed file; 3 MB have about 10 MB of text. Line-aligned plain files are faster, so the
-estimate for them is an upper bound."""
+"""Speed at which one process reads and packs a compressed file; 3 MB contain about 10 MB of text.
+Line-aligned plain files are faster, so estimates for them are upper bounds."""
 
 
 def build_rows(request: Request, runner: str = "", arguments: Sequence[str] = ()) -> AnyPath:
@@ -42,7 +42,8 @@ def build_rows(request: Request, runner: str = "", arguments: Sequence[str] = ()
       arguments: options of the Beam pipeline, such as `--region=...`.
 
     Raises:
-      ConfigError: if the text cannot be read, or gives no vocabulary or no rows.
+      ConfigError: if the text cannot be read, if it is not suitable to train a vocabulary, if too
+        many records are malformed, or if a language or pair has no training rows.
     """
     data = request.data
     with _lock_cache(request), _job_runner(request, runner, arguments) as run:
@@ -68,7 +69,7 @@ def measure_pairs(request: Request, runner: str = "", arguments: Sequence[str] =
       arguments: options of the Beam pipeline.
 
     Raises:
-      ConfigError: if the text cannot be read, or gives no vocabulary.
+      ConfigError: if the text cannot be read, or is not suitable to train a vocabulary.
     """
     with _lock_cache(request), _job_runner(request, runner, arguments) as run:
         texts, _, vocabulary = _run_prepasses(request, run)
@@ -124,7 +125,7 @@ def _build(
     vocabulary: Vocabulary,
     run: RunJobs,
 ) -> list[tuple[Text, str, Shards]]:
-    """Builds the rows; returns the shards of each text, kind of rows and length of rows."""
+    """Builds the rows; returns (text, kind, shards) for each text, kind of rows and row length."""
     request.folder.mkdir(exist_ok=True)
     atomic.write(request.folder / VOCABULARY, vocabulary.model)
     outputs, jobs = [], []
@@ -163,7 +164,7 @@ def _build(
 
 def _record_task(request: Request, text: Text, kind: str, shards: Shards) -> TaskRows:
     """Writes `task.json` for rows of one kind and length, deletes their temporary files of units,
-    and returns the record.
+    and returns the description of the rows.
 
     Rows of the first length of a kind are named `text.en`; rows of other lengths have the length in
     their name: `text@8192.en`.
@@ -188,10 +189,10 @@ def _record_task(request: Request, text: Text, kind: str, shards: Shards) -> Tas
 
 
 def _check_malformed(tasks: Sequence[TaskRows], max_share: float) -> None:
-    """Raises ConfigError if a language or pair has more than `max_share` malformed records.
+    """Raises a `ConfigError` if the share of malformed records of a task exceeds `max_share`.
 
-    Its files probably have another format than the config says. Fewer
-    than `_MIN_RECORDS` records are not checked.
+    The files then probably have another format than the config says. Tasks with fewer than
+    `_MIN_RECORDS` records are not checked.
     """
     for task in tasks:
         bad = sum(task.dropped.get(why, 0) for why in task.malformed)
@@ -204,7 +205,12 @@ def _check_malformed(tasks: Sequence[TaskRows], max_share: float) -> None:
 
 
 def _print_unsplittable(texts: Sequence[Text], size: int) -> None:
-    """Prints the files that a single process must read, and an estimate of the longest time."""
+    """Prints the files that cannot be split, and an estimate of the time for the largest of them.
+
+    Args:
+      texts: the texts.
+      size: the size of a unit in bytes; smaller files are not printed.
+    """
     sources = [s for text in texts for s in text.task.sources if isinstance(s, FileSource)]
     unsplittable = sorted(((s.unsplittable(size), s.paths) for s in sources), reverse=True)
     unsplittable = [(total, paths) for total, paths in unsplittable if total]

@@ -1,4 +1,4 @@
-"""Properties of rows that objectives need: the size of the vocabulary, and the languages."""
+"""Properties of a row store that objectives need: the size of the vocabulary, and the languages."""
 
 import dataclasses
 
@@ -13,7 +13,8 @@ class Corpus:
       vocabulary_size: number of ids, including special tokens and `<mask>`.
       languages: the languages, in the order of the tasks. Language ids of rows are indices into
         this tuple.
-      tokens: number of tokens in the monolingual rows of each language.
+      tokens: number of tokens in the monolingual training rows of each language. If a language has
+        several kinds or lengths of such rows, it is the largest of their numbers.
       paired: the languages that are part of a pair.
     """
 

@@ -1,19 +1,21 @@
 """Chooses the rows of each batch: a pure function of (rows, phases, seed, step), without iterators.
 
-A draw takes one row of a task for one slot of a batch. Draws come in blocks of `BLOCK` draws. In
-each block, every task is drawn an exact number of times, in the order of a hash. The k-th draw of a
-task (zero-based) belongs to epoch k // rows. The draws of an epoch take each row of the task once.
-So each row of a task is seen once before any row is seen twice, even if the sampling rates change
-between phases.
+A task is the rows of one language or pair. A draw takes one row of a task for one slot of a batch.
+Draws come in blocks of `BLOCK` draws. In each block, every task is drawn an exact number of times;
+a hash determines the order. Draw k of a task (zero-based) belongs to epoch k // rows, where `rows`
+is the number of rows of the task. The draws of an epoch take each row of the task once. So each row
+of a task is seen once before any row is seen twice, even if the sampling rates change between
+phases.
 
 Each host reads a part of each batch. Within an epoch, rows are assigned to draws so that a host
 reads runs of consecutive rows:
 
 - The slots of a batch are divided into `LANES` lanes. A host reads some of the lanes.
-- The rows of an epoch are divided into runs of at most `RUN` rows. The positions 0, 1, ... of the
-  epoch go through all runs, in the order of a hash.
-- Within a window of a few blocks, the draws of a lane take consecutive positions of a task, or
-  alternate between several pieces of consecutive positions.
+- The rows of a task are divided into runs of at most `RUN` consecutive rows. In each epoch, a hash
+  orders the runs. The positions 0, 1, ... of an epoch are the rows of its first run, then the rows
+  of its second run, and so on.
+- A window is a few consecutive blocks. In a window, the draws of a lane take consecutive positions
+  of a task, or alternate between several pieces of consecutive positions.
 """
 
 import dataclasses
@@ -34,8 +36,8 @@ RUN = 128
 """Maximum number of rows that are consecutive both in an epoch and on disk."""
 
 _MIN_RUNS = 4096
-"""Minimum number of runs of a task. Tasks with fewer rows have runs of one row: all their rows are
-soon in memory, so longer runs would not save reads."""
+"""A task has runs of several rows only if it then has at least this number of runs. All rows of
+smaller tasks are soon in memory, so longer runs would not save reads."""
 _MIN_PIECE, _MAX_PIECES = 64, 8  # minimum draws of a piece, and maximum pieces of a lane
 _MAX_BLOCKS = 16
 """Maximum number of blocks of a window. More blocks make longer pieces, but take longer to sort."""
@@ -88,10 +90,11 @@ class Phase:
 
     Attributes:
       start_step: the first step of the phase.
-      batch_rows: number of rows of a full batch.
-      counts: how often a block draws each task; the sum is `BLOCK`.
-      smaller: the batch warm-up, empty if there is none: (first step relative to `start_step`,
-        rows of a batch) of each range of steps with equal batches, up to the full batches.
+      batch_rows: number of rows of a full batch; 0 if the objective is off.
+      counts: how often a block draws each task. The sum is `BLOCK`, or 0 if the objective is off.
+      smaller: the batch warm-up; empty if there is none. It has an entry (first step relative to
+        `start_step`, rows of a batch) for each range of steps with batches of equal size. The last
+        entry has the full batches.
     """
 
     start_step: int
@@ -204,8 +207,9 @@ class Stream:
     def _find_rows(self, tasks: np.ndarray, ordinals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Finds the row of each draw.
 
-        Whole runs are permuted, and a shorter run stays at the end. Then all rows of the epoch are
-        rotated, so that epochs end with different rows.
+        Runs of full length are permuted, and a shorter last run stays at the end. If runs have more
+        than one row, a cyclic shift of the row numbers follows, so that epochs end with different
+        rows.
 
         Args:
           tasks: the task of each draw, int64 [n].
@@ -257,8 +261,8 @@ class Stream:
 
         Returns:
           Three values of each draw, int64 [draws]: the task; the zero-based number of the draw
-          among all draws of the task; and how many consecutive draws of the task, starting with
-          this draw, its lane has.
+          among all draws of the task; and how many draws of the task with consecutive numbers,
+          starting with this draw, its lane takes soon.
         """
         first = window * self._blocks
         tasks = np.concatenate([self._order(phase, first + i) for i in range(self._blocks)])
@@ -269,7 +273,7 @@ class Stream:
         in_window = np.bincount(tasks, minlength=len(counts))
         rank = numbers - np.repeat(np.cumsum(in_window) - in_window, in_window)
         ordinals = draws_before[tasks[by_task]] + rank  # of the draws, sorted by task
-        # Within an epoch, the draws of a lane are consecutive.
+        # Within an epoch, each lane gets consecutive draw numbers of each task.
         places, rows = self._batches[phase].places(first * BLOCK + by_task)
         lanes = places * LANES // rows
         owners = tasks[by_task]

@@ -9,7 +9,7 @@ import numpy as np
 from xlj.data.rows.store import RowStore
 
 CACHE_BYTES = 1 << 30
-"""Maximum memory for rows of later batches."""
+"""Maximum memory for rows of later batches, in bytes."""
 
 
 class Fetcher:

@@ -13,12 +13,12 @@ from xlj.io.hashing import sample
 def read(store: RowStore, pair: str, count: int) -> tuple[Ragged, Ragged]:
     """Samples held-out sentence pairs of a language pair; the sample is always the same.
 
-    Pairs with a sentence that occurs twice on its side are omitted, because retrieval would have
-    two correct answers.
+    Pairs with a sentence that occurs more than once on its side are omitted, because retrieval
+    would have several correct answers.
 
     Args:
       store: the row store.
-      pair: the language pair, such as `en-de`.
+      pair: the language pair, such as `en-de`. The store must have rows of it.
       count: maximum number of pairs.
 
     Returns:

@@ -18,14 +18,17 @@ from xlj.io.hashing import name_hash
 from xlj.io.storage import AnyPath
 
 KEPT_SHARE = 0.99
-"""Minimum share of the pairs of each source that fit in rows of the chosen length."""
+"""Minimum share of the pairs of each language pair that fit in rows of the chosen length."""
 
 _MIN_LENGTH = 16
-_MAX_UNIT_PAIRS = 1 << 16  # about the maximum number of pairs that are read of a unit
+_MAX_UNIT_PAIRS = 1 << 16  # approximate maximum number of pairs that are read from a unit
 
 
 def auto_length(request: Request, max_length: int) -> int:
-    """Returns the shortest row length in which `KEPT_SHARE` of the pairs of each source fit.
+    """Returns the shortest row length, in tokens, in which most pairs of each language pair fit.
+
+    The share of pairs that fit is at least `KEPT_SHARE`, for each kind of rows. The length is at
+    least 16 tokens.
 
     Args:
       request: the request; `measure` must have written `request.lengths_file`.
@@ -37,10 +40,10 @@ def auto_length(request: Request, max_length: int) -> int:
 
 
 def measure(request: Request, texts: Sequence[Text], vocabulary: Vocabulary, run: RunJobs) -> None:
-    """Counts the pairs that need rows of each length, and writes `request.lengths_file`.
+    """Counts sentence pairs by the row length that they need, and writes `request.lengths_file`.
 
-    Pairs are counted for each source and kind of rows. Only the first pairs of some units are read.
-    A unit is the part of a text that one process reads; a hash chooses the units.
+    Each language pair and kind of rows has its own counts. Jobs read only the first pairs of some
+    units. A unit is the part of a text that one process reads; a hash chooses the units.
     """
     file = request.lengths_file
     file.parent.mkdir(exist_ok=True)
@@ -62,16 +65,16 @@ def measure(request: Request, texts: Sequence[Text], vocabulary: Vocabulary, run
     run("measuring pairs", jobs)
     counts: dict[str, Counter[str]] = {}
     for job in jobs:
-        source = job.file.name.rpartition(".")[0].rpartition(".")[0]
+        task_name = job.file.name.rpartition(".")[0].rpartition(".")[0]
         for kind, unit_counts in json_file.read_object(job.file).items():
-            counts.setdefault(f"{source} {kind}", Counter()).update(unit_counts)
+            counts.setdefault(f"{task_name} {kind}", Counter()).update(unit_counts)
     atomic.write(file, json.dumps(counts).encode())
     storage.remove_folder(part_folder)
 
 
 @dataclasses.dataclass(frozen=True)
 class _MeasureUnit(UnitJob):
-    """A job that counts, by kind of rows, the pairs of a unit that need rows of each length."""
+    """A job that counts the pairs of a unit by the row length that they need, per kind of rows."""
 
     unit: Unit
     index: int

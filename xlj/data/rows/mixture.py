@@ -8,9 +8,10 @@ from xlj.data.rows.store import RowStore, TaskRows
 
 
 def tasks_of_length(store: RowStore, options: Options, config: Config) -> list[TaskRows]:
-    """Returns the tasks with rows of an objective's kind, in the length that a config sets.
+    """Returns the tasks with rows of an objective's kind and of the length that a config sets.
 
-    If all rows of this kind have one length, it need not be the length of the config.
+    A task is the rows of one language or pair (`store.TaskRows`). If all rows of this kind in the
+    store have one length, returns all tasks, even if the config sets another length.
 
     Args:
       store: the row store.
@@ -27,7 +28,8 @@ def tasks_of_length(store: RowStore, options: Options, config: Config) -> list[T
 def select_tasks(store: RowStore, options: Options, config: Config) -> list[TaskRows]:
     """Returns the tasks from which an objective draws rows.
 
-    These are the tasks that `data.sampled` names; if it names none, all tasks with training rows.
+    These are the tasks whose language or pair is in `data.sampled`; if there is no such task, all
+    tasks. Tasks without training rows are left out.
 
     Args:
       store: the row store.

@@ -1,7 +1,7 @@
 """Packs token ids into rows of one length, with little padding.
 
-The functions are pure functions of arrays. Sentences are `Ragged`. Rows are arrays [rows, length]
-of uint16 or uint32, padded with `<pad>`.
+The functions are pure functions of arrays, except `copy_runs`, which writes to an array. Sentences
+are `Ragged`. Rows are arrays [rows, length] of uint16 or uint32, padded with `<pad>`.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ PACKING = 2
 """Version of the functions of this module. It is part of the recipe of rows, so a new version
 rebuilds them."""
 
-_BIN_TOKENS = 8  # width of a bin of `histogram`
+_BIN_TOKENS = 8  # width of a bin of `histogram`, in tokens
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Packed:
       cut: number of documents that were cut into several examples (kind `text`), or of sentences
         that were truncated (kind `sentences`); else 0.
       dropped: number of pairs or sentences that are not in the rows, by reason.
-      too_long: `row_tokens` of the pairs that were dropped because they are too long, int64.
+      too_long: `row_tokens` of each pair that was dropped because it is too long, int64 [pairs].
     """
 
     rows: np.ndarray
@@ -178,7 +178,7 @@ def histogram(sizes: np.ndarray) -> dict[str, int]:
 
 
 def shortest_length(counts: Mapping[str, int], share: float, shorter: int = 0) -> int:
-    """Returns the smallest upper limit of a bin such that a share of all items is at most as long.
+    """Returns the smallest upper limit of a bin that a given share of all items does not exceed.
 
     Args:
       counts: number of items by size, as `histogram` returns it.

@@ -57,8 +57,8 @@ def prepare_rows(
 ) -> RowStore:
     """Returns the row store of a config.
 
-    If the config sets `data.rows`, opens these rows. Otherwise builds the missing rows from text,
-    in a child process (`processes.in_child`).
+    If the config sets `data.rows`, opens these rows. Otherwise opens the rows in `data.cache`. If
+    rows are missing, first builds them from text, in a child process (`processes.in_child`).
 
     Args:
       config: the config.
@@ -69,9 +69,9 @@ def prepare_rows(
       vocabulary: the vocabulary of `data.vocabulary`, if it is already loaded.
 
     Raises:
-      ConfigError: if the config, its text or the rows of `data.rows` are invalid, or if `processes`
-        is more than 1 and the rows are not built.
-      RowStoreError: if the rows of `data.rows` are damaged.
+      ConfigError: if the config or its text is invalid, if the rows of `data.rows` are damaged or
+        do not fit the config, or if `processes` is more than 1 and the rows are not built.
+      RuntimeError: if the child process fails.
     """
     if (opened := open_rows(config)[1]) is not None:
         return opened
@@ -94,9 +94,13 @@ def with_pair_length(
 ) -> Config:
     """Replaces `data.pair_length=auto` with a number of tokens.
 
-    The number is the shortest length of rows that have room for 99 % of the pairs of each source.
-    It is at most the number of positions of the model. To determine it, reads some pairs, and
-    trains a vocabulary if the config names none. The results are stored in `data.cache`.
+    The number is the smallest multiple of 8 such that 99 % of the sentence pairs of each language
+    pair fit in rows of this length. It is at least 16, and at most `model.positions` - 2. To
+    determine it, reads some sentence pairs, and trains a vocabulary if the config names none. The
+    results are stored in `data.cache`.
+
+    Returns the config unchanged if it sets another `data.pair_length` or `data.rows`, or if no
+    objective reads pairs.
 
     Args:
       config: the config.
@@ -125,10 +129,14 @@ def with_pair_length(
 
 
 def register_seqio(config: Config) -> list[str]:
-    """Registers the text of a config as seqio Tasks, and returns their names.
+    """Registers the text of a config as seqio Tasks.
 
-    If the rows of the config are built, also registers the Mixtures `xlj.text` and `xlj.pairs`,
-    with the sampling rates of training. Replaces Tasks and Mixtures of the same names.
+    If the rows of the config are already built, also registers a Mixture for each kind of rows,
+    such as `xlj.text`, with the sampling rates of training. Replaces Tasks and Mixtures of the same
+    names.
+
+    Returns:
+      The names of the Tasks, then of the Mixtures.
 
     Raises:
       ConfigError: if the text or the vocabulary is invalid.

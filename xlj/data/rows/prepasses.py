@@ -1,8 +1,9 @@
 """Prepasses: passes over all text that come before rows are packed, for example to find duplicates.
 
-The prepasses collect the lines to exclude, duplicates and companions of held-out pairs, and train
-the vocabulary. Each divides its work into jobs, which write their results to the cache. A unit is
-a part of the text of a task, which one process reads (`text_tasks.Unit`)."""
+The prepasses collect the lines to exclude, duplicates and companions (`text.held_out`), and train
+the vocabulary. Most prepasses divide their work into jobs, which write their results to the cache.
+A unit is the part of the text of a task that one process reads (`text_tasks.Unit`).
+"""
 
 import dataclasses
 import json
@@ -30,7 +31,8 @@ from xlj.io.storage import AnyPath
 _SAMPLE_KEY = name_hash("lines that a vocabulary is trained on")
 _MAX_UNIT_LINES = 1 << 20  # maximum lines of a unit that a vocabulary is trained on
 _BUCKET_BYTES = 1 << 30
-"""Text per bucket. A bucket is a range of hashes; one job finds the duplicates of one bucket."""
+"""Bytes of text per bucket. A bucket is a range of hashes of lines; one job finds the duplicates of
+one bucket."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +71,9 @@ def find_duplicates(request: Request, texts: Sequence[Text], run: RunJobs) -> li
     """Finds repeated lines or pairs within each task.
 
     Returns:
-      The texts, with the positions of the repeated lines in `reading.repeated`; readers drop all
-      occurrences except the first. With `data.duplicates=keep`, the unchanged texts.
+      The texts, in which `reading.repeated` names the files with the positions of repeated lines.
+      Readers drop these lines, which are all occurrences except the first. With
+      `data.duplicates=keep`, the unchanged texts.
     """
     if request.data.duplicates == "keep":
         return list(texts)
@@ -108,14 +111,15 @@ def find_duplicates(request: Request, texts: Sequence[Text], run: RunJobs) -> li
 def hold_out(request: Request, texts: Sequence[Text], run: RunJobs) -> dict[str, Rule]:
     """Returns the held-out rule of each language, with its companions.
 
-    A companion is a sentence of a held-out pair (`text.held_out`). It must not be trained on in
-    another pair or in monolingual text. To find the companions, all pairs are read once.
+    One sentence of a pair decides whether the pair is held out. If it is, the other sentence is a
+    companion (`text.held_out`). Training must not see companions in other pairs or in monolingual
+    text. To find the companions, jobs read all pairs once.
     """
     share = request.data.held_out_share
     rule, folder = Rule(share), _folder(request, "companions")
     rules = {name: rule for text in texts for name in text.task.languages}
     pairs = [text for text in texts if len(text.task.languages) == 2 and share]
-    # A record names the file with the companions of a task.
+    # The record of a task is a JSON file that names the file with its companions.
     records = [folder / f"{hash_json(request.listing([text.task]))}.json" for text in pairs]
     part_folders, jobs = {}, []
     for text, record in zip(pairs, records, strict=True):
@@ -146,8 +150,12 @@ def train_vocabulary(
 ) -> Vocabulary:
     """Trains the vocabulary of a request; if it exists already, loads it.
 
-    The vocabulary is trained on some lines of some units, which are chosen by hashes. Held-out
-    lines are never used.
+    It is trained on some lines of some units of each language. Hashes choose the units and the
+    lines. Held-out lines are never used.
+
+    Raises:
+      ConfigError: if the text has no line to train on, is too small for the size of the vocabulary,
+        or has too many different characters.
     """
     data, file = request.data, request.vocabulary_file
     if file.is_file():
@@ -205,8 +213,8 @@ def _choose_units(
     """Chooses the units of each language that a vocabulary is trained on.
 
     Returns:
-      The columns to read, by (index of the text, index of the unit); and the share of the bytes of
-      each language that these columns have.
+      The columns to read, by (index of the text, index of the unit); and, for each language, these
+      columns' share of its bytes.
     """
     units_of: dict[str, list[tuple[int, int, int, int, int]]] = defaultdict(list)
     for number, text in enumerate(texts):
@@ -298,7 +306,7 @@ _HASHED = np.dtype([("hash", "<u8"), ("place", "<u4")])
 
 @dataclasses.dataclass(frozen=True)
 class _HashUnit(UnitJob):
-    """A job that writes the hash and the position of each line or pair of a unit, by hash."""
+    """A job that writes the hash and position of each line or pair of a unit, sorted by hash."""
 
     unit: Unit
     reading: ReadOptions
@@ -330,7 +338,7 @@ class _FindRepeated:
       bucket: the zero-based number of the bucket.
       buckets: number of buckets.
       file: the file to write (`reading.REPEATED`).
-      size: the value of `Job.size`.
+      size: the value of `Job.size`; always 1, so that the progress bar counts jobs.
     """
 
     hash_files: tuple[AnyPath, ...]

@@ -24,7 +24,7 @@ _PRINTED = {
     "no JSON": "invalid JSON",
     "field that is no text": "field is not a string",
 }
-"""Reasons as they are printed, by the reason in row stores, for reasons that are reworded."""
+"""The printed form of some reasons in row stores; other reasons are printed unchanged."""
 
 
 def report(store: RowStore, alpha: float) -> str:
@@ -33,14 +33,15 @@ def report(store: RowStore, alpha: float) -> str:
     A source is a language or pair, as rows of one kind. The table has one line for each source,
     with these columns:
 
-    - `read`, `kept`, `held out`, `dropped`: how many lines or pairs were read, are training rows,
-      were held out and were dropped; `share`: the dropped share; `reasons`: why they were dropped.
+    - `read`: how many lines or pairs were read; `kept`: how many of them are in training rows;
+      `held out`, `dropped`: how many were held out and dropped.
+    - `share`: the share that was dropped; `reasons`: the reasons, with counts.
     - `rows`: number of training rows; `full`: share of the tokens of these rows that are not
       padding.
     - `drawn`: share of the draws of this kind of rows that training takes from the source.
 
-    A warning follows for each source of which more than 5 % were dropped or truncated. It names the
-    config key to change.
+    A warning follows if more than 5 % of the lines or pairs of a source were dropped or truncated.
+    It proposes a remedy, such as a config key to change.
 
     Args:
       store: the row store.
@@ -100,7 +101,7 @@ def _table_row(task: TaskRows, drawn: float) -> list[str]:
 
 
 def _warnings(task: TaskRows, recipe: Record) -> list[str]:
-    """Describes losses of a source that exceed `_WARN_ABOVE`, and the config key to change."""
+    """Describes losses of a source that exceed `_WARN_ABOVE`, and proposes a remedy for each."""
     warnings, name = [], task.name.partition(".")[2]
     if sum(task.dropped.values()) > _WARN_ABOVE * task.sentences:
         why, count = max(task.dropped.items(), key=lambda item: item[1])
@@ -125,7 +126,7 @@ def _warnings(task: TaskRows, recipe: Record) -> list[str]:
     if task.kind == "sentences" and task.cut > _WARN_ABOVE * sentences:
         warnings.append(
             f"warning: {task.name}: {task.cut:,} of {sentences:,} sentences are truncated; raise "
-            f"data.length={task.length}"
+            f"data.length, which is {task.length}"
         )
     return warnings
 

@@ -22,8 +22,8 @@ from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath
 
 SAMPLED_UNITS = 16
-"""Maximum number of units of each language that prepasses sample to train a vocabulary or to choose
-row lengths. A unit is the part of a text that one process reads."""
+"""Maximum number of units that prepasses sample: of each language to train a vocabulary, and of
+each language pair to choose a row length. A unit is the part of a text that one process reads."""
 
 PREPASS_FOLDERS = ("companions", "duplicates", "excluded", "lengths", "vocabularies")
 """Subfolders of the cache with the results of prepasses."""
@@ -33,12 +33,14 @@ PREPASS_FOLDERS = ("companions", "duplicates", "excluded", "lengths", "vocabular
 class Request:
     """The rows that a config requests.
 
-    Hashes of a request identify text by the paths, sizes and times of its files, because reading
-    all text would take long. So all hashes are known before any text is read.
+    The names of `folder`, `vocabulary_file` and `lengths_file` are hashes. They identify text by
+    the paths, sizes and times of its files, because reading all text would take long. So these
+    names are known before any text is read.
 
     Attributes:
       data: the `data` section of the config.
-      lengths: one or more row lengths, for each kind of rows to build.
+      lengths: for each kind of rows to build, one or more row lengths, in tokens. 0 means that
+        `data.pair_length=auto` is not yet replaced by a number.
       tasks: the text of each language, then of each pair.
       vocabulary: the vocabulary of the config; None if a vocabulary is to be trained.
     """
@@ -73,7 +75,7 @@ class Request:
 
     @property
     def folders(self) -> list[AnyPath]:
-        """The folders to which building the rows writes."""
+        """The folders to which a build writes."""
         tasks = [task.of_kind(k).name for task in self.tasks for k in self.row_kinds(task)]
         return [self.folder, *(self.cache / name for name in (*PREPASS_FOLDERS, *tasks))]
 
@@ -131,8 +133,8 @@ class Request:
           length: number of tokens of a row.
           units: number of units of the text.
           depends_on: further JSON values that determine the rows: the digest of the vocabulary, and
-            the companions of the languages of the task.
-          dtype: NumPy's name of the type of ids.
+            a hash of the companions (`text.held_out`) of each language of the task.
+          dtype: dtype of the token ids, `<u2` or `<u4`.
         """
         content = {
             "format": FORMAT,
@@ -166,8 +168,8 @@ def request_of(config: Config, vocabulary: Vocabulary | None = None) -> Request:
       vocabulary: the vocabulary of `data.vocabulary`, if it is already loaded.
 
     Raises:
-      ConfigError: if files of the text are missing, a template is invalid, or the vocabulary cannot
-        be read.
+      ConfigError: if files of the text are missing, a template is invalid, the vocabulary cannot be
+        read, or `data.cache` cannot be created.
     """
     data = config.data
     cache = storage.to_path(data.cache)
@@ -183,7 +185,8 @@ def request_of(config: Config, vocabulary: Vocabulary | None = None) -> Request:
             raise
         choices = ", ".join(f"data.rows={file.parent.name}" for file in stores[:3])
         raise ConfigError(
-            f"{error}\nto train without the text, use rows of {cache} (the latest first): {choices}"
+            f"{error}\nto train without the text, choose a finished row store in {cache} (latest "
+            f"first): {choices}"
         ) from None
     if data.vocabulary and vocabulary is None:
         vocabulary = Vocabulary.load(data.vocabulary)

@@ -72,14 +72,16 @@ class Counts:
 
 @dataclasses.dataclass(frozen=True)
 class Shards:
-    """The folder with the rows of one task, of one length; small enough to send to workers.
+    """Describes the folder with the rows of one task, of one kind and length.
+
+    The object is small enough to send to workers.
 
     Attributes:
       folder: the folder.
       kind: kind of rows.
       units: number of units of text from which the rows are packed.
       length: number of tokens of a row.
-      dtype: NumPy's name of the type of ids.
+      dtype: dtype of the token ids, `<u2` or `<u4`.
     """
 
     folder: AnyPath
@@ -94,7 +96,7 @@ class Shards:
         return -(-self.units // SHARD_UNITS)
 
     def units_of(self, shard: int) -> range:
-        """Returns the units of a shard."""
+        """Returns the indices of the units of a shard."""
         return range(shard * SHARD_UNITS, min(self.units, (shard + 1) * SHARD_UNITS))
 
     def unit_file(self, unit: int) -> AnyPath:
@@ -148,7 +150,7 @@ class Shards:
         """Writes a shard if all of its units exist, and removes the files of the units.
 
         Training rows are sorted by a hash, so that neighbours in the text are not neighbours in the
-        shard. Held-out rows that are not full are packed into fewer rows.
+        shard. The examples of held-out rows of all units are packed again, into fewer rows.
 
         Raises:
           RuntimeError: if a unit is damaged. The unit is removed, so that the next run of the
@@ -250,21 +252,25 @@ class Shards:
         return store.record_dtype(self.length, self.dtype)
 
     def _read_unit(self, unit: int) -> tuple[Counts, np.ndarray, np.ndarray]:
-        """Returns (counts, records, is_held_out) of a unit; checks the memory-mapped records."""
+        """Returns (counts, records, is_held_out) of a unit, after a check of the records' digest.
+
+        `is_held_out` is bool [records].
+
+        Raises:
+          RuntimeError: if the unit is damaged; the unit then counts as missing.
+        """
         file = self.unit_file(unit)
         stored = _read_counts(file.with_suffix(".json"))
         if stored is not None:
             counts, written = stored
-            sizes = written["pieces"]
+            sizes = written["pieces"]  # numbers of records: training, held-out, training, ...
             is_held_out = np.repeat(np.arange(len(sizes)) % 2 == 1, sizes)
             if file.stat().st_size == len(is_held_out) * self._record_dtype.itemsize:
                 content = storage.memory_map(file, self._record_dtype)
                 if hashlib.sha256(content.data).hexdigest() == written["sha256"]:
                     return counts, content, is_held_out
         file.with_suffix(".json").unlink(missing_ok=True)
-        raise RuntimeError(
-            f"{file} is damaged and was removed; run the command again to rebuild it"
-        )
+        raise RuntimeError(f"{file} is damaged; run the command again, which rebuilds it")
 
 
 _SPLIT_COUNTS = ("rows", "tokens", "examples", "sentences")

@@ -1,12 +1,12 @@
-"""Reads rows from disk, `CACHE/REQUEST_HASH/`, with NumPy and the standard library only.
+"""Reads rows from a row store, with NumPy and the standard library only.
 
-The folder of a row store has two files:
+A row store is a folder, such as `CACHE/REQUEST_HASH/`, with two files:
 
 manifest.json            is written last; without it, the row store is not finished
 vocabulary.model         a SentencePiece model, or a tokenizer.json
 
-For each task, the manifest names a folder, which is `../text.en/<hash>` or a subfolder. It has the
-shards of the task:
+A task is the rows of one language or pair. For each task, the manifest names a folder, which is
+`../text.en/<hash>` or a subfolder. This folder contains the shards of the task:
 
 00000.rows, 00001.rows   a record for each row: its ids (little-endian uint16 or uint32, [length])
                          and their CRC32 (uint32); training rows first, then held-out rows
@@ -36,11 +36,14 @@ MANIFEST = "manifest.json"
 VOCABULARY = "vocabulary.model"
 SPLITS = ("train", "held_out")
 OMITTED_IF_EMPTY = ("malformed", "too_long")
-"""Counts that are not written to manifests and to counts of shards if they are empty."""
+"""Attributes of `TaskRows` and `shards.Counts` that are not written to files if they are empty."""
 
 
 class RowStoreError(RuntimeError):
-    """A row store is missing, unfinished or damaged; the message names the file and the row."""
+    """A row store is missing, unfinished or damaged, or has another format.
+
+    The message names the file and, for a damaged row, the number of the row.
+    """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Split:
       tokens: number of ids in the rows, without padding.
       examples: number of examples in the rows; each starts with `<s>`.
       sentences: number of lines or pairs in the rows.
-      sha256: digest of the records.
+      sha256: digest of the rows.
       shards: number of rows in each shard.
     """
 
@@ -76,7 +79,7 @@ class TaskRows:
       length: number of tokens of a row.
       sentences: number of lines with text, or of pairs, that were read.
       cut: number of documents that were cut into several examples, or of sentences that were
-        truncated.
+        truncated; held-out lines are not counted.
       dropped: number of sentences or pairs that are in no row, by reason.
       input_bytes: size of the sources in bytes; approximate if the sources are not files.
       input_sha256: digest of the whole text as it was read.
@@ -84,7 +87,7 @@ class TaskRows:
       malformed: by reason, the number of malformed records and the place of the first. `dropped`
         counts them too, except lines of which only a byte order mark was removed.
       too_long: number of pairs that were dropped because they are too long, by the length of the
-        shortest row with room for them (`packing.histogram`).
+        shortest row with room for them, rounded up to a multiple of 8 (`packing.histogram`).
     """
 
     name: str
@@ -125,7 +128,8 @@ class Manifest:
       vocabulary_size: number of ids, including special tokens and `<mask>`.
       vocabulary_digest: sha256 of the vocabulary's file.
       dtype: type of the ids on disk, `<u2` or `<u4`.
-      recipe: the JSON values that determine the rows.
+      recipe: the JSON values that determine the text of the rows (`request.Request.listing`); for
+        rows of fine-tuning, only their format and kind.
       tasks: the rows of each task, in the order of the config.
       format: the version of the format.
     """
@@ -144,7 +148,7 @@ class Manifest:
 
     @property
     def content_hash(self) -> str:
-        """The sha256 of digests and counts of the rows; equal for two stores with equal rows."""
+        """The sha256 of digests and counts of the rows; equal hashes mean equal rows."""
         content = dataclasses.asdict(self)
         del content["recipe"]
         for task in content["tasks"]:
@@ -162,8 +166,8 @@ class Manifest:
 class RowStore:
     """A finished row store, opened for reading.
 
-    Local files are memory-mapped when they are first read. From a bucket (`storage.Url`), each read
-    requests only the rows that it needs.
+    `read` memory-maps local files. From a bucket (`storage.Url`), it requests one range of each
+    shard: from the first to the last row that it needs.
 
     Args:
       path: the folder of the store.
@@ -174,7 +178,8 @@ class RowStore:
       manifest: the manifest, with the tasks of the opened kinds.
 
     Raises:
-      RowStoreError: if the store is not finished, has another format, or a file has the wrong size.
+      RowStoreError: if the store is not finished or has another format, if its manifest or its
+        vocabulary is damaged, or if a shard has the wrong size.
     """
 
     def __init__(self, path: "str | AnyPath", kinds: Collection[str] | None = None):
@@ -254,10 +259,15 @@ class RowStore:
         return records["ids"]
 
     def fetch(self, task: str, row: int, count: int) -> np.ndarray:
-        """Reads `count` consecutive training rows of a task from row `row` on, without checks.
+        """Reads `count` consecutive training rows of a task, starting with row number `row`.
+
+        Does not check their CRC32s.
 
         Returns:
           Records of type `record_dtype`, [count].
+
+        Raises:
+          RowStoreError: if a file cannot be read or has become shorter.
         """
         starts, kind = self._starts[task, "train"], self._record_dtype(self._tasks[task])
         parts, shard = [], int(np.searchsorted(starts, row, "right")) - 1
@@ -286,7 +296,9 @@ class RowStore:
         return f"{file}: row {number} is damaged (wrong CRC32); {self._rebuild_hint(file)}"
 
     def _rebuild_hint(self, file: "AnyPath") -> str:
-        return f"delete {file} and run python -m xlj.prepare again with the text to rebuild it"
+        if "kind" in self.manifest.recipe:  # labelled rows (data/labelled/row_store.py)
+            return f"delete {self.path} and run the command again, which rebuilds the rows"
+        return f"delete {file} and run python -m xlj.prepare again, on the same text, to rebuild it"
 
     def _record_dtype(self, task: TaskRows) -> np.dtype:
         return record_dtype(task.length, self.manifest.dtype)

@@ -40,8 +40,8 @@ def sample(text: Text, rules: Mapping[str, Rule], characters: int, max_held_out:
     Args:
       text: the text.
       rules: the held-out rule of each language.
-      characters: the number of characters of training lines at which reading stops; of pairs, only
-        the characters of the first sentences count.
+      characters: the number of characters of training lines at which reading stops. For pairs, it
+        counts only the characters of the first sentences.
       max_held_out: maximum number of held-out lines or pairs to return.
     """
     languages = text.task.languages

@@ -122,7 +122,7 @@ class _Packer:
           encoded: the token ids of each column of the chunk.
 
         Returns:
-          The training rows and the held-out rows, [rows, length] each.
+          The training rows and the held-out rows, uint16 or uint32 [rows, length] each.
         """
         plan, counts = self._plan, self.counts
         is_held_out, is_dropped = held_out.split(plan.languages, chunk.hashes, plan.rules)

@@ -92,8 +92,8 @@ def in_beam(runner: str, arguments: Sequence[str], workers: int) -> Iterator[Run
     Args:
       runner: name of the runner of Beam.
       arguments: options of the pipeline, such as `--region=...`.
-      workers: number of processes of the DirectRunner, 0 for one process per core. `arguments` have
-        priority. Other runners ignore it.
+      workers: number of processes of the DirectRunner; 0 for one process per core. It is ignored if
+        `arguments` set this number, and by other runners.
 
     Raises:
       ConfigError: if Apache Beam is not installed.
@@ -119,7 +119,10 @@ def in_beam(runner: str, arguments: Sequence[str], workers: int) -> Iterator[Run
         if not jobs:
             return
         size = sum(job.size for job in jobs) / 1e6
-        print(f"{doing}: {len(jobs):,} units of {size:,.0f} MB by {runner}", file=sys.stderr)
+        print(
+            f"{doing}: {len(jobs):,} units of work, {size:,.0f} MB in total, on {runner}",
+            file=sys.stderr,
+        )
         start = time.monotonic()
         pipeline = beam.Pipeline(options=PipelineOptions(options))
         _ = (

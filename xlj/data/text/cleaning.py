@@ -12,16 +12,16 @@ import numpy as np
 from xlj.io.hashing import hash64
 
 CLEANING = 4
-"""Version of `clean`, of `line_hashes`, of `held_out`, and of the positions where files are split.
-It is part of the recipe of rows, so a new version rebuilds them."""
+"""Version of `clean`, of `line_hashes`, of the module `held_out`, and of the positions where files
+are split. Row stores record it (`store.Manifest.recipe`), so xlj rebuilds rows if it changes."""
 
 HASHES = 1 << 64
 BLANK = HASHES - 1
 """The hash of a blank line. It is the highest hash, so it is not below any threshold."""
 
-_GROUP_LINES, _GROUP_CHARACTERS = 128, 1 << 20  # the maxima of lines that are hashed together
+_GROUP_LINES, _GROUP_CHARACTERS = 128, 1 << 20  # maximum size of a group of lines
 _CODE_POINTS = 0x110000  # the number of code points of Unicode
-_COMBINING = 128  # marks combining marks; more than the letters that any letter is folded to
+_COMBINING = 128  # flag of combining marks; no letter is folded to this many letters
 _MULTIPLIER = 0x9E3779B97F4A7C15
 
 
@@ -31,7 +31,7 @@ def clean(line: str) -> str:
     Whitespace is that of Unicode, which includes tabs, no-break spaces, ideographic spaces and
     U+2028. Other characters do not change here; SentencePiece normalizes them later.
     """
-    # Most lines are clean already. The only whitespace in printable text are spaces.
+    # Most lines are clean already. In printable text, the only whitespace is the space.
     if line.isprintable() and "  " not in line and line[:1] != " " and line[-1:] != " ":
         return line
     return " ".join(line.split())
@@ -92,7 +92,7 @@ def _hashes(lines: Sequence[str]) -> np.ndarray:
         kinds = folding.kinds.take(points)
     ends = np.flatnonzero(points == ord("\n")) + 1
     starts = np.concatenate([[0], ends[:-1]])
-    exponents = np.zeros(len(points) + 1, np.int64)  # the number of folded letters before a point
+    exponents = np.zeros(len(points) + 1, np.int64)  # folded letters before a code point
     np.cumsum(kinds % _COMBINING, out=exponents[1:])
     powers, inverse = _powers(
         1 << 16 if exponents[-1] < 1 << 16 else 1 << int(exponents[-1]).bit_length()
@@ -107,7 +107,7 @@ def _code_points(lines: Sequence[str]) -> np.ndarray:
     """Returns the code points of all lines, int64, with a line feed after each line."""
     joined = "\n".join(lines) + "\n"
     points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
-    return points.astype(np.int64)  # `take` converts other types
+    return points.astype(np.int64)  # `take` would convert another type in each call
 
 
 def _has_ordered_marks(points: np.ndarray) -> bool:
@@ -118,7 +118,7 @@ def _has_ordered_marks(points: np.ndarray) -> bool:
 
 
 class _Folding(NamedTuple):
-    """Folding (NFKD and lower case) of each code point; spaces and line feeds are removed.
+    """Folding (NFKD and `str.casefold`) of each code point; spaces and line feeds are removed.
 
     Attributes:
       values: the hash value of the folded letters of each code point, uint64 [code points].
@@ -137,7 +137,7 @@ def _folding() -> _Folding:
     alone = hash64(np.arange(_CODE_POINTS, dtype=np.uint64), 1)
     values, sizes = alone.copy(), np.ones(_CODE_POINTS, np.uint8)
     first, last = np.zeros(_CODE_POINTS, np.uint8), np.zeros(_CODE_POINTS, np.uint8)
-    # Code points outside these ranges do not change.
+    # Folding changes no code point outside these ranges.
     for point in itertools.chain(range(0x20000), range(0x2F800, 0x2FA20)):
         letter = chr(point)
         folded = unicodedata.normalize("NFKD", letter).casefold()

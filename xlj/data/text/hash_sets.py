@@ -1,4 +1,4 @@
-"""Sets of line hashes, in sorted files; memory-mapped, so a set can be larger than memory."""
+"""Sets of line hashes in sorted files, which are memory-mapped to look up hashes."""
 
 import hashlib
 from collections.abc import Iterable
@@ -13,6 +13,8 @@ from xlj.io.storage import AnyPath
 
 def write(folder: AnyPath, parts: Iterable[np.ndarray]) -> AnyPath:
     """Writes the union of arrays of hashes to a file, without the hash of a blank line.
+
+    Memory must hold all hashes.
 
     Args:
       folder: the folder of the file.

@@ -1,7 +1,7 @@
-"""Chooses held-out lines and pairs; no held-out sentence is trained on in the same language.
+"""Chooses held-out lines and pairs, and removes their sentences from the training text.
 
-**Text.** A line is *low* if its hash is below a threshold: the share `data.held_out_share` of all
-hashes. Low lines of monolingual text are held out.
+**Text.** A line is *low* if its hash is below a threshold. The share `data.held_out_share` of all
+possible hashes is below this threshold. Low lines of monolingual text are held out.
 
 **Pairs.** A pair is held out if the sentence on its *deciding side* is low. The deciding side is
 English or, in a pair without English, the language whose code comes first in the alphabet. Pairs
@@ -13,8 +13,9 @@ monolingual text that are companions are also held out. A pair that is not held 
 low sentence or a companion, is dropped. If such a pair were held out, its other sentence would
 become a companion, and would cause further pairs to be held out.
 
-The held-out lines of a language thus depend only on its text and on pairs with languages that come
-before it in the order above.
+Take the languages in this order: English, then the others by the alphabetical order of their codes.
+The held-out lines of a language depend only on its own text, and on its pairs with languages that
+come before it in this order.
 """
 
 import dataclasses

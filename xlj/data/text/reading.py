@@ -26,8 +26,8 @@ CHUNK_CHARACTERS = 1 << 22
 MARKS = "byte order marks at the starts of lines"
 """The name under which lines with a byte order mark are counted; the mark is removed from them."""
 REPEATED = np.dtype([("unit", "<u4"), ("place", "<u4")])
-"""The position of a repeated line: the index of its unit, and the number of readable lines before
-it in the unit. Files of positions are sorted."""
+"""The position of a repeated line: the index of its unit, and its index in this unit
+(`Chunk.places`). Files of positions are sorted."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ class ReadOptions:
 
     @classmethod
     def of(cls, data: Data) -> "ReadOptions":
-        """Returns the options of a config, with empty `excluded` and `repeated`."""
+        """Returns the options of a config; `excluded` is None and `repeated` is empty."""
         return cls(data.malformed, data.filter)
 
 
@@ -68,7 +68,8 @@ class Chunk:
     Attributes:
       columns: the clean lines of each column; one column for text, two for pairs.
       hashes: the hashes of the lines of each column (`line_hashes`), uint64 [lines].
-      places: the number of readable lines or pairs before each one in its unit, int64 [lines].
+      places: the index of each line or pair in its unit, int64 [lines]. Malformed records are not
+        counted. The blank line that ends each part of text is counted.
     """
 
     columns: tuple[list[str], ...]
@@ -85,12 +86,12 @@ class UnitReader:
       reading: the options.
 
     Attributes:
-      dropped: the number of dropped lines with text, or of dropped pairs, by reason.
-      malformed: by reason, (number of malformed records, index of the part of the unit that has the
-        first of them, number of lines before the first of them in this part). A further reason is
-        `MARKS`.
-      lines: number of lines read, including dropped lines.
-      digest: sha256 of the text of these lines before cleaning.
+      dropped: for each reason, the number of dropped lines with text, or of dropped pairs.
+      malformed: for each reason, a tuple (count, part, before). `count` is the number of malformed
+        records, `part` the index of the part with the first of them, and `before` the number of
+        lines before it in this part. The entry `MARKS` counts lines with a byte order mark.
+      lines: number of lines or pairs read, including those that were dropped.
+      digest: sha256 hash object of the text of these lines before cleaning.
     """
 
     def __init__(self, unit: Unit, index: int, reading: ReadOptions):
@@ -202,7 +203,9 @@ class UnitReader:
 
 
 def read_excluded_lines(data: Data) -> Iterator[list[str]]:
-    """Yields the clean texts to exclude: each line of `data.exclude`, and its fields between tabs.
+    """Yields the cleaned texts to exclude, one list for each line of the files of `data.exclude`.
+
+    A list contains the line and, if the line has tabs, its fields between tabs.
 
     Raises:
       ConfigError: if a file cannot be read, or contains a malformed line.

@@ -1,13 +1,11 @@
 """Registers the text of a config as seqio Tasks, which other programs can use.
 
-The rows of the config are built from the same text.
-
 - The Task of a language, such as `xlj.text.en`, has the feature `text`. An empty text ends a
   document.
 - The Task of a pair, such as `xlj.pairs.en_de`, has the features `source` and `target`.
 
-All features are clean strings, in the order of the files. The shards of a Task are the units of
-work of the text (`text_tasks.Unit`), so several hosts can divide a Task.
+All features are cleaned strings (`cleaning.clean`), in the order of the files. The shards of a Task
+are the units of work of the text (`text_tasks.Unit`), so several hosts can divide a Task.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,15 +21,15 @@ FEATURES = {1: ("text",), 2: ("source", "target")}
 
 
 def seqio_name(task: str) -> str:
-    """Returns the name of the seqio Task of a `TextTask`; names in seqio cannot have hyphens."""
+    """Returns the name of the seqio Task for a `TextTask.name`; seqio does not allow hyphens."""
     return f"xlj.{task.replace('-', '_')}"
 
 
 def register(task: TextTask, data: Data) -> None:
     """Registers the seqio Task of one language or pair; replaces a Task of the same name.
 
-    The text is read with the options of `data`, except that it includes duplicates and the lines of
-    `data.exclude`.
+    The Task applies `data.malformed` and `data.filter`. It does not apply `data.duplicates` and
+    `data.exclude`, and it includes held-out lines.
     """
     seqio = import_quietly("seqio")
     import tensorflow as tf

@@ -1,9 +1,12 @@
-"""Sources of text: files of lines, JSON, Parquet or TMX, the phrasebook, TFDS and seqio.
+"""Sources of text: files of lines, JSON, Parquet or TMX; TFDS; seqio; the synthetic phrasebook.
 
 A source is identified without reading it, for example by sizes of files. It is divided into parts,
-and one process reads each part. The method `blocks` yields text in columns: `(lines,)` for
-monolingual text, in which an empty line ends a document, or `(first sides, second sides)` for
-pairs. A `Malformed` replaces a record that cannot be read; it replaces both sides of a pair.
+each of which a single process reads. The method `blocks` yields text in columns:
+
+- Monolingual text has one column, `(lines,)`. An empty line ends a document.
+- Pairs have two columns, `(first sides, second sides)`.
+
+A `Malformed` replaces a record that cannot be read. In a pair, it replaces both sides.
 
 TensorFlow, seqio, TFDS and pyarrow are imported only when a source that needs them is read.
 """
@@ -43,8 +46,8 @@ class Part:
 
     Attributes:
       source: the source.
-      start, stop: the range of the part. The type of source determines what is counted: bytes, row
-        groups or shards.
+      start, stop: the range [start, stop) of the part, in bytes, row groups or shards. The type of
+        the source determines the unit.
       size: approximate size in bytes.
     """
 
@@ -64,10 +67,10 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class TextSource:
-    """The text that a filled template names for one language or pair.
+    """The text that a filled template, such as `text/en.txt`, names for one language or pair.
 
     Attributes:
-      text: the filled template, for errors.
+      text: the filled template, which names the source.
       columns: number of columns: 1 for monolingual text, 2 for pairs.
     """
 
@@ -114,10 +117,13 @@ class TextSource:
 
 @dataclasses.dataclass(frozen=True)
 class FileSource(TextSource):
-    """Files of lines: lines of text, or pairs with a tab between the sentences.
+    """A file of lines: lines of text, or pairs with a tab or ` ||| ` between the sentences.
 
-    Local files are identified by paths, sizes and modification times. URLs are identified by sizes
-    and ETags of the server.
+    A local file is identified by its path, size and modification time. A URL is identified by the
+    URL itself, and the size and version that the server reports (`storage.identity`).
+
+    Attributes:
+      paths: the file; `AlignedFiles` has two.
     """
 
     paths: tuple[AnyPath, ...]
@@ -168,7 +174,7 @@ class FieldsOfFile(FileSource):
     """A file of records.
 
     Attributes:
-      fields: the field of each column.
+      fields: the field of each column; in a TMX file, the language of each column.
     """
 
     fields: tuple[str, ...]
@@ -241,7 +247,7 @@ class ParquetFile(FieldsOfFile):
                 BLOCK_LINES, range(start, stop), list(self.fields), use_threads=False
             )
             while True:
-                with self._convert_errors("cannot read the file"):
+                with self._convert_errors("cannot read this file"):
                     batch = next(batches, None)
                     if batch is None:
                         return
@@ -258,18 +264,19 @@ class ParquetFile(FieldsOfFile):
             return f"{self.paths[0]}: row {sum(group.num_rows for group in groups) + before + 1}"
 
     def _open(self) -> Any:
-        with self._convert_errors("not a Parquet file"):
+        with self._convert_errors("cannot open this file as Parquet"):
             path = self.paths[0]
             if not storage.can_seek(path):
                 raise OSError(
-                    "its server does not support range requests, which Parquet needs; copy the file"
+                    "its server does not support range requests, which Parquet needs; copy the "
+                    "file to a local folder"
                 )
             parquet = importlib.import_module("pyarrow.parquet")
             return parquet.ParquetFile(path if isinstance(path, Path) else path.open())
 
     @contextlib.contextmanager
     def _convert_errors(self, problem: str) -> Iterator[None]:
-        """Converts exceptions of pyarrow to a `ConfigError` that begins with `problem`."""
+        """Converts exceptions of pyarrow to a `ConfigError` with the file and `problem`."""
         try:
             yield
         except ImportError as error:
@@ -298,7 +305,7 @@ class TmxFile(FieldsOfFile):
 
 @dataclasses.dataclass(frozen=True)
 class PhrasebookSource(TextSource):
-    """The phrasebook, a synthetic corpus in the package.
+    """The phrasebook, a synthetic corpus that is part of xlj.
 
     Attributes:
       name: a language or a pair.
@@ -360,10 +367,10 @@ class SeqioSource(TextSource):
         return _read_dataset(self.text, dataset, self.fields)
 
     def _shards(self) -> list[tuple[Any, Any]]:
-        """Returns (Task or dataset, shard) of each part, in reading order.
+        """Returns, for each part in order, the Task or dataset and the `ShardInfo`.
 
-        Of a Mixture, each Task is read once. The rates of the Mixture are not used, because the
-        config sets the sampling rates of training.
+        The `ShardInfo` is None if there is only one shard. Each Task of a Mixture is read once. The
+        rates of the Mixture are not used, because the config sets the sampling rates of training.
         """
         seqio, provider = import_quietly("seqio", self.text), self._provider()
         shards = []
@@ -387,7 +394,9 @@ class SeqioSource(TextSource):
             try:
                 importlib.import_module(module)
             except ImportError as error:
-                raise ConfigError(f"data.seqio_modules={module}: {error}") from error
+                raise ConfigError(
+                    f"data.seqio_modules={module}: cannot import this module ({error})"
+                ) from error
         try:
             return seqio.get_mixture_or_task(self.name)
         except ValueError as error:
@@ -398,10 +407,12 @@ class SeqioSource(TextSource):
 
 
 def module_digest(module: str, key: str = "data.seqio_modules") -> str:
-    """Computes the sha256 of the file of a module, without importing the module or its packages.
+    """Returns the sha256 of a module's file, as hex digits.
+
+    The module and the packages that contain it are not imported.
 
     Args:
-      module: the module, with dots.
+      module: the full name of the module, with dots.
       key: the config key that names the module, for the error.
 
     Raises:
@@ -419,9 +430,9 @@ def module_digest(module: str, key: str = "data.seqio_modules") -> str:
 
 
 def open_sources(text: str, columns: int, data: Data, key: str) -> list[TextSource]:
-    """Opens the sources that a filled template names; returns an empty list if none exists.
+    """Returns the sources that a filled template names; an empty list if none exists.
 
-    Files are sorted by name.
+    If a wildcard matches several files, the sources are sorted by file name.
 
     Args:
       text: the filled template.
@@ -430,7 +441,8 @@ def open_sources(text: str, columns: int, data: Data, key: str) -> list[TextSour
       key: the config key of the template, for errors.
 
     Raises:
-      ConfigError: if the template is invalid, or only one of two aligned files exists.
+      ConfigError: if the template is invalid, only one of two aligned files exists, or a file has a
+        format that is not supported.
     """
     scheme, _, rest = text.partition(":")
     if scheme == "phrasebook":
@@ -467,8 +479,8 @@ def _open_files(text: str, columns: int, key: str) -> list[TextSource]:
                 sources.append(TmxFile(text, columns, (path,), fields))
             else:
                 raise ConfigError(
-                    f"{path}: {key}={text} names fields after #, which only .jsonl and .parquet "
-                    "files have (and languages, which only .tmx files of pairs have); remove the "
+                    f"{path}: {key}={text} has a part after #, which is only for .jsonl and "
+                    ".parquet files (fields) and for .tmx files of pairs (languages); remove the "
                     "part after #"
                 )
         return sources
@@ -484,7 +496,8 @@ def _open_files(text: str, columns: int, key: str) -> list[TextSource]:
     if len({len(side) for side in sides}) > 1:
         counts = " and ".join(f"{len(side)} files" for side in sides)
         raise ConfigError(
-            f"{key}={text}: the two sides match {counts}; each file needs its other side"
+            f"{key}={text}: the two sides match {counts}; each file must have a file of the other "
+            "side"
         )
     for path in itertools.chain.from_iterable(sides):
         if _ending_of(path) in (".parquet", *_JSON_ENDINGS):
@@ -503,12 +516,12 @@ def _open_files(text: str, columns: int, key: str) -> list[TextSource]:
 
 
 def _ending_of(path: AnyPath) -> str:
-    """Returns the last ending of a file name, apart from an ending such as .gz for compression."""
+    """Returns the ending of a file name without compression: `.jsonl` for `a.jsonl.gz`."""
     return (path.with_suffix("") if path.suffix in compressed.ENDINGS else path).suffix
 
 
 def _get_field(record: Any, field: str) -> Line:
-    """Returns the text of a field, whose name has dots between the names of nested objects."""
+    """Returns the text of a field; dots in the name of the field separate nested objects."""
     for name in field.split("."):
         if not isinstance(record, dict) or name not in record:
             return Malformed("missing field", f" has no field {field}")
@@ -519,13 +532,15 @@ def _get_field(record: Any, field: str) -> Line:
 
 
 def _split_pair_line(line: Line) -> Sequence[Line]:
-    """Splits a line into the two sentences of a pair."""
+    """Splits a line at a tab or `|||` into the two sentences of a pair."""
     if isinstance(line, Malformed):
         return line, line
     sides: list[Line] = [*formats.split_columns(line)]
     if len(sides) != 2:
-        expected = "a line must be two sentences with one tab between them"
-        bad = Malformed("wrong number of columns", f" has {len(sides) - 1} tabs; {expected}")
+        expected = "a line must be two sentences with one tab (or one |||) between them"
+        separators = "tabs" if "\t" in line or len(sides) == 1 else "separators |||"
+        problem = f" has {len(sides) - 1} {separators}; {expected}"
+        bad = Malformed("wrong number of columns", problem)
         return [bad if line.strip() else Malformed("blank line", f" is blank; {expected}")] * 2
     if isinstance(line, Marked):
         sides[0] = Marked(sides[0])
@@ -542,7 +557,7 @@ def _check_record(
 
     Args:
       record: the text of each column.
-      before: the value of `Malformed.before`.
+      before: the value of `Malformed.before` for a malformed record.
       may_be_empty: whether a pair with two blank sides is valid.
     """
     texts = [text for text in record if isinstance(text, str)]
@@ -565,7 +580,8 @@ def _to_block(pairs: Iterable[Sequence[Line]], may_be_empty: bool = False) -> Ra
 def _to_blocks(records: Sequence[Sequence[Line]], columns: int) -> Iterator[RawBlock]:
     """Converts records to at most one block.
 
-    With one column, each record is a document, whose lines end in line feeds.
+    With one column, each record is a document; line feeds separate its lines. An empty line after
+    each document ends it.
     """
     if columns > 1:
         if records:
@@ -593,7 +609,10 @@ def _column_of(batch: Any, field: str) -> list[Line]:
 
 
 def _read_dataset(text: str, dataset: Any, fields: tuple[str, ...]) -> Iterator[RawBlock]:
-    """Yields string features of a tf.data dataset in blocks; one field has a document per text."""
+    """Yields string features of a tf.data dataset in blocks.
+
+    With one field, each example is a document.
+    """
     import tensorflow as tf
 
     def pick(example: Any, field: str) -> Any:

@@ -17,19 +17,19 @@ def match(
     find: Callable[[str, str], list[Source]],
     may_share: Callable[[str], bool] = lambda template: False,
 ) -> tuple[dict[str, list[Source]], list[str]]:
-    """Finds the sources of each language or pair, and lists all problems.
+    """Finds the sources of each name (a language or a pair), and lists all problems.
 
-    A problem is one of: a template without a source for any name (language or pair), a template
-    that gives several names the same source, or a name without a source.
+    The problems are: a template that matches no source for any name, a template that gives several
+    names the same source, and a name without a source although another name has one.
 
     Args:
       templates: the templates.
-      key: the config key of the templates, for problems.
+      key: the config key of the templates, for the descriptions of problems.
       names: the languages or pairs, each with the values of the placeholders.
-      names_key: the config key of the names, or a plural noun for them, for problems.
-      find: a function of a filled template and its name, which returns the existing sources.
-      may_share: a function of a template, which returns whether the template may give several names
-        the same source.
+      names_key: the config key of the names, or a plural noun for them, for the descriptions.
+      find: `find(filled template, name)` returns the sources that exist.
+      may_share: `may_share(template)` returns whether the template may give several names the same
+        source.
 
     Returns:
       The sources of each name, in the order of the templates, and the descriptions of problems.

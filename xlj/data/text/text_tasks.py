@@ -1,4 +1,4 @@
-"""Finds the sources of each language and pair of a config, and divides them into units of work."""
+"""Finds the text sources of each language and pair, and divides them into units of work."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
@@ -29,10 +29,10 @@ class TextTask:
     sources: tuple[TextSource, ...]
 
     def units(self, size: int) -> list[Unit]:
-        """Divides the text into units of about `size` bytes.
+        """Divides the text into units of about `size` bytes, as stored (compressed or not).
 
-        A unit has between 0.5 and 1.5 times `size` bytes. Exceptions are the last unit, which may
-        be smaller, and a unit with a source that cannot be split, which may be larger.
+        A unit has between 0.5 and 2 times `size` bytes. The last unit may be smaller. A unit may be
+        larger if a source cannot be split, or if its Parquet file has large row groups.
 
         Raises:
           ConfigError: if a source cannot be read, or does not have a field that its template names.
@@ -47,7 +47,7 @@ class TextTask:
         return [*units, unit] if unit else units
 
     def of_kind(self, kind: str) -> "TextTask":
-        """Returns the same text as rows of another kind."""
+        """Returns a task with the same sources, whose text becomes rows of another kind."""
         return dataclasses.replace(self, name=f"{kind}.{self.name.partition('.')[2]}", kind=kind)
 
 
@@ -55,8 +55,9 @@ def text_tasks(data: Data) -> list[TextTask]:
     """Returns a task of kind `text` for each language, then a task of kind `pairs` for each pair.
 
     Raises:
-      ConfigError: if a template is invalid, a language or pair has no source, a template has no
-        source for any language or pair, or a file is matched twice. The message lists all problems.
+      ConfigError: if the config has no template, or if a template is invalid. Also if a language or
+        pair has no source, a template matches no source for any language or pair, or a file is
+        matched twice; the message then lists all problems of these three kinds.
     """
     problems: list[str] = []
     tasks = []
@@ -77,7 +78,7 @@ def text_tasks(data: Data) -> list[TextTask]:
 
 
 def describe_unused_files(data: Data, tasks: Iterable[TextTask]) -> list[str]:
-    """Describes files that match a template, but with no language or pair of the config."""
+    """Describes files that match a template only for languages or pairs not in the config."""
     used = {path for task in tasks for source in task.sources for path in _paths(source)}
     descriptions = []
     for _, key, templates, languages in _requested(data):
@@ -101,11 +102,14 @@ def describe_unused_files(data: Data, tasks: Iterable[TextTask]) -> list[str]:
 _NOT_LISTABLE = ("phrasebook", "tfds", "seqio", "https", "http")
 """Schemes of templates whose files cannot be listed."""
 _NAME_KEYS = {"data.mono": "data.languages", "data.parallel": "data.pairs"}
-"""The key of the languages or pairs of each key of templates."""
+"""For each config key of templates, the config key of the languages or pairs that fill them."""
 
 
 def _requested(data: Data) -> list[tuple[str, str, tuple[str, ...], dict[str, tuple[str, ...]]]]:
-    """Returns (kind of rows, key of templates, templates, {language or pair: its languages})."""
+    """Returns what to read for each kind of rows whose templates the config sets.
+
+    Each entry is (kind of rows, key of templates, templates, {language or pair: its languages}).
+    """
     mono: dict[str, tuple[str, ...]] = {name: (name,) for name in data.languages}
     pairs: dict[str, tuple[str, ...]] = {n: split_pair(n, data.languages) for n in data.pairs}
     requests = [
@@ -116,7 +120,7 @@ def _requested(data: Data) -> list[tuple[str, str, tuple[str, ...], dict[str, tu
 
 
 def _placeholders(languages: Mapping[str, tuple[str, ...]]) -> dict[str, dict[str, str]]:
-    """Returns the value of each placeholder of templates, for each language or pair."""
+    """Returns, for each language or pair, the value of each placeholder of a template."""
     return {
         name: {"language": name}
         if len(sides) == 1
@@ -131,7 +135,7 @@ def _source_finder(data: Data, key: str) -> Callable[[str, str], list[TextSource
 
 
 def _describe_shared_files(key: str, sources_of: Mapping[str, list[TextSource]]) -> list[str]:
-    """Describes each file that is a source of two languages or pairs, or of one of them twice."""
+    """Describes each file that is matched twice: for two languages or pairs, or twice for one."""
     owners: dict[object, str] = {}
     problems = []
     for name, sources in sources_of.items():

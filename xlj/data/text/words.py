@@ -11,5 +11,5 @@ expression."""
 
 WORD = re.compile(rf"[{SPACELESS}]{{1,2}}|[^\s{SPACELESS}]+")
 """Matches a word: the characters between spaces or, in scripts without spaces, one or two
-characters (ours). Words of these scripts have about two characters, and the rule needs no
-dictionary."""
+characters. The rule for scripts without spaces is ours: their words have about two characters, and
+the rule needs no dictionary."""

@@ -1,4 +1,4 @@
-"""The layout of ids of all vocabularies, which is the layout of XLM-R; the tokenizer interface."""
+"""The layout of token ids of all vocabularies (that of XLM-R), and the interface of tokenizers."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -35,8 +35,8 @@ class Codec:
     Attributes:
       pieces: the piece of each of our ids, including `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`.
       native_ids: the native id of each of our ids, int32 [pieces]. The entry of `<pad>` or `<unk>`
-        is -1 if the file has no such token, or uses the token of another role. Without an entry of
-        -1, the array is a permutation.
+        is -1 if the file has no such token, or if this token also has another role, such as `</s>`.
+        Without an entry of -1, the array is a permutation.
       native_specials: the names of the file for `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`; None
         for a token that the file does not have.
       native_special_ids: the native ids of these tokens. `<pad>` may have the native id of `</s>`;
@@ -45,15 +45,17 @@ class Codec:
       markers: how pieces mark words: "sentencepiece" (a word starts with U+2581), "byte_bpe" (the
         byte alphabet of GPT-2, in which a space is U+0120) or "wordpiece" (pieces within a word
         start with ##).
-      our_ids: our id of each native id that the library returns for text, int32 [native ids].
-        `<unk>` is the only special id of the layout in it.
+      our_ids: our id of each native id, int32 [native ids]. Only entries of native ids that the
+        library returns for a text are used; of the special ids, only `<unk>` is among them.
       word_prefix: text that is put before a word, so that the word is encoded like a word within a
         sentence. It is a space; it is empty if the tokenizer adds a space itself, or does not mark
         the start of words.
       encode: a function that returns the native ids of each line, without `<s>` and `</s>`.
-      encode_masked: a function that returns our ids of a text, in which "<mask>" means `<mask>`.
-      encode_with_spans: a function that returns, for each line, the native ids, and the start and
-        end of each piece in characters of the line, as the library reports them (see `spans.tidy`).
+      encode_masked: a function that returns our ids of a text, int32 [ids]. Each "<mask>" in the
+        text becomes the special token `<mask>`.
+      encode_with_spans: a function that returns, for each line, the native ids and the spans of the
+        pieces. A span is a start and an end in characters of the line, as the library reports them
+        (`spans.tidy` converts them).
     """
 
     pieces: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Reads a SentencePiece model file into XLM-R's layout."""
+"""Reads a SentencePiece model file into XLM-R's layout of ids."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ from xlj.data.tokenizer.layout import MASK, SPECIALS, UNK, Codec, word_prefix
 
 
 def read(model: bytes) -> Codec:
-    """Reads a model; piece i >= 3 gets id i + 1, as in XLM-R and in the tokenizers of XLM-R.
+    """Reads a model; piece i >= 3 gets id i + 1, as in XLM-R's tokenizer.
 
     Args:
       model: the bytes of the file.

@@ -1,4 +1,4 @@
-"""Determines the characters of a line that each piece of the line represents."""
+"""Determines which characters of a line each piece represents."""
 
 from collections.abc import Sequence
 
@@ -14,11 +14,12 @@ _IS_BLANK[_BLANKS] = True
 def tidy(
     lines: Sequence[str], lengths: np.ndarray, spans: np.ndarray, markers: np.ndarray
 ) -> np.ndarray:
-    """Converts the spans of different tokenizers to one convention (ours).
+    """Converts the spans of different tokenizers to xlj's convention.
 
     - A piece that only marks the start of a word (U+2581 alone) has an empty span.
-    - If one character becomes several pieces (such as U+00BD, or bytes), the span of each piece is
-      the whole character. SentencePiece assigns the character to the last piece only.
+    - One character can become several pieces: U+00BD (½) is normalized to three characters, and
+      rare characters become bytes. The span of each such piece is the whole character.
+      SentencePiece itself assigns the character to the last piece only.
     - Blanks at both ends of a span are removed, so a piece that consists of blanks has an empty
       span.
 

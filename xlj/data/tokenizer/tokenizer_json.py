@@ -44,8 +44,9 @@ the other files of its folder assign."""
 _ROLE_PREFIX = "xlj:"
 """Prefix of the names of entries that `add_specials` adds to the special tokens of a template.
 
-The entry `xlj:ROLE` assigns a token to a role. The template does not use the entry, so results of
-the library do not change. The library does not accept unknown entries in other parts of a file."""
+A template is a post-processor of the type `TemplateProcessing`. The entry `xlj:ROLE` assigns a
+token to a role. The template does not use the entry, so the library encodes text as before. The
+library does not accept unknown entries in other parts of a file."""
 
 _FIRST_SEQUENCE = {"Sequence": {"id": "A", "type_id": 0}}
 _SECOND_SEQUENCE = {"Sequence": {"id": "B", "type_id": 1}}
@@ -67,16 +68,16 @@ def read(model: bytes) -> Codec:
     with usual names.
 
     The tokenizer does not truncate, pad, or add special tokens. The name of a special token in a
-    text, such as "[MASK]", is encoded like other text; if this gives the special token, because the
-    model has it as a piece, it becomes `<unk>`.
+    text, such as "[MASK]", is encoded like other text. If the result is nevertheless the special
+    token, because the model has the name as a piece, our id of it is `<unk>`.
 
     Args:
       model: the bytes of the file.
 
     Raises:
-      ConfigError: if the `tokenizers` library cannot read the file, a special token is missing, the
-        ids have gaps, or the markers of words are unknown. The caller puts the file name before the
-        message.
+      ConfigError: if the `tokenizers` library cannot read the file, a special token is missing, one
+        token marks both the start and the end of a text, the ids have gaps, or the markers of words
+        are unknown. The caller puts the file name before the message.
     """
     tokenizer = _load_tokenizer(model)
     description = json_file.parse(model, "tokenizer.json")
@@ -88,15 +89,15 @@ def read(model: bytes) -> Codec:
     has_separator = _special_flags(description).get(PARALLEL_SEPARATOR, False)
     specials_by_role = _native_special_ids(special_ids)
     separator = [ids[PARALLEL_SEPARATOR]] if has_separator else []
-    moved = [i for i in (*specials_by_role, *separator) if i >= 0]
-    ordinary = np.setdiff1d(np.arange(len(by_id)), moved)
+    fixed_ids = [i for i in (*specials_by_role, *separator) if i >= 0]
+    ordinary = np.setdiff1d(np.arange(len(by_id)), fixed_ids)
     native_mask = specials_by_role[-1]
     native_ids = np.concatenate(
         [specials_by_role[:-1], separator, ordinary, specials_by_role[-1:]]
     ).astype(np.int32)
 
     our_ids = invert_native_ids(native_ids)
-    our_ids[moved] = UNK
+    our_ids[fixed_ids] = UNK
     our_ids_with_mask = our_ids.copy()
     our_ids_with_mask[native_mask] = len(native_ids) - 1
 
@@ -132,10 +133,10 @@ def read(model: bytes) -> Codec:
 
 
 def add_specials(model: bytes, named: Mapping[str, Sequence[str]]) -> bytes:
-    """Adds the roles of special tokens, which other files of a folder name, to a tokenizer.json.
+    """Adds roles of special tokens to a tokenizer.json, so that the file itself assigns them.
 
-    The new file then names its special tokens itself. It encodes text like the old file. Roles that
-    the old file assigns do not change.
+    Other files of its folder, such as tokenizer_config.json, name these tokens. The new file
+    encodes text like the old file. Roles that the old file assigns do not change.
 
     Args:
       model: the bytes of the tokenizer.json.
@@ -206,7 +207,7 @@ def convert_errors(problem: str) -> Iterator[None]:
     """Converts errors of the `tokenizers` library to a one-line `ConfigError`.
 
     The library raises `Exception` if it rejects a file. On some damaged files it panics, and Rust
-    then prints to stderr. This function discards all output to stderr.
+    then prints to stderr. All output to stderr in the block is discarded.
 
     Args:
       problem: the start of the message; the error of the library follows in parentheses.
@@ -243,8 +244,9 @@ def _mask_encoder(
 ) -> Callable[[str], list[int]]:
     """Returns a function that encodes text to native ids and recognizes the mask in the text.
 
-    It recognizes no other special token: with the library's `encode_special_tokens`, tokens that
-    are flagged as special are ordinary text. The mask is therefore not flagged here.
+    The names of all other special tokens are ordinary text: the library's option
+    `encode_special_tokens` has this effect on tokens that are flagged as special. The mask is
+    therefore not flagged as special here.
 
     Args:
       description: the content of the tokenizer.json.
@@ -315,7 +317,7 @@ def _find_by_name(description: Mapping[str, Any], ids: Mapping[str, int]) -> dic
 def _native_special_ids(special_ids: Sequence[int | None]) -> list[int]:
     """Returns the native id for each special id of the layout.
 
-    The value is -1 for `<pad>` or `<unk>` if the file has no such token, or uses the token of
+    The value is -1 for `<pad>` or `<unk>` if the file has no such token, or if this token also has
     another role.
 
     Args:
@@ -330,8 +332,9 @@ def _native_special_ids(special_ids: Sequence[int | None]) -> list[int]:
 def _find_assigned(description: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, str]:
     """Returns the tokens that the file itself assigns to roles.
 
-    The tokens that the template puts before and after a text are `bos` and `eos`. The token of the
-    model for unknown characters is `unk`. Entries that `add_specials` wrote assign any role.
+    The tokens that the post-processor puts before and after a text are `bos` and `eos`. The token
+    of the model for unknown characters is `unk`. Entries that `add_specials` wrote can assign any
+    role, and have priority.
     """
     numbers: dict[str, int] = {}
     for processor in _processors(description.get("post_processor")):

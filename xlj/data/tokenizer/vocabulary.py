@@ -1,4 +1,4 @@
-"""Converts text to ids, with a vocabulary in xlj's layout of ids."""
+"""Converts text to token ids, with a vocabulary in xlj's layout of ids."""
 
 import hashlib
 import itertools
@@ -15,10 +15,10 @@ from xlj.io.storage import AnyPath
 
 
 class Vocabulary:
-    """Pieces and their ids in the layout of xlj: `<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3, `<mask>`
-    last.
+    """A tokenizer: pieces and their ids in the layout of xlj.
 
-    The ids in the file, called native ids, may differ.
+    The ids of `<s>`, `<pad>`, `</s>` and `<unk>` are 0, 1, 2 and 3; `<mask>` is last. The ids in
+    the file, called native ids, may differ.
 
     Args:
       model: the bytes of a SentencePiece model, or of a Hugging Face tokenizer.json.
@@ -30,9 +30,9 @@ class Vocabulary:
         `native_ids[i]` of the embeddings of the original model. Rows with -1 are internal to xlj
         and are not exported.
       size: number of ids, including special tokens and `<mask>`.
-      native_size: number of native ids, without ids that are internal to xlj.
-      mask: the id of `<mask>`, which is the last id; encoding a text never returns it.
-      dtype: type of rows on disk: little-endian uint16 if all ids fit, else uint32.
+      native_size: number of native ids, which do not include ids that are internal to xlj.
+      mask: the id of `<mask>`, which is the last id; only `encode_masked` returns it.
+      dtype: type of the ids in rows on disk: little-endian uint16 if all ids fit, else uint32.
 
     Raises:
       ConfigError: if the bytes are neither a SentencePiece model nor a tokenizer.json, or if the
@@ -87,7 +87,7 @@ class Vocabulary:
         """Encodes each word separately, int32, as if the word were within a sentence.
 
         All words get the mark of a word's start, as with `add_prefix_space=True` in transformers.
-        Some tokenizers, such as that of ModernBERT, omit the mark at the start of a line.
+        Without this, some tokenizers, such as that of ModernBERT, omit the mark of the first word.
         """
         prefix = self._codec.word_prefix
         return self.encode_batch([w if w[:1].isspace() else prefix + w for w in words])
@@ -95,7 +95,7 @@ class Vocabulary:
     def text_of(self, index: int) -> str:
         """Returns the text of piece `index`, without the mark of a word's start.
 
-        A byte-level piece that contains only a part of a character is returned unchanged.
+        A byte-level piece that contains only a part of a character is not decoded.
         """
         piece = self.pieces[index].lstrip("\u2581\u0120")
         if self.markers != "byte_bpe":

@@ -13,23 +13,23 @@ from xlj.config import ConfigError, Data
 from xlj.data.text.templates import paired_languages
 
 THREADS = 8
-"""Number of threads of SentencePiece. The vocabulary depends on it, so it is fixed, and part of the
-recipe of rows."""
+"""Number of threads of SentencePiece. The vocabulary depends on it, so it is fixed, and is one of
+the `settings`."""
 
 _SCORES = 256
 """Scores of pieces are rounded to multiples of 1/256 nat. The sum of scores of a line is then exact
-in float32, up to 65,536 nats. So all programs split a line into the same pieces, in whatever order
-or precision they add scores."""
+in float32, up to 65,536 nats. So all programs that add scores in float32 or float64, in any order,
+split a line into the same pieces."""
 
 _LINE_BYTES = 4000
-"""Maximum length of a line for training. Longer lines are split, because SentencePiece drops lines
-above its max_sentence_length."""
+"""Maximum length of a line for training, in bytes. Longer lines are split, because SentencePiece
+drops lines above its max_sentence_length."""
 
 
 def settings(data: Data) -> dict[str, object]:
-    """Returns JSON values that determine a trained vocabulary, except its text.
+    """Returns the settings that determine a vocabulary trained on a given text, as JSON values.
 
-    They are part of the recipe of rows.
+    Row stores record them (`store.Manifest.recipe`), so xlj rebuilds rows if they change.
     """
     return {
         "size": requested_size(data),
@@ -64,24 +64,24 @@ def balance(
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Chooses how many lines of each language to train on, and the weight of each line.
 
-    The goal is that the share of the characters of a language is proportional to
-    characters^alpha. No line is used twice. If a language has too few lines for its share, its
-    lines have a higher weight instead (ours).
+    Each language should contribute a share of the training characters that is proportional to
+    c^alpha, where c is the number of characters of its whole text. No line is used twice. If a
+    language has too few lines for its share, its lines have a higher weight instead (ours).
 
     Args:
       sentences: number of lines of each language, above 0.
       characters: number of characters of these lines, above 0.
       alpha: the exponent.
       lines: maximum number of lines to train on, in total.
-      parts: the share of the text of each language that `sentences` and `characters` count, from 0
-        to 1; None if they count the whole text.
+      parts: for each language, the share of its text that `sentences` and `characters` count, above
+        0 and at most 1; None if they count the whole text.
 
     Returns:
-      The number of lines of each language, and the weight of a line of each language.
+      The number of lines of each language, and the weight of a line of each language, at least 1.
     """
     mean = {name: characters[name] / sentences[name] for name in sentences}
     whole = {name: characters[name] / (parts or {}).get(name, 1.0) for name in sentences}
-    goal = {name: whole[name] ** alpha / mean[name] for name in sentences}  # ratios of lines
+    goal = {name: whole[name] ** alpha / mean[name] for name in sentences}  # proportional to lines
     line_counts: dict[str, int] = {}
     remaining = lines
     # Water-filling: a language with fewer lines than its share uses all of its lines, and the
@@ -106,13 +106,14 @@ def train(
 ) -> bytes:
     """Trains a SentencePiece model of `size - 2` pieces, with rounded scores (`round_score`).
 
-    Lines longer than 4,000 bytes, which SentencePiece would drop, are split.
+    Lines longer than 4,000 bytes are split, because SentencePiece drops very long lines.
 
     Args:
       sampled: lines of each language.
       weights: the weight of a line of each language.
       size: number of ids of the vocabulary; `<pad>` and `<mask>` are not pieces of the model.
-      coverage: share of the characters of the text that become pieces.
+      coverage: share of the characters of the text that the pieces cover; rarer characters become
+        `<unk>`.
       kind: type of the model in SentencePiece, such as `unigram` or `bpe`.
       lowercase: whether the model folds case (nmt_nfkc_cf instead of nmt_nfkc).
       or_fewer: whether to use the largest possible size if the text is too small for `size`.
@@ -182,7 +183,7 @@ def _train_model(
 
 
 def round_score(score: float) -> float:
-    """Rounds the score of a piece, which is a log probability, to a multiple of 1/256 nat."""
+    """Rounds the score of a piece to a multiple of 1/256; unigram scores are log probabilities."""
     return round(score * _SCORES) / _SCORES
 
 

@@ -14,7 +14,7 @@ _ARTICLES = {
     "es": r"\b(un|una|unos|unas|el|la|los|las)\b",
     "vi": r"\b(của|là|cái|chiếc|những)\b",
     "de": r"\b(ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b",
-    "ar": "ال",  # anywhere in a word; the second branch of MLQA's pattern never matches
+    "ar": "ال",  # anywhere in a word; the other branch of MLQA's pattern never matches
 }
 _HAN = re.compile(r"([\u4e00-\u9fa5])")
 
@@ -44,8 +44,8 @@ def mlqa(answer: str, language: str) -> str:
 
     Args:
       language: the language of the answer and its context. Articles are removed in Arabic, English,
-        German, Spanish and Vietnamese only. MLQA removes none in Hindi and Chinese. For languages
-        that MLQA lacks this is our choice.
+        German, Spanish and Vietnamese only. MLQA removes none in Hindi and Chinese. In languages
+        outside MLQA, removing none is our choice.
     """
     letters = (c for c in answer.lower() if c not in string.punctuation)
     text = "".join(c for c in letters if not unicodedata.category(c).startswith("P"))
@@ -64,7 +64,7 @@ def score(
     """Scores each predicted answer against the gold answer with the highest score.
 
     A question without a predicted answer scores 0. F1 compares the multisets of words. As in SQuAD
-    1.1, F1 is 0 if normalisation leaves no words, even if both answers are then equal.
+    1.1, F1 is 0 if normalisation leaves no words, even if it leaves none in both answers.
 
     Args:
       answers: predicted answers by question id.

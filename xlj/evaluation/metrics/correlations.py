@@ -8,7 +8,7 @@ import numpy as np
 def pearson(predicted: Sequence[float], gold: Sequence[float]) -> float:
     """Computes Pearson's linear correlation, from -1 to 1.
 
-    It is 0 if all predictions are equal, or all gold scores.
+    It is 0 if all predictions are equal, or if all gold scores are equal.
 
     Raises:
       ValueError: if the arguments differ in length, or have fewer than two scores.

@@ -21,9 +21,11 @@ def best_threshold(scores: np.ndarray, is_gold: np.ndarray, gold: int) -> float:
 
     All candidates with at least this score are selected. The threshold is halfway between the
     lowest selected score and the next lower score, as in XTREME's script for BUCC. It is the lowest
-    score if all candidates are selected. Candidates with equal scores are selected together (ours;
-    XTREME's script considers cuts between them, but then selects all of them). The highest of
-    several best thresholds is returned. If no candidate is a gold pair, the threshold is infinite.
+    score if all candidates are selected. If several thresholds have the best F1, the highest is
+    returned. If no candidate is a gold pair, the threshold is infinite.
+
+    Unlike XTREME's script, this function never considers a cut between equal scores. (The script
+    computes F1 for such a cut, but its threshold then selects all candidates with this score.)
 
     Args:
       scores: float [candidates], finite.

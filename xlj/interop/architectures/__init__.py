@@ -6,7 +6,8 @@ table maps parameters of xlj to Hugging Face tensors:
 - Usually one parameter corresponds to one tensor. In the layers, xlj stacks one tensor per layer.
 - A parameter may be a share of a fused tensor, or may combine several tensors.
 - Kernels are transposed: [outputs, inputs] in Hugging Face, [inputs, outputs] in xlj.
-- The rows of word and position embeddings have another order in xlj.
+- xlj has the rows of word embeddings in a different order, and shifts the rows of position
+  embeddings.
 """
 
 from xlj.interop.architectures.configs import (

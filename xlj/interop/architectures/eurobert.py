@@ -16,7 +16,7 @@ from xlj.io.quoting import quoted
 
 _BIAS_SWITCHES: dict[str, tuple[str, ...]] = {
     "attention_bias": ("attention", "output"),
-    "mlp_bias": ("inner", "outer", "vocabulary"),  # the head for masked tokens follows the layers
+    "mlp_bias": ("inner", "outer", "vocabulary"),  # vocabulary: the head for masked tokens
 }
 _DEFAULTS = {
     "rms_norm_eps": 1e-5,
@@ -40,7 +40,7 @@ _LAYER = "layers.{layer}."
 def halves(layer: str) -> Iterator[Tensor]:
     """Yields the tensors of a gated layer's two halves, which are one parameter in xlj.
 
-    xlj stores the half that passes through the activation first.
+    In this parameter, the half with the activation comes first.
     """
     for number, name in enumerate(("gate_proj", "up_proj")):
         yield from module("layers/feed_forward/inner", f"{layer}mlp.{name}", xlj_share=(number, 2))

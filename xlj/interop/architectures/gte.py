@@ -1,10 +1,10 @@
 """Tensor names and config keys of gte, Alibaba's multilingual text encoders.
 
 gte has two layouts. In the separate layout, each projection is a tensor. Transformers uses this
-layout in memory, and writes it with `save_original_format=False`. In the fused layout of the code
-on the Hub, `qkv_proj` joins query, key and value, and `up_gate_proj` joins the two halves of the
-gated feed-forward layer. The prefix of fused tensors is `new` in files from the Hub, and `gte` in
-files that transformers writes by default.
+layout in memory, and writes it with `save_original_format=False`. The model code on the Hugging
+Face Hub uses the fused layout: `qkv_proj` joins query, key and value, and `up_gate_proj` joins the
+two halves of the gated feed-forward layer. The prefix of fused tensors is `new` in files from the
+Hub, and `gte` in files that transformers writes by default.
 
 Sources: models/gte and conversion_mapping of transformers 5.24, configs of
 Alibaba-NLP/gte-multilingual-mlm-base and gte-multilingual-base.
@@ -106,8 +106,8 @@ def _read_config(config: Record, where: str) -> Record:
 def _read_hub_config(config: Record, where: str) -> Record:
     """Returns the options of `Model` for a config.json of the code on the Hub.
 
-    Its NTK scaling by f multiplies the base by f and divides the frequencies by f^(2 / head size).
-    Source: `NTKScalingRotaryEmbedding` in the code of Alibaba-NLP/new-impl.
+    NTK scaling by f in this code multiplies the base by f, and divides the frequencies by
+    f^(2 / head size). Source: `NTKScalingRotaryEmbedding` in the code of Alibaba-NLP/new-impl.
     """
     hidden, heads = config.get("hidden_size"), config.get("num_attention_heads")
     if isinstance(hidden, int) and isinstance(heads, int) and heads:

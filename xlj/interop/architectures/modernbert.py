@@ -175,7 +175,7 @@ def _regular_types(layers: int, every: int) -> list[str]:
 
 
 def _find_period(types: list[str]) -> int | None:
-    """Returns n if every n-th layer has full attention; None if no n fits.
+    """Returns n if every n-th layer, from the first on, has full attention; None if no n fits.
 
     If several n fit, 3 is preferred, because all released models have it.
     """
@@ -186,8 +186,9 @@ def _find_period(types: list[str]) -> int | None:
 def _write_config(model: Model) -> Record:
     """Returns the keys that transformers 5 reads, and those that transformers 4 reads.
 
-    transformers 4 ignores the keys of version 5, and would use a local rotary base of 10,000. It
-    does not support scaled rotary positions. For these its keys are null, so that loading fails.
+    transformers 4 ignores the keys of version 5. Without its own keys, it would use a local rotary
+    base of 10,000. It does not support scaled rotary positions: for a model with these, the keys of
+    transformers 4 are null, so that loading fails.
     """
     types = [LOCAL if kind.is_local else FULL for kind in pattern.kinds(model, model.layers)]
     bases = {FULL: model.rotary_base, LOCAL: model.rotary_local_base or model.rotary_base}

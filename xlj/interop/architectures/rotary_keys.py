@@ -1,4 +1,4 @@
-"""Reads and writes the keys of config.json for rotary positions, of transformers 4 and 5."""
+"""Reads and writes config.json's keys for rotary positions, in transformers 4 and 5."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -12,7 +12,10 @@ SCALING_V4 = "rope_scaling"
 
 
 class Rotary(NamedTuple):
-    """The wavelengths of rotary positions: `rotary_base` and `rotary_factor` of `Model`."""
+    """The base of rotary positions, and the factor by which positions are divided.
+
+    These are `rotary_base` and `rotary_factor` of `Model`.
+    """
 
     base: float
     factor: float
@@ -36,6 +39,8 @@ def read(
 ) -> Rotary:
     """Reads the base and factor of rotary positions from a config.json.
 
+    The base has no default, because models of one class have different bases.
+
     Args:
       where: the path of the config.json, for errors.
       old: the key that transformers 4 has for the base, e.g. `rope_theta`.
@@ -44,8 +49,8 @@ def read(
       more: kinds of scaling that are supported in addition to `default` and `linear`, by name.
 
     Raises:
-      ConfigError: if the base is missing, two keys contradict each other, or the kind of scaling is
-        not supported. The base has no default, because models of one class have different bases.
+      ConfigError: if the base is missing, two keys contradict each other, a value is invalid, or
+        the kind of scaling is not supported.
     """
     path, new = PARAMETERS, config.get(PARAMETERS)
     if layers:

@@ -103,11 +103,11 @@ class Architecture:
       sizes: keys of `Model` and their names in config.json.
       defaults: transformers' defaults for keys that config.json lacks.
       fixed: keys of config.json for which xlj supports one value only, with this value.
-      options: function that reads further keys of `Model`. It takes config.json and its path (for
-        errors).
-      config: function that takes a model and returns further keys of config.json. It accepts any
-        model. The model has this architecture if `options` reads the same model back from these
-        keys.
+      options: function that takes a config.json and its path (for errors), and returns further keys
+        of `Model` with their values.
+      config: function that takes a model and returns further keys of config.json. It also accepts
+        models that this architecture does not support; for these, `options` does not read the same
+        model back from the returned keys.
       specials: special tokens whose ids config.json contains, with xlj's ids. `bos` is the key
         `bos_token_id`.
       token_types: the minimum number of rows of an exported token type table.

@@ -31,18 +31,19 @@ def _find_classes() -> tuple[dict[str, str], dict[str, str]]:
 
 
 CLASSES, TASKS = _find_classes()
-"""`CLASSES` maps heads with own tensors to the endings of transformers' class names. `TASKS` maps
-task heads to the kinds of tasks for which transformers has a class."""
+"""`CLASSES` maps each head that does not share the tensors of another head (`HuggingFace.like`) to
+the ending of its class name in transformers. `TASKS` maps each task head that has a class in
+transformers to its kind of task."""
 
 
 def hf_task_of(head: str, own: str = "") -> HuggingFace | None:
-    """Describes transformers' class for a task head.
+    """Returns the description of transformers' class for a task head.
 
     Args:
-      own: the kind of task, if it is user code; empty for xlj's tasks.
+      own: the name of the kind of task if user code defines this kind; empty for xlj's kinds.
 
     Returns:
-      The description, or None if the head is not a task's or transformers has no class for it.
+      The description; None if the head is not a task head, or transformers has no class for it.
     """
     return kind.find(own or TASKS[head]).hugging_face if own or head in TASKS else None
 
@@ -64,7 +65,7 @@ def with_head(architecture: Architecture, head: str, own: str = "") -> Architect
     Returns the architecture unchanged if it lacks the other head.
     """
     hf_task = hf_task_of(head, own)
-    if hf_task is None or hf_task.like not in architecture.classes:
+    if hf_task is None or not hf_task.like or hf_task.like not in architecture.classes:
         return architecture
     tensors = [
         tensor._replace(xlj_name=tensor.xlj_name.replace(hf_task.like, head, 1))

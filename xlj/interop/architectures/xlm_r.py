@@ -57,13 +57,15 @@ def _heads(
 ) -> tuple[Tensor, ...]:
     """Returns the tensors of the head for masked tokens and of all task heads.
 
-    Task heads that classify whole rows have other names in each family. The names of the other
-    task heads are the same in all families.
+    Families differ in the names of the layers of the head for masked tokens and the classification
+    head, and of the dense layer of the multiple-choice head. The other names are the same in all
+    families.
 
     Args:
-      masked, norm, bias: names of the dense layer, the norm and the bias for masked tokens.
-      dense, output: names of the two layers for classification.
-      pooler: name of the dense layer for multiple choice.
+      masked, norm, bias: names of the dense layer, the norm and the bias of the head for masked
+        tokens.
+      dense, output: names of the two layers of the classification head.
+      pooler: name of the dense layer of the multiple-choice head.
     """
     return (
         *module("prediction_head/dense", masked),

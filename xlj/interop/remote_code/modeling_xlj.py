@@ -186,8 +186,8 @@ class XljModel(XljPreTrainedModel):
         return_dict=None,
         **others,  # arguments of decoders, which are ignored
     ):
-        """Encodes tokens as XLM-R does. The hidden states are the embeddings' and each layer's
-        outputs.
+        """Encodes tokens as XLM-R does. `hidden_states` has the output of the embeddings, and then
+        the output of each layer.
 
         `attention_mask` is [rows, length] with 0 for padding, or [rows, query, key] for rows with
         several examples. The bias depends on the distance of two tokens in the row. It does not

@@ -77,8 +77,8 @@ PRODUCTS = {
     "attention_of_key": 4,
     "attention_of_bias": 2,
 }
-"""For each kernel, by its name in compiled programs: the number of matrix products per head. Each
-product has length * length * size multiply-adds."""
+"""For each kernel, by its name in compiled programs: the number of matrix products for each row and
+head. Each product has length * length * size multiply-adds."""
 
 
 def kernels_for(platform: str) -> Kernels:
@@ -128,8 +128,8 @@ def attend(
       gates: float32 [rows, heads, length], the factor of the bias for each query; None for 1.
       seeds: seeds of dropout, int32 [rows] (`dropout.row_seeds`); None for no dropout.
       rate: of dropout.
-      platform: "gpu" or "tpu", to choose the kernels; None for the platform of the traced program.
-        Kernels of another platform are interpreted, which is slow.
+      platform: "gpu" or "tpu", to choose the kernels; None for the platform of the traced program,
+        or "gpu" on CPUs. Kernels of another platform are interpreted, which is slow.
       window: the largest distance in the row at which a query sees a key, on both sides and
         inclusive; None for no window. Blocks of keys farther away are not visited.
 

@@ -128,7 +128,8 @@ def backward(
 ) -> tuple[jax.Array | None, ...]:
     """Computes the gradients of query, key, value, bias and gates; None without bias or gates.
 
-    The function is long because its three kernels share blocks and the computation of a tile.
+    The function is long because its three kernels share block specifications and the computation of
+    a tile.
 
     Args:
       sizes, scale, inputs, bias: the arguments of `forward`.

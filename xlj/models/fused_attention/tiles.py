@@ -27,7 +27,7 @@ Carry = tuple[jax.Array, jax.Array, jax.Array]
 """What a kernel accumulates over blocks of keys, for each query of a block: the weighted sum of
 values, the largest score so far, and the sum of exponentials."""
 Shaped = jax.Array | jax.ShapeDtypeStruct
-"""An array, or only a description, of the shape and dtype of an output."""
+"""An array with the shape and dtype of an output, or a description of both without values."""
 
 
 class Sizes(NamedTuple):
@@ -46,7 +46,7 @@ class Sizes(NamedTuple):
         """Returns the name of a kernel in compiled programs.
 
         With a window, the name ends with the largest number of keys in the tiles that a block of
-        queries visits. Counters of operations read this number.
+        queries visits. `planning.products` reads this number to count operations.
         """
         if self.window is None:
             return kernel
@@ -188,12 +188,12 @@ def dot(left: jax.Array, right: jax.Array, axes: tuple[int, int]) -> jax.Array:
 
 
 def exponentials(scores: jax.Array, visible: jax.Array, offset: jax.Array) -> jax.Array:
-    """Computes exp(scores - above) for visible keys, and 0 for all other keys.
+    """Computes exp(scores - offset) for visible keys, and 0 for all other keys.
 
     Args:
       scores: float32 tile.
       visible: bool tile.
-      above: for each query, its largest score so far, or the log of its sum of exponentials.
+      offset: for each query, its largest score so far, or the log of its sum of exponentials.
     """
     return jnp.where(visible, jnp.exp(jnp.where(visible, scores, NEGATIVE) - offset), 0.0)
 
@@ -207,13 +207,14 @@ def compute_grad_scores(
 ) -> jax.Array:
     """Computes the gradient of the scores from the gradient of the attention weights.
 
-    With a window, the gradient is exactly 0 for keys outside the window, even if the product of
-    their value and the gradient of the output is not finite.
+    With a window, the gradient is exactly 0 for keys outside the window, even if `grad_weights` is
+    not finite there.
 
     Args:
       weights, grad_weights: attention weights and their gradients, float32 tiles.
       inner: for each query, the inner product of the output and its gradient.
       visible: bool tile.
+      window: the window of attention; only whether it is None matters.
     """
     result = weights * (grad_weights - inner)
     return result if window is None else jnp.where(visible, result, 0.0)

@@ -4,7 +4,7 @@ Tiles are [keys, queries], so that arrays with one number for each query are row
 
 Heads are side by side in memory, as the projections return them. A program computes a group of
 heads that fills 128 lanes. For each head, it sets the lanes of all other heads to 0 and multiplies
-the full width. So no array is padded or transposed in memory.
+the full width. So heads are neither padded to 128 lanes nor transposed in memory.
 
 Index g counts groups of heads, h heads of a group, r rows, i blocks of queries, j blocks of keys.
 """
@@ -28,7 +28,7 @@ rows of 8,192 tokens uses half of this limit."""
 
 
 def head_size(size: int) -> int:
-    """Returns the size to which heads are padded: a divisor or a multiple of the lanes."""
+    """Returns the size to which heads are padded: a divisor or a multiple of `_LANES`."""
     return pl.next_power_of_2(size) if size <= _LANES else size + -size % _LANES
 
 

@@ -10,7 +10,7 @@ from xlj.phrasebook.sentence import Word, word
 _WORDS = words("chinese")
 NOUNS = forms(_WORDS["nouns"])
 VERBS = forms(_WORDS["verbs"])
-_OUTBURSTS = frozenset(("smile", "laugh", "cry", "sleep", "dance"))
+_WITH_LE = frozenset(("smile", "laugh", "cry", "sleep", "dance"))  # take 了 in the past
 _SPLIT = frozenset(("sleep", "dance"))  # 睡了觉: the aspect goes between verb and object
 ADJECTIVES = forms(_WORDS["adjectives"])
 NAMES = names(_WORDS["names"])
@@ -122,7 +122,7 @@ def _verb(clause: Clause, n: str, place: list[Word], given: list[Word]) -> list[
         front = yet if clause.tense == "past" and predicate != "be" else no
     elif clause.tense == "past":
         moves = clause.relation != "at"
-        if clause.object or clause.subject is None or moves or predicate in _OUTBURSTS:
+        if clause.object or clause.subject is None or moves or predicate in _WITH_LE:
             after = [word("了", "PART", tense)]
         elif not clause.time and predicate not in ("be", "live"):
             after = [word("过", "PART", tense)]
@@ -146,7 +146,7 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     time = TIMES[clause.time](n) if clause.time else []
     place = _place(clause, n)
     if subject is None:
-        place = place[1:]  # the place is the topic of the weather
+        place = place[1:]  # without its preposition: the place is the topic of the clause
         weather = predicate.endswith("_weather")
         body = _quality(clause, n) if weather else _verb(clause, n, [], [])
         words = [*time, *place, *body]

@@ -18,8 +18,8 @@ PRONOUNS = forms(_WORDS["pronouns"])
 LINKS = {"and": ("und", "CCONJ"), "but": ("aber", "CCONJ"), "because": ("weil", "SCONJ")}
 CONTRACTIONS = _WORDS["contractions"]
 
-# Endings by case and gender ('p': plural): of der, of dieser, of ein, and of adjectives after der
-# (weak), after ein (mixed) and without an article (strong).
+# The forms of der, and the endings of dieser, of ein, and of adjectives after der (weak), after ein
+# (mixed) and without an article (strong). Keys are a case and a gender ('p': plural).
 _KEYS = [case + gender for case in ("nom", "acc", "dat") for gender in "mfnp"]
 
 
@@ -103,8 +103,9 @@ def _finite(infinitive: str, person: str, du: str, er: str) -> str:
     """Returns a form of the present tense.
 
     Args:
-      person: a key of `PERSONS`.
-      du, er: the forms for '2s' and '3s'; all other forms follow from the infinitive.
+      person: an element of `PERSONS`.
+      du, er: the forms for '2s' and '3s'; other forms follow from the infinitive. For verbs of
+        `_FINITE`, all forms come from that table.
     """
     if infinitive in _FINITE:
         return _FINITE[infinitive][PERSONS.index(person)]
@@ -161,7 +162,7 @@ def _clause(clause: Clause, n: str, subordinate: bool = False) -> list[Word]:
         none = False
     if clause.complement:
         phrase = noun_phrase(clause.complement, n + ".complement", "nom", kein)
-        # A profession takes no article unless it is qualified or denied
+        # A profession takes no article unless it has an adjective or is negated.
         after += phrase if kein or clause.complement.adjective else phrase[1:]
         none = False
     after += [word("sehr", "ADV", n + ".degree")] * clause.very

@@ -23,8 +23,8 @@ def nameable(
       role: the first part of the words' slots, such as '0.object' for the object of clause 0.
       names: as returned by `lexicon.names`; articles of organisations are in lower case.
       asked: the words for "who" and "what".
-      pronouns: the forms of each pronoun, of which the first is returned; None if the verb
-        expresses pronouns, which are then [].
+      pronouns: the forms of each pronoun, of which this function uses the first. None if the verb
+        expresses pronouns; the result for a pronoun is then [].
     """
     noun = role + ".noun"
     if p is None:

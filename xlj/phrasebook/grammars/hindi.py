@@ -69,7 +69,7 @@ def _gender(p: Participant) -> str:
 def _plural(p: Participant) -> bool:
     """Returns whether words agree with a participant in the plural.
 
-    They do so also with तुम ("you") and with people who are honoured (`HONOURED`).
+    The participant is plural, तुम ("you"), or a relative with an honorific plural (`HONOURED`).
     """
     return p.plural or p.concept in HONOURED or (p.kind == "pronoun" and p.concept == "you")
 
@@ -95,7 +95,7 @@ def noun_phrase(
         form = entry[2]
     declension = entry[1] if gender == entry[1][0] else gender
     form = _decline(form, declension, p.plural, oblique)
-    bent = oblique or _plural(p)  # masculine adjectives have one form for both
+    bent = oblique or _plural(p)  # masculine adjectives have one form for oblique and plural
     words: list[Word] = []
     if p.owner:
         mine = role + ".owner.noun"
@@ -121,7 +121,7 @@ def noun_phrase(
 
 
 def _same(owner: Participant, subject: Participant) -> bool:
-    """Returns whether the owner of a thing counts as the subject of the clause."""
+    """Returns whether the pronoun `owner` is taken to refer to the subject of the clause."""
     if subject.kind == "pronoun" or owner.concept in ("i", "you", "we"):
         return owner.concept == subject.concept
     if owner.concept == "they" or subject.plural:
@@ -130,7 +130,10 @@ def _same(owner: Participant, subject: Participant) -> bool:
 
 
 def _marked(p: Participant, role: str, marker: str, subject: Participant | None) -> list[Word]:
-    """Returns a participant with its postposition `marker`; pronouns fuse with ने and को."""
+    """Returns the words of a participant and its postposition `marker`.
+
+    Pronouns fuse with ने and को. With any other marker, a pronoun takes पास.
+    """
     case = role + ".case"
     if p.kind == "pronoun" and marker in ("ने", "को"):
         form = PRONOUNS[p.concept][1 if marker == "ने" else 2]
@@ -189,8 +192,9 @@ def _verb(clause: Clause, n: str, agrees: Participant | None, fixed: str) -> lis
     """Returns the negation, if any, and the verb.
 
     Args:
-      agrees: the participant with which the verb agrees.
-      fixed: the gender with which the verb agrees in the singular instead; else empty.
+      agrees: the participant with which the verb agrees; None for the third person singular.
+      fixed: a gender that replaces `agrees`: the verb agrees with it in the third person singular.
+        Empty otherwise.
     """
     event, tense = n + ".event", n + ".tense"
     stem = VERBS[clause.predicate][0]
@@ -220,7 +224,7 @@ def _verb(clause: Clause, n: str, agrees: Participant | None, fixed: str) -> lis
 def _object(clause: Clause, role: str) -> tuple[list[Word], bool]:
     """Returns the words of the object, and whether a perfective verb agrees with it.
 
-    It does so if the object has no postposition and is not the word that a question asks for.
+    The verb agrees with an object that has no postposition, unless a question asks for the object.
     """
     thing, spec = clause.object, VERBS[clause.predicate]
     assert thing

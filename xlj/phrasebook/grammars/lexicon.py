@@ -11,7 +11,7 @@ _SLOTS = {"ADP": "case", "DET": "det", "NUM": "hour"}
 
 
 def words(language: str) -> dict[str, dict[str, str]]:
-    """Reads the sections of a language's file: by section and concept, the entry.
+    """Reads a language's file, and returns its entries by section and concept.
 
     Args:
       language: the English name in lower case, such as 'german'.
@@ -21,8 +21,8 @@ def words(language: str) -> dict[str, dict[str, str]]:
 
 
 def forms(section: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Returns the forms of each entry, which blanks separate; an underscore is a space within a
-    form."""
+    """Splits each entry of a section into forms at blanks, and turns underscores in forms into
+    spaces."""
     return {
         concept: tuple(form.replace("_", " ") for form in entry.split())
         for concept, entry in section.items()
@@ -35,8 +35,10 @@ def names(section: Mapping[str, str]) -> dict[str, str]:
 
 
 def times(section: Mapping[str, str]) -> dict[str, Callable[[str], list[Word]]]:
-    """Returns for each time a function from the number of a clause, '0' or '1', to the words of the
-    time.
+    """Returns a function for each time.
+
+    The function takes the number of a clause, '0' or '1', and returns the words of the time in this
+    clause.
 
     Entries are 'form/UPOS form/UPOS'. The part of speech (UPOS) determines the slot of a word:
     'case' for adpositions, 'det' for determiners, 'hour' for numerals, and 'noun' for all other

@@ -160,7 +160,7 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     if clause.attribute and subject:
         form = _adjective(clause.attribute, is_feminine(subject, NOUNS), subject.plural)
         words.append(word(form, "ADJ", n + ".event"))
-    if clause.complement:  # a profession takes no article unless it is qualified
+    if clause.complement:  # a profession takes no article unless it has an adjective
         phrase = noun_phrase(clause.complement, n + ".complement")
         words += phrase if clause.complement.adjective else phrase[1:]
     if WEATHER.get(clause.predicate):

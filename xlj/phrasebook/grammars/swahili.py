@@ -23,8 +23,8 @@ _SUBJECTS = dict(zip(PERSONS, "ni u a tu wa".split(), strict=True))
 
 
 def _concord(p: Participant | None) -> tuple[str, ...]:
-    """Returns the concords of a participant: of verbs, of adjectives, of "of", and the word for
-    "this"."""
+    """Returns four forms that agree with a participant: the prefix of verbs, the prefix of
+    adjectives, the stem of "of" (without -a), and the word for "this"."""
     noun_class = NOUNS[p.concept][2] if p and p.kind == "noun" else "1"
     concords = CONCORDS[noun_class]
     return concords[4:] if p and p.plural else concords[:4]

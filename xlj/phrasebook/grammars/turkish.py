@@ -197,9 +197,10 @@ def _verb(clause: Clause, n: str) -> list[Word]:
 
 
 def _predicate(words: list[Word], clause: Clause, n: str) -> list[Word]:
-    """Returns a predicate without a verb.
+    """Returns a predicate without a verb, with its copula.
 
-    The copula is a suffix of its last word, of değil (if negative), or of the question particle.
+    The copula is a suffix of the predicate's last word, of değil (if negative), or of the question
+    particle. In the future, it is the word olacak or olmayacak.
     """
     tense, subject = n + ".tense", clause.subject
     there_is = clause.predicate in ("have", "exist")

@@ -24,17 +24,17 @@ from xlj.phrasebook.meaning import Meaning
 from xlj.phrasebook.realising import check_language, realise
 
 SIZES = {"nli": 24_000, "paraphrases": 4_000, "tags": 3_000, "entities": 3_000, "questions": 3_000}
-"""The tasks, and the number of training examples in every language; dev and test have 500."""
+"""The tasks, and the number of training examples in every language; dev and test have 500 each."""
 
 
 def examples(task: str, language: str, split: str) -> Iterator[Example]:
-    """Yields the labelled examples of a task in a language; they are always the same.
+    """Yields the labelled examples of a task in a language. Every call yields the same examples.
 
     - 'nli': premise and hypothesis; 'entailment', 'neutral' or 'contradiction'
     - 'paraphrases': two sentences; '1' if they have the same meaning, else '0'
     - 'tags': the words of a sentence and their universal parts of speech
     - 'entities': the words of a sentence and BIO tags of PER, LOC and ORG
-    - 'questions': a document and a question; one in ten has no answer in the document
+    - 'questions': a question about a document; one in ten has no answer in its document
 
     Raises:
       ValueError: for an unknown task, language or split; the message lists the known ones.

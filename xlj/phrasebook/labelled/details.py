@@ -1,4 +1,4 @@
-"""Details of a clause: a true clause stays true if these parts are removed."""
+"""Details of a clause: if an affirmative clause is true, it is also true without these parts."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -29,7 +29,11 @@ def details(clause: Clause) -> tuple[str, ...]:
 
 
 def with_only(clause: Clause, names: Collection[str]) -> Clause:
-    """Removes the details of a clause other than those with these names."""
+    """Returns a clause with only these details; all other details are removed.
+
+    Args:
+      names: some of `details(clause)`.
+    """
     for detail in details(clause):
         if detail in names:
             continue
@@ -46,7 +50,7 @@ def with_only(clause: Clause, names: Collection[str]) -> Clause:
 
 
 def enrich(stream: Stream, clause: Clause) -> Clause:
-    """Adds every detail that a clause can have."""
+    """Returns a clause with every detail that it can have; missing details are drawn."""
     timeless = clause.modal or clause.predicate in STATIVE
     if clause.predicate in world.ACTS and not (clause.time or timeless):
         time = stream.pick(world.TIMES[clause.tense])

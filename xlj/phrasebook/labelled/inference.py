@@ -1,7 +1,7 @@
-"""Natural language inference: pairs of meanings with entailment, neutral or contradiction.
+"""Natural language inference: pairs of meanings, labelled entailment, neutral or contradiction.
 
-For each label, half of the hypotheses are negated, and hypotheses have the same amount of detail.
-So the hypothesis alone gives little information about the label.
+Half of the hypotheses of each label are negated. Hypotheses of all labels have about the same
+number of details. So the hypothesis alone gives little information about the label.
 """
 
 from collections.abc import Iterator
@@ -24,43 +24,40 @@ _PAIRS = (
 )
 _OPPOSITES = dict(pair.split("/") for pair in _PAIRS.split())
 OPPOSITE = _OPPOSITES | {other: one for one, other in _OPPOSITES.items()}
-"""The opposite of each word: both cannot be true."""
+"""The opposite of each word. A word and its opposite cannot both be true."""
 
 _FAR_APART = tuple("school hospital church museum farm airport station library theatre".split())
 """Places that are never inside one another."""
 
 
 def inferences(split: str) -> Iterator[LabelledMeanings]:
-    """Yields premises and hypotheses of a split without end, with `LABELS` in turn."""
+    """Yields pairs of a premise and a hypothesis of a split without end, with `LABELS` in turn."""
     clauses, seed = drawn_clauses("nli", split), seed_of(f"nli choices {split}")
     for position in count():
         stream = Stream(seed, position)
-        label, negated = LABELS[position % 3], position // 3 % 2 == 1
+        label, hypothesis_negated = LABELS[position % 3], position // 3 % 2 == 1
         while True:
-            inference = _inference(stream, clauses, label, negated)
+            inference = _inference(stream, clauses, label, hypothesis_negated)
             if inference and all_within(split, inference.first.clauses + inference.second.clauses):
                 yield inference
                 break
 
 
 def _inference(
-    stream: Stream, clauses: Iterator[Clause], label: str, negated: bool
+    stream: Stream, clauses: Iterator[Clause], label: str, hypothesis_negated: bool
 ) -> LabelledMeanings | None:
-    """Draws an inference about the next clause, or returns None if there is none.
-
-    Args:
-      negated: whether the hypothesis is negated.
-    """
+    """Draws an inference about the next clause; None if the clause allows no such inference."""
     clause = next(clauses)
     if label == "neutral":
-        negates = stream.chance(50)
-    else:  # the premise has the polarity of what follows from it
-        negates = negated == (label == "entailment")
-    if negates and label != "neutral":
+        premise_negated = stream.chance(50)
+    else:  # entailment needs the same polarity of both, contradiction needs opposite polarities
+        premise_negated = hypothesis_negated == (label == "entailment")
+    if premise_negated and label != "neutral":
         other = _excluded(stream, clause)
-        if other and stream.chance(75):  # "is big", so "is not small"
-            return _example(stream, clauses, clause, negate(other) if negated else other, label)
-    clause = enrich(stream, without_counts(clause) if negates else clause)
+        if other and stream.chance(75):  # "is big", so "is not small"; the premise is affirmative
+            hypothesis = negate(other) if hypothesis_negated else other
+            return _example(stream, clauses, clause, hypothesis, label)
+    clause = enrich(stream, without_counts(clause) if premise_negated else clause)
     order = _shuffled(stream, details(clause))
     new = [name for name in order if not (name == "time" and clause.tense == "now")]
     if label == "neutral" and stream.chance(50):  # a detail that the premise lacks
@@ -71,7 +68,7 @@ def _inference(
         hypothesis = with_only(clause, new[:1])
     else:
         few = int(stream.chance(30 if label == "neutral" else 65))
-        premise = with_only(clause, order[: few if negates else few + 1])
+        premise = with_only(clause, order[: few if premise_negated else few + 1])
         hypothesis = with_only(clause, order[:few])
         if label == "neutral":
             another = _another(stream, clauses, hypothesis)
@@ -79,8 +76,8 @@ def _inference(
                 return None
             hypothesis = another
     return _example(
-        stream, clauses, negate(premise) if negates else premise,
-        negate(hypothesis) if negated else hypothesis, label,
+        stream, clauses, negate(premise) if premise_negated else premise,
+        negate(hypothesis) if hypothesis_negated else hypothesis, label,
     )  # fmt: skip
 
 
@@ -92,8 +89,8 @@ def _example(
     positive = without_counts(replace(premise, negative=hypothesis.negative))
     same = positive == without_counts(hypothesis)
     second = Meaning("hypothesis", (replace(hypothesis, time_first=first),))
-    # A premise of one clause must differ from the hypothesis in more than negation, or in the
-    # place of its time.
+    # A premise of one clause must have a time, which has another place than in the hypothesis.
+    # Without a time, it must be affirmative and differ from the hypothesis in more than negation.
     if stream.chance(50) and (premise.time or not (same or premise.negative)):
         premise = replace(premise, time_first=bool(premise.time) and not first)
         return LabelledMeanings(Meaning("premise", (premise,)), second, label)
@@ -106,7 +103,10 @@ def _example(
 
 
 def _reason(stream: Stream, premise: Clause) -> Clause | None:
-    """Draws a reason for an action; a negated clause has none, since it would be ambiguous."""
+    """Draws a reason for an action; None for other clauses.
+
+    A negated action has no reason, because the scope of the negation would be ambiguous.
+    """
     subject = premise.subject
     if subject is None or not subject.human or premise.negative or premise.predicate == "be":
         return None
@@ -117,7 +117,7 @@ def _reason(stream: Stream, premise: Clause) -> Clause | None:
 def _aside(
     stream: Stream, clauses: Iterator[Clause], premise: Clause, hypothesis: Clause
 ) -> Clause:
-    """Draws another clause, about other participants."""
+    """Draws another clause in the same tense, with another verb and other participants."""
     people = _participants(premise) | _participants(hypothesis)
     known = premise.predicate, hypothesis.predicate
     aside = next(
@@ -137,7 +137,7 @@ def _participants(clause: Clause) -> set[str]:
 
 
 def _excluded(stream: Stream, clause: Clause) -> Clause | None:
-    """Draws a clause that cannot be true at the same time, or returns None."""
+    """Draws a clause that cannot be true if this clause is true, or returns None."""
     if clause.subject is None and clause.predicate in OPPOSITE and clause.tense == "now":
         return replace(clause, predicate=OPPOSITE[clause.predicate])
     if clause.tense != "habit" or clause.predicate not in ("be", "live"):
@@ -156,7 +156,10 @@ def _excluded(stream: Stream, clause: Clause) -> Clause | None:
 
 
 def _another(stream: Stream, clauses: Iterator[Clause], clause: Clause) -> Clause | None:
-    """Draws another event of the subject, or the same event of another subject: neither follows."""
+    """Draws a clause that neither follows from this clause nor contradicts it, or returns None.
+
+    It is another event of the same subject, or the same event of another subject.
+    """
     subject = clause.subject
     if subject is None:
         excluded = (clause.predicate, OPPOSITE.get(clause.predicate))
@@ -186,11 +189,11 @@ def _of_someone_else(stream: Stream, clause: Clause, subject: Participant) -> Cl
             return replace(clause, subject=someone)
 
 
-def _fits(event: Clause, subject: Participant, premise: Clause) -> bool:
-    """Returns whether an event fits this subject, and has another predicate than the premise."""
+def _fits(event: Clause, subject: Participant, clause: Clause) -> bool:
+    """Returns whether an event fits this subject, and has another predicate than `clause`."""
     if event.subject is None or not event.subject.human or event.complement:
         return False
-    return event.predicate != premise.predicate and not _participants(event) & {subject.concept}
+    return event.predicate != clause.predicate and not _participants(event) & {subject.concept}
 
 
 def _shuffled(stream: Stream, names: tuple[str, ...]) -> list[str]:

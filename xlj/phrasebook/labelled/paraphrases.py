@@ -1,8 +1,9 @@
 """Paraphrases, and sentences that are similar but have another meaning.
 
-All pairs differ in the place of the time or the order of clauses, so only roles distinguish
-paraphrases from others (as in PAWS, Zhang et al., 2019). Half of the other pairs exchange two
-participants, so that the words are the same; half replace a participant.
+The two sentences of every pair differ in the place of the time or in the order of clauses, so word
+order does not show whether they are paraphrases (as in PAWS, Zhang et al., 2019). In half of the
+pairs that are no paraphrases, two participants, times or adjectives are exchanged, so the words are
+the same. In the other half, a participant or a time is replaced.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ _Parts = tuple[Clause, ...]
 
 
 def paraphrases(split: str) -> Iterator[LabelledMeanings]:
-    """Yields pairs of a split without end, in turn labelled "1" (same meaning) and "0"."""
+    """Yields pairs of a split without end, labelled "1" (same meaning) and "0" in turn."""
     clauses, seed = drawn_clauses("paraphrases", split), seed_of(f"paraphrases choices {split}")
     for position in count():
         stream = Stream(seed, position)
@@ -53,7 +54,7 @@ def _drawn(stream: Stream, clauses: Iterator[Clause]) -> _Parts:
 
 
 def _orders(stream: Stream, parts: _Parts, variant: _Parts) -> tuple[_Parts, _Parts]:
-    """Returns both sentences of a pair, in different orders."""
+    """Returns both sentences of a pair: of `parts`, and of `variant` in another order."""
     if len(parts) == 1:
         early = stream.chance(50)
         return (
@@ -64,13 +65,17 @@ def _orders(stream: Stream, parts: _Parts, variant: _Parts) -> tuple[_Parts, _Pa
 
 
 def _early(stream: Stream, parts: _Parts) -> _Parts:
-    """Moves the time of the first clause to the front in some draws."""
+    """Moves the time of the first clause to the front, with a probability of 30 %."""
     first = replace(parts[0], time_first=bool(parts[0].time) and stream.chance(30))
     return (first, *parts[1:])
 
 
 def _stands_alone(clause: Clause) -> bool:
-    """Returns whether a clause has the same meaning at any place: no pronoun refers to another."""
+    """Returns whether a clause has a subject, and no pronoun that could refer to another clause.
+
+    Such a clause has the same meaning before and after another clause. The predicate 'exist' is
+    excluded.
+    """
     subject = clause.subject
     if subject is None or subject.kind == "pronoun" or clause.predicate == "exist":
         return False
@@ -89,7 +94,8 @@ def _people(clause: Clause) -> set[str]:
 
 
 def exchanges(stream: Stream, parts: _Parts) -> list[_Parts]:
-    """Returns each way to exchange two participants, times, places or adjectives."""
+    """Returns a variant of the clauses for each way to exchange two participants, times, places or
+    adjectives."""
     return _within(parts[0]) if len(parts) == 1 else _between(*parts)
 
 
@@ -134,7 +140,8 @@ def _between(first: Clause, second: Clause) -> list[_Parts]:
 
 
 def replacements(stream: Stream, parts: _Parts) -> list[_Parts]:
-    """Returns each way to replace a name, a thing, a place or a time by another one."""
+    """Returns a variant of the clauses for each name, thing, city, country or time that can be
+    replaced."""
     people = set().union(*map(_people, parts))
     return [
         (*parts[:at], changed, *parts[at + 1 :])

@@ -25,8 +25,9 @@ class Asked:
     """A question about a document.
 
     Attributes:
-      role: of the participant that is the answer.
-      where: (meaning, clause) of the answer in the document; None if the document has no answer.
+      role: the role of the participant that is the answer, an element of `ROLES`.
+      where: (index of the meaning in the document, index of the clause in the meaning) of the
+        answer; None if the document has no answer.
     """
 
     document: tuple[Meaning, ...]
@@ -69,7 +70,7 @@ def _stories(seed: int) -> Iterator[_Story]:
 
 
 def _answered(stream: Stream, story: _Story, role: str, split: str) -> Asked | None:
-    """Draws a question about a clause of a story whose verb occurs only once in the story."""
+    """Draws a question about one clause of a story; the verb of the clause occurs only once."""
     options = []
     for sentence, meaning in enumerate(story.meanings):
         for at, clause in enumerate(meaning.clauses):
@@ -83,7 +84,10 @@ def _answered(stream: Stream, story: _Story, role: str, split: str) -> Asked | N
 def _unanswered(
     stream: Stream, story: _Story, other: _Story, role: str, split: str
 ) -> Asked | None:
-    """Returns a question about this story's hero, with a verb that only another story has."""
+    """Returns a question that `story` does not answer: its verb occurs only in the story `other`.
+
+    If the question is about the hero of `other`, this hero is replaced by the hero of `story`.
+    """
     for clause in (clause for meaning in other.meanings for clause in meaning.clauses):
         event = _event(clause, other.hero, role)
         if event is None or clause.predicate in story.verbs:
@@ -107,7 +111,15 @@ def _owners(clause: Clause) -> set[Participant]:
 
 
 def _event(clause: Clause, about: Participant, role: str) -> Clause | None:
-    """Returns the event of a clause, with named participants, or None if the role is unsuitable."""
+    """Returns a clause with the hero's first name instead of pronouns that need the document.
+
+    Args:
+      about: the hero of the story.
+      role: the role that a question asks for.
+
+    Returns:
+      The clause; None if a question cannot ask for this role of the clause.
+    """
     answer: Participant | None = getattr(clause, role)
     if answer is None or clause.negative or clause.modal:
         return None
@@ -134,7 +146,7 @@ def _event(clause: Clause, about: Participant, role: str) -> Clause | None:
 
 
 def _with_owners(clause: Clause, about: Participant) -> Clause:
-    """Replaces pronouns for the hero as an owner by the hero's name."""
+    """Replaces possessive pronouns for the hero by the hero's name."""
 
     def named(p: Participant | None) -> Participant | None:
         return replace(p, owner=_called(about)) if p and p.owner == pronoun_for(about) else p
@@ -146,7 +158,8 @@ def _with_owners(clause: Clause, about: Participant) -> Clause:
 
 
 def _about(stream: Stream, event: Clause, role: str, split: str) -> Meaning | None:
-    """Returns the question for a role of an event, or None if either is not in the split."""
+    """Returns the question for a role of an event; None if the event or the question is not in the
+    split."""
     unknown = Participant("unknown", "person" if role == "subject" else "thing")
     if stream.chance(50):
         event = replace(event, time=None)
@@ -158,8 +171,12 @@ def _about(stream: Stream, event: Clause, role: str, split: str) -> Meaning | No
 def span_of(sentence: Sentence, clause: int, role: str) -> tuple[int, int]:
     """Returns the range of a participant in a sentence, (start, end) in characters.
 
-    A place includes its adposition or case ("in the garden"), since half of the languages write
-    both as one word. Other participants do not include it.
+    The span of a place includes its adposition ("in the garden"), because some languages write noun
+    and adposition as one word. The spans of other participants do not include adpositions.
+
+    Args:
+      clause: the index of the clause in the sentence.
+      role: an element of `ROLES`.
     """
     prefix = f"{clause}.{role}."
     left_out = "" if role == "place" else prefix + "case"

@@ -1,7 +1,8 @@
 """Splits of events: no event of dev or test occurs in train, in any language.
 
-An event is a predicate with its participants, without time, tense, polarity, adjectives and owners.
-Its hash decides the split, so splits are independent of each other.
+An event is a predicate with its attribute and participants. Time, tense, polarity, adjectives and
+owners do not belong to it, nor do the recipient and an optional place of a statement. The hash of
+an event decides its split, so each event is in one split only.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +28,8 @@ def place_is_free(clause: Clause) -> bool:
 def split_of(clause: Clause) -> str:
     """Returns the split of a clause's event; half of all events are in 'train'.
 
-    The event of a question includes all its participants, since the answer is not among them.
+    The event of a question also includes the recipient and the optional place, because the
+    participant that the question asks for is unknown.
     """
     asks = clause.question is not None
     place = None if place_is_free(clause) and not asks else clause.place
@@ -52,7 +54,7 @@ def sentences(split: str) -> Iterator[Meaning]:
 
 
 def drawn_clauses(name: str, split: str) -> Iterator[Clause]:
-    """Yields affirmative statements of one clause without end, with the time at its usual place.
+    """Yields affirmative statements of one clause without end; their time does not come first.
 
     The same `name` and `split` give the same clauses.
     """
