@@ -28,8 +28,8 @@ def load(
       known: the language of the old model into which the dictionaries translate.
 
     Raises:
-      ConfigError: if a pair does not contain `known`, or a file cannot be read. Also if a template
-        with `{pair}` has no file for any pair, or a pair has no file for any such template.
+      ConfigError: if a pair does not contain `known`; if a file cannot be read; if no file of a
+        template with `{pair}` exists; or if the files of a pair are missing in all such templates.
     """
     for pair in pairs:
         if _is_known_first(pair, known) is None:
@@ -69,13 +69,15 @@ def read(path: Path, pair: str = "", known: str = "en") -> Dictionary:
       known: the language of the old model. It may be the language of either column.
 
     Raises:
-      ConfigError: if the file cannot be read, its name must contain the pair but does not, or a
-        line is malformed. For a malformed line, the message names the file and the line.
+      ConfigError: if the pair does not contain `known`, the file cannot be read, or a line is
+        malformed. For a malformed line, the message names the file and the line.
     """
     known_first = [
         _is_known_first(part, known) for part in ([pair] if pair else path.name.split("."))
     ]
     known_first = [order for order in known_first if order is not None]
+    if len(known_first) != 1 and pair:
+        raise ConfigError(f"dictionary {path}: the pair {pair} does not contain {known}")
     if len(known_first) != 1:
         raise ConfigError(
             f"dictionary {path}: the file name must contain one pair such as {known}-de or "

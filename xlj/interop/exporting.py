@@ -57,7 +57,8 @@ class ExportPlan:
       head: `prediction_head`, or the head of a fine-tuned task; empty for an encoder without a
         head.
       left_out: parameters that are not exported, with the reason.
-      rows: for each row of the exported word embeddings, the row of xlj's table (`_choose_rows`).
+      rows: for each row of the exported word embeddings, the index of its source
+        (`_choose_rows`).
       labels: the names of the task's classes or tags, in order.
       own: the name of the kind of task if user code defines this kind; empty for xlj's kinds.
     """
@@ -87,8 +88,8 @@ _NOT_COMPARED = {
     "remat", "init_std", "language_embeddings", "pair_positions", "position_buckets",
     "position_distance", "full_attention_every", "full_layers", "pair_token_types",
 }  # fmt: skip
-"""Options of `Model` that `_find_unsupported` does not compare, because they do not change the
-output or other code checks them."""
+"""Options of `Model` that `_find_unsupported` does not compare. Either they do not change
+the output of the model, or other code checks them."""
 
 
 def plan(
@@ -362,7 +363,8 @@ def _choose_rows(vocabulary: Vocabulary, params: Mapping[str, PyTree]) -> np.nda
     """Returns, for each row of the exported word embeddings, the index of its source, int [rows].
 
     Index i below the vocabulary's size is row i of xlj's table. The next indices are the surplus
-    rows (`SURPLUS`), in order. The index after the last surplus row is a row of zeros.
+    rows: rows of an imported model that have no id, since many models pad their tables (`SURPLUS`).
+    The index after the last surplus row means a row of zeros.
     """
     ids, size = vocabulary.native_ids, vocabulary.size
     surplus = params.get(f"{SURPLUS}embeddings/word")
@@ -416,7 +418,8 @@ class _Part:
       layer: the index on the parameter's layer axis.
       more_rows: the number of rows to add before the first row (position embeddings) or after the
         last row (token types). A negative number removes the first rows (position embeddings only).
-      rows: the result of `_choose_rows`. Used only if rows belong to ids of the vocabulary.
+      rows: the result of `_choose_rows`. Used only if the tensor has a row for each id of the
+        vocabulary, such as the word embeddings.
       surplus: the surplus rows of the parameter (`SURPLUS`), or None.
     """
 

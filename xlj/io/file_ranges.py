@@ -18,7 +18,7 @@ RANGE_BYTES = 16 << 20
 class FileRange(NamedTuple):
     """The lines that begin in the bytes [start, stop) of a file.
 
-    A file that cannot be split is one range.
+    A file that cannot be split, such as a .gz file, is one range (`files.can_be_split`).
     """
 
     path: Path
@@ -60,7 +60,7 @@ def split_files(paths: Sequence[Path], size: int = RANGE_BYTES) -> list[FileRang
             raise ConfigError(f"no such file: {path}")
         if not path.is_file():
             raise ConfigError(
-                f"{path} is not a regular file, so it cannot be split; name regular files"
+                f"{path} is a folder, a pipe or a device; expected the path of a regular file"
             )
         length = path.stat().st_size
         step = size if files.can_be_split(path, size) else max(length, 1)

@@ -82,12 +82,19 @@ class Batches:
         return int(np.count_nonzero(rows[:, :text_length] != PAD))
 
     def draw(self, objective: str, step: int, slots: np.ndarray) -> list[tuple[str, int]]:
-        """Returns (task, row number) of some slots of the batch of a step, without empty slots.
+        """Returns which rows fill some slots of the batch of a step.
+
+        A slot is the place of a row in the batch. In a batch warm-up some slots are empty; the
+        result does not contain them.
 
         Args:
           objective: name of the objective.
           step: the step.
           slots: slots of the batch, int64 [n].
+
+        Returns:
+          For each slot that is not empty, the name of the task (a language or pair) and the number
+          of the row in this task.
         """
         stream = self._streams[objective]
         draws = stream.draw(step, self._places(step, slots)[0])
@@ -96,12 +103,13 @@ class Batches:
     def _places(self, step: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Finds the slots that contain rows.
 
-        Slot s is in microbatch s % `train.accumulation`. In a smaller batch (batch warm-up), only
-        the first microbatches contain rows.
+        Slot s is in microbatch s modulo the number of microbatches of the phase. In a smaller
+        batch (batch warm-up), only the first microbatches contain rows.
 
         Returns:
-          The zero-based number of the draw of each slot with a row, among the draws of the step;
-          and the index in `slots` of each slot with a row. Both are int64 [slots with rows].
+          Two arrays, int64 [slots with rows]. The first has, for each slot that contains a row,
+          the number of its draw; the draws of a step are numbered from zero. The second has the
+          index of the slot in `slots`.
         """
         microbatches, parts = self._config.microbatches(step), self._config.phase_at(step).parts
         filled = np.flatnonzero(slots % parts < microbatches)
@@ -151,11 +159,15 @@ class Batches:
 
 
 def _warmup_ranges(phase: ConfigPhase, rows: int) -> tuple[tuple[int, int], ...]:
-    """Returns the value of `Phase.smaller`: the batch warm-up of an objective.
+    """Returns the batch sizes of an objective during the batch warm-up (`draws.Phase.smaller`).
 
     Args:
       phase: the phase of the config.
       rows: number of rows of a full batch of the objective.
+
+    Returns:
+      (first step, rows of a batch) for each range of steps with equal batch sizes; empty without a
+      batch warm-up.
     """
     warmup = phase.config.batch_warmup
     if phase.start or not warmup:

@@ -45,8 +45,8 @@ class Codec:
       markers: how pieces mark words: "sentencepiece" (a word starts with U+2581), "byte_bpe" (the
         byte alphabet of GPT-2, in which a space is U+0120) or "wordpiece" (pieces within a word
         start with ##).
-      our_ids: our id of each native id, int32 [native ids]. Only entries of native ids that the
-        library returns for a text are used; of the special ids, only `<unk>` is among them.
+      our_ids: our id of each native id, int32 [native ids]. It is used for native ids that the
+        library returns for a text. Of the special tokens, a text can contain only `<unk>`.
       word_prefix: text that is put before a word, so that the word is encoded like a word within a
         sentence. It is a space; it is empty if the tokenizer adds a space itself, or does not mark
         the start of words.

@@ -26,7 +26,10 @@ _PARTS = 4
 
 
 def head_size(size: int) -> int:
-    """Returns the size to which heads are padded: Triton multiplies powers of 2, at least 16."""
+    """Returns the size to which heads are padded.
+
+    Triton multiplies only matrices whose sides are powers of 2 and at least 16.
+    """
     return max(16, pl.next_power_of_2(size))
 
 
@@ -323,10 +326,10 @@ def _visible(
 
 
 def _places(i: jax.Array, j: jax.Array, block: int) -> tuple[jax.Array, jax.Array]:
-    """Returns the indices in the row of the queries of block i, and of the keys of block j.
+    """Returns the places in a row of the queries of block i, and of the keys of block j.
 
     Returns:
-      int32 [block, 1] and [1, block].
+      int32 [block, 1] for the queries, and int32 [1, block] for the keys.
     """
     place = jnp.arange(block, dtype=jnp.int32)
     return (i * block + place)[:, None], (j * block + place)[None, :]
@@ -381,7 +384,8 @@ def _call(
 
     Args:
       stages: number of tiles of keys that are in shared memory at a time.
-      name: of the kernel in compiled programs; a window extends it (`Sizes.kernel_name`).
+      name: the name of the kernel in compiled programs. If there is a window, the name gets a
+        suffix (`Sizes.kernel_name`).
       specs, out_specs: blocks of inputs and outputs.
       outputs: arrays with the shapes and dtypes of the outputs.
     """
