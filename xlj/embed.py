@@ -58,7 +58,7 @@ def main(flags: Namespace) -> None:
 
     total, skipping = None, Skipping(flags.malformed, "--malformed")
     if not files.is_stream(flags.input):
-        # Reads the whole input before the model is loaded, so that errors in it are reported early.
+        # A first pass over the input, before the model is loaded, finds malformed lines early.
         total = sum(1 for _ in files.lines(flags.input, skipping))
     embedder = sentence_vectors.load_embedder(flags)
     with (

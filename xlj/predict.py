@@ -21,7 +21,7 @@ from xlj.config import ConfigError
 from xlj.config.choices import LABEL_FORMATS, TEXT_FORMATS
 from xlj.io.malformed import Skipping
 
-if TYPE_CHECKING:  # types only: a command reads its flags without JAX
+if TYPE_CHECKING:  # these modules import JAX, which takes too long for --help
     from xlj.finetuning.new_text import Item
     from xlj.inference.labeller import Labeller
     from xlj.inference.row_batches import Advance
@@ -52,9 +52,10 @@ def _add_flags(parser: Parser) -> None:
     add(
         "--output_format",
         choices=LABEL_FORMATS,
-        help="tsv: the label and its probability, the tags, or the answer and its score. jsonl: "
-        "one object per line with all details. conll: one `word TAB tag` per line [conll for conll "
-        "input, else tsv]",
+        help="tsv: depending on the kind of task, the label and its probability, the tags, the "
+        "answer and its score, or the number. jsonl: one object per line with all details. conll: "
+        "the words of a text with their tags, one `word TAB tag` per line [conll for conll input, "
+        "else tsv]",
     )
     parser.add_malformed("an empty line")
     shards.add_flag(parser)

@@ -435,7 +435,7 @@ def test_questions_without_an_answer_are_counted():
         {"en": ExampleSet(asked[1:], made)},
     )
     first, second = data.counts().splitlines()
-    assert first.endswith("2 rows, 1 without an answer (task.no_answer)")
+    assert first.endswith("2 rows, 1 without an answer, which task.no_answer allows")
     assert second.endswith("2 rows, no labels: predicted, not scored")
 
 

@@ -66,8 +66,8 @@ class QuestionAnswering(TaskKind):
         if task.stride < 2 * task.answer_length:
             raise ConfigError(
                 f"task.stride={task.stride} must be at least twice task.answer_length="
-                f"{task.answer_length}; otherwise answers at the border of two windows could be "
-                "missed"
+                f"{task.answer_length}; consecutive windows share task.stride tokens, and an "
+                "answer of more than half of these tokens could be missed"
             )
 
     def read(self, path: AnyPath, language: str, task: Task) -> Sequence[Question]:
@@ -129,7 +129,7 @@ class QuestionAnswering(TaskKind):
         labels: Sequence[str],
         task: Task,
     ) -> dict[str, str]:
-        """Returns the answers by the identity of the question, from the logits of all windows."""
+        """Returns the answer of each question by its id, from the logits of all windows."""
         return answer_spans.texts(
             examples,
             rows.windows,
@@ -169,7 +169,9 @@ class QuestionAnswering(TaskKind):
     def remark(self, examples: Sequence[Question]) -> str:
         """Returns a text with the number of questions without a gold answer; empty for none."""
         unanswered = sum(not example.answers for example in examples)
-        return f"{unanswered:,} without an answer (task.no_answer)" if unanswered else ""
+        return (
+            f"{unanswered:,} without an answer, which task.no_answer allows" if unanswered else ""
+        )
 
     def from_fields(self, fields: Sequence[str], place: str) -> Question:
         """Makes an example from the fields of a line: a question and a context."""
