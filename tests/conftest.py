@@ -71,16 +71,16 @@ def pytest_runtest_setup(item):
 def peaks():
     """The peak memory of this process in GiB after each module. At the end of the session it must
     be less than `MAX_MEMORY` in each process."""
-    held: dict[str, float] = {}
-    yield held
-    grew = [f"{now:.1f} in {module}" for (module, now), before in
-            zip(held.items(), [0, *held.values()], strict=False) if now > before + 0.2]  # fmt: skip
-    assert max(held.values(), default=0) < MAX_MEMORY, f"GiB of this process: {', '.join(grew)}"
+    gib: dict[str, float] = {}
+    yield gib
+    growth = [f"{peak:.1f} in {module}" for (module, peak), before in
+            zip(gib.items(), [0, *gib.values()], strict=False) if peak > before + 0.2]  # fmt: skip
+    assert max(gib.values(), default=0) < MAX_MEMORY, f"GiB of this process: {', '.join(growth)}"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def memory(request, peaks):
-    """Frees the compiled programs of a module and the objects that only they refer to."""
+    """Records the peak memory after a module, and frees the module's compiled programs."""
     yield
     unit = 2**30 if sys.platform == "darwin" else 2**20
     peaks[request.node.nodeid] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
@@ -127,7 +127,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def rows_folder(tmp_path_factory):
-    """The folder for the rows of the session."""
+    """The cache folder for the rows that the tests of this session build."""
     return tmp_path_factory.mktemp("rows")
 
 
@@ -252,7 +252,7 @@ def vocabulary(corpus):
 
 @pytest.fixture(scope="session")
 def random_encoder(vocabulary):
-    """An encoder with random weights: three layers, 38 positions after the two of padding."""
+    """An encoder with random weights: three layers, and 40 positions, the first two for padding."""
     import jax
 
     from xlj.config import Model
@@ -282,14 +282,16 @@ def copying_encoder(random_encoder):
 
 @pytest.fixture(scope="session")
 def trained_once(tmp_path_factory):
-    """The folder of the run of `trained`, which the first test that needs it creates."""
+    """The folder of the run that `trained` copies; the first test that needs the run creates it."""
     return tmp_path_factory.mktemp("trained") / "run"
 
 
 @pytest.fixture
 def trained(tiny, store, trained_once, tmp_path):
-    """A copy of the workdir of a finished run of `tiny`, with checkpoints of steps 2 and 4. `tiny`
-    then has the config of the run."""
+    """A copy of the workdir of a finished run of `tiny`, with checkpoints of steps 2 and 4.
+
+    The fixture changes `tiny` to the config of the run.
+    """
     tiny.train.steps, tiny.train.keep_checkpoints = 4, 9
     from xlj.training import loop, start
 

@@ -1,4 +1,4 @@
-"""The text of ids, by the library that their vocabulary comes from."""
+"""Decodes token ids with the library of their vocabulary: sentencepiece or tokenizers."""
 
 import functools
 
@@ -9,7 +9,7 @@ from xlj.data.tokenizer.layout import BOS, EOS, PAD, UNK
 
 
 def decode(vocabulary, ids):
-    """`<s>`, `<pad>`, `</s>` and `<mask>` are left out."""
+    """Returns the text of token ids, without `<s>`, `<pad>`, `</s>` and `<mask>`."""
     ids = [int(i) for i in ids if int(i) not in {BOS, PAD, EOS, vocabulary.mask}]
     library = _library(vocabulary.model)
     if isinstance(library, tokenizers.Tokenizer):

@@ -1,5 +1,8 @@
-"""The emulator of gs:// as a program, with what Google's own answers have and its lack: the number
-of an object's generation when it is read, and refusals of what another was faster to write."""
+"""Runs the emulator of Google Cloud Storage with two features of Google's servers that it lacks.
+
+A download returns the generation of the object in a header. An upload with `ifGenerationMatch`
+fails if the object has another generation, because another process wrote the object first.
+"""
 
 from http import HTTPStatus
 
@@ -10,17 +13,17 @@ _download, _insert = objects.download, objects.insert
 
 
 def download(request, response, storage, *arguments, **named):
-    """As the emulator's, with the generation."""
+    """Downloads an object, and adds its generation to the response."""
     _download(request, response, storage, *arguments, **named)
     bucket, name = request.params["bucket_name"], request.params["object_id"]
     response["x-goog-generation"] = _generation(storage, bucket, name)
 
 
 def insert(request, response, storage, *arguments, **named):
-    """As the emulator's, unless the object has another generation than the one asked for."""
-    if wanted := request.query.get("ifGenerationMatch"):
+    """Uploads an object, or refuses if its generation is not `ifGenerationMatch`."""
+    if expected := request.query.get("ifGenerationMatch"):
         (name,) = request.query.get("name") or [request.data["meta"]["name"]]
-        if wanted[0] != _generation(storage, request.params["bucket_name"], name):
+        if expected[0] != _generation(storage, request.params["bucket_name"], name):
             response.status = HTTPStatus.PRECONDITION_FAILED
             response.json({"error": {"code": 412, "message": "PreconditionFailed"}})
             return
@@ -28,7 +31,7 @@ def insert(request, response, storage, *arguments, **named):
 
 
 def _generation(storage, bucket, name):
-    """0 if there is no such object."""
+    """Returns the generation of an object, "0" if the object does not exist."""
     try:
         return storage.get_file_obj(bucket, name)["generation"]
     except NotFound:
@@ -36,7 +39,8 @@ def _generation(storage, bucket, name):
 
 
 if __name__ == "__main__":
-    objects.download, objects.insert = download, insert  # before its table of handlers is made
+    # Before the import, which builds the emulator's table of handlers.
+    objects.download, objects.insert = download, insert
     from gcp_storage_emulator.__main__ import main
 
     main()

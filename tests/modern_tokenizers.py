@@ -1,4 +1,4 @@
-"""Tokenizers in the formats of ModernBERT, mmBERT and EuroBERT, trained on lines."""
+"""Trains tokenizers in the formats of ModernBERT, mmBERT and EuroBERT on lines of text."""
 
 import json
 
@@ -22,8 +22,10 @@ BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 
 def modernbert(lines, size):
-    """Byte-level BPE with GPT-2's split, NFC, tokens for runs of spaces, a mask that takes the
-    space before it."""
+    """Byte-level BPE with GPT-2's split and NFC.
+
+    Runs of spaces are tokens, and the mask token includes the space before it.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -39,7 +41,7 @@ def modernbert(lines, size):
 
 
 def mmbert(lines, size, prepend_scheme="first"):
-    """Gemma 2's BPE with byte fallback. `<s>` and `</s>` are ordinary pieces, as HTML's tags."""
+    """Gemma 2's BPE with byte fallback. `<s>` and `</s>` are ordinary pieces, like HTML tags."""
     specials = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
     ordinary = ["\n\n", "\u2581\u2581", "<table>", "<s>", "</s>"]
     trained = Tokenizer(models.BPE())
@@ -104,11 +106,11 @@ CONFIGS = {
         "mask_token": "<|mask|>",
     },
 }
-"""What tokenizer_config.json says of special tokens."""
+"""The special tokens in tokenizer_config.json."""
 
 
 def write_folder(folder, kind, tokenizer):
-    """A folder as released ones: tokenizer.json, and tokenizer_config.json beside it."""
+    """Writes tokenizer.json and tokenizer_config.json, as in the folders of released models."""
     folder.mkdir(exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     config = {"tokenizer_class": "PreTrainedTokenizerFast", **CONFIGS[kind]}

@@ -1,4 +1,4 @@
-"""Servers of this machine that stand for web servers and buckets."""
+"""Local servers that replace web servers and buckets in tests."""
 
 import contextlib
 import importlib.util
@@ -17,21 +17,23 @@ import pytest
 
 GOOGLE = {
     "GOOGLE_AUTH_TOKEN_FOR_TESTING": "token",
-    "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # it asks what the emulator does not know
+    "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # sends requests that the emulator lacks
 }
-"""Environment variables that gcsfs needs for buckets that are not Google's."""
+"""Environment variables that gcsfs needs to use the emulator instead of Google's servers."""
 
 
 class Web:
-    """A web server of some files, which counts requests, and does what a test asks of it.
+    """The state of a web server: its files, its behaviour, and the requests that it received.
 
     Attributes:
-      files: their content by path, `/a.txt`.
-      ranges: whether it knows them.
-      tags: an ETag by path, where there is one.
-      cut: of the next so many answers of more than a byte only the first half is sent.
-      wait: seconds before each answer.
-      asked: the Range headers of requests, in order.
+      files: the content of each file by its path, for example `/a.txt`.
+      ranges: whether the server supports Range headers.
+      tags: the ETags of files, by path; a file needs none.
+      cut: the number of coming responses that the server breaks off after the first half of the
+        body. Bodies of one byte are not broken off or counted.
+      wait: seconds before each response.
+      asked: the Range headers of all requests, in order; None for a request without one.
+      url: the address of the server.
     """
 
     def __init__(self, files):
@@ -42,21 +44,21 @@ class Web:
 
 @contextlib.contextmanager
 def web(files):
-    """A `Web`, at its `url`."""
+    """Starts a web server with these files; yields its `Web`."""
     state = Web(files)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             time.sleep(state.wait)
             content, path = state.files.get(self.path), self.path
-            asked = self.headers.get("Range")
-            state.asked.append(asked)
+            range_header = self.headers.get("Range")
+            state.asked.append(range_header)
             if content is None:
                 self.send_error(404)
                 return
             start, stop = 0, len(content)
-            if asked and state.ranges:
-                first, _, last = asked.removeprefix("bytes=").partition("-")
+            if range_header and state.ranges:
+                first, _, last = range_header.removeprefix("bytes=").partition("-")
                 start, stop = int(first), min(int(last) + 1 if last else stop, stop)
                 if start >= len(content):
                     self.send_response(416)
@@ -92,7 +94,7 @@ def web(files):
 
 
 def needed(*modules):
-    """Skips where a module is not installed."""
+    """Skips the test if one of the modules is not installed."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         pytest.skip(f"{', '.join(missing)}: pip install -e '.[cloud,emulators]'")
@@ -100,8 +102,10 @@ def needed(*modules):
 
 @contextlib.contextmanager
 def bucket(scheme):
-    """The URL of an empty bucket of an emulator, and the process of the emulator; environment
-    variables lead there meanwhile."""
+    """Starts an emulator; yields the URL of an empty bucket and the process of the emulator.
+
+    Until the end, environment variables direct the clients to the emulator.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -116,7 +120,7 @@ def bucket(scheme):
             "TENSORSTORE_GCS_HTTP_URL": address,
             **GOOGLE,
         }
-        make = (f"{address}/b?project=test", "POST", f'{{"name": "{name}"}}'.encode())
+        create_bucket = (f"{address}/b?project=test", "POST", f'{{"name": "{name}"}}'.encode())
     else:
         needed("s3fs", "moto")
         command = ["-m", "moto.server", "-p", str(port)]
@@ -126,12 +130,12 @@ def bucket(scheme):
             "AWS_SECRET_ACCESS_KEY": "test",
             "AWS_DEFAULT_REGION": "us-east-1",
         }
-        make = (f"{address}/{name}", "PUT", b"")
+        create_bucket = (f"{address}/{name}", "PUT", b"")
     server = subprocess.Popen(
         [sys.executable, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        _until_it_answers(server, *make)
+        _create_when_ready(server, *create_bucket)
         with environment(variables):
             yield f"{scheme}://{name}", server
     finally:
@@ -139,9 +143,10 @@ def bucket(scheme):
         server.wait()
 
 
-def _until_it_answers(server, url, method, body):
+def _create_when_ready(server, url, method, body):
+    """Sends the request that creates the bucket, again until the emulator accepts connections."""
     for _ in range(300):
-        assert server.poll() is None, "the emulator ended"
+        assert server.poll() is None, "the emulator exited"
         headers = {"Content-Type": "application/json"}
         try:
             urllib.request.urlopen(
@@ -157,16 +162,16 @@ def _until_it_answers(server, url, method, body):
 
 @contextlib.contextmanager
 def environment(variables):
-    """Sets environment variables, and makes file systems forget the servers of others."""
+    """Sets environment variables, and clears the cache of file systems of other servers."""
     from xlj.io import buckets
 
-    before = {name: os.environ.get(name) for name in variables}
+    old_values = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     buckets._system.cache_clear()
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in old_values.items():
             if value is None:
                 del os.environ[name]
             else:

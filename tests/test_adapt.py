@@ -1,4 +1,4 @@
-"""Errors of `xlj.adapt` before any work."""
+"""`xlj.adapt` refuses wrong flags before any work, and sets keys of its recipe from its flags."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 from xlj import adapt
 from xlj.config import ConfigError
 
-GIVEN = {
+FLAGS = {
     "from": "DIR", "languages": "sw", "mono": "corpus/{language}.txt", "pairs": "en-sw",
     "parallel": "corpus/{pair}.tsv", "output": "out",
 }  # fmt: skip
@@ -34,7 +34,7 @@ GIVEN = {
 )
 def test_wrong_flags_are_refused(call, tmp_path, monkeypatch, changes, match):
     monkeypatch.chdir(tmp_path)
-    flags = [f"--{name}={value}" for name, value in (GIVEN | changes).items() if value is not None]
+    flags = [f"--{name}={value}" for name, value in (FLAGS | changes).items() if value is not None]
     with pytest.raises(ConfigError, match=match):
         call(adapt.main, *flags)
     assert not (tmp_path / "out/run").exists()
@@ -43,9 +43,9 @@ def test_wrong_flags_are_refused(call, tmp_path, monkeypatch, changes, match):
 def test_flags_set_the_keys_of_the_recipe(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "corpus").mkdir()
-    (tmp_path / "corpus/en.txt").write_text("A line.\n")  # so English is replayed
-    flags = GIVEN | {"pairs": "en-sw,de-yo", "test": "test/{pair}.tsv", "languages": "sw,yo"}
-    flags["config.data.exclude"] = "more.txt"  # both are excluded
+    (tmp_path / "corpus/en.txt").write_text("A line.\n")  # with English text, English is replayed
+    flags = FLAGS | {"pairs": "en-sw,de-yo", "test": "test/{pair}.tsv", "languages": "sw,yo"}
+    flags["config.data.exclude"] = "more.txt"  # excluded as well as the test sets
     text = call(adapt.main, *(f"--{k}={v}" for k, v in flags.items()), "--check").out
     config = json.loads(text)
     assert config["init_from"] == "DIR"
@@ -58,9 +58,9 @@ def test_flags_set_the_keys_of_the_recipe(call, tmp_path, monkeypatch):
 
 def test_without_pairs_no_objective_reads_pairs(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    flags = {k: v for k, v in GIVEN.items() if k not in ("pairs", "parallel")}
+    flags = {k: v for k, v in FLAGS.items() if k not in ("pairs", "parallel")}
     text = call(adapt.main, *(f"--{k}={v}" for k, v in flags.items()), "--check").out
     config = json.loads(text)
-    on = [n for n, o in config["objectives"].items() if isinstance(o, dict) and o["batch_rows"]]
-    assert on == ["mmlm"]
+    active = [n for n, o in config["objectives"].items() if isinstance(o, dict) and o["batch_rows"]]
+    assert active == ["mmlm"]
     assert config["data"]["pairs"] == config["data"]["parallel"] == []

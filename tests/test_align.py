@@ -1,4 +1,4 @@
-"""The command of word alignment: files in, links and scores out, clear errors."""
+"""`xlj.align`: its input formats, links, scores and error messages."""
 
 import functools
 import gzip
@@ -38,7 +38,7 @@ def run(checkpoint, call):
     return functools.partial(call, align.main, f"--checkpoint={checkpoint}")
 
 
-def test_a_line_of_sorted_links_for_each_pair(run, tmp_path):
+def test_each_pair_gets_one_line_of_sorted_links(run, tmp_path):
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("one two three\teins zwei drei\n\n\tonly\nonly\t\nfour\tvier\n")
     output = tmp_path / "links.txt"
@@ -48,7 +48,7 @@ def test_a_line_of_sorted_links_for_each_pair(run, tmp_path):
     links = [tuple(map(int, link.split("-"))) for link in lines[0].split()]
     assert links and links == sorted(set(links)) and max(map(max, links)) < 3
     assert run(f"--input={pairs}", "--output=-").out == output.read_text()
-    reader, writer = os.pipe()  # which can be read only once
+    reader, writer = os.pipe()  # a pipe can be read only once
     os.write(writer, pairs.read_bytes())
     os.close(writer)
     assert run(f"--input=/dev/fd/{reader}", "--output=-").out == output.read_text()
@@ -56,7 +56,7 @@ def test_a_line_of_sorted_links_for_each_pair(run, tmp_path):
 
 
 @pytest.mark.parametrize("shard", [False, True])
-def test_skipped_lines_keep_their_place(run, tmp_path, shard):
+def test_skipped_lines_become_empty_lines_of_links(run, tmp_path, shard):
     pairs, output = tmp_path / "pairs.tsv", tmp_path / "links"
     lines = [b"one\teins", b"\xff\tx", b"no tab", b"", b"x\0\ty", b"q" * 1_100_000, b"two\tzwei"]
     pairs.write_bytes(b"\n".join(lines) + b"\n")
@@ -75,14 +75,14 @@ def test_skipped_lines_keep_their_place(run, tmp_path, shard):
         run(f"--input={pairs}", "--gold", "--malformed=skip")
 
 
-def test_scores_are_those_of_the_links_written(run, gold, tmp_path):
+def test_scores_are_computed_from_the_written_links(run, gold, tmp_path):
     file, pairs = gold
     output, links_file = tmp_path / "links.txt", tmp_path / "gold.txt"
     printed = json.loads(run(f"--input={file}", "--gold", f"--output={output}", "--layer=1").out)
     assert printed["pairs"] == 10 and printed["layer"] == 1
-    found = [{tuple(map(int, x.split("-"))) for x in y.split()} for y in output.open()]
-    hits = sum(len(links & pair.alignment) for links, pair in zip(found, pairs, strict=True))
-    total, sure = sum(map(len, found)), sum(len(pair.alignment) for pair in pairs)
+    predicted = [{tuple(map(int, x.split("-"))) for x in y.split()} for y in output.open()]
+    hits = sum(len(links & pair.alignment) for links, pair in zip(predicted, pairs, strict=True))
+    total, sure = sum(map(len, predicted)), sum(len(pair.alignment) for pair in pairs)
     assert printed["aer"] == pytest.approx(1 - 2 * hits / (total + sure), abs=1e-6)
     assert printed["precision"] == pytest.approx(hits / total, abs=1e-6)
     assert printed["recall"] == pytest.approx(hits / sure, abs=1e-6)
@@ -98,7 +98,7 @@ def test_scores_are_those_of_the_links_written(run, gold, tmp_path):
     assert json.loads(again) == printed
 
 
-def test_all_layers_make_a_table_and_a_plot(run, gold, tmp_path):
+def test_layers_all_prints_a_table_and_draws_a_plot(run, gold, tmp_path):
     plot = tmp_path / "aer.svg"
     files = f"--plot={plot}", f"--scores={tmp_path / 'aer.jsonl'}"
     printed = run(f"--input={gold[0]}", "--gold", "--layers=all", *files).out
@@ -113,15 +113,15 @@ def test_all_layers_make_a_table_and_a_plot(run, gold, tmp_path):
     assert written[2]["aer"] == pytest.approx(one["aer"], abs=1e-6)
 
 
-def test_methods_and_encodings_are_crossed_in_one_start(run, gold, tmp_path):
+def test_one_run_scores_all_combinations_of_methods_and_encodings(run, gold, tmp_path):
     files = f"--plot={tmp_path / 'aer.svg'}", f"--scores={tmp_path / 'aer.jsonl'}"
-    every = "--gold", "--layers=all", "--method=all", "--encode=all", "--prior=0.5"
-    printed = run(f"--input={gold[0]}", *every, *files).out
+    flags = "--gold", "--layers=all", "--method=all", "--encode=all", "--prior=0.5"
+    printed = run(f"--input={gold[0]}", *flags, *files).out
     rows = [line.split() for line in printed.splitlines()[1:]]
     assert len(rows) == 2 * 5 * 4 and printed.count("lowest AER") == 1
     lines = [json.loads(line) for line in (tmp_path / "aer.jsonl").read_text().splitlines()]
-    ways = [(line["encode"], line["method"], str(line["layer"])) for line in lines]
-    assert [tuple(row[:3]) for row in rows] == ways and len(set(ways)) == len(ways)
+    settings = [(line["encode"], line["method"], str(line["layer"])) for line in lines]
+    assert [tuple(row[:3]) for row in rows] == settings and len(set(settings)) == len(settings)
     best = min(lines, key=lambda line: line["aer"])
     assert "lowest" in rows[lines.index(best)]
     chosen = "--encode=apart", "--method=argmax", "--layer=2", "--prior=0.5"
@@ -133,59 +133,59 @@ def test_methods_and_encodings_are_crossed_in_one_start(run, gold, tmp_path):
     assert without["aer"] != one["aer"]
 
 
-def test_confidences_stand_beside_their_links(run, gold, tmp_path):
+def test_confidences_match_their_links_and_a_threshold_filters_by_them(run, gold, tmp_path):
     output, scores = tmp_path / "links.txt", tmp_path / "scores.txt"
     arguments = f"--input={gold[0]}", "--layer=1", "--method=argmax"
     run(*arguments, f"--output={output}", f"--scores={scores}")
     links = [line.split() for line in output.read_text().splitlines()]
     numbers = [[float(x) for x in line.split()] for line in scores.read_text().splitlines()]
     assert list(map(len, links)) == list(map(len, numbers)) and sum(map(len, links)) > 20
-    every = [number for line in numbers for number in line]
-    assert 0 < min(every) < max(every) <= 1
-    least = sorted(every)[len(every) // 2]
-    run(*arguments, f"--output={output}", f"--threshold={least + 0.00005}")
-    kept = [
-        [link for link, number in zip(*both, strict=True) if number > least]
+    confidences = [number for line in numbers for number in line]
+    assert 0 < min(confidences) < max(confidences) <= 1
+    median = sorted(confidences)[len(confidences) // 2]
+    run(*arguments, f"--output={output}", f"--threshold={median + 0.00005}")
+    confident_links = [
+        [link for link, number in zip(*both, strict=True) if number > median]
         for both in zip(links, numbers, strict=True)
     ]
-    assert [line.split() for line in output.read_text().splitlines()] == kept
+    assert [line.split() for line in output.read_text().splitlines()] == confident_links
 
 
 def test_links_are_written_in_several_formats(run, gold, tmp_path):
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("one two three\teins zwei drei\n\nfour\tvier\n")
-    found = {}
+    outputs = {}
     for name in LINK_FORMATS:
-        found[name] = run(f"--input={pairs}", "--output=-", f"--output_format={name}").out
+        outputs[name] = run(f"--input={pairs}", "--output=-", f"--output_format={name}").out
     links = [
         [tuple(map(int, link.split("-"))) for link in line.split()]
-        for line in found["pharaoh"].splitlines()
+        for line in outputs["pharaoh"].splitlines()
     ]
     assert links[1] == [] and len(links) == 3 and links[0]
-    assert found["pharaoh_1"] == "".join(
+    assert outputs["pharaoh_1"] == "".join(
         " ".join(f"{i + 1}-{j + 1}" for i, j in line) + "\n" for line in links
     )
-    assert found["naacl"] == "".join(
+    assert outputs["naacl"] == "".join(
         f"{k} {i + 1} {j + 1} S\n" for k, line in enumerate(links, 1) for i, j in line
     )
     words = "one two three".split(), "eins zwei drei".split()
-    assert found["words"].splitlines()[0] == " ".join(
+    assert outputs["words"].splitlines()[0] == " ".join(
         f"{words[0][i]}<sep>{words[1][j]}" for i, j in links[0]
     )
-    pieces = [line.split() for line in found["pieces"].splitlines()]
+    pieces = [line.split() for line in outputs["pieces"].splitlines()]
     assert len(pieces) == 3 and len(pieces[0]) >= len(links[0])
     long = tmp_path / "long.tsv"  # a word of several pieces, linked to itself
     long.write_text("zqxjk\tzqxjk\n")
     printed = run(f"--input={long}", "--output=-", "--output_format=pieces", "--encode=apart").out
     assert len(printed.split()) > 1
-    for name, first in (("pharaoh_1", 1), ("naacl", None)):  # each is read back as gold
+    for name, first in (("pharaoh_1", 1), ("naacl", None)):  # --gold reads these formats
         file, more = tmp_path / name, [] if first is None else [f"--gold_from={first}"]
         run(f"--input={gold[0]}", f"--output={file}", f"--output_format={name}")
         scores = json.loads(run(f"--input={gold[0]}", f"--gold={file}", *more).out)
         assert scores["aer"] == 0
 
 
-def test_pairs_come_in_several_formats(run, tmp_path):
+def test_pairs_are_read_in_several_formats(run, tmp_path):
     sides = [["the cat sleeps", "yes"], ["die Katze schläft", "ja"]]
     contents = {
         "a.tsv": "\n".join(map("\t".join, zip(*sides, strict=True))) + "\n",
@@ -196,7 +196,7 @@ def test_pairs_come_in_several_formats(run, tmp_path):
     }
     for name, content in contents.items():
         (tmp_path / name).write_text(content, "utf-8")
-    found = [
+    outputs = [
         run(f"--input={tmp_path / name}", "--output=-", *more).out
         for name, more in (
             ("a.tsv", []),
@@ -205,14 +205,14 @@ def test_pairs_come_in_several_formats(run, tmp_path):
             (f"a.en|{tmp_path / 'a.de'}", []),
         )
     ]
-    assert len(set(found)) == 1 and found[0].count("\n") == 2
+    assert len(set(outputs)) == 1 and outputs[0].count("\n") == 2
     with pytest.raises(ConfigError, match="--output=.*a.de would overwrite --input"):
         run(f"--input={tmp_path / 'a.en'}|{tmp_path / 'a.de'}", f"--output={tmp_path / 'a.de'}")
     run(f"--input={tmp_path / 'a.tsv'}", f"--output={tmp_path / 'links.gz'}")
-    assert gzip.decompress((tmp_path / "links.gz").read_bytes()).decode() == found[0]
+    assert gzip.decompress((tmp_path / "links.gz").read_bytes()).decode() == outputs[0]
 
 
-def test_a_no_break_space_divides_no_words(run, tmp_path):
+def test_a_no_break_space_does_not_separate_words(run, tmp_path):
     file = tmp_path / "a.tsv"
     file.write_text("it costs 10,000 euros\tcela coûte 10\u00a0000 euros\n", "utf-8")
     arguments = f"--input={file}", "--output=-", "--output_format=words"
@@ -222,19 +222,19 @@ def test_a_no_break_space_divides_no_words(run, tmp_path):
     assert not any("\u00a0" in pair for pair in printed.split(" "))
 
 
-def test_words_are_compared_in_lower_case_if_asked(run, tmp_path):
+def test_lowercase_gives_the_links_of_lower_case_text(run, tmp_path):
     files = [tmp_path / name for name in ("upper.tsv", "lower.tsv")]
     text = "The Woman Sees THE DOG\tDie Frau SIEHT DEN Hund\n"
     for file, content in zip(files, (text, text.lower()), strict=True):
         file.write_text(content)
-    found = [
+    outputs = [
         run(f"--input={file}", "--output=-", "--method=argmax", *more).out
         for file, more in ((files[0], []), (files[0], ["--lowercase"]), (files[1], []))
     ]
-    assert found[0] != found[1] == found[2]
+    assert outputs[0] != outputs[1] == outputs[2]
 
 
-def test_tags_are_carried_across(run, gold, tmp_path):
+def test_tags_are_projected_along_the_links(run, gold, tmp_path):
     file, pairs = gold
     tags = tmp_path / "tags.conll"
     words = [[word.form for word in pair.source.words] for pair in pairs]
@@ -251,14 +251,14 @@ def test_tags_are_carried_across(run, gold, tmp_path):
         linked = [tuple(map(int, link.split("-"))) for link in line.split()]
         assert [row.split("\t")[0] for row in lines] == [w.form for w in pair.target.words]
         for j, row in enumerate(lines):
-            wanted = {f"T{i}" for i, k in linked if k == j} or {"_"}
-            assert row.split("\t")[1] in wanted
+            expected = {f"T{i}" for i, k in linked if k == j} or {"_"}
+            assert row.split("\t")[1] in expected
     tags.write_text("other\tX\n")
     with pytest.raises(ConfigError, match=r"tags\.conll:1: the words are 'other', expected"):
         run(*arguments, f"--output={output}", f"--project={tags}")
 
 
-def test_a_page_has_the_links_that_are_written(run, gold, tmp_path):
+def test_the_html_page_has_the_written_links_and_the_gold_links(run, gold, tmp_path):
     page, output = tmp_path / "page.html", tmp_path / "links.txt"
     run(f"--input={gold[0]}", "--gold", "--layer=1", f"--html={page}", f"--output={output}")
     data = page.read_text().partition('id="data">')[2].partition("</script>")[0]
@@ -269,7 +269,7 @@ def test_a_page_has_the_links_that_are_written(run, gold, tmp_path):
     ]
 
 
-def test_without_matplotlib_there_is_a_table_and_a_hint(run, gold, tmp_path, monkeypatch):
+def test_without_matplotlib_a_table_and_a_hint_are_printed(run, gold, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     printed = run(f"--input={gold[0]}", "--gold", "--layers=all", f"--plot={tmp_path / 'aer.png'}")
     assert "lowest AER" in printed.out and "pip install -e '.[plots]'" in printed.err
@@ -338,14 +338,14 @@ def test_errors_say_what_to_do(run, gold, arguments, message):
     assert message in str(error.value)
 
 
-def test_gold_of_another_number_of_pairs(run, gold, tmp_path):
+def test_gold_for_another_number_of_pairs_is_refused(run, gold, tmp_path):
     file = tmp_path / "gold.txt"
     file.write_text("0-0\n")
     with pytest.raises(ConfigError, match="gold links for 1 sentence pairs, but .* has 10 pairs"):
         run(f"--input={gold[0]}", f"--gold={file}")
 
 
-def test_from_the_command_line_errors_are_one_line():
+def test_command_line_errors_are_one_line():
     command = [sys.executable, "-m", "xlj.align", "--input=none.tsv"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and not done.stdout

@@ -1,4 +1,4 @@
-"""Imports run one way, and each outside library has one home (docs/architecture.md)."""
+"""Tests of docs/architecture.md: subpackages import only lower layers and allowed libraries."""
 
 import ast
 import functools
@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "xlj"
 
-FLOORS = (
+LAYERS = (
     "config",
     "io",
     "phrasebook",
@@ -45,9 +45,9 @@ FLOORS = (
     "commands",
     "remote_code",
 )
-"""From the ground up: a room imports from its own floor and those below, never from above."""
+"""Subpackages from the lowest layer up: each imports only from itself and from lower layers."""
 
-HOMES = {
+IMPORTERS = {
     "absl": ("cli",),
     "apache_beam": ("data",),
     "chex": ("contracts", "models"),
@@ -95,7 +95,7 @@ HOMES = {
     "torch": ("benchmarking", "remote_code"),
     "transformers": ("benchmarking", "remote_code"),
 }
-"""The only rooms that may import a library."""
+"""The only subpackages that may import each external library."""
 
 HEAVY = (
     "jax",
@@ -122,7 +122,7 @@ HEAVY = (
     "xlj.api",
     "xlj.adaptation",
 )
-"""Rooms that take their time to import."""
+"""Modules that are slow to import."""
 
 INSIDE_FUNCTIONS = {
     "alignment_math": ("scipy",),
@@ -133,7 +133,10 @@ INSIDE_FUNCTIONS = {
     "interop": ("tokenizers",),
     "tasks": ("jax", "xlj.models", "xlj.objectives"),
 }
-"""What a room imports where it is needed only: rows are read without TensorFlow, --help is fast."""
+"""Modules that a subpackage imports only inside functions.
+
+So rows are read without TensorFlow, and --help is fast.
+"""
 
 MODULES = {
     ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file
@@ -145,7 +148,7 @@ COMMANDS = sorted(
     if '__name__ == "__main__"' in file.read_text("utf-8") and name != "xlj.__main__"
 )
 REMOTE_CODE = "xlj.interop.remote_code"
-"""Runs where xlj is not installed: it imports nothing of it, and nothing imports it."""
+"""Code that runs where xlj is not installed: it imports nothing of xlj, and nothing imports it."""
 WITHOUT_CONFIG = {
     "xlj.align",
     "xlj.completion",
@@ -160,9 +163,10 @@ WITHOUT_CONFIG = {
     "xlj.score",
     "xlj.sweep",
 }
+"""Commands without --config.KEY flags."""
 
 
-def room_of(module):
+def subpackage_of(module):
     if module == "xlj":
         return "config"
     if module.startswith(REMOTE_CODE):
@@ -172,8 +176,10 @@ def room_of(module):
 
 
 def imports_of(file):
-    """(imported module, whether it is imported with the file) of each import statement; those under
-    `if TYPE_CHECKING` are for type checkers."""
+    """Yields (imported module, whether importing the file imports it) for each import.
+
+    Imports inside functions and under `if TYPE_CHECKING` do not run with the file.
+    """
     tree = ast.parse(file.read_text("utf-8"))
     inner = {
         node
@@ -187,7 +193,7 @@ def imports_of(file):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level:
-            # transformers finds the files of a folder by their relative imports.
+            # transformers finds the other files of remote code by the relative imports.
             assert file.parent.name == "remote_code", f"{file}:{node.lineno}: relative import"
             continue
         elif isinstance(node, ast.ImportFrom):
@@ -199,42 +205,48 @@ def imports_of(file):
             yield name, node not in inner
 
 
-def test_every_room_has_a_floor():
-    assert {room_of(module) for module in MODULES} == set(FLOORS)
+def test_every_subpackage_has_a_layer():
+    assert {subpackage_of(module) for module in MODULES} == set(LAYERS)
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_imports_run_one_way(module):
-    room = room_of(module)
+def test_modules_import_only_lower_layers_and_allowed_libraries(module):
+    subpackage = subpackage_of(module)
     for name, top_level in () if module == "xlj" else imports_of(MODULES[module]):
         library = name.split(".")[0]
         if library == "xlj":
-            target = room_of(name)
-            assert FLOORS.index(target) <= FLOORS.index(room), f"{module} imports {name} from above"
+            target = subpackage_of(name)
+            assert LAYERS.index(target) <= LAYERS.index(subpackage), (
+                f"{module} imports {name} from a higher layer"
+            )
         else:
-            assert room in HOMES.get(library, FLOORS), f"{module}: {library} has another home"
-        late = INSIDE_FUNCTIONS.get(room, ())
-        if top_level and any(name == other or name.startswith(f"{other}.") for other in late):
+            assert subpackage in IMPORTERS.get(library, LAYERS), (
+                f"{module} may not import {library}"
+            )
+        lazy = INSIDE_FUNCTIONS.get(subpackage, ())
+        if top_level and any(name == other or name.startswith(f"{other}.") for other in lazy):
             raise AssertionError(f"{module}: {name} must be imported inside functions")
 
 
-def test_configs_import_each_other_for_types_as_they_do_to_run():
-    """`if TYPE_CHECKING` would hide a circle: a schema is made of what checks itself against it."""
+def test_config_modules_import_each_other_only_at_the_top_level():
+    """An import under `if TYPE_CHECKING` could hide a cycle between the schema and its sections."""
     for module, file in MODULES.items():
         if module.startswith("xlj.config"):
-            every = {name for name, _ in imports_of(file) if name.startswith("xlj")}
-            assert every == {n for n, top_level in imports_of(file) if top_level and n in every}
+            imported = {name for name, _ in imports_of(file) if name.startswith("xlj")}
+            assert imported == {
+                n for n, top_level in imports_of(file) if top_level and n in imported
+            }
 
 
-def test_remote_code_stands_alone():
+def test_remote_code_imports_only_torch_and_transformers():
     files = [file for module, file in MODULES.items() if module.startswith(REMOTE_CODE)]
     assert {file.stem for file in files} == {"__init__", "configuration_xlj", "modeling_xlj"}
     libraries = {name.split(".")[0] for file in files for name, _ in imports_of(file)}
     assert libraries == {"math", "torch", "transformers"}
 
 
-def test_references_stand_alone():
-    """What the code is held against has none of it, nor of its libraries."""
+def test_reference_implementations_import_only_numpy():
+    """Tests compare xlj with them, so the implementations import neither xlj nor JAX."""
     files = (ROOT / "tests/references").glob("*.py")
     libraries = {name.split(".")[0] for file in files for name, _ in imports_of(file)}
     assert libraries == {"math", "numpy", "references"}
@@ -250,7 +262,7 @@ def run(*arguments):
 
 @pytest.mark.parametrize("module", ["xlj.models.encoder", "jax._src.core"])
 def test_deprecated_features_that_xlj_uses_are_errors(module):
-    """`filterwarnings` of pyproject.toml."""
+    """Tests `filterwarnings` in pyproject.toml."""
     warn = functools.partial(warnings.warn_explicit, filename="", lineno=1, module=module)
     with pytest.raises(DeprecationWarning):
         warn("jax.numpy.old is deprecated", DeprecationWarning)
@@ -265,7 +277,7 @@ def test_training_needs_no_tensorflow():
 
 
 def test_using_an_encoder_needs_no_optimizer(checkpoint):
-    """So that a command's second call, which compiles nothing, is done soon."""
+    """Imports would take most of the time of a command whose programs are already compiled."""
     code = (
         f"import sys, xlj; model = xlj.load({str(checkpoint)!r}); model.embed(['a cat']); "
         "model.align([('a cat', 'eine Katze')]); print(*sys.modules, sep='\\n')"
@@ -278,7 +290,7 @@ def test_using_an_encoder_needs_no_optimizer(checkpoint):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_answers_without_jax(command):
+def test_help_is_printed_without_importing_jax(command):
     done = run("-X", "importtime", "-m", command, "--help")
     assert f"python -m {command}" in done.stdout
     assert ("--config.train.seed" in done.stdout) == (command not in WITHOUT_CONFIG)
@@ -287,30 +299,32 @@ def test_help_answers_without_jax(command):
     assert not {"jax", "flax", "tensorflow", "seqio"} & loaded
 
 
-def test_there_are_commands():
+def test_the_list_of_commands_has_the_main_commands():
     assert {"xlj.train", "xlj.prepare", "xlj.bench", "xlj.align"} <= set(COMMANDS)
 
 
-def test_importing_xlj_takes_a_moment():
-    """Its names are looked up when they are asked for; the imports in it are for type checkers."""
+def test_importing_xlj_imports_no_submodules_and_no_large_libraries():
+    """Public names are imported on first use; the imports in the file are for type checkers."""
     loaded = set(run("-c", "import sys, xlj; print(*sys.modules, sep='\\n')").stdout.split())
     assert {name for name in loaded if name.startswith("xlj")} == {"xlj"}
     assert not {"jax", "numpy", "absl", "ml_collections"} & loaded
 
 
 LONGEST = 60
-"""Lines of a function with the functions in it, without its docstring: what a docstring must state
-(arguments, shapes, errors) is no reason to split a function."""
+"""The most lines of a function, including inner functions but not its docstring.
+
+A long docstring (arguments, shapes, errors) is no reason to split a function.
+"""
 
 LONG = {
     "xlj.models.fused_attention.gpu.backward": "three kernels of the same blocks",
     "xlj.models.fused_attention.tpu.forward": "a kernel, whose loops share its blocks",
     "xlj.models.fused_attention.tpu.backward": "a kernel, whose loops share its blocks",
     "xlj.models.fused_attention.tpu.backward.kernel": "its loops share its blocks",
-    "xlj.models.fused_norm._of_add_norm": "a kernel, and how its blocks lie",
+    "xlj.models.fused_norm._of_add_norm": "a kernel, and the layout of its blocks",
     "xlj.training.loop.train": "the train loop, read from top to bottom",
 }
-"""Those that may be longer, and why: what a kernel is made of reads and writes the same blocks."""
+"""Functions that may be longer, and why. The parts of a kernel read and write the same blocks."""
 
 
 def functions_of(tree, prefix):
@@ -326,11 +340,13 @@ def functions_of(tree, prefix):
         yield from functions_of(node, inner)
 
 
-def test_functions_are_short_but_for_kernels():
-    found = {
+def test_only_the_listed_functions_are_long():
+    long_functions = {
         name: lines
         for module, file in MODULES.items()
         for name, lines in functions_of(ast.parse(file.read_text("utf-8")), module)
         if lines > LONGEST
     }
-    assert set(found) == set(LONG), f"functions of more than {LONGEST} lines, or none any more"
+    assert set(long_functions) == set(LONG), (
+        f"longer than {LONGEST} lines, or listed but no longer so"
+    )

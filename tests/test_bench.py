@@ -20,12 +20,12 @@ SMALL = (
     *("--config.model.intermediate=32", "--config.data.vocabulary_size=2000"),
     *("--rows=2", "--length=64", "--repeats=1"),
 )
-ALONE = "peak,step,profile,attention,links,align,embed,prepare"
+WITHOUT_PEERS = "peak,step,profile,attention,links,align,embed,prepare"
 
 
 @pytest.fixture
 def no_peers(monkeypatch):
-    """Hides all other libraries."""
+    """Hides the libraries that xlj is compared with."""
     for name in ("torch", "transformers", "simalign", "sentence_transformers"):
         monkeypatch.setitem(sys.modules, name, None)
     peers.library.cache_clear()
@@ -34,24 +34,24 @@ def no_peers(monkeypatch):
 
 
 @pytest.mark.slow
-def test_everything_is_measured_where_nothing_else_is_installed(call, tmp_path, no_peers):
+def test_bench_measures_xlj_alone_if_no_other_library_is_installed(call, tmp_path, no_peers):
     files = tmp_path / "b.json", tmp_path / "b.md"
     printed = call(
-        bench.main, *SMALL, f"--what={ALONE}", f"--json={files[0]}", f"--table={files[1]}"
+        bench.main, *SMALL, f"--what={WITHOUT_PEERS}", f"--json={files[0]}", f"--table={files[1]}"
     )
-    found = json.loads(files[0].read_text())
-    measured = found["measurements"]
-    assert {m["what"] for m in measured} == set(ALONE.split(","))
+    results = json.loads(files[0].read_text())
+    measured = results["measurements"]
+    assert {m["what"] for m in measured} == set(WITHOUT_PEERS.split(","))
     assert all(m["value"] > 0 and m["peer_value"] is None and m["ratio"] is None for m in measured)
     assert len(printed.out.splitlines()) == len(measured)
     assert printed.err.count("torch is not measured") == 1
-    assert found["machine"]["cores"] and "jax" in found["machine"]["versions"]
+    assert results["machine"]["cores"] and "jax" in results["machine"]["versions"]
     rows = [line for line in files[1].read_text().splitlines() if line.startswith("| ")]
     assert len(rows) == 1 + len(measured)
 
 
 @pytest.mark.slow
-def test_objectives_are_measured_beside_the_first(tiny):
+def test_objectives_are_measured_relative_to_the_first(tiny):
     size = Size(2, 64, 1)
     first, other = train_steps.measure_objectives(parse(tiny), size, ["mmlm", "trtd"])
     assert (first.name, other.name) == ("mmlm", "trtd") and other.value > 0
@@ -79,12 +79,12 @@ def test_objectives_are_measured_beside_the_first(tiny):
         ("elementwise", "loop_add_fusion", "jit(step)/Layer/attention/add"),
     ],
 )
-def test_kinds_of_kernels(kind, kernel, source):
+def test_kernels_are_classified_by_kind(kind, kernel, source):
     assert profile.kind_of(kernel, source) == kind
 
 
 def test_a_trace_is_summed_by_kind_and_kernel():
-    """Devices are profiled by their streams, CPUs by the program's instructions."""
+    """GPU times come from the kernels in streams, CPU times from the program's instructions."""
 
     def plane(name, *lines):
         return SimpleNamespace(name=name, lines=[
@@ -114,7 +114,7 @@ def test_a_trace_is_summed_by_kind_and_kernel():
 
 
 @pytest.mark.slow
-def test_it_needs_neither_tensorflow_nor_seqio():
+def test_bench_needs_neither_tensorflow_nor_seqio():
     program = (
         "import sys\n"
         "for name in ('tensorflow', 'tensorflow_datasets', 'seqio'): sys.modules[name] = None\n"
@@ -126,13 +126,13 @@ def test_it_needs_neither_tensorflow_nor_seqio():
     assert done.stdout.count("\n") == 3
 
 
-def test_what_is_measured_apart_has_a_process_of_its_own_on_a_cpu(monkeypatch):
+def test_in_own_process_starts_a_new_process_only_on_cpus(monkeypatch):
     assert in_own_process(os.getpid) != os.getpid()
-    monkeypatch.setattr("jax.default_backend", lambda: "gpu")  # which this process has
+    monkeypatch.setattr("jax.default_backend", lambda: "gpu")  # this process occupies it
     assert in_own_process(os.getpid) == os.getpid()
 
 
-def test_what_was_measured_before_an_error_is_written(call, tmp_path, monkeypatch):
+def test_results_before_an_error_are_written(call, tmp_path, monkeypatch):
     def fails(config, size):
         raise ConfigError("no more")
         yield
@@ -143,9 +143,9 @@ def test_what_was_measured_before_an_error_is_written(call, tmp_path, monkeypatc
     assert "| links | itermax |" in (tmp_path / "b.md").read_text()
 
 
-def test_a_peer_that_does_not_fit_is_reported_and_left_out(capsys, monkeypatch):
+def test_a_peer_that_runs_out_of_memory_is_reported_and_skipped(capsys, monkeypatch):
     class Full(RuntimeError):
-        """As torch's."""
+        """Replaces torch.OutOfMemoryError."""
 
     torch = SimpleNamespace(OutOfMemoryError=Full, cuda=SimpleNamespace(empty_cache=bool))
     monkeypatch.setattr(peers, "library", lambda name: torch)
@@ -159,7 +159,7 @@ def test_a_peer_that_does_not_fit_is_reported_and_left_out(capsys, monkeypatch):
     assert peers.torch_median_seconds(bool, 1) >= 0
 
 
-def test_times_are_better_when_they_are_less_and_rates_when_they_are_more():
+def test_ratios_above_1_mean_faster_for_times_and_for_rates():
     rate = Measurement("embed", "mean", 200.0, "sentences/s", "others", 50.0)
     time = Measurement("start", "import xlj", 0.05, "s", "import others", 0.2)
     assert rate.ratio == time.ratio == pytest.approx(4)
@@ -173,18 +173,18 @@ def test_times_are_better_when_they_are_less_and_rates_when_they_are_more():
 
 @pytest.mark.parity
 @pytest.mark.parametrize("method", ["argmax", "itermax"])
-def test_links_are_those_of_simalign(method):
+def test_links_equal_those_of_simalign(method):
     pytest.importorskip("simalign", reason="simalign is not installed (.[peers])")
     vectors, lengths = links.random_vectors(width=32, pairs=40)
-    ours = np.asarray(links.xlj_call(method, vectors, lengths)())
-    theirs = links.simalign_links(vectors, lengths, links.SIMALIGN_NAMES[method])
-    for mine, its, m, n in zip(ours, theirs, *lengths, strict=True):
-        np.testing.assert_array_equal(mine[:m, :n], its > 0)
+    xlj_links = np.asarray(links.xlj_call(method, vectors, lengths)())
+    simalign_links = links.simalign_links(vectors, lengths, links.SIMALIGN_NAMES[method])
+    for actual, expected, m, n in zip(xlj_links, simalign_links, *lengths, strict=True):
+        np.testing.assert_array_equal(actual[:m, :n], expected > 0)
 
 
 @pytest.mark.slow
 @pytest.mark.parity
-def test_it_measures_beside_what_is_installed(call, tmp_path):
+def test_bench_compares_xlj_with_installed_libraries(call, tmp_path):
     for name in ("torch", "simalign", "sentence_transformers"):
         pytest.importorskip(name, reason=f"{name} is not installed (.[peers])")
     call(
@@ -193,6 +193,6 @@ def test_it_measures_beside_what_is_installed(call, tmp_path):
         "--what=peak,step,attention,links,align,embed,start",
         f"--json={tmp_path}/b",
     )
-    found = json.loads((tmp_path / "b").read_text())["measurements"]
-    alone = {m["name"] for m in found if m["peer_value"] is None}
-    assert alone == {"optimal_transport", "released"}
+    measurements = json.loads((tmp_path / "b").read_text())["measurements"]
+    without_peer = {m["name"] for m in measurements if m["peer_value"] is None}
+    assert without_peer == {"optimal_transport", "released"}

@@ -1,4 +1,4 @@
-"""Broken JSON in any file: an error that names the file or reports damage."""
+"""Broken JSON in any input file causes an error that names the file or reports damage."""
 
 import json
 from pathlib import Path
@@ -25,8 +25,8 @@ BROKEN = {
     "empty": b"",
 }
 NOT_FINITE = {"infinity": b'{"step": Infinity}', "large": b'{"step": -1e999}', "nan": b"[NaN]"}
-everywhere = pytest.mark.parametrize("content", BROKEN.values(), ids=list(BROKEN))
-from_elsewhere = pytest.mark.parametrize(
+with_broken_json = pytest.mark.parametrize("content", BROKEN.values(), ids=list(BROKEN))
+with_broken_json_or_not_finite = pytest.mark.parametrize(
     "content", [*BROKEN.values(), *NOT_FINITE.values()], ids=[*BROKEN, *NOT_FINITE]
 )
 
@@ -37,47 +37,47 @@ def write(path: Path, content: bytes) -> Path:
     return path
 
 
-@from_elsewhere
+@with_broken_json_or_not_finite
 @pytest.mark.parametrize(
     "read",
     [squad.read, prediction_files.questions, prediction_files.answers],
 )
-def test_questions_and_answers(tmp_path, content, read):
+def test_errors_name_a_file_of_questions_or_answers(tmp_path, content, read):
     with pytest.raises(ConfigError, match=r"^\S*/a\.json:"):
         read(write(tmp_path / "a.json", content))
 
 
-@from_elsewhere
-def test_lines_of_json(tmp_path, content):
+@with_broken_json_or_not_finite
+def test_errors_name_a_line_of_a_jsonl_file(tmp_path, content):
     path = write(tmp_path / "a.jsonl", b'{"text": "x", "label": "y"}\n' + (content or b"{") + b"\n")
     with pytest.raises(ConfigError, match=r"^\S*/a\.jsonl:2: "):
         tables.read(path, ("text", "label"))
 
 
-@from_elsewhere
+@with_broken_json_or_not_finite
 @pytest.mark.parametrize("name", [folder.CONFIG, folder.INDEX])
-def test_a_hugging_face_folder(tmp_path, content, name):
+def test_errors_name_a_file_of_a_hugging_face_folder(tmp_path, content, name):
     write(tmp_path / folder.CONFIG, b"{}")
     write(tmp_path / name, content)
     with pytest.raises(ConfigError, match=rf"^\S*/{name}:"):
         folder.open_folder(tmp_path)
 
 
-@from_elsewhere
+@with_broken_json_or_not_finite
 @pytest.mark.parametrize("name", ["tokenizer_config.json", "added_tokens.json"])
-def test_what_is_beside_a_tokenizer(tmp_path, content, name):
+def test_errors_name_a_config_file_of_a_tokenizer(tmp_path, content, name):
     write(tmp_path / "vocab.txt", b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
     write(tmp_path / name, content)
     with pytest.raises(ConfigError, match=name):
         tokenizer_files.read(tmp_path)
 
 
-@everywhere
-def test_metrics(tmp_path, content):
+@with_broken_json
+def test_broken_lines_of_metrics_are_errors_except_an_incomplete_last_line(tmp_path, content):
     path = write(tmp_path / metrics.FILE, b'{"step": 1}\n' + (content or b"{") + b"\n")
     with pytest.raises(ConfigError, match=r"metrics\.jsonl:2 is not a line of metrics"):
         metrics.read(tmp_path)
-    path.write_bytes(b'{"step": 1}\n' + content)  # as if cut short
+    path.write_bytes(b'{"step": 1}\n' + content)  # like an interrupted write
     assert metrics.read(tmp_path) == [{"step": 1}]
     path.write_text('{"step": 1, "loss": NaN, "norm": Infinity}\n')
     assert metrics.read(tmp_path)[0]["norm"] == float("inf")
@@ -86,7 +86,7 @@ def test_metrics(tmp_path, content):
 @pytest.mark.parametrize(
     "content", [*BROKEN.values(), b'{"step": Infinity}', b"[]"], ids=[*BROKEN, "infinity", "list"]
 )
-def test_a_finished_run(tmp_path, content):
+def test_a_damaged_run_json_is_reported(tmp_path, content):
     known = {"languages": [], "seed": 0, "dev": {}, "test": {}}
     if b"Infinity" in content:
         content = json.dumps(known | {"step": float("inf")}).encode()
@@ -95,9 +95,9 @@ def test_a_finished_run(tmp_path, content):
         workdir.finished_run(tmp_path)
 
 
-@everywhere
+@with_broken_json
 @pytest.mark.parametrize("name", ["config.json", "results.json", "sweep.json"])
-def test_a_report(tmp_path, content, name):
+def test_reports_note_damaged_files(tmp_path, content, name):
     write(tmp_path / name, content)
     (note,) = [note for note in runs.read(tmp_path, "run").notes if "damaged" in note]
     assert note.startswith(f"{name} is damaged: ")
@@ -106,35 +106,35 @@ def test_a_report(tmp_path, content, name):
 @pytest.mark.parametrize(
     "content", [*BROKEN.values(), b'{"layer": Infinity}'], ids=[*BROKEN, "infinity"]
 )
-def test_scores_by_layer(tmp_path, content):
+def test_reports_note_damaged_lines_of_scores_by_layer(tmp_path, content):
     write(tmp_path / "a.jsonl", b'{"layer": 1, "aer": 0.5}\n' + (content or b"{") + b"\n")
-    found = runs.read(tmp_path, "run")
-    assert found.layers == {"a aer": {1: 0.5}}
-    assert found.notes[-1] == "a.jsonl:2: the line has no scores of a layer"
+    run = runs.read(tmp_path, "run")
+    assert run.layers == {"a aer": {1: 0.5}}
+    assert run.notes[-1] == "a.jsonl:2: the line has no scores of a layer"
 
 
-@everywhere
-def test_a_manifest_of_rows(tmp_path, content):
+@with_broken_json
+def test_a_damaged_manifest_of_rows_is_reported(tmp_path, content):
     write(tmp_path / "manifest.json", content)
     with pytest.raises(RowStoreError, match=r"manifest\.json is damaged"):
         RowStore(tmp_path)
 
 
-@everywhere
-def test_units_that_are_made_again(tmp_path, content):
-    found = shards.Shards(tmp_path / "text.en", "text", 1, 16, "<u2")
+@with_broken_json
+def test_a_unit_with_a_damaged_note_is_built_again(tmp_path, content):
+    task_shards = shards.Shards(tmp_path / "text.en", "text", 1, 16, "<u2")
     counts, rows = shards.Counts(), np.zeros((1, 16), np.uint16)
     counts.train.update(rows=1, tokens=16, examples=1, sentences=1)
-    with found.writing_unit(0, counts) as add:
+    with task_shards.writing_unit(0, counts) as add:
         add(rows, rows[:0])
-    note = found.unit_file(0).with_suffix(".json")
+    note = task_shards.unit_file(0).with_suffix(".json")
     good = note.read_bytes()
     write(note, content)
     with pytest.raises(RuntimeError, match="00000000.rows is damaged .*run the command again"):
-        found.finish(0)
-    assert not found.has_unit(0) and not found.has_shard(0)
+        task_shards.finish(0)
+    assert not task_shards.has_unit(0) and not task_shards.has_shard(0)
     write(note, good)
-    found.finish(0)
-    assert found.has_shard(0)
-    write(found.folder / "00000.json", content)
-    assert not found.has_shard(0)
+    task_shards.finish(0)
+    assert task_shards.has_shard(0)
+    write(task_shards.folder / "00000.json", content)
+    assert not task_shards.has_shard(0)

@@ -1,4 +1,4 @@
-"""A part of the campaign (`python tests/campaign`), and tests that it detects faults."""
+"""Runs a small part of the campaign (`python tests/campaign`); tests that it detects faults."""
 
 import errno
 import random
@@ -31,7 +31,7 @@ def readers():
         return fuzz_readers.every(fuzz_inputs.make())
 
 
-def test_every_reader_reads_good_inputs(fuzz, readers, tmp_path):
+def test_every_reader_reads_valid_inputs(fuzz, readers, tmp_path):
     for number, reader in enumerate(readers):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -42,15 +42,15 @@ def test_every_reader_reads_good_inputs(fuzz, readers, tmp_path):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_malformed_inputs_are_refused_or_read_whole(fuzz, readers, seed):
-    found = fuzz.run([r for r in readers if r.weight > 1], seed, 0, 900)
-    assert found.faults == []
-    assert found.inputs == 900 and found.refused.total() > 450 and found.read.total() > 90
+def test_malformed_inputs_are_refused_or_read_completely(fuzz, readers, seed):
+    outcome = fuzz.run([r for r in readers if r.weight > 1], seed, 0, 900)
+    assert outcome.faults == []
+    assert outcome.inputs == 900 and outcome.refused.total() > 450 and outcome.read.total() > 90
 
 
-def test_malformed_configs_and_checkpoints(fuzz, readers):
-    found = fuzz.run([r for r in readers if r.name in ("config", "checkpoint")], 0, 0, 16)
-    assert found.faults == [] and found.refused.total() > 4
+def test_malformed_configs_and_checkpoints_cause_no_faults(fuzz, readers):
+    outcome = fuzz.run([r for r in readers if r.name in ("config", "checkpoint")], 0, 0, 16)
+    assert outcome.faults == [] and outcome.refused.total() > 4
 
 
 def test_the_campaign_detects_faults(fuzz, monkeypatch):
@@ -58,7 +58,7 @@ def test_the_campaign_detects_faults(fuzz, monkeypatch):
 
     monkeypatch.setattr(fuzz, "SECONDS", 0.05)
 
-    def loses(folder):
+    def loses_a_line(folder):
         same("lines", 1, 2)
 
     def crashes(folder):
@@ -68,15 +68,17 @@ def test_the_campaign_detects_faults(fuzz, monkeypatch):
         while True:
             pass
 
-    def leaves(folder):
+    def leaves_a_file(folder):
         (folder / "part").touch()
 
-    def mumbles(folder):
+    def fails_unclearly(folder):
         raise ConfigError("wrong")
 
-    reads = (loses, crashes, hangs, leaves, mumbles)
-    whats = [fuzz.run([Reader("x", {"a": b"x"}, read)], 0, 0, 1).faults[0].what for read in reads]
-    assert [what.split(":")[0] for what in whats] == [
+    reads = (loses_a_line, crashes, hangs, leaves_a_file, fails_unclearly)
+    descriptions = [
+        fuzz.run([Reader("x", {"a": b"x"}, read)], 0, 0, 1).faults[0].what for read in reads
+    ]
+    assert [description.split(":")[0] for description in descriptions] == [
         "lost",
         "IndexError",
         "it took more than 0.05 s",
@@ -86,7 +88,7 @@ def test_the_campaign_detects_faults(fuzz, monkeypatch):
     assert issubclass(Lost, Exception)
 
 
-def test_mutations_of_a_seed_are_the_same(fuzz):
+def test_equal_seeds_give_equal_mutations(fuzz):
     from mutations import mutated
 
     content = b'{"a": [1, 2], "b": "x"}\nline\n'
@@ -94,7 +96,7 @@ def test_mutations_of_a_seed_are_the_same(fuzz):
     assert first == again and len(set(first)) > 200
 
 
-def test_damage_to_rows_is_noticed_or_without_a_meaning(fuzz, tiny, store, tmp_path):
+def test_damage_to_rows_is_detected_or_has_no_effect(fuzz, tiny, store, tmp_path):
     import faults
 
     shutil.copytree(store.path.parent, tmp_path / "cache")
@@ -103,12 +105,12 @@ def test_damage_to_rows_is_noticed_or_without_a_meaning(fuzz, tiny, store, tmp_p
             shutil.rmtree(other.parent)
     damaged = list(faults.damaged_files(tmp_path / "cache", "rows", 0, 60))
     assert [fault for fault, _ in damaged if fault] == []
-    assert sum(noticed for _, noticed in damaged) > 20
+    assert sum(detected for _, detected in damaged) > 20
     assert prepare_rows(parse(tiny)).manifest.content_hash == store.manifest.content_hash
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("cc") is None, reason="storage.c takes a C compiler (cc)")
+@pytest.mark.skipif(shutil.which("cc") is None, reason="storage.c needs a C compiler (cc)")
 def test_bad_storage_is_reported_and_slow_storage_is_tolerated(fuzz, tmp_path):
     import faults
     import jobs
@@ -117,16 +119,16 @@ def test_bad_storage_is_reported_and_slow_storage_is_tolerated(fuzz, tmp_path):
     prepare = jobs.make(tmp_path)[0]
     kills.whole(prepare, tmp_path)
     bad = {"STORAGE_ERROR": errno.ESTALE, "STORAGE_FIRST": 7, "STORAGE_TIMES": 1 << 40}
-    for name, hurt, came in (
+    for name, variables, outcome in (
         ("bad", bad, "refused"),
         ("never", bad | {"STORAGE_FIRST": 1 << 40}, "no error"),
         ("slow", {"STORAGE_WAIT": 3000}, "no error"),
     ):
-        environment = faults.stored_badly(tmp_path, hurt)
-        assert faults.hurt(prepare, tmp_path, name, **environment) == (came, "")
+        environment = faults.stored_badly(tmp_path, variables)
+        assert faults.hurt(prepare, tmp_path, name, **environment) == (outcome, "")
 
 
-def test_a_hurt_command_that_crashes_or_leaves_other_bits_is_a_fault(fuzz, tmp_path):
+def test_a_crash_or_different_output_of_a_disturbed_command_is_a_fault(fuzz, tmp_path):
     import faults
     from jobs import Job
 

@@ -1,4 +1,4 @@
-"""Wrong command lines: one line of error, exit code 2, no work."""
+"""Wrong command lines cause one line of error and exit code 2, before any work."""
 
 import json
 import os
@@ -36,7 +36,8 @@ def run(*arguments, name="train"):
         (["--config=configs/quickstart.py", "extra"], "cannot read 'extra'"),
         (["--config=configs/quickstart.py", "--config.mesh.fsdp=3"], "mesh.fsdp=3 does not use"),
         (
-            ["--config=configs/xlm_r_base.py", "--config.model.layers=1"],  # 8 copies fit
+            # One layer, so that 8 copies of the model fit into memory.
+            ["--config=configs/xlm_r_base.py", "--config.model.layers=1"],
             "data.mono=data/cc100/{language}.txt.xz matches none of the 100 data.languages; "
             "tried data/cc100/af.txt.xz, data/cc100/am.txt.xz ... data/cc100/zh-Hant.txt.xz\n",
         ),
@@ -89,7 +90,7 @@ def test_bench_refuses_what_it_cannot_measure(arguments, message):
     assert errors.startswith("error: ") and message in errors and "Traceback" not in errors
 
 
-def test_damaged_rows_are_one_clear_line(tmp_path, tiny, store):
+def test_damaged_rows_cause_one_clear_line(tmp_path, tiny, store):
     shutil.copytree(store.path.parent, tmp_path / "rows")
     tiny.data.rows = str(tmp_path / "rows" / store.path.name)
     config = tmp_path / "mine.py"
@@ -99,12 +100,12 @@ def test_damaged_rows_are_one_clear_line(tmp_path, tiny, store):
     )
     damaged = tmp_path / "rows" / store.path.name / store.task("text.en").folder / "00000.rows"
     damaged.write_bytes(damaged.read_bytes()[:-1])
-    for name, own in (
+    for name, flags in (
         ("prepare", ()),
         ("bench", ("--what=read",)),
         ("train", (f"--workdir={tmp_path}/run",)),
     ):
-        code, output, errors = run(f"--config={config}", *own, name=name)
+        code, output, errors = run(f"--config={config}", *flags, name=name)
         last = errors.strip().split("\n")[-1]
         assert code == 2 and not output
         assert last.startswith("error: data.rows=") and f"{damaged} has " in last
@@ -122,7 +123,7 @@ def test_a_typo_in_a_config_file_names_the_file_and_the_key(tmp_path):
     assert code == 2 and str(file) in errors and "stepz" in errors and "Traceback" not in errors
 
 
-def test_a_bug_in_a_config_file_shows_where(tmp_path):
+def test_a_bug_in_a_config_file_is_reported_with_the_file(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("def get_config():\n    return undefined_name\n")
     code, _, errors = run(f"--config={file}")
@@ -146,7 +147,7 @@ def test_help_lists_flags_and_keys():
 )
 def test_a_closed_output_is_no_error(arguments):
     reader, writer = os.pipe()
-    os.close(reader)  # as of `| head` that has read enough
+    os.close(reader)  # as `| head` does after its lines
     command = [sys.executable, "-m", f"xlj.{arguments[0]}", *arguments[1:]]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
     result = subprocess.run(
@@ -156,8 +157,8 @@ def test_a_closed_output_is_no_error(arguments):
     assert (result.returncode, result.stderr) == (141, b"")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has it")
-def test_an_output_on_a_full_disk_is_a_line():
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
+def test_a_full_disk_causes_one_line_of_error():
     command = [sys.executable, "-m", "xlj.train", "--config=configs/quickstart.py", "--check"]
     with open("/dev/full", "wb") as full:
         result = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, timeout=120)
@@ -179,11 +180,13 @@ def test_check_prints_the_config_and_does_nothing(tmp_path, name, recipe, key):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has glibc")
-@pytest.mark.parametrize("given", ["", "glibc.malloc.check=0"])
-def test_memory_is_in_huge_pages_unless_the_user_tunes_it(tmp_path, monkeypatch, given):
+@pytest.mark.parametrize("tunables", ["", "glibc.malloc.check=0"])
+def test_huge_pages_are_enabled_unless_the_user_sets_glibc_tunables(
+    tmp_path, monkeypatch, tunables
+):
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
-    if given:
-        monkeypatch.setenv("GLIBC_TUNABLES", given)
+    if tunables:
+        monkeypatch.setenv("GLIBC_TUNABLES", tunables)
     recipe = tmp_path / "recipe.py"
     recipe.write_text(
         "import os\nfrom configs import quickstart\n\ndef get_config(variant=''):\n"
@@ -192,10 +195,10 @@ def test_memory_is_in_huge_pages_unless_the_user_tunes_it(tmp_path, monkeypatch,
     )
     code, output, errors = run(f"--config={recipe}", "--check")
     assert (code, errors) == (0, "")
-    assert json.loads(output)["data"]["cache"] == (given or "glibc.malloc.hugetlb=1")
+    assert json.loads(output)["data"]["cache"] == (tunables or "glibc.malloc.hugetlb=1")
 
 
-def test_the_command_is_shown_without_what_is_the_runs_own():
+def test_the_recorded_command_lacks_flags_of_a_single_run():
     words = ["--config=c.py", "--workdir", "runs/a", "--config.init_from=x", "--workdir=b"]
     shown = command.line(
         "train", [*words, "--config.train.steps=5"], ["workdir", "config.init_from"]

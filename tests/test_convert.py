@@ -1,4 +1,4 @@
-"""Errors of `xlj.convert` before it reads a model, and extended vocabularies."""
+"""`xlj.convert` refuses wrong outputs before it reads a model, and extends vocabularies."""
 
 import dataclasses
 import itertools
@@ -18,16 +18,20 @@ from xlj.sharding import meshes, trees
 
 
 @pytest.fixture
-def refused(call):
-    def refused(match, *arguments):
+def expect_error(call):
+    """Calls the command, and expects an error that matches."""
+
+    def expect_error(match, *arguments):
         with pytest.raises(ConfigError, match=match):
             call(convert.main, *arguments)
 
-    return refused
+    return expect_error
 
 
 @pytest.mark.parametrize("action", ["import", "export", "extend"])
-def test_an_output_that_is_there_is_refused_first(refused, tmp_path, monkeypatch, action):
+def test_an_existing_output_is_refused_before_the_inputs_are_read(
+    expect_error, tmp_path, monkeypatch, action
+):
     monkeypatch.chdir(tmp_path)
     more = {
         "import": ["--source=none"],
@@ -35,19 +39,19 @@ def test_an_output_that_is_there_is_refused_first(refused, tmp_path, monkeypatch
         "extend": ["--checkpoint=none", "--text=none", "--pieces=3"],
     }[action]
     for output in (".", tmp_path):
-        refused("exists already", action, *more, f"--output={output}")
+        expect_error("exists already", action, *more, f"--output={output}")
 
 
-def test_an_output_that_cannot_be_made_is_named(refused, tmp_path, monkeypatch):
-    def full(*_):
+def test_an_error_while_writing_names_the_output(expect_error, tmp_path, monkeypatch):
+    def raise_disk_full(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr(importing, "import_folder", full)
-    refused(r"--output=.*new cannot be written: no space left",
+    monkeypatch.setattr(importing, "import_folder", raise_disk_full)
+    expect_error(r"--output=.*new cannot be written: no space left",
             "import", "--source=none", f"--output={tmp_path}/new")  # fmt: skip
 
 
-def test_extend_adds_pieces_and_keeps_the_rows_of_the_old(tmp_path, call):
+def test_extend_adds_pieces_and_keeps_the_parameters_of_old_pieces(tmp_path, call):
     sizes = {"layers": 1, "hidden": 8, "heads": 2, "intermediate": 8, "positions": 42}
     model = Model(**sizes, tied=False)  # so that the head has its own table
     lines = {"en": list(itertools.islice(phrasebook.text_lines("en"), 300))}
@@ -63,11 +67,11 @@ def test_extend_adds_pieces_and_keeps_the_rows_of_the_old(tmp_path, call):
     arguments = ["extend", f"--checkpoint={tmp_path}/old", f"--text={tmp_path}/tr.txt"]
     printed = call(convert.main, *arguments, "--pieces=50", f"--output={tmp_path}/new").out
     source = stored_models.find(tmp_path / "new")
-    new, made = source.vocabulary(), source.params(meshes.one_device())
+    new, new_params = source.vocabulary(), source.params(meshes.one_device())
     assert new.pieces[: old.size - 1] == old.pieces[:-1] and new.size == old.size + 50
     assert len(new.encode(turkish).ids) < len(old.encode(turkish).ids)
     for name in ("embeddings/word", "prediction_head/bias", "prediction_head/word"):
-        before, after = (trees.named_leaves(p)[name] for p in (params, made))
+        before, after = (trees.named_leaves(p)[name] for p in (params, new_params))
         np.testing.assert_array_equal(after[: old.size - 1], before[:-1])
         np.testing.assert_array_equal(after[-1], before[-1])  # <mask>
         assert after.shape[0] == new.size and np.isfinite(after).all()

@@ -1,4 +1,4 @@
-"""The memory that import and export take, beside what a model of no size takes."""
+"""Peak memory of import and export: how much more a large model needs than a very small one."""
 
 import subprocess
 import sys
@@ -24,8 +24,8 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
 """
 
 
-def peak(*arguments):
-    """The most memory that a process of `xlj.convert` held, in MiB."""
+def peak_memory(*arguments):
+    """Returns the peak memory of a process of `xlj.convert`, in MiB."""
     run = subprocess.run(
         [sys.executable, "-c", _RUN, *map(str, arguments)], capture_output=True, text=True
     )
@@ -33,8 +33,8 @@ def peak(*arguments):
     return int(run.stdout.split()[-1]) / 1024
 
 
-def folder_of(path, hidden, pieces):
-    """A Hugging Face folder with random weights; also how large they are, in MiB."""
+def write_model(path, hidden, pieces):
+    """Writes a Hugging Face folder with random weights; returns the size of the weights in MiB."""
     import jax
 
     text = {"en": [line for line, _ in zip(phrasebook.text_lines("en"), range(300), strict=False)]}
@@ -60,15 +60,17 @@ def folder_of(path, hidden, pieces):
 
 
 @pytest.mark.slow
-def test_weights_are_in_memory_once(tmp_path):
+def test_import_and_export_hold_the_weights_in_memory_once(tmp_path):
     sizes, imported, exported = [], [], []
     for name, hidden in (("none", 8), ("large", 768)):
-        sizes.append(folder_of(tmp_path / name, hidden, 63_000))
+        sizes.append(write_model(tmp_path / name, hidden, 63_000))
         imported.append(
-            peak("import", f"--source={tmp_path}/{name}", f"--output={tmp_path}/{name}.ck")
+            peak_memory("import", f"--source={tmp_path}/{name}", f"--output={tmp_path}/{name}.ck")
         )
         exported.append(
-            peak("export", f"--checkpoint={tmp_path}/{name}.ck", f"--output={tmp_path}/{name}.hf")
+            peak_memory(
+                "export", f"--checkpoint={tmp_path}/{name}.ck", f"--output={tmp_path}/{name}.hf"
+            )
         )
     weights = sizes[1] - sizes[0]
     assert weights > 280

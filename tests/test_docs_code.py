@@ -1,4 +1,4 @@
-"""The Python code of the pages beside the tutorials runs as it stands, on models of a few steps."""
+"""The Python code of README.md and docs/*.md runs unchanged, on models of a few steps."""
 
 import json
 import re
@@ -20,20 +20,27 @@ from xlj.word_alignment import methods, sentence_pairs
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PIECES = {
+BLOCKS = {
     "README.md": 1, "align.md": 3, "api.md": 3, "configs.md": 2, "convert.md": 2,
     "data.md": 2, "finetune.md": 1, "index.md": 1, "own_objective.md": 2, "papers.md": 1,
     "phases.md": 1,
     "sweep.md": 1, "tasks.md": 1, "train.md": 2,
 }  # fmt: skip
-"""How many a page has. Those of README.md are run by test_tutorials, those of own_objective.md by
-objectives/test_own_objective, that of tasks.md by tasks/test_own_task, seqio's by
-data/rows/test_building_seqio, and what transformers makes of an exported folder by
-interop/test_task_heads, test_hugging_face and test_sentence_modules."""
+"""The number of code blocks on each page.
+
+Other tests run some of the blocks:
+
+- README.md: test_tutorials
+- own_objective.md: objectives/test_own_objective
+- tasks.md: tasks/test_own_task
+- code that uses seqio: data/rows/test_building_seqio
+- code that loads an exported folder with transformers: interop/test_task_heads,
+  interop/test_hugging_face and interop/test_sentence_modules
+"""
 
 
 def code_of(page):
-    """Each block of Python of a page, fenced or indented."""
+    """Returns the blocks of Python code of a page, fenced and indented."""
     text = page.read_text("utf-8")
     fenced = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     plain = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
@@ -42,55 +49,55 @@ def code_of(page):
     return fenced + [code for block in indented if begins.match(code := textwrap.dedent(block))]
 
 
-def test_every_piece_of_code_is_known():
-    assert {page.name: len(found) for page in PAGES if (found := code_of(page))} == PIECES
+def test_the_number_of_code_blocks_of_each_page_is_known():
+    assert {page.name: len(blocks) for page in PAGES if (blocks := code_of(page))} == BLOCKS
 
 
 @pytest.fixture
-def at(tmp_path, monkeypatch):
-    """A folder to be in, whose modules can be imported."""
+def folder(tmp_path, monkeypatch):
+    """The current folder of a test; modules in it can be imported."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
 
 
-def test_a_trained_encoder(checkpoint, at):
+def test_code_that_uses_an_encoder_runs(checkpoint, folder):
     encoder, runs, hook = code_of(ROOT / "docs/api.md")
-    (at / "runs").mkdir()
-    (at / "runs/quickstart").symlink_to(checkpoint)
+    (folder / "runs").mkdir()
+    (folder / "runs/quickstart").symlink_to(checkpoint)
     *lines, last = encoder.strip().splitlines()
-    given = {"english": ["a cat", "two dogs", "no"], "german": ["eine Katze", "ein Hund"]}
-    exec("\n".join([*lines, f"filled = {last}"]), given)
-    assert given["vectors"].shape == (2, 32) and given["vectors"].dtype == np.float32
-    assert len(given["links"]) == 1
-    assert given["nearest"].targets.indices.shape == (3, 1)
-    pairs = given["pairs"]
+    namespace = {"english": ["a cat", "two dogs", "no"], "german": ["eine Katze", "ein Hund"]}
+    exec("\n".join([*lines, f"filled = {last}"]), namespace)
+    assert namespace["vectors"].shape == (2, 32) and namespace["vectors"].dtype == np.float32
+    assert len(namespace["links"]) == 1
+    assert namespace["nearest"].targets.indices.shape == (3, 1)
+    pairs = namespace["pairs"]
     assert len(pairs.sources) == len(pairs.targets) == len(pairs.scores)
-    assert [len(pieces) for pieces in given["filled"]] == [3, 3]
+    assert [len(pieces) for pieces in namespace["filled"]] == [3, 3]
 
 
-def test_the_home_page(checkpoint, at, monkeypatch):
-    """The run itself is a checkpoint that other tests use too."""
+def test_code_of_the_home_page_runs(checkpoint, folder, monkeypatch):
+    """Training is replaced; the code then loads a checkpoint that other tests use too."""
     (code,) = code_of(ROOT / "docs/index.md")
     started = []
     monkeypatch.setattr(xlj, "pretrain", lambda *call: started.append(call), raising=False)
-    (at / "runs").mkdir()
-    (at / "runs/quickstart").symlink_to(checkpoint)
-    given = {}
-    exec(code, given)
+    (folder / "runs").mkdir()
+    (folder / "runs/quickstart").symlink_to(checkpoint)
+    namespace = {}
+    exec(code, namespace)
     ((config, workdir),) = started
     assert config.train.steps == 2_000 and workdir == "runs/quickstart"
-    assert given["vectors"].shape == (2, 32) and len(given["links"]) == 1
-    assert (at / "quickstart/model.safetensors").is_file()
+    assert namespace["vectors"].shape == (2, 32) and len(namespace["links"]) == 1
+    assert (folder / "quickstart/model.safetensors").is_file()
 
 
 @pytest.mark.slow
-def test_runs(tiny, at, monkeypatch):
-    """Of the recipes that the page names, one with a smaller model, the other with fewer steps."""
-    asked = []
+def test_code_that_pretrains_and_fine_tunes_runs(tiny, folder, monkeypatch):
+    """Of the two recipes on the page, one has a smaller model here, and the other fewer steps."""
+    recipe_names = []
 
     def recipe(name):
-        asked.append(name)
+        recipe_names.append(name)
         config = recipes.read(name)
         if name == "quickstart":
             return ml_collections.ConfigDict(tiny)
@@ -101,15 +108,15 @@ def test_runs(tiny, at, monkeypatch):
     monkeypatch.setattr(xlj, "recipe", recipe, raising=False)
     code = code_of(ROOT / "docs/api.md")[1]
     assert "config.train.steps = 500" in code
-    given = {"xlj": xlj}
-    exec(code.replace("config.train.steps = 500", "config.train.steps = 2"), given)
-    assert asked == ["quickstart", "finetune/udpos:phrasebook"]
-    run, results = given["run"], given["results"]
+    namespace = {"xlj": xlj}
+    exec(code.replace("config.train.steps = 500", "config.train.steps = 2"), namespace)
+    assert recipe_names == ["quickstart", "finetune/udpos:phrasebook"]
+    run, results = namespace["run"], namespace["results"]
     assert (run.step, run.finished, run.checkpoint.name) == (2, True, "2")
     assert set(results.runs[0].test["word_class_f1"]) == {"en"}
 
 
-def test_the_metrics_hook(at, monkeypatch):
+def test_the_metrics_hook_runs(folder, monkeypatch):
     logged = []
     run = types.SimpleNamespace(log=lambda values, step: logged.append((step, values)))
     wandb = types.SimpleNamespace(run=None, init=lambda project: run)
@@ -120,81 +127,81 @@ def test_the_metrics_hook(at, monkeypatch):
     assert logged == [(4, {"train/loss": 2.0})]
 
 
-def test_a_recipe_that_builds_on_another(at):
+def test_the_recipe_that_extends_another_is_valid(folder):
     code, _ = code_of(ROOT / "docs/train.md")
-    (at / "mine.py").write_text(code, encoding="utf-8")
-    config = recipes.read(str(at / "mine.py"))
+    (folder / "mine.py").write_text(code, encoding="utf-8")
+    config = recipes.read(str(folder / "mine.py"))
     config.data.mono, config.data.languages = "phrasebook:{language}", "en,de"
     config.data.parallel, config.data.pairs = "phrasebook:{pair}", "en-de"
     config = parse(config)
     assert (config.model.layers, config.optimizer.learning_rate) == (6, 3e-4)
 
 
-def test_an_optimizer_of_ones_own(at, tiny, monkeypatch):
-    monkeypatch.setitem(optimizers._REGISTERED, "lion", None)  # so that it is taken out at the end
+def test_the_custom_optimizer_computes_its_update(folder, tiny, monkeypatch):
+    monkeypatch.setitem(optimizers._REGISTERED, "lion", None)  # restores the table at the end
     del optimizers._REGISTERED["lion"]
     _, code = code_of(ROOT / "docs/train.md")
-    (at / "my_lion.py").write_text(code, encoding="utf-8")
+    (folder / "my_lion.py").write_text(code, encoding="utf-8")
     tiny.objective_modules, tiny.optimizer.name = "my_lion", "lion"
     config = parse(tiny)
     params = {"layers": {"kernel": np.float32([1, 2])}}
-    lion, done = make(config), {"finite": np.True_, "rates": schedules.rates(config, 0)}
-    updates, _ = lion.update(params, lion.init(params), params, **done)
+    lion, arguments = make(config), {"finite": np.True_, "rates": schedules.rates(config, 0)}
+    updates, _ = lion.update(params, lion.init(params), params, **arguments)
     rate, decay = config.optimizer.learning_rate, config.optimizer.weight_decay
-    wanted = [-rate * (1 + decay), -rate * (1 + 2 * decay)]
-    np.testing.assert_allclose(updates["layers"]["kernel"], wanted, rtol=1e-6)
+    expected = [-rate * (1 + decay), -rate * (1 + 2 * decay)]
+    np.testing.assert_allclose(updates["layers"]["kernel"], expected, rtol=1e-6)
     assert set(record(config)["objective_digests"]) == {"my_lion"}
 
 
-def test_a_sweep(at):
+def test_the_sweep_is_valid(folder):
     (code,) = code_of(ROOT / "docs/sweep.md")
-    (at / "mine_sweep.py").write_text(code, encoding="utf-8")
-    sweep = definition.read(at / "mine_sweep.py", at / "runs")
+    (folder / "mine_sweep.py").write_text(code, encoding="utf-8")
+    sweep = definition.read(folder / "mine_sweep.py", folder / "runs")
     assert sweep.config == "configs/quickstart.py" and len(sweep.runs) == 9
     assert {"optimizer.learning_rate": 0.002, "train.seed": 1} in sweep.runs
 
 
-def test_alignments(checkpoint, at, capsys):
+def test_code_for_word_alignment_runs(checkpoint, folder, capsys):
     soft, gold, own = code_of(ROOT / "docs/align.md")
     exec(gold, {})
-    size, pairs = sentence_pairs.read_checked(at / "gold.tsv", "")
+    size, pairs = sentence_pairs.read_checked(folder / "gold.tsv", "")
     assert size == 500 and all(pair.gold.sure for pair in pairs)
-    (at / "runs").mkdir()
-    (at / "runs/quickstart").symlink_to(checkpoint)
-    (at / "pairs.tsv").write_text("the cat sleeps\tdie Katze\n", encoding="utf-8")
+    (folder / "runs").mkdir()
+    (folder / "runs/quickstart").symlink_to(checkpoint)
+    (folder / "pairs.tsv").write_text("the cat sleeps\tdie Katze\n", encoding="utf-8")
     exec(soft, {})
     assert re.fullmatch(r"\[(\s*\[[^\[\]]+\]){3}\]\s*", capsys.readouterr().out)
-    given = {}
-    exec(own, given)
+    namespace = {}
+    exec(own, namespace)
     del methods.METHODS["gaussian"]
-    assert len(given["links"]) == 1 and given["links"][0]
+    assert len(namespace["links"]) == 1 and namespace["links"][0]
 
 
-def test_the_mean_of_four_curves(at, capsys):
-    (at / "DIR").mkdir()
+def test_code_that_averages_error_rates_runs(folder, capsys):
+    (folder / "DIR").mkdir()
     for pair, rates in (("en-de", (0.5, 0.25)), ("en-fr", (0.25, 0.75))):
         lines = "".join(json.dumps({"layer": i, "aer": x}) + "\n" for i, x in enumerate(rates))
-        (at / f"DIR/aer-{pair}.jsonl").write_text(lines)
+        (folder / f"DIR/aer-{pair}.jsonl").write_text(lines)
     exec(code_of(ROOT / "docs/papers.md")[0], {})
     assert capsys.readouterr().out == "[0.375, 0.5]\n"
 
 
-def test_variants_and_phases(at):
+def test_code_for_variants_and_phases_gives_a_valid_config(folder):
     own, phases = code_of(ROOT / "docs/configs.md")
     with recipes.importable(ROOT / "configs"):
         import ernie_m_base
-    given = {"variants": variants, "ernie_m_base": ernie_m_base}
-    exec(own, given)
-    given |= {"config": given["get_config"]("exp3,tiny"), "ml_collections": ml_collections}
-    exec(phases, given)
-    given["config"].train.steps = 3_000
-    config = parse(given["config"])
+    namespace = {"variants": variants, "ernie_m_base": ernie_m_base}
+    exec(own, namespace)
+    namespace |= {"config": namespace["get_config"]("exp3,tiny"), "ml_collections": ml_collections}
+    exec(phases, namespace)
+    namespace["config"].train.steps = 3_000
+    config = parse(namespace["config"])
     assert set(config.objectives.active()) == {"mmlm", "camlm"}
     assert [phase.start for phase in config.schedule] == [0, 1000, 2000]
     assert config.schedule[2].config.objectives.mmlm.mask_rate == 0.2
 
 
-def test_phases_of_a_modern_recipe(tiny):
+def test_code_for_phases_of_a_modern_recipe_gives_a_valid_config(tiny):
     (phases,) = code_of(ROOT / "docs/phases.md")
     tiny.objectives.tlm.batch_rows, tiny.data.languages = 0, "en,de,sw,zh"
     tiny.model.positions = 8194
@@ -211,9 +218,9 @@ def test_phases_of_a_modern_recipe(tiny):
     }
 
 
-def test_rows_of_a_store(store):
+def test_code_that_reads_rows_of_a_store_runs(store):
     code = code_of(ROOT / "docs/data.md")[0].replace("runs/rows/0123456789abcdef", str(store.path))
     *lines, last = code.strip().splitlines()
-    given = {"np": np}
-    exec("\n".join([*lines, f"read = {last}"]), given)
-    assert given["read"].shape == (2, 32) and given["read"].dtype == np.uint16
+    namespace = {"np": np}
+    exec("\n".join([*lines, f"read = {last}"]), namespace)
+    assert namespace["read"].shape == (2, 32) and namespace["read"].dtype == np.uint16

@@ -1,4 +1,4 @@
-"""The command of sentence vectors: one row per line, from a file or a pipe, or no output."""
+"""`xlj.embed` writes one vector per line of a file or a pipe, or no output after an error."""
 
 import contextlib
 import functools
@@ -37,13 +37,13 @@ def run(checkpoint, call):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_a_row_for_each_line(run, text, tmp_path, checkpoint, dtype):
+def test_each_line_gets_one_row(run, text, tmp_path, checkpoint, dtype):
     output = tmp_path / "vectors.npy"
     run(f"--input={text}", f"--output={output}", f"--dtype={dtype}", "--layer=1", "--pooling=text")
-    found = np.load(output)
-    wanted = Embedder(pretrained.load(checkpoint), (1,), "text").embed(LINES)[0]
-    assert found.dtype == dtype and not found[1].any() and found[0].any()
-    np.testing.assert_array_equal(found, wanted.astype(dtype))
+    vectors = np.load(output)
+    expected = Embedder(pretrained.load(checkpoint), (1,), "text").embed(LINES)[0]
+    assert vectors.dtype == dtype and not vectors[1].any() and vectors[0].any()
+    np.testing.assert_array_equal(vectors, expected.astype(dtype))
 
 
 @pytest.mark.parametrize("shard", [False, True])
@@ -54,24 +54,24 @@ def test_skipped_lines_are_rows_of_nan(run, tmp_path, shard):
     with pytest.raises(ConfigError, match=r"text:2: the line is not UTF-8; .*--malformed=skip"):
         run(*flags)
     stderr = run(*flags, "--malformed=skip").err
-    found = np.load(next(output.glob("*.npy")) if shard else output)
-    empty = [False, True, False, False, True, True, False]
-    assert np.isnan(found).any(1).tolist() == np.isnan(found).all(1).tolist() == empty
+    vectors = np.load(next(output.glob("*.npy")) if shard else output)
+    skipped = [False, True, False, False, True, True, False]
+    assert np.isnan(vectors).any(1).tolist() == np.isnan(vectors).all(1).tolist() == skipped
     assert f"skipped: invalid UTF-8: 1 (first: {text}:2)" in stderr and f"{text}:5" in stderr
 
 
-def test_standard_input_is_read_where_no_file_is_named(run, text, tmp_path, monkeypatch):
+def test_standard_input_is_read_without_the_input_flag(run, text, tmp_path, monkeypatch):
     run(f"--input={text}", f"--output={tmp_path / 'a.npy'}")
-    kept = os.dup(0)
+    saved_stdin = os.dup(0)
     try:
         with (tmp_path / "plain.txt").open("wb+") as file:
-            file.write("\n".join(LINES).encode())  # the last line may lack its end
+            file.write("\n".join(LINES).encode())  # the last line has no line break
             file.seek(0)
             os.dup2(file.fileno(), 0)
         run(f"--output={tmp_path / 'b.npy'}")
     finally:
-        os.dup2(kept, 0)
-        os.close(kept)
+        os.dup2(saved_stdin, 0)
+        os.close(saved_stdin)
     assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
 
 
@@ -85,30 +85,30 @@ def test_a_pipe_is_read_once(run, text, tmp_path):
     assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
 
 
-def test_a_link_stays_one(run, text, tmp_path):
+def test_an_output_that_is_a_symbolic_link_stays_a_link(run, text, tmp_path):
     (tmp_path / "link.npy").symlink_to("a.npy")
     run(f"--input={text}", f"--output={tmp_path / 'link.npy'}")
     assert (tmp_path / "link.npy").is_symlink() and np.load(tmp_path / "a.npy").shape == (4, 32)
 
 
-def test_no_line_is_no_row(run, tmp_path):
+def test_an_empty_file_gives_no_rows(run, tmp_path):
     (tmp_path / "empty.txt").touch()
     run(f"--input={tmp_path / 'empty.txt'}", f"--output={tmp_path / 'a.npy'}")
     assert np.load(tmp_path / "a.npy").shape == (0, 32)
 
 
-def test_lost_ends_are_reported(run, tmp_path):
+def test_truncated_sentences_are_reported(run, tmp_path):
     (tmp_path / "long.txt").write_text("word " * 300 + "\nword\n")
     printed = run(f"--input={tmp_path / 'long.txt'}", f"--output={tmp_path / 'a.npy'}").err
     assert "sentences truncated because they are too long for the model: 1" in printed
 
 
-def test_an_error_on_the_way_leaves_nothing_behind(run, text, tmp_path, monkeypatch):
+def test_an_error_during_the_work_leaves_no_files(run, text, tmp_path, monkeypatch):
     monkeypatch.setattr(embedder, "_CHUNK", 2)
-    made = Embedder.stream
+    stream = Embedder.stream
 
     def failing(self, *arguments):
-        for count, vectors in enumerate(made(self, *arguments)):
+        for count, vectors in enumerate(stream(self, *arguments)):
             yield vectors * (np.nan if count else 1)
 
     monkeypatch.setattr(Embedder, "stream", failing)
@@ -144,25 +144,26 @@ def test_errors_come_before_any_work(run, text, tmp_path, arguments, message):
     assert not list(tmp_path.glob("a.npy*"))
 
 
-def test_from_the_command_line_errors_are_one_line():
+def test_command_line_errors_are_one_line():
     command = [sys.executable, "-m", "xlj.embed", "--output=a.npy"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and not done.stdout
     assert done.stderr == "error: the following arguments are required: --checkpoint\n"
 
 
-def test_an_interrupt_ends_at_once_and_writes_nothing(checkpoint, tmp_path):
-    """Also while batches are computed, when a normal exit of Python sometimes crashed."""
+def test_an_interrupt_stops_the_command_at_once_and_leaves_no_output(checkpoint, tmp_path):
+    """The command is computing batches then, and a normal exit of Python sometimes crashed."""
     (tmp_path / "many.txt").write_text("The cat sleeps on the mat.\n" * 500_000)
     command = [sys.executable, "-m", "xlj.embed", f"--checkpoint={checkpoint}"]
     command += [f"--input={tmp_path / 'many.txt'}", f"--output={tmp_path / 'a.npy'}"]
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # `pytest &` ignores it
+    # The child inherits the handler; under `pytest &` it would ignore SIGINT.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     child = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
     signal.signal(signal.SIGINT, before)
-    while not list(tmp_path.glob("a.npy.*")):  # it has begun
+    while not list(tmp_path.glob("a.npy.*")):  # until the command has started to write
         assert child.poll() is None
         time.sleep(0.1)
-    for _ in range(6):  # Python ignores one that comes in a callback of its garbage collector
+    for _ in range(6):  # Python ignores an interrupt in a callback of its garbage collector
         child.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             errors = child.communicate(timeout=10)[1]

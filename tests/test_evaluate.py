@@ -29,16 +29,16 @@ def folders(tmp_path):
     return f"--xtreme_labels={tmp_path}/labels", f"--xtreme_predictions={tmp_path}/predictions"
 
 
-def test_the_mock_data_of_xtreme():
-    """What XTREME's evaluate.py prints, to every digit."""
+def test_scores_of_xtremes_mock_data_equal_those_of_xtreme():
+    """The expected scores are the output of XTREME's evaluate.py, with all its digits."""
     if not MOCK.is_dir():
         pytest.skip(f"there is no mock data of XTREME at {MOCK}")
     code, output, errors = run(
         f"--xtreme_labels={MOCK}/labels", f"--xtreme_predictions={MOCK}/predictions"
     )
     assert code == 0, errors
-    found = json.loads(output)
-    tasks = found["tasks"]
+    results = json.loads(output)
+    tasks = results["tasks"]
     assert {
         "pawsx": f"{tasks['pawsx']['accuracy']['average']:.2f}",
         "xnli": f"{tasks['xnli']['accuracy']['average']:.2f}",
@@ -66,12 +66,12 @@ def test_the_mock_data_of_xtreme():
         "tydiqa": "88.89 / 97.22",
     }
     assert tasks["xquad"]["score"] == pytest.approx((77.27 + 79.96) / 2, abs=0.01)
-    assert set(found["groups"]) == {"classification", "tagging", "qa", "retrieval"}
-    assert found["score"] == pytest.approx(sum(task["score"] for task in tasks.values()) / 9)
+    assert set(results["groups"]) == {"classification", "tagging", "qa", "retrieval"}
+    assert results["score"] == pytest.approx(sum(task["score"] for task in tasks.values()) / 9)
     assert "skipped mewslix: not a task of XTREME" in errors
 
 
-def test_scores_go_into_files(folders, tmp_path):
+def test_scores_are_written_as_json_and_markdown(folders, tmp_path):
     files = {ending: tmp_path / f"scores.{ending}" for ending in ("json", "md")}
     outputs = [run(*folders, f"--output={file}") for file in files.values()]
     assert [code for code, *_ in outputs] == [0, 0], outputs
@@ -80,7 +80,7 @@ def test_scores_go_into_files(folders, tmp_path):
     assert "| accuracy | 50.0 | 50.0 |" in files["md"].read_text()
 
 
-def test_scores_are_drawn(folders, tmp_path):
+def test_scores_are_plotted(folders, tmp_path):
     pytest.importorskip("matplotlib")
     code, _, errors = run(*folders, f"--plot={tmp_path}/scores.svg")
     assert code == 0, errors

@@ -33,7 +33,7 @@ def test_recipes_and_their_variants_parse(name, monkeypatch):
     assert len(parsed) == 1 + len(getattr(module, "VARIANTS", {}))  # each changes something
 
 
-GRIDS = {  # XLM-E, Table 7: rows, rates and epochs
+GRIDS = {  # XLM-E, Table 7: batch rows, learning rates, epochs
     "udpos": ((8, 16, 32), (1e-5, 2e-5, 3e-5), (10,)),
     "panx": ((8,), (5e-6, 6e-6, 7e-6, 8e-6, 9e-6), (10,)),
     "xquad": ((32,), (2e-5, 3e-5, 4e-5), (4,)),
@@ -42,32 +42,34 @@ GRIDS = {  # XLM-E, Table 7: rows, rates and epochs
     "xnli": ((32,), (5e-6, 6e-6, 7e-6, 8e-6), (10,)),
     "pawsx": ((32,), (8e-6, 9e-6, 1e-5, 2e-5), (10,)),
 }
-OTHERS_OF_XLM_ALIGN = {  # its Table 12 where that differs
+XLM_ALIGN_GRIDS = {  # XLM-Align, Table 12, where it differs
     "tydiqa_xlm_align": ((32,), (2e-5, 3e-5), (5, 10, 15, 20)),
     "pawsx_xlm_align": ((32,), (1e-5, 2e-5), (10,)),
 }
 
 
-@pytest.mark.parametrize("sweep", [*GRIDS, *OTHERS_OF_XLM_ALIGN])
-def test_the_papers_grids(sweep, monkeypatch, tmp_path):
-    """XLM-E, Table 7, and XLM-Align, Table 12: every combination is run once, and what a recipe has
-    without a sweep is one of them."""
+@pytest.mark.parametrize("sweep", [*GRIDS, *XLM_ALIGN_GRIDS])
+def test_sweeps_try_the_papers_grids(sweep, monkeypatch, tmp_path):
+    """XLM-E, Table 7, and XLM-Align, Table 12.
+
+    A sweep runs each combination once. The values of the recipe itself are one of them.
+    """
     name = sweep.partition("_")[0]
-    read = definition.read(FOLDER.parent / f"sweeps/finetune_{sweep}.py", tmp_path)
-    assert (read.config, read.command) == (f"configs/finetune/{name}.py", "xlj.finetune")
+    actual = definition.read(FOLDER.parent / f"sweeps/finetune_{sweep}.py", tmp_path)
+    assert (actual.config, actual.command) == (f"configs/finetune/{name}.py", "xlj.finetune")
     config = recipe(name, monkeypatch).get_config()
-    own = {
+    recipe_values = {
         "train.batch_rows": config.train.batch_rows,
         "optimizer.learning_rate": config.optimizer.learning_rate,
         "train.epochs": config.train.epochs,
     }
-    assert not read.settings and all(set(run) <= set(own) for run in read.runs)
-    runs = [tuple((own | run).values()) for run in read.runs]
-    assert sorted(runs) == sorted(itertools.product(*(GRIDS | OTHERS_OF_XLM_ALIGN)[sweep]))
-    assert tuple(own.values()) in itertools.product(*GRIDS[name])
+    assert not actual.settings and all(set(run) <= set(recipe_values) for run in actual.runs)
+    runs = [tuple((recipe_values | run).values()) for run in actual.runs]
+    assert sorted(runs) == sorted(itertools.product(*(GRIDS | XLM_ALIGN_GRIDS)[sweep]))
+    assert tuple(recipe_values.values()) in itertools.product(*GRIDS[name])
     optimizer = config.optimizer
     assert (optimizer.schedule, optimizer.weight_decay) == ("linear", 0)
-    warmup = optimizer.warmup_steps, optimizer.warmup_share  # a share, where there are no steps
+    warmup = optimizer.warmup_steps, optimizer.warmup_share  # without steps, the share applies
     assert warmup == (12_500 if name == "xnli" else 0, 0.1)
 
 
@@ -84,8 +86,8 @@ def test_the_papers_grids(sweep, monkeypatch, tmp_path):
         ("amazon_reviews", "", (32, 2e-5, 0.1, 0, 0.01, 5)),
     ],
 )
-def test_meta_xlms_settings(name, variant, values, monkeypatch):
-    """MetaXLM, Table 8: batch, rate, warm-up, weight decay, epochs."""
+def test_recipes_have_meta_xlms_settings(name, variant, values, monkeypatch):
+    """MetaXLM, Table 8: batch rows, learning rate, warm-up, weight decay, epochs."""
     config = recipe(name, monkeypatch).get_config(variant)
     optimizer, train = config.optimizer, config.train
     assert optimizer.schedule == "linear"
@@ -93,7 +95,7 @@ def test_meta_xlms_settings(name, variant, values, monkeypatch):
         train.batch_rows,
         optimizer.learning_rate,
         optimizer.warmup_share,
-        optimizer.warmup_steps,  # 0: that share
+        optimizer.warmup_steps,  # 0: the share applies
         optimizer.weight_decay,
         train.epochs,
     )

@@ -1,4 +1,4 @@
-"""Starters in launch/: dry runs with programs that only note how they are called."""
+"""The scripts in launch/, run with stub programs that only log their arguments."""
 
 import json
 import os
@@ -21,7 +21,7 @@ FLAGS = ["--config=c.py", "--workdir=/r/a b", "--config.data.mono=/t/{language}.
 
 @pytest.fixture
 def clone(tmp_path):
-    """A folder that is called as a clone is: launch/, and an environment that does nothing."""
+    """A folder like a clone: launch/, and a virtual environment with an empty activate script."""
     (tmp_path / "launch").symlink_to(LAUNCH)
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/activate").write_text("")
@@ -30,17 +30,17 @@ def clone(tmp_path):
 
 @pytest.fixture
 def call(clone):
-    """Calls a starter in the clone; returns its exit code, and the calls that it made."""
+    """Runs a script in the clone; returns the finished process and the calls of stub programs."""
 
     def call(script, *flags, programs, **variables):
         log, folder = clone / "log", clone / "programs"
         folder.mkdir()
-        for name, does in programs.items():
+        for name, body in programs.items():
             program = folder / name
-            note = "import json, os, sys; f = open(os.environ['LOG'], 'a')"
-            note += "; print(json.dumps([sys.argv[1], *sys.argv[2:]]), file=f)"
+            log_call = "import json, os, sys; f = open(os.environ['LOG'], 'a')"
+            log_call += "; print(json.dumps([sys.argv[1], *sys.argv[2:]]), file=f)"
             program.write_text(
-                f'#!/usr/bin/env bash\n"{sys.executable}" -c "{note}" {name} "$@"\n{does}\n'
+                f'#!/usr/bin/env bash\n"{sys.executable}" -c "{log_call}" {name} "$@"\n{body}\n'
             )
             program.chmod(0o755)
         log.write_text("")
@@ -63,7 +63,7 @@ def call(clone):
 
 
 @pytest.mark.parametrize("script", sorted(LAUNCH.glob("*.sh")), ids=lambda path: path.name)
-def test_scripts_are_bash(script):
+def test_scripts_are_valid_bash(script):
     subprocess.run(["bash", "-n", script], check=True)
 
 
@@ -71,7 +71,7 @@ def sbatch_options(script):
     return dict(re.findall(r"^#SBATCH --([\w-]+)=?(\S*)", (LAUNCH / script).read_text(), re.M))
 
 
-def test_slurm_makes_rows_on_cpus_and_trains_when_they_are_there(call):
+def test_slurm_builds_rows_on_cpus_before_it_trains_on_gpus(call):
     done, calls = call("slurm.sh", *FLAGS, programs={"sbatch": "echo '12;cluster'"}, NAME="big")
     assert done.returncode == 0, done.stderr
     rows, train = calls
@@ -84,17 +84,17 @@ def test_slurm_makes_rows_on_cpus_and_trains_when_they_are_there(call):
     assert options["signal"].startswith("TERM@")
 
 
-def test_slurm_submits_no_training_without_rows_to_come(call):
+def test_slurm_submits_no_training_if_the_job_for_rows_is_refused(call):
     done, calls = call("slurm.sh", *FLAGS, programs={"sbatch": "exit 1"})
     assert done.returncode == 1 and len(calls) == 1
 
 
 @pytest.mark.parametrize(
-    ("code", "restarts", "again"),
+    ("code", "restarts", "requeued"),
     [(0, 0, False), (2, 0, False), (1, 0, False), (CONTINUE, 3, True), (137, 0, True)]
     + [(CONTINUE, 100, False)],
 )
-def test_slurm_requeues_interrupted_runs(call, clone, code, restarts, again):
+def test_slurm_requeues_interrupted_runs(call, clone, code, restarts, requeued):
     done, calls = call(
         "slurm_train.sh",
         *FLAGS,
@@ -108,29 +108,31 @@ def test_slurm_requeues_interrupted_runs(call, clone, code, restarts, again):
     )
     assert done.returncode == code
     assert calls[0] == ["srun", "python", "-m", "xlj.train", "--distributed", *FLAGS]
-    assert calls[1:] == ([["scontrol", "requeue", "34"]] if again else [])
+    assert calls[1:] == ([["scontrol", "requeue", "34"]] if requeued else [])
     assert "latency_hiding" in done.stdout and f" {clone}/build/compiled\n" in done.stdout
 
 
-def test_the_measurements_of_a_gpu_are_such_as_bench_takes(call, tmp_path, monkeypatch):
-    writes = 'for x in "$@"; do [[ $x != --table=* ]] || echo a table > "${x#--table=}"; done'
-    done, calls = call("bench_gpu.sh", programs={"python": writes}, OUT=str(tmp_path / "out"))
+def test_bench_accepts_the_flags_of_bench_gpu(call, tmp_path, monkeypatch):
+    write_table = 'for x in "$@"; do [[ $x != --table=* ]] || echo a table > "${x#--table=}"; done'
+    done, calls = call("bench_gpu.sh", programs={"python": write_table}, OUT=str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("a table") == len(calls) == 6
-    monkeypatch.chdir(tmp_path)  # where recipes are found by their names
+    monkeypatch.chdir(tmp_path)  # recipes must be found by name, in any folder
     for program, *flags in calls:
         assert [program, *flags[:2]] == ["python", "-m", "xlj.bench"]
         assert bench.main([*flags[2:], "--check"]) == 0
 
 
-WRITES = 'for x in "$@"; do [[ $x != --json=* ]] || echo "{}" > "${x#--json=}"; done; '
+WRITE_JSON = 'for x in "$@"; do [[ $x != --json=* ]] || echo "{}" > "${x#--json=}"; done; '
 
 
-def test_the_check_of_a_gpu_lists_what_failed_and_what_was_not_reached(call, tmp_path, monkeypatch):
-    fails = WRITES + "case $* in *test_fused_losses*) exit 1 ;; *--what=peak*) exit 124 ;; esac"
+def test_check_gpu_reports_the_outcome_of_each_part(call, tmp_path, monkeypatch):
+    fail_some = (
+        WRITE_JSON + "case $* in *test_fused_losses*) exit 1 ;; *--what=peak*) exit 124 ;; esac"
+    )
     out = tmp_path / "out"
     flags = f"--out={out}", "--parts=kernels,profile,losses,attention,unknown", f"--rows={tmp_path}"
-    done, calls = call("check_gpu.sh", *flags, programs={"python3": fails})
+    done, calls = call("check_gpu.sh", *flags, programs={"python3": fail_some})
     assert done.returncode == 1 and done.stderr == ""
     parts = json.loads((out / "gpu.json").read_text())["parts"]
     assert {part["name"]: part["outcome"] for part in parts} == {
@@ -141,14 +143,14 @@ def test_the_check_of_a_gpu_lists_what_failed_and_what_was_not_reached(call, tmp
     report = (out / "gpu.md").read_text()
     assert all(f"| {part['name']} | {part['outcome']} |" in report for part in parts)
     monkeypatch.chdir(tmp_path)
-    for _, *flags in calls[1:]:  # the first is of the versions
+    for _, *flags in calls[1:]:  # the first call prints versions
         if flags[1] == "xlj.bench":
             assert bench.main([*flags[2:], "--check"]) == 0
         else:
             assert all((LAUNCH.parent / file).exists() for file in flags if ".py" in file)
 
 
-def test_the_check_of_a_gpu_ends_in_time(call, tmp_path):
+def test_check_gpu_ends_within_its_time_limit(call, tmp_path):
     done, calls = call(
         "check_gpu.sh", f"--out={tmp_path}/out", "--seconds=9", programs={"python3": ""}
     )
@@ -157,20 +159,20 @@ def test_the_check_of_a_gpu_ends_in_time(call, tmp_path):
     assert len(outcomes) == 7 and all(line.endswith(": not reached") for line in outcomes)
 
 
-def test_prepare_builds_rows(call):
+def test_the_slurm_job_for_rows_runs_prepare_on_cpus(call):
     done, calls = call("slurm_rows.sh", "--config=c.py", programs={"python": "echo $JAX_PLATFORMS"})
     assert done.stdout == "cpu\n" and calls == [["python", "-m", "xlj.prepare", "--config=c.py"]]
 
 
-def test_tpu_hosts_are_asked_for_once_rows_are_there(call, clone):
+def test_tpu_hosts_are_requested_after_rows_are_built(call, clone):
     gcloud = (
         "command=${!#}; command=${command#--command=}\n"
         'case $* in *describe*) exit 1 ;; *ssh*) bash -c "$command" ;; esac'
     )
-    apart = [FLAGS[0], "--workdir", "/r/a b", FLAGS[2]]
+    flags = [FLAGS[0], "--workdir", "/r/a b", FLAGS[2]]
     done, calls = call(
         "tpu_pod.sh",
-        *apart,
+        *flags,
         programs={"python": "", "gcloud": gcloud},
         TPU="t",
         ZONE="z",
@@ -182,10 +184,10 @@ def test_tpu_hosts_are_asked_for_once_rows_are_there(call, clone):
     assert calls[0] == ["python", "-m", "xlj.prepare", FLAGS[0], FLAGS[2]]
     assert [call[4] for call in calls[1:4]] == ["describe", "create", "ssh"]
     assert "--accelerator-type=v5litepod-16" in calls[2] and "--worker=all" in calls[3]
-    assert calls[4] == ["python", "-m", "xlj.train", "--distributed", *apart]
+    assert calls[4] == ["python", "-m", "xlj.train", "--distributed", *flags]
 
 
-def test_tpu_hosts_are_not_asked_for_if_rows_fail(call, clone):
+def test_tpu_hosts_are_not_requested_if_rows_fail(call, clone):
     done, calls = call(
         "tpu_pod.sh",
         *FLAGS,
@@ -203,25 +205,25 @@ def test_again_restarts_interrupted_commands(tmp_path, codes, starts):
     assert (tmp_path / "n").read_text().count("\n") == starts
 
 
-def test_again_does_not_start_once_it_is_to_stop(tmp_path):
+def test_again_does_not_restart_a_command_after_sigterm(tmp_path):
     script = "trap 'sleep 0.3; exit 75' TERM; echo >> n; while :; do sleep 0.05; done"
-    started = subprocess.Popen([LAUNCH / "again.sh", "bash", "-c", script], cwd=tmp_path)
+    process = subprocess.Popen([LAUNCH / "again.sh", "bash", "-c", script], cwd=tmp_path)
     while not (tmp_path / "n").is_file():
         time.sleep(0.02)
-    started.send_signal(signal.SIGTERM)
-    assert started.wait(timeout=30) == CONTINUE
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == CONTINUE
     assert (tmp_path / "n").read_text() == "\n"
 
 
-def test_xla_knows_the_flags_for_gpus():
-    """It ends with an error on one that it does not know, on whatever device."""
+def test_xla_accepts_the_flags_for_gpus():
+    """XLA refuses unknown flags on every device, so a CPU is enough for this test."""
     code = f"source {LAUNCH}/environment.sh; exec {sys.executable} -c 'import jax; jax.devices()'"
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
     subprocess.run(["bash", "-c", code], env=environment, check=True, timeout=120)
 
 
-# Of a JobSet, the fields that are used: (type, or fields below); [of] is a list. Those of the API
-# jobset.x-k8s.io/v1alpha2, and of Kubernetes' Job and Pod that it is made of.
+# The fields that launch/jobset.yaml may have, with their types or inner fields; [...] is a list.
+# The API jobset.x-k8s.io/v1alpha2 and the Jobs and Pods of Kubernetes in it define these fields.
 _JOB = {
     "parallelism": int,
     "completions": int,
@@ -275,13 +277,13 @@ _JOBSET = {
 def check(value, allowed, place):
     if isinstance(allowed, dict):
         assert isinstance(value, dict) and value, place
-        for name, below in value.items():
+        for name, inner in value.items():
             assert name in allowed, f"{place}.{name}"
-            check(below, allowed[name], f"{place}.{name}")
+            check(inner, allowed[name], f"{place}.{name}")
     elif isinstance(allowed, list):
         assert isinstance(value, list) and value, place
-        for number, one in enumerate(value):
-            check(one, allowed[0], f"{place}[{number}]")
+        for number, item in enumerate(value):
+            check(item, allowed[0], f"{place}[{number}]")
     else:
         assert type(value) is allowed, f"{place}: {value!r}"
 
@@ -291,12 +293,12 @@ def jobset():
     return yaml.safe_load((LAUNCH / "jobset.yaml").read_text("utf-8"))
 
 
-def test_the_jobset_has_the_fields_of_its_api(jobset):
+def test_the_jobset_has_only_fields_of_its_api(jobset):
     check(jobset, _JOBSET, "jobset")
     assert (jobset["apiVersion"], jobset["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
 
 
-def test_the_jobset_fits_together(jobset):
+def test_the_parts_of_the_jobset_are_consistent(jobset):
     spec = jobset["spec"]
     rows, train = spec["replicatedJobs"]
     assert train["dependsOn"] == [{"name": rows["name"], "status": "Complete"}]
@@ -305,22 +307,22 @@ def test_the_jobset_fits_together(jobset):
     ]
     pods = []
     for job in (rows, train):
-        of = job["template"]["spec"]
-        (rule,) = of["podFailurePolicy"]["rules"]
-        assert rule["action"] == "FailJob" and of["backoffLimit"] == 0
+        job_spec = job["template"]["spec"]
+        (rule,) = job_spec["podFailurePolicy"]["rules"]
+        assert rule["action"] == "FailJob" and job_spec["backoffLimit"] == 0
         assert CONTINUE not in rule["onExitCodes"]["values"] == [1, 2]
-        pod = of["template"]["spec"]
-        assert pod["restartPolicy"] == "Never"  # what pod failure policies need
+        pod = job_spec["template"]["spec"]
+        assert pod["restartPolicy"] == "Never"  # required by pod failure policies
         (container,) = pod["containers"]
         assert {v["name"] for v in pod["volumes"]} == {m["name"] for m in container["volumeMounts"]}
         variables = {entry["name"]: entry["value"] for entry in container["env"]}
         used = re.findall(r"\$(\w+)", container["command"][-1])
         assert set(used) <= {*variables, "JOB_COMPLETION_INDEX"}
-        pods.append((of, container, variables))
-    (_, first, _), (of, second, variables) = pods
+        pods.append((job_spec, container, variables))
+    (_, first, _), (job_spec, second, variables) = pods
     assert "nvidia.com/gpu" not in first["resources"]["limits"]
-    assert of["completionMode"] == "Indexed"
-    assert of["parallelism"] == of["completions"] == int(variables["PROCESSES"])
+    assert job_spec["completionMode"] == "Indexed"
+    assert job_spec["parallelism"] == job_spec["completions"] == int(variables["PROCESSES"])
     host = f"{jobset['metadata']['name']}-{train['name']}-0-0.{spec['network']['subdomain']}"
     assert f"--coordinator={host}:" in second["command"][-1]
     environment = (LAUNCH / "environment.sh").read_text()
@@ -328,14 +330,16 @@ def test_the_jobset_fits_together(jobset):
     assert variables["JAX_COMPILATION_CACHE_DIR"].startswith("/shared/")
 
 
-def test_the_jobsets_flags_are_those_of_xlj(jobset, tmp_path):
-    """The shell words that its containers run, checked by xlj itself."""
+def test_xlj_accepts_the_flags_of_the_jobset(jobset, tmp_path):
+    """Runs the commands of the containers with --check."""
     for job in jobset["spec"]["replicatedJobs"]:
         (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
         variables = {entry["name"]: entry["value"] for entry in container["env"]}
-        shown = container["command"][-1].replace("exec xlj", f"exec {sys.executable} -m xlj")
+        shell_command = container["command"][-1].replace(
+            "exec xlj", f"exec {sys.executable} -m xlj"
+        )
         done = subprocess.run(
-            [*container["command"][:-1], f"{shown} --check"],
+            [*container["command"][:-1], f"{shell_command} --check"],
             env={**os.environ, **variables, "JOB_COMPLETION_INDEX": "1", "XLA_FLAGS": ""},
             cwd=tmp_path,
             capture_output=True,

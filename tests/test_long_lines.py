@@ -47,7 +47,7 @@ def question(**more):
         (json.dumps({LONG: [LONG]}), prediction_files.answers),
     ],
 )
-def test_what_is_quoted_is_short(tmp_path, monkeypatch, content, read):
+def test_errors_quote_only_a_short_part_of_a_long_line(tmp_path, monkeypatch, content, read):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a").write_text(content)
     with pytest.raises(ConfigError, match=r"^\S*\ba(\.jsonl)?:") as caught:

@@ -30,7 +30,7 @@ def run(monkeypatch, capsys, *arguments):
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",)])
-def test_every_command_has_a_line(arguments, monkeypatch, capsys):
+def test_help_has_a_line_for_each_command(arguments, monkeypatch, capsys):
     code, output, _ = run(monkeypatch, capsys, *arguments)
     lines = dict(line.split(maxsplit=1) for line in output.splitlines()[2:])
     assert code == 0 and set(lines) == set(launcher.COMMANDS) == MODULES
@@ -38,7 +38,7 @@ def test_every_command_has_a_line(arguments, monkeypatch, capsys):
         assert importlib.import_module(f"xlj.{name}").__doc__.startswith(line)
 
 
-def test_a_command_gets_what_follows_its_name(monkeypatch, capsys):
+def test_a_command_gets_the_arguments_after_its_name(monkeypatch, capsys):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "kept")
     monkeypatch.setenv("GLIBC_TUNABLES", "kept")
     code, output, _ = run(monkeypatch, capsys, "train", "--config=quickstart", "--check")
@@ -51,7 +51,7 @@ def test_a_command_gets_what_follows_its_name(monkeypatch, capsys):
     assert run(monkeypatch, capsys, "--version")[1] == f"xlj {xlj.__version__}\n"
 
 
-def test_help_ends_quietly_if_its_reader_has_gone():
+def test_help_ends_quietly_if_its_output_is_closed():
     reader, writer = os.pipe()
     os.close(reader)  # as `| head` does after its lines
     command = [sys.executable, "-m", "xlj", "--help"]
@@ -60,19 +60,19 @@ def test_help_ends_quietly_if_its_reader_has_gone():
     assert (result.returncode, result.stderr) == (141, b"")
 
 
-def test_public_names_stay_what_they_are_beside_the_commands():
+def test_commands_do_not_replace_public_names():
     for name in MODULES:
         importlib.import_module(f"xlj.{name}")
     assert not MODULES & set(xlj.__all__)
     for name in xlj.__all__:
-        found = getattr(xlj, name)
-        assert found.__doc__ and (name == "__version__" or callable(found)), name
+        value = getattr(xlj, name)
+        assert value.__doc__ and (name == "__version__" or callable(value)), name
         assert name in dir(xlj)
     with pytest.raises(AttributeError, match="no attribute 'lode'"):
         xlj.lode  # noqa: B018
 
 
-def test_the_version_is_one():
+def test_all_files_have_the_same_version():
     citation = (ROOT / "CITATION.cff").read_text("utf-8")
     headings = re.findall(r"^## (\S+?),? ", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
     assert f"\nversion: {xlj.__version__}\n" in citation
@@ -80,8 +80,8 @@ def test_the_version_is_one():
 
 
 @pytest.mark.slow
-def test_a_wheel_has_the_recipes_and_the_assets_of_pages(tmp_path):
-    """A wheel installed into an empty folder, outside of the clone."""
+def test_a_wheel_has_the_recipes_and_the_assets_of_report_pages(tmp_path):
+    """Builds a wheel, and runs commands from its files, outside of the clone."""
     clone, site = tmp_path / "clone", tmp_path / "site"
     names = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "--deduplicate"],
@@ -104,7 +104,7 @@ def test_a_wheel_has_the_recipes_and_the_assets_of_pages(tmp_path):
         "import sys; sys.path.insert(0, sys.argv.pop(1)); "
         "from xlj.__main__ import main; sys.exit(main())"
     )
-    for config, wanted in (
+    for config, expected in (
         ("quickstart:tlm", "phrasebook"),
         ("configs/xlm_e.py:tiny", "gated"),
         ("finetune/udpos", "xtreme/udpos"),
@@ -114,4 +114,4 @@ def test_a_wheel_has_the_recipes_and_the_assets_of_pages(tmp_path):
             [sys.executable, "-I", "-c", code, site, *command, f"--config={config}", "--check"],
             cwd=tmp_path, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
-        assert done.returncode == 0 and wanted in done.stdout, done.stderr
+        assert done.returncode == 0 and expected in done.stdout, done.stderr

@@ -1,4 +1,4 @@
-"""The command of mining: pairs out, a threshold from gold, clear errors."""
+"""`xlj.mine`: mined pairs, thresholds from gold pairs, and error messages."""
 
 import json
 
@@ -21,8 +21,12 @@ def run(checkpoint, call):
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    """20 sentences that both texts have, the second with a word more, among 20 and 15 others; with
-    ids and without; and the true pairs. The first text has its first sentence twice."""
+    """A source and a target text with 20 true pairs, as files with and without ids.
+
+    The target sentence of a true pair is the source sentence and one more word. The source has 20
+    other sentences and repeats its first sentence; the target has 15 others. The file `gold` has
+    the true pairs.
+    """
     folder = tmp_path_factory.mktemp("texts")
     drawn = {phrasebook.pair(phrasebook.draw(9, k), "en", "de").source.text for k in range(90)}
     lines = sorted(drawn)[:55]
@@ -37,7 +41,7 @@ def texts(tmp_path_factory):
     return folder, source, target
 
 
-def test_centred_vectors_are_mined_without_their_means(run, texts, tmp_path):
+def test_centred_changes_margins_and_needs_several_distinct_sentences(run, texts, tmp_path):
     folder, *_ = texts
     sides = [f"--source={folder / 'a.ids'}", f"--target={folder / 'b.ids'}"]
     sides += [f"--gold={folder / 'gold'}"]
@@ -50,28 +54,28 @@ def test_centred_vectors_are_mined_without_their_means(run, texts, tmp_path):
         run(f"--source={tmp_path / 'one'}", sides[1], "--centred", "--threshold=1", "--output=x")
 
 
-def test_gold_finds_a_threshold_that_another_run_may_use(run, texts, tmp_path):
+def test_a_threshold_from_gold_gives_the_same_pairs_in_another_run(run, texts, tmp_path):
     folder, source, target = texts
     sides = [f"--source={folder / 'a.ids'}", f"--target={folder / 'b.ids'}"]
     output = tmp_path / "pairs.tsv"
-    found = run(*sides, f"--gold={folder / 'gold'}", f"--output={output}")
+    result = run(*sides, f"--gold={folder / 'gold'}", f"--output={output}")
     pairs, gold = (path.read_text().splitlines() for path in (output, folder / "gold"))
-    right = len(set(pairs) & set(gold))
-    assert found["gold"] == 20 and found["pairs"] == len(pairs) > 10
-    assert found["precision"] == right / len(pairs) > 0.5 and found["recall"] == right / 20
-    assert found["f1"] == pytest.approx(2 * right / (len(pairs) + 20))
+    correct = len(set(pairs) & set(gold))
+    assert result["gold"] == 20 and result["pairs"] == len(pairs) > 10
+    assert result["precision"] == correct / len(pairs) > 0.5 and result["recall"] == correct / 20
+    assert result["f1"] == pytest.approx(2 * correct / (len(pairs) + 20))
 
     plain = [f"--source={folder / 'a.txt'}", f"--target={folder / 'b.txt'}"]
-    again = run(*plain, f"--threshold={found['threshold']}", f"--output={output}", "--scores")
-    assert again == {key: found[key] for key in ("layer", "threshold", "pairs")}
+    again = run(*plain, f"--threshold={result['threshold']}", f"--output={output}", "--scores")
+    assert again == {key: result[key] for key in ("layer", "threshold", "pairs")}
     rows = [line.split("\t") for line in output.read_text().splitlines()]
     for (one, other, _), pair in zip(rows, pairs, strict=True):
         i, j = (int(name[2:]) for name in pair.split("\t"))
         assert (one, other) == (source[i], target[j])
     margins = [float(row[2]) for row in rows]
-    assert margins == sorted(margins, reverse=True) and margins[-1] >= found["threshold"] - 1e-6
+    assert margins == sorted(margins, reverse=True) and margins[-1] >= result["threshold"] - 1e-6
     everything = run(*plain, "--threshold=0", f"--output={output}")
-    assert found["pairs"] < everything["pairs"] <= len(target)
+    assert result["pairs"] < everything["pairs"] <= len(target)
 
 
 def test_blank_lines_between_documents_change_nothing(run, texts, tmp_path):
@@ -93,7 +97,7 @@ def test_blank_lines_between_documents_change_nothing(run, texts, tmp_path):
     assert len({output.read_text("utf-8") for output in outputs}) == 1
 
 
-def test_the_output_is_compressed_as_its_name_says(run, texts, tmp_path):
+def test_the_ending_of_the_output_selects_its_compression(run, texts, tmp_path):
     folder, *_ = texts
     sides = [f"--source={folder / 'a.txt'}", f"--target={folder / 'b.txt'}", "--threshold=0"]
     for ending in ("", *compressed.ENDINGS):
@@ -104,12 +108,12 @@ def test_the_output_is_compressed_as_its_name_says(run, texts, tmp_path):
         assert b"".join(files.pieces(file)) == plain and len(file.read_bytes()) < len(plain)
 
 
-def test_gold_of_which_nothing_is_found(run, texts, tmp_path):
+def test_gold_pairs_that_are_not_mined_give_no_threshold(run, texts, tmp_path):
     folder, _, target = texts
     gold = tmp_path / "gold"
     gold.write_text(f"a-39\tb-{len(target) - 1}\n")
-    found = run(f"--source={folder / 'a.ids'}", f"--target={folder / 'b.ids'}", f"--gold={gold}")
-    assert found["threshold"] is None and found["pairs"] == 0 and found["f1"] == 0
+    result = run(f"--source={folder / 'a.ids'}", f"--target={folder / 'b.ids'}", f"--gold={gold}")
+    assert result["threshold"] is None and result["pairs"] == 0 and result["f1"] == 0
     gold.write_text("")
     with pytest.raises(ConfigError, match=r"--gold=.*gold has no pairs; its lines must be `id TAB"):
         run(f"--source={folder / 'a.ids'}", f"--target={folder / 'b.ids'}", f"--gold={gold}")

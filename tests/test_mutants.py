@@ -1,5 +1,4 @@
-"""The lists of `tests/mutants` are of the code as it is; the mutants themselves are a stage of
-`.ci/run`."""
+"""The lists in `tests/mutants` match the current code. `.ci/run` tests the mutants themselves."""
 
 import subprocess
 import sys
@@ -11,8 +10,8 @@ import pytest
 @pytest.mark.slow
 def test_named_and_equivalent_mutants_exist():
     mutants = Path(__file__).parent / "mutants"
-    listed = subprocess.run(
+    process = subprocess.run(
         [sys.executable, mutants, "--list", "--count=0"], capture_output=True, text=True
     )
-    assert listed.returncode == 0, listed.stdout + listed.stderr
-    assert listed.stdout.strip().startswith("0 mutants")
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert process.stdout.strip().startswith("0 mutants")

@@ -1,4 +1,4 @@
-"""docs/papers.md: each table and figure is there, and what stands beside it can be run."""
+"""docs/papers.md lists each table and figure of the papers, and its commands are valid."""
 
 import importlib
 import re
@@ -17,53 +17,57 @@ from xlj.training.run_flops import RunFlops
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/papers.md").read_text("utf-8")
 SECTIONS = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", PAGE, re.MULTILINE))
-SHOWN = {"ERNIE-M": (16, 6), "XLM-E": (7, 4), "XLM-Align": (19, 2), "MetaXLM": (15, 6)}
+TABLES_AND_FIGURES = {"ERNIE-M": (16, 6), "XLM-E": (7, 4), "XLM-Align": (19, 2), "MetaXLM": (15, 6)}
 """How many tables and figures each paper has."""
 
 
 def commands(text=PAGE):
     """The distinct commands in some text, without line breaks."""
-    found = re.findall(r"`(python -m xlj\.[^`]*)`", text)
-    found += re.findall(r"^    (python -m xlj\.(?:.*\\\n)*.*)", text, re.MULTILINE)
-    return list(dict.fromkeys(line.replace("\\\n", " ") for line in found))
+    lines = re.findall(r"`(python -m xlj\.[^`]*)`", text)
+    lines += re.findall(r"^    (python -m xlj\.(?:.*\\\n)*.*)", text, re.MULTILINE)
+    return list(dict.fromkeys(line.replace("\\\n", " ") for line in lines))
 
 
 def recipes_of_papers():
-    """(name, variant) of each pretraining recipe in the commands; of those that are alike when they
-    are small, the first."""
-    found = {}
+    """Returns (name, tiny variant) of the pretraining recipes in the commands.
+
+    Of recipes whose tiny variants have the same config, it returns only the first.
+    """
+    recipes = {}
     for name, variant in re.findall(r"xlj\.train --config=configs/(\w+)\.py(?::([\w,]+))?", PAGE):
-        small = ",".join(filter(None, [variant, "tiny"]))
-        config = importlib.import_module(name).get_config(small)
-        found.setdefault(config.to_json(sort_keys=True), (name, small))
-    return list(found.values())
+        tiny = ",".join(filter(None, [variant, "tiny"]))
+        config = importlib.import_module(name).get_config(tiny)
+        recipes.setdefault(config.to_json(sort_keys=True), (name, tiny))
+    return list(recipes.values())
 
 
 def rows(section):
-    """(what is shown, the rest) of each line of a section's table."""
+    """Returns the cells of each row of a section's table, without the header."""
     lines = [line for line in SECTIONS[section].splitlines() if line.startswith("|")][2:]
     return [tuple(cell.strip() for cell in line.split("|")[1:-1]) for line in lines]
 
 
-@pytest.mark.parametrize("paper", SHOWN)
-def test_every_table_and_figure_has_a_line_that_says_what_to_run(paper):
-    found = {"Table": [], "Figure": []}
+@pytest.mark.parametrize("paper", TABLES_AND_FIGURES)
+def test_every_table_and_figure_has_a_row_that_states_what_to_run(paper):
+    numbers_by_kind = {"Table": [], "Figure": []}
     for shown, _, run, _ in rows(paper):
         for kind, numbers in re.findall(r"(Table|Figure)s? ([\d, to]*\d)", shown):
             first, *last = map(int, re.findall(r"\d+", numbers))
-            found[kind] += range(first, (last or [first])[-1] + 1)
+            numbers_by_kind[kind] += range(first, (last or [first])[-1] + 1)
         anchors = [re.sub(r"[^\w -]", "", name.lower()).replace(" ", "-") for name in SECTIONS]
         linked = [anchor for anchor in anchors if f"(#{anchor})" in run]
-        says = commands(run) or linked or re.search(r"nothing to run|of (each task of )?Table", run)
-        assert says, f"{paper}, {shown}: {run}"
-    tables, figures = SHOWN[paper]
-    assert sorted(found["Table"]) == list(range(1, tables + 1))
-    assert sorted(found["Figure"]) == list(range(1, figures + 1))
+        instruction = (
+            commands(run) or linked or re.search(r"nothing to run|of (each task of )?Table", run)
+        )
+        assert instruction, f"{paper}, {shown}: {run}"
+    tables, figures = TABLES_AND_FIGURES[paper]
+    assert sorted(numbers_by_kind["Table"]) == list(range(1, tables + 1))
+    assert sorted(numbers_by_kind["Figure"]) == list(range(1, figures + 1))
 
 
 @pytest.fixture
 def resolve(monkeypatch, tmp_path):
-    """Reads a command as the command itself does, but for the files that it names."""
+    """Parses a command line like the command itself, but reads none of its input files."""
     (tmp_path / "DIR").mkdir()
 
     def resolve(words):
@@ -92,18 +96,18 @@ def resolve(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("line", commands())
-def test_every_command_can_be_read(line, resolve):
+def test_every_command_is_valid(line, resolve):
     resolve(shlex.split(line))
 
 
-def test_the_operations_are_those_of_the_recipes():
+def test_operation_counts_are_those_of_the_recipes():
     for recipe, _, *shown in rows("Operation counts (FLOPs)"):
         name, _, variant = recipe.strip("`").partition(":")
         config = parse(importlib.import_module(name).get_config(variant))
         counts = {size: _operations(config, size) for size in (250_002, 30_522)}
         own, electra, six_nd = counts[250_002]
-        wanted = (own, electra, counts[30_522].electra, six_nd)
-        assert shown == [f"{count:.2e}".replace("e+", "e") for count in wanted], recipe
+        expected = (own, electra, counts[30_522].electra, six_nd)
+        assert shown == [f"{count:.2e}".replace("e+", "e") for count in expected], recipe
 
 
 def _operations(config, size):

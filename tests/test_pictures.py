@@ -1,4 +1,4 @@
-"""The pictures of the documentation are what the code draws, and read on any screen."""
+"""The pictures of the documentation match the code that draws them, and fit any screen."""
 
 import importlib
 import re
@@ -25,7 +25,7 @@ def drawn(maker):
     return {name: draw() for name, draw in maker.PICTURES.items()}
 
 
-def test_the_files_are_what_the_code_draws(drawn):
+def test_picture_files_match_the_code_that_draws_them(drawn):
     files = {file.stem: file.read_text("utf-8") for file in FOLDER.glob("*.svg")}
     assert files == drawn, "run python docs/make_pictures.py"
 
@@ -38,15 +38,15 @@ def test_each_picture_is_on_a_page(drawn):
     assert not [f.name for f in FOLDER.glob("*.png") if f.stat().st_size > 200_000]
 
 
-def test_pictures_read_in_light_and_dark_and_on_a_phone(drawn):
+def test_pictures_are_readable_in_light_and_dark_mode_and_on_a_phone(drawn):
     for name, text in drawn.items():
         root = etree.fromstring(text)
         width = float(root.get("viewBox").split()[2])
         assert root.find("{*}title").text, name
         assert "http" not in text.replace("http://www.w3.org/2000/svg", ""), name
-        if name != "logo":  # one of its own colours
+        if name != "logo":  # it has colours of its own
             assert width <= 420 and "prefers-color-scheme: dark" in text, name
-            # Text that begins at the left ends on the picture: a letter has about 5.6 units.
+            # Left-aligned text must end inside the picture; letter widths are estimates.
             for element in root.iter(TEXT):
                 classes = element.get("class", "").split()
                 if element.get("x") and not {"middle", "end"} & set(classes):
@@ -56,7 +56,7 @@ def test_pictures_read_in_light_and_dark_and_on_a_phone(drawn):
 
 
 def grids(text):
-    """The grids of a picture, bool [length, length] each: which squares are filled."""
+    """Returns which squares of the grids of a picture are filled, bool [grids, length, length]."""
     squares = {}
     for rect in etree.fromstring(text).iter(RECT):
         if rect.get("width") == rect.get("height") == "21":
@@ -64,8 +64,8 @@ def grids(text):
     rows = sorted({y for y, _ in squares})
     columns = {y: sorted(x for top, x in squares if top == y) for y in rows}
     length = len(columns[rows[0]])
-    every = np.array([[squares[y, x] for x in columns[y]] for y in rows])
-    return every.reshape(-1, length, length)
+    filled = np.array([[squares[y, x] for x in columns[y]] for y in rows])
+    return filled.reshape(-1, length, length)
 
 
 def blocks(*sizes):
@@ -73,33 +73,37 @@ def blocks(*sizes):
     return ids[:, None] == ids
 
 
-def test_grids_show_who_sees_what(drawn):
-    """By hand, not by the code that draws them."""
+def test_grids_show_which_tokens_each_token_attends_to(drawn):
+    """The expected grids are written by hand, without the code that draws them."""
     (text,), (pair,) = grids(drawn["mmlm"]), grids(drawn["tlm"])
     assert (text == blocks(5, 4)).all() and pair.all()
     (crossed,) = grids(drawn["camlm"])
     side, selected = np.repeat([0, 1], [5, 4]), np.isin(np.arange(9), [2, 7])
-    wanted = ~selected & np.where(selected[:, None], side[:, None] != side, side[:, None] == side)
-    assert (crossed == wanted).all()
+    expected = ~selected & np.where(selected[:, None], side[:, None] != side, side[:, None] == side)
+    assert (crossed == expected).all()
     generating, predicting = grids(drawn["btmlm"])
     assert (generating == (np.arange(10) < 8)).all() and predicting.all()
 
 
-def test_the_drawing_of_layers_goes_down(maker):
+def test_arrows_between_subpackages_point_down_and_imply_all_imports(maker):
     layers = importlib.import_module("pictures.layers")
     graph = layers.imports()
     levels = layers.levels_of(graph)
-    assert all(levels[room] > levels[other] for room, others in graph.items() for other in others)
+    assert all(
+        levels[subpackage] > levels[other]
+        for subpackage, others in graph.items()
+        for other in others
+    )
     drawn = layers.find_direct_imports(graph)
     assert ("commands", "cli") in drawn and ("commands", "api") not in drawn
-    reached = {room: set() for room in graph}
-    for room in graph:  # from the bottom up
-        below = {other for one, other in drawn if one == room}
-        reached[room] = below.union(*(reached[other] for other in below))
-    assert all(others <= reached[room] for room, others in graph.items())
+    reached = {subpackage: set() for subpackage in graph}
+    for subpackage in graph:  # from the bottom up
+        below = {other for importer, other in drawn if importer == subpackage}
+        reached[subpackage] = below.union(*(reached[other] for other in below))
+    assert all(others <= reached[subpackage] for subpackage, others in graph.items())
 
 
-def test_a_table_of_a_plot_is_one_with_named_columns(maker, tmp_path, monkeypatch):
+def test_a_plot_needs_exactly_one_table_with_distinct_column_names(maker, tmp_path, monkeypatch):
     plots = importlib.import_module("pictures.plots")
     for corner in ("gold set", "no such table"):
         with pytest.raises(ValueError, match=re.escape(f"begin with {corner!r}, not one")):
@@ -110,13 +114,13 @@ def test_a_table_of_a_plot_is_one_with_named_columns(maker, tmp_path, monkeypatc
         plots.table("a.md", "a")
 
 
-def test_numbers_of_a_plot_are_those_of_the_table(maker):
+def test_numbers_of_plots_are_those_of_the_tables(maker):
     plots = importlib.import_module("pictures.plots")
     numbers = plots.table("experiments/objectives.md", "AER")["+ MMLM, TLM + DWA"]
     assert numbers["layer 3"] == plots.Number(50.5, 7.0) and len(numbers) == 3
     questions = plots.table("experiments/zero_shot.md", "questions, F1")["quickstart"]
     assert questions["seven others"] == plots.Number(23.9) and len(questions) == 9
-    found = plots.table("experiments/objectives.md", "retrieval")["+ MMLM, CAMLM, then BTMLM too"]
-    assert (found["layer 3"].value, found["centred, layer 3"].value) == (13.1, 16.8)
+    scores = plots.table("experiments/objectives.md", "retrieval")["+ MMLM, CAMLM, then BTMLM too"]
+    assert (scores["layer 3"].value, scores["centred, layer 3"].value) == (13.1, 16.8)
     speeds = plots.table("benchmarks.md", "train step | ms")
     assert speeds["XLM-R base, MMLM, 32 x 512, layers unrolled"]["tokens/s"].value == 335_000

@@ -1,4 +1,4 @@
-"""The plan command prints and writes figures, and refuses bad arguments before any work."""
+"""`xlj.plan` prints and writes figures, and refuses bad arguments before any work."""
 
 import json
 from types import SimpleNamespace
@@ -15,8 +15,8 @@ RECIPE = "--config=configs/xlm_r_base.py:tiny"
 
 
 @pytest.fixture(autouse=True)
-def here(monkeypatch):
-    """Uses this machine's devices for all topologies."""
+def local_devices(monkeypatch):
+    """Compiles for this machine's devices, whatever the topology."""
     monkeypatch.setattr(topologies, "use_compilers", lambda: None)
     monkeypatch.setattr(topologies.Topology, "devices", lambda self: jax.devices()[: self.size])
 
@@ -36,7 +36,7 @@ def test_a_plan_is_printed_and_written(call, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_search_ends_with_flags_to_paste(call, tmp_path):
+def test_a_search_prints_flags_that_give_its_best_plan_again(call, tmp_path):
     path = tmp_path / "plan.json"
     arguments = (RECIPE, "--topology=h100:1x1", "--config.model.layers=1")
     printed = call(plan.main, *arguments, "--search", f"--json={path}").out
@@ -50,13 +50,13 @@ def test_a_search_ends_with_flags_to_paste(call, tmp_path):
     )
 
 
-def test_a_plan_without_rows_says_what_durations_are_of_full_ones(call):
+def test_a_plan_without_rows_assumes_full_rows_and_prints_so(call):
     flags = "--config.train.steps=2ep", "--config.train.fewest_steps=7"
     printed = call(plan.main, RECIPE, "--topology=h100:1x1", *flags).out
     assert "train.steps=2ep: 7 steps, about 14,336 tokens\nassumed: every row is full" in printed
 
 
-def test_what_does_not_fit_is_said_with_an_exit_code(capsys, monkeypatch):
+def test_a_plan_that_does_not_fit_is_reported_with_exit_code_1(capsys, monkeypatch):
     def too_large(*arguments):
         raise DoesNotFit("Ran out of memory. Used 16.4G of 15.7G hbm")
 
@@ -69,7 +69,7 @@ def test_what_does_not_fit_is_said_with_an_exit_code(capsys, monkeypatch):
     assert "nothing fits: use more or larger chips" in printed and "flags:" not in printed
 
 
-def test_no_flags_are_given_where_another_phase_does_not_fit(capsys, monkeypatch):
+def test_a_search_prints_no_flags_if_another_phase_does_not_fit(capsys, monkeypatch):
     """The search tries the phase with the most rows; another may still need more memory."""
 
     def too_large(*arguments):

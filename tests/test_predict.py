@@ -1,4 +1,4 @@
-"""New text gets the same labels as in fine-tuning, and the same as with transformers."""
+"""`xlj.predict` gives new text the same labels as fine-tuning, and as transformers."""
 
 import dataclasses
 import functools
@@ -19,8 +19,8 @@ from xlj.io import file_ranges
 KINDS = ("classification", "tagging", "question_answering", "regression", "multiple_choice")
 
 
-def made_task(folder, kind):
-    """Data from which a model learns something in a few steps."""
+def make_task(folder, kind):
+    """Writes data that a model can learn in a few steps; returns a config with the files."""
     rng = random.Random(5)
     lines = [line for line in phrasebook.text_lines("en") if line and len(line) < 50][:300]
     for split, size in (("train", 96), ("dev", 16), ("test", 24)):
@@ -53,19 +53,19 @@ def made_task(folder, kind):
 
 @pytest.fixture(scope="module")
 def runs(checkpoint, tmp_path_factory):
-    """kind -> (its config, its run), each trained once."""
+    """A function of the kind of task: returns (config, run), and trains each kind only once."""
 
     @functools.cache
     def run(kind):
         folder = tmp_path_factory.mktemp(kind)
-        config = made_task(folder, kind)
+        config = make_task(folder, kind)
         config.init_from, config.cache = str(checkpoint), str(folder / "rows")
         config.task.kind, config.task.length = kind, 64
         config.train.batch_rows, config.train.epochs, config.train.evaluations = 16, 5, 1
         if kind == "question_answering":
             config.train.epochs, config.task.length = 0.02, 96
         if kind == "multiple_choice":
-            config.task.length = 128  # nothing is cut, as transformers cuts nothing
+            config.task.length = 128  # truncates nothing, like transformers
         config.optimizer.learning_rate = 1e-2
         (done,) = running.run(finetuning.parse(config), folder / "run").runs
         return finetuning.parse(config), done
@@ -75,7 +75,7 @@ def runs(checkpoint, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def folders(runs, tmp_path_factory):
-    """kind -> the exported folder of its run."""
+    """A function of the kind of task: returns the folder of its exported run."""
 
     @functools.cache
     def export(kind):
@@ -88,11 +88,11 @@ def folders(runs, tmp_path_factory):
 
 
 def examples_of(config):
-    """The examples of the test set."""
+    """Returns the examples of the test set."""
     return task_data._read(config.task)["test"]["en"]
 
 
-def line_of(kind, example):
+def input_line(kind, example):
     if kind == "tagging":
         return " ".join(example.words)
     if kind == "question_answering":
@@ -107,50 +107,53 @@ def line_of(kind, example):
 @pytest.mark.parametrize(
     "kind", [*KINDS[:2], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[2:])]
 )
-def test_values_are_those_that_fine_tuning_wrote(kind, runs, folders, call, tmp_path):
-    """Of the run and of its exported folder; the metrics are above chance, so that heads are. So
-    are those of its head as it is (`train.epochs=0`)."""
-    config, done = runs(kind)
+def test_predictions_equal_those_of_fine_tuning(kind, runs, folders, call, tmp_path):
+    """Tests the run and its exported folder, whose metrics must be above chance.
+
+    An evaluation without training (`train.epochs=0`) from either must give the same metrics.
+    """
+    config, trained = runs(kind)
     examples = examples_of(config)
     text = tmp_path / ("text.jsonl" if kind == "question_answering" else "text.txt")
-    text.write_text("".join(f"{line_of(kind, e)}\n" for e in examples), "utf-8")
+    text.write_text("".join(f"{input_line(kind, e)}\n" for e in examples), "utf-8")
     ending = "json" if kind == "question_answering" else "tsv"
-    written = (done.folder / "predictions" / f"test-en.{ending}").read_text("utf-8")
-    for checkpoint in (done.folder, folders(kind)):
+    written = (trained.folder / "predictions" / f"test-en.{ending}").read_text("utf-8")
+    for checkpoint in (trained.folder, folders(kind)):
         output = tmp_path / f"{checkpoint.name}.jsonl"
         flags = [f"--checkpoint={checkpoint}", f"--input={text}", f"--output={output}"]
         call(predict.main, *flags, "--output_format=jsonl")
-        found = [json.loads(line) for line in output.read_text("utf-8").splitlines()]
-        assert len(found) == len(examples)
+        predictions = [json.loads(line) for line in output.read_text("utf-8").splitlines()]
+        assert len(predictions) == len(examples)
         if kind == "question_answering":
-            assert {one["id"]: one["answer"] for one in found} == json.loads(written)
-            for one, example in zip(found, examples, strict=True):
+            assert {one["id"]: one["answer"] for one in predictions} == json.loads(written)
+            for one, example in zip(predictions, examples, strict=True):
                 assert example.context[one["start"] : one["end"]] == one["answer"]
         elif kind == "tagging":
-            assert [one["tags"] for one in found] == [
+            assert [one["tags"] for one in predictions] == [
                 block.split("\n") for block in written.strip().split("\n\n")
             ]
-            assert all(0.3 < p <= 1 for one in found for p in one["probabilities"])
+            assert all(0.3 < p <= 1 for one in predictions for p in one["probabilities"])
         elif kind == "regression":
-            scores = [one["score"] for one in found]
+            scores = [one["score"] for one in predictions]
             np.testing.assert_allclose(scores, [float(x) for x in written.split()], atol=1e-5)
         else:
             key = "label" if kind == "classification" else "choice"
-            assert [str(one[key]) for one in found] == written.split()
+            assert [str(one[key]) for one in predictions] == written.split()
         train = dataclasses.replace(config.train, epochs=0.0)
-        as_it_is = dataclasses.replace(config, init_from=str(checkpoint), train=train)
-        (again,) = running.run(as_it_is, tmp_path / f"{checkpoint.name}-again").runs
-        for scores, wanted in ((again.dev, done.dev), (again.test, done.test)):
-            assert scores.keys() == wanted.keys()
-            for name, by_language in wanted.items():
-                assert scores[name] == pytest.approx(by_language, abs=0.01), name  # of 100
-        again_written = again.folder / "predictions" / f"test-en.{ending}"
-        assert kind == "regression" or again_written.read_text("utf-8") == written
-    assert kind == "question_answering" or next(iter(done.test.values()))["en"] > 60
+        evaluation_config = dataclasses.replace(config, init_from=str(checkpoint), train=train)
+        (evaluated,) = running.run(evaluation_config, tmp_path / f"{checkpoint.name}-again").runs
+        for scores, expected in ((evaluated.dev, trained.dev), (evaluated.test, trained.test)):
+            assert scores.keys() == expected.keys()
+            for name, by_language in expected.items():
+                # Scores are percentages.
+                assert scores[name] == pytest.approx(by_language, abs=0.01), name
+        evaluated_text = evaluated.folder / "predictions" / f"test-en.{ending}"
+        assert kind == "regression" or evaluated_text.read_text("utf-8") == written
+    assert kind == "question_answering" or next(iter(trained.test.values()))["en"] > 60
 
 
-def test_an_import_that_is_exported_again_is_used_alike(folders, tmp_path):
-    """Pairs keep their one separator, and rows their length."""
+def test_the_export_of_an_imported_folder_has_the_same_files(folders, tmp_path):
+    """The separator of pairs and the length of rows are part of these files."""
     folder = folders("classification")
     assert convert.main(["import", f"--source={folder}", f"--output={tmp_path}/made"]) == 0
     assert (
@@ -162,25 +165,28 @@ def test_an_import_that_is_exported_again_is_used_alike(folders, tmp_path):
 
 
 @pytest.mark.parity
-def test_tags_and_classes_are_those_of_transformers(runs, folders):
-    """The pipelines, and for tags, whose first piece with more than a mark decides, the model."""
+def test_tags_and_classes_equal_those_of_transformers(runs, folders):
+    """Compares classes with the pipeline, and tags with the model.
+
+    The tag of a word is that of its first piece that is more than the word mark ("▁").
+    """
     transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
     config, _ = runs("classification")
     pairs = [example.texts for example in examples_of(config)]
     classify = transformers.pipeline("text-classification", str(folders("classification")))
-    theirs = classify([{"text": a, "text_pair": b} for a, b in pairs])
-    ours = load(folders("classification")).predict(pairs)
-    assert [one["label"] for one in ours] == [one["label"] for one in theirs]
-    for one, other in zip(ours, theirs, strict=True):
-        assert one["probability"] == pytest.approx(other["score"], abs=1e-5)
+    hf_labels = classify([{"text": a, "text_pair": b} for a, b in pairs])
+    xlj_labels = load(folders("classification")).predict(pairs)
+    assert [one["label"] for one in xlj_labels] == [one["label"] for one in hf_labels]
+    for xlj_label, hf_label in zip(xlj_labels, hf_labels, strict=True):
+        assert xlj_label["probability"] == pytest.approx(hf_label["score"], abs=1e-5)
 
     config, _ = runs("tagging")
     sentences = [list(example.words) for example in examples_of(config)][:20]
     folder = folders("tagging")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForTokenClassification.from_pretrained(folder).eval()
-    same = 0
-    for words, one in zip(sentences, load(folder).predict(sentences), strict=True):
+    equal_sentences = 0
+    for words, xlj_label in zip(sentences, load(folder).predict(sentences), strict=True):
         batch = tokenizer(words, is_split_into_words=True, return_tensors="pt")
         with torch.no_grad():
             best = model(**batch).logits[0].argmax(-1).tolist()
@@ -188,13 +194,13 @@ def test_tags_and_classes_are_those_of_transformers(runs, folders):
         for number, word, piece in zip(best, batch.word_ids(), batch.tokens(), strict=True):
             if word is not None and piece != "\u2581":
                 tags.setdefault(word, model.config.id2label[number])
-        same += [tags[k] for k in range(len(words))] == one["tags"]
-    assert same == 20
+        equal_sentences += [tags[k] for k in range(len(words))] == xlj_label["tags"]
+    assert equal_sentences == 20
 
 
 @pytest.mark.slow
 @pytest.mark.parity
-def test_scores_and_choices_are_those_of_transformers(runs, folders):
+def test_scores_and_choices_equal_those_of_transformers(runs, folders):
     transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
     config, _ = runs("regression")
     pairs = [example.texts for example in examples_of(config)]
@@ -203,9 +209,9 @@ def test_scores_and_choices_are_those_of_transformers(runs, folders):
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     with torch.no_grad():
         batch = tokenizer(*map(list, zip(*pairs, strict=True)), padding=True, return_tensors="pt")
-        theirs = model(**batch).logits[:, 0].tolist()
-    ours = [one["score"] for one in load(folder).predict(pairs)]
-    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+        hf_scores = model(**batch).logits[:, 0].tolist()
+    xlj_scores = [prediction["score"] for prediction in load(folder).predict(pairs)]
+    np.testing.assert_allclose(xlj_scores, hf_scores, atol=1e-4)
     config, _ = runs("multiple_choice")
     folder = folders("multiple_choice")
     model = transformers.AutoModelForMultipleChoice.from_pretrained(folder).eval()
@@ -214,46 +220,52 @@ def test_scores_and_choices_are_those_of_transformers(runs, folders):
             [example.premise] * 2, list(example.choices), padding=True, return_tensors="pt"
         )
         with torch.no_grad():
-            chances = model(**{k: v[None] for k, v in batch.items()}).logits[0].softmax(0).tolist()
-        (one,) = load(folder).predict([(example.premise, *example.choices)])
-        np.testing.assert_allclose(one["probabilities"], chances, atol=1e-5)
+            hf_probabilities = (
+                model(**{k: v[None] for k, v in batch.items()}).logits[0].softmax(0).tolist()
+            )
+        (prediction,) = load(folder).predict([(example.premise, *example.choices)])
+        np.testing.assert_allclose(prediction["probabilities"], hf_probabilities, atol=1e-5)
 
 
 @pytest.mark.slow
 @pytest.mark.parity
-def test_answers_are_those_of_transformers(runs, folders):
-    """Of questions that fit one window, with the span that the model card looks for; in xlj an
-    answer begins and ends at a piece that is more than a word's mark."""
+def test_answers_equal_those_of_transformers(runs, folders):
+    """Uses questions that fit into one window. The best span is computed as in the model card.
+
+    In xlj an answer neither begins nor ends at a piece that is only the word mark ("▁").
+    """
     transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
     config, _ = runs("question_answering")
     folder = folders("question_answering")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForQuestionAnswering.from_pretrained(folder).eval()
-    asked = [
+    examples = [
         example
         for example in examples_of(config)
         if len(tokenizer(example.question, example.context)["input_ids"]) <= config.task.length
         and len(tokenizer(example.question)["input_ids"]) <= config.task.question_length
     ][:20]
-    ours = load(folder).predict([{"question": e.question, "context": e.context} for e in asked])
-    theirs = []
-    for example in asked:
+    predictions = load(folder).predict(
+        [{"question": e.question, "context": e.context} for e in examples]
+    )
+    hf_answers = []
+    for example in examples:
         batch = tokenizer(
             example.question, example.context, return_tensors="pt", return_offsets_mapping=True
         )
         characters = batch.pop("offset_mapping")[0].tolist()
         with torch.no_grad():
-            found = model(**batch)
+            outputs = model(**batch)
         sides = zip(batch.sequence_ids(), batch.tokens(), strict=True)
         inside = torch.tensor([side == 1 and piece != "\u2581" for side, piece in sides])
         spans = (inside[:, None] & inside).triu().tril(config.task.answer_length - 1)
-        sums = found.start_logits[0][:, None] + found.end_logits[0]
+        sums = outputs.start_logits[0][:, None] + outputs.end_logits[0]
         first, last = divmod(sums.masked_fill(~spans, -torch.inf).argmax().item(), len(inside))
-        theirs.append(example.context[characters[first][0] : characters[last][1]].strip())
-    assert [one["answer"].strip() for one in ours] == theirs and len(theirs) == 20
+        hf_answers.append(example.context[characters[first][0] : characters[last][1]].strip())
+    assert [one["answer"].strip() for one in predictions] == hf_answers and len(hf_answers) == 20
 
 
-def test_lines_out_are_the_lines_in(runs, call, tmp_path, monkeypatch):
+def test_output_lines_match_input_lines(runs, call, tmp_path, monkeypatch):
     monkeypatch.setattr(labeller, "_CHUNK", 3)
     _, done = runs("tagging")
     checkpoint = f"--checkpoint={done.folder}"
@@ -265,8 +277,8 @@ def test_lines_out_are_the_lines_in(runs, call, tmp_path, monkeypatch):
     columns = "# text = x\nThe\tX\ncat\tX\n\n\nsleeps\tX\n"
     (tmp_path / "in.conll").write_text(columns)
     call(predict.main, checkpoint, f"--input={tmp_path}/in.conll", f"--output={tmp_path}/conll")
-    found = (tmp_path / "conll").read_text().split("\n")
-    assert [line.split("\t")[0] for line in found] == [
+    rows = (tmp_path / "conll").read_text().split("\n")
+    assert [line.split("\t")[0] for line in rows] == [
         "# text = x",
         "The",
         "cat",
@@ -275,20 +287,22 @@ def test_lines_out_are_the_lines_in(runs, call, tmp_path, monkeypatch):
         "sleeps",
         "",
     ]
-    assert all(line.split("\t")[1] in ("O", "B-E") for line in (found[1], found[2], found[5]))
+    assert all(line.split("\t")[1] in ("O", "B-E") for line in (rows[1], rows[2], rows[5]))
     monkeypatch.setattr("sys.stdin", None)
-    kept = os.dup(0)
+    saved_stdin = os.dup(0)
     try:
         with (tmp_path / "text").open("rb") as file:
             os.dup2(file.fileno(), 0)
         call(predict.main, checkpoint, f"--output={tmp_path}/from_stdin")
     finally:
-        os.dup2(kept, 0)
-        os.close(kept)
+        os.dup2(saved_stdin, 0)
+        os.close(saved_stdin)
     assert (tmp_path / "from_stdin").read_bytes() == (tmp_path / "tsv").read_bytes()
 
 
-def test_shards_are_what_one_command_writes_also_after_a_kill(runs, call, tmp_path, monkeypatch):
+def test_shards_equal_a_single_run_and_damaged_parts_are_written_again(
+    runs, call, tmp_path, monkeypatch
+):
     monkeypatch.setattr(file_ranges, "RANGE_BYTES", 300)
     _, done = runs("classification")
     lines = [f"{side} {n}\tthe other {n}" for n in range(40) for side in ("a a a", "z z z")]
@@ -351,9 +365,14 @@ def test_shards_are_what_one_command_writes_also_after_a_kill(runs, call, tmp_pa
 def test_errors_come_before_any_work(runs, call, tmp_path, kind, text, flags, message):
     (tmp_path / "text").write_text(f"{text}\n")
     output = [] if "--shard=1/1" in flags else [f"--output={tmp_path}/out"]
-    given = [f"--checkpoint={runs(kind)[1].folder}", f"--input={tmp_path}/text", *output, *flags]
+    arguments = [
+        f"--checkpoint={runs(kind)[1].folder}",
+        f"--input={tmp_path}/text",
+        *output,
+        *flags,
+    ]
     with pytest.raises(ConfigError) as error:
-        call(predict.main, *given)
+        call(predict.main, *arguments)
     assert message in str(error.value) and not (tmp_path / "out").exists()
 
 
@@ -363,7 +382,7 @@ def test_a_model_without_a_task_is_refused(checkpoint, call, tmp_path):
         call(predict.main, f"--checkpoint={checkpoint}", f"--input={tmp_path}/text")
 
 
-def test_in_python(runs):
+def test_predict_in_python(runs):
     model = load(runs("classification")[1].folder)
     one = model.predict("a a a the cat")
     two = model.predict([("a a a", "b"), {"text": "a a a the cat"}], show_progress_bar=False)
@@ -375,7 +394,7 @@ def test_in_python(runs):
             model.predict(wrong)
 
 
-def test_a_table_of_predictions(runs):
+def test_predictions_convert_to_a_pandas_table(runs):
     pytest.importorskip("pandas")
-    found = load(runs("classification")[1].folder).predict(["a a a the cat"])
-    assert list(found.to_pandas()) == ["label", "probability", "probabilities"]
+    predictions = load(runs("classification")[1].folder).predict(["a a a the cat"])
+    assert list(predictions.to_pandas()) == ["label", "probability", "probabilities"]

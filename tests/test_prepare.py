@@ -1,4 +1,4 @@
-"""xlj.prepare prints statistics of the text, and the command that trains without the text."""
+"""`xlj.prepare` prints statistics of the text, and a command that trains without the text."""
 
 import shlex
 
@@ -25,14 +25,15 @@ def recipe(tiny, tmp_path):
     return path
 
 
-def test_the_last_line_trains_from_the_rows_alone(recipe, store, capsys):
-    of_text = ["--config.data.held_out_share=0.05", f"--config.data.cache={store.path.parent}"]
-    kept = ["--config.data.alpha=0.5", "--config.train.steps=3"]
-    assert prepare.main([f"--config={recipe}", "--runner", "", *of_text, *kept]) == 0
+def test_the_last_line_is_a_command_that_trains_from_the_rows_alone(recipe, store, capsys):
+    text_flags = ["--config.data.held_out_share=0.05", f"--config.data.cache={store.path.parent}"]
+    training_flags = ["--config.data.alpha=0.5", "--config.train.steps=3"]
+    assert prepare.main([f"--config={recipe}", "--runner", "", *text_flags, *training_flags]) == 0
     report, line = capsys.readouterr().out.strip().rsplit("\n", 1)
     assert f"rows: {store.path}" in report and "without the text" in report
     *command, rows = shlex.split(line)
-    assert command == ["python", "-m", "xlj.train", f"--config={recipe}", *kept]
+    assert command == ["python", "-m", "xlj.train", f"--config={recipe}", *training_flags]
     assert rows == f"--config.data.rows={store.path}"
-    config = configs.load(str(recipe), [*kept, rows], schema)  # no key of text is set by hand
+    # The config is valid: the command sets no key of the text.
+    config = configs.load(str(recipe), [*training_flags, rows], schema)
     assert config.data.rows == str(store.path)

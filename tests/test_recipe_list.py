@@ -1,4 +1,4 @@
-"""The list of recipes, and shell completion."""
+"""The list of recipes (`xlj.recipes`), and shell completion (`xlj.completion`)."""
 
 import subprocess
 
@@ -9,7 +9,7 @@ from xlj import recipes as recipe_list
 from xlj.config import recipes
 
 
-def test_every_recipe_says_what_it_is_needs_and_takes(call):
+def test_the_list_shows_what_each_recipe_is_what_it_needs_and_its_duration(call):
     lines = call(recipe_list.main).out.split("\n")
     entries = {
         line.strip(): number
@@ -19,7 +19,7 @@ def test_every_recipe_says_what_it_is_needs_and_takes(call):
     assert list(entries) == sorted(recipes.names(), key=lambda name: (name.count("/"), name))
     assert max(map(len, lines)) <= 80
     text = " ".join(" ".join(lines).split())
-    for shown in (
+    for expected in (
         "aligner A word aligner from parallel text alone, in minutes (ours). needs: your text "
         "(data.parallel) takes: about 5 minutes on 2 CPU cores, for up to 50,000 pairs",
         "on a laptop. needs: nothing else takes: about 4 minutes on 2 CPU cores",
@@ -27,11 +27,11 @@ def test_every_recipe_says_what_it_is_needs_and_takes(call):
         "takes: about 150 days of one H100 (estimated)",
         "needs: an encoder (init_from), data/xtreme/udpos/train-{language}.tsv takes: 10 epochs",
     ):
-        assert shown in text
+        assert expected in text
 
 
 @pytest.mark.parametrize(
-    "line, wanted",
+    "line, expected",
     [
         ("xlj tr", "train"),
         ("xlj train --config=xlm_ti", "xlm_tiny"),
@@ -42,7 +42,7 @@ def test_every_recipe_says_what_it_is_needs_and_takes(call):
         ("xlj embed --nothing", ""),
     ],
 )
-def test_bash_completes(call, tmp_path, line, wanted):
+def test_bash_completes_commands_recipes_flags_and_values(call, tmp_path, line, expected):
     script = call(completion.main, "bash").out
     (tmp_path / "xlj.sh").write_text(script)
     code = (
@@ -51,9 +51,9 @@ def test_bash_completes(call, tmp_path, line, wanted):
     )
     command = ["bash", "--norc", "-c", code, "-", tmp_path / "xlj.sh", line]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.stdout == f"{wanted}\n"
+    assert done.stdout == f"{expected}\n"
 
 
-def test_zsh_has_the_same_words(call):
+def test_the_zsh_script_has_the_same_words(call):
     script = call(completion.main, "zsh").out
     assert script.endswith("compdef _xlj xlj\n\n") and "--config=quickstart " in script

@@ -1,6 +1,7 @@
-"""What recipes in phases do after so many tokens, against their papers' tables worked out by hand.
+"""Recipes in phases have the learning rates, batches and masks of their papers.
 
-Rows count as full here; tests/training/test_whole_run.py follows real rows step by step.
+The expected values after certain numbers of tokens are computed by hand from the papers. Rows count
+as full here. tests/training/test_whole_run.py follows real rows step by step.
 """
 
 import importlib
@@ -15,9 +16,9 @@ from xlj.training import durations, schedule
 from xlj.training.amounts import Amounts, StepAmounts
 
 B, T = 1e9, 1e12
-FALL = 1 - sqrt(0.5)  # of 1 - sqrt, halfway
+FALL = 1 - sqrt(0.5)  # share of the learning rate that 1 - sqrt(x) leaves halfway
 
-# After so many tokens: the learning rate, rows, their length, mask rate, alpha, rotary bases.
+# Tokens so far, then learning rate, batch rows, row length, mask rate, alpha, rotary bases.
 MODERNBERT = [
     (1.5 * B, 4e-4, None, 1024, 0.3, 0.7, (1e4, 1e4)),  # half of the warm-up of 3B
     (60 * B, 8e-4, 4608, 1024, 0.3, 0.7, (1e4, 1e4)),
@@ -49,7 +50,7 @@ TABLES = {
     "mmbert_small": MMBERT_SMALL,
     "eurobert_210m": EUROBERT,
 }
-WARMUPS = {  # tokens, and the units of 48 rows that it begins with
+WARMUPS = {  # tokens, and the first batch in units of 48 rows
     "modernbert_base": (50 * B, 2),
     "mmbert_base": (60 * B, 1),
     "mmbert_small": (100 * B, 1),
@@ -62,7 +63,7 @@ def resolved(name, variant=""):
 
 
 def step_after(amounts, tokens):
-    """The first step before which so many tokens were read."""
+    """Returns the first step before which the run has read this number of tokens."""
     low, high = 0, amounts.config.train.steps
     while low < high:
         middle = (low + high) // 2
@@ -71,7 +72,7 @@ def step_after(amounts, tokens):
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_after_so_many_tokens_a_run_does_what_the_paper_says(name):
+def test_a_run_has_the_papers_values_after_certain_numbers_of_tokens(name):
     config = resolved(name)
     amounts = Amounts(config, StepAmounts(None))
     for tokens, rate, rows, length, masks, alpha, bases in TABLES[name]:
@@ -88,7 +89,7 @@ def test_after_so_many_tokens_a_run_does_what_the_paper_says(name):
 
 @pytest.mark.parametrize("name", WARMUPS)
 def test_batches_grow_by_48_rows_in_proportion_to_tokens(name):
-    """Each size takes a share of the warm-up's tokens in proportion to it: as many steps as any."""
+    """Each batch size lasts equally many steps, so it reads tokens in proportion to its rows."""
     config, (tokens, first) = resolved(name), WARMUPS[name]
     amounts = Amounts(config, StepAmounts(None))
     units, reached = range(first, 96), 0.0
@@ -102,19 +103,22 @@ def test_batches_grow_by_48_rows_in_proportion_to_tokens(name):
 
 
 @pytest.mark.parametrize("name, factor", [("mmbert_base", 1.0), ("mmbert_small", 0.5)])
-def test_weight_decay_of_mmbert_is_that_of_a_step_at_the_peak(name, factor):
-    """Fully decoupled: 8e-5 of a parameter at the peak, of small 4e-5 after pretraining."""
+def test_weight_decay_of_mmbert_at_the_peak_is_that_of_the_paper(name, factor):
+    """A step at the peak learning rate subtracts 8e-5 of each parameter.
+
+    In mmBERT small it subtracts 4e-5 after the first phase.
+    """
     config = resolved(name)
     amounts = Amounts(config, StepAmounts(None))
-    for tokens, wanted in ((1 * T, 8e-5), (2.5 * T, 8e-5 * factor)):
+    for tokens, expected in ((1 * T, 8e-5), (2.5 * T, 8e-5 * factor)):
         learning_rate, decay = rates(config, step_after(amounts, tokens))
-        assert learning_rate * decay == pytest.approx(wanted, rel=1e-5)
+        assert learning_rate * decay == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_a_tiny_run_goes_through_the_same_phases(name, rows_folder):
-    """Every step of it: rates that rise, hold and fall where its phases say, masks, lengths."""
+    """Tests learning rate, mask rate and length of each step against the phases of the recipe."""
     from xlj.data.rows.preparing import prepare_rows
 
     tiny = importlib.import_module(name).get_config("tiny")
@@ -128,7 +132,7 @@ def test_a_tiny_run_goes_through_the_same_phases(name, rows_folder):
     peak = config.optimizer.learning_rate
 
     def quarters(step):
-        """Of a batch, that a step of the first phase reads."""
+        """Returns how many quarters of a batch a step of the first phase reads."""
         return min(4, 1 + 3 * step // 40) if config.train.batch_warmup else 4
 
     whole = sum(map(quarters, range(30)))
@@ -139,21 +143,21 @@ def test_a_tiny_run_goes_through_the_same_phases(name, rows_folder):
         assert line["length/mmlm"] == (64 if number == 0 else 128)
         begin = config.schedule[number].rates_start
         end = config.schedule[number].rates_end
-        here = config.schedule[number].config.optimizer
-        wanted = here.learning_rate
-        if number == 0:  # 30 steps, of which smaller ones count less
-            wanted = peak * min(1, sum(map(quarters, range(step + 1))) / whole)
-        if here.schedule == "sqrt":
+        optimizer = config.schedule[number].config.optimizer
+        expected = optimizer.learning_rate
+        if number == 0:  # a warm-up of 30 steps; small batches count less
+            expected = peak * min(1, sum(map(quarters, range(step + 1))) / whole)
+        if optimizer.schedule == "sqrt":
             share = 1 - sqrt((step - begin) / (end - begin))
-            wanted *= here.floor + (1 - here.floor) * share
-        if here.schedule == "linear":
-            wanted *= here.floor + (1 - here.floor) * (end - step) / (end - begin)
-        assert line["learning_rate"] == pytest.approx(wanted, rel=1e-5), step
+            expected *= optimizer.floor + (1 - optimizer.floor) * share
+        if optimizer.schedule == "linear":
+            expected *= optimizer.floor + (1 - optimizer.floor) * (end - step) / (end - begin)
+        assert line["learning_rate"] == pytest.approx(expected, rel=1e-5), step
         if not number:
             rows = config.objectives.mmlm.batch_rows
             assert line["rows/mmlm"] == rows * quarters(step) // 4
-    shares = [lines[start] for start in starts]
-    for line in shares:
+    first_lines = [lines[start] for start in starts]
+    for line in first_lines:
         assert sum(v for k, v in line.items() if k.startswith("share/text")) == pytest.approx(
             1, abs=1e-4
         )

@@ -1,6 +1,6 @@
-"""Every pretraining recipe has the values of its paper, which are repeated here.
+"""Every pretraining recipe has the values of its paper, which this file repeats.
 
-Where a paper is silent the value is ours (docs/fidelity.md), and held all the same.
+If a paper does not state a value, this file has the value that xlj uses (docs/fidelity.md).
 """
 
 import importlib
@@ -83,7 +83,7 @@ XLM_ALIGN = XLM_R_TLM | flat(  # Chi et al., 2021, section 4.1 and Table 11
     | {"queries": "masked"},
     train={"steps": 150_000},
 )
-ABLATION = XLM_ALIGN | flat(  # its section 5
+ABLATION = XLM_ALIGN | flat(  # XLM-Align, section 5
     train={"steps": 50_000},
     objectives__mmlm={"batch_rows": 256},
     objectives__dwa={"batch_rows": 32},
@@ -164,7 +164,7 @@ MODERN = {
     "dropout_parts": ("attention",),
     "attention_dropout": 0.0,
 }
-MODERNBERT = flat(  # its paper and yamls/modernbert: modern.md, section 11
+MODERNBERT = flat(  # its paper, and yamls/modernbert of its repository
     data={"mono": ("data/english/*.jsonl.zst#text",), "vocabulary_type": "bpe", "length": 1024}
     | {"vocabulary_size": 50_368},
     model=MODERN
@@ -174,7 +174,7 @@ MODERNBERT = flat(  # its paper and yamls/modernbert: modern.md, section 11
     | {"learning_rate": 8e-4, "weight_decay": 1e-5, "decoupling": "fully", "clip_norm": 0.0}
     | {"schedule": "constant", "warmup_steps": "3_000_000_000tok"},
     train={"steps": "2_019_000_000_000tok", "batch_warmup": "50_000_000_000tok"}
-    | {"first_microbatches": 2, "accumulation": 96},  # 96 rows of 4,608, more by 48 at a time
+    | {"first_microbatches": 2, "accumulation": 96},  # from 96 rows to 4,608, in steps of 48
 ) | {
     "phases": {
         "context": {
@@ -194,7 +194,7 @@ MODERNBERT = flat(  # its paper and yamls/modernbert: modern.md, section 11
 
 
 def mmbert_phases(schedule, floor, **rates):
-    """Phases of mmBERT: 600B tokens, then 100B."""
+    """Returns mmBERT's phases after the first: 600B tokens, then 100B."""
     constant = {"schedule": "constant", "warmup_steps": 0} | rates
     return {
         "context": {
@@ -216,7 +216,7 @@ def mmbert_phases(schedule, floor, **rates):
 MMBERT_ADAM = {"b2": 0.95, "epsilon": 1e-8, "weight_decay": 8e-5}
 MMBERT = (
     MODERNBERT
-    | flat(  # its paper and configs/*.yaml: modern.md, section 11
+    | flat(  # its paper, and configs/*.yaml of its repository
         data={"mono": ("data/fineweb2/{language}/*.parquet#text",), "vocabulary_size": 256_000}
         | {"alpha": 0.7, "sampled": tuple(mmbert_base.LARGEST.split(","))},
         optimizer=MMBERT_ADAM,
@@ -225,7 +225,7 @@ MMBERT = (
     )
     | {"phases": mmbert_phases("sqrt", 0.02)}
 )
-EUROBERT = flat(  # its paper and code: modern.md, sections 2 and 11
+EUROBERT = flat(  # its paper and its code
     data={"mono": ("data/text/{language}/*.parquet#text",), "alpha": 0.5, "length": 2048}
     | {"vocabulary_type": "bpe", "vocabulary_size": 128_256, "pair_length": 2048}
     | PAIRS,
@@ -253,7 +253,7 @@ EUROBERT = flat(  # its paper and code: modern.md, sections 2 and 11
         }
     }
 }
-OF_MMBERT = {  # the optimizer of recipes of ours
+MMBERT_OPTIMIZER = {  # for xlj's own modern recipes
     "optimizer.name": "stable_adamw", "optimizer.decoupling": "fully", "optimizer.decay": "sqrt",
     "optimizer.schedule": "wsd",
 } | flat(optimizer=MMBERT_ADAM)  # fmt: skip
@@ -295,7 +295,7 @@ VALUES = {
     | {"init_from": "checkpoints/xlm_r_large"},
     "ernie_m_small": ERNIE_M | {"init_from": ""} | SMALL,
     "ernie_m_small:xlm_r": ERNIE_M | {"init_from": ""} | SMALL | MMLM,  # Table 8
-    "ernie_m_retrieval": XLM_R  # ours but for the model and the objective
+    "ernie_m_retrieval": XLM_R  # xlj's values, except the model and the objective
     | flat(model=LARGE | {"language_embeddings": "none"}, data={"pair_length": 128, "mono": ()})
     | flat(objectives__mmlm={"batch_rows": 0}, optimizer={"learning_rate": 1e-5}, data=PAIRS)
     | flat(objectives__retrieval={"batch_rows": 128, "layer": 16, "negatives": "hardest"})
@@ -340,16 +340,16 @@ VALUES = {
     | flat(model={"rotary_base": 10_000.0, "rotary_local_base": 10_000.0})
     | flat(objectives__mrtd={"generator_layers": 7}, objectives__trtd={"generator_layers": 7})
     | flat(data={"vocabulary_type": "bpe", "vocabulary_size": 256_000})
-    | OF_MMBERT
+    | MMBERT_OPTIMIZER
     | flat(optimizer={"warmup_steps": "3_000_000_000tok", "decay_steps": "26_200_000_000tok"})
     | {"train.steps": "262_000_000_000tok"},
     "modern_xlm_align": XLM_ALIGN
     | flat(model=MODERN | {"dropout": 0.1, "positions": 8194, "middle_norm": True})
     | flat(model={"rotary_base": 160_000.0, "rotary_local_base": 160_000.0})
     | flat(objectives__dwa={"label_layer": 18, "query_layer": 22})
-    | OF_MMBERT
+    | MMBERT_OPTIMIZER
     | {"optimizer.decay_steps": 15_000, "init_from": "checkpoints/mmbert_base"},
-    "meta_pretraining": XLM_R  # RoBERTa base's, on English
+    "meta_pretraining": XLM_R  # RoBERTa base, on English
     | flat(data={"vocabulary_size": 50_265, "languages": ("en",)}, train={"steps": 500_000})
     | {"data.mono": ("data/english/{language}.txt.gz",)},
     "meta_xlm": META_XLM,
@@ -364,7 +364,7 @@ VALUES = {
     | {"objectives.distillation.teacher": "runs/roberta_base_matched"},
     "meta_xlm:freezing": META_XLM | {"optimizer.frozen": ("layers",)},
 }
-LANGUAGES = {  # how many of text, and pairs; a code may stand for several languages
+LANGUAGES = {  # numbers of languages with text, and of pairs; languages can share a code
     "xlm_r_base": (100, 0), "xlm_r_large": (100, 0), "xlm_r_tlm": (87, 14), "xlm": (15, 14),
     "infoxlm": (87, 14), "ernie_m_base": (94, 14), "ernie_m_15": (15, 14),
     "ernie_m_large": (94, 14), "ernie_m_small": (94, 14), "ernie_m_ablations": (94, 14),
@@ -373,16 +373,17 @@ LANGUAGES = {  # how many of text, and pairs; a code may stand for several langu
     "mmbert_small": (100, 0), "eurobert_210m": (15, 14), "modern_xlm_e": (100, 93),
     "modern_xlm_align": (87, 14),
 }  # fmt: skip
-OF_MACHINES = {"model.dtype", "model.remat", "train.accumulation"}
+MACHINE_KEYS = {"model.dtype", "model.remat", "train.accumulation"}
+"""Keys that a recipe may set to suit its machine."""
 
 
 def leaves(config, path=""):
-    """{key: value} of a recipe, but for what its phases change."""
-    found = {}
+    """Returns {key: value} of a recipe; its phases are one value."""
+    values = {}
     for name, value in config.items():
         inner = hasattr(value, "items") and name != "phases"
-        found |= leaves(value, f"{path}{name}.") if inner else {path + name: value}
-    return found
+        values |= leaves(value, f"{path}{name}.") if inner else {path + name: value}
+    return values
 
 
 @pytest.mark.parametrize("recipe", VALUES)
@@ -396,29 +397,29 @@ def test_recipes_have_the_papers_values(recipe):
 
 
 @pytest.mark.parametrize("recipe", VALUES)
-def test_the_table_has_all_that_a_recipe_changes(recipe):
+def test_the_tables_have_every_key_that_a_recipe_changes(recipe):
     name, _, variant = recipe.partition(":")
-    found, usual = (
+    values, defaults = (
         leaves(importlib.import_module(name).get_config(variant)),
         leaves(schema.default()),
     )
-    changed = {key for key, value in found.items() if value != usual[key]}
-    counted = {"data.languages", "data.pairs", "evaluation.retrieval.source"}
-    assert changed <= set(VALUES[recipe]) | OF_MACHINES | counted
+    changed = {key for key, value in values.items() if value != defaults[key]}
+    other_keys = {"data.languages", "data.pairs", "evaluation.retrieval.source"}
+    assert changed <= set(VALUES[recipe]) | MACHINE_KEYS | other_keys
 
 
 def test_the_tables_have_every_recipe_of_the_papers():
-    named = re.findall(r"xlj\.train --config=configs/(\w+)\.py(:[\w,]+)?", PAPERS)
-    own = {
+    in_papers = re.findall(r"xlj\.train --config=configs/(\w+)\.py(:[\w,]+)?", PAPERS)
+    variants = {
         f"{name}:{variant}"
         for name in LANGUAGES
         for variant in getattr(importlib.import_module(name), "VARIANTS", {})
     }
-    assert {*LANGUAGES, *own, *map("".join, named)} <= set(VALUES)
+    assert {*LANGUAGES, *variants, *map("".join, in_papers)} <= set(VALUES)
 
 
 @pytest.mark.parametrize("name", ["ernie_m_base", "ernie_m_15", "ernie_m_ablations"])
-def test_back_translation_has_its_values(name):
+def test_back_translation_has_the_papers_values(name):
     first, second = parse(importlib.import_module(name).get_config()).schedule
     assert first.config.objectives.btmlm.batch_rows == 0 and second.start == 100_000
     btmlm = second.config.objectives.btmlm
@@ -426,7 +427,7 @@ def test_back_translation_has_its_values(name):
     assert (btmlm.mask_rate, btmlm.pseudo_ratio, btmlm.weight) == (0.15, 0.2, 1.0)
 
 
-def test_infoxlm_trains_with_its_weights():
+def test_infoxlm_trains_its_objectives_with_weight_1_from_step_64():
     _, phase = parse(importlib.import_module("infoxlm").get_config()).schedule
     weights = {name: options.weight for name, options in phase.active().items()}
     assert (phase.start, weights) == (64, {"mmlm": 1, "tlm": 1, "xlco": 1})

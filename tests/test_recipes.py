@@ -1,4 +1,4 @@
-"""Every recipe and every variant of it builds and traces; the tiny ones train."""
+"""Every recipe and each of its variants builds and traces; the tiny variants train."""
 
 import importlib
 from pathlib import Path
@@ -39,26 +39,26 @@ def own_variants(name):
 
 ALL = [(name, variant) for name in RECIPES for variant in ["", *own_variants(name)]]
 MODERN = ("ernie_m_base", "infoxlm")
-"""Recipes whose variant `modern` is traced and trained, of which all have it; `modern_xlm_e` and
-`modern_xlm_align` are recipes."""
+"""Recipes whose variant `modern` is traced and trained here. All recipes have this variant, and
+`modern_xlm_e` and `modern_xlm_align` are recipes of their own."""
 FAST = {
     (name, "")
     for name in ("ernie_m_base", "infoxlm", "mmbert_base", "quickstart", "xlm_align", "xlm_e")
 }
-"""Recipes that are traced in the fast tests; all others in the slow ones."""
+"""Recipes that the fast tests trace; the slow tests trace all others."""
 ALL_TINY = [(name, ",".join(filter(None, [variant, "tiny"]))) for name, variant in ALL]
 
 
 def distinct(cases):
-    """Of recipes and variants with the same config, the first: what it does, the others do."""
-    found = {}
+    """Returns (name, variant) without repetitions: of cases with the same config, the first."""
+    first_cases = {}
     for name, variant in cases:
-        found.setdefault(load(name, variant).to_json(sort_keys=True), (name, variant))
-    return list(found.values())
+        first_cases.setdefault(load(name, variant).to_json(sort_keys=True), (name, variant))
+    return list(first_cases.values())
 
 
 def with_sources(config):
-    """A recipe that leaves its text to the user, given some."""
+    """Adds text to the config, if the recipe leaves the text to the user."""
     if not config.data.mono:
         config.data.mono, config.data.languages = "DIR/{language}.txt", "en,de"
         config.data.parallel, config.data.pairs = "DIR/{pair}.tsv", "en-de"
@@ -66,7 +66,7 @@ def with_sources(config):
 
 
 def corpus_of(config):
-    """What the rows of a config would say of themselves."""
+    """Returns the description of the rows that a config would build."""
     languages = tuple(dict.fromkeys([*config.data.languages, *paired_languages(config.data)]))
     return Corpus(vocabulary_training.requested_size(config.data), languages, (1,) * len(languages))
 
@@ -88,7 +88,7 @@ def test_recipes_build_and_trace(name, variant):
         built = objectives.build(active, config.model, corpus)
         batch = {}
         for objective_name, options in active.items():
-            length = lookup(config, ROW_KINDS[options.rows].length) or 128  # auto: any
+            length = lookup(config, ROW_KINDS[options.rows].length) or 128  # auto: any length
             batch[objective_name] = Rows(
                 jax.ShapeDtypeStruct((options.batch_rows, length), jnp.uint32),
                 jax.ShapeDtypeStruct((options.batch_rows, 2), jnp.int32),
@@ -113,12 +113,12 @@ def test_tiny_variants_have_the_recipes_objectives_on_the_embedded_corpus(name, 
 
 @pytest.mark.parametrize("name, variant", ALL)
 def test_variants_change_their_recipe(name, variant):
-    is_the_recipe = {"ernie_m_ablations": "exp5"}.get(name, "")
-    same = parse(with_sources(load(name, variant))) == parse(with_sources(load(name)))
-    assert same == (variant in ("", is_the_recipe))
+    equal_variant = {"ernie_m_ablations": "exp5"}.get(name, "")
+    is_equal = parse(with_sources(load(name, variant))) == parse(with_sources(load(name)))
+    assert is_equal == (variant in ("", equal_variant))
 
 
-def test_ablations_of_ernie_m_are_those_of_table_6():
+def test_ablations_of_ernie_m_train_the_objectives_of_table_6():
     trained = {
         f"exp{n}": set(parse(load("ernie_m_ablations", f"exp{n}")).objectives_on())
         for n in range(1, 6)
@@ -134,8 +134,8 @@ def test_ablations_of_ernie_m_are_those_of_table_6():
         assert parse(load("ernie_m_ablations", name)).model.language_embeddings == "none"
 
 
-def test_xlm_e_masks_all_that_it_selects():
-    """Section 2, and 3.1: "the task is the same"."""
+def test_xlm_e_masks_all_selected_tokens():
+    """XLM-E, sections 2 and 3.1 ("the task is the same")."""
     for options in parse(load("xlm_e")).objectives.active().values():
         assert (options.mask_rate, options.mask_share, options.random_share) == (0.15, 1, 0)
 
@@ -152,7 +152,7 @@ def test_xlm_align_reads_wikipedia_and_ccnet(tmp_path, monkeypatch):
     assert [len(task.sources) for task in (german, swahili)] == [2, 1]
 
 
-def test_meta_xlm_matches_as_section_3_2_says():
+def test_meta_xlm_matches_vocabularies_as_in_section_3_2():
     plain, translated = (parse(load("meta_xlm", name)).transfer for name in ("", "dict"))
     assert not plain.dictionaries and translated.dictionaries_first
     assert not any((plain.accents, plain.place, translated.accents, translated.place))
@@ -170,7 +170,7 @@ def test_infoxlm_fills_its_queue_before_it_trains():
     before, after = parse(load("infoxlm")).schedule
     filling, training, begin = before.config, after.config, after.start
     xlco = training.objectives.xlco
-    assert begin * 8 * xlco.batch_rows == xlco.queue  # of eight pairs a row, about
+    assert begin * 8 * xlco.batch_rows == xlco.queue  # a row has about eight pairs
     assert not any(options.weight for options in filling.objectives.active().values())
     assert all(options.weight == 1 for options in training.objectives.active().values())
 
@@ -187,16 +187,18 @@ def test_a_recipe_of_modernberts_family_is_its_own_modern_variant():
     assert parse(load("mmbert_base", "modern")) == parse(load("mmbert_base"))
 
 
-def test_modern_variants_are_deeper_and_narrower_inside():
-    """As ModernBERT base is beside BERT base; layers that options name are those of the depth."""
+def test_modern_variants_are_deeper_and_have_narrower_feed_forward_layers():
+    """As ModernBERT base compared with BERT base. Layer numbers in options grow with the depth."""
     for name, layer in (("xlm_e", 4), ("xlm_align", 10)):
         plain, modern = parse(load(name)), parse(load(name, "modern"))
         assert modern.model.family == "modernbert" and modern.init_from == ""
         assert (plain.model.layers, modern.model.layers) == (12, 22)
         assert modern.model.intermediate == 1.5 * plain.model.hidden
         options = modern.objectives_on()
-        found = {getattr(options[each], key, None) for each in options for key in LAYERS}
-        assert round(layer * 22 / 12) in found
+        layers = {
+            getattr(options[objective], key, None) for objective in options for key in LAYER_OPTIONS
+        }
+        assert round(layer * 22 / 12) in layers
     tiny = parse(load("xlm_e", "modern,tiny")).model
     assert (tiny.local_attention, tiny.intermediate, tiny.norm) == (16, 192, "embeddings")
 
@@ -214,7 +216,7 @@ def test_variants_are_applied_in_order_and_tiny_last():
 
 
 @pytest.mark.parametrize("variant", ["none", "tiny,none", "tiny,", ",", "Tiny"])
-def test_unknown_variants_are_refused_with_those_there_are(variant):
+def test_errors_of_unknown_variants_list_the_known_variants(variant):
     with pytest.raises(
         ConfigError, match="there is no variant .*; the variants are big, modern, tiny$"
     ):
@@ -251,8 +253,10 @@ def test_base_and_large_have_the_papers_sizes():
 
 
 def few_steps(config, rows_folder):
-    """A config of a step in each phase, and one more. Nothing is evaluated, which would be most of
-    what is compiled: the quickstart and the tutorials evaluate."""
+    """Shortens a config to one step in each phase, and one more, without evaluation.
+
+    Evaluation would take most of the compilation; the quickstart and the tutorials test it.
+    """
     config.data.cache = str(rows_folder)
     train, optimizer = config.train, config.optimizer
     train.batch_warmup = min(1, train.batch_warmup)
@@ -273,28 +277,33 @@ def teacher(tmp_path_factory, rows_folder):
 
 
 TRAINED_ELSEWHERE = ("aligner", "quickstart", "mmbert_small")
-"""Recipes whose `:tiny` is trained by a test of its own, by `.ci/run`, or as another recipe is."""
+"""Recipes whose variant `tiny` other tests or `.ci/run` train, or that train like another."""
 
-LAYERS = ("generator_layers", "label_layer", "query_layer")
+LAYER_OPTIONS = ("generator_layers", "label_layer", "query_layer")
 
 
-def trained():
-    """All other recipes, small; and of the papers' variants those that train other objectives, or
-    other parts of the model, than any before. What else variants change is traced above, and the
-    tests of the objectives compute with it."""
-    found = {}
+def cases_to_train():
+    """Returns (name, variant) of the configs that the slow tests train.
+
+    These are the tiny variants of all other recipes, and the papers' variants that train other
+    objectives or freeze other parts of the model than the cases before them. Other options
+    of variants are traced above, and the tests of the objectives compute with them.
+    """
+    cases = {}
     tiny = [(name, "tiny") for name in RECIPES if name not in TRAINED_ELSEWHERE]
     for name, variant in distinct([*tiny, *recipes_of_papers()]):
         config = parse(load(name, variant))
-        what = [[*phase.config.objectives.active()] for phase in config.schedule]
-        key = (name, variant) if variant == "tiny" else (str(what), config.optimizer.frozen)
-        found.setdefault(key, (name, variant))
-        found.setdefault((str(what), config.optimizer.frozen), None)
-    return [case for case in found.values() if case]
+        active = [[*phase.config.objectives.active()] for phase in config.schedule]
+        key = (name, variant) if variant == "tiny" else (str(active), config.optimizer.frozen)
+        cases.setdefault(key, (name, variant))
+        cases.setdefault((str(active), config.optimizer.frozen), None)
+    return [case for case in cases.values() if case]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name, variant", [*trained(), *((name, "modern,tiny") for name in MODERN)])
+@pytest.mark.parametrize(
+    "name, variant", [*cases_to_train(), *((name, "modern,tiny") for name in MODERN)]
+)
 def test_tiny_variants_take_steps_in_each_phase(name, variant, tmp_path, rows_folder, teacher):
     config = few_steps(load(name, variant), rows_folder)
     if "kd" in variant:

@@ -1,4 +1,4 @@
-"""The command of retrieval: accuracy as JSON, XTREME's files, and clear errors."""
+"""`xlj.retrieve`: accuracy as JSON, XTREME's file formats, and error messages."""
 
 import json
 import random
@@ -26,8 +26,11 @@ def run(checkpoint, call):
 
 @pytest.fixture(scope="module")
 def tatoeba(tmp_path_factory):
-    """For two languages: sentences, the same with the English side sorted, and XTREME's labels.
-    The English side is the other's text with a word more, so that random weights find most."""
+    """Files of two languages: sentences, "English" in the same order and sorted, XTREME's labels.
+
+    An "English" sentence is the other sentence and one more word, so that an encoder with random
+    weights finds most pairs.
+    """
     folder = tmp_path_factory.mktemp("tatoeba")
     for number, language in enumerate(("de", "fr")):
         lines = {
@@ -51,40 +54,40 @@ def tatoeba(tmp_path_factory):
 
 def test_every_layer_is_printed_and_drawn(run, tatoeba, tmp_path):
     plot = tmp_path / "layers.svg"
-    found, _ = run(
+    results, _ = run(
         f"--source={tatoeba / 'de-en.de'}", f"--target={tatoeba / 'aligned.de'}",
         "--layers=all", f"--plot={plot}", "--similarity=margin",
     )  # fmt: skip
-    assert [line["layer"] for line in found] == [0, 1, 2, 3]
+    assert [line["layer"] for line in results] == [0, 1, 2, 3]
     lines = len((tatoeba / "de-en.de").read_text().splitlines())
-    assert all(line["sentences"] == lines for line in found)
-    assert all(0.5 < line[way] <= 1 for line in found for way in list(line)[1:3])
+    assert all(line["sentences"] == lines for line in results)
+    assert all(0.5 < line[direction] <= 1 for line in results for direction in list(line)[1:3])
     assert plot.read_text().startswith("<?xml")
     one, _ = run(
         f"--source={tatoeba / 'de-en.de'}", f"--target={tatoeba / 'aligned.de'}",
         "--layer=2", "--similarity=margin",
     )  # fmt: skip
-    assert one == [found[2]]
+    assert one == [results[2]]
 
 
-def test_the_sorted_form_has_the_accuracy_of_the_aligned_one(run, tatoeba, tmp_path):
+def test_a_sorted_target_with_gold_has_the_accuracy_of_an_aligned_target(run, tatoeba, tmp_path):
     source = f"--source={tatoeba / 'de-en.de'}"
     aligned, stderr = run(source, f"--target={tatoeba / 'aligned.de'}")
     assert not stderr
     output = tmp_path / "predicted.tsv"
-    found, stderr = run(
+    results, stderr = run(
         source, f"--target={tatoeba / 'de-en.en'}", f"--gold={tatoeba / 'test-de.tsv'}",
         f"--output={output}",
     )  # fmt: skip
-    assert found == aligned and not stderr
+    assert results == aligned and not stderr
     predicted, gold = output.read_text().split(), (tatoeba / "test-de.tsv").read_text().split()
-    right = sum(a == b for a, b in zip(predicted, gold, strict=True)) / len(gold)
-    assert right == found[0]["target_to_source"] > 0.5
+    accuracy = sum(a == b for a, b in zip(predicted, gold, strict=True)) / len(gold)
+    assert accuracy == results[0]["target_to_source"] > 0.5
     wrong, stderr = run(source, f"--target={tatoeba / 'de-en.en'}")
     assert wrong[0]["target_to_source"] < 0.3 and "de-en.en is sorted, like the English" in stderr
 
 
-def test_centred_vectors_are_compared_without_their_means(run, checkpoint, tmp_path):
+def test_centred_subtracts_the_mean_vector_of_each_side(run, checkpoint, tmp_path):
     pairs = [phrasebook.pair(phrasebook.draw(3, k), "en", "de") for k in range(60)]
     texts = [p.source.text for p in pairs], [p.target.text for p in pairs]
     files = [tmp_path / name for name in ("en", "de")]
@@ -94,10 +97,10 @@ def test_centred_vectors_are_compared_without_their_means(run, checkpoint, tmp_p
         Embedder(pretrained.load(checkpoint), [2], "mean").embed(lines)[0] for lines in texts
     )
     means = (side.mean(0, dtype=np.float64).astype(np.float32) for side in (source, target))
-    wanted = nearest.accuracy(nearest.nearest(source - next(means), target - next(means)))
+    expected = nearest.accuracy(nearest.nearest(source - next(means), target - next(means)))
     arguments = [f"--source={files[0]}", f"--target={files[1]}", "--layer=2"]
-    assert run(*arguments, "--centred")[0] == [{"layer": 2, **wanted._asdict(), "sentences": 60}]
-    assert run(*arguments)[0][0]["source_to_target"] != wanted.source_to_target
+    assert run(*arguments, "--centred")[0] == [{"layer": 2, **expected._asdict(), "sentences": 60}]
+    assert run(*arguments)[0][0]["source_to_target"] != expected.source_to_target
 
 
 def test_languages_are_averaged(run, tatoeba):
@@ -105,13 +108,15 @@ def test_languages_are_averaged(run, tatoeba):
         ("source", "{language}-en.{language}"), ("target", "{language}-en.en"),
         ("gold", "test-{language}.tsv"),
     )]  # fmt: skip
-    *found, average = run("--languages=de,fr", *names)[0]
-    assert [line["language"] for line in (*found, average)] == ["de", "fr", "average"]
+    *results, average = run("--languages=de,fr", *names)[0]
+    assert [line["language"] for line in (*results, average)] == ["de", "fr", "average"]
     one = [name.replace("{language}", "fr") for name in names]
-    assert found[1] == {"language": "fr", **run(*one)[0][0]}
-    for way in ("source_to_target", "target_to_source"):
-        assert average[way] == pytest.approx((found[0][way] + found[1][way]) / 2)
-    assert average["sentences"] == found[0]["sentences"] + found[1]["sentences"]
+    assert results[1] == {"language": "fr", **run(*one)[0][0]}
+    for direction in ("source_to_target", "target_to_source"):
+        assert average[direction] == pytest.approx(
+            (results[0][direction] + results[1][direction]) / 2
+        )
+    assert average["sentences"] == results[0]["sentences"] + results[1]["sentences"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Scores of sentence pairs: cosine, margin, likelihood of an aligner, and filtered pairs."""
+"""`xlj.score`: cosines and margins of sentence pairs, filtered pairs, and error messages."""
 
 import json
 
@@ -29,30 +29,30 @@ def text(tmp_path):
 @pytest.fixture
 def run(checkpoint, call, tmp_path):
     def run(*flags, output="out"):
-        given = [f"--checkpoint={checkpoint}", f"--output={tmp_path / output}", "--layer=1"]
-        printed = call(score.main, *given, *flags)
+        arguments = [f"--checkpoint={checkpoint}", f"--output={tmp_path / output}", "--layer=1"]
+        printed = call(score.main, *arguments, *flags)
         return (tmp_path / output).read_text("utf-8").splitlines(), printed.err
 
     return run
 
 
-def plain(checkpoint, lines, by):
+def numpy_scores(checkpoint, lines, by):
     """Computes cosines or margins in NumPy, from their definitions."""
     model = load(checkpoint)
     sides = [list(side) for side in zip(*(line.split("\t")[:2] for line in lines), strict=True)]
     one, other = (model.embed(side, layer=1).astype(np.float64) for side in sides)
     one, other = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (one, other))
-    whole = np.array([bool(a and b) for a, b in zip(*sides, strict=True)])
+    is_whole = np.array([bool(a and b) for a, b in zip(*sides, strict=True)])
     cosines = (one * other).sum(1)
 
     def density(queries, keys, texts):
-        places = {text: k for k, text in reversed(list(enumerate(texts))) if whole[k]}
+        places = {text: k for k, text in reversed(list(enumerate(texts))) if is_whole[k]}
         table = np.sort(queries @ keys[sorted(places.values())].T, axis=1)[:, ::-1]
         return table[:, :4].mean(1)
 
     if by == "margin":
         cosines /= (density(one, other, sides[1]) + density(other, one, sides[0])) / 2
-    return np.where(whole, cosines, np.nan)
+    return np.where(is_whole, cosines, np.nan)
 
 
 @pytest.mark.parametrize("by", ["cosine", "margin"])
@@ -60,45 +60,47 @@ def test_scores_equal_numpy(run, text, tmp_path, checkpoint, by, monkeypatch):
     monkeypatch.setattr(file_ranges, "RANGE_BYTES", 500)  # several parts
     monkeypatch.setattr(margins, "CHUNK", 7)
     monkeypatch.setattr(pair_scores, "_CHUNK", 5)
-    found, printed = run(f"--input={tmp_path}/pairs.tsv", f"--by={by}")
-    np.testing.assert_allclose(list(map(float, found)), plain(checkpoint, text, by), atol=2e-5)
+    scores, printed = run(f"--input={tmp_path}/pairs.tsv", f"--by={by}")
+    np.testing.assert_allclose(
+        list(map(float, scores)), numpy_scores(checkpoint, text, by), atol=2e-5
+    )
     assert "30 scores" in printed and "because a side is empty: 1" in printed
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     sides = [(line.split("\t")[0], line.split("\t")[1]) for line in text]
     in_python = load(checkpoint).score(sides, by, layer=1)
-    np.testing.assert_allclose(in_python, plain(checkpoint, text, by), atol=2e-5)
+    np.testing.assert_allclose(in_python, numpy_scores(checkpoint, text, by), atol=2e-5)
 
 
-def test_two_files_are_pairs_too(run, text, tmp_path):
-    wanted, _ = run(f"--input={tmp_path}/pairs.tsv")
+def test_two_files_give_the_same_scores_as_one_file_of_pairs(run, text, tmp_path):
+    expected, _ = run(f"--input={tmp_path}/pairs.tsv")
     for side, name in enumerate(("en", "de")):
         lines = [line.split("\t")[side] for line in text]
         (tmp_path / f"a.{name}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    found, _ = run(f"--source={tmp_path}/a.en", f"--target={tmp_path}/a.de", output="two")
-    assert found == wanted
+    scores, _ = run(f"--source={tmp_path}/a.en", f"--target={tmp_path}/a.de", output="two")
+    assert scores == expected
     (tmp_path / "a.de").write_text("one\n")
     with pytest.raises(ConfigError, match="have different numbers of lines"):
         run(f"--source={tmp_path}/a.en", f"--target={tmp_path}/a.de")
 
 
-def test_the_best_are_kept_as_they_came(run, text, tmp_path):
+def test_the_best_pairs_are_written_in_their_input_order(run, text, tmp_path):
     scores = np.array(list(map(float, run(f"--input={tmp_path}/pairs.tsv")[0])))
-    found, printed = run(f"--input={tmp_path}/pairs.tsv", "--keep=0.5", output="kept")
+    pairs, printed = run(f"--input={tmp_path}/pairs.tsv", "--keep=0.5", output="kept")
     order = np.argsort(-np.nan_to_num(scores, nan=-9), kind="stable")[:15]
-    assert found == [text[k] for k in sorted(order)] and "15 of 30 pairs" in printed
-    least = float(np.sort(scores[~np.isnan(scores)])[10])
-    flags = [f"--input={tmp_path}/pairs.tsv", f"--threshold={least - 1e-5}", "--scores"]
-    found, _ = run(*flags, output="above")
-    above = [k for k in range(30) if scores[k] >= least - 1e-5]
-    assert found == [f"{text[k]}\t{scores[k]:.6f}" for k in above]
+    assert pairs == [text[k] for k in sorted(order)] and "15 of 30 pairs" in printed
+    threshold = float(np.sort(scores[~np.isnan(scores)])[10])
+    flags = [f"--input={tmp_path}/pairs.tsv", f"--threshold={threshold - 1e-5}", "--scores"]
+    pairs, _ = run(*flags, output="above")
+    above = [k for k in range(30) if scores[k] >= threshold - 1e-5]
+    assert pairs == [f"{text[k]}\t{scores[k]:.6f}" for k in above]
 
 
 @pytest.mark.parametrize("by", ["cosine", "margin"])
-def test_shards_are_what_one_command_writes_also_after_a_kill(
+def test_shards_equal_a_single_run_and_damaged_parts_are_written_again(
     run, text, tmp_path, checkpoint, call, by, monkeypatch
 ):
     monkeypatch.setattr(file_ranges, "RANGE_BYTES", 600)
-    wanted, _ = run(f"--input={tmp_path}/pairs.tsv", f"--by={by}", "--keep=0.5")
+    expected, _ = run(f"--input={tmp_path}/pairs.tsv", f"--by={by}", "--keep=0.5")
     flags = [f"--checkpoint={checkpoint}", "--layer=1", f"--by={by}", "--keep=0.5"]
     flags += [f"--input={tmp_path}/pairs.tsv", f"--output={tmp_path}/shared"]
     assert (
@@ -106,14 +108,14 @@ def test_shards_are_what_one_command_writes_also_after_a_kill(
         in call(score.main, *flags, "--shard=1/2").err
     )
     call(score.main, *flags, "--shard=2/2")
-    assert (tmp_path / "shared" / "kept.tsv").read_text("utf-8").splitlines() == wanted
+    assert (tmp_path / "shared" / "kept.tsv").read_text("utf-8").splitlines() == expected
     files = json.loads((tmp_path / "shared" / "manifest.json").read_text())["files"]
     assert sum(each["rows"] for each in files) == 30 and len(files) > 2
-    lost = tmp_path / "shared" / files[1]["file"]
-    content = lost.read_bytes()
-    lost.write_bytes(content[:-1])
+    damaged_part = tmp_path / "shared" / files[1]["file"]
+    content = damaged_part.read_bytes()
+    damaged_part.write_bytes(content[:-1])
     call(score.main, *flags, "--shard=2/2")
-    assert lost.read_bytes() == content
+    assert damaged_part.read_bytes() == content
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ def test_shards_are_what_one_command_writes_also_after_a_kill(
         (["--input=BAD"], "bad.tsv:2: expected `source TAB target`"),
     ],
 )
-def test_errors_leave_nothing(run, text, tmp_path, flags, message):
+def test_errors_leave_no_files(run, text, tmp_path, flags, message):
     (tmp_path / "bad.tsv").write_text("a\tb\nc\n")
     flags = [flag.replace("BAD", f"{tmp_path}/bad.tsv") for flag in flags]
     with pytest.raises(ConfigError) as error:
@@ -143,7 +145,7 @@ def test_errors_leave_nothing(run, text, tmp_path, flags, message):
     assert not list(tmp_path.glob(".xlj*"))
 
 
-def test_in_python_choices_are_checked(checkpoint):
+def test_arguments_in_python_are_checked(checkpoint):
     model = load(checkpoint)
     assert model.score(("a cat", "eine Katze")).shape == (1,) and model.score([]).shape == (0,)
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""embed, align and mine with --shard: the same results as without, also after a kill."""
+"""With --shard, embed, align and mine write the same results as one process."""
 
 import json
 
@@ -26,14 +26,14 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def whole(folder, name):
-    """Returns the contents of all files that match, joined."""
+def joined(folder, name):
+    """Writes the two files of a kind into one file; returns its path."""
     path = folder / f"whole-{name}"
     path.write_text("".join((folder / name.replace(".", f"{k}.")).read_text() for k in (0, 1)))
     return path
 
 
-def test_vectors_in_parts_are_those_at_once(folder, checkpoint, call):
+def test_vectors_of_shards_equal_those_of_one_run_also_after_damage(folder, checkpoint, call):
     output, flags = folder / "out", [f"--checkpoint={checkpoint}", "--layer=2"]
     shared = [*flags, f"--input={folder}/en*.txt", f"--output={output}"]
     assert (
@@ -42,42 +42,45 @@ def test_vectors_in_parts_are_those_at_once(folder, checkpoint, call):
     )
     assert not (output / "manifest.json").exists()
     call(embed.main, *shared, "--shard=2/2")
-    content = json.loads((output / "manifest.json").read_text())
-    assert content["parts"] == len(content["files"]) > 4
-    rows = [np.load(output / each["file"]) for each in content["files"]]
-    assert [len(part) for part in rows] == [each["rows"] for each in content["files"]]
-    call(embed.main, *flags, f"--input={whole(folder, 'en.txt')}", f"--output={folder}/w.npy")
+    manifest = json.loads((output / "manifest.json").read_text())
+    assert manifest["parts"] == len(manifest["files"]) > 4
+    rows = [np.load(output / each["file"]) for each in manifest["files"]]
+    assert [len(part) for part in rows] == [each["rows"] for each in manifest["files"]]
+    call(embed.main, *flags, f"--input={joined(folder, 'en.txt')}", f"--output={folder}/w.npy")
     np.testing.assert_allclose(np.concatenate(rows), np.load(folder / "w.npy"), atol=1e-5)
-    lost = output / content["files"][3]["file"]
-    kept, others = lost.read_bytes(), (output / "part-00000.npy").stat().st_mtime_ns
-    lost.write_bytes(kept[:-1])
+    damaged_part = output / manifest["files"][3]["file"]
+    content, other_time = damaged_part.read_bytes(), (output / "part-00000.npy").stat().st_mtime_ns
+    damaged_part.write_bytes(content[:-1])
     call(embed.main, *shared, "--shard=2/2")
-    assert lost.read_bytes() == kept and (output / "part-00000.npy").stat().st_mtime_ns == others
+    assert (
+        damaged_part.read_bytes() == content
+        and (output / "part-00000.npy").stat().st_mtime_ns == other_time
+    )
     with pytest.raises(ConfigError, match="parts of another job; .*: layer;"):
         call(embed.main, *shared, "--shard=1/2", "--layer=1")
     with pytest.raises(ConfigError, match="3/2 is not I/N"):
         call(embed.main, *shared, "--shard=3/2")
 
 
-def test_links_in_parts_are_those_at_once(folder, checkpoint, call):
+def test_links_of_shards_equal_those_of_one_run(folder, checkpoint, call):
     output, flags = folder / "out", [f"--checkpoint={checkpoint}", "--layer=2"]
     for shard in ("1/3", "3/3", "2/3"):
-        some = [f"--input={folder}/pairs*.tsv", f"--output={output}", f"--shard={shard}"]
-        call(align.main, *flags, *some)
+        shard_flags = [f"--input={folder}/pairs*.tsv", f"--output={output}", f"--shard={shard}"]
+        call(align.main, *flags, *shard_flags)
     files = json.loads((output / "manifest.json").read_text())["files"]
     assert sum(each["pairs"] for each in files) == 40
-    made = "".join((output / each["file"]).read_text() for each in files)
-    wanted = ""
+    actual = "".join((output / each["file"]).read_text() for each in files)
+    expected = ""
     for k in (0, 1):
-        one = [f"--input={folder}/pairs{k}.tsv", f"--output={folder}/links"]
-        call(align.main, *flags, *one)
-        wanted += (folder / "links").read_text()
-    assert made == wanted
+        file_flags = [f"--input={folder}/pairs{k}.tsv", f"--output={folder}/links"]
+        call(align.main, *flags, *file_flags)
+        expected += (folder / "links").read_text()
+    assert actual == expected
     with pytest.raises(ConfigError, match="--shard writes only links"):
-        call(align.main, *flags, *some, "--scores=x")
+        call(align.main, *flags, *shard_flags, "--scores=x")
 
 
-def test_pairs_of_shards_are_those_at_once(folder, checkpoint, call):
+def test_mined_pairs_of_shards_equal_those_of_one_run(folder, checkpoint, call):
     output = folder / "out"
     flags = [f"--checkpoint={checkpoint}", "--layer=2", "--threshold=0"]
     sides = [f"--source={folder}/en*.txt", f"--target={folder}/de*.txt"]
@@ -88,13 +91,16 @@ def test_pairs_of_shards_are_those_at_once(folder, checkpoint, call):
     assert printed["pairs"] == len((folder / "pairs.tsv").read_text().splitlines()) > 10
 
 
-def test_an_index_finds_the_pairs_and_says_how_many_of_the_nearest(folder, checkpoint, call):
+def test_a_faiss_index_finds_most_pairs_and_reports_its_recall(folder, checkpoint, call):
     pytest.importorskip("faiss", reason="pip install faiss-cpu")
     flags = [f"--checkpoint={checkpoint}", "--layer=2", "--threshold=0"]
     flags += [f"--source={folder}/en*.txt", f"--target={folder}/de*.txt"]
     exact = json.loads(call(mine.main, *flags, f"--output={folder}/a.tsv").out)
-    found = call(mine.main, *flags, f"--output={folder}/b.tsv", "--search=faiss").out
-    assert json.loads(found) == exact | {"recall_at_4": 1.0, "pairs": json.loads(found)["pairs"]}
+    printed = call(mine.main, *flags, f"--output={folder}/b.tsv", "--search=faiss").out
+    assert json.loads(printed) == exact | {
+        "recall_at_4": 1.0,
+        "pairs": json.loads(printed)["pairs"],
+    }
     a, b = (set((folder / f"{x}.tsv").read_text().splitlines()) for x in "ab")
     assert len(a & b) > 0.8 * len(a)
     with pytest.raises(ConfigError, match="--index needs --search=faiss"):

@@ -1,4 +1,4 @@
-"""The sweep command, with a stub instead of the training command."""
+"""`xlj.sweep`, with a stub instead of the training command."""
 
 import json
 import os
@@ -67,7 +67,7 @@ else:
 
 @pytest.fixture
 def sweep(tmp_path):
-    """Calls the command with a sweep of these runs; the stub's module is in the same folder."""
+    """Calls `xlj.sweep` with a sweep of these runs. The stub is a module beside the sweep file."""
     (tmp_path / "stub.py").write_text(STUB)
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
 
@@ -96,7 +96,7 @@ def calls(folder):
     return len(file.read_text().splitlines()) if file.exists() else 0
 
 
-def test_a_crash_loses_no_other_run_and_what_is_finished_is_not_run_again(sweep):
+def test_other_runs_continue_after_a_crash_and_finished_runs_are_not_repeated(sweep):
     runs = [
         {"name": name, "do": name}
         for name in ("good", "crash", "kill", "stop", "damage", "folder", "broken", "last")
@@ -117,7 +117,7 @@ def test_a_crash_loses_no_other_run_and_what_is_finished_is_not_run_again(sweep)
     assert [calls(sweep.runs / name) for name in ("good", "crash", "last")] == [1, 2, 1]
 
 
-def test_fine_tuning_is_finished_when_its_results_are_there(sweep):
+def test_fine_tuning_is_finished_if_its_results_exist(sweep):
     runs = [{"name": "a", "do": "finetune"}]
     assert "finished" in sweep(runs)[1]
     _, output, _ = sweep(runs)
@@ -149,14 +149,14 @@ def test_errors_come_before_any_work(sweep, runs, arguments, message):
     assert errors.startswith("error: ") and message in errors and "Traceback" not in errors
 
 
-def test_a_folder_that_cannot_be_made_is_a_line(sweep):
-    sweep.runs.symlink_to(sweep.runs.parent / "gone/runs")  # nor on a read-only file system
+def test_a_folder_that_cannot_be_created_causes_one_line_of_error(sweep):
+    sweep.runs.symlink_to(sweep.runs.parent / "gone/runs")  # fails, as on a read-only file system
     code, _, errors = sweep([{"name": "a"}])
     assert code == 2 and "Traceback" not in errors
     assert f"error: cannot write {sweep.runs / 'a'}: " in errors
 
 
-def test_a_bug_in_the_file_is_said_with_its_line(tmp_path):
+def test_a_bug_in_the_sweep_file_is_reported_with_its_line(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("def get_sweep(folder):\n    a = 1\n    return unknown\n")
     command = [sys.executable, "-m", "xlj.sweep", f"--config={file}"]
@@ -169,7 +169,7 @@ def test_a_workdir_of_another_config_is_refused(sweep):
     assert sweep([{"name": "a"}])[0] == 0
     code, _, errors = sweep([{"name": "a", "train.seed": 7}])
     assert code == 2 and "a was started with another config: train.seed was 0 and is 7;" in errors
-    (sweep.runs / "a/sweep.json").unlink()  # as if by hand
+    (sweep.runs / "a/sweep.json").unlink()  # as if xlj.train started the run
     (sweep.runs / "a/config.json").write_text('{"train": {"seed": 0, "steps": 3}}')
     code, _, errors = sweep([{"name": "a", "train.seed": 7}])
     assert code == 2 and "a was started with another config: train.seed was 0 and is 7;" in errors
@@ -181,36 +181,45 @@ def test_a_workdir_of_another_config_is_refused(sweep):
     code, _, errors = sweep([{"name": "a"}])
     assert code == 2 and "a/sweep.json: cannot read this file (Is a directory)" in errors
     assert sweep([{"name": "b", "do": "crash"}])[0] == 1
-    (sweep.runs / "b/calls").unlink()  # nothing came of it but the log
+    (sweep.runs / "b/calls").unlink()  # the log is all that the run left
     assert sweep([{"name": "b", "train.seed": 7}])[0] == 0
 
 
-def test_the_vocabulary_of_the_model_that_a_run_starts_from_is_not_another_config(sweep):
+def test_the_recorded_vocabulary_of_init_from_is_not_another_config(sweep):
     """Training records it in config.json, even if the config leaves it empty."""
     runs = [{"name": "a", "do": "start"}]
     assert sweep(runs)[0] == 0
     (sweep.runs / "a/sweep.json").unlink()
-    begun = {"init_from": "x", "data": {"vocabulary": "v.model"}, "train": {"seed": 0, "steps": 3}}
-    (sweep.runs / "a/config.json").write_text(json.dumps(begun))
+    recorded = {
+        "init_from": "x",
+        "data": {"vocabulary": "v.model"},
+        "train": {"seed": 0, "steps": 3},
+    }
+    (sweep.runs / "a/config.json").write_text(json.dumps(recorded))
     assert "finished before" in sweep(runs)[1]
 
 
-def test_the_languages_of_the_rows_that_a_run_starts_from_are_not_another_config(sweep):
+def test_the_recorded_languages_of_rows_are_not_another_config(sweep):
     """Training records them in config.json, regardless of the config."""
     runs = [{"name": "a", "do": "rows"}]
     assert sweep(runs)[0] == 0
     (sweep.runs / "a/sweep.json").unlink()
-    noted = {"rows": "r", "alpha": 0.7, "languages": ["en"], "vocabulary": "r/vocabulary.model"}
-    begun = {"data": noted, "train": {"seed": 0, "steps": 3}}
-    (sweep.runs / "a/config.json").write_text(json.dumps(begun))
+    recorded_data = {
+        "rows": "r",
+        "alpha": 0.7,
+        "languages": ["en"],
+        "vocabulary": "r/vocabulary.model",
+    }
+    recorded = {"data": recorded_data, "train": {"seed": 0, "steps": 3}}
+    (sweep.runs / "a/config.json").write_text(json.dumps(recorded))
     assert "finished before" in sweep(runs)[1]
-    begun["data"] = {**noted, "rows": "other"}
-    (sweep.runs / "a/config.json").write_text(json.dumps(begun))
+    recorded["data"] = {**recorded_data, "rows": "other"}
+    (sweep.runs / "a/config.json").write_text(json.dumps(recorded))
     code, _, errors = sweep(runs)
     assert code == 2 and "data.rows was 'other' and is 'r'" in errors
 
 
-def test_print_has_a_command_for_each_unfinished_run(sweep):
+def test_print_prints_a_command_for_each_unfinished_run(sweep):
     sweep([{"name": "a"}])
     code, output, _ = sweep([{"name": "a"}, {"name": "b", "data": "it's {x}"}], "--print")
     assert code == 0 and not (sweep.runs / "b").exists()
@@ -220,25 +229,25 @@ def test_print_has_a_command_for_each_unfinished_run(sweep):
     ]
 
 
-def test_submit_keeps_words_whole(sweep, tmp_path):
+def test_submit_quotes_arguments_with_spaces(sweep, tmp_path):
     show = tmp_path / "show.py"
     show.write_text("import json, sys; print(json.dumps(sys.argv[1:]))")
     runs = [{"name": "b", "data": "it's $x {name}"}]
     template = f"{sys.executable} {show} -J {{name}} {{arguments}} --wrap={{command}}"
     code, output, _ = sweep(runs, f"--submit={template}")
-    got = json.loads(output.partition("submitted ")[2])
+    submitted = json.loads(output.partition("submitted ")[2])
     arguments = ["--config=c.py", "--config.data=it's $x {name}", f"--workdir={sweep.runs / 'b'}"]
-    assert code == 0 and got[:-1] == ["-J", "b", *arguments]
-    wrapped = shlex.split(got[-1].removeprefix("--wrap="))
+    assert code == 0 and submitted[:-1] == ["-J", "b", *arguments]
+    wrapped = shlex.split(submitted[-1].removeprefix("--wrap="))
     assert wrapped == ["python", "-m", "stub", *arguments]
     assert sweep(runs, "--submit=false {command}")[0] == 1
 
 
-def test_sigterm_lets_the_run_save_and_starts_no_other(sweep):
+def test_sigterm_stops_the_current_run_and_starts_no_other(sweep):
     child = sweep([{"name": "a", "do": "wait"}, {"name": "b"}], wait=False)
-    until = time.monotonic() + 30
+    deadline = time.monotonic() + 30
     while not (sweep.runs / "a/waiting").exists():
-        assert child.poll() is None and time.monotonic() < until
+        assert child.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
     child.send_signal(signal.SIGTERM)
     output, _ = child.communicate(timeout=30)
@@ -249,7 +258,7 @@ def test_sigterm_lets_the_run_save_and_starts_no_other(sweep):
 @pytest.mark.parametrize(
     "file", sorted((ROOT / "configs/sweeps").glob("*.py")), ids=lambda f: f.stem
 )
-def test_the_sweeps_of_the_repository_are_read(file, tmp_path):
+def test_the_sweeps_of_the_repository_are_valid(file, tmp_path):
     sweep = runpy.run_path(str(file))["get_sweep"](tmp_path)
     name = make_runs(sweep, tmp_path)[-1].name
     command = [sys.executable, "-m", "xlj.sweep", f"--config={file}", "--print", f"--only={name}"]

@@ -1,7 +1,7 @@
-"""README.md and the tutorials: all that they tell the reader to run runs, in order, in one folder.
+"""All commands and code in README.md and the tutorials run, in order, in one folder.
 
-Commands are taken from the pages as they stand; what trains takes fewer steps here. Code that loads
-an export with transformers runs where that is installed (`.[parity]`).
+The tests run the text of the pages, but train fewer steps. Code that loads an export with
+transformers runs only if transformers is installed (`.[parity]`).
 """
 
 import importlib.util
@@ -17,19 +17,19 @@ import pytest
 ROOT = Path(__file__).parents[1]
 TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
 
-SHORTER = {  # appended to commands that begin so, or dropped
-    "pip install": None,  # was run before this test could be
+SHORTER = {  # flags to add to commands that begin like this; None skips a command
+    "pip install": None,  # was run before the tests
     "python -m xlj.train": "--config.train.steps=6 --config.optimizer.warmup_steps=2"
     " --config.train.checkpoint_every=6 --config.train.eval_every=6 --config.train.eval_rows=32",
     "python -m xlj.adapt": "--steps=6 --config.train.eval_rows=32",
     "python -m xlj.finetune": "--config.train.epochs=0.05 --config.train.evaluations=1",
-    "tensorboard": "--inspect",  # reads the events, and ends
+    "tensorboard": "--inspect",  # reads the events and exits
 }
-LARGE_VOCABULARY = "--config.data.vocabulary_size=1000"  # 16,384 pieces want more text
+SMALL_VOCABULARY = "--config.data.vocabulary_size=1000"  # 16,384 pieces need more text
 
 
 def blocks(page):
-    """The (kind, text) of each block to run: "shell", a command on one line, or "python"."""
+    """Yields (kind, text) of each block to run: "shell" (one command) or "python"."""
     text = page.read_text("utf-8")
     block = r"^```(\w*)\n((?:.*\n)*?)```$|^    (\S(?:.*\\\n)*.*)$"
     for match in re.finditer(block, text, re.MULTILINE):
@@ -41,7 +41,7 @@ def blocks(page):
 
 
 def run(kind, text, folder, changes=SHORTER):
-    """Runs a block in `folder`; a Python block that begins with a file's name becomes that file."""
+    """Runs a block in `folder`, or writes it to the file that its first line (`# FILE.py`) has."""
     if file := re.match(r"# (\S+\.py)\n", text):
         (folder / file[1]).write_text(text, encoding="utf-8")
         return
@@ -67,12 +67,12 @@ def run(kind, text, folder, changes=SHORTER):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Where a page is followed: as a clone, with its recipes."""
+    """A folder like a clone, with the recipes."""
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     return tmp_path
 
 
-def test_commands_and_code_are_found(tmp_path):
+def test_blocks_yields_commands_and_code(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(
         "text\n\n    pip install x && a --b=1 \\\n        --c=2\n    second\n\n```\noutput\n```\n\n"
@@ -92,17 +92,17 @@ def test_a_tutorial_runs(page, folder):
 
 
 @pytest.mark.slow
-def test_what_the_readme_tells_runs(folder):
-    """On the files that the tutorials make."""
+def test_the_readme_runs(folder):
+    """Its commands read files that code in the tutorials writes."""
     for name in ("quickstart", "own_text"):
-        made = [text for kind, text in blocks(ROOT / f"docs/tutorials/{name}.md")
+        code_blocks = [text for kind, text in blocks(ROOT / f"docs/tutorials/{name}.md")
                 if kind == "python" and "phrasebook" in text]  # fmt: skip
-        assert len(made) == 1
-        run("python", made[0], folder)
+        assert len(code_blocks) == 1
+        run("python", code_blocks[0], folder)
     for side in ("labels", "predictions"):
         (folder / side / "pawsx").mkdir(parents=True)
         (folder / side / "pawsx/test-en.tsv").write_text("0\n1\n")
-    to_run = [block for block in blocks(ROOT / "README.md") if block != ("shell", "pytest")]
-    assert len(to_run) > 8
-    for kind, text in to_run:
-        run(kind, text + f" {LARGE_VOCABULARY}" * ("xlm_tiny" in text), folder)
+    readme_blocks = [block for block in blocks(ROOT / "README.md") if block != ("shell", "pytest")]
+    assert len(readme_blocks) > 8
+    for kind, text in readme_blocks:
+        run(kind, text + f" {SMALL_VOCABULARY}" * ("xlm_tiny" in text), folder)

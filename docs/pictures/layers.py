@@ -29,12 +29,12 @@ def imports() -> dict[str, set[str]]:
     assert spec and spec.loader
     rules = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(rules)
-    imports_by_subpackage: dict[str, set[str]] = {subpackage: set() for subpackage in rules.FLOORS}
+    imports_by_subpackage: dict[str, set[str]] = {subpackage: set() for subpackage in rules.LAYERS}
     for module, file in rules.MODULES.items():
-        subpackage = rules.room_of(module)
+        subpackage = rules.subpackage_of(module)
         for name, _ in rules.imports_of(file):
             if module != "xlj" and name.split(".")[0] == "xlj":
-                imports_by_subpackage[subpackage] |= {rules.room_of(name)} - {subpackage}
+                imports_by_subpackage[subpackage] |= {rules.subpackage_of(name)} - {subpackage}
     return imports_by_subpackage
 
 

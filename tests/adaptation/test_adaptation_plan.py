@@ -21,7 +21,7 @@ def with_shares(config, names):
 
 
 @pytest.mark.parametrize("share", [0.1, 0.45])
-def test_replayed_languages_are_the_share_of_the_draws_that_was_asked_for(tiny, store, share):
+def test_replayed_languages_get_the_requested_share_of_the_draws(tiny, store, share):
     config = parse(tiny)
     names = plan.choose_sampled(store, config, ["sw"], ["en", "de"], share)
     config = with_shares(config, names)
@@ -34,11 +34,11 @@ def test_replayed_languages_are_the_share_of_the_draws_that_was_asked_for(tiny, 
     assert set(pairs) == {"pairs.en-de", "pairs.en-sw"}
 
 
-def test_without_old_text_all_text_is_drawn(tiny, store):
+def test_without_replayed_languages_all_text_is_drawn(tiny, store):
     assert plan.choose_sampled(store, parse(tiny), ["en", "sw"], [], 0.3) == ()
 
 
-def test_passes_are_those_of_the_batches(tiny, store):
+def test_counted_passes_equal_the_passes_of_the_batches(tiny, store):
     tiny.train.steps = 40
     tiny.phases = {"more": {"start_step": 30, "objectives": {"mmlm": {"batch_rows": 32}}}}
     config = with_shares(parse(tiny), ("sw", "en=0.5"))
@@ -47,8 +47,8 @@ def test_passes_are_those_of_the_batches(tiny, store):
         count, _ = batches.shapes(step)["mmlm"]
         _, languages = batches.read("mmlm", step, np.arange(count))
         rows += int((languages[:, 0] == store.manifest.languages.index("sw")).sum())
-    there = store.task("text.sw").train.rows
-    assert plan.count_passes(config, store, ["sw"]) == pytest.approx(rows / there, rel=0.1)
+    available_rows = store.task("text.sw").train.rows
+    assert plan.count_passes(config, store, ["sw"]) == pytest.approx(rows / available_rows, rel=0.1)
 
 
 def test_a_run_is_no_longer_than_twenty_passes(tiny, store):
@@ -56,13 +56,13 @@ def test_a_run_is_no_longer_than_twenty_passes(tiny, store):
     config = parse(tiny)
     steps = plan.choose_steps(config, store, ["sw"])
     assert 100 < steps < 5000
-    of = dataclasses.replace(config, train=dataclasses.replace(config.train, steps=steps))
-    assert 19.5 < plan.count_passes(of, store, ["sw"]) <= 20
+    shortened = dataclasses.replace(config, train=dataclasses.replace(config.train, steps=steps))
+    assert 19.5 < plan.count_passes(shortened, store, ["sw"]) <= 20
     tiny.train.steps = steps - 1
     assert plan.choose_steps(parse(tiny), store, ["sw"]) == steps - 1
 
 
-def test_other_steps_keep_the_proportions(tiny):
+def test_another_number_of_steps_keeps_the_proportions(tiny):
     tiny.train.steps, tiny.train.eval_every, tiny.train.checkpoint_every = 1000, 500, 20
     tiny.train.log_every = 50
     tiny.optimizer.schedule = "wsd"
@@ -81,12 +81,19 @@ def test_other_steps_keep_the_proportions(tiny):
     longer = plan.with_steps(parse(tiny), 4000)
     assert (longer.optimizer.warmup_steps, longer.train.eval_every) == (200, 500)
     explicit = ("train.eval_every", "train.log_every", "optimizer.warmup_steps")
-    kept = plan.with_steps(parse(tiny), 300, explicit)
-    assert (kept.train.eval_every, kept.train.log_every, kept.train.checkpoint_every) == (
+    with_explicit_keys = plan.with_steps(parse(tiny), 300, explicit)
+    assert (
+        with_explicit_keys.train.eval_every,
+        with_explicit_keys.train.log_every,
+        with_explicit_keys.train.checkpoint_every,
+    ) == (
         *(500, 50),
         20,
     )
-    assert (kept.optimizer.warmup_steps, kept.optimizer.decay_steps) == (50, 60)
+    assert (
+        with_explicit_keys.optimizer.warmup_steps,
+        with_explicit_keys.optimizer.decay_steps,
+    ) == (50, 60)
 
 
 def test_memory_is_parameters_gradients_and_moments(tiny, store):
@@ -102,13 +109,13 @@ def test_memory_is_parameters_gradients_and_moments(tiny, store):
     )
 
 
-def test_advice_is_in_numbers(tiny, store):
+def test_advice_contains_numbers(tiny, store):
     counts = {"sw": Fertility(2_345, 5_000, 0)}
     lines = plan.give_advice(counts, store, parse(tiny), ["sw"])
     task = store.task("text.sw")
     assert lines[0].startswith(f"sw has {task.sentences:,} lines (2,345 words), which is little")
-    held = task.held_out.sentences
-    assert lines[1].startswith(f"sw has {held} held-out lines")
+    held_out = task.held_out.sentences
+    assert lines[1].startswith(f"sw has {held_out} held-out lines")
     assert lines[1].endswith("to hold out about 80, add --config.data.held_out_share=0.2")
     assert not any("words" in line for line in plan.give_advice({}, store, parse(tiny), ["sw"]))
     enough = {"sw": Fertility(2_000_000, 1, 0)}

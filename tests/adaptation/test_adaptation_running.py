@@ -1,4 +1,4 @@
-"""An adaptation from a folder to a folder; what is done is not done again."""
+"""An adaptation reads a folder and writes another; finished parts are not repeated."""
 
 import json
 import re
@@ -18,10 +18,10 @@ from xlj.evaluation.adaptation_record import LABELS
 
 @pytest.fixture(scope="module")
 def folder(checkpoint, tmp_path_factory):
-    """`checkpoint` as a Hugging Face folder: random weights, pieces of English and German."""
-    made = tmp_path_factory.mktemp("adapted") / "source"
-    assert convert.main(["export", f"--checkpoint={checkpoint}", f"--output={made}"]) == 0
-    return made
+    """`checkpoint` as a Hugging Face folder, with random weights and English and German pieces."""
+    path = tmp_path_factory.mktemp("adapted") / "source"
+    assert convert.main(["export", f"--checkpoint={checkpoint}", f"--output={path}"]) == 0
+    return path
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_dry_run_prints_the_plan_and_does_not_train(call, arguments, tmp_path)
 @pytest.mark.slow
 def test_an_adaptation_measures_reports_and_exports(call, arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(running, "_HELD_OUT", 12)  # few lengths, so few programs
+    monkeypatch.setattr(running, "_HELD_OUT", 12)  # few lengths, so few compiled programs
     printed = call(adapt.main, *arguments, *SHORT, "--output=out").out
     record = json.loads((tmp_path / "out/adaptation.json").read_text())
     assert json.loads((tmp_path / "out/run/adaptation.json").read_text()) == record
@@ -87,7 +87,7 @@ def test_an_adaptation_measures_reports_and_exports(call, arguments, tmp_path, m
     vectors = xlj.load(tmp_path / "out/model").embed(["jina"])
     assert np.isfinite(vectors).all()
 
-    # Again: nothing is done, but what is missing.
+    # A second call does only what is missing.
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out/run/checkpoints").iterdir()}
     shutil.rmtree(tmp_path / "out/model")
     (tmp_path / "out/report.html").unlink()
@@ -96,7 +96,7 @@ def test_an_adaptation_measures_reports_and_exports(call, arguments, tmp_path, m
     assert (tmp_path / "out/model/README.md").read_text() == card
     assert times == {path: path.stat().st_mtime_ns for path in times}
 
-    # Measures and an export of fewer steps are made again.
+    # Measures and an export that come from fewer steps are repeated.
     stale = record | {"step": 3, "after": {"accuracy_percent": {"en-sw": 12.5}}}
     (tmp_path / "out/adaptation.json").write_text(json.dumps(stale))
     (tmp_path / "out/model/README.md").write_text("old")
@@ -106,7 +106,7 @@ def test_an_adaptation_measures_reports_and_exports(call, arguments, tmp_path, m
 
 
 def test_held_out_lines_are_measured_and_not_trained_on(arguments, corpus, tmp_path, monkeypatch):
-    """The text that measures read is what no rows hold."""
+    """The measures read text that is in no row."""
     seen = {}
 
     def stop(request, config, samples, files):
@@ -120,7 +120,7 @@ def test_held_out_lines_are_measured_and_not_trained_on(arguments, corpus, tmp_p
         lines = set((corpus / f"mono/{name}.txt").read_text("utf-8").split("\n")) - {""}
         assert set(train) | set(held_out) <= lines
         assert seen[f"text.{name}"].is_whole
-        if name == "de":  # in no pair, so nothing but repeated lines is dropped
+        if name == "de":  # in no pair, so only repeated lines are dropped
             assert set(train) | set(held_out) == lines
         assert len(held_out) > 10
         assert not set(line_hashes(train).tolist()) & set(line_hashes(held_out).tolist())

@@ -29,7 +29,7 @@ SENTENCE = "Wapishi wanafungua mlango."  # Swahili
 
 @pytest.fixture(scope="module")
 def lines(corpus):
-    """English and German, which the models know."""
+    """English and German lines, the training text of the tokenizers."""
     return [
         line
         for name in ("en", "de")
@@ -44,18 +44,18 @@ def unigram(lines, path):
 
 
 def roberta(lines, path):
-    made = ByteLevelBPETokenizer()
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    made.train_from_iterator(lines, vocab_size=400, special_tokens=special)
-    made._tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
-    made.save(str(path / "tokenizer.json"))
+    tokenizer = ByteLevelBPETokenizer()
+    special_tokens = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    tokenizer.train_from_iterator(lines, vocab_size=400, special_tokens=special_tokens)
+    tokenizer._tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    tokenizer.save(str(path / "tokenizer.json"))
     return {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
 
 
 def word_piece(lines, path):
-    made = implementations.BertWordPieceTokenizer()
-    made.train_from_iterator(lines, vocab_size=400)
-    made.save_model(str(path))
+    tokenizer = implementations.BertWordPieceTokenizer()
+    tokenizer.train_from_iterator(lines, vocab_size=400)
+    tokenizer.save_model(str(path))
     return {"pad_token_id": 0}
 
 
@@ -79,8 +79,8 @@ FAMILIES = {
 }
 
 
-def make(family, lines, path):
-    """Writes a folder of a model with random weights, with transformers."""
+def write_model(family, lines, path):
+    """Writes the folder of a model with random weights, with transformers."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     path.mkdir()
     specials = FAMILIES[family](lines, path)
@@ -95,8 +95,8 @@ def test_a_folder_is_adapted_and_loads_in_transformers(
     family, lines, corpus, rows_folder, call, tmp_path, monkeypatch
 ):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    monkeypatch.setattr(running, "_HELD_OUT", 8)  # few lengths, so few programs
-    make(family, lines, tmp_path / "source")
+    monkeypatch.setattr(running, "_HELD_OUT", 8)  # few lengths, so few compiled programs
+    write_model(family, lines, tmp_path / "source")
     pieces = 0 if family == "Bert" else 30
     printed = call(
         adapt.main, f"--from={tmp_path}/source", "--languages=sw", "--replay=en",

@@ -1,4 +1,4 @@
-"""How many pieces a new language gets, and why not more."""
+"""How many pieces a new language gets, and the reason why it gets no more."""
 
 import itertools
 import json
@@ -27,7 +27,7 @@ def swahili():
     return text("sw", 4000)
 
 
-def test_a_language_gets_at_most_a_piece_for_forty_words(english, swahili):
+def test_a_language_gets_at_most_one_piece_per_forty_words(english, swahili):
     old = {"de": text("de", 300), "en": text("en", 300)}
     vocabulary, (choice,) = pieces.choose(english, {"sw": swahili}, old)
     best = fertility.measure(english, old["en"]).pieces_per_word
@@ -43,7 +43,7 @@ def test_a_language_gets_at_most_a_piece_for_forty_words(english, swahili):
 
 
 def test_pieces_stop_near_the_best_old_language(english, swahili):
-    easy = {"old": ["xqz " * 4] * 3}  # of 4 pieces
+    easy = {"old": ["xqz " * 4] * 3}  # 4 pieces per word
     vocabulary, (choice,) = pieces.choose(english, {"sw": swahili}, easy)
     best = fertility.measure(english, easy["old"]).pieces_per_word
     assert best * 1.25 < choice.before
@@ -53,7 +53,7 @@ def test_pieces_stop_near_the_best_old_language(english, swahili):
     )
 
 
-def test_a_language_that_is_served_well_gets_none(english):
+def test_a_language_with_few_pieces_per_word_gets_no_new_pieces(english):
     lines = {"en2": text("en", 500)}
     vocabulary, (choice,) = pieces.choose(english, lines, {"en": text("en", 300)})
     assert vocabulary is english
@@ -61,20 +61,20 @@ def test_a_language_that_is_served_well_gets_none(english):
     assert choice.reason.startswith("at most 1.25 times the 1.")
 
 
-def test_unknown_characters_count_as_well_as_many_pieces(english):
+def test_few_pieces_per_word_do_not_suffice_if_characters_are_unknown(english):
     greek = ["Ω" * 4 + " η"] * 9000  # two words, two pieces
     assert fertility.measure(english, greek).pieces_per_word <= 2
     _, (choice,) = pieces.choose(english, {"el": greek}, {"old": ["αβγ αβγ"]})
     assert "at most" not in choice.reason
 
 
-def test_little_text_gives_no_pieces(english):
+def test_too_little_text_gives_no_pieces(english):
     vocabulary, (choice,) = pieces.choose(english, {"sw": text("sw", 100)}, {})
     assert vocabulary is english
     assert choice.reason == "too little text: 250 pieces need 10,000 words"
 
 
-def test_a_number_that_is_asked_for_is_given_to_each(english, swahili):
+def test_each_language_gets_the_requested_number_of_pieces(english, swahili):
     new = {"sw": swahili[:800], "tr": text("tr", 800)}
     vocabulary, choices = pieces.choose(english, new, {}, 60)
     assert vocabulary.size == english.size + 120

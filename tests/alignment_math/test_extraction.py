@@ -1,4 +1,4 @@
-"""Every function of extraction against a plain implementation, padded and packed."""
+"""Extraction of word links: every function against a plain implementation, padded and packed."""
 
 import itertools
 from functools import partial
@@ -24,14 +24,14 @@ RULES = {
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("filler", [0.0, 5.0])
-def test_every_link_is_the_transcriptions(rule, filler):
-    ours, reference = RULES[rule]
-    found = np.asarray(ours(*padded(MATRICES, filler)))
-    for links, matrix in zip(found, MATRICES, strict=True):
+def test_links_equal_a_plain_implementation(rule, filler):
+    extract, reference = RULES[rule]
+    all_links = np.asarray(extract(*padded(MATRICES, filler)))
+    for links, matrix in zip(all_links, MATRICES, strict=True):
         assert links_of(links) == reference(list(matrix))
 
 
-def test_released_and_optimal_transport_on_plans():
+def test_released_and_itermax_on_transport_plans_equal_a_plain_implementation():
     similarity, source_ids, target_ids = padded(MATRICES, 5.0)
     transport = jax.jit(sinkhorn)(similarity, source_ids, target_ids)
     released = np.asarray(jax.jit(extraction.released)(transport))
@@ -46,53 +46,53 @@ def test_released_and_optimal_transport_on_plans():
 
 @pytest.mark.parametrize("rule", RULES)
 def test_negative_similarities_give_no_link(rule):
-    ours, reference = RULES[rule]
+    extract, reference = RULES[rule]
     matrices = [matrix - np.float32(0.3) for matrix in MATRICES[:500]]
-    for links, matrix in zip(np.asarray(ours(*padded(matrices, 0.0))), matrices, strict=True):
+    for links, matrix in zip(np.asarray(extract(*padded(matrices, 0.0))), matrices, strict=True):
         assert links_of(links) == reference(list(matrix))
 
 
 def test_each_round_adds_links():
     matrices = [list(matrix) for matrix in MATRICES[:1000]]
-    found = [[plain.itermax(m, iterations=n) for m in matrices] for n in (1, 2, 3)]
-    assert found[0] == [plain.argmax(m) for m in matrices]
-    for fewer, more in itertools.pairwise(found):
+    links_by_rounds = [[plain.itermax(m, iterations=n) for m in matrices] for n in (1, 2, 3)]
+    assert links_by_rounds[0] == [plain.argmax(m) for m in matrices]
+    for fewer, more in itertools.pairwise(links_by_rounds):
         assert sum(map(set.__lt__, fewer, more)) > 10
 
 
 @pytest.mark.parametrize("alpha, iterations", [(0.5, 2), (0.9, 1), (0.9, 5), (0.0, 3)])
-def test_other_factors_and_rounds(alpha, iterations):
-    ours = jax.jit(partial(extraction.itermax, alpha=alpha, iterations=iterations))
-    found = np.asarray(ours(*padded(MATRICES[:1000], 5.0)))
-    for links, matrix in zip(found, MATRICES, strict=False):
+def test_itermax_with_other_factors_and_rounds(alpha, iterations):
+    extract = jax.jit(partial(extraction.itermax, alpha=alpha, iterations=iterations))
+    all_links = np.asarray(extract(*padded(MATRICES[:1000], 5.0)))
+    for links, matrix in zip(all_links, MATRICES, strict=False):
         expected = plain.itermax(list(matrix), alpha, iterations)
         assert links_of(links) == expected and len(expected) <= sum(matrix.shape)
 
 
-def test_the_second_round_is_the_released_one_not_equation_9():
+def test_the_second_round_follows_the_released_code_and_not_equation_9():
     matrix = np.array([[1.0, 0.9, 0.25], [0.1, 1.0, 0.1], [0.3, 0.1, 0.2]], np.float32)
     ids = np.ones(3, np.int32)
     assert links_of(extraction.argmax(matrix, ids, ids)) == {(0, 0), (1, 1)}
-    # With Eq. 9, (0, 1) would keep 0.9 * 0.9 and be linked, though its row and column have links.
+    # By Eq. 9, (0, 1) would keep 0.9 * 0.9 and be linked, although its row and column have links.
     assert links_of(extraction.itermax(matrix, ids, ids)) == {(0, 0), (1, 1), (2, 0), (0, 2)}
 
 
-def test_packed_rows_are_their_examples():
+def test_packed_examples_have_the_links_of_each_example_alone():
     for k in range(0, 100, 20):
         matrices = MATRICES[k : k + 20]
         similarity, source_ids, target_ids = packed(matrices, 5.0)
-        for ours, reference in [*RULES.values(), (match, None)]:
-            found = np.asarray(ours(similarity, source_ids, target_ids))
+        for extract, reference in [*RULES.values(), (match, None)]:
+            links = np.asarray(extract(similarity, source_ids, target_ids))
             inside = 0
             for example, matrix in enumerate(matrices, 1):
-                block = found[np.ix_(source_ids == example, target_ids == example)]
+                block = links[np.ix_(source_ids == example, target_ids == example)]
                 if reference is None:
                     m, n = np.ones(matrix.shape[0], np.int32), np.ones(matrix.shape[1], np.int32)
                     assert links_of(block) == links_of(match(matrix, m, n))
                 else:
                     assert links_of(block) == reference(list(matrix))
                 inside += block.sum()
-            assert inside == found.sum()  # no link between examples
+            assert inside == links.sum()  # no link between examples
 
 
 def test_match_is_the_best_of_all_matchings():
@@ -111,8 +111,8 @@ def test_match_is_the_best_of_all_matchings():
 
 def test_match_in_batches_equals_one_by_one():
     matrices = MATRICES[:200]
-    found = match(*padded(matrices, 5.0))
-    for links, matrix in zip(found, matrices, strict=True):
+    all_links = match(*padded(matrices, 5.0))
+    for links, matrix in zip(all_links, matrices, strict=True):
         m, n = matrix.shape
         alone = match(matrix, np.ones(m, np.int32), np.ones(n, np.int32))
         assert links_of(links) == links_of(alone)
@@ -126,17 +126,17 @@ def test_no_link_without_similarity():
         assert not np.asarray(rule(zeros - 1, *ids)).any()
 
 
-def test_a_side_of_one_token_links_to_the_first_with_any_padding():
+def test_a_side_of_one_token_is_linked_to_the_first_token_with_any_padding():
     wide = np.random.default_rng(3).random((64, 1, 7)).astype(np.float32)
     released, itermax = jax.jit(extraction.released), jax.jit(extraction.itermax)
     for similarity in (wide, wide.transpose(0, 2, 1)):
-        for wider in (0, 1, 5, 9):
-            padded_to = np.pad(similarity, ((0, 0), (0, wider), (0, wider)))
+        for padding in (0, 1, 5, 9):
+            padded_similarity = np.pad(similarity, ((0, 0), (0, padding), (0, padding)))
             source_ids, target_ids = (
-                np.pad(np.ones((64, size), np.int32), ((0, 0), (0, wider)))
+                np.pad(np.ones((64, size), np.int32), ((0, 0), (0, padding)))
                 for size in similarity.shape[1:]
             )
-            transport = jax.jit(sinkhorn)(padded_to, source_ids, target_ids)
+            transport = jax.jit(sinkhorn)(padded_similarity, source_ids, target_ids)
             for links in (
                 released(transport),
                 itermax(transport.plan, source_ids, target_ids),
@@ -144,11 +144,11 @@ def test_a_side_of_one_token_links_to_the_first_with_any_padding():
                 assert np.asarray(links).sum() == 64 and np.asarray(links)[:, 0, 0].all()
 
 
-def test_labels_are_the_last_links():
+def test_the_label_of_a_token_is_its_last_link():
     random = np.random.default_rng(2)
     links = random.random((30, 6, 9)) < 0.2
-    found = np.asarray(extraction.labels(links))
-    assert found.dtype == np.int32
+    labels = np.asarray(extraction.labels(links))
+    assert labels.dtype == np.int32
     for k in range(len(links)):
         pairs = links_of(links[k])
-        assert found[k].tolist() == [plain.label(pairs, i) for i in range(6)]
+        assert labels[k].tolist() == [plain.label(pairs, i) for i in range(6)]

@@ -1,4 +1,4 @@
-"""The hidden Markov model of alignment against sums over all alignments."""
+"""The hidden Markov model of word alignment against sums over all alignments."""
 
 import itertools
 
@@ -13,8 +13,9 @@ posteriors = jax.jit(hmm.posteriors)
 
 
 def by_enumeration(source, null, jumps):
-    """Computes log p of one pair, and posteriors of its links, by a sum over all (m + 1)^n
-    alignments, in float64. The place before the first word is -1; the null word keeps the place."""
+    """Computes log p of one pair and the posteriors of its links by a sum over all (m + 1)^n
+    alignments, in float64. The place before the first word is -1; the null word does not change the
+    place."""
     m, n = source.shape
     longest = len(jumps) // 2
 
@@ -38,7 +39,7 @@ def by_enumeration(source, null, jumps):
     return np.log(total), links / total
 
 
-def random(seed, m, n, jumps=5, scale=2.0):
+def random_pair(seed, m, n, jumps=5, scale=2.0):
     numbers = np.random.default_rng(seed)
     return (
         scale * numbers.normal(size=(m, n)),
@@ -47,19 +48,19 @@ def random(seed, m, n, jumps=5, scale=2.0):
     )
 
 
-def given(source, null, jumps):
+def as_arguments(source, null, jumps):
     return Emission(np.float32(source), np.float32(null)), np.float32(jumps)
 
 
 @pytest.mark.parametrize("m, n", [(1, 1), (1, 4), (4, 1), (3, 4), (4, 3)])
-def test_a_pair(m, n):
-    source, null, jumps = random(m + 10 * n, m, n)
+def test_likelihood_and_posteriors_of_a_pair_equal_the_enumeration(m, n):
+    source, null, jumps = random_pair(m + 10 * n, m, n)
     expected, links = by_enumeration(source, null, jumps)
     ids = np.ones(m, np.int32), np.ones(n, np.int32)
-    found = posteriors(*given(source, null, jumps), *ids)
-    np.testing.assert_allclose(found.log_likelihood, expected, rtol=1e-5)
-    np.testing.assert_allclose(found.emission.source, links, atol=1e-6)
-    np.testing.assert_allclose(found.emission.null, 1 - links.sum(0), atol=1e-6)
+    actual = posteriors(*as_arguments(source, null, jumps), *ids)
+    np.testing.assert_allclose(actual.log_likelihood, expected, rtol=1e-5)
+    np.testing.assert_allclose(actual.emission.source, links, atol=1e-6)
+    np.testing.assert_allclose(actual.emission.null, 1 - links.sum(0), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -67,12 +68,12 @@ def test_a_pair(m, n):
     [([0, 1, 1, 1, 0, 2, 2, 0], [1, 1, 0, 2, 2, 2, 0]), ([1, 1, 1, 2, 2, 0], [1, 1, 2, 2, 2])],
     ids=["with specials between", "one after the other"],
 )
-def test_pairs_of_a_row_know_nothing_of_each_other(source_ids, target_ids):
+def test_pairs_of_a_row_are_independent(source_ids, target_ids):
     source_ids, target_ids = np.array([source_ids] * 2), np.array([target_ids] * 2)
     m, n = source_ids.shape[1], target_ids.shape[1]
-    rows = [random(seed, m, n) for seed in (1, 2)]
+    rows = [random_pair(seed, m, n) for seed in (1, 2)]
     batch = [np.stack(parts) for parts in zip(*rows, strict=True)]
-    found = posteriors(*given(*batch), np.int32(source_ids), np.int32(target_ids))
+    actual = posteriors(*as_arguments(*batch), np.int32(source_ids), np.int32(target_ids))
     for row, (source, null, jumps) in enumerate(rows):
         total, links = 0.0, np.zeros((m, n))
         for example in (1, 2):
@@ -80,41 +81,41 @@ def test_pairs_of_a_row_know_nothing_of_each_other(source_ids, target_ids):
             j = np.flatnonzero(target_ids[row] == example)
             log, links[np.ix_(i, j)] = by_enumeration(source[np.ix_(i, j)], null[j], jumps)
             total += log
-        np.testing.assert_allclose(found.log_likelihood[row], total, rtol=1e-5)
-        np.testing.assert_allclose(found.emission.source[row], links, atol=1e-6)
+        np.testing.assert_allclose(actual.log_likelihood[row], total, rtol=1e-5)
+        np.testing.assert_allclose(actual.emission.source[row], links, atol=1e-6)
 
 
-def test_jumps_have_the_derivative_of_the_likelihood():
-    source, null, jumps = random(3, 4, 3)
+def test_posteriors_of_jumps_are_the_derivative_of_the_likelihood():
+    source, null, jumps = random_pair(3, 4, 3)
     ids = np.ones(4, np.int32), np.ones(3, np.int32)
-    found = posteriors(*given(source, null, jumps), *ids).jumps
+    derivatives = posteriors(*as_arguments(source, null, jumps), *ids).jumps
     for k in range(len(jumps)):
         up, down = jumps.copy(), jumps.copy()
         up[k], down[k] = up[k] + 1e-4, down[k] - 1e-4
         slope = by_enumeration(source, null, up)[0] - by_enumeration(source, null, down)[0]
-        np.testing.assert_allclose(found[k], slope / 2e-4, atol=1e-4)
+        np.testing.assert_allclose(derivatives[k], slope / 2e-4, atol=1e-4)
 
 
-def test_rows_without_a_pair_are_nothing():
-    source, null, jumps = random(4, 3, 4)
+def test_rows_without_a_pair_have_zero_likelihood_and_posteriors():
+    source, null, jumps = random_pair(4, 3, 4)
     for ids in (([0, 0, 0], [0, 0, 0, 0]), ([1, 1, 1], [0, 0, 0, 0]), ([0, 0, 0], [1, 1, 1, 1])):
-        found = posteriors(*given(source, null, jumps), *(np.int32(side) for side in ids))
-        assert float(found.log_likelihood) == 0
-        assert all(not np.any(x) for x in jax.tree.leaves((found.emission, found.jumps)))
+        actual = posteriors(*as_arguments(source, null, jumps), *(np.int32(side) for side in ids))
+        assert float(actual.log_likelihood) == 0
+        assert all(not np.any(x) for x in jax.tree.leaves((actual.emission, actual.jumps)))
 
 
 @pytest.mark.parametrize("scale", [200.0, -200.0])
-def test_nothing_overflows(scale):
-    source, null, jumps = random(5, 3, 40, scale=scale)
+def test_large_ratios_do_not_overflow(scale):
+    source, null, jumps = random_pair(5, 3, 40, scale=scale)
     ids = np.ones(3, np.int32), np.ones(40, np.int32)
-    found = posteriors(*given(source, null, jumps), *ids)
-    assert all(np.isfinite(x).all() for x in jax.tree.leaves(found))
-    columns = found.emission.source.sum(0) + found.emission.null
+    actual = posteriors(*as_arguments(source, null, jumps), *ids)
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(actual))
+    columns = actual.emission.source.sum(0) + actual.emission.null
     np.testing.assert_allclose(columns, 1, atol=1e-4)
 
 
-def test_a_likelihood_is_that_of_its_posteriors():
-    source, null, jumps = random(6, 3, 3)
+def test_log_likelihood_equals_that_of_posteriors():
+    source, null, jumps = random_pair(6, 3, 3)
     ids = np.ones(3, np.int32), np.ones(3, np.int32)
-    found = posteriors(*given(source, null, jumps), *ids).log_likelihood
-    assert found == log_likelihood(*given(source, null, jumps), *ids)
+    actual = posteriors(*as_arguments(source, null, jumps), *ids).log_likelihood
+    assert actual == log_likelihood(*as_arguments(source, null, jumps), *ids)

@@ -1,4 +1,4 @@
-"""Sinkhorn against POT, against float64 in the log domain, and against padding."""
+"""Sinkhorn against POT and against float64 in the log domain, and its independence of padding."""
 
 import jax
 import numpy as np
@@ -23,12 +23,12 @@ def square(size, seed=0):
 
 @pytest.mark.parametrize("columns_first", [True, False])
 @pytest.mark.parametrize("iterations, mu", [(1, 1.0), (2, 1.0), (2, 0.3), (5, 2.5)])
-def test_against_float64_in_the_log_domain(iterations, mu, columns_first):
+def test_results_equal_float64_in_the_log_domain(iterations, mu, columns_first):
     matrices = random_matrices(200, 12)
-    found = run(*padded(matrices, 7.0), iterations, columns_first, mu)
+    actual = run(*padded(matrices, 7.0), iterations, columns_first, mu)
     for k, matrix in enumerate(matrices):
         expected = plain.sinkhorn_log(matrix, iterations, columns_first, mu)
-        for part, reference in zip(found, expected, strict=True):
+        for part, reference in zip(actual, expected, strict=True):
             part = np.asarray(part[k])
             m, n = matrix.shape
             np.testing.assert_allclose(part[:m, :n], reference, atol=2e-6)
@@ -36,7 +36,7 @@ def test_against_float64_in_the_log_domain(iterations, mu, columns_first):
 
 
 def test_defaults_are_two_iterations_and_columns_first():
-    """XLM-Align, Table 11, and its released code."""
+    """The defaults are those of XLM-Align (Table 11 and released code)."""
     similarity = square(5)
     expected = plain.sinkhorn_log(similarity, 2, True)
     for part, reference in zip(run(similarity, ones(5), ones(5)), expected, strict=True):
@@ -51,7 +51,7 @@ def test_square_plans_become_doubly_stochastic():
         np.testing.assert_allclose(plan.sum(1), 1, atol=1e-6)
 
 
-def test_against_pot(monkeypatch):
+def test_plans_equal_those_of_pot(monkeypatch):
     # POT imports all array libraries that it finds; other tests need TensorFlow to be absent.
     for name in ("TENSORFLOW", "PYTORCH", "JAX"):
         monkeypatch.setenv(f"POT_BACKEND_DISABLE_{name}", "1")
@@ -65,14 +65,14 @@ def test_against_pot(monkeypatch):
         np.testing.assert_allclose(plan, expected, atol=1e-5)
 
 
-def test_each_matrix_is_normalised_as_it_says():
+def test_by_rows_and_by_columns_are_normalised_along_their_axis():
     matrix = np.abs(square(6))[:, :4] + 0.1
     for columns_first in (True, False):
-        found = run(matrix, ones(6), ones(4), columns_first=columns_first)
-        np.testing.assert_allclose(found.by_rows.sum(1), 1, atol=1e-6)
-        np.testing.assert_allclose(found.by_columns.sum(0), 1, atol=1e-6)
-        last = found.by_rows if columns_first else found.by_columns
-        np.testing.assert_array_equal(found.plan, last)
+        actual = run(matrix, ones(6), ones(4), columns_first=columns_first)
+        np.testing.assert_allclose(actual.by_rows.sum(1), 1, atol=1e-6)
+        np.testing.assert_allclose(actual.by_columns.sum(0), 1, atol=1e-6)
+        last = actual.by_rows if columns_first else actual.by_columns
+        np.testing.assert_array_equal(actual.plan, last)
 
 
 def test_padding_has_no_effect_with_any_values():
@@ -90,7 +90,7 @@ def test_padding_has_no_effect_with_any_values():
     np.testing.assert_allclose(wider.plan[:, :-11, :-5], first.plan, atol=1e-6)
 
 
-def test_sides_without_a_partner_stay_zero():
+def test_tokens_without_a_partner_have_a_plan_of_zeros():
     plan = run(square(3), np.array([1, 2, 0]), np.array([1, 3, 0])).plan
     expected = np.zeros((3, 3))
     expected[0, 0] = 1
@@ -98,7 +98,7 @@ def test_sides_without_a_partner_stay_zero():
     assert not np.asarray(run(square(3), ones(3) * 0, ones(3)).plan).any()
 
 
-def test_packed_examples_are_as_if_alone():
+def test_packed_examples_equal_each_example_alone():
     matrices = random_matrices(15, 8)
     similarity, source_ids, target_ids = packed(matrices, 99.0)
     plan = np.asarray(run(similarity, source_ids, target_ids).plan)
@@ -108,12 +108,12 @@ def test_packed_examples_are_as_if_alone():
         np.testing.assert_allclose(block, alone, atol=1e-6)
 
 
-def test_without_iterations_is_an_error():
+def test_zero_iterations_are_an_error():
     with pytest.raises(ValueError, match="iterations=0"):
         sinkhorn(square(2), ones(2), ones(2), iterations=0)
 
 
-def test_a_small_mu_stays_within_float32():
+def test_a_small_mu_does_not_overflow_float32():
     similarity = square(6) * 1e4
     expected = plain.sinkhorn_log(similarity, 2, mu=0.1)
     for part, reference in zip(run(similarity, ones(6), ones(6), mu=0.1), expected, strict=True):

@@ -26,93 +26,97 @@ def model(random_encoder):
 
 @pytest.fixture(scope="module")
 def vectors(random_encoder):
-    """An embedder of all layers with mean pooling."""
+    """Vectors of `SENTENCES` from all layers, with mean pooling."""
     return Embedder(random_encoder, range(4), "mean").embed(SENTENCES)
 
 
-def test_vectors(model, random_encoder, vectors):
+def test_embed_gives_the_vectors_of_each_layer(model, random_encoder, vectors):
     assert model.layers == 3
     for layer in (None, 0, 3):
-        found = model.embed(iter(SENTENCES), layer)
-        wanted = vectors[2 if layer is None else layer]
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+        actual = model.embed(iter(SENTENCES), layer)
+        expected = vectors[2 if layer is None else layer]
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
     first = Embedder(random_encoder, [1], "first").embed(SENTENCES)[0]
     centred = model.embed(SENTENCES, layer=1, pooling="first", centred=True)
     np.testing.assert_allclose(centred, first - first.mean(0), atol=1e-6)
     assert model.embed([], centred=True).shape == (0, 32)
 
 
-def test_what_loses_its_end_is_told(model):
+def test_truncated_sentences_give_a_warning(model):
     with pytest.warns(UserWarning, match="sentences truncated .*: 1$"):
         model.embed(["a " * 60, "a"])
 
 
 @pytest.mark.parametrize("call", ["embed", "align", "retrieve", "mine"])
 @pytest.mark.parametrize("layer", [-1, 4])
-def test_there_must_be_the_layer(model, call, layer):
-    given = {"embed": (["a"],), "align": ([("a", "b")],)}.get(call, (["a"], ["b"]))
+def test_a_layer_that_does_not_exist_is_refused(model, call, layer):
+    arguments = {"embed": (["a"],), "align": ([("a", "b")],)}.get(call, (["a"], ["b"]))
     with pytest.raises(
         ConfigError, match=f"layer {layer} does not exist; the model has layers 0 to 3"
     ):
-        getattr(model, call)(*given, layer=layer)
+        getattr(model, call)(*arguments, layer=layer)
 
 
-def test_links(model, random_encoder):
+def test_align_and_soft_align_equal_the_aligner(model, random_encoder):
     pairs = [("the cat sleeps", "die Katze schläft"), ("a", ""), ("the dog", "der große Hund")]
     split = [Pair("", first.split(), second.split()) for first, second in pairs]
     chosen = {"layer": 1, "method": "argmax", "together": False, "prior": 3.0}
     all_links = Aligner(random_encoder, AlignmentOptions("argmax", "apart", 1, 3.0)).scored(split)
-    confidences = np.concatenate([of.confidences for (of,) in all_links])
+    confidences = np.concatenate([scored.confidences for (scored,) in all_links])
     chosen["threshold"] = float(np.median(confidences))
     for options in ({}, chosen):
-        by_default = {"layer": 2, "method": "optimal_transport", "together": True, "prior": 0.0}
-        layer, method, together, prior, *threshold = (by_default | options).values()
-        way = AlignmentOptions(method, "together" if together else "apart", layer, prior)
-        aligner = Aligner(random_encoder, way, (), *threshold)
-        wanted = [[tuple(link) for link in links[0].tolist()] for links in aligner.align(split)]
-        found = model.align(iter(pairs), **options)
-        assert found == wanted and any(found)
-        assert found == model.align([(p.source, p.target) for p in split], **options)
+        defaults = {"layer": 2, "method": "optimal_transport", "together": True, "prior": 0.0}
+        layer, method, together, prior, *threshold = (defaults | options).values()
+        alignment_options = AlignmentOptions(
+            method, "together" if together else "apart", layer, prior
+        )
+        aligner = Aligner(random_encoder, alignment_options, (), *threshold)
+        expected = [[tuple(link) for link in links[0].tolist()] for links in aligner.align(split)]
+        links_of_pairs = model.align(iter(pairs), **options)
+        assert links_of_pairs == expected and any(links_of_pairs)
+        assert links_of_pairs == model.align([(p.source, p.target) for p in split], **options)
         options = {name: value for name, value in options.items() if name != "threshold"}
         soft = model.soft_align(pairs, **options)
         assert [matrix.shape for matrix in soft] == [(3, 3), (1, 0), (2, 3)]
-        for matrix, (theirs,) in zip(soft, aligner.soft(split), strict=True):
-            np.testing.assert_array_equal(matrix, theirs)
+        for matrix, (expected_matrix,) in zip(soft, aligner.soft(split), strict=True):
+            np.testing.assert_array_equal(matrix, expected_matrix)
     assert model.align(pairs, **chosen) != model.align(pairs, **chosen | {"prior": 0.0})
     assert model.align(pairs, **chosen) != model.align(pairs, **chosen | {"threshold": 0.0})
 
 
-def test_translations(model):
+def test_retrieve_equals_the_nearest_neighbours(model):
     source, target = ["the cat", "a dog", "books"], ["die Katze", "Hund", "x", "the cat"]
     options = {"layer": 1, "pooling": "text", "centred": True}
     first, second = (model.embed(side, **options) for side in (source, target))
-    found = model.retrieve(iter(source), iter(target), similarity="margin", **options)
-    wanted = neighbours.nearest(first, second, "margin")
-    chex.assert_trees_all_equal(neighbours.Nearest(*found), wanted)
+    result = model.retrieve(iter(source), iter(target), similarity="margin", **options)
+    expected = neighbours.nearest(first, second, "margin")
+    chex.assert_trees_all_equal(neighbours.Nearest(*result), expected)
     cosine = model.retrieve(source, target, **options).targets.indices[:, 0]
     unit = [side / np.linalg.norm(side, axis=1, keepdims=True) for side in (first, second)]
     np.testing.assert_array_equal(cosine, (unit[0] @ unit[1].T).argmax(1))
 
 
-def test_mined_pairs_are_places_of_what_was_given(model):
+def test_mined_pairs_are_indices_of_the_given_sentences(model):
     source = ["the cat", "a dog", "the cat", "books", "a man"]
     target = ["x", "der Hund", "x", "the cat", "Bücher", "books"]
-    found = model.mine(source, target)
+    mined = model.mine(source, target)
     assert ("the cat", "the cat") in [
-        (source[i], target[j]) for i, j in zip(found.sources, found.targets, strict=True)
+        (source[i], target[j]) for i, j in zip(mined.sources, mined.targets, strict=True)
     ]
-    assert not {2} & set(found.sources) and not {2} & set(found.targets), "copies are the first"
-    assert len(found.scores) == 4 and (np.diff(found.scores) <= 0).all()
-    middle = float(found.scores[1])
-    better = model.mine(source, target, threshold=middle)
-    assert len(better.scores) == (found.scores >= middle).sum() < 4
+    assert not {2} & set(mined.sources) and not {2} & set(mined.targets), (
+        "of equal sentences only the first is mined"
+    )
+    assert len(mined.scores) == 4 and (np.diff(mined.scores) <= 0).all()
+    middle = float(mined.scores[1])
+    mined_above = model.mine(source, target, threshold=middle)
+    assert len(mined_above.scores) == (mined.scores >= middle).sum() < 4
     with pytest.raises(ConfigError, match="mine needs sentences on both sides"):
         model.mine([], target)
     with pytest.raises(ConfigError, match="retrieve needs sentences on both sides"):
         model.retrieve(source, [])
 
 
-def test_choices_are_checked(model):
+def test_invalid_arguments_are_refused(model):
     pairs = [("a", "b")]
     for call, message in (
         (
@@ -139,44 +143,46 @@ def test_choices_are_checked(model):
             call()
 
 
-def test_a_string_is_one_sentence_and_two_are_one_pair(model):
+def test_a_string_is_one_sentence_and_two_strings_are_one_pair(model):
     one, pair = "the cat sleeps", ("the cat sleeps", "die Katze schläft")
     np.testing.assert_array_equal(model.embed(one), model.embed([one]))
     assert model.align(pair) == model.align(list(pair)) == model.align([pair])
     np.testing.assert_array_equal(model.soft_align(pair)[0], model.soft_align([pair])[0])
-    found = model.retrieve(one, pair)
-    assert found.targets.indices.tolist() == [[0]] and model.mine(one, one).sources.tolist() == [0]
+    result = model.retrieve(one, pair)
+    assert result.targets.indices.tolist() == [[0]] and model.mine(one, one).sources.tolist() == [0]
     two = [["the", "cat"], ["die", "Katze"]]  # two pairs with one word on each side
     assert len(model.align(two)) == 2
 
 
-def test_the_names_of_sentence_transformers(model, vectors):
+def test_encode_and_similarity_work_as_in_sentence_transformers(model, vectors):
     unit = vectors[2] / np.linalg.norm(vectors[2], axis=1, keepdims=True)
-    found = model.encode(SENTENCES, batch_size=2, show_progress_bar=False)
-    np.testing.assert_allclose(found, vectors[2], rtol=1e-4, atol=1e-5)
+    encoded = model.encode(SENTENCES, batch_size=2, show_progress_bar=False)
+    np.testing.assert_allclose(encoded, vectors[2], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(
         model.encode(SENTENCES, normalize_embeddings=True), unit, rtol=1e-4, atol=1e-5
     )
     assert model.encode("a", layer=1, pooling="first").shape == (32,)
-    np.testing.assert_allclose(model.similarity(found, found), unit @ unit.T, atol=1e-5)
-    assert model.similarity(found[0], found).shape == (1, len(SENTENCES))
+    np.testing.assert_allclose(model.similarity(encoded, encoded), unit @ unit.T, atol=1e-5)
+    assert model.similarity(encoded[0], encoded).shape == (1, len(SENTENCES))
     shown = repr(model)
     assert "3 layers of 32" in shown and shown.startswith("<xlj.Encoder: ")
     assert model.device == "cpu:0"
 
 
-def test_a_notebook_draws_alignments_and_pandas_has_results(model, tmp_path):
+def test_results_are_drawn_in_notebooks_and_converted_to_pandas(model, tmp_path):
     pairs = [("the cat", "die <b>Katze</b>"), ("a", "")]
-    found = model.align(pairs)
-    frame = found._repr_html_()
+    alignments = model.align(pairs)
+    frame = alignments._repr_html_()
     assert frame.startswith('<iframe srcdoc="&lt;!') and '"<b>' not in frame
-    found.plot().save(tmp_path / "links.html")
-    written = (tmp_path / "links.html").read_text("utf-8")
-    assert '["the","cat"],["die","\\u003cb>Katze\\u003c/b>"]' in written
+    alignments.plot().save(tmp_path / "links.html")
+    page = (tmp_path / "links.html").read_text("utf-8")
+    assert '["the","cat"],["die","\\u003cb>Katze\\u003c/b>"]' in page
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
-    links = found.to_pandas()
-    assert [tuple(row) for row in links[["i", "j"]].to_numpy()] == [x for one in found for x in one]
-    assert links["target"].tolist() == [("die", "<b>Katze</b>")[j] for _, j in found[0]]
+    links = alignments.to_pandas()
+    assert [tuple(row) for row in links[["i", "j"]].to_numpy()] == [
+        x for one in alignments for x in one
+    ]
+    assert links["target"].tolist() == [("die", "<b>Katze</b>")[j] for _, j in alignments[0]]
     mined = model.mine(["a", "the dog"], ["the dog", "b"]).to_pandas()
     assert isinstance(mined, pandas.DataFrame) and list(mined) == ["source", "target", "score"]
     assert mined.iloc[0]["source"] == mined.iloc[0]["target"] == "the dog"
@@ -184,16 +190,16 @@ def test_a_notebook_draws_alignments_and_pandas_has_results(model, tmp_path):
     assert nearest["source"].tolist() == ["a", "the dog"] and nearest["target"][1] == "the dog"
 
 
-def test_masked_words(model, random_encoder):
+def test_fill_predicts_masked_words(model, random_encoder):
     with pytest.raises(ConfigError, match="needs a model with a head for masked tokens"):
         model.fill("the <mask>")
     params, sizes, vocabulary, *_ = random_encoder
     head = heads.init_prediction(jax.random.key(1), sizes, vocabulary.size)
     head["bias"] = jax.random.normal(jax.random.key(2), head["bias"].shape)
     params = {**params, "prediction_head": head}
-    filling = xlj.Encoder(random_encoder._replace(params=params))
+    model_with_head = xlj.Encoder(random_encoder._replace(params=params))
     text = "the <mask> sleeps, <mask>."
-    found = filling.fill(text, top_k=3)
+    all_fillings = model_with_head.fill(text, top_k=3)
     parts = [vocabulary.encode_batch([part])[0].tolist() for part in ("the ", " sleeps, ", ".")]
     ids = [BOS, *parts[0], vocabulary.mask, *parts[1], vocabulary.mask, *parts[2], EOS]
     row = np.asarray([ids])
@@ -203,13 +209,13 @@ def test_masked_words(model, random_encoder):
     hidden = hidden[np.flatnonzero(row[0] == vocabulary.mask)]
     factors = heads.predict(head, params["embeddings"]["word"], sizes, hidden)
     logits = np.asarray(factors[0], np.float64) @ np.asarray(factors[1], np.float64).T + factors[2]
-    wanted = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    assert len(found) == 2
-    for fillings, probabilities in zip(found, wanted, strict=True):
+    expected = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    assert len(all_fillings) == 2
+    for fillings, probabilities in zip(all_fillings, expected, strict=True):
         best = np.argsort(-probabilities)[:3]
         assert [piece for piece, _ in fillings] == [vocabulary.pieces[i].lstrip("▁") for i in best]
         np.testing.assert_allclose([p for _, p in fillings], probabilities[best], rtol=1e-4)
     with pytest.raises(ConfigError, match="the text has no <mask>: 'the cat'"):
-        filling.fill("the cat")
+        model_with_head.fill("the cat")
     with pytest.raises(ConfigError, match="the text has .* tokens; this model reads at most 38"):
-        filling.fill("a " * 60 + "<mask>")
+        model_with_head.fill("a " * 60 + "<mask>")

@@ -1,11 +1,12 @@
-"""Injects faults into xlj for a given time and reports those that it does not handle.
+"""Injects faults into xlj for a limited time and reports the faults that xlj does not handle.
 
     python tests/campaign fuzz --minutes=10 --seed=0
     python tests/campaign kills --minutes=30 --seed=0
     python tests/campaign disk --minutes=10 --seed=0
 
-fuzz: malformed inputs to every reader. kills: SIGKILL to commands at random moments. disk: full
-disks, failing and slow storage, damaged files of a row store and a checkpoint, two runs at once.
+fuzz gives malformed inputs to every reader. kills sends SIGKILL to commands at random moments. disk
+injects full disks, failing and slow storage, damaged files of a row store and a checkpoint, and two
+runs at once.
 The same seed gives the same sequence of faults. The exit code is 1 if a fault was not handled.
 docs/experiments/faults.md has results.
 """
@@ -28,7 +29,7 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 BLOCK = 4000
-"""Number of inputs that a process reads before a new process starts."""
+"""Number of inputs that one process reads; then a new process starts."""
 STALLED = 90.0
 """Seconds without a new input after which a process counts as hanging."""
 
@@ -42,9 +43,11 @@ def main() -> int:
     parser.add_argument(
         "--count", type=int, default=10**9, help="largest number of inputs, kills or faults"
     )
-    parser.add_argument("--only", default="", help="only readers or commands with this in the name")
+    parser.add_argument(
+        "--only", default="", help="only readers or commands with this text in the name"
+    )
     parser.add_argument("--first", type=int, default=0, help="number of the first input of fuzz")
-    parser.add_argument("--scratch", type=Path, help="folder to work in, which is not deleted")
+    parser.add_argument("--scratch", type=Path, help="working folder; not deleted at the end")
     parser.add_argument("--report", type=Path, help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if flags.part == "block":
@@ -58,7 +61,7 @@ def main() -> int:
 
 
 def _block(flags: argparse.Namespace) -> int:
-    """Reads some inputs in this process, and writes the outcomes to a file."""
+    """Reads a block of inputs in this process, and writes the outcomes to a file."""
     import fuzz
     import fuzz_inputs
     import fuzz_readers
@@ -94,7 +97,7 @@ def _fuzz(flags: argparse.Namespace) -> int:
                 number += count
             elif at is None:
                 return 1
-            else:  # the earlier inputs of this block are read again
+            else:  # reads the earlier inputs of this block again, to count them
                 faults.append(["", at, f"the process ended with {code}", "", ""])
                 if at > number:
                     _run_block(flags, number, at - number, Path(folder))
@@ -112,7 +115,7 @@ def _fuzz(flags: argparse.Namespace) -> int:
 def _run_block(
     flags: argparse.Namespace, first: int, count: int, folder: Path
 ) -> tuple[int, int | None]:
-    """Returns the exit code of a process that reads a block, and the number of its last input."""
+    """Reads a block in a new process; returns its exit code and the number of its last input."""
     command = [sys.executable, str(HERE), "block", f"--first={first}", f"--count={count}"]
     command += [f"--seed={flags.seed}", f"--only={flags.only}", f"--report={folder}"]
     with (folder / "output").open("w") as output:
@@ -139,14 +142,16 @@ def _kills(flags: argparse.Namespace) -> int:
     counts: dict[str, Counter[str]] = {job.name: Counter() for job in chosen}
     faults = 0
     seconds = 60 * flags.minutes
-    for name, more, fault in kills.run(chosen, flags.scratch, flags.seed, seconds, flags.count):
-        counts[name] += more
+    for name, events, fault in kills.run(chosen, flags.scratch, flags.seed, seconds, flags.count):
+        counts[name] += events
         faults += bool(fault)
-        print(f"{name}: {dict(more)} {fault}", flush=True)
-    for name, some in counts.items():
-        print(f"  {name:10} {dict(some)}")
-    killed = sum(n for some in counts.values() for how, n in some.items() if how != "runs")
-    print(f"{killed} kills, {sum(some['runs'] for some in counts.values())} runs, {faults} faults")
+        print(f"{name}: {dict(events)} {fault}", flush=True)
+    for name, events in counts.items():
+        print(f"  {name:10} {dict(events)}")
+    killed = sum(n for events in counts.values() for event, n in events.items() if event != "runs")
+    print(
+        f"{killed} kills, {sum(events['runs'] for events in counts.values())} runs, {faults} faults"
+    )
     return bool(faults)
 
 
@@ -155,11 +160,11 @@ def _disk(flags: argparse.Namespace) -> int:
     import jobs
     import kills
 
-    every = jobs.make(flags.scratch)
+    job_list = jobs.make(flags.scratch)
     model, rows = flags.scratch / "model.whole", flags.scratch / "rows"
-    for job in every:
+    for job in job_list:
         kills.whole(job, flags.scratch)
-    train = next(job for job in every if job.name == "train")
+    train = next(job for job in job_list if job.name == "train")
     (checkpoint,) = list(model.glob("run/checkpoints/24"))
     end, results, number = time.monotonic() + 60 * flags.minutes, list[str](), 0
     counts: Counter[str] = Counter()
@@ -169,13 +174,13 @@ def _disk(flags: argparse.Namespace) -> int:
         seed = f"{flags.seed}-{number}"
         number += 1
         for kind, folder in (("rows", rows), ("checkpoint", checkpoint)):
-            for fault, noticed in faults.damaged_files(folder, kind, seed, 100):
+            for fault, detected in faults.damaged_files(folder, kind, seed, 100):
                 results.append(fault)
-                counts[f"{kind}, {'refused' if noticed else 'no effect'}"] += 1
-        for hurt in (faults.full_disk, faults.bad_storage, faults.slow_storage):
-            for came, fault in hurt(every, flags.scratch, seed):
+                counts[f"{kind}, {'refused' if detected else 'no effect'}"] += 1
+        for inject in (faults.full_disk, faults.bad_storage, faults.slow_storage):
+            for outcome, fault in inject(job_list, flags.scratch, seed):
                 results.append(fault)
-                counts[f"{hurt.__name__.replace('_', ' ')}, {came}"] += 1
+                counts[f"{inject.__name__.replace('_', ' ')}, {outcome}"] += 1
         print(dict(counts), [fault for fault in results if fault], flush=True)
     return any(results)
 

@@ -1,4 +1,4 @@
-"""Malformed inputs for readers: each must end in a clear error or be read completely."""
+"""Gives malformed inputs to readers: each input must cause a clear error or be read completely."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import resource
 import shutil
 import signal
 import tempfile
-import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -23,15 +22,15 @@ from mutations import mutated
 from xlj.config import ConfigError
 
 SECONDS = 20.0
-"""Seconds that a reader may take for an input of some kilobytes."""
+"""Time limit of a reader for one input of some kilobytes."""
 MEMORY = 3 << 30
-"""Bytes of address space that reading may add."""
-_LONGEST = 3000  # characters of an error
+"""Limit of the address space that reading adds, in bytes."""
+_MAX_CHARACTERS = 3000  # of an error message
 
 
 @dataclass(frozen=True)
 class Fault:
-    """An input that a reader does not handle: its number, what happened, and the changed file."""
+    """An input that a reader handled wrongly: its number, what happened, and the changed file."""
 
     reader: str
     number: int
@@ -42,7 +41,7 @@ class Fault:
 
 @dataclass
 class Outcome:
-    """The outcomes of inputs."""
+    """Counts of refused and of read inputs by reader, and the faults."""
 
     refused: Counter[str] = field(default_factory=Counter)
     read: Counter[str] = field(default_factory=Counter)
@@ -58,19 +57,19 @@ class _TooLong(BaseException):
 
 
 def run(readers: Sequence[Reader], seed: int, first: int, count: int, began: Any = None) -> Outcome:
-    """Reads some inputs of a seed; input n does not depend on the other inputs.
+    """Draws inputs from a seed and reads them; input n does not depend on the other inputs.
 
     Args:
       began: called with the number of each input before it is read.
     """
-    outcome, drawn = Outcome(), [reader for reader in readers for _ in range(reader.weight)]
+    outcome, weighted = Outcome(), [reader for reader in readers for _ in range(reader.weight)]
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as scratch:
         for number in range(first, first + count):
             if began:
                 began(number)
             draw = random.Random(f"{seed}-{number}")
-            reader = draw.choice(drawn)
+            reader = draw.choice(weighted)
             changed = draw.choice(sorted(reader.files))
             content = mutated(reader.files[changed], draw)
             folder = Path(scratch) / "input"
@@ -84,7 +83,7 @@ def run(readers: Sequence[Reader], seed: int, first: int, count: int, began: Any
 
 
 def _read(reader: Reader, folder: Path, outcome: Outcome) -> str:
-    """Returns what is wrong with how the input was read, or an empty string."""
+    """Reads an input and returns a description of the fault, or an empty string."""
     before = sorted(os.listdir(folder))
     try:
         with _limit():
@@ -96,7 +95,7 @@ def _read(reader: Reader, folder: Path, outcome: Outcome) -> str:
         if (
             (reader.named and str(folder) not in message)
             or "\n" in message
-            or len(message) > _LONGEST
+            or len(message) > _MAX_CHARACTERS
         ):
             return f"unclear error: {message[:200]!r}"
         outcome.refused[reader.name] += 1
@@ -104,7 +103,7 @@ def _read(reader: Reader, folder: Path, outcome: Outcome) -> str:
         return f"it took more than {SECONDS:g} s"
     except MemoryError:
         return "it took too much memory"
-    except BaseException as error:  # a panic of Rust's is no Exception
+    except BaseException as error:  # a panic in Rust code is not an Exception
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             raise
         last = traceback.extract_tb(error.__traceback__)[-1]
@@ -117,33 +116,22 @@ def _read(reader: Reader, folder: Path, outcome: Outcome) -> str:
 
 @contextlib.contextmanager
 def _limit() -> Iterator[None]:
-    """Raises an error in the block if it takes too long."""
+    """Raises `_TooLong` in the block after `SECONDS` seconds."""
 
-    def late(*_: Any) -> None:
+    def raise_too_long(*_: Any) -> None:
         raise _TooLong
 
-    old = signal.signal(signal.SIGALRM, late)
+    old_handler = signal.signal(signal.SIGALRM, raise_too_long)
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, old)
+        signal.signal(signal.SIGALRM, old_handler)
 
 
 def limit_memory() -> None:
     """Limits the memory that this process may allocate from now on to `MEMORY`."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * os.sysconf("SC_PAGE_SIZE") + MEMORY
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
-
-
-def of_seed(
-    readers: Sequence[Reader], seed: int, seconds: float, most: int, block: int = 500
-) -> Iterator[Outcome]:
-    """Reads inputs in order, up to a time or a number."""
-    end = time.monotonic() + seconds
-    for first in range(0, most, block):
-        if time.monotonic() > end:
-            return
-        yield run(readers, seed, first, min(block, most - first))
+    limit = pages * os.sysconf("SC_PAGE_SIZE") + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

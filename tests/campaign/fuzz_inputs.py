@@ -1,4 +1,4 @@
-"""Good inputs for readers whose files need some work to create: small, with text of our own."""
+"""Creates small valid input files for readers of binary, tokenizer and model files."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 
 
 def make() -> dict[str, dict[str, bytes]]:
-    """Creates files by name, of each kind that `fuzz_readers.every` needs."""
+    """Returns {kind: {file name: content}} for all kinds that `fuzz_readers.every` needs."""
     model = _sentencepiece()
-    found = {
+    kinds = {
         "sentencepiece": {"a.model": model},
         "parquet": {"a.parquet": _parquet()},
         **_tokenizers(),
     }
     pieces = Vocabulary(model).pieces
-    ids = "".join(f"{piece}\t{i}\n" for i, piece in enumerate(_named_as_bert(pieces)))
-    found["ernie_m"] = {"sentencepiece.bpe.model": model, "vocab.txt": ids.encode()}
-    found |= _weights()
-    found["rows"] = _rows(model)
-    found["checkpoint"] = _checkpoint(Vocabulary(model))
-    return found
+    ids = "".join(f"{piece}\t{i}\n" for i, piece in enumerate(_with_bert_names(pieces)))
+    kinds["ernie_m"] = {"sentencepiece.bpe.model": model, "vocab.txt": ids.encode()}
+    kinds |= _weights()
+    kinds["rows"] = _rows(model)
+    kinds["checkpoint"] = _checkpoint(Vocabulary(model))
+    return kinds
 
 
 def _sentencepiece() -> bytes:
     import sentencepiece
 
-    made = io.BytesIO()
+    output = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(TEXT.split("\n") * 5),
-        model_writer=made,
+        model_writer=output,
         vocab_size=60,
         hard_vocab_limit=False,
         normalization_rule_name="identity",
         minloglevel=2,
     )
-    return made.getvalue()
+    return output.getvalue()
 
 
-def _named_as_bert(pieces: tuple[str, ...]) -> list[str]:
+def _with_bert_names(pieces: tuple[str, ...]) -> list[str]:
     names = {
         "<s>": "[CLS]",
         "<pad>": "[PAD]",
@@ -62,12 +62,12 @@ def _parquet() -> bytes:
     import pyarrow
     import pyarrow.parquet
 
-    made = io.BytesIO()
+    output = io.BytesIO()
     table = pyarrow.table(
         {"text": [*TEXT.split("\n"), None], "n": list(range(len(TEXT.split("\n")) + 1))}
     )
-    pyarrow.parquet.write_table(table, made, row_group_size=4)
-    return made.getvalue()
+    pyarrow.parquet.write_table(table, output, row_group_size=4)
+    return output.getvalue()
 
 
 def _tokenizers() -> dict[str, dict[str, bytes]]:
@@ -80,23 +80,23 @@ def _tokenizers() -> dict[str, dict[str, bytes]]:
     byte.train_from_iterator(lines, vocab_size=280, special_tokens=names)
     unigram = SentencePieceUnigramTokenizer()
     unigram.train_from_iterator(lines, vocab_size=60, special_tokens=names, unk_token="<unk>")
-    made = {
+    kinds = {
         f"json {name}": {"tokenizer.json": tokenizer.to_str().encode()}
         for name, tokenizer in (("WordPiece", word), ("bytes", byte), ("Unigram", unigram))
     }
     with tempfile.TemporaryDirectory() as folder:
         word.save_model(folder)
         settings = {"do_lower_case": True, "tokenize_chinese_chars": True, "strip_accents": None}
-        made["bert"] = files_of(Path(folder)) | {
+        kinds["bert"] = files_of(Path(folder)) | {
             "tokenizer_config.json": json.dumps(settings).encode(),
             "added_tokens.json": b"{}",
         }
     with tempfile.TemporaryDirectory() as folder:
         byte.save_model(folder)
-        made["roberta"] = files_of(Path(folder)) | {
+        kinds["roberta"] = files_of(Path(folder)) | {
             "tokenizer_config.json": b'{"add_prefix_space": false}'
         }
-    return made
+    return kinds
 
 
 def _weights() -> dict[str, dict[str, bytes]]:
@@ -143,6 +143,6 @@ def _checkpoint(vocabulary: Vocabulary) -> dict[str, bytes]:
     parsed = schema.parse(config)
     params = encoder.init(jax.random.key(0), parsed.model, vocabulary.size, 1)
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "made"
-        writing.write_params(made, params, parsed, vocabulary, ["en"])
-        return files_of(made)
+        checkpoint = Path(folder) / "made"
+        writing.write_params(checkpoint, params, parsed, vocabulary, ["en"])
+        return files_of(checkpoint)

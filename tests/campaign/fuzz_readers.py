@@ -1,4 +1,4 @@
-"""Every reader of the fuzz campaign: good files, the function that reads them, and its checks."""
+"""All readers of the fuzz campaign: valid files, the function that reads them, and its checks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MALFORMED = (
     b"\xef\xbb\xbfThe cat sleeps.\tDie Katze schl\xc3\xa4ft.\r\n\n \t \nno tab\na\tb\tc\na\t\n"
     b"\xe9t\xe9\tb\nx\0y\tz\n\xef\xbb\xbfGood \xef\xbb\xbfmorning!\tGuten\rMorgen!\n"
 )
-"""A line of each malformed or marked kind, and of kinds that only look like them."""
+"""Malformed lines of each kind, lines with a byte order mark, and valid but unusual lines."""
 
 UNER = (
     "# sent_id = 1\n1\tAda\tB-PER\t-\tann1\n2\tLee\tI-PER\t-\tann1\n3-4\tzum\tO\t-\tann1\n"
@@ -69,14 +69,14 @@ class Lost(Exception):
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader, with good input.
+    """A reader, with valid input.
 
     Attributes:
-      files: good content by name; one of them is changed at a time.
-      read: reads them in a folder; raises `Lost` if it did not read everything.
+      files: valid content of each file, by name; the campaign changes one file at a time.
+      read: reads the files in a folder; raises `Lost` if the reader did not read everything.
       errors: documented errors other than `ConfigError`.
-      weight: how often it is drawn.
-      named: whether errors must name the file.
+      weight: relative frequency at which the campaign draws the reader.
+      named: whether errors must contain the path of the folder.
     """
 
     name: str
@@ -87,10 +87,10 @@ class Reader:
     named: bool = True
 
 
-def same(what: str, found: int, wanted: int) -> None:
+def same(what: str, actual: int, expected: int) -> None:
     """Raises `Lost` unless the numbers are equal."""
-    if found != wanted:
-        raise Lost(f"{what}: {found} read, but there are {wanted}")
+    if actual != expected:
+        raise Lost(f"{what}: {actual} read, but there are {expected}")
 
 
 def lines_in(content: bytes) -> list[bytes]:
@@ -99,7 +99,7 @@ def lines_in(content: bytes) -> list[bytes]:
 
 
 def _decompressed(path: Path) -> bytes:
-    """Reads the content of a file with the libraries' functions for whole files."""
+    """Returns the content of a file, decompressed by the libraries' functions for whole files."""
     content = path.read_bytes()
     if path.suffix == ".gz":
         return gzip.decompress(content)
@@ -112,7 +112,7 @@ def _decompressed(path: Path) -> bytes:
 
 
 def _unzst(content: bytes) -> bytes:
-    """Reads the content of all frames; zeros before, between and after them are padding."""
+    """Returns the content of all frames; zeros before, between and after frames are padding."""
     parts = []
     while content := content.lstrip(b"\0"):
         frame = zstandard.ZstdDecompressor().decompressobj()
@@ -131,7 +131,7 @@ def _units(path: str, columns: int, malformed: str) -> tuple[int, int, int]:
         reader = UnitReader(unit, index, ReadOptions(malformed, ""))
         kept += sum(len(chunk.columns[0]) for chunk in reader.chunks())
         if columns == 1:
-            kept -= len(unit)  # a line that ends the document of each part
+            kept -= len(unit)  # the line that ends the document of each part
         lines += reader.lines
         dropped += sum(reader.dropped.values())
         noted = sum(reader.malformed[why][0] for why in reader.dropped)
@@ -139,19 +139,23 @@ def _units(path: str, columns: int, malformed: str) -> tuple[int, int, int]:
     return lines, kept, dropped
 
 
-def _read_text(name: str, columns: int, is_good: bool = True) -> Callable[[Path], None]:
-    """Reads a file of lines; `is_good` if its good content has no malformed line."""
+def _read_text(name: str, columns: int, is_valid: bool = True) -> Callable[[Path], None]:
+    """Returns a function that reads a file of lines.
+
+    Args:
+      is_valid: whether the unchanged content has no malformed line.
+    """
 
     def read(folder: Path) -> None:
         lines, kept, dropped = _units(f"{folder}/{name}", columns, "skip")
-        wanted = lines_in(_decompressed(folder / name))
-        same("lines", lines, len(wanted))
+        contents = lines_in(_decompressed(folder / name))
+        same("lines", lines, len(contents))
         same("lines kept and dropped", kept + dropped, lines)
-        bad = sum(not _is_text(line) or columns == 2 and not _is_pair(line) for line in wanted)
+        bad = sum(not _is_text(line) or columns == 2 and not _is_pair(line) for line in contents)
         same("malformed lines", dropped, bad)
-        if is_good:
+        if is_valid:
             strict = _units(f"{folder}/{name}", columns, "error")
-            same("lines where such are errors", strict[0], lines)
+            same("lines if malformed lines are errors", strict[0], lines)
 
     return read
 
@@ -184,29 +188,29 @@ def _read_aligned(folder: Path) -> None:
 
 
 def _read_skipping(folder: Path) -> None:
-    """Checks that each line keeps its place, also with malformed lines."""
-    wanted = lines_in((folder / "a.tsv").read_bytes())
+    """Checks that each line keeps its row number if malformed lines are skipped."""
+    contents = lines_in((folder / "a.tsv").read_bytes())
     skipping = Skipping("skip")
-    found = list(files.lines(folder / "a.tsv", skipping))
-    same("lines", len(found), len(wanted))
-    bad = [row for row, line in enumerate(wanted) if not _is_text(line)]
-    if skipping.rows != bad or any(found[row] for row in bad):
-        raise Lost(f"malformed lines {skipping.rows}, but they are {bad}")
+    lines = list(files.lines(folder / "a.tsv", skipping))
+    same("lines", len(lines), len(contents))
+    bad = [row for row, line in enumerate(contents) if not _is_text(line)]
+    if skipping.rows != bad or any(lines[row] for row in bad):
+        raise Lost(f"rows {skipping.rows} were skipped, but the malformed rows are {bad}")
     pairs = list(sentence_pairs.read(folder / "a.tsv", skipping=Skipping("skip")))
-    same("pairs", len(pairs), len(wanted))
+    same("pairs", len(pairs), len(contents))
 
 
 def _read_json_text(fields: str, columns: int) -> Callable[[Path], None]:
     def read(folder: Path) -> None:
         lines, kept, dropped = _units(f"{folder}/a.jsonl#{fields}", columns, "skip")
         same("kept and dropped", kept + dropped, lines)
-        wanted = 0
+        expected = 0
         for line in lines_in((folder / "a.jsonl").read_bytes()):
             if _is_text(line) and not line.decode().lstrip("\ufeff").strip():
                 continue
             text = _json_text(line, fields.partition("|")[0])
-            wanted += 1 if columns > 1 else 2 if text is None else 1 + len(text.split("\n"))
-        same("lines of records", lines, wanted)
+            expected += 1 if columns > 1 else 2 if text is None else 1 + len(text.split("\n"))
+        same("lines of records", lines, expected)
 
     return read
 
@@ -231,20 +235,20 @@ def _read_parquet(folder: Path) -> None:
     table = pyarrow.parquet.read_table(folder / "a.parquet", columns=["text"])
     texts = [text or b"" for text in table["text"].cast("binary").to_pylist()]
     bad = sum(not _is_text(text) for text in texts)
-    same("texts that are not UTF-8", dropped, bad)
-    wanted = sum(1 + text.count(b"\n") + 1 for text in texts if _is_text(text)) + 2 * bad
-    same("lines of records", lines, wanted)
+    same("malformed texts", dropped, bad)
+    expected = sum(1 + text.count(b"\n") + 1 for text in texts if _is_text(text)) + 2 * bad
+    same("lines of records", lines, expected)
 
 
 def _read_conll(folder: Path, **choices: bool) -> None:
-    found = conll.read(folder / "a.conll", "en", (), **choices)
-    words = sum(len(example.words) for example in found)
+    examples = conll.read(folder / "a.conll", "en", (), **choices)
+    words = sum(len(example.words) for example in examples)
     lines = [line.removesuffix("\r").strip(" ") for line in _texts(folder / "a.conll")]
     full = [line for line in lines if line.strip(" \t")]
-    passed = re.compile(r"#|-DOCSTART-|\d+[-.]\d+[\t ]")
-    if not len(full) - sum(bool(passed.match(line)) for line in full) <= words <= len(full):
+    skipped = re.compile(r"#|-DOCSTART-|\d+[-.]\d+[\t ]")
+    if not len(full) - sum(bool(skipped.match(line)) for line in full) <= words <= len(full):
         raise Lost(f"{words} words of {len(full)} lines")
-    for example in found:
+    for example in examples:
         if example.tags is not None:
             same("tags", len(example.tags), len(example.words))
 
@@ -254,20 +258,20 @@ def _texts(path: Path) -> list[str]:
 
 
 def _read_squad(folder: Path) -> None:
-    found = squad.read(folder / "a.json")
+    questions = squad.read(folder / "a.json")
     try:
-        found_values = [json.loads("\n".join(_texts(folder / "a.json")))]
+        values = [json.loads("\n".join(_texts(folder / "a.json")))]
     except json.JSONDecodeError:
-        found_values = _records_in(folder / "a.json")
-    every = {
+        values = _records_in(folder / "a.json")
+    expected = {
         (str(entry["id"]), entry["question"], paragraph["context"])
-        for value in found_values
+        for value in values
         for content in (value if isinstance(value, list) else [value])
         for article in content["data"]
         for paragraph in article["paragraphs"]
         for entry in paragraph["qas"]
     }
-    same("questions", len(found), len(every))
+    same("questions", len(questions), len(expected))
 
 
 def _records_in(path: Path) -> list:
@@ -275,57 +279,57 @@ def _records_in(path: Path) -> list:
 
 
 def _read_question_lines(folder: Path) -> None:
-    found = squad.read(folder / "a.jsonl", "skip")
+    questions = squad.read(folder / "a.jsonl", "skip")
     keys = ("id", "question", "context")
-    every = {tuple(str(row[key]) for key in keys) for row in _records_in(folder / "a.jsonl")}
-    if len(found) > len(every):
-        raise Lost(f"{len(found)} questions of {len(every)}")
+    expected = {tuple(str(row[key]) for key in keys) for row in _records_in(folder / "a.jsonl")}
+    if len(questions) > len(expected):
+        raise Lost(f"{len(questions)} questions read, but there are {len(expected)}")
 
 
 def _read_tagged_lines(folder: Path) -> None:
-    found = records.read_words(folder / "a.jsonl", "en", (), ("O", "B-PER"), chunk_tags=True)
-    wanted = sum(len(row["tokens"]) for row in _records_in(folder / "a.jsonl"))
-    same("words", sum(len(example.words) for example in found), wanted)
+    examples = records.read_words(folder / "a.jsonl", "en", (), ("O", "B-PER"), chunk_tags=True)
+    expected = sum(len(row["tokens"]) for row in _records_in(folder / "a.jsonl"))
+    same("words", sum(len(example.words) for example in examples), expected)
 
 
 def _read_csv(folder: Path) -> None:
-    found = tables.read(folder / "a.csv", ("premise", "hypothesis", "label"))
+    examples = tables.read(folder / "a.csv", ("premise", "hypothesis", "label"))
     lines = (f"{line.removesuffix(chr(13))}\n" for line in _texts(folder / "a.csv"))
     head = next(iter(_texts(folder / "a.csv")), "")
     divider = "," if "premise" in next(csv.reader([head]), []) else ";"
     divider = "\t" if "\t" in head and divider == ";" else divider
-    same("examples", len(found), max(0, len(list(csv.reader(lines, delimiter=divider))) - 1))
+    same("examples", len(examples), max(0, len(list(csv.reader(lines, delimiter=divider))) - 1))
 
 
 def _read_pair_forms(folder: Path) -> None:
-    found = list(sentence_pairs.read(folder / "a.txt"))
-    same("pairs", len(found), len(_texts(folder / "a.txt")))
+    pairs = list(sentence_pairs.read(folder / "a.txt"))
+    same("pairs", len(pairs), len(_texts(folder / "a.txt")))
     sides = [f"{folder / name}" for name in ("a.en", "a.de")]
-    found = list(sentence_pairs.read(Path("|".join(sides))))
-    same("pairs of two files", len(found), len(_texts(folder / "a.en")))
+    pairs = list(sentence_pairs.read(Path("|".join(sides))))
+    same("pairs of two files", len(pairs), len(_texts(folder / "a.en")))
     units = list(tmx.read(folder / "a.tmx", ("en", "de")))
     if not units or not all(isinstance(text, str) for unit in units for text in unit):
-        raise Lost("no unit")
+        raise Lost("no translation units, or units that are not text")
 
 
 def _read_table(name: str, columns: tuple[str, ...], head: int) -> Callable[[Path], None]:
     def read(folder: Path) -> None:
-        found = tables.read(folder / name, columns)
+        examples = tables.read(folder / name, columns)
         lines = _texts(folder / name)
         if name.endswith(".jsonl"):  # a blank line is no record
             lines = list(filter(str.strip, lines))
-        same("examples", len(found), max(0, len(lines) - head))
+        same("examples", len(examples), max(0, len(lines) - head))
 
     return read
 
 
 def _read_gold(folder: Path) -> None:
-    found = gold_alignments.read(folder / "a.txt")
+    gold = gold_alignments.read(folder / "a.txt")
     lines = _texts(folder / "a.txt")
-    links = sum(len(gold.sure | gold.possible) for gold in found)
+    links = sum(len(pair.sure | pair.possible) for pair in gold)
     first = next((line for line in lines if line.strip()), "")
     if not first or re.match(r"\s*-?\d+[-p]", first):
-        same("lines", len(found), len(lines))
+        same("lines", len(gold), len(lines))
         items = [
             {re.sub("(?<=\\d)[-p]", " ", item, count=1) for item in line.split()} for line in lines
         ]
@@ -336,38 +340,38 @@ def _read_gold(folder: Path) -> None:
             name, source, target = line.split()[:3]
             named.setdefault(name, set()).add((int(source), int(target)))
         pairs = [{link for link in some if all(link)} for some in named.values()]
-        same("sentence pairs", len(found), len(pairs))
+        same("sentence pairs", len(gold), len(pairs))
     same("links", links, sum(map(len, pairs)))
 
 
 def _read_sentence_pairs(folder: Path) -> None:
     for gold in (False, True):
-        found = list(sentence_pairs.read(folder / "a.tsv", gold))
+        pairs = list(sentence_pairs.read(folder / "a.tsv", gold))
         lines = [line.removesuffix("\r") for line in _texts(folder / "a.tsv")]
         head = bool(lines) and lines[0] in ("src\ttgt", "src\ttgt\tgold")
-        same("pairs", len(found), len(lines) - head)
+        same("pairs", len(pairs), len(lines) - head)
 
 
 def _read_dictionary(folder: Path) -> None:
-    found = dictionaries.read(folder / "a.en-de.txt")
-    wanted = set()
+    translations = dictionaries.read(folder / "a.en-de.txt")
+    expected = set()
     for line in filter(str.strip, _texts(folder / "a.en-de.txt")):
         known, other = (side.strip() for side in line.split("\t" if "\t" in line else None))
-        wanted.add((folded(other), known))
-    same("translations", sum(map(len, found.values())), len(wanted))
+        expected.add((folded(other), known))
+    same("translations", sum(map(len, translations.values())), len(expected))
 
 
 def _read_sentences(folder: Path) -> None:
-    found = sentence_files.read(folder / "a.txt")
-    same("sentences", len(found), sum(bool(x.strip()) for x in _texts(folder / "a.txt")))
+    sentences = sentence_files.read(folder / "a.txt")
+    same("sentences", len(sentences), sum(bool(x.strip()) for x in _texts(folder / "a.txt")))
 
 
 def _read_ids(folder: Path) -> None:
-    found = sentence_files.read_with_ids(folder / "a.tsv")
-    same("sentences", len(found.texts), sum(bool(x.strip()) for x in _texts(folder / "a.tsv")))
+    sentences = sentence_files.read_with_ids(folder / "a.tsv")
+    same("sentences", len(sentences.texts), sum(bool(x.strip()) for x in _texts(folder / "a.tsv")))
     places = sentence_files.read_places(folder / "places", 5, 3)
     same("places", len(places), len(_texts(folder / "places")))
-    pairs = sentence_files.read_pairs(folder / "pairs", found.ids or [], ["t1", "t2", "t3"])
+    pairs = sentence_files.read_pairs(folder / "pairs", sentences.ids or [], ["t1", "t2", "t3"])
     same("pairs", len(pairs), len({line.strip() for line in _texts(folder / "pairs")}))
 
 
@@ -385,27 +389,28 @@ def _read_predictions(folder: Path) -> None:
     )
 
 
-def _used(vocabulary: Vocabulary) -> None:
+def _encode_text(vocabulary: Vocabulary) -> None:
+    """Encodes text; raises `Lost` if ids are out of range or spans are missing."""
     lines = ["The cat sleeps.", "", "一只猫", "a\u0301 \ue000"]
     ids, spans = vocabulary.encode_with_spans(lines)
     if len(spans) != len(ids.ids) or (len(ids.ids) and ids.ids.max() >= vocabulary.size):
-        raise Lost("ids or spans that are not the vocabulary's")
+        raise Lost("ids that the vocabulary does not have, or not one span per id")
 
 
 def _read_vocabulary(folder: Path) -> None:
     (file,) = folder.iterdir()
-    _used(Vocabulary.load(file))
+    _encode_text(Vocabulary.load(file))
 
 
 def _read_tokenizer_folder(folder: Path) -> None:
-    _used(tokenizer_files.read(folder))
+    _encode_text(tokenizer_files.read(folder))
 
 
 def _read_weights(folder: Path) -> None:
     opened = hugging_face.open_folder(folder)
     for name, shape in opened.shapes.items():
         if opened.read(name).shape != shape:
-            raise Lost(f"{name} has another shape than it says")
+            raise Lost(f"{name} does not have the shape that the header lists")
     opened.digest()
 
 
@@ -429,12 +434,12 @@ WORKDIR = {
 
 
 def _read_workdir(folder: Path) -> None:
-    runs.read(folder, "run")  # it notes what is damaged, and raises nothing
+    runs.read(folder, "run")  # it reports damaged files, and raises no error
     finished_run(folder)
-    found = metrics.read(folder)
+    metric_lines = metrics.read(folder)
     lines = (folder / metrics.FILE).read_bytes().splitlines()
-    if not len(lines) - 1 <= len(found) <= len(lines):
-        raise Lost(f"{len(found)} of {len(lines)} lines")
+    if not len(lines) - 1 <= len(metric_lines) <= len(lines):
+        raise Lost(f"{len(metric_lines)} of {len(lines)} lines")
     state.describe_results(folder)
 
 
@@ -454,20 +459,20 @@ def _read_config(folder: Path) -> None:
 
 
 def _read_checkpoint(folder: Path) -> None:
-    found = reading.find(folder)
-    found.model()
-    reading.verify(found)
+    checkpoint = reading.find(folder)
+    checkpoint.model()
+    reading.verify(checkpoint)
 
 
 def every(kinds: Mapping[str, Mapping[str, bytes]]) -> list[Reader]:
     """Returns all readers; `kinds` are the files of `fuzz_inputs.make`."""
     text, pairs = TEXT.encode(), PAIRS.encode()
-    records = "".join(
+    json_lines = "".join(
         json.dumps({"text": line, "m": {"t": line + "\nx"}, "u": None}) + "\n"
         for line in TEXT.split("\n")
     )
     question = {"id": "1", "question": "Who?", "answers": [{"text": "cat", "answer_start": 4}]}
-    asked = {
+    squad_questions = {
         "data": [
             {
                 "paragraphs": [
@@ -482,7 +487,7 @@ def every(kinds: Mapping[str, Mapping[str, bytes]]) -> list[Reader]:
             }
         ]
     }
-    asked_lines = "".join(
+    question_lines = "".join(
         json.dumps(
             {
                 "id": name,
@@ -495,7 +500,7 @@ def every(kinds: Mapping[str, Mapping[str, bytes]]) -> list[Reader]:
         for name, texts in ((7, ["cat"]), ("b", []))
     ).encode()
     tagged_lines = b'{"tokens": ["The", "cat"], "ner_tags": [0, 1]}\n' * 2
-    tagged = b"# text\nThe\tDET\ncat\tNOUN\n\n-DOCSTART-\tX\n\nA\tDET\n"
+    conll_words = b"# text\nThe\tDET\ncat\tNOUN\n\n-DOCSTART-\tX\n\nA\tDET\n"
     conllu = b"".join(
         b"# s\n1\tThe"
         + b"\t_" * 8
@@ -509,7 +514,7 @@ def every(kinds: Mapping[str, Mapping[str, bytes]]) -> list[Reader]:
     table = b'premise\thypothesis\tlabel\nA cat.\t"A ""b""."\tentailment\nNo.\tYes.\tneutral\n'
     jsonl = b'{"text": "A", "label": "x"}\n{"label": 1, "text": "B"}\n'
     tags = b"NOUN\nVERB\n\nDET\nNOUN\n"
-    found = [
+    readers = [
         *(
             Reader(f"text{ending}", {f"a.txt{ending}": packed}, _read_text(f"a.txt{ending}", 1))
             for ending, packed in _compressed(text)
@@ -525,10 +530,12 @@ def every(kinds: Mapping[str, Mapping[str, bytes]]) -> list[Reader]:
         Reader("text, some malformed", {"a.txt": MALFORMED}, _read_text("a.txt", 1, False)),
         Reader("lines with their places", {"a.tsv": MALFORMED}, _read_skipping),
         Reader("aligned files", {"a.en": text, "a.de": text}, _read_aligned),
-        Reader("JSON lines", {"a.jsonl": records.encode()}, _read_json_text("text", 1)),
-        Reader("JSON lines, nested", {"a.jsonl": records.encode()}, _read_json_text("m.t", 1)),
-        Reader("JSON lines, pairs", {"a.jsonl": records.encode()}, _read_json_text("text|m.t", 2)),
-        Reader("CoNLL", {"a.conll": tagged}, _read_conll),
+        Reader("JSON lines", {"a.jsonl": json_lines.encode()}, _read_json_text("text", 1)),
+        Reader("JSON lines, nested", {"a.jsonl": json_lines.encode()}, _read_json_text("m.t", 1)),
+        Reader(
+            "JSON lines, pairs", {"a.jsonl": json_lines.encode()}, _read_json_text("text|m.t", 2)
+        ),
+        Reader("CoNLL", {"a.conll": conll_words}, _read_conll),
         Reader("CoNLL-U", {"a.conll": conllu}, _read_conll),
         Reader(
             "CoNLL with ids",
@@ -537,7 +544,7 @@ def every(kinds: Mapping[str, Mapping[str, bytes]]) -> list[Reader]:
         ),
         Reader("CoNLL-U Plus", {"a.conll": PLUS.encode()}, _read_conll),
         Reader("CoNLL, comments or words", {"a.conll": TWEETS.encode()}, _read_conll),
-        Reader("JSON lines of questions", {"a.jsonl": asked_lines}, _read_question_lines),
+        Reader("JSON lines of questions", {"a.jsonl": question_lines}, _read_question_lines),
         Reader("JSON lines of tags", {"a.jsonl": tagged_lines}, _read_tagged_lines),
         Reader("CSV", {"a.csv": CSV.encode()}, _read_csv),
         Reader(
@@ -550,7 +557,7 @@ def every(kinds: Mapping[str, Mapping[str, bytes]]) -> list[Reader]:
             },
             _read_pair_forms,
         ),
-        Reader("SQuAD", {"a.json": json.dumps(asked).encode()}, _read_squad),
+        Reader("SQuAD", {"a.json": json.dumps(squad_questions).encode()}, _read_squad),
         Reader(
             "table",
             {"a.tsv": table},
@@ -611,7 +618,7 @@ def every(kinds: Mapping[str, Mapping[str, bytes]]) -> list[Reader]:
         Reader("config", {"overrides": OVERRIDES}, _read_config, named=False, weight=1),
         Reader("checkpoint", kinds["checkpoint"], _read_checkpoint, weight=1),
     ]
-    return found
+    return readers
 
 
 def _compressed(text: bytes) -> list[tuple[str, bytes]]:

@@ -20,9 +20,9 @@ class Job:
     """A command that writes into a folder.
 
     Attributes:
-      command: (folder) -> the arguments after `python -m`.
-      digest: (folder) -> a digest of its results, without values that depend on the clock.
-      saving: a pattern of files that exist while it writes; empty if there are none.
+      command: (folder) -> the arguments of `python -m`.
+      digest: (folder) -> a digest of the results, without values that depend on the clock.
+      saving: a pattern of files that exist while the command saves; empty if there are none.
     """
 
     name: str
@@ -31,12 +31,12 @@ class Job:
     saving: str = ""
 
 
-def start(job: Job, folder: Path, limit: int = 0, **more: str) -> subprocess.Popen:
+def start(job: Job, folder: Path, limit: int = 0, **variables: str) -> subprocess.Popen:
     """Starts the command in a new process group.
 
     Args:
       limit: largest size of a file in bytes, to simulate a full disk; 0 for no limit.
-      more: further environment variables.
+      variables: additional environment variables.
     """
     environment = dict(
         os.environ,
@@ -45,10 +45,10 @@ def start(job: Job, folder: Path, limit: int = 0, **more: str) -> subprocess.Pop
         XLA_FLAGS="--xla_force_host_platform_device_count=1",
         JAX_COMPILATION_CACHE_DIR=str(ROOT / "build" / "cache" / "campaign"),
         JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",
-        **more,
+        **variables,
     )
     command = [sys.executable, "-m", *job.command(folder)]
-    if limit:  # in blocks of 1 KiB
+    if limit:  # ulimit counts blocks of 1 KiB
         limited = f"ulimit -f {max(1, limit >> 10)}; trap '' XFSZ; exec \"$@\""
         command = ["bash", "-c", limited, "bash", *command]
     return subprocess.Popen(
@@ -82,16 +82,16 @@ def make(scratch: Path) -> list[Job]:
         "--config.data.pairs=en-de",
         "--config.data.workers=2",
     ]
-    few = [*data, f"--config.data.cache={rows}", "--config.train.steps=24"]
-    few += ["--config.train.checkpoint_every=3", "--config.train.log_every=4"]
-    few += ["--config.train.eval_every=12", "--config.train.eval_rows=8"]
+    training = [*data, f"--config.data.cache={rows}", "--config.train.steps=24"]
+    training += ["--config.train.checkpoint_every=3", "--config.train.log_every=4"]
+    training += ["--config.train.eval_every=12", "--config.train.eval_rows=8"]
     tuning = ["--config=configs/finetune/udpos.py:phrasebook", f"--config.cache={rows}"]
     tuning += [f"--config.init_from={model}", "--config.task.test_languages=en,de"]
     tuning += ["--config.train.epochs=0.25", "--config.train.evaluations=3"]
 
     def embedding(folder: Path) -> list[str]:
-        where = [f"--checkpoint={model}", f"--input={text}/en.txt"]
-        return ["xlj.embed", *where, f"--output={folder}/vectors.npy"]
+        flags = [f"--checkpoint={model}", f"--input={text}/en.txt"]
+        return ["xlj.embed", *flags, f"--output={folder}/vectors.npy"]
 
     return [
         Job(
@@ -102,7 +102,7 @@ def make(scratch: Path) -> list[Job]:
         ),
         Job(
             "train",
-            lambda folder: ["xlj.train", *few, f"--workdir={folder}/run"],
+            lambda folder: ["xlj.train", *training, f"--workdir={folder}/run"],
             lambda folder: _digest_of_run(folder / "run"),
             "run/checkpoints/*tmp*",
         ),

@@ -1,4 +1,4 @@
-"""Malformed inputs: good inputs with random changes, the same for the same random state."""
+"""Random changes of valid inputs; the same random state gives the same changes."""
 
 from __future__ import annotations
 
@@ -132,16 +132,16 @@ def mutated(content: bytes, draw: random.Random) -> bytes:
     return content
 
 
-def _place(content: bytes, draw: random.Random) -> int:
+def _draw_place(content: bytes, draw: random.Random) -> int:
     return draw.randrange(len(content) + 1)
 
 
-def _slice(content: bytes, draw: random.Random) -> tuple[int, int]:
-    start = _place(content, draw)
+def _draw_slice(content: bytes, draw: random.Random) -> tuple[int, int]:
+    start = _draw_place(content, draw)
     return start, min(len(content), start + draw.choice((1, 2, 4, 8, 16, 64, 256)))
 
 
-def _bit(content: bytes, draw: random.Random) -> bytes:
+def _flip_bit(content: bytes, draw: random.Random) -> bytes:
     if not content:
         return content
     changed, place = bytearray(content), draw.randrange(len(content))
@@ -149,44 +149,44 @@ def _bit(content: bytes, draw: random.Random) -> bytes:
     return bytes(changed)
 
 
-def _byte(content: bytes, draw: random.Random) -> bytes:
-    start = _place(content, draw)
+def _replace_byte(content: bytes, draw: random.Random) -> bytes:
+    start = _draw_place(content, draw)
     return content[:start] + bytes([draw.randrange(256)]) + content[start + 1 :]
 
 
-def _gone(content: bytes, draw: random.Random) -> bytes:
-    start, stop = _slice(content, draw)
+def _delete_slice(content: bytes, draw: random.Random) -> bytes:
+    start, stop = _draw_slice(content, draw)
     return content[:start] + content[stop:]
 
 
-def _twice(content: bytes, draw: random.Random) -> bytes:
-    start, stop = _slice(content, draw)
-    at = _place(content, draw)
+def _repeat_slice(content: bytes, draw: random.Random) -> bytes:
+    start, stop = _draw_slice(content, draw)
+    at = _draw_place(content, draw)
     return content[:at] + content[start:stop] * draw.choice((1, 2, 50)) + content[at:]
 
 
-def _token(content: bytes, draw: random.Random) -> bytes:
-    at, token = _place(content, draw), draw.choice(TOKENS)
+def _insert_token(content: bytes, draw: random.Random) -> bytes:
+    at, token = _draw_place(content, draw), draw.choice(TOKENS)
     return content[:at] + token + content[at + draw.choice((0, 0, len(token), 1)) :]
 
 
-def _cut(content: bytes, draw: random.Random) -> bytes:
-    return content[: _place(content, draw)]
+def _drop_end(content: bytes, draw: random.Random) -> bytes:
+    return content[: _draw_place(content, draw)]
 
 
-def _tail(content: bytes, draw: random.Random) -> bytes:
-    return content[_place(content, draw) :]
+def _drop_start(content: bytes, draw: random.Random) -> bytes:
+    return content[_draw_place(content, draw) :]
 
 
-def _more(content: bytes, draw: random.Random) -> bytes:
+def _append_bytes(content: bytes, draw: random.Random) -> bytes:
     return content + draw.randbytes(draw.choice((1, 7, 100)))
 
 
-def _whole(content: bytes, draw: random.Random) -> bytes:
+def _replace_content(content: bytes, draw: random.Random) -> bytes:
     return draw.choice((b"", content + content, content * 20, b"\n", b"\0" * 64, content[::-1]))
 
 
-def _line(content: bytes, draw: random.Random) -> bytes:
+def _change_lines(content: bytes, draw: random.Random) -> bytes:
     lines = content.split(b"\n")
     a, b = draw.randrange(len(lines)), draw.randrange(len(lines))
     how = draw.randrange(3)
@@ -199,42 +199,42 @@ def _line(content: bytes, draw: random.Random) -> bytes:
     return b"\n".join(lines)
 
 
-def _encoded(content: bytes, draw: random.Random) -> bytes:
-    """Encodes the text, or the text after some line, differently, with or without a BOM."""
+def _change_encoding(content: bytes, draw: random.Random) -> bytes:
+    """Encodes the text, or the text after its first line, in another encoding, some with a BOM."""
     text = content.decode("utf-8", "replace")
     at = draw.choice((0, 0, 0, text.find("\n") + 1))
     names = ("utf-16-le", "utf-16-be", "utf-16", "utf-32-le", "utf-32-be", "utf-32", "latin-1")
     return text[:at].encode() + text[at:].encode(draw.choice(names), "replace")
 
 
-def _ends(content: bytes, draw: random.Random) -> bytes:
+def _change_line_ends(content: bytes, draw: random.Random) -> bytes:
     """Changes line ends, or adds byte order marks or blank lines."""
     ends = (b"\r", b"\r\n", b"\n\n", b"\n\xef\xbb\xbf", b"\t\n", b"\n" + b"x" * (1 << 20) + b"y\n")
     return content.replace(b"\n", draw.choice(ends), draw.choice((-1, -1, 1, 3)))
 
 
-def _number(content: bytes, draw: random.Random) -> bytes:
-    """Changes a number in digits."""
-    found = list(re.finditer(rb"\d+", content[:100_000]))
-    if not found:
-        return _integer(content, draw)
-    place = draw.choice(found)
+def _change_number(content: bytes, draw: random.Random) -> bytes:
+    """Changes a number that is written in digits."""
+    numbers = list(re.finditer(rb"\d+", content[:100_000]))
+    if not numbers:
+        return _change_integer(content, draw)
+    place = draw.choice(numbers)
     new = str(draw.choice((*NUMBERS, int(place[0][:18]) + 1))).encode()
     return content[: place.start()] + draw.choice((b"", b"-")) + new + content[place.end() :]
 
 
-def _integer(content: bytes, draw: random.Random) -> bytes:
+def _change_integer(content: bytes, draw: random.Random) -> bytes:
     """Changes bytes that may be a binary number."""
-    size, start = draw.choice((1, 2, 4, 8)), _place(content, draw)
+    size, start = draw.choice((1, 2, 4, 8)), _draw_place(content, draw)
     number = draw.choice(NUMBERS) % 256**size
     new = number.to_bytes(size, draw.choice(("little", "big")))
     return content[:start] + new + content[start + size :]
 
 
-def _json(content: bytes, draw: random.Random) -> bytes:
+def _change_json(content: bytes, draw: random.Random) -> bytes:
     """Changes or removes a JSON value, in a file, a line, or a safetensors header."""
     if content[8:9] == b"{" and (size := int.from_bytes(content[:8], "little")) < len(content):
-        header = _json(content[8 : 8 + size], draw)
+        header = _change_json(content[8 : 8 + size], draw)
         return len(header).to_bytes(8, "little") + header + content[8 + size :]
     try:
         tree = json.loads(content)
@@ -244,19 +244,19 @@ def _json(content: bytes, draw: random.Random) -> bytes:
         try:
             tree = json.loads(lines[at])
         except (ValueError, RecursionError):
-            return _token(content, draw)
-        lines[at] = _dumped(_changed(tree, draw))
+            return _insert_token(content, draw)
+        lines[at] = _dump(_change_tree(tree, draw))
         return b"\n".join(lines)
     except RecursionError:
-        return _token(content, draw)
-    return _dumped(_changed(tree, draw))
+        return _insert_token(content, draw)
+    return _dump(_change_tree(tree, draw))
 
 
-def _dumped(tree: Any) -> bytes:
+def _dump(tree: Any) -> bytes:
     return json.dumps(tree).encode()
 
 
-def _changed(tree: Any, draw: random.Random) -> Any:
+def _change_tree(tree: Any, draw: random.Random) -> Any:
     if not isinstance(tree, (dict, list)) or not tree or draw.random() < 0.1:
         return draw.choice(VALUES)
     keys = list(tree) if isinstance(tree, dict) else list(range(len(tree)))
@@ -269,31 +269,31 @@ def _changed(tree: Any, draw: random.Random) -> Any:
     elif how < 0.25:
         tree[draw.choice(("", "x", "\u0000", str(key) + "x"))] = tree[key]
     else:
-        tree[key] = _changed(tree[key], draw)
+        tree[key] = _change_tree(tree[key], draw)
     return tree
 
 
 _CHANGES: tuple[Change, ...] = (
-    _bit,
-    _bit,
-    _byte,
-    _gone,
-    _twice,
-    _token,
-    _token,
-    _token,
-    _cut,
-    _tail,
-    _more,
-    _whole,
-    _line,
-    _line,
-    _encoded,
-    _ends,
-    _number,
-    _number,
-    _integer,
-    _json,
-    _json,
-    _json,
+    _flip_bit,
+    _flip_bit,
+    _replace_byte,
+    _delete_slice,
+    _repeat_slice,
+    _insert_token,
+    _insert_token,
+    _insert_token,
+    _drop_end,
+    _drop_start,
+    _append_bytes,
+    _replace_content,
+    _change_lines,
+    _change_lines,
+    _change_encoding,
+    _change_line_ends,
+    _change_number,
+    _change_number,
+    _change_integer,
+    _change_json,
+    _change_json,
+    _change_json,
 )

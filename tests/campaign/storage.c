@@ -1,6 +1,7 @@
-/* Simulates slow or failing storage: calls of the C library on files of one folder wait, or fail from
- * some call on. Python, Orbax and TensorStore make these calls; calls of stdio inside the C library
- * are not intercepted. faults.py preloads this library and configures it by environment variables:
+/* Simulates slow or failing storage: calls of the C library on files of one folder wait, or fail
+ * from a given call on. Python, Orbax and TensorStore make these calls. Calls of stdio inside the C
+ * library are not intercepted. faults.py preloads this library and configures it by environment
+ * variables:
  *
  *   STORAGE_FOLDER  the folder, as an absolute path
  *   STORAGE_WAIT    largest delay of a call, in microseconds

@@ -1,4 +1,4 @@
-"""A run with its workdir in a bucket (of an emulator) is equal to a local run, also if killed."""
+"""A run with its workdir in a bucket (of an emulator) equals a local run, also after a kill."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def short(tiny):
 
 
 def lines(workdir):
-    """The lines of metrics without times."""
+    """Returns the lines of metrics without times."""
     return [
         {key: value for key, value in line.items() if not key.startswith("time/")}
         for line in metrics.read(workdir)
@@ -68,8 +68,8 @@ def test_a_run_equals_a_local_run_and_resumes(short, store, bucket, tmp_path):
     assert loop.train(start.prepare(parse(short), workdir, store)) == actual  # finished
 
 
-def test_its_model_can_be_loaded_and_started_from(short, store, bucket, tmp_path):
-    workdir = to_path(f"{bucket}/found")
+def test_a_model_in_a_bucket_can_be_loaded_and_used_by_init_from(short, store, bucket, tmp_path):
+    workdir = to_path(f"{bucket}/model")
     loop.train(start.prepare(parse(short), workdir, store))
     model = stored_models.find(str(workdir))
     leaf = next(iter(model.leaves.values()))
@@ -105,34 +105,36 @@ def test_a_damaged_checkpoint_is_moved_away(short, store, bucket, tmp_path, caps
     assert digests(workdir) == digests(tmp_path)
 
 
-def test_a_server_that_does_not_answer_is_no_damage(short, store, bucket, monkeypatch):
-    """It is not reported as damage, and nothing is moved."""
+def test_a_server_error_is_not_reported_as_damage(short, store, bucket, monkeypatch):
+    """The error of the server is raised instead."""
 
-    def gone(_):
+    def fail(_):
         raise OSError("HTTP 503")
 
     workdir = to_path(f"{bucket}/unanswered")
     loop.train(start.prepare(parse(short), workdir, store))
-    monkeypatch.setattr(reading, "orbax_path", gone)
+    monkeypatch.setattr(reading, "orbax_path", fail)
     with pytest.raises(ConfigError, match=r"its description \(meta\) \(HTTP 503\)$"):
         damage.move_damaged(workdir)
     with pytest.raises(ConfigError, match=r"cannot read .*\(HTTP 503\)$"):
         stored_models.find(str(workdir))
-    monkeypatch.setattr(storage.Url, "is_file", gone)
+    monkeypatch.setattr(storage.Url, "is_file", fail)
     with pytest.raises(ConfigError, match=r"init_from=gs://.* cannot be read \(HTTP 503\)$"):
         stored_models.find(str(workdir), "init_from")
 
 
 @pytest.mark.parametrize("name", ["r[1]", "r*", "r#1", "r?x"])
-def test_names_that_mean_something_else_in_a_url_are_refused(name):
+def test_workdirs_with_special_characters_of_urls_are_refused(name):
     with pytest.raises(
         ConfigError, match=r"workdir=gs://b/r.*: the character . has a special meaning in a URL"
     ):
         resolve("workdir", f"gs://b/{name}")
 
 
-def test_lines_are_sent_during_a_run_and_a_temporary_fault_does_not_end_it(bucket, monkeypatch):
-    def gone(*_):
+def test_metrics_are_uploaded_during_a_run_and_a_temporary_error_does_not_end_it(
+    bucket, monkeypatch
+):
+    def fail(*_):
         raise OSError("HTTP 503")
 
     workdir, upload = to_path(f"{bucket}/lines"), storage.upload
@@ -140,7 +142,7 @@ def test_lines_are_sent_during_a_run_and_a_temporary_fault_does_not_end_it(bucke
     writer = metrics.Metrics(growing.GrowingFiles(workdir), 0)
     writer.log(1, {"x": 1.0})
     assert metrics.read(workdir) == [{"step": 1, "x": 1.0}]
-    monkeypatch.setattr(storage, "upload", gone)
+    monkeypatch.setattr(storage, "upload", fail)
     writer.log(2, {"x": 2.0})
     with pytest.raises(ConfigError, match=r"cannot write gs://.*/lines/metrics\.jsonl: HTTP 503"):
         writer._files.send(now=True)
@@ -153,13 +155,13 @@ def test_lines_are_sent_during_a_run_and_a_temporary_fault_does_not_end_it(bucke
 
 def test_a_lock_is_released_and_a_missing_bucket_is_reported(bucket):
     workdir = to_path(f"{bucket}/locked")
-    with pytest.raises(ValueError, match="mine"), only_run(workdir):
+    with pytest.raises(ValueError, match="from the run"), only_run(workdir):
         assert (workdir / "lock").is_file()
-        raise ValueError("mine")
+        raise ValueError("from the run")
     assert not (workdir / "lock").is_file()
     with pytest.raises(ConfigError, match="cannot write gs://not-there/run/lock: "):
         with only_run(to_path("gs://not-there/run")):
-            raise AssertionError("the run has begun")
+            raise AssertionError("the run has started")
 
 
 CODE = """
@@ -172,14 +174,14 @@ xlj.pretrain(config, sys.argv[2])
 """
 
 
-def test_killed_at_some_moment_it_ends_with_the_same_bits(short, bucket, tmp_path):
+def test_a_killed_run_in_a_bucket_ends_with_the_same_bits(short, bucket, tmp_path):
     short.train.steps = 24
     workdir = to_path(f"{bucket}/killed")
     command = [sys.executable, "-c", CODE, short.to_json()]
     subprocess.run([*command, str(tmp_path / "whole")], check=True, timeout=300)
     process = subprocess.Popen([*command, str(workdir)])
-    while not (actual := reading.steps(workdir)) or actual[-1] < 6:
-        assert process.poll() is None, "it ended before it was killed"
+    while not (steps := reading.steps(workdir)) or steps[-1] < 6:
+        assert process.poll() is None, "the run ended before it was killed"
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()

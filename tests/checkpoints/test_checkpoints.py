@@ -1,4 +1,4 @@
-"""Checkpoints are atomic, verified and compared; and which ones are kept."""
+"""Reading, verification, comparison and deletion of checkpoints, and the metrics of runs."""
 
 import dataclasses
 import gc
@@ -21,7 +21,7 @@ from xlj.sharding import meshes, trees
 from xlj.training import loop, metrics, start, state
 
 
-def abstract(tiny, store, devices=1):
+def abstract_state(tiny, store, devices=1):
     config = parse(tiny)
     corpus = Corpus.of(store)
     mesh = meshes.make_mesh(config, jax.devices()[:devices])
@@ -29,26 +29,26 @@ def abstract(tiny, store, devices=1):
 
 
 @pytest.mark.slow
-def test_restores_onto_another_mesh(tiny, store, trained):
-    actual = reading.find(trained)
-    assert actual.step == 4
-    alone = reading.restore(actual, abstract(tiny, store).parts())
+def test_a_checkpoint_is_restored_onto_another_mesh(tiny, store, trained):
+    checkpoint = reading.find(trained)
+    assert checkpoint.step == 4
+    single = reading.restore(checkpoint, abstract_state(tiny, store).parts())
     tiny.mesh.fsdp = 4
-    spread = reading.restore(actual, abstract(tiny, store, devices=8).parts())
-    chex.assert_trees_all_equal(alone, spread)
-    assert digests(alone["params"]) == digests(spread["params"])
-    assert len(spread["params"]["embeddings"]["word"].sharding.device_set) == 8
+    sharded = reading.restore(checkpoint, abstract_state(tiny, store, devices=8).parts())
+    chex.assert_trees_all_equal(single, sharded)
+    assert digests(single["params"]) == digests(sharded["params"])
+    assert len(sharded["params"]["embeddings"]["word"].sharding.device_set) == 8
 
 
 def test_a_flipped_bit_never_changes_restored_arrays(tiny, store, trained, tmp_path):
     """Orbax itself restores most flipped bits without an error; some bits on disk are unused."""
-    expected = abstract(tiny, store)
+    target = abstract_state(tiny, store)
     source = reading.find(trained).folder
-    wanted = reading.restore(reading.find(trained), expected.parts())
+    expected = reading.restore(reading.find(trained), target.parts())
     rng = np.random.default_rng(0)
     files = [file for file in (source / "params" / "d").iterdir() if file.is_file()]
     assert files
-    noticed = 0
+    detected = 0
     for number in range(12):
         copy = tmp_path / f"copy{number}"
         shutil.copytree(source, copy)
@@ -57,27 +57,27 @@ def test_a_flipped_bit_never_changes_restored_arrays(tiny, store, trained, tmp_p
         content[rng.integers(len(content))] ^= 1 << rng.integers(8)
         file.write_bytes(content)
         try:
-            restored = reading.restore(reading.find(copy), expected.parts())
+            restored = reading.restore(reading.find(copy), target.parts())
         except reading.CheckpointError as error:
             assert "damaged" in str(error) or "cannot read" in str(error)
-            noticed += 1
+            detected += 1
         else:
-            chex.assert_trees_all_equal(restored, wanted)
-    assert noticed >= 9
+            chex.assert_trees_all_equal(restored, expected)
+    assert detected >= 9
 
 
 @pytest.mark.parametrize(
     "damage", [*(pytest.param(x, marks=pytest.mark.slow) for x in ("deleted", "emptied")), "halved"]
 )
-def test_every_damaged_file_is_one_clear_error_or_nothing(
+def test_a_damaged_file_is_one_clear_error_or_has_no_effect(
     tiny, store, trained, tmp_path, damage, monkeypatch, capsys, caplog
 ):
     """Orbax raises many types of errors, and prints tracebacks of abandoned work."""
     monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
-    expected = abstract(tiny, store)
+    target = abstract_state(tiny, store)
     source = reading.find(trained).folder
-    wanted = reading.restore(reading.find(trained), expected.parts())
-    refused = set()
+    expected = reading.restore(reading.find(trained), target.parts())
+    damaged_items = set()
     for file in sorted(file for file in source.rglob("*") if file.is_file()):
         copy = tmp_path / "copy"
         shutil.copytree(source, copy)
@@ -87,39 +87,39 @@ def test_every_damaged_file_is_one_clear_error_or_nothing(
         if damage == "deleted":
             damaged.unlink()
         try:
-            actual = reading.find(copy)
-            vocabulary = reading.read_vocabulary(actual)
-            restored = reading.restore(actual, expected.parts())
+            checkpoint = reading.find(copy)
+            vocabulary = reading.read_vocabulary(checkpoint)
+            restored = reading.restore(checkpoint, target.parts())
         except reading.CheckpointError as error:
             line = f"{copy} is damaged: .*; to resume from the previous checkpoint, move"
             assert re.match(line, str(error)) and "\n" not in str(error)
-            refused.add(file.relative_to(source).parts[0])
+            damaged_items.add(file.relative_to(source).parts[0])
         else:
-            chex.assert_trees_all_equal(restored, wanted)
-            assert vocabulary.digest == actual.meta["vocabulary"]
+            chex.assert_trees_all_equal(restored, expected)
+            assert vocabulary.digest == checkpoint.meta["vocabulary"]
         shutil.rmtree(copy)
-    assert refused == {"meta", "optimizer", "params", "progress", "vocabulary"}
+    assert damaged_items == {"meta", "optimizer", "params", "progress", "vocabulary"}
     gc.collect()
     assert "Traceback" not in capsys.readouterr().err
     assert not [record for record in caplog.records if "Traceback" in caplog.text]
 
 
 @pytest.mark.parametrize("name", ["4/meta", "4/progress", "4/params", "999"])
-def test_a_folder_that_is_gone_or_empty_is_named(tiny, store, trained, name):
+def test_the_error_names_a_folder_that_is_missing_or_empty(tiny, store, trained, name):
     folder = trained / "checkpoints" / name
     shutil.rmtree(folder, ignore_errors=True)
     if name == "999":
         folder.mkdir()
     tiny.train.steps = 999
-    where = trained / "checkpoints" / name.partition("/")[0]
-    with pytest.raises(reading.CheckpointError, match=f"^{where} is damaged.*move this folder"):
+    path = trained / "checkpoints" / name.partition("/")[0]
+    with pytest.raises(reading.CheckpointError, match=f"^{path} is damaged.*move this folder"):
         loop.train(start.prepare(parse(tiny), trained, store))
-    shutil.rmtree(where)  # as the message advises
+    shutil.rmtree(path)  # as the message advises
     tiny.train.steps = 5
     assert loop.train(start.prepare(parse(tiny), trained, store)).finished
 
 
-def test_a_changed_description_is_noticed(trained, tmp_path):
+def test_changed_metadata_is_detected(trained, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(reading.find(trained).folder, copy)
     file = next(
@@ -160,7 +160,7 @@ def test_a_missing_key_of_an_old_checkpoint_has_its_default(tiny, tmp_path):
         ("tied", False, ""),
     ],
 )
-def test_which_options_of_the_encoder_may_change(name, value, free):
+def test_options_of_the_encoder_that_may_change(name, value, free):
     """A key that may change on resume may also change when parameters are used, and when another
     run starts from them."""
     old, new = Model(), dataclasses.replace(Model(), **{name: value})
@@ -171,20 +171,22 @@ def test_which_options_of_the_encoder_may_change(name, value, free):
         assert bool(differ) == (at < first), keys
 
 
-def test_find_names_what_is_missing(tmp_path):
+def test_a_folder_without_a_checkpoint_is_reported(tmp_path):
     with pytest.raises(reading.CheckpointError, match="contains no model"):
         reading.find(tmp_path)
 
 
-def test_a_run_starts_from_parameters_and_vocabulary_of_another(tiny, store, trained, tmp_path):
+def test_a_run_starts_from_the_parameters_and_vocabulary_of_another_run(
+    tiny, store, trained, tmp_path
+):
     tiny.init_from, tiny.train.steps = str(trained), 1
     tiny.optimizer.learning_rate = 0.0
-    begun = start.prepare(parse(tiny), tmp_path / "next")
-    assert begun.config.data.vocabulary
-    assert begun.store.manifest.vocabulary_digest == store.manifest.vocabulary_digest
-    loop.train(begun)
-    wanted = reading.find(trained).meta["digests"]["params"]
-    assert reading.find(tmp_path / "next").meta["digests"]["params"] == wanted
+    run = start.prepare(parse(tiny), tmp_path / "next")
+    assert run.config.data.vocabulary
+    assert run.store.manifest.vocabulary_digest == store.manifest.vocabulary_digest
+    loop.train(run)
+    expected = reading.find(trained).meta["digests"]["params"]
+    assert reading.find(tmp_path / "next").meta["digests"]["params"] == expected
 
 
 @pytest.mark.slow
@@ -195,7 +197,7 @@ def test_the_checkpoint_before_the_decay_is_kept(tiny, store, tmp_path):
     assert reading.steps(tmp_path) == [3, 8]
 
 
-def test_metrics_are_cut_back_to_the_step(tmp_path):
+def test_metrics_after_the_step_of_the_checkpoint_are_removed(tmp_path):
     writer = metrics.Metrics(GrowingFiles(tmp_path), 0)
     for step in (1, 2, 3):
         writer.log(step, {"x": step / 3})
@@ -218,7 +220,7 @@ def test_damaged_metrics_are_an_error_that_names_the_line(tmp_path):
         metrics.read(tmp_path)
 
 
-def test_digests_see_every_element_and_its_place():
+def test_digests_depend_on_every_element_and_its_place():
     x = np.random.default_rng(0).normal(size=(7, 11)).astype(np.float32)
     base = digests({"x": jax.numpy.asarray(x)})
     for place in np.ndindex(*x.shape):
@@ -249,25 +251,25 @@ def plain_digest(array):
 def test_digests_do_not_depend_on_pieces_or_devices(monkeypatch, piece, spec):
     monkeypatch.setattr("xlj.checkpoints.digests._PIECE", piece)
     mesh = jax.make_mesh((2,), ("fsdp",), (jax.sharding.AxisType.Auto,))
-    place = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))
     x = np.random.default_rng(0).normal(size=(6, 4, 5)).astype(np.float32)
-    wanted = {"x": plain_digest(x)}
-    assert digests({"x": x}) == digests({"x": jax.device_put(x, place)}) == wanted
+    expected = {"x": plain_digest(x)}
+    assert digests({"x": x}) == digests({"x": jax.device_put(x, sharding)}) == expected
 
 
-def test_a_leaf_is_read_by_itself(trained):
+def test_a_single_leaf_is_read_and_verified(trained):
     checkpoint = reading.find(trained)
     params = reading.restore_params(checkpoint, meshes.one_device())
-    wanted = trees.named_leaves(params)
-    actual = {name: reading.restore_leaf(checkpoint, name) for name in wanted}
+    expected = trees.named_leaves(params)
+    actual = {name: reading.restore_leaf(checkpoint, name) for name in expected}
     assert {type(leaf) for leaf in actual.values()} == {np.ndarray}
-    chex.assert_trees_all_equal(actual, wanted)
+    chex.assert_trees_all_equal(actual, expected)
     checkpoint.meta["digests"]["params"]["embeddings/word"] = "0" * 16
     with pytest.raises(reading.CheckpointError, match="damaged: params embeddings/word"):
         reading.restore_leaf(checkpoint, "embeddings/word")
 
 
-def test_embeddings_are_cut_where_they_can_be():
+def test_large_embeddings_are_stored_in_equal_pieces_if_possible():
     def piece(*shape):
         return writing._choose_pieces(jax.ShapeDtypeStruct(shape, np.float32)).chunk_byte_size
 
@@ -276,10 +278,9 @@ def test_embeddings_are_cut_where_they_can_be():
     assert piece(1000, 768) is piece(24, 2048, 2048) is piece() is None
 
 
-def test_not_finite_runs_stop_with_the_rows_written_down(tiny, store, tmp_path):
+def test_a_run_that_is_not_finite_stops_and_writes_the_rows_to_a_file(tiny, store, tmp_path):
     tiny.train.max_skipped_steps, tiny.train.steps = 1, 50
     tiny.optimizer.learning_rate = 1e30
     with pytest.raises(ConfigError, match="not_finite_"):
         loop.train(start.prepare(parse(tiny), tmp_path, store))
     assert list(tmp_path.glob("not_finite_*.json"))
-    assert dataclasses.is_dataclass(store.manifest)

@@ -1,4 +1,4 @@
-"""What a run may change in the model that it starts from."""
+"""Changes that a run may make to the model that it starts from, or on resume."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ def source(**values):
     return SimpleNamespace(folder="mmbert", model=dataclasses.replace(MMBERT, **values))
 
 
-def test_other_rotary_bases_are_reported_and_of_teachers_refused():
+def test_other_rotary_bases_are_reported_but_refused_for_teachers():
     compatibility.check_model(source(), CONFIG)
     changes = [str(change) for change in compatibility.rotary_changes(source(), CONFIG)]
     assert changes == ["model.rotary_local_base: 160000.0 -> 10000.0"]
@@ -25,7 +25,7 @@ def test_other_rotary_bases_are_reported_and_of_teachers_refused():
         compatibility.check_model(source(), CONFIG, "teacher=")
 
 
-def test_an_error_has_the_flags_of_the_models_own_values():
+def test_the_error_shows_flags_with_the_values_of_the_model():
     with pytest.raises(CheckpointError) as error:
         compatibility.check_model(source(biases=("inner", "outer"), layers=3), CONFIG)
     flags = "biases=inner,outer layers=3 rotary_local_base=160000.0".split()
@@ -52,19 +52,19 @@ def test_the_model_in_a_checkpoint_has_the_rotary_bases_of_its_phase():
     [("train.accumulation", 2), ("train.first_microbatches", 2), ("train.batch_warmup", 2),
      ("data.sampled", "en")],
 )  # fmt: skip
-def test_what_batches_follow_from_is_refused_by_name(tiny, path, value):
+def test_changes_of_keys_that_determine_the_batches_are_refused(tiny, path, value):
     """The number of microbatches is compared during a batch warm-up; otherwise it may change."""
     tiny.train.batch_warmup, tiny.train.accumulation = 4, 4
     checkpoint = Checkpoint("somewhere", 5, {"config": record(parse(tiny))})
     section, name = path.split(".")
     tiny[section][name] = value
-    (actual,) = compatibility.config_differences(checkpoint, parse(tiny))
-    assert actual.key == path == actual.allowed_by
+    (difference,) = compatibility.config_differences(checkpoint, parse(tiny))
+    assert difference.key == path == difference.allowed_by
     tiny.train.allow_change = path
     assert compatibility.config_differences(checkpoint, parse(tiny)) == []
 
 
-def test_microbatches_of_whole_batches_may_change(tiny):
+def test_the_number_of_microbatches_may_change_without_a_batch_warmup(tiny):
     checkpoint = Checkpoint("somewhere", 5, {"config": record(parse(tiny))})
     tiny.train.accumulation = 4
     assert compatibility.config_differences(checkpoint, parse(tiny)) == []

@@ -1,4 +1,4 @@
-"""A damaged checkpoint is reported, or moved away and the one before used."""
+"""A damaged checkpoint is an error, or it is moved and the run uses the previous one."""
 
 import shutil
 
@@ -10,7 +10,7 @@ from xlj.checkpoints.reading import CheckpointError, DamagedError
 from xlj.config import parse
 
 
-def damaged(workdir, step, item):
+def flip_bits(workdir, step, item):
     """Flips bits in the middle of every data file; some files of Orbax are never read."""
     folder = workdir / "checkpoints" / str(step) / item
     files = [folder / "metadata"] if item == "meta" else folder.rglob("d/*")
@@ -25,17 +25,17 @@ def names(folder):
     return sorted(entry.name for entry in folder.iterdir())
 
 
-def test_a_whole_checkpoint_is_verified_and_stays(trained, capsys):
-    for actual in reading.list_all(trained):
-        reading.verify(actual)
+def test_intact_checkpoints_pass_verification_and_are_not_moved(trained, capsys):
+    for checkpoint in reading.list_all(trained):
+        reading.verify(checkpoint)
     damage.move_damaged(trained)
     assert capsys.readouterr().out == "" and reading.steps(trained) == [2, 4]
     assert not (trained / damage.FOLDER).exists()
 
 
 @pytest.mark.parametrize("item", ["meta", "params", "optimizer", "progress", "vocabulary"])
-def test_the_one_before_is_used(trained, capsys, item):
-    damaged(trained, 4, item)
+def test_a_damaged_checkpoint_is_moved_and_the_previous_one_is_used(trained, capsys, item):
+    flip_bits(trained, 4, item)
     damage.move_damaged(trained)
     output = capsys.readouterr().out
     assert output.startswith(f"{trained}/checkpoints/4") and "damaged" in output
@@ -45,25 +45,25 @@ def test_the_one_before_is_used(trained, capsys, item):
     assert reading.steps(trained) == [2] and names(trained / "damaged") == ["4"]
 
 
-def test_the_first_stays_and_older_ones_are_moved_too(trained, capsys):
+def test_older_damaged_checkpoints_are_moved_too_but_the_first_one_stays(trained, capsys):
     shutil.copytree(trained / "checkpoints" / "4", trained / "checkpoints" / "5")
     (trained / "damaged" / "4").mkdir(parents=True)
-    damaged(trained, 4, "meta")
-    damage.move_damaged(trained)  # the latest is intact, but every description is read
+    flip_bits(trained, 4, "meta")
+    damage.move_damaged(trained)  # the latest is intact, but all metadata is read
     assert reading.steps(trained) == [2, 5]
     assert names(trained / "damaged") == ["4", "4.1"]
     assert "resumes" not in capsys.readouterr().out
-    damaged(trained, 2, "params")
-    damaged(trained, 5, "params")
+    flip_bits(trained, 2, "params")
+    flip_bits(trained, 5, "params")
     damage.move_damaged(trained)
     assert reading.steps(trained) == [2]
     with pytest.raises(DamagedError):
         reading.verify(reading.find(trained))
 
 
-def test_a_run_resumes_after_damage_only_by_config(tiny, store, trained, capsys):
+def test_a_run_resumes_after_damage_only_if_the_config_allows_it(tiny, store, trained, capsys):
     expected = reading.find(trained).meta["digests"]
-    damaged(trained, 4, "optimizer")
+    flip_bits(trained, 4, "optimizer")
     tiny.train.steps = 5  # so that the state is read
     tiny.optimizer.schedule = "constant"
     tiny.train.allow_change = "optimizer.schedule"

@@ -1,4 +1,4 @@
-"""An unusable workdir or a full disk is a one-line error; nothing is lost."""
+"""An unusable workdir or a full disk is a one-line error; written data is not lost."""
 
 import contextlib
 import errno
@@ -21,33 +21,33 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("below", ["", "/run", "/a/b"])
-def test_a_file_is_no_workdir(tmp_path, below):
+def test_a_file_cannot_be_a_workdir(tmp_path, below):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"--workdir=.*file.* cannot be written \("):
         with only_run(Path(f"{tmp_path}/file{below}")):
-            raise AssertionError("the run has begun")
+            raise AssertionError("the run has started")
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS, errno.ENOSPC])
-@pytest.mark.parametrize("refuses", ["mkdir", "open"])
-def test_a_workdir_that_cannot_be_written_to(tmp_path, monkeypatch, code, refuses):
+@pytest.mark.parametrize("method", ["mkdir", "open"])
+def test_a_workdir_that_cannot_be_written_to_is_an_error(tmp_path, monkeypatch, code, method):
     def refuse(*_, **__):
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(Path, refuses, refuse)
+    monkeypatch.setattr(Path, method, refuse)
     with pytest.raises(
         ConfigError, match=rf"--workdir=.*\({os.strerror(code)}\); set it to a writable folder"
     ):
         with only_run(tmp_path / "run"):
-            raise AssertionError("the run has begun")
+            raise AssertionError("the run has started")
 
 
 @pytest.mark.parametrize("flag", ["--workdir", "--output"])
 def test_a_workdir_has_one_run_at_a_time(tmp_path, flag):
-    refused = rf"another run is using {flag}={tmp_path}; wait for it, stop it, or use"
+    message = rf"another run is using {flag}={tmp_path}; wait for it, stop it, or use"
     with only_run(tmp_path):
-        with pytest.raises(ConfigError, match=refused), only_run(tmp_path, flag):
-            raise AssertionError("the second run has begun")
+        with pytest.raises(ConfigError, match=message), only_run(tmp_path, flag):
+            raise AssertionError("the second run has started")
         done = subprocess.run(  # the lock holds for other processes too
             [sys.executable, "-c", _SECOND, tmp_path, flag], capture_output=True, text=True
         )
@@ -65,9 +65,9 @@ with only_run(Path(sys.argv[1]), sys.argv[2]):
 """
 
 
-def test_errors_of_the_run_itself_are_its_own(tmp_path):
-    with pytest.raises(OSError, match="mine"), only_run(tmp_path):
-        raise OSError("mine")
+def test_errors_of_the_run_are_not_reported_as_errors_of_the_workdir(tmp_path):
+    with pytest.raises(OSError, match="from the run"), only_run(tmp_path):
+        raise OSError("from the run")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_errors_of_the_run_itself_are_its_own(tmp_path):
         ["xlj.finetune", "--config=configs/finetune/xnli.py", "--config.init_from=none"],
     ],
 )
-def test_the_error_comes_before_any_work(tmp_path, command):
+def test_an_unusable_workdir_is_reported_before_any_work(tmp_path, command):
     (tmp_path / "file").touch()
     arguments = [argument.format(tmp_path) for argument in command]
     done = subprocess.run(
@@ -93,18 +93,18 @@ def test_the_error_comes_before_any_work(tmp_path, command):
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
-def test_metrics_on_a_full_disk(tmp_path):
+def test_metrics_that_cannot_be_written_are_an_error(tmp_path):
     writer = metrics.Metrics(GrowingFiles(tmp_path), 0)
     writer.log(1, {"x": 1.0})
     with contextlib.suppress(OSError), open("/dev/full", "w") as full:
-        rest, writer._file = writer._file, full
+        original, writer._file = writer._file, full
         with pytest.raises(ConfigError, match=r"cannot write .*metrics\.jsonl: No space left"):
             writer.log(2, {"x": 2.0})
-        writer._file = rest
+        writer._file = original
     with contextlib.suppress(OSError), open("/dev/full", "wb") as full:
         writer._events._writer._py_recordio_writer._writer = full
         with pytest.raises(ConfigError, match="cannot write .*tensorboard: No space left"):
-            for step in range(3, 99):  # tensorboardX's own thread would end, and writers would wait
+            for step in range(3, 99):  # tensorboardX's thread would end, and writers would wait
                 writer.log(step, {"x": 2.0})
     assert [line["step"] for line in metrics.read(tmp_path)] == [1, 3]
 
@@ -131,7 +131,7 @@ def test_tensorboard_reads_the_logged_values(tmp_path):
     assert (line.step, value.tag, value.simple_value) == (2, "x/y", 1.0)
 
 
-def test_a_config_that_cannot_be_written(tiny, store, tmp_path, monkeypatch):
+def test_a_config_that_cannot_be_written_is_an_error(tiny, store, tmp_path, monkeypatch):
     def refuse(path, content):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -141,7 +141,7 @@ def test_a_config_that_cannot_be_written(tiny, store, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
+def test_a_checkpoint_that_cannot_be_written_leaves_the_previous_one(
     tiny, store, tmp_path, capsys, caplog
 ):
     """From the last evaluation on, the disk accepts no file of more than 16 KB."""

@@ -41,7 +41,7 @@ def steps(printed):
     return json.loads(printed.out)["train"]["steps"]
 
 
-def test_calls_in_one_process_know_nothing_of_each_other(call, recipe):
+def test_calls_in_one_process_do_not_affect_each_other(call, recipe):
     first, second = recipe("a", 300), recipe("b", 400)
     assert steps(call(train.main, first, "--check")) == 300
     assert steps(call(train.main, first, "--check", "--config.train.steps=500")) == 500
@@ -52,18 +52,19 @@ def test_calls_in_one_process_know_nothing_of_each_other(call, recipe):
     assert steps(call(bench.main, first, "--check", "--rows=2")) == 300
 
 
-def test_values_have_the_types_of_their_keys(call, recipe):
+def test_values_are_converted_to_the_types_of_their_keys(call, recipe):
     values = ["--config.train.steps=500", "--config.optimizer.learning_rate=1",
               "--config.data.languages=en,de", "-config.evaluation.perplexity=true",
               "--config.data.mono=phrasebook:{language}"]  # fmt: skip
-    found = json.loads(call(train.main, *values, recipe("a", 300), "--check").out)
-    assert found["train"]["steps"] == 500 and found["optimizer"]["learning_rate"] == 1.0
-    assert found["data"]["languages"] == ["en", "de"] and found["evaluation"]["perplexity"] is True
+    config = json.loads(call(train.main, *values, recipe("a", 300), "--check").out)
+    assert config["train"]["steps"] == 500 and config["optimizer"]["learning_rate"] == 1.0
+    assert config["data"]["languages"] == ["en", "de"]
+    assert config["evaluation"]["perplexity"] is True
     with pytest.raises(ConfigError, match="train.steps"):
         call(train.main, recipe("a", 300), "--config.train.steps=many")
 
 
-def test_an_unknown_flag_is_refused_with_the_nearest(call):
+def test_unknown_flags_and_invalid_values_of_flags_are_refused(call):
     with pytest.raises(ConfigError, match="unknown flags.*--row=2; did you mean --rows?"):
         call(bench.main, "--config=configs/quickstart.py", "--row=2")
     with pytest.raises(ConfigError, match="cannot read 'extra'"):
@@ -73,16 +74,16 @@ def test_an_unknown_flag_is_refused_with_the_nearest(call):
             call(bench.main, "--config=configs/quickstart.py", f"--rows={value}")
 
 
-def test_names_of_configs():
+def test_the_name_of_a_config_consists_of_its_file_name_and_its_variants():
     assert name_of("configs/a.py") == "a" and name_of("a.py:b,tiny") == "a-b-tiny"
 
 
-def test_help_is_printed_and_no_error(call):
+def test_help_is_printed_without_an_error(call):
     assert "--config.train.steps" in call(train.main, "--help").out
 
 
-class Alone:
-    """The schema without checks of combinations of values."""
+class UncheckedSchema:
+    """The schema, without the checks that compare values of several keys."""
 
     keys = staticmethod(schema.keys)
 
@@ -95,7 +96,7 @@ class Alone:
 
 @st.composite
 def settings(draw):
-    """Draws (path, value) of a key with a possible value."""
+    """Draws (key, value), with a value that the key allows."""
     path = draw(st.sampled_from([path for path in FIELDS if path != "objective_modules"]))
     field = FIELDS[path]
     low, high, choices = (field.metadata[name] for name in ("low", "high", "choices"))
@@ -116,18 +117,20 @@ def settings(draw):
 
 
 @given(st.lists(settings(), max_size=4).map(dict))
-def test_values_of_the_command_line_are_those_of_the_config(values):
-    shown = {k: ",".join(v) if isinstance(v, tuple) else v for k, v in values.items()}
-    found = configs.load(QUICKSTART, [f"--config.{k}={v}" for k, v in shown.items()], Alone)
-    recipe = configs.load(QUICKSTART, [], Alone)
+def test_values_on_the_command_line_reach_the_config_unchanged(values):
+    texts = {k: ",".join(v) if isinstance(v, tuple) else v for k, v in values.items()}
+    config = configs.load(
+        QUICKSTART, [f"--config.{k}={v}" for k, v in texts.items()], UncheckedSchema
+    )
+    recipe = configs.load(QUICKSTART, [], UncheckedSchema)
     family = values.get("model.family")
-    of_family = {f"model.{k}": v for k, v in options_of(family).items()} if family else {}
+    family_values = {f"model.{k}": v for k, v in options_of(family).items()} if family else {}
     for path in FIELDS:
-        before = of_family.get(path, schema.lookup(recipe, path))
-        value = schema.lookup(found, path)
-        assert value == values.get(path, before) and type(value) is type(before), path
-    kept = json.loads(json.dumps(schema.record(found)))
-    assert schema.build(kept) == found, "what a checkpoint keeps is the config"
+        default = family_values.get(path, schema.lookup(recipe, path))
+        value = schema.lookup(config, path)
+        assert value == values.get(path, default) and type(value) is type(default), path
+    recorded = json.loads(json.dumps(schema.record(config)))
+    assert schema.build(recorded) == config, "the recorded config is not equal to the config"
 
 
 PATHS = st.sampled_from(
@@ -144,19 +147,19 @@ VALUES = st.sampled_from(BAD) | st.text(max_size=9) | st.integers().map(str) | s
 @example([("optimizer.learning_rate", "inf")])
 @example([("transfer.accents[0]", "0")])
 @example([("data.mono[0]", "0")])
-def test_what_cannot_be_read_is_a_config_error_and_no_other(values):
+def test_invalid_overrides_raise_only_config_errors(values):
     overrides = [f"--config.{path}={value}" for path, value in values]
     try:
-        found = configs.load(QUICKSTART, overrides, schema)
+        config = configs.load(QUICKSTART, overrides, schema)
     except ConfigError as error:
         assert str(error)
     else:
         assert {path for path, _ in values} <= set(FIELDS)
-        assert schema.build(schema.record(found)) == found
+        assert schema.build(schema.record(config)) == config
 
 
 @pytest.mark.parametrize("key", ["model.absolute_positions=", "train.aaaa", "train."])
-def test_what_is_long_is_not_said_in_full(call, key):
+def test_errors_shorten_long_keys_and_values(call, key):
     override = f"--config.{key}{'x' * 100_000}=1"
     with pytest.raises(ConfigError, match=key[:8]) as error:
         call(train.main, f"--config={QUICKSTART}", override, "--check")

@@ -1,6 +1,5 @@
 """Checks of output paths: an output never overwrites an input of the same command."""
 
-import json
 import os
 import shutil
 
@@ -19,54 +18,54 @@ def text(tmp_path, monkeypatch):
     return path
 
 
-def refused(output, *inputs):
+def assert_refused(output, *inputs):
     with pytest.raises(ConfigError, match=f"--output={output} would overwrite"):
         check_output("output", output, inputs)
 
 
-def test_an_output_is_no_input_under_any_name(text, tmp_path):
+def test_an_output_must_not_be_an_input_under_another_name(text, tmp_path):
     (tmp_path / "link").symlink_to("text.tsv")
     os.link(text, tmp_path / "hard")
     (tmp_path / "folder").symlink_to(".")
     for output in (text, "text.tsv", "./text.tsv", "link", "hard", "folder/text.tsv"):
-        refused(output, ("gold", None), ("input", text))
-        refused("text.tsv", ("input", output))
+        assert_refused(output, ("gold", None), ("input", text))
+        assert_refused("text.tsv", ("input", output))
     (tmp_path / "dangling").symlink_to("none.tsv")
-    refused("none.tsv", ("scores", "dangling"))  # another output, which does not exist yet
+    assert_refused("none.tsv", ("scores", "dangling"))  # another output, which does not exist yet
     check_output("output", "none.tsv", [("input", text), ("gold", "other.tsv")])
 
 
-def test_an_output_is_not_the_file_that_standard_input_comes_from(text):
-    kept = os.dup(0)
+def test_an_output_must_not_be_the_file_that_is_standard_input(text):
+    saved_input = os.dup(0)
     try:
         with text.open() as file:
             os.dup2(file.fileno(), 0)
-        refused("text.tsv", ("input", "-"))
+        assert_refused("text.tsv", ("input", "-"))
         check_output("output", "none.tsv", [("input", "-")])
     finally:
-        os.dup2(kept, 0)
-        os.close(kept)
+        os.dup2(saved_input, 0)
+        os.close(saved_input)
 
 
 @pytest.mark.parametrize(
     "file", ["checkpoints/3/meta/a", "config.json", "model.safetensors", "vocab.txt"]
 )
-def test_an_output_is_no_part_of_a_model(tmp_path, file):
+def test_an_output_must_not_be_a_file_of_a_model(tmp_path, file):
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).touch()
-    refused(tmp_path / file, ("checkpoint", tmp_path))
+    assert_refused(tmp_path / file, ("checkpoint", tmp_path))
     check_output("output", tmp_path / "new.json", [("checkpoint", tmp_path)])
-    (tmp_path / "words.jsonl").touch()  # of another run of the command
+    (tmp_path / "words.jsonl").touch()  # the output of an earlier run of the command
     check_output("output", tmp_path / "words.jsonl", [("checkpoint", tmp_path)])
 
 
-def test_a_checkpoint_is_a_model_too(tmp_path):
+def test_an_output_must_not_be_a_file_of_a_checkpoint_folder(tmp_path):
     (tmp_path / "meta").mkdir()
     (tmp_path / "meta/a").touch()
-    refused(tmp_path / "meta/a", ("checkpoint", tmp_path))
+    assert_refused(tmp_path / "meta/a", ("checkpoint", tmp_path))
 
 
-def test_a_folder_is_not_below_a_file(text, tmp_path):
+def test_an_output_folder_must_not_be_below_a_file(text, tmp_path):
     check_folder("folder", tmp_path)
     check_folder("folder", "new/folder")
     for path in ("text.tsv", "text.tsv/new/folder"):
@@ -74,7 +73,7 @@ def test_a_folder_is_not_below_a_file(text, tmp_path):
             check_folder("folder", path)
 
 
-def test_links_in_a_circle_are_refused(text):
+def test_symbolic_links_that_form_a_cycle_are_refused(text):
     os.symlink("there", "here")
     os.symlink("here", "there")
     for path in ("here", "there/file"):
@@ -88,7 +87,7 @@ def test_links_in_a_circle_are_refused(text):
             check_folder("folder", path)
 
 
-def test_a_name_that_no_file_can_have_is_refused(text):
+def test_file_names_that_are_too_long_are_refused(text):
     for name in ("a" * 300, "a" * 300 + "/file"):
         with pytest.raises(ConfigError, match="--output=a+[^:]*: File name too long"):
             check_output("output", name)
@@ -120,7 +119,7 @@ def test_a_name_that_no_file_can_have_is_refused(text):
         ),
     ],
 )
-def test_commands_refuse_their_inputs_before_any_work(call, text, tmp_path, main, arguments):
+def test_commands_refuse_to_overwrite_inputs_before_any_work(call, text, tmp_path, main, arguments):
     for name in ("gold", "g.png"):
         shutil.copy(text, tmp_path / name)
     with pytest.raises(ConfigError, match="would overwrite --"):
@@ -128,7 +127,7 @@ def test_commands_refuse_their_inputs_before_any_work(call, text, tmp_path, main
     assert all((tmp_path / name).read_bytes() == text.read_bytes() for name in ("gold", "g.png"))
 
 
-def test_evaluate_does_not_overwrite_predictions(call, tmp_path):
+def test_evaluate_does_not_overwrite_labels_or_predictions(call, tmp_path):
     for side in ("labels", "predictions"):
         (tmp_path / side / "xquad").mkdir(parents=True)
         (tmp_path / side / "xquad/test-en.json").write_text("{}")
@@ -140,7 +139,7 @@ def test_evaluate_does_not_overwrite_predictions(call, tmp_path):
         assert output.read_text() == "{}"
 
 
-def test_a_report_does_not_overwrite_what_it_reports(call, tmp_path):
+def test_a_report_does_not_overwrite_its_inputs(call, tmp_path):
     for name in ("config.json", "metrics.jsonl", "words.jsonl"):
         (tmp_path / name).write_text('{"step": 1}\n')
         with pytest.raises(ConfigError, match=f"would overwrite {tmp_path / name};"):
@@ -149,13 +148,15 @@ def test_a_report_does_not_overwrite_what_it_reports(call, tmp_path):
     call(report.main, tmp_path, f"--output={tmp_path / 'report.html'}")
 
 
-def test_a_submission_does_not_overwrite_the_data(call, checkpoint, tmp_path):
+def test_submissions_and_plots_with_invalid_paths_are_refused_before_the_run(
+    call, checkpoint, tmp_path
+):
     for split in ("train", "test"):
         (tmp_path / "animals").mkdir(exist_ok=True)
         (tmp_path / f"animals/{split}-en.tsv").write_text("a\tb\tyes\nb\ta\tno\n")
-    settings = {"train": "train", "dev": "train", "test": "test"}
-    keys = [f"--config.task.{key}={tmp_path}/animals/{of}-{{language}}.tsv"
-            for key, of in settings.items()]  # fmt: skip
+    splits = {"train": "train", "dev": "train", "test": "test"}
+    keys = [f"--config.task.{key}={tmp_path}/animals/{split}-{{language}}.tsv"
+            for key, split in splits.items()]  # fmt: skip
     keys += ["--config.task.languages=en", "--config.task.test_languages=en"]
     recipe = tmp_path / "animals.py"
     recipe.write_text(
@@ -175,7 +176,7 @@ def test_a_submission_does_not_overwrite_the_data(call, checkpoint, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_workdir_is_not_a_file(call, tmp_path):
+def test_a_workdir_or_sweep_folder_that_is_a_file_is_refused(call, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="--workdir=.* is a file, not a folder"):
         call(train.main, "--config=configs/quickstart.py", f"--workdir={tmp_path / 'file'}")
@@ -184,10 +185,11 @@ def test_a_workdir_is_not_a_file(call, tmp_path):
         call(sweep.main, "--config=configs/sweeps/learning_rate.py", file)
 
 
-def test_the_message_names_both(call, text):
+def test_the_error_names_the_output_and_the_input(call, text):
+    content = text.read_bytes()
     with pytest.raises(ConfigError) as error:
         call(embed.main, "--checkpoint=none", "--input=text.tsv", "--output=text.tsv")
     assert str(error.value) == (
         "--output=text.tsv would overwrite --input=text.tsv; use another name"
     )
-    assert json.dumps(text.read_text())
+    assert content and text.read_bytes() == content

@@ -1,4 +1,4 @@
-"""The batch warm-up, compared with tables written by hand."""
+"""The microbatches of each step in the batch warm-up, against tables written by hand."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from xlj.config.batch_warmup import BatchWarmup
         (BatchWarmup(3, 4, 5), [4, 4, 4, 5]),
     ],
 )
-def test_each_size_holds_for_as_many_steps_as_any_other(warmup, sizes):
+def test_each_batch_size_lasts_for_equally_many_steps(warmup, sizes):
     steps = range(len(sizes))
     assert [warmup.size(step) for step in steps] == sizes
     assert [warmup.before(step) for step in steps] == [sum(sizes[:step]) for step in steps]

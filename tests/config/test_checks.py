@@ -7,7 +7,7 @@ from xlj import config as schema
 from xlj.config import ConfigError, parse
 
 
-def refused(config, message):
+def assert_refused(config, message):
     with pytest.raises(ConfigError, match=message):
         parse(config)
 
@@ -18,7 +18,7 @@ def test_defaults_plus_an_objective_parse(tiny):
     assert config.model.layers == 2 and config.optimizer.learning_rate == 1e-3
 
 
-def test_a_whole_number_may_stand_for_a_float():
+def test_an_integer_is_accepted_for_a_float_key():
     assert isinstance(schema.build({"data": {"alpha": 1}}).data.alpha, float)
 
 
@@ -32,23 +32,23 @@ def test_every_key_of_the_schema_is_in_the_default_config():
 
 
 @pytest.mark.parametrize("section, key", [("train", "step"), ("data", "alpa"), ("model", "layer")])
-def test_unknown_keys_offer_the_nearest(tiny, section, key):
+def test_errors_for_unknown_keys_suggest_the_nearest_key(tiny, section, key):
     with tiny.unlocked():
         tiny[section][key] = 1
-    refused(tiny, rf"unknown config key {section}\.{key}; did you mean {section}\.{key[:3]}")
+    assert_refused(tiny, rf"unknown config key {section}\.{key}; did you mean {section}\.{key[:3]}")
 
 
-def test_a_key_in_the_wrong_section_is_found(tiny):
+def test_the_error_for_a_key_in_the_wrong_section_names_the_right_key(tiny):
     with tiny.unlocked():
         tiny.train.alpha = 0.5
-    refused(tiny, r"train\.alpha.*data\.alpha")
+    assert_refused(tiny, r"train\.alpha.*data\.alpha")
 
 
 @pytest.mark.parametrize("value", [3, "late", ["late"], {"late": 3}])
-def test_phases_are_a_section_of_sections(tiny, value):
+def test_phases_must_map_names_to_sections(tiny, value):
     with tiny.unlocked(), tiny.ignore_type():
         tiny.phases = value
-    refused(tiny, "it must map names to sections of keys")
+    assert_refused(tiny, "it must map names to sections of keys")
 
 
 @pytest.mark.parametrize(
@@ -88,21 +88,21 @@ def test_phases_are_a_section_of_sections(tiny, value):
         ),
     ],
 )
-def test_impossible_values_name_their_key(tiny, path, value, message):
+def test_errors_for_impossible_values_name_the_key(tiny, path, value, message):
     section, _, key = path.rpartition(".")
-    holder = tiny
+    parent = tiny
     for name in section.split("."):
-        holder = holder[name]
-    with holder.ignore_type():
-        holder[key] = value
-    refused(tiny, message)
+        parent = parent[name]
+    with parent.ignore_type():
+        parent[key] = value
+    assert_refused(tiny, message)
 
 
-def test_buckets_that_do_not_divide_distances_are_refused(tiny):
+def test_invalid_position_buckets_and_distances_are_refused(tiny):
     tiny.model.position_bias, tiny.model.position_buckets = "t5", 33
-    refused(tiny, r"model\.position_buckets=33 must be even")
+    assert_refused(tiny, r"model\.position_buckets=33 must be even")
     tiny.model.position_buckets, tiny.model.position_distance = 32, 8
-    refused(tiny, r"model\.position_distance=8 must be more than a quarter of model")
+    assert_refused(tiny, r"model\.position_distance=8 must be more than a quarter of model")
 
 
 @pytest.mark.parametrize(
@@ -121,25 +121,25 @@ def test_buckets_that_do_not_divide_distances_are_refused(tiny):
         ("distillation.batch_rows", 8, r"name a checkpoint in .*teacher"),
     ],
 )
-def test_objectives_that_cannot_work_name_their_key(tiny, path, value, message):
+def test_errors_for_objectives_that_cannot_work_name_the_key(tiny, path, value, message):
     name, key = path.split(".")
     tiny.objectives[name].batch_rows = 8
     tiny.objectives[name][key] = value
     if name == "btmlm" and "one" in message:
         tiny.data.languages = "en"
-    refused(tiny, message)
+    assert_refused(tiny, message)
 
 
-def test_a_phase_may_not_change_what_an_objective_keeps(tiny):
+def test_a_phase_must_not_change_the_queue_of_an_objective(tiny):
     tiny.objectives.xlco.batch_rows, tiny.objectives.xlco.queue = 8, 16
     change = {"start_step": 2, "objectives": {"xlco": {"queue": 32}}}
     tiny.phases = phases(x=change)
-    refused(tiny, r"phases: objectives\.xlco\.queue must be the same in all")
+    assert_refused(tiny, r"phases: objectives\.xlco\.queue must be the same in all")
 
 
 def test_a_decay_longer_than_the_run_is_refused(tiny):
     tiny.optimizer.schedule, tiny.optimizer.decay_steps = "wsd", 7
-    refused(tiny, r"decay_steps=7 is more than the 6 steps of the learning rate schedule")
+    assert_refused(tiny, r"decay_steps=7 is more than the 6 steps of the learning rate schedule")
 
 
 @pytest.mark.parametrize(
@@ -149,16 +149,16 @@ def test_a_decay_longer_than_the_run_is_refused(tiny):
         (4, 4, r"first_microbatches=4 to train\.accumulation=4, which must be larger"),
     ],
 )
-def test_a_batch_warmup_that_does_not_fit_is_refused(tiny, steps, microbatches, message):
+def test_an_invalid_batch_warmup_is_refused(tiny, steps, microbatches, message):
     tiny.train.accumulation, tiny.train.batch_warmup = 4, steps
     tiny.train.first_microbatches = microbatches
-    refused(tiny, message)
+    assert_refused(tiny, message)
 
 
-def test_keys_of_an_objective_that_is_off_are_dead(tiny):
+def test_keys_of_an_objective_that_is_off_are_refused(tiny):
     tiny.objectives.tlm.batch_rows = 0
     tiny.objectives.tlm.weight = 2.0
-    refused(tiny, r"objectives\.tlm\.weight is set to 2\.0 but has no effect")
+    assert_refused(tiny, r"objectives\.tlm\.weight is set to 2\.0 but has no effect")
 
 
 @pytest.mark.parametrize(
@@ -171,22 +171,22 @@ def test_keys_of_an_objective_that_is_off_are_dead(tiny):
         ("evaluation.alignment.pairs", "en-de", r"evaluation\.alignment\.source is empty"),
     ],
 )
-def test_keys_that_nothing_reads_are_refused(tiny, path, value, reason):
+def test_unused_keys_are_refused(tiny, path, value, reason):
     *sections, key = path.split(".")
-    holder = tiny
+    parent = tiny
     for name in sections:
-        holder = holder[name]
-    holder[key] = value
-    refused(tiny, rf"{path} is set to .* but has no effect, because .*{reason}")
+        parent = parent[name]
+    parent[key] = value
+    assert_refused(tiny, rf"{path} is set to .* but has no effect, because .*{reason}")
 
 
 def test_languages_and_pairs_without_text_are_refused(tiny):
     tiny.objectives.tlm.batch_rows, tiny.data.parallel = 0, ""
-    refused(tiny, r"data\.pairs is set to 'en-de,en-sw' but .* data\.parallel is empty")
+    assert_refused(tiny, r"data\.pairs is set to 'en-de,en-sw' but .* data\.parallel is empty")
     tiny.data.pairs, tiny.objectives.mmlm.batch_rows = "", 0
     tiny.objectives.tlm.batch_rows = 8
     tiny.data.pairs, tiny.data.parallel, tiny.data.mono = "en-de", "{pair}.tsv", ""
-    refused(tiny, r"data\.languages is set to 'en,de,sw' but .* data\.mono is empty")
+    assert_refused(tiny, r"data\.languages is set to 'en,de,sw' but .* data\.mono is empty")
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_languages_and_pairs_without_text_are_refused(tiny):
         ("data.parallel", r"no objective that is on reads data\.parallel"),
     ],
 )
-def test_what_a_user_sets_must_be_read_though_a_recipes_own_keys_may_be_idle(tiny, path, reason):
+def test_unused_keys_are_allowed_in_a_recipe_but_refused_if_explicit(tiny, path, reason):
     tiny.objectives.tlm.batch_rows, tiny.data.vocabulary = 0, "some.model"
     assert parse(tiny).data.vocabulary_size == 400
     with pytest.raises(ConfigError, match=rf"{path} is set to .* because .*{reason}"):
@@ -213,41 +213,43 @@ def test_what_a_user_sets_must_be_read_though_a_recipes_own_keys_may_be_idle(tin
         ("alignment", "held_out", "layer", 1, "held_out has no gold links"),
     ],
 )
-def test_evaluations_that_cannot_be_made_name_their_key(tiny, section, source, key, value, message):
+def test_errors_for_evaluations_that_cannot_work_name_the_key(
+    tiny, section, source, key, value, message
+):
     options = tiny.evaluation[section]
     options.source = source
     options[key] = value
-    refused(tiny, message)
+    assert_refused(tiny, message)
 
 
-def test_files_to_evaluate_on_need_pairs(tiny):
+def test_evaluation_on_files_requires_language_pairs(tiny):
     tiny.objectives.tlm.batch_rows, tiny.data.parallel, tiny.data.pairs = 0, "", ""
     tiny.evaluation.retrieval.source = "{pair}.tsv"
-    refused(tiny, r"name the language pairs with evaluation\.retrieval\.pairs")
+    assert_refused(tiny, r"name the language pairs with evaluation\.retrieval\.pairs")
 
 
-def test_a_recipe_may_ask_for_held_out_pairs_that_there_are_none_of(tiny):
+def test_missing_held_out_pairs_are_allowed_in_a_recipe_but_refused_if_explicit(tiny):
     tiny.evaluation.retrieval.source, tiny.objectives.tlm.batch_rows = "held_out", 0
     parse(tiny)
     with pytest.raises(ConfigError, match="reads sentence pairs, so none are held out"):
         parse(tiny, explicit=["evaluation.retrieval.source"])
 
 
-def test_text_of_pairs_that_only_the_vocabulary_reads_is_read(tiny):
+def test_parallel_text_that_only_the_vocabulary_reads_counts_as_used(tiny):
     tiny.objectives.tlm.batch_rows = 0
     assert parse(tiny, explicit=["data.parallel", "data.pairs"]).data.parallel
 
 
-def test_no_objective_is_refused(tiny):
+def test_a_config_without_an_objective_is_refused(tiny):
     tiny.objectives.tlm.batch_rows = tiny.objectives.mmlm.batch_rows = 0
-    refused(tiny, "no objective is on")
+    assert_refused(tiny, "no objective is on")
 
 
 def phases(**changes):
     return ml_collections.ConfigDict(changes)
 
 
-def test_phases_build_on_each_other(tiny):
+def test_each_phase_starts_from_the_config_of_the_previous_phase(tiny):
     tiny.phases = phases(
         late={"start_step": 4, "objectives": {"tlm": {"mask_rate": 0.3}}},
         early={"start_step": 2, "data": {"alpha": 0.1}},
@@ -305,14 +307,14 @@ def test_phases_build_on_each_other(tiny):
         ),
     ],
 )
-def test_bad_phases_are_refused(tiny, phase, message):
+def test_invalid_phases_are_refused(tiny, phase, message):
     tiny.phases = phases(x=phase)
-    refused(tiny, message)
+    assert_refused(tiny, message)
 
 
-def test_with_finished_rows_no_key_of_text_is_needed_or_read(tiny):
+def test_with_finished_rows_keys_of_text_are_not_required_and_refused_if_explicit(tiny):
     tiny.data.rows, tiny.data.mono, tiny.data.parallel = "some/rows", "", ""
-    tiny.data.length = 60  # beyond the positions; the rows' own length is what matters
+    tiny.data.length = 60  # more than model.positions; only the length of the finished rows counts
     parse(tiny, explicit=["data.rows", "data.alpha", "data.vocabulary"])
     for path in ("data.languages", "data.length", "data.vocabulary_size", "data.cache"):
         with pytest.raises(

@@ -1,4 +1,4 @@
-"""A family sets all of its options, on the command line and in recipes."""
+"""model.family sets all options of a model family, on the command line and in recipes."""
 
 import dataclasses
 
@@ -13,45 +13,46 @@ from xlj.config.sections import FAMILIES
 RECIPE = "configs/xlm_r_base.py:tiny"
 
 
-def loaded(*overrides):
-    return configs.load(RECIPE, [f"--config.model.{each}" for each in overrides], schema).model
+def load_model(*overrides):
+    flags = [f"--config.model.{override}" for override in overrides]
+    return configs.load(RECIPE, flags, schema).model
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_sets_all_of_its_options(family):
-    wanted = families.options_of(family)
-    assert {name: getattr(loaded(f"family={family}"), name) for name in wanted} == wanted
+    expected = families.options_of(family)
+    assert {name: getattr(load_model(f"family={family}"), name) for name in expected} == expected
     config = schema.default()
     families.set_family(config, family)
-    model = Model(**{name: config.model[name] for name in wanted})
-    assert {name: getattr(model, name) for name in wanted} == wanted
+    model = Model(**{name: config.model[name] for name in expected})
+    assert {name: getattr(model, name) for name in expected} == expected
 
 
-def test_options_beside_a_family_are_the_user_s_in_any_order():
+def test_explicit_options_override_those_of_the_family_in_any_order():
     changes = ("norm_type=layer", "biases=output,vocabulary", "local_attention=0")
     for overrides in (("family=modernbert", *changes), (*changes, "family=modernbert")):
-        model = loaded(*overrides)
+        model = load_model(*overrides)
         assert (model.norm_type, model.biases) == ("layer", ("output", "vocabulary"))
         assert model.norm == "embeddings" and model.local_attention == 0
 
 
 def test_the_options_of_xlm_r_are_the_defaults():
-    wanted = families.options_of("xlm_r")
-    assert wanted == {name: getattr(Model(), name) for name in wanted}
-    model = loaded("family=modernbert", "family=xlm_r")
-    assert {name: getattr(model, name) for name in wanted} == wanted
+    expected = families.options_of("xlm_r")
+    assert expected == {name: getattr(Model(), name) for name in expected}
+    model = load_model("family=modernbert", "family=xlm_r")
+    assert {name: getattr(model, name) for name in expected} == expected
 
 
-def test_a_family_that_is_a_name_alone_is_refused():
+def test_a_family_name_without_the_options_of_the_family_is_refused():
     with pytest.raises(
         ConfigError, match="other options .* are those of XLM-R; .*set_family.config, 'gte'"
     ):
         check_model(Model(family="gte"))
 
 
-def test_an_unknown_family_is_refused_with_those_there_are():
+def test_the_error_for_an_unknown_family_lists_the_families():
     with pytest.raises(ConfigError, match="model.family=bert: the families are xlm_r, modernbert"):
-        loaded("family=bert")
+        load_model("family=bert")
 
 
 @pytest.mark.parametrize(
@@ -81,8 +82,8 @@ def test_an_unknown_family_is_refused_with_those_there_are():
 )
 def test_options_that_contradict_each_other_are_refused(options, message):
     with pytest.raises(ConfigError, match=message.replace(".", r"\.")):
-        loaded(*(f"{name}={value}" for name, value in options.items()))
+        load_model(*(f"{name}={value}" for name, value in options.items()))
 
 
-def test_heads_share_keys_and_values_by_groups():
+def test_the_number_of_key_value_groups_is_key_value_heads_or_all_heads():
     assert Model().groups == 12 and dataclasses.replace(Model(), key_value_heads=4).groups == 4

@@ -1,4 +1,4 @@
-"""Sections check their values whenever they are built, also in Python."""
+"""Config sections check their values when they are built, also from Python."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from xlj.config.sections import RetrievalEvaluation
 
 
 class Warmth(Options):
-    """An objective of a user."""
+    """Options of a user-defined objective."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,17 +38,17 @@ class Heat(Warmth):
         (lambda: Heat(kind="wett"), r"^objectives\.kind is 'wett'; .*did you mean wet\?"),
     ],
 )
-def test_a_value_built_in_python_is_checked(build, message):
+def test_sections_built_in_python_check_their_values(build, message):
     with pytest.raises(ConfigError, match=message):
         build()
 
 
-def test_values_are_of_their_keys_types():
+def test_values_are_converted_to_the_types_of_their_keys():
     assert isinstance(Optimizer(learning_rate=1).learning_rate, float)
     assert Data(languages=["en", "de"]) == Data(languages="en, de") == Data(languages=("en", "de"))
 
 
-def placed(section, prefix=""):
+def sections_with_paths(section, prefix=""):
     """Yields (path, section) of each section of a config."""
     yield prefix, section
     for field in dataclasses.fields(section):
@@ -56,19 +56,19 @@ def placed(section, prefix=""):
         parts = value.items() if "sections" in field.metadata else [(field.name, value)]
         for name, part in parts:
             if dataclasses.is_dataclass(part):
-                yield from placed(part, f"{prefix}.{name}".lstrip("."))
+                yield from sections_with_paths(part, f"{prefix}.{name}".lstrip("."))
 
 
 @pytest.mark.parametrize("config", [Config(), FinetuningConfig()])
-def test_errors_name_the_place_of_each_section_in_the_schema(config):
+def test_errors_name_the_full_key_in_every_section(config):
     known = {path for path, _ in keys_of(type(config))}
     checked = 0
-    for path, section in placed(config):
+    for path, section in sections_with_paths(config):
         assert isinstance(section, Section)
         for field in dataclasses.fields(section):
-            full = f"{path}.{field.name}".lstrip(".")
-            if full in known and "choices" in field.metadata:
-                with pytest.raises(ConfigError, match=rf"^{full} is 0j"):
+            key = f"{path}.{field.name}".lstrip(".")
+            if key in known and "choices" in field.metadata:
+                with pytest.raises(ConfigError, match=rf"^{key} is 0j"):
                     dataclasses.replace(section, **{field.name: 0j})
                 checked += 1
     assert checked > 20

@@ -1,4 +1,4 @@
-"""A URL in place of a local path is an error that names the flag, before a folder `gs:` is made."""
+"""A URL where a local path is required is an error that names the flag or the config key."""
 
 from pathlib import Path
 
@@ -14,19 +14,19 @@ URLS = ("gs://bucket/run", "abfs://bucket/run", "s3://b", "HDFS+x://b/c")
 
 
 @pytest.mark.parametrize("url", URLS)
-def test_a_url_is_no_path(url):
+def test_urls_are_refused_as_local_paths(url):
     for path in (url, Path(url)):
         with pytest.raises(ConfigError, match=r"--workdir=.* is a URL; .* must be a local path"):
             local_path("--workdir", path)
 
 
-def test_other_paths_are_left_as_they_are():
+def test_only_the_home_folder_in_local_paths_is_expanded():
     for path in ("runs/a:b", "/a//b", "C:/x", "a b/c", ""):
         assert local_path("x", path) == Path(path)
     assert local_path("x", "~/runs") == Path.home() / "runs"
 
 
-def test_keys_and_outputs_are_refused_by_name(tiny):
+def test_errors_for_urls_name_the_flag_or_the_key(tiny):
     with pytest.raises(ConfigError, match=r"--output=s3://b/x\.json is a URL"):
         outputs.check_output("output", "s3://b/x.json")
     with pytest.raises(ConfigError, match="init_from=abfs://bucket/run is a URL"):

@@ -1,4 +1,4 @@
-"""Finding recipes by file and by name, from any working directory."""
+"""Recipes are found by file and by name, from any working directory."""
 
 import sys
 
@@ -8,7 +8,7 @@ from xlj import config as schema
 from xlj.config import ConfigError, recipes
 
 
-def test_names_and_files_mean_the_same(monkeypatch, tmp_path):
+def test_names_and_files_of_recipes_are_resolved_to_the_files(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     folder = recipes.folder()
     for name, file in (
@@ -29,7 +29,7 @@ def test_names_and_files_mean_the_same(monkeypatch, tmp_path):
     ("zzz", "the recipes are in "),
     ("../setup", "the recipes are in "),
 ])  # fmt: skip
-def test_no_such_recipe(name, hint):
+def test_the_error_for_a_missing_recipe_has_a_hint(name, hint):
     with pytest.raises(
         ConfigError, match=f"--config={name}: there is no such file or recipe"
     ) as error:
@@ -37,10 +37,10 @@ def test_no_such_recipe(name, hint):
     assert hint in str(error.value)
 
 
-def test_a_recipe_is_read_with_its_neighbours_and_leaves_nothing_behind(tmp_path):
-    before = list(sys.path), set(sys.modules)
-    read = recipes.read("xlm_e:tiny")
-    assert read.model.position_bias == "gated" and read.train.steps < 1000
+def test_a_recipe_imports_neighbouring_files_and_then_restores_sys_path_and_modules(tmp_path):
+    paths, modules = list(sys.path), set(sys.modules)
+    config = recipes.read("xlm_e:tiny")
+    assert config.model.position_bias == "gated" and config.train.steps < 1000
     (tmp_path / "mine.py").write_text(
         "import other\n\n\ndef get_config(variant):\n    return other.config(variant)\n"
     )
@@ -50,6 +50,6 @@ def test_a_recipe_is_read_with_its_neighbours_and_leaves_nothing_behind(tmp_path
         .replace("from xlj import config", "from xlj import config as schema")
     )  # fmt: skip
     assert recipes.read(f"{tmp_path}/mine.py:sw").data.languages == "sw"
-    assert sys.path == before[0]
-    assert not {"mine", "other"} & (set(sys.modules) - before[1])
-    assert type(read) is type(schema.default())
+    assert sys.path == paths
+    assert not {"mine", "other"} & (set(sys.modules) - modules)
+    assert type(config) is type(schema.default())

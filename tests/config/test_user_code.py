@@ -1,4 +1,4 @@
-"""Importing functions of the user."""
+"""User functions are imported by MODULE:FUNCTION; errors name the config key."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from xlj.config import ConfigError
 from xlj.config.user_code import function_of
 
 
-def test_a_function_is_found():
+def test_a_function_is_imported_by_its_name():
     assert function_of("os.path:basename", "a.key")("x/y") == "y"
 
 
@@ -18,7 +18,7 @@ def test_a_function_is_found():
     ("json:__doc__", "a.key=json:__doc__ is not a function; name one as module:function"),
     ("broken_module:f", "a.key=broken_module:f: ZeroDivisionError: division by zero"),
 ])  # fmt: skip
-def test_what_is_none(name, error, tmp_path, monkeypatch):
+def test_errors_for_names_that_are_not_functions(name, error, tmp_path, monkeypatch):
     (tmp_path / "broken_module.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError) as raised:

@@ -1,3 +1,5 @@
+"""The check of array arguments: which arrays it accepts, and what its errors say."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,7 +24,7 @@ ZEROS = jnp.zeros((3, 4))
         {"x": ("key [n]", jax.random.split(jax.random.key(0), 3))},
     ],
 )
-def test_what_is_as_it_is_to_be_passes(arrays):
+def test_arrays_that_match_their_specification_pass(arrays):
     check("f", **arrays)
 
 
@@ -47,7 +49,7 @@ def test_what_is_as_it_is_to_be_passes(arrays):
         ),
     ],
 )
-def test_what_is_not_is_refused_and_named(arrays, words):
+def test_arrays_that_do_not_match_are_refused_and_named(arrays, words):
     with pytest.raises(AssertionError) as error:
         check("f", **arrays)
     for word in words:
@@ -57,13 +59,13 @@ def test_what_is_not_is_refused_and_named(arrays, words):
 @pytest.mark.parametrize(
     "transform", [jax.jit, jax.vmap, jax.checkpoint, lambda f: lambda x: jax.lax.map(f, x)]
 )
-def test_it_holds_while_functions_are_transformed_and_leaves_nothing_behind(transform):
+def test_the_check_works_in_transformed_functions_and_adds_no_operation(transform):
     def function(x):
         check("f", x=("float [..., 4]", x))
         return 2 * x
 
-    found = jax.make_jaxpr(transform(function))(ZEROS)
-    assert str(found) == str(jax.make_jaxpr(transform(lambda x: 2 * x))(ZEROS)).replace(
+    program = jax.make_jaxpr(transform(function))(ZEROS)
+    assert str(program) == str(jax.make_jaxpr(transform(lambda x: 2 * x))(ZEROS)).replace(
         "<lambda>", "function"
     )
     with pytest.raises(AssertionError, match="x of f must be"):

@@ -1,5 +1,5 @@
 """Every public function of objectives, alignment and models refuses arrays of a wrong rank, dtype
-or size, with a message that names the array and the function."""
+or size."""
 
 import dataclasses
 import importlib
@@ -113,9 +113,9 @@ VECTORS = {"first": f32(6, H), "second": f32(6, H), "negatives": booleans(6, 6)}
 
 
 def trees():
-    """Returns parameters, as shapes."""
+    """Returns the shapes of the parameters of a model and of all heads."""
 
-    def made(key):
+    def init(key):
         params = encoder.init(key, MODEL, V, 2)
         return params | {
             "prediction_head": heads.init_prediction(key, MODEL, V),
@@ -127,7 +127,7 @@ def trees():
             "word_hmm_head": word_hmm_head.init(key, MODEL, 3),
         }
 
-    return jax.eval_shape(made, KEY)
+    return jax.eval_shape(init, KEY)
 
 
 PARAMS = trees()
@@ -135,7 +135,7 @@ HEAD = PARAMS["prediction_head"]
 DWA, MASKING = WordAlignment(), Masking()
 
 ENTRIES: dict[Callable, tuple[dict, dict]] = {
-    # function: (arguments that are not arrays, or parameters, whose shapes flax checks; arrays)
+    # function: (other arguments, including parameters whose shapes flax checks; arrays)
     sinkhorn.same_example: ({}, {n: PAIRS[n] for n in ("source_ids", "target_ids")}),
     sinkhorn.sinkhorn: ({}, PAIRS),
     extraction.argmax: ({}, PAIRS),
@@ -349,12 +349,13 @@ OF_ANY_ARRAYS = (
     devices.constrain, devices.all_gather, devices.reduce_sum, devices.sum_over_replicas,
     devices.all_to_all, devices.on_whole_matrices, modules.run, array_trees.bytes_on_device,
 )  # fmt: skip
-"""They move arrays of any rank, size and dtype between devices, or pass them to a module."""
+"""Functions that move arrays of any rank, size and dtype between devices, or pass them to a
+module."""
 CHECKS = (
     sinkhorn.check_pairs, logits.check_block, logits.check_factors, dense_attention.check_inputs,
 )  # fmt: skip
 INNER = tuple(f"fused_attention.{name}" for name in ("gpu", "tpu", "tiles")) + ("local_blocks",)
-"""Called by `fused_attention.attend` and `dense_attention` only."""
+"""Modules that only `fused_attention.attend` and `dense_attention` call."""
 
 ANY_DTYPE = {"at_positions.values", "filled.x"}
 ANY_RANK = {
@@ -370,7 +371,7 @@ ANY_RANK = {
     "buckets.differences",
 }
 ANY_SIZE = ANY_RANK | {
-    # Arrays that share no axis with another one, and whose sizes are not options.
+    # Arrays that share no axis with another array, and whose sizes are not options.
     "labels.links", "row_seeds.rngs", "keep_mask.seeds", "look_up.table", "look_up.ids",
     "look_up_small.table", "look_up_small.ids", "stream_of.x", "count_examples.tokens",
     "is_example.tokens", "find_starts.tokens", "split.rngs", "sides.tokens", "sum_over_rows.x",
@@ -380,45 +381,48 @@ ANY_SIZE = ANY_RANK | {
     "diagonal.source_ids", "diagonal.target_ids", "rotations.positions", "of_layers.positions",
 }  # fmt: skip
 ANYTHING = {"dtype": ANY_DTYPE, "rank": ANY_RANK, "size": ANY_SIZE}
-"""Arguments of any dtype, rank or size."""
+"""Arguments that may have any dtype, rank or size."""
 
 
-def array_taking(hint):
-    """Returns whether a parameter of this type may have arrays (not functions of arrays)."""
+def takes_arrays(hint):
+    """Returns whether a parameter of this type may be or contain arrays (not functions of
+    arrays)."""
     if hint in (jax.Array, np.ndarray, encoder.Params):
         return True
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType, tuple, list, dict, Mapping):
-        return any(map(array_taking, typing.get_args(hint)))
+        return any(map(takes_arrays, typing.get_args(hint)))
     if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
-        return any(map(array_taking, typing.get_type_hints(hint).values()))
+        return any(map(takes_arrays, typing.get_type_hints(hint).values()))
     return False
 
 
 def public_functions():
     for package in (xlj.alignment_math, xlj.models, xlj.objectives, xlj.sharding):
-        for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-            if found.name.endswith(INNER):
+        for module_info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+            if module_info.name.endswith(INNER):
                 continue
-            module = importlib.import_module(found.name)
+            module = importlib.import_module(module_info.name)
             for name, function in vars(module).items():
                 inner = inspect.unwrap(function) if callable(function) else None
                 if not inspect.isfunction(inner) or name.startswith("_"):
                     continue
-                if inner.__module__ != found.name:
+                if inner.__module__ != module_info.name:
                     continue
                 hints = typing.get_type_hints(inner)
                 hints.pop("return", None)
-                if any(map(array_taking, hints.values())):
+                if any(map(takes_arrays, hints.values())):
                     yield function
 
 
-def test_every_public_function_of_arrays_stands_here():
-    found = set(public_functions())
-    held = {*ENTRIES, *OF_ANY_ARRAYS, *CHECKS}
-    new, gone = ({f"{f.__module__}.{f.__name__}" for f in s} for s in (found - held, held - found))
-    assert not new, "public functions of arrays: give each an entry"
-    assert not gone, "no public functions of arrays any more"
+def test_every_public_function_of_arrays_has_an_entry():
+    public = set(public_functions())
+    listed = {*ENTRIES, *OF_ANY_ARRAYS, *CHECKS}
+    new, gone = (
+        {f"{f.__module__}.{f.__name__}" for f in s} for s in (public - listed, listed - public)
+    )
+    assert not new, "public functions of arrays without an entry in ENTRIES"
+    assert not gone, "entries that are no longer public functions of arrays"
 
 
 def call(function, plain, arrays):
@@ -428,7 +432,7 @@ def call(function, plain, arrays):
     if function in (extraction.match, position_bias.buckets):
         arrays = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), arrays)
         return function(**rest, **arrays)
-    return jax.eval_shape(lambda given: function(**rest, **given), arrays | trees)
+    return jax.eval_shape(lambda traced: function(**rest, **traced), arrays | trees)
 
 
 def leaves_of(function, arrays):
@@ -440,12 +444,13 @@ def leaves_of(function, arrays):
 
 def with_leaf(arrays, path, leaf):
     return jax.tree_util.tree_map_with_path(
-        lambda found, old: leaf if found == path else old, arrays
+        lambda other_path, old_leaf: leaf if other_path == path else old_leaf, arrays
     )
 
 
-def refused(function, plain, arrays, path, leaf):
-    """Returns the message for another array at a place; empty if no check refused it."""
+def refusal_message(function, plain, arrays, path, leaf):
+    """Returns the message for another array at a path, or an empty string if no check refuses
+    it."""
     try:
         call(function, plain, with_leaf(arrays, path, leaf))
     except AssertionError as error:
@@ -455,7 +460,7 @@ def refused(function, plain, arrays, path, leaf):
     return ""
 
 
-def other(leaf, shape):
+def with_shape(leaf, shape):
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return keys(*shape)
     return jax.ShapeDtypeStruct(shape, leaf.dtype)
@@ -464,20 +469,22 @@ def other(leaf, shape):
 @pytest.mark.parametrize(
     "function", ENTRIES, ids=lambda f: f"{f.__module__.rpartition('.')[2]}.{f.__name__}"
 )
-def test_it_refuses_arrays_of_another_kind(function):
+def test_functions_refuse_arrays_of_another_dtype_rank_or_size(function):
     plain, arrays = ENTRIES[function]
     call(function, plain, arrays)
     for name, path, leaf in leaves_of(function, arrays):
         shape = leaf.shape
         is_float = jnp.issubdtype(leaf.dtype, jnp.floating)
         dtype = jax.ShapeDtypeStruct(shape, jnp.int32 if is_float else jnp.float32)
-        ranks = [other(leaf, (1, *shape))] + ([other(leaf, shape[1:])] if shape else [])
+        ranks = [with_shape(leaf, (1, *shape))] + ([with_shape(leaf, shape[1:])] if shape else [])
         longer = [shape[:i] + (n + 1,) + shape[i + 1 :] for i, n in enumerate(shape)]
-        sizes = [other(leaf, size) for size in longer]
+        sizes = [with_shape(leaf, size) for size in longer]
         others = {"dtype": [dtype], "rank": ranks, "size": sizes}
         for kind, changed in others.items():
-            messages = [refused(function, plain, arrays, path, leaf) for leaf in changed]
-            found = any("must be" in text for text in messages)
+            messages = [refusal_message(function, plain, arrays, path, leaf) for leaf in changed]
+            is_refused = any("must be" in text for text in messages)
             expected = name not in ANYTHING[kind] and bool(changed)
-            assert found or not expected, f"{name}: another {kind} passes, or is refused elsewhere"
-            assert expected or not found, f"{name} is refused for its {kind} after all"
+            assert is_refused or not expected, f"{name}: no check refuses another {kind}"
+            assert expected or not is_refused, (
+                f"{name}: a check refuses another {kind}: remove it from ANYTHING"
+            )

@@ -1,4 +1,4 @@
-"""Merged models against NumPy: every tensor of means and of TIES, and exact counts under ties."""
+"""Merged models equal NumPy's means and TIES in every tensor, also if values have equal sizes."""
 
 import dataclasses
 import itertools
@@ -18,7 +18,7 @@ from xlj.sharding import trees
 MODEL = Model(layers=2, hidden=8, heads=2, intermediate=8, positions=42)
 SOME = ("embeddings/word", "embeddings/norm/bias", "embeddings/norm/scale", "prediction_head/bias")
 SOME += ("layers/attention/query/kernel",)
-"""Enough parameters for most tests; Orbax needs time for each."""
+"""Parameters that suffice for most tests. Orbax needs time for each parameter."""
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +38,8 @@ def vocabularies():
 
 
 @pytest.fixture(scope="module")
-def drawn():
-    """Draws parameters in multiples of 1/4, so that many differences have the same size."""
+def draw_params():
+    """A function that draws multiples of 1/4, so that many differences have equal sizes."""
 
     def init():
         params = encoder.init(jax.random.key(0), MODEL, 300, 0)
@@ -61,7 +61,7 @@ def drawn():
 
 @pytest.fixture(scope="module")
 def write(vocabularies, tmp_path_factory):
-    """Writes a checkpoint of some parameters, and returns its folder."""
+    """A function that writes a checkpoint of some parameters and returns its folder."""
     folder, numbers = tmp_path_factory.mktemp("models"), itertools.count()
 
     def write(leaves, model=MODEL, vocabulary=vocabularies[0], languages=()):
@@ -75,23 +75,23 @@ def write(vocabularies, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def models(drawn, write):
+def models(draw_params, write):
     """Parameters of three models and their base, and their folders."""
-    leaves = [drawn(seed) for seed in range(4)]
+    leaves = [draw_params(seed) for seed in range(4)]
     return leaves, [write(each) for each in leaves]
 
 
-def merged(call, output, *arguments):
+def merge(call, output, *arguments):
     call(convert.main, "merge", *arguments, f"--output={output}")
     model = stored_models.find(output)
     return {name: np.asarray(leaf) for name, leaf in model.leaves.items()}
 
 
 @pytest.mark.parametrize("weights", [(), (3, 1, 0.5)])
-def test_means_are_those_of_numpy(models, call, tmp_path, weights):
+def test_means_equal_those_of_numpy(models, call, tmp_path, weights):
     leaves, paths = models
     flags = ["--weights", *weights] if weights else []
-    result = merged(call, tmp_path / "new", "--models", *paths[:3], *flags)
+    result = merge(call, tmp_path / "new", "--models", *paths[:3], *flags)
     shares = np.array(weights or (1, 1, 1)) / sum(weights or (1, 1, 1))
     assert result.keys() == leaves[0].keys()
     for name in result:
@@ -99,7 +99,7 @@ def test_means_are_those_of_numpy(models, call, tmp_path, weights):
             shares, np.stack([each[name] for each in leaves[:3]], dtype=float), 1
         )
         np.testing.assert_allclose(result[name], expected, rtol=1e-6, atol=1e-7)
-    assert [each.name for each in tmp_path.iterdir()] == ["new"]  # no scratch is left
+    assert [each.name for each in tmp_path.iterdir()] == ["new"]  # no temporary files remain
 
 
 def ties(leaves, base, share, scale):
@@ -123,20 +123,20 @@ def ties(leaves, base, share, scale):
 
 
 @pytest.mark.parametrize("share, scale", [(None, None), (0.35, 0.5)])
-def test_ties_is_that_of_numpy(models, call, tmp_path, share, scale):
+def test_ties_equals_ties_in_numpy(models, call, tmp_path, share, scale):
     leaves, paths = models
     flags = [f"--base={paths[3]}"]
     flags += [f"--share={share}", f"--scale={scale}"] if share else []
-    result = merged(call, tmp_path / "new", "--models", *paths[:3], *flags)
+    result = merge(call, tmp_path / "new", "--models", *paths[:3], *flags)
     expected, trimmed = ties(leaves[:3], leaves[3], share or 0.2, scale or 1.0)
     sizes = np.sort(np.abs(trimmed[0][trimmed[0] != 0]))
-    assert (sizes == sizes[0]).sum() > 10  # some of the smallest were left out
+    assert (sizes == sizes[0]).sum() > 10  # some values of the smallest size were dropped
     for name in result:
         np.testing.assert_allclose(result[name], expected[name], rtol=1e-6, atol=1e-6, err_msg=name)
 
 
-def test_ties_counts_sizes_that_differ_in_their_last_bits(drawn, write, call, tmp_path):
-    base, rng = drawn(0), np.random.default_rng(1)
+def test_ties_counts_sizes_that_differ_in_their_last_bits(draw_params, write, call, tmp_path):
+    base, rng = draw_params(0), np.random.default_rng(1)
     base = {name: 0 * leaf for name, leaf in base.items()}
     leaves = [
         {
@@ -146,7 +146,7 @@ def test_ties_counts_sizes_that_differ_in_their_last_bits(drawn, write, call, tm
         for _ in range(2)
     ]
     paths = [write(each) for each in (*leaves, base)]
-    result = merged(call, tmp_path / "new", "--models", *paths[:2], f"--base={paths[2]}")
+    result = merge(call, tmp_path / "new", "--models", *paths[:2], f"--base={paths[2]}")
     expected, _ = ties(leaves, base, 0.2, 1.0)
     for name in result:
         np.testing.assert_allclose(result[name], expected[name], rtol=1e-6, err_msg=name)
@@ -155,11 +155,11 @@ def test_ties_counts_sizes_that_differ_in_their_last_bits(drawn, write, call, tm
     assert 0.2 * numbers <= not_zero <= 0.4 * numbers
 
 
-def test_a_folder_of_hugging_face_is_a_model_too(drawn, write, call, tmp_path):
-    leaves = [drawn(seed, names=()) for seed in (0, 1)]
+def test_a_hugging_face_folder_can_be_merged(draw_params, write, call, tmp_path):
+    leaves = [draw_params(seed, names=()) for seed in (0, 1)]
     paths = [write(each) for each in leaves]
     call(convert.main, "export", f"--checkpoint={paths[0]}", f"--output={tmp_path}/folder")
-    result = merged(call, tmp_path / "new", "--models", tmp_path / "folder", paths[1])
+    result = merge(call, tmp_path / "new", "--models", tmp_path / "folder", paths[1])
     for name in result:
         np.testing.assert_allclose(result[name], (leaves[0][name] + leaves[1][name]) / 2, rtol=1e-6)
     record = stored_models.find(tmp_path / "new").checkpoint.meta["merged"]
@@ -167,19 +167,21 @@ def test_a_folder_of_hugging_face_is_a_model_too(drawn, write, call, tmp_path):
 
 
 def test_models_that_differ_are_refused_with_the_difference(
-    models, drawn, write, vocabularies, call, tmp_path
+    models, draw_params, write, vocabularies, call, tmp_path
 ):
     leaves, paths = models
     wide = {
         name: leaf[..., :4] if name.endswith("norm/scale") else leaf
-        for name, leaf in drawn(5).items()
+        for name, leaf in draw_params(5).items()
     }
-    headless = {n: leaf for n, leaf in drawn(5).items() if not n.startswith("prediction_head/")}
-    broken = drawn(5) | {"embeddings/norm/bias": np.full(8, np.nan, np.float32)}
+    headless = {
+        n: leaf for n, leaf in draw_params(5).items() if not n.startswith("prediction_head/")
+    }
+    broken = draw_params(5) | {"embeddings/norm/bias": np.full(8, np.nan, np.float32)}
     others = {
-        r"model.heads: 2 -> 4": write(drawn(5), dataclasses.replace(MODEL, heads=4)),
+        r"model.heads: 2 -> 4": write(draw_params(5), dataclasses.replace(MODEL, heads=4)),
         r"the vocabularies differ in size \(300 and 300 ids\) or in pieces": write(
-            drawn(5), vocabulary=vocabularies[1]
+            draw_params(5), vocabulary=vocabularies[1]
         ),
         r"embeddings/norm/scale has shape \[4\], expected \[8\]": write(wide),
         r"/\d+ has no prediction_head/bias": write(headless),
@@ -187,9 +189,9 @@ def test_models_that_differ_are_refused_with_the_difference(
     }
     for message, path in others.items():
         with pytest.raises(ConfigError, match=message):
-            merged(call, tmp_path / "new", "--models", paths[0], path)
+            merge(call, tmp_path / "new", "--models", paths[0], path)
     with pytest.raises(ConfigError, match="cannot be merged with .*: model.heads"):
-        merged(
+        merge(
             call, tmp_path / "new", "--models", *paths[:2], f"--base={next(iter(others.values()))}"
         )
     assert not any(tmp_path.iterdir())
@@ -206,6 +208,6 @@ def test_models_that_differ_are_refused_with_the_difference(
         (["b", "--share=0.5"], "--share is an option of TIES"),
     ],
 )
-def test_flags_that_contradict_are_refused_before_any_model(call, tmp_path, flags, message):
+def test_contradicting_flags_are_refused_before_any_model_is_read(call, tmp_path, flags, message):
     with pytest.raises(ConfigError, match=message):
-        merged(call, tmp_path / "new", "--models", "a", *flags)
+        merge(call, tmp_path / "new", "--models", "a", *flags)

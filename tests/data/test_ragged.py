@@ -7,7 +7,7 @@ from xlj.data.ragged import Ragged
 SEQUENCES = [[7, 8], [], [9], [4, 5, 6]]
 
 
-def test_sequences_end_to_end():
+def test_ragged_stores_sequences_end_to_end():
     actual = Ragged.of(SEQUENCES)
     assert actual.ids.dtype == np.int32 and actual.ids.tolist() == [7, 8, 9, 4, 5, 6]
     assert actual.lengths.dtype == np.int64 and actual.lengths.tolist() == [2, 0, 1, 3]
@@ -15,6 +15,6 @@ def test_sequences_end_to_end():
     assert Ragged.of([]).ids.dtype == np.int32
 
 
-def test_selected_sequences():
+def test_select_keeps_the_marked_sequences():
     selected = Ragged.of(SEQUENCES).select(np.array([True, False, False, True]))
     assert selected.ids.tolist() == [7, 8, 4, 5, 6] and selected.lengths.tolist() == [2, 3]

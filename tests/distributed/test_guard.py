@@ -1,4 +1,4 @@
-"""Guards of several processes, without JAX: which process ended first, and all exit codes."""
+"""Guards of several processes, without JAX: the process that ended first, and the exit codes."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ sys.exit(code)
 
 
 class Members:
-    """Starts processes that wait for a command to end in a given way."""
+    """Processes with guards. Each process waits for a command to end with an exit code."""
 
     def __init__(self, folder, count, silence=30.0):
         self.folder = folder
@@ -61,13 +61,13 @@ class Members:
             while not (folder / str(k)).exists() or not (folder / str(k)).read_text():
                 time.sleep(0.01)
         self.pids = [int((folder / str(k)).read_text()) for k in range(count)]
-        time.sleep(0.5)  # until the guards know it
+        time.sleep(0.5)  # until the guards have received the reports
 
     def end(self, process, code):
         (self.folder / "code").write_text(str(code))
         (self.folder / "code").rename(self.folder / f"end{process}")
 
-    def ends(self):
+    def wait(self):
         """Returns the exit code and the printed errors of each guard."""
         messages = [guard.communicate(timeout=60)[1] for guard in self.guards]
         return [guard.returncode for guard in self.guards], messages
@@ -79,47 +79,47 @@ class Members:
 
 @pytest.fixture
 def members(tmp_path):
-    started = []
+    groups = []
 
     def start(count, **more):
-        started.append(Members(tmp_path, count, **more))
-        return started[-1]
+        groups.append(Members(tmp_path, count, **more))
+        return groups[-1]
 
     yield start
-    for each in started:
+    for each in groups:
         each.close()
 
 
-def test_all_that_end_well_end_with_0(members):
+def test_all_guards_exit_with_0_if_all_processes_succeed(members):
     run = members(3)
     for process in range(3):
         run.end(process, 0)
-    assert run.ends() == ([0] * 3, [""] * 3)
+    assert run.wait() == ([0] * 3, [""] * 3)
 
 
-def test_asked_to_stop_each_has_the_time_to_save(members):
+def test_each_process_that_is_asked_to_stop_has_time_to_save(members):
     run = members(2)
     run.end(1, CONTINUE)
     time.sleep(1.5)
     assert run.guards[0].poll() is None
     run.end(0, CONTINUE)
-    assert run.ends() == ([CONTINUE] * 2, [""] * 2)
+    assert run.wait() == ([CONTINUE] * 2, [""] * 2)
 
 
 @pytest.mark.parametrize("lost", [0, 2])
 def test_survivors_name_the_process_that_was_killed(members, lost):
     run, begin = members(3), time.monotonic()
     os.kill(run.pids[lost], signal.SIGKILL)
-    codes, messages = run.ends()
+    codes, messages = run.wait()
     assert codes == [CONTINUE] * 3 and time.monotonic() - begin < 15
     assert all(f"process {lost} of 3" in each and "SIGKILL" in each for each in messages)
 
 
 @pytest.mark.parametrize("lost", [0, 1])
-def test_a_guard_that_is_killed_takes_its_process_with_it(members, lost):
+def test_the_process_of_a_killed_guard_is_killed_too(members, lost):
     run = members(3)
     run.guards[lost].kill()
-    codes, messages = run.ends()
+    codes, messages = run.wait()
     assert [code for k, code in enumerate(codes) if k != lost] == [CONTINUE] * 2
     assert all(f"process {lost} of 3" in each for k, each in enumerate(messages) if k != lost)
     assert not Path(f"/proc/{run.pids[lost]}").exists()
@@ -127,7 +127,7 @@ def test_a_guard_that_is_killed_takes_its_process_with_it(members, lost):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("silent", [0, 1])
-def test_a_guard_that_says_nothing_is_lost(members, silent):
+def test_a_guard_that_sends_no_messages_counts_as_lost(members, silent):
     run = members(2, silence=4.0)
     run.guards[silent].send_signal(signal.SIGSTOP)
     other = run.guards[1 - silent]
@@ -135,27 +135,27 @@ def test_a_guard_that_says_nothing_is_lost(members, silent):
     assert f"\nerror: process {silent} of 2" in other.stderr.read()
 
 
-def test_what_comes_of_a_loss_is_not_blamed(members):
+def test_a_process_that_fails_because_of_another_is_not_blamed(members):
     """Process 1 fails because process 2 is gone, and the hub may learn about process 1 first."""
     run = members(3)
     run.end(1, 1)
     time.sleep(0.5)
     os.kill(run.pids[2], signal.SIGKILL)
-    codes, messages = run.ends()
+    codes, messages = run.wait()
     assert codes == [CONTINUE] * 3 and all("process 2 of 3" in each for each in messages)
 
 
-def test_an_error_of_one_ends_all_with_its_code(members):
+def test_an_error_of_one_process_ends_all_with_its_exit_code(members):
     run = members(3)
     run.end(1, 2)
-    codes, messages = run.ends()
+    codes, messages = run.wait()
     assert codes == [2] * 3
     assert (
         "process 1 of 3" in messages[0] + messages[2] and not messages[1]
     )  # it printed its own error
 
 
-def test_the_signal_to_stop_goes_on_to_the_child(members):
+def test_a_guard_passes_the_signal_to_stop_on_to_its_process(members):
     run = members(1)
     run.guards[0].terminate()
-    assert run.ends()[0] == [CONTINUE] or run.guards[0].returncode == 128 + signal.SIGTERM
+    assert run.wait()[0] == [CONTINUE] or run.guards[0].returncode == 128 + signal.SIGTERM

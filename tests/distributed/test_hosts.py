@@ -39,27 +39,27 @@ from xlj.distributed.host_speeds import HostSpeeds
 
 hosts.WAIT, index = 1.0, jax.process_index()
 value = hosts.broadcast(lambda: ["of", index])
-found = {"index": index, "value": value, "hosts": len(hosts.gather_names())}
+results = {"index": index, "value": value, "hosts": len(hosts.gather_names())}
 
-def refusal(function, *arguments):
+def error_of(function, *arguments):
     try:
         function(*arguments)
     except ConfigError as error:
         return str(error)
 
 def refuse():
-    raise ConfigError(f"no, says {index}")
+    raise ConfigError(f"from process {index}")
 
-found["refused"] = refusal(hosts.broadcast, refuse)
-found["shared"] = refusal(hosts.check_shared, flags.folder, "workdir")
-found["unshared"] = refusal(hosts.check_shared, flags.folder / str(index), "workdir")
+results["error"] = error_of(hosts.broadcast, refuse)
+results["shared"] = error_of(hosts.check_shared, flags.folder, "workdir")
+results["unshared"] = error_of(hosts.check_shared, flags.folder / str(index), "workdir")
 if index == 0:
     (flags.folder / "0/checkpoints/7").mkdir(parents=True)
-found["stale"] = refusal(reading.latest, flags.folder / str(index)) if index else ""
+results["stale"] = error_of(reading.latest, flags.folder / str(index)) if index else ""
 if not index:
     hosts.broadcast(lambda: 7)
-found["speeds"] = HostSpeeds(GrowingFiles(flags.folder)).measures(3, 0.25 * index)[0]
-(flags.folder / f"found{index}.json").write_text(json.dumps(found))
+results["speeds"] = HostSpeeds(GrowingFiles(flags.folder)).measures(3, 0.25 * index)[0]
+(flags.folder / f"results{index}.json").write_text(json.dumps(results))
 if index == flags.lost:
     os.kill(os.getpid(), signal.SIGKILL)
 while flags.lost >= 0:
@@ -80,18 +80,18 @@ def run_two(folder, lost):
 
 
 @pytest.mark.parametrize("lost", [0, 1])
-def test_two_processes_agree_and_one_that_dies_ends_both(tmp_path, lost):
+def test_two_processes_agree_and_the_death_of_one_ends_both(tmp_path, lost):
     done = run_two(tmp_path, lost)
     assert done.returncode == CONTINUE, done.stdout
     for process in (0, 1):
         assert f"{process}: error: process {lost} of 2" in done.stdout
-    both = [json.loads((tmp_path / f"found{k}.json").read_text("utf-8")) for k in (0, 1)]
-    for found in both:
-        assert found["value"] == ["of", 0] and found["refused"] == "no, says 0"
-        assert found["hosts"] == 2 and found["shared"] is None
-        assert "process 1" in found["unshared"] and "does not see" in found["unshared"]
-        assert found["speeds"]["time/most_waiting_process"] == 1
-        assert found["speeds"]["time/most_waiting_process_share"] == 0.25
+    both = [json.loads((tmp_path / f"results{k}.json").read_text("utf-8")) for k in (0, 1)]
+    for results in both:
+        assert results["value"] == ["of", 0] and results["error"] == "from process 0"
+        assert results["hosts"] == 2 and results["shared"] is None
+        assert "process 1" in results["unshared"] and "does not see" in results["unshared"]
+        assert results["speeds"]["time/most_waiting_process"] == 1
+        assert results["speeds"]["time/most_waiting_process_share"] == 0.25
     assert "checkpoints/7" in both[1]["stale"] and "process 1" in both[1]["stale"]
     (line,) = (tmp_path / "hosts.jsonl").read_text("utf-8").splitlines()
     assert json.loads(line)["waiting_share"] == [0.0, 0.25]
@@ -108,11 +108,11 @@ def test_two_processes_agree_and_one_that_dies_ends_both(tmp_path, lost):
         (["--distributed", "--coordinator=127.0.0.1:1"], "set --coordinator=HOST:PORT"),
     ],
 )
-def test_flags_that_do_not_tell_of_the_others_are_refused(flags, message, monkeypatch):
+def test_flags_that_do_not_describe_all_processes_are_refused(flags, message, monkeypatch):
     import jax
 
-    def initialize(**given):
-        missing = next(name for name in ("num_processes", "process_id") if given[name] is None)
+    def initialize(**options):
+        missing = next(name for name in ("num_processes", "process_id") if options[name] is None)
         raise ValueError(f"{missing} must be defined")
 
     monkeypatch.setattr(jax.distributed, "initialize", initialize)

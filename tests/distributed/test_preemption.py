@@ -1,4 +1,4 @@
-"""Ctrl-C, once and twice, while the main thread runs code that delays Python's signal handlers."""
+"""Signals end a run, even if its main thread runs code that delays Python's signal handlers."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ from xlj.distributed.preemption import Preemption
 
 
 def press_while_computing(times):
-    """Sends SIGINT so many times, as a terminal does, while the main thread computes."""
+    """Sends SIGINT `times` times while the main thread computes, as Ctrl-C in a terminal does."""
 
     def press():
         for _ in range(times):
@@ -24,11 +24,11 @@ def press_while_computing(times):
 
     thread = threading.Thread(target=press)
     thread.start()
-    hashlib.pbkdf2_hmac("sha256", b"", b"", 1_000_000)  # longer than all of them take
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 1_000_000)  # takes longer than all signals
     thread.join()
 
 
-def test_once_asks_the_run_to_stop_and_twice_raises_at_once(capfd):
+def test_one_ctrl_c_requests_a_stop_and_a_second_one_raises_at_once(capfd):
     before, wakeup = signal.getsignal(signal.SIGINT), signal.set_wakeup_fd(-1)
     for times in (1, 2):
         preemption = Preemption()
@@ -57,7 +57,9 @@ print("started")
 
 
 @pytest.mark.parametrize("sent, code", [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
-def test_before_the_first_step_a_signal_ends_the_process_whatever_its_main_thread_does(sent, code):
+def test_a_signal_before_the_first_step_ends_the_process_although_its_main_thread_is_busy(
+    sent, code
+):
     with subprocess.Popen(
         [sys.executable, "-c", STARTING],
         cwd=Path(__file__).parents[2],
@@ -73,7 +75,7 @@ def test_before_the_first_step_a_signal_ends_the_process_whatever_its_main_threa
 
 
 @pytest.mark.parametrize("owns_process", [True, False])
-def test_handlers_are_put_back(monkeypatch, owns_process):
+def test_signal_handlers_are_restored(monkeypatch, owns_process):
     monkeypatch.setattr(Preemption, "owns_process", owns_process)
     numbers = signal.SIGTERM, signal.SIGINT
     before, threads = [*map(signal.getsignal, numbers)], threading.active_count()
@@ -91,7 +93,7 @@ def test_handlers_are_put_back(monkeypatch, owns_process):
         assert threading.active_count() == threads
 
 
-def test_another_program_is_interrupted_before_the_first_step():
+def test_a_program_that_calls_xlj_is_interrupted_before_the_first_step():
     preemption = Preemption()
     with pytest.raises(KeyboardInterrupt):
         press_while_computing(1)

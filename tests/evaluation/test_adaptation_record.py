@@ -21,7 +21,7 @@ def test_the_table_has_a_row_for_each_measure_and_language():
     assert adaptation_record.table(BEFORE, AFTER) == ROWS
 
 
-def test_markdown_says_what_was_adapted():
+def test_markdown_describes_the_adaptation():
     record = {
         "source": "DIR/base",
         "request": {"languages": ["yo", "sw"], "replay": ["en"]},
@@ -38,6 +38,6 @@ def test_markdown_says_what_was_adapted():
     assert [head, *rows] == [f"| {' | '.join(row)} |" for row in ROWS]
 
 
-def test_a_record_that_is_not_finished_has_no_scores():
+def test_an_unfinished_record_has_no_scores():
     assert adaptation_record.sides({"before": BEFORE}) == {}
     assert adaptation_record.markdown({"request": {}, "before": BEFORE}) == ""

@@ -5,7 +5,7 @@ import pytest
 from xlj.evaluation import language_report
 
 
-def test_average_and_gap():
+def test_average_and_gap_equal_values_by_hand():
     scores = {"de": 60.0, "en": 80.0, "sw": 50.0}
     assert language_report.average(scores) == pytest.approx(190 / 3)
     assert language_report.transfer_gap(scores) == pytest.approx(25)
@@ -13,7 +13,7 @@ def test_average_and_gap():
     assert language_report.transfer_gap({"en": 60.0}) is None
 
 
-def test_table():
+def test_the_table_has_a_column_for_each_language():
     rows = {"EM": {"de": 60.0, "en": 80.0}, "other": {"ar": 12.34}}
     assert language_report.table(rows) == (
         "|  | en | ar | de | average | gap |\n"
@@ -25,11 +25,11 @@ def test_table():
 
 
 @pytest.mark.parametrize("panels", [1, 3])
-def test_plot(tmp_path, panels):
+def test_the_plot_has_a_panel_for_each_task(tmp_path, panels):
     pytest.importorskip("matplotlib")
     scores = {f"task {k}": {"en": 80.0, "de": 60.0 + k} for k in range(panels)}
     language_report.plot(scores, tmp_path / "scores.svg")
-    drawn = (tmp_path / "scores.svg").read_text("utf-8")
-    assert all(f"<!-- task {k} -->" in drawn for k in range(panels)) and "<!-- de -->" in drawn
+    svg = (tmp_path / "scores.svg").read_text("utf-8")
+    assert all(f"<!-- task {k} -->" in svg for k in range(panels)) and "<!-- de -->" in svg
     with pytest.raises(ValueError):
         language_report.plot(scores, tmp_path / "scores.nothing")

@@ -1,4 +1,4 @@
-"""Files of labels and predictions are read, or refused with file and line."""
+"""Files of labels and predictions are read; errors name the file and the line."""
 
 import json
 
@@ -24,7 +24,7 @@ def write(tmp_path):
     return write
 
 
-def test_labels(write):
+def test_labels_are_read(write):
     gold, predicted = write("gold", b"\xef\xbb\xbfa\r\nb \n"), write("predicted", "b\nb")
     assert prediction_files.labels(gold, predicted, LETTERS) == (["a", "b"], ["b", "b"])
 
@@ -40,14 +40,14 @@ def test_labels(write):
         ("a\n", None, "predicted: cannot read this file"),
     ],
 )
-def test_labels_that_do_not_fit(write, tmp_path, gold, predicted, message):
+def test_invalid_or_mismatched_labels_are_refused(write, tmp_path, gold, predicted, message):
     gold = write("gold", gold)
     predicted = tmp_path / "predicted" if predicted is None else write("predicted", predicted)
     with pytest.raises(ConfigError, match=message):
         prediction_files.labels(gold, predicted, LETTERS)
 
 
-def test_tags(write):
+def test_tags_are_read(write):
     gold, predicted = write("gold", "a\nb\n\nc\n"), write("predicted", "x\ny\n\nz\n\n\n")
     assert prediction_files.tags(gold, predicted, LETTERS) == (
         [["a", "b"], ["c"]],
@@ -64,12 +64,12 @@ def test_tags(write):
         ("a\nb\n\nD\n", "predicted:4: 'D'; expected a word of small letters"),
     ],
 )
-def test_tags_that_do_not_fit(write, predicted, message):
+def test_invalid_or_mismatched_tags_are_refused(write, predicted, message):
     with pytest.raises(ConfigError, match=message):
         prediction_files.tags(write("gold", "a\nb\n\nd\n"), write("predicted", predicted), LETTERS)
 
 
-def test_pairs(write):
+def test_pairs_are_read(write):
     assert prediction_files.pairs(write("pairs", "a\tb\nc 1\td\n")) == [("a", "b"), ("c 1", "d")]
     assert prediction_files.pairs(write("none", "")) == []
     for line in ("a", "a\tb\tc", ""):
@@ -86,7 +86,7 @@ def question(identity, *texts):
     return {"id": identity, "question": "?", "answers": answers}
 
 
-def test_questions_and_answers(write):
+def test_questions_and_answers_are_read(write):
     gold = write("gold", squad(question("1", "x", "y"), question("2", "z")))
     assert prediction_files.questions(gold) == [("1", ["x", "y"]), ("2", ["z"])]
     assert prediction_files.answers(write("predicted", {"1": "x", "2": ""})) == {"1": "x", "2": ""}
@@ -105,7 +105,7 @@ def test_questions_and_answers(write):
         (squad(question("1", None)), r"answers\[0\]\.text is None, expected a text"),
     ],
 )
-def test_questions_that_cannot_be_read(write, content, message):
+def test_malformed_questions_are_refused(write, content, message):
     with pytest.raises(ConfigError, match=message):
         prediction_files.questions(write("gold", content))
 
@@ -118,6 +118,6 @@ def test_questions_that_cannot_be_read(write, content, message):
         ({"1": "x", "2": ["y"]}, "the answer to '2' is .*; expected a string"),
     ],
 )
-def test_answers_that_cannot_be_read(write, content, message):
+def test_malformed_answers_are_refused(write, content, message):
     with pytest.raises(ConfigError, match=message):
         prediction_files.answers(write("predicted", content))

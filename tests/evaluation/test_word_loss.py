@@ -1,4 +1,4 @@
-"""The loss of masked words is that of a plain loop over words, for any vocabulary and batch."""
+"""The loss of masked words equals that of a plain loop over words, whatever the batches."""
 
 import itertools
 
@@ -23,7 +23,7 @@ LINES = [
     *itertools.islice(phrasebook.text_lines("en"), 4),
     "a b c d e f g h i j k l m n o p q r s t u v w x y z and so on it goes",
     "one",
-    "Ελληνικά and one",  # Greek letters are no pieces: <unk>
+    "Ελληνικά and one",  # no piece has Greek letters, so they become <unk>
 ]
 
 
@@ -38,25 +38,25 @@ def pretrained():
     return Pretrained(params, model, vocabulary)
 
 
-def by_hand(pretrained, lines):
-    """Nats, characters, words, and words with <unk>: each word masked with every seventh other."""
+def loop_over_words(pretrained, lines):
+    """Returns nats, characters, words, and words with <unk>. Masks every seventh word at a time."""
     params, model, vocabulary, *_ = pretrained
     params = float64(params)
     nats = characters = words = unknown = 0
     for line in lines:
         encoded, spans = vocabulary.encode_with_spans([line])
         ids, begins = encoded.ids.tolist(), spans[:, 0].tolist()
-        found = []  # (pieces, characters) of each word
+        line_words = []  # (pieces, characters) of each word
         end = 0
-        for match in WORD.finditer(line):  # the mark of a word's start begins at the space
+        for match in WORD.finditer(line):  # a word's first piece begins at the space
             inside = [i for i, at in enumerate(begins) if end <= at < match.end()]
             end = match.end()
-            if inside[-1] >= model.positions - 4:  # rows hold two specials
+            if inside[-1] >= model.positions - 4:  # <s>, </s>, and two positions for padding
                 break
-            found.append((inside, len(match[0])))
-        ids = ids[: found[-1][0][-1] + 1]
-        known = [word for word in found if UNK not in [ids[i] for i in word[0]]]
-        words, unknown = words + len(found), unknown + len(found) - len(known)
+            line_words.append((inside, len(match[0])))
+        ids = ids[: line_words[-1][0][-1] + 1]
+        known = [word for word in line_words if UNK not in [ids[i] for i in word[0]]]
+        words, unknown = words + len(line_words), unknown + len(line_words) - len(known)
         characters += sum(size for _, size in known)
         for group in range(7):
             places = [i for pieces, _ in known[group::7] for i in pieces]
@@ -71,18 +71,18 @@ def by_hand(pretrained, lines):
     return nats, characters, words, unknown
 
 
-def test_the_loss_is_that_of_a_loop_over_words(pretrained):
-    nats, characters, words, unknown = by_hand(pretrained, LINES)
+def test_the_loss_equals_that_of_a_loop_over_words(pretrained):
+    nats, characters, words, unknown = loop_over_words(pretrained, LINES)
     assert unknown
-    done = []
-    loss = word_loss.measure(pretrained, {"en": LINES}, done.append)["en"]
+    finished_rows = []
+    loss = word_loss.measure(pretrained, {"en": LINES}, finished_rows.append)["en"]
     assert (loss.characters, loss.unknown) == (characters, unknown / words)
     assert loss.nats == pytest.approx(nats, rel=1e-5)
     assert loss.per_character == pytest.approx(nats / characters, rel=1e-5)
-    assert sum(done) == sum(min(7, len(WORD.findall(line))) for line in LINES[:-1]) + 2
+    assert sum(finished_rows) == sum(min(7, len(WORD.findall(line))) for line in LINES[:-1]) + 2
 
 
-def test_texts_in_shared_batches_have_the_losses_that_they_have_alone(pretrained):
+def test_texts_have_the_same_losses_in_shared_batches_and_alone(pretrained):
     texts = {
         "many": LINES,
         **{str(number): [line] for number, line in enumerate(LINES)},

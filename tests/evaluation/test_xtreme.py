@@ -1,4 +1,4 @@
-"""XTREME's tasks from folders: scored, skipped and refused files."""
+"""XTREME's tasks are scored from folders; skipped files are reported, wrong files are refused."""
 
 import json
 
@@ -57,20 +57,20 @@ def scored(folders):
     return {result.task.name: result for result in xtreme.score(*folders)[0]}
 
 
-def test_tasks_are_in_xtremes_order(scored):
+def test_tasks_are_in_the_order_of_xtreme(scored):
     assert list(scored) == ["xnli", "udpos", "xquad", "mlqa", "bucc2018", "tatoeba"]
 
 
-def test_classification_by_hand(scored):
+def test_classification_scores_equal_values_by_hand(scored):
     assert scored["xnli"].metrics == {"accuracy": {"en": 50.0, "de": 0.0}}
     assert (scored["xnli"].score, scored["xnli"].transfer_gap) == (25.0, 50.0)
 
 
-def test_tagging_by_hand(scored):
-    assert scored["udpos"].score == pytest.approx(75)  # of four chunks, all but the second SCONJ
+def test_tagging_scores_equal_values_by_hand(scored):
+    assert scored["udpos"].score == pytest.approx(75)  # of four chunks, the second SCONJ is wrong
 
 
-def test_question_answering_by_hand(scored):
+def test_question_answering_scores_equal_values_by_hand(scored):
     two_thirds = pytest.approx(200 / 3)
     assert scored["xquad"].metrics == {"exact_match": {"de": 0.0}, "f1": {"de": two_thirds}}
     assert scored["mlqa"].metrics == {
@@ -78,10 +78,10 @@ def test_question_answering_by_hand(scored):
         "f1": {"en": 100.0, "de": pytest.approx((100 + 200 / 3) / 2)},
     }
     assert scored["mlqa"].score == pytest.approx((75 + (100 + (100 + 200 / 3) / 2) / 2) / 2)
-    assert scored["mlqa"].transfer_gap == 50  # of exact match
+    assert scored["mlqa"].transfer_gap == 50  # the gap of exact match
 
 
-def test_retrieval_by_hand(scored):
+def test_retrieval_scores_equal_values_by_hand(scored):
     assert scored["bucc2018"].score == 0 and scored["bucc2018"].transfer_gap is None
     assert scored["tatoeba"].score == 50
 
@@ -110,14 +110,14 @@ def test_overall_scores_need_every_task_and_language():
         for k, task in enumerate(xtreme.TASKS)
     ]
     assert len(results) == 9
-    groups, whole = xtreme.overall(results)
+    groups, overall = xtreme.overall(results)
     assert groups == {"classification": 5, "tagging": 25, "qa": 50, "retrieval": 75}
-    assert whole == 40
-    groups, whole = xtreme.overall([result for result in results if result.task.name != "panx"])
-    assert groups == {"classification": 5, "qa": 50, "retrieval": 75} and whole is None
+    assert overall == 40
+    groups, overall = xtreme.overall([result for result in results if result.task.name != "panx"])
+    assert groups == {"classification": 5, "qa": 50, "retrieval": 75} and overall is None
 
 
-def test_tables(folders):
+def test_markdown_has_all_scores_in_tables(folders):
     results, _ = xtreme.score(*folders)
     result = xtreme.as_markdown(results)
     assert "\n| score | 25.0 | 75.0 | 33.3 | 83.3 | 0.0 | 50.0 |  |\n" in result
@@ -164,7 +164,7 @@ def test_errors_name_the_file(folders, name, content, message):
         xtreme.score(*folders)
 
 
-def test_folders_without_anything_to_score(folders, tmp_path):
+def test_folders_without_anything_to_score_are_refused(folders, tmp_path):
     with pytest.raises(ConfigError, match="nowhere is not a folder"):
         xtreme.score(folders[0], tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()

@@ -1,4 +1,4 @@
-"""Fine-tuning learns, chooses on dev, scores its predictions, and resumes."""
+"""Fine-tuning learns, chooses a checkpoint by its dev score, scores predictions, and resumes."""
 
 import copy
 import json
@@ -26,8 +26,11 @@ from xlj.training import metrics
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Sentences with the label `cat` or `dog`, determined by their first letters; words with tags
-    that depend on whether they have an "e"; both in two languages."""
+    """Files in two languages.
+
+    Sentences have the label `cat` or `dog`, which their first letters determine. Words have tags
+    that depend on whether the word contains an "e".
+    """
     folder = tmp_path_factory.mktemp("task")
     rng = random.Random(0)
     for language in ("en", "de"):
@@ -44,8 +47,8 @@ def files(tmp_path_factory):
     return folder
 
 
-def classification(files, checkpoint, cache):
-    """Classification in English, scored in both languages."""
+def classification_config(files, checkpoint, cache):
+    """Returns a config that trains a classifier in English and scores it in both languages."""
     config = finetuning.default()
     config.init_from = str(checkpoint)
     config.cache = str(cache)
@@ -61,45 +64,45 @@ def classification(files, checkpoint, cache):
 
 @pytest.fixture
 def settings(files, checkpoint, tmp_path):
-    return classification(files, checkpoint, tmp_path / "rows")
+    return classification_config(files, checkpoint, tmp_path / "rows")
 
 
-class Done(NamedTuple):
-    """A finished run; tests do not change its folder."""
+class FinishedRun(NamedTuple):
+    """A finished run that several tests share."""
 
     settings: ml_collections.ConfigDict
     workdir: Path
     outcome: running.Outcome
 
-    def again(self, **changes):
-        """Repeats the run with other settings."""
+    def repeat(self, **changes):
+        """Runs once more in the same folder, with some settings changed."""
         settings = copy.deepcopy(self.settings)
         settings.update_from_flattened_dict(changes)
         return running.run(finetuning.parse(settings), self.workdir)
 
 
 @pytest.fixture(scope="module")
-def done(files, checkpoint, tmp_path_factory):
+def finished(files, checkpoint, tmp_path_factory):
     folder = tmp_path_factory.mktemp("classification")
-    settings = classification(files, checkpoint, folder / "rows")
+    settings = classification_config(files, checkpoint, folder / "rows")
     outcome = running.run(finetuning.parse(settings), folder / "run")
     assert outcome.finished and len(outcome.runs) == 1
-    return Done(settings, folder / "run", outcome)
+    return FinishedRun(settings, folder / "run", outcome)
 
 
-def tagging(settings):
+def switch_to_tagging(settings):
     settings.task.kind = "tagging"
     for split in ("train", "dev", "test"):
         settings.task[split] = settings.task[split].replace(".tsv", ".conll")
 
 
-def test_classification_is_learned(done):
-    assert done.outcome.runs[0].test["accuracy"]["en"] > 90
-    assert 40 < done.outcome.baseline["accuracy"]["en"] < 65
+def test_classification_is_learned(finished):
+    assert finished.outcome.runs[0].test["accuracy"]["en"] > 90
+    assert 40 < finished.outcome.baseline["accuracy"]["en"] < 65
 
 
-def test_the_checkpoint_that_was_best_on_dev_is_scored_and_kept(done):
-    (run,) = done.outcome.runs
+def test_the_checkpoint_with_the_best_dev_score_is_scored_and_not_deleted(finished):
+    (run,) = finished.outcome.runs
     lines = [line for line in metrics.read(run.folder) if line["step"] and SCORE in line]
     assert [line["step"] for line in lines] == [12, 24, 36, 48]
     best = max(line[SCORE] for line in lines)
@@ -109,13 +112,13 @@ def test_the_checkpoint_that_was_best_on_dev_is_scored_and_kept(done):
     assert lines[-1]["eval/dev/de/accuracy"] > 0
 
 
-def test_it_begins_from_one_checkpoint_whatever_the_latest_of_a_workdir_will_be(done):
-    began = reading.find(done.outcome.runs[0].folder).config()["init_from"]
-    assert began == str(reading.find(done.settings.init_from).folder)
+def test_init_from_is_stored_as_the_path_of_one_checkpoint(finished):
+    stored = reading.find(finished.outcome.runs[0].folder).config()["init_from"]
+    assert stored == str(reading.find(finished.settings.init_from).folder)
 
 
-def test_predictions_are_those_that_were_scored(done, files):
-    (run,) = done.outcome.runs
+def test_scores_match_the_written_predictions(finished, files):
+    (run,) = finished.outcome.runs
     assert run.test["accuracy"].keys() == {"en", "de"}
     for language, score in run.test["accuracy"].items():
         gold = [
@@ -123,54 +126,54 @@ def test_predictions_are_those_that_were_scored(done, files):
             for line in (files / f"test-{language}.tsv").read_text("utf-8").splitlines()
         ]
         text = (run.folder / "predictions" / f"test-{language}.tsv").read_text("utf-8")
-        right = sum(a == b for a, b in zip(text.splitlines(), gold, strict=True))
-        assert score == pytest.approx(100 * right / len(gold))
+        correct = sum(a == b for a, b in zip(text.splitlines(), gold, strict=True))
+        assert score == pytest.approx(100 * correct / len(gold))
 
 
-def test_a_finished_run_is_not_done_again(done):
-    result = done.outcome.runs[0].folder / running.RUN
-    stamp = result.stat().st_mtime_ns
-    assert done.again().runs == done.outcome.runs and result.stat().st_mtime_ns == stamp
+def test_a_finished_run_is_not_repeated(finished):
+    result = finished.outcome.runs[0].folder / running.RUN
+    modified = result.stat().st_mtime_ns
+    assert finished.repeat().runs == finished.outcome.runs and result.stat().st_mtime_ns == modified
 
 
-def test_a_run_that_lost_its_result_comes_to_the_same_from_its_folder(done):
-    (done.outcome.runs[0].folder / running.RUN).unlink()
-    assert done.again().runs == done.outcome.runs
+def test_a_run_without_its_result_file_is_scored_again_with_the_same_result(finished):
+    (finished.outcome.runs[0].folder / running.RUN).unlink()
+    assert finished.repeat().runs == finished.outcome.runs
 
 
-def test_where_the_encoder_is_and_how_work_is_divided_may_change(done, tmp_path):
-    moved = shutil.copytree(reading.find(done.settings.init_from).folder, tmp_path / "moved")
+def test_a_run_resumes_if_the_encoder_was_moved_or_log_every_changed(finished, tmp_path):
+    moved = shutil.copytree(reading.find(finished.settings.init_from).folder, tmp_path / "moved")
     changes = {"init_from": str(moved), "train.log_every": 5}
-    assert done.again(**changes).runs == done.outcome.runs
+    assert finished.repeat(**changes).runs == finished.outcome.runs
 
 
-def test_another_encoder_or_config_may_not_resume(done):
-    (run,) = done.outcome.runs
+def test_resuming_with_another_encoder_or_config_is_refused(finished):
+    (run,) = finished.outcome.runs
     other = run.folder / "checkpoints" / str(run.step)
     with pytest.raises(ConfigError, match="or another encoder; use another"):
-        done.again(init_from=str(other))
+        finished.repeat(init_from=str(other))
     for key, value in (("optimizer.learning_rate", 2e-2), ("task.select", "last")):
         with pytest.raises(ConfigError, match="contains a run with another config"):
-            done.again(**{key: value})
+            finished.repeat(**{key: value})
 
 
-def test_results_over_seeds_and_files_for_xtreme(done, tmp_path):
-    config, (run,) = finetuning.parse(done.settings), done.outcome.runs
-    content = task_results.as_json("animals", config, done.outcome)
+def test_results_are_summarised_and_written_for_xtreme(finished, tmp_path):
+    config, (run,) = finetuning.parse(finished.settings), finished.outcome.runs
+    content = task_results.as_json("animals", config, finished.outcome)
     assert content["languages"] == {k: round(v, 4) for k, v in run.test["accuracy"].items()}
     gap = run.test["accuracy"]["en"] - run.test["accuracy"]["de"]
     assert content["transfer_gap"] == pytest.approx(gap, abs=1e-4)
-    assert "| accuracy | " in task_results.as_markdown("animals", config, done.outcome)
-    made = tmp_path / "submission"
-    folder, others = task_results.submit(made, "animals", config, done.outcome)
+    assert "| accuracy | " in task_results.as_markdown("animals", config, finished.outcome)
+    output = tmp_path / "submission"
+    folder, others = task_results.submit(output, "animals", config, finished.outcome)
     assert sorted(p.name for p in folder.iterdir()) == ["test-de.tsv", "test-en.tsv"] and not others
     (folder / "test-fr.tsv").touch()
-    others = task_results.submit(made, "animals", config, done.outcome)[1]
+    others = task_results.submit(output, "animals", config, finished.outcome)[1]
     assert [path.name for path in others] == ["test-fr.tsv"]
 
 
-def test_pairs_read_apart_are_compared(settings, tmp_path):
-    """The label is whether both sentences begin alike, which needs both sentences."""
+def test_pairs_that_are_encoded_separately_are_learned(settings, tmp_path):
+    """The label is `same` if both sentences begin with the same letters, so it depends on both."""
     rng = random.Random(1)
     lines = [line for line in phrasebook.text_lines("en") if line and len(line) < 40][:200]
     for split, size in (("train", 384), ("dev", 40), ("test", 100)):
@@ -186,7 +189,7 @@ def test_pairs_read_apart_are_compared(settings, tmp_path):
     assert run.test["accuracy"]["en"] > 80
 
 
-def test_a_language_has_labels_or_none(settings, tmp_path):
+def test_labels_in_only_one_file_of_a_language_are_an_error(settings, tmp_path):
     for name, label in (("one", "cat"), ("two", "-")):
         (tmp_path / f"{name}-en.tsv").write_text(f"a\t{label}\n")
     settings.task.test = f"{tmp_path}/one-{{language}}.tsv,{tmp_path}/two-{{language}}.tsv"
@@ -195,8 +198,8 @@ def test_a_language_has_labels_or_none(settings, tmp_path):
         running.run(finetuning.parse(settings), tmp_path / "run")
 
 
-def test_tags_that_are_no_chunks_are_not_scored_as_such(settings, tmp_path):
-    tagging(settings)
+def test_chunk_f1_with_tags_that_are_not_chunk_tags_is_refused(settings, tmp_path):
+    switch_to_tagging(settings)
     (tmp_path / "en.conll").write_text("Ann\tPER\nleft\tO\n\nIBM\tORG\n")
     settings.task.train = settings.task.dev = settings.task.test = f"{tmp_path}/{{language}}.conll"
     settings.task.test_languages = "en"
@@ -206,7 +209,7 @@ def test_tags_that_are_no_chunks_are_not_scored_as_such(settings, tmp_path):
         running.run(finetuning.parse(settings), tmp_path / "run")
 
 
-def test_an_empty_sentence_is_not_compared(settings, tmp_path):
+def test_an_empty_sentence_is_refused_if_pairs_are_encoded_separately(settings, tmp_path):
     (tmp_path / "train-en.tsv").write_text("a\tb\tsame\n \tb\tother\n")
     settings.task.train = f"{tmp_path}/train-{{language}}.tsv"
     settings.task.dev = settings.task.test = settings.task.train
@@ -216,7 +219,7 @@ def test_an_empty_sentence_is_not_compared(settings, tmp_path):
 
 
 @pytest.mark.slow
-def test_seeds_and_a_model_for_each_language(settings, tmp_path):
+def test_each_language_has_its_own_model_for_each_seed(settings, tmp_path):
     settings.task.languages, settings.task.test_languages = "en,de", ""
     settings.task.per_language = True
     settings.task.select = "last"
@@ -229,7 +232,7 @@ def test_seeds_and_a_model_for_each_language(settings, tmp_path):
     seeds = task_results.by_seed(outcome, "test")
     assert len(seeds) == 2 and set(seeds[0]["accuracy"]) == {"en", "de"}
     content = task_results.as_json("x", config, outcome)
-    values = [actual["accuracy"]["de"] for actual in seeds]
+    values = [scores["accuracy"]["de"] for scores in seeds]
     assert content["languages"]["de"] == pytest.approx(sum(values) / 2, abs=1e-4)
     assert content["transfer_gap"] is None  # models are trained on each language
     assert content["deviations"]["de"] == pytest.approx(
@@ -237,11 +240,13 @@ def test_seeds_and_a_model_for_each_language(settings, tmp_path):
     )
 
 
-def test_errors_of_one_language_come_before_another_is_trained(settings, files, tmp_path):
+def test_errors_of_any_language_are_reported_before_the_first_language_is_trained(
+    settings, files, tmp_path
+):
     for split in ("train", "dev", "test"):
         for language in ("en", "de"):
             text = (files / f"{split}-{language}.tsv").read_text("utf-8")
-            if (split, language) == ("train", "de"):  # one step
+            if (split, language) == ("train", "de"):  # one batch, so one step
                 text = "".join(text.splitlines(keepends=True)[:16])
             (tmp_path / f"{split}-{language}.tsv").write_text(text, "utf-8")
         settings.task[split] = f"{tmp_path}/{split}-{{language}}.tsv"
@@ -255,7 +260,7 @@ def test_errors_of_one_language_come_before_another_is_trained(settings, files, 
 
 def test_tagging_of_long_sentences(settings, files, tmp_path):
     """Rows of 16 tokens: most sentences are split; every word has its tag."""
-    tagging(settings)
+    switch_to_tagging(settings)
     settings.task.length = 16
     outcome = running.run(finetuning.parse(settings), tmp_path / "run")
     (run,) = outcome.runs
@@ -267,11 +272,11 @@ def test_tagging_of_long_sentences(settings, files, tmp_path):
     text = (run.folder / "predictions" / "test-de.tsv").read_text("utf-8")
     gold = sentences((files / "test-de.conll").read_text("utf-8"))
     gold = [[line.split("\t")[1] for line in lines] for lines in gold]
-    actual = chunk_scores(sentences(text), gold)  # it counts the words of each
-    assert run.test["chunk_f1"]["de"] == pytest.approx(100 * actual.f1)
+    scores = chunk_scores(sentences(text), gold)  # raises an error if the numbers of words differ
+    assert run.test["chunk_f1"]["de"] == pytest.approx(100 * scores.f1)
 
 
-def test_fresh_weights_are_not_frozen(settings):
+def test_freezing_fresh_weights_is_refused(settings):
     settings.fresh, settings.optimizer.frozen = True, "embeddings"
     with pytest.raises(
         ConfigError, match="frozen=embeddings would not train .*; add --config.optimizer.frozen="
@@ -279,7 +284,7 @@ def test_fresh_weights_are_not_frozen(settings):
         finetuning.parse(settings)
 
 
-def test_fresh_weights_take_the_sizes_alone(settings, tmp_path):
+def test_with_fresh_weights_no_checkpoint_is_loaded(settings, tmp_path):
     settings.fresh = True
     settings.train.epochs, settings.train.evaluations = 1, 1
     outcome = running.run(finetuning.parse(settings), tmp_path / "run")
@@ -287,27 +292,27 @@ def test_fresh_weights_take_the_sizes_alone(settings, tmp_path):
 
 
 def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path, capsys):
-    bare = tmp_path / "bare.tsv"
-    text = (files / "test-en.tsv").read_text("utf-8").splitlines()
-    bare.write_text("".join(line.split("\t")[0] + "\t-\n" for line in text), "utf-8")
-    settings.task.test, settings.task.test_languages = str(bare), "en"
+    unlabelled = tmp_path / "bare.tsv"
+    lines = (files / "test-en.tsv").read_text("utf-8").splitlines()
+    unlabelled.write_text("".join(line.split("\t")[0] + "\t-\n" for line in lines), "utf-8")
+    settings.task.test, settings.task.test_languages = str(unlabelled), "en"
     settings.task.columns = ""
     settings.train.epochs, settings.train.evaluations = 1, 1
     settings.optimizer.warmup_steps = 12_500
     config = finetuning.parse(settings)
     outcome = running.run(config, tmp_path / "run")
-    printed = capsys.readouterr().out
-    assert "examples cut, no labels: predicted, not scored\n" in printed
+    stdout = capsys.readouterr().out
+    assert "examples cut, no labels: predicted, not scored\n" in stdout
     assert (
         "warmup_steps=12500 is more than the 12 steps of train.epochs=1; warming up for 10% of them"
-        in printed
+        in stdout
     )
     (run,) = outcome.runs
     assert not run.test and set(run.dev["accuracy"]) == {"en"}
-    actual = (run.folder / "predictions" / "test-en.tsv").read_text("utf-8").split()
-    assert len(actual) == 50 and set(actual) <= {"cat", "dog"}
-    actual = task_results.as_json("x", config, outcome)
-    assert actual["split"] == "dev" and set(actual["baseline"]["accuracy"]) == {"en"}
+    labels = (run.folder / "predictions" / "test-en.tsv").read_text("utf-8").split()
+    assert len(labels) == 50 and set(labels) <= {"cat", "dog"}
+    content = task_results.as_json("x", config, outcome)
+    assert content["split"] == "dev" and set(content["baseline"]["accuracy"]) == {"en"}
 
 
 @pytest.mark.parametrize(
@@ -327,7 +332,9 @@ def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path, capsy
         ("train.batch_rows", 12, "train.batch_rows=12 / train.accumulation=1 = 12 rows are not"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_training(settings, tmp_path, key, value, message):
+def test_invalid_options_and_data_are_refused_before_training(
+    settings, tmp_path, key, value, message
+):
     settings.update_from_flattened_dict({key: value})
     settings.optimizer.schedule = "wsd" if "decay" in key else "linear"
     with pytest.raises(ConfigError, match=message):
@@ -357,7 +364,7 @@ def test_what_does_not_fit_is_refused_before_training(settings, tmp_path, key, v
         ),
     ],
 )
-def test_configs_that_contradict_themselves(settings, changes, message):
+def test_contradictory_configs_are_refused(settings, changes, message):
     settings.update_from_flattened_dict(changes)
     with pytest.raises(ConfigError, match=message):
         finetuning.parse(settings)
@@ -370,9 +377,10 @@ def test_configs_that_contradict_themselves(settings, changes, message):
         ({"task.test": "", "task.dev_languages": "en"}, "task.test"),
     ],
 )
-def test_languages_of_no_sets_are_an_error_where_they_are_set_by_hand(settings, changes, key):
+def test_languages_of_an_empty_split_are_an_error_only_if_the_user_set_them(settings, changes, key):
     settings.update_from_flattened_dict(changes)
-    finetuning.parse(settings)  # a recipe may set them for a key that is overridden
+    # No error: a recipe may set the languages of a split, and the user may empty the split.
+    finetuning.parse(settings)
     with pytest.raises(ConfigError, match=f"{key}_languages is set .* because {key} is empty"):
         finetuning.parse(settings, [f"{key}_languages"])
 
@@ -390,65 +398,74 @@ def test_a_killed_run_resumes_with_the_same_result(settings, tmp_path, monkeypat
     settings.init_from = str(tmp_path / "moved")  # the same encoder in another folder
     (tmp_path / "moved").symlink_to(config.init_from)
     config = finetuning.parse(settings)
-    again = running.run(config, tmp_path / "killed").runs[0]
-    assert json.dumps(again.test) == json.dumps(whole.test) and again.step == whole.step
+    resumed = running.run(config, tmp_path / "killed").runs[0]
+    assert json.dumps(resumed.test) == json.dumps(whole.test) and resumed.step == whole.step
 
 
-def _runs(folder, *runs):
-    """An outcome of (languages, scores of dev, scores of test); predictions name the run."""
-    made = []
+def _make_outcome(folder, *runs):
+    """Makes an outcome from (languages, dev scores, test scores) of each run.
+
+    The predictions of a run contain only its seed.
+    """
+    task_runs = []
     for seed, (languages, dev, test) in enumerate(runs):
-        made.append(running.TaskRun(languages, seed, 1, dev, test, folder / f"seed-{seed}"))
-        (made[-1].folder / "predictions").mkdir(parents=True)
-        (made[-1].folder / "predictions" / "test-de.json").write_text(f"{seed}", "utf-8")
-    return running.Outcome(tuple(made), {}, True)
+        task_runs.append(running.TaskRun(languages, seed, 1, dev, test, folder / f"seed-{seed}"))
+        (task_runs[-1].folder / "predictions").mkdir(parents=True)
+        (task_runs[-1].folder / "predictions" / "test-de.json").write_text(f"{seed}", "utf-8")
+    return running.Outcome(tuple(task_runs), {}, True)
 
 
 @pytest.mark.parametrize(("select", "best"), [("all", "1"), ("trained", "2")])
-def test_the_seed_that_goes_out_is_chosen_as_checkpoints_are(settings, tmp_path, select, best):
-    """By the first metric, also if the task's metric is a set of rules: squad, mlqa."""
+def test_the_submitted_seed_is_chosen_by_the_rule_that_chooses_checkpoints(
+    settings, tmp_path, select, best
+):
+    """The rule uses the first metric, also if the task's metric is a set of rules (squad, mlqa)."""
     settings.task.kind, settings.task.select = "question_answering", select
     dev = [{"f1": {"en": en, "de": de}} for en, de in ((50.0, 50.0), (60.0, 70.0), (65.0, 10.0))]
-    outcome = _runs(tmp_path, *((("en",), scores, {}) for scores in dev))
+    outcome = _make_outcome(tmp_path, *((("en",), scores, {}) for scores in dev))
     config = finetuning.parse(settings)
     folder, _ = task_results.submit(tmp_path / "out", "xquad", config, outcome)
     assert (folder / "test-de.json").read_text("utf-8") == best
 
 
-def test_results_of_languages_whose_test_sets_have_labels_in_part(settings, tmp_path):
+def test_only_languages_with_test_labels_have_results(settings, tmp_path):
     config = finetuning.parse(settings)
-    outcome = _runs(tmp_path, (("en",), {}, {}), (("de",), {}, {"accuracy": {"de": 50.0}}))
+    outcome = _make_outcome(tmp_path, (("en",), {}, {}), (("de",), {}, {"accuracy": {"de": 50.0}}))
     assert task_results.as_json("x", config, outcome)["languages"] == {"de": 50.0}
     assert "| accuracy | 50.0 | 50.0 |" in task_results.as_markdown("x", config, outcome)
     assert task_results.panels(outcome) == {"accuracy": {"de": 50.0}}
-    assert task_results.panels(_runs(tmp_path / "none", (("en",), {}, {}))) == {}
+    assert task_results.panels(_make_outcome(tmp_path / "none", (("en",), {}, {}))) == {}
 
 
 def test_questions_without_an_answer_are_counted():
-    asked = [Question(f"{i}", "?", "c", actual, "") for i, actual in enumerate(((("c", 0),), ()))]
-    made = Features(np.zeros((2, 4)), np.zeros((2, 2)), {})
+    questions = [
+        Question(f"{i}", "?", "c", answers, "") for i, answers in enumerate(((("c", 0),), ()))
+    ]
+    features = Features(np.zeros((2, 4)), np.zeros((2, 2)), {})
     data = TaskData(
         QuestionAnswering(),
         (),
-        {"en": ExampleSet(asked, made)},
+        {"en": ExampleSet(questions, features)},
         {},
-        {"en": ExampleSet(asked[1:], made)},
+        {"en": ExampleSet(questions[1:], features)},
     )
     first, second = data.counts().splitlines()
     assert first.endswith("2 rows, 1 without an answer, which task.no_answer allows")
     assert second.endswith("2 rows, no labels: predicted, not scored")
 
 
-def test_an_answer_of_which_nothing_is_left_is_none():
+def test_an_answer_that_normalisation_empties_counts_as_no_answer():
     """As in SQuAD 2.0's script, which compares normalized answers."""
-    asked = [Question(f"{i}", "?", "c", actual, "") for i, actual in enumerate(((("c", 0),), ()))]
-    for answer, right in (("", 1), ("The.", 1), ("c", 0)):
-        actual = QuestionAnswering().scores({"0": "c", "1": answer}, asked, "squad", "en")
-        assert actual == {"f1": (1 + right) / 2, "exact_match": (1 + right) / 2}
+    questions = [
+        Question(f"{i}", "?", "c", answers, "") for i, answers in enumerate(((("c", 0),), ()))
+    ]
+    for answer, correct in (("", 1), ("The.", 1), ("c", 0)):
+        scores = QuestionAnswering().scores({"0": "c", "1": answer}, questions, "squad", "en")
+        assert scores == {"f1": (1 + correct) / 2, "exact_match": (1 + correct) / 2}
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])
-def test_questions_without_any_answer_are_refused(settings, tmp_path, split):
+def test_train_and_dev_sets_without_any_answer_are_refused(settings, tmp_path, split):
     for name in ("train", "dev", "test"):
         answers = [{"text": "Ada", "answer_start": 0}] if name != split else []
         question = {"id": "1", "question": "Who?", "answers": answers}
@@ -462,10 +479,10 @@ def test_questions_without_any_answer_are_refused(settings, tmp_path, split):
         running.run(finetuning.parse(settings), tmp_path / "run")
 
 
-def test_a_run_is_known_by_its_examples_wherever_they_stand():
-    """Also a run that was started before words had line numbers."""
+def test_the_identity_of_a_run_ignores_files_and_lines_of_its_examples():
+    """So a run that started before words had line numbers can resume."""
     words = [Words(("a",), ("X",), place, lines) for place, lines in (("f:1", (1,)), ("g:7", (7,)))]
     assert [running._example_values(example) for example in words] == [[("a",), ("X",)]] * 2
     assert running._example_values(Sentences(("a",), "x", "f:1")) == [("a",), "x"]
-    asked = Question("1", "?", "a b", (("a", 0),), "f: data[0]")
-    assert running._example_values(asked) == ["1", "?", "a b", (("a", 0),)]
+    question = Question("1", "?", "a b", (("a", 0),), "f: data[0]")
+    assert running._example_values(question) == ["1", "?", "a b", (("a", 0),)]

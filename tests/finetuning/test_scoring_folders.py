@@ -1,4 +1,4 @@
-"""`train.epochs=0` scores the head of a Hugging Face folder, with the result of transformers."""
+"""`train.epochs=0` scores the head of a Hugging Face folder; predictions equal transformers'."""
 
 import json
 
@@ -27,7 +27,7 @@ def vocabulary():
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Pairs with labels, in the format of the commands."""
+    """Files of labelled sentence pairs, in the format that the commands read."""
     folder = tmp_path_factory.mktemp("pairs")
     for split, first in (("train", 0), ("test", 60)):
         rows = zip(LINES[first : first + 40], LINES[first + 1 : first + 41], strict=True)
@@ -36,7 +36,7 @@ def data(tmp_path_factory):
     return folder
 
 
-def config_of(folder, data, **task):
+def make_config(folder, data, **task):
     config = finetuning.default()
     config.init_from, config.cache = str(folder), str(data / "rows")
     config.task.train, config.task.test = f"{data}/train-en.tsv", f"{data}/test-en.tsv"
@@ -46,7 +46,7 @@ def config_of(folder, data, **task):
     return finetuning.parse(config)
 
 
-def make(kind, path, vocabulary, ending="SequenceClassification"):
+def save_hf_model(kind, path, vocabulary, ending="SequenceClassification"):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     torch.manual_seed(0)
     labels = LABELS[:2] if ending == "QuestionAnswering" else LABELS
@@ -63,10 +63,10 @@ def make(kind, path, vocabulary, ending="SequenceClassification"):
     return model
 
 
-def test_xnli_with_xlm_rs_pairs(tmp_path, vocabulary, data):
+def test_predictions_for_labelled_pairs_equal_those_of_transformers(tmp_path, vocabulary, data):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    model = make("XLMRoberta", tmp_path / "model", vocabulary)
-    outcome = running.run(config_of(tmp_path / "model", data), tmp_path / "run")
+    model = save_hf_model("XLMRoberta", tmp_path / "model", vocabulary)
+    outcome = running.run(make_config(tmp_path / "model", data), tmp_path / "run")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
     pairs = [(LINES[60 + k], LINES[61 + k]) for k in range(40)]
     encoded = tokenizer(*map(list, zip(*pairs, strict=True)), padding=True, return_tensors="pt")
@@ -80,24 +80,29 @@ def test_xnli_with_xlm_rs_pairs(tmp_path, vocabulary, data):
     share = np.mean([name == LABELS[k % 3] for k, name in enumerate(expected)])
     assert outcome.runs[0].test == {"accuracy": {"en": pytest.approx(100 * share)}}
     assert set(outcome.baseline) == {"accuracy"}
-    alone = running.run(
-        config_of(tmp_path / "model", data, train="", select="all"), tmp_path / "alone"
+    test_only = running.run(
+        make_config(tmp_path / "model", data, train="", select="all"), tmp_path / "alone"
     )
-    assert alone.runs[0].test == outcome.runs[0].test and not alone.baseline
+    assert test_only.runs[0].test == outcome.runs[0].test and not test_only.baseline
 
 
 @pytest.mark.parametrize(
     "ending", ["SequenceClassification", "MultipleChoice", "QuestionAnswering"]
 )
-def test_new_text_with_xlm_rs_pairs(tmp_path, vocabulary, ending):
-    """`xlj.predict` also puts two `</s>` between parts, for every kind, also after an import."""
+def test_predictions_for_new_text_equal_those_of_transformers(tmp_path, vocabulary, ending):
+    """Like XLM-R's tokenizer, `xlj.predict` puts two `</s>` between parts, for each kind of task.
+
+    Tests the Hugging Face folder and its import.
+    """
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    model = make("XLMRoberta", tmp_path / "model", vocabulary, ending)
+    model = save_hf_model("XLMRoberta", tmp_path / "model", vocabulary, ending)
     if ending == "SequenceClassification":
         file = tmp_path / "model" / "config.json"
-        one = {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
+        single_output = {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
         file.write_text(
-            json.dumps(json.loads(file.read_text()) | one | {"problem_type": "regression"})
+            json.dumps(
+                json.loads(file.read_text()) | single_output | {"problem_type": "regression"}
+            )
         )
         tensors = load_file(tmp_path / "model" / "model.safetensors")
         for name in ("classifier.out_proj.weight", "classifier.out_proj.bias"):
@@ -107,9 +112,11 @@ def test_new_text_with_xlm_rs_pairs(tmp_path, vocabulary, ending):
     if ending == "QuestionAnswering":
         task = {"length": 57, "stride": 16, "question_length": 20, "answer_length": 8}
         (tmp_path / "model" / "task.json").write_text(json.dumps(task))
-    assert convert.main(["import", f"--source={tmp_path}/model", f"--output={tmp_path}/made"]) == 0
+    assert (
+        convert.main(["import", f"--source={tmp_path}/model", f"--output={tmp_path}/imported"]) == 0
+    )
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
-    ours = [load(tmp_path / name) for name in ("model", "made")]
+    xlj_models = [load(tmp_path / name) for name in ("model", "imported")]
     for k in range(8):
         first, *others = (" ".join(line.split()[:3]) for line in LINES[k : k + 3])
         if ending != "MultipleChoice":
@@ -118,34 +125,35 @@ def test_new_text_with_xlm_rs_pairs(tmp_path, vocabulary, ending):
         with torch.no_grad():
             if ending == "MultipleChoice":
                 batch = {name: values[None] for name, values in batch.items()}
-            actual = model(**batch)
-        for one in ours:
-            (made,) = one.predict([(first, *others)])
+            output = model(**batch)
+        for xlj_model in xlj_models:
+            (prediction,) = xlj_model.predict([(first, *others)])
             if ending == "SequenceClassification":
-                assert made["score"] == pytest.approx(actual.logits.item(), abs=1e-4)
+                assert prediction["score"] == pytest.approx(output.logits.item(), abs=1e-4)
             elif ending == "MultipleChoice":
-                expected = actual.logits[0].softmax(0).tolist()
-                np.testing.assert_allclose(made["probabilities"], expected, atol=1e-5)
+                expected = output.logits[0].softmax(0).tolist()
+                np.testing.assert_allclose(prediction["probabilities"], expected, atol=1e-5)
             else:
-                starts, ends = actual.start_logits[0].numpy(), actual.end_logits[0].numpy()
+                starts, ends = output.start_logits[0].numpy(), output.end_logits[0].numpy()
                 begin = len(tokenizer(first)["input_ids"]) + 1
-                sums = np.triu(starts[begin:-1, None] + ends[None, begin:-1])
-                assert np.abs(sums - made["score"]).min() < 1e-4
+                sums = starts[begin:-1, None] + ends[None, begin:-1]
+                spans = sums[np.triu_indices(len(sums))]
+                assert prediction["score"] == pytest.approx(spans.max(), abs=1e-4)
 
 
-def test_a_folder_without_the_head_and_other_labels_are_refused(tmp_path, vocabulary, data):
-    make("XLMRoberta", tmp_path / "model", vocabulary)
+def test_other_labels_and_a_folder_without_the_head_are_refused(tmp_path, vocabulary, data):
+    save_hf_model("XLMRoberta", tmp_path / "model", vocabulary)
     with pytest.raises(ConfigError, match=r"task.labels is a,b, but the head of .* has neutral,"):
-        running.run(config_of(tmp_path / "model", data, labels="a,b"), tmp_path / "run")
+        running.run(make_config(tmp_path / "model", data, labels="a,b"), tmp_path / "run")
     file = tmp_path / "model" / "config.json"
     config = json.loads(file.read_text()) | {"architectures": ["XLMRobertaModel"]}
     file.write_text(json.dumps(config))
     with pytest.raises(ConfigError, match="has no classification_head"):
-        running.run(config_of(tmp_path / "model", data), tmp_path / "run")
+        running.run(make_config(tmp_path / "model", data), tmp_path / "run")
 
 
-def test_ernie_ms_classifier_is_xlm_rs_under_other_names(tmp_path, vocabulary):
-    make("XLMRoberta", tmp_path / "model", vocabulary)
+def test_a_classifier_of_ernie_m_is_read_like_one_of_xlm_r(tmp_path, vocabulary):
+    save_hf_model("XLMRoberta", tmp_path / "model", vocabulary)
     expected = stored_models.find(tmp_path / "model")
     source, tensors = tmp_path / "ernie", {}
     source.mkdir()

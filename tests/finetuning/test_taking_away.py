@@ -1,4 +1,4 @@
-"""A fine-tuned model is exported for transformers, and is a start for other runs."""
+"""A fine-tuned model is exported for transformers, and other runs start from the export."""
 
 import copy
 import json
@@ -17,7 +17,7 @@ def export(checkpoint, output):
 
 
 def pairs(size, seed):
-    """Lines `A B label`; the first letters of A determine the label."""
+    """Yields (A, B, label); the first letters of sentence A determine the label."""
     rng = random.Random(seed)
     lines = [line for line in phrasebook.text_lines("en") if line and len(line) < 60][:200]
     for _ in range(size):
@@ -44,7 +44,9 @@ def fine_tuned(checkpoint, tmp_path_factory):
     return config, folder / "run"
 
 
-def test_of_pairs_read_apart_the_encoder_goes_out(fine_tuned, tmp_path, capsys):
+def test_a_model_that_encodes_pairs_separately_is_exported_without_its_head(
+    fine_tuned, tmp_path, capsys
+):
     config = copy.deepcopy(fine_tuned[0])
     config.task.pairs, config.train.epochs = "apart", 1
     running.run(finetuning.parse(config), tmp_path / "run")
@@ -56,7 +58,7 @@ def test_of_pairs_read_apart_the_encoder_goes_out(fine_tuned, tmp_path, capsys):
     assert written["architectures"] == ["XLMRobertaModel"]
 
 
-def test_the_folder_says_what_the_model_is(fine_tuned, tmp_path, capsys):
+def test_the_exported_folder_describes_labels_data_and_scores(fine_tuned, tmp_path, capsys):
     _, workdir = fine_tuned
     export(workdir / "seed-0", tmp_path / "out")
     assert "AutoModelForSequenceClassification" in capsys.readouterr().out
@@ -73,26 +75,26 @@ def test_the_folder_says_what_the_model_is(fine_tuned, tmp_path, capsys):
     assert f"| en | {accuracies[0]:.1f} | {accuracies[1]:.1f} |" in card
 
 
-def test_the_checkpoint_that_was_scored_is_taken_and_no_other_has_its_scores(
+def test_the_scored_checkpoint_is_exported_and_no_other_gets_its_scores(
     fine_tuned, tmp_path, capsys
 ):
     _, workdir = fine_tuned
     run = json.loads((workdir / "seed-0" / "run.json").read_text())
     assert stored_models.find(workdir / "seed-0").checkpoint.step == run["step"]
-    copy = tmp_path / "seed-0"
-    (copy / "checkpoints").mkdir(parents=True)
+    run_copy = tmp_path / "seed-0"
+    (run_copy / "checkpoints").mkdir(parents=True)
     for step in reading.steps(workdir / "seed-0"):
-        (copy / "checkpoints" / str(step)).symlink_to(
+        (run_copy / "checkpoints" / str(step)).symlink_to(
             workdir / "seed-0" / "checkpoints" / str(step)
         )
-    (copy / "run.json").write_text(json.dumps(run | {"step": 1}))
-    export(f"{copy}/checkpoints/{run['step']}", tmp_path / "out")
+    (run_copy / "run.json").write_text(json.dumps(run | {"step": 1}))
+    export(f"{run_copy}/checkpoints/{run['step']}", tmp_path / "out")
     assert f"belong to step 1, not to step {run['step']}" in capsys.readouterr().out
     assert "## Scores" not in (tmp_path / "out" / "README.md").read_text()
     for damaged in ("{", '{"step": 1}'):
-        (copy / "run.json").write_text(damaged)
+        (run_copy / "run.json").write_text(damaged)
         with pytest.raises(ConfigError, match="run.json is damaged"):
-            stored_models.find(copy)
+            stored_models.find(run_copy)
 
 
 def test_a_workdir_of_several_runs_is_refused_with_their_names(fine_tuned):
@@ -118,7 +120,7 @@ def test_the_pipeline_gives_the_labels_that_xlj_predicts(fine_tuned, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_exported_folder_is_started_from_with_its_head(fine_tuned, tmp_path, capsys):
+def test_a_run_that_starts_from_the_exported_folder_uses_its_head(fine_tuned, tmp_path, capsys):
     config, workdir = fine_tuned
     export(workdir / "seed-0", tmp_path / "out")
     config = config.copy_and_resolve_references()

@@ -1,9 +1,9 @@
-"""Writes a tiny row store and a checkpoint as today's code makes them.
+"""Writes a small row store and a small checkpoint in the current formats.
 
     python tests/formats/make_formats.py
 
-They are kept for ever, so that what later code reads is what was written. Run it when the format of
-one is raised, which adds a file; one that is there already stays as it is.
+Run it after an increase of a format number: it adds an archive of the new format. It never replaces
+an existing archive, because later versions of xlj must read what earlier versions wrote.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ STEPS = 2
 
 
 def config(text: Path, cache: Path):
-    """The ConfigDict of a run that is as small as one can be."""
+    """The ConfigDict of the smallest possible run."""
     from xlj import config as schema
 
-    made = schema.default()
-    made.data.languages, made.data.mono = "en,de", f"{text}/{{language}}.txt"
-    made.data.cache, made.data.vocabulary = str(cache), f"{text}/vocabulary.model"
-    made.data.length, made.data.held_out_share, made.data.workers = 16, 0.1, 1
-    made.model.layers, made.model.hidden, made.model.heads = 1, 4, 1
-    made.model.intermediate, made.model.positions = 4, 18
-    made.objectives.mmlm.batch_rows, made.objectives.tlm.batch_rows = 8, 0
-    made.train.steps, made.train.eval_rows, made.train.log_every = STEPS, 0, 100
-    made.optimizer.schedule = "constant"
-    return made
+    settings = schema.default()
+    settings.data.languages, settings.data.mono = "en,de", f"{text}/{{language}}.txt"
+    settings.data.cache, settings.data.vocabulary = str(cache), f"{text}/vocabulary.model"
+    settings.data.length, settings.data.held_out_share, settings.data.workers = 16, 0.1, 1
+    settings.model.layers, settings.model.hidden, settings.model.heads = 1, 4, 1
+    settings.model.intermediate, settings.model.positions = 4, 18
+    settings.objectives.mmlm.batch_rows, settings.objectives.tlm.batch_rows = 8, 0
+    settings.train.steps, settings.train.eval_rows, settings.train.log_every = STEPS, 0, 100
+    settings.optimizer.schedule = "constant"
+    return settings
 
 
 def main() -> None:
-    """Makes what is not there yet."""
+    """Writes the archives that do not exist yet."""
     import sentencepiece
 
     from xlj.checkpoints import reading
@@ -68,15 +68,15 @@ def main() -> None:
         parsed = parse(config(text, Path(scratch) / "cache"))
         store = prepare_rows(parsed)
         loop.train(start.prepare(parsed, Path(scratch) / "run", store))
-        found = reading.find(Path(scratch) / "run")
+        stored = reading.find(Path(scratch) / "run")
         record = {
             "rows": {"name": store.path.name, "content_hash": store.manifest.content_hash},
-            "checkpoint": {"digest": found.digest(), "digests": found.meta["digests"]},
+            "checkpoint": {"digest": stored.digest(), "digests": stored.meta["digests"]},
         }
         if not rows.exists():
             _pack(rows, Path(scratch) / "cache", record["rows"])
         if not checkpoint.exists():
-            _pack(checkpoint, found.folder, record["checkpoint"])
+            _pack(checkpoint, stored.folder, record["checkpoint"])
 
 
 def _pack(target: Path, folder: Path, expected: dict) -> None:
@@ -86,11 +86,11 @@ def _pack(target: Path, folder: Path, expected: dict) -> None:
         for file in sorted(folder.rglob("*"))
         if file.is_file()
     }
-    with tarfile.open(target, "w:xz") as packed:
+    with tarfile.open(target, "w:xz") as archive:
         for name, body in (content | {"expected.json": record}).items():
             entry = tarfile.TarInfo(name)
             entry.size = len(body)
-            packed.addfile(entry, io.BytesIO(body))
+            archive.addfile(entry, io.BytesIO(body))
     print(f"{target}: {target.stat().st_size:,} bytes")
 
 

@@ -1,4 +1,4 @@
-"""What once was written is read by today's code, or it says how to convert it."""
+"""Rows and checkpoints of older formats can be read, or the error explains how to convert them."""
 
 import json
 import tarfile
@@ -22,29 +22,29 @@ ROWS = sorted(HERE.glob("rows_*.tar.xz"))
 CHECKPOINTS = sorted(HERE.glob("checkpoint_[0-9].tar.xz"))
 
 
-def unpacked(packed, folder):
-    """The folder of what was written, and what was noted of it then."""
-    with tarfile.open(packed) as file:
+def unpack(archive, folder):
+    """Returns the folder of the content, and the values that were recorded when it was written."""
+    with tarfile.open(archive) as file:
         options = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # not in 3.11.2
         file.extractall(folder, **options)
     return folder / "content", json.loads((folder / "expected.json").read_bytes())
 
 
-def names(files):
+def archive_names(files):
     return [file.name.partition(".")[0] for file in files]
 
 
-def test_each_format_has_a_file_that_is_small():
-    """Format 1 of rows was never published."""
-    assert names(ROWS) == [f"rows_{n}" for n in range(2, stores.FORMAT + 1)]
-    assert names(CHECKPOINTS) == [f"checkpoint_{n}" for n in range(1, reading.FORMAT + 1)]
+def test_every_format_has_a_small_archive():
+    """Rows have no archive of format 1, because that format was never published."""
+    assert archive_names(ROWS) == [f"rows_{n}" for n in range(2, stores.FORMAT + 1)]
+    assert archive_names(CHECKPOINTS) == [f"checkpoint_{n}" for n in range(1, reading.FORMAT + 1)]
     for file in (*ROWS, *CHECKPOINTS):
         assert file.stat().st_size < 24_000
 
 
-@pytest.mark.parametrize("packed", ROWS, ids=names(ROWS))
-def test_rows_are_read(packed, tmp_path):
-    cache, expected = unpacked(packed, tmp_path)
+@pytest.mark.parametrize("archive", ROWS, ids=archive_names(ROWS))
+def test_rows_of_every_format_can_be_read(archive, tmp_path):
+    cache, expected = unpack(archive, tmp_path)
     store = RowStore(cache / expected["name"])
     assert store.manifest.content_hash == expected["content_hash"]
     assert store.manifest.languages == ["en", "de"]
@@ -53,20 +53,20 @@ def test_rows_are_read(packed, tmp_path):
         assert rows.shape == (task.train.rows, 16) and (rows[:, 0] == 0).all()
 
 
-@pytest.mark.parametrize("packed", CHECKPOINTS, ids=names(CHECKPOINTS))
-def test_a_checkpoint_is_read(packed, tmp_path):
-    folder, expected = unpacked(packed, tmp_path)
-    found = reading.find(folder)
-    reading.verify(found)
-    params = reading.restore_params(found, meshes.one_device())
+@pytest.mark.parametrize("archive", CHECKPOINTS, ids=archive_names(CHECKPOINTS))
+def test_checkpoints_of_every_format_can_be_read(archive, tmp_path):
+    folder, expected = unpack(archive, tmp_path)
+    checkpoint = reading.find(folder)
+    reading.verify(checkpoint)
+    params = reading.restore_params(checkpoint, meshes.one_device())
     assert digests.digests(params) == expected["digests"]["params"]
-    assert reading.read_vocabulary(found).digest == found.meta["vocabulary"]
-    assert found.step == make_formats.STEPS and found.digest() == expected["digest"]
+    assert reading.read_vocabulary(checkpoint).digest == checkpoint.meta["vocabulary"]
+    assert checkpoint.step == make_formats.STEPS and checkpoint.digest() == expected["digest"]
 
 
-def test_a_run_goes_on_from_both(tmp_path, monkeypatch):
-    cache, expected = unpacked(ROWS[-1], tmp_path / "rows")
-    folder, _ = unpacked(CHECKPOINTS[-1], tmp_path / "checkpoint")
+def test_training_resumes_from_archived_rows_and_an_archived_checkpoint(tmp_path, monkeypatch):
+    cache, expected = unpack(ROWS[-1], tmp_path / "rows")
+    folder, _ = unpack(CHECKPOINTS[-1], tmp_path / "checkpoint")
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     folder.rename(tmp_path / "run" / "checkpoints" / str(make_formats.STEPS))
     config = make_formats.config(tmp_path, cache)
@@ -78,8 +78,8 @@ def test_a_run_goes_on_from_both(tmp_path, monkeypatch):
     assert outcome.step == config.train.steps
 
 
-def test_other_formats_say_how_to_go_on(tmp_path, monkeypatch):
-    cache, expected = unpacked(ROWS[-1], tmp_path / "rows")
+def test_errors_for_other_formats_explain_how_to_continue(tmp_path, monkeypatch):
+    cache, expected = unpack(ROWS[-1], tmp_path / "rows")
     manifest = cache / expected["name"] / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"format": 2', '"format": 1', 1))
     with pytest.raises(
@@ -87,7 +87,7 @@ def test_other_formats_say_how_to_go_on(tmp_path, monkeypatch):
         match=r"rows have format 1, but .* reads format 2; delete .*xlj\.prepare again",
     ):
         RowStore(manifest.parent)
-    folder, _ = unpacked(CHECKPOINTS[-1], tmp_path / "checkpoint")
+    folder, _ = unpack(CHECKPOINTS[-1], tmp_path / "checkpoint")
     monkeypatch.setattr(reading, "FORMAT", 9)
     with pytest.raises(
         CheckpointError, match=r"format 1, .* reads format 9.*xlj\.convert export.*init_"

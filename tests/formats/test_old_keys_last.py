@@ -1,8 +1,9 @@
-"""A checkpoint whose config has keys of old names is resumed, and read by every command.
+"""Training resumes from a checkpoint whose config has old keys, and all commands read it.
 
-`checkpoint_1_generator.tar.xz` was made at 82c0b8b, where `model` had the generator's keys: as
-`make_formats.py` makes a checkpoint, but with 8 rows each of MRTD and TRTD, one layer of generator
-and `generator_only`, pairs of the same lines, 24 pieces. Beside the checkpoint it holds the rows.
+Commit 82c0b8b wrote `checkpoint_1_generator.tar.xz`. At that commit, the section `model` had the
+keys of the generator. The run is that of `make_formats.py`, except for these settings: 8 rows each
+of MRTD and TRTD, `generator_layers` 1, `generator_embeddings` `generator_only`, sentence pairs made
+of the same lines, and a vocabulary of 24 pieces. The archive also contains the rows of the run.
 """
 
 import json
@@ -12,7 +13,7 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from test_formats_last import HERE, unpacked
+from test_formats_last import HERE, unpack
 
 from xlj import align, convert, embed, finetune, mine, report, retrieve, train
 from xlj.checkpoints import reading
@@ -38,9 +39,9 @@ def get_config(variant=""):
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory):
-    """A folder with a workdir `run`, its rows, a recipe that sets an old key, and some text."""
+    """A folder with the workdir `run`, its rows, a recipe that sets an old key, and text files."""
     folder = tmp_path_factory.mktemp("old")
-    content, expected = unpacked(OLD, folder)
+    content, expected = unpack(OLD, folder)
     (folder / "run" / "checkpoints").mkdir(parents=True)
     content.rename(folder / "run" / "checkpoints" / "2")
     (folder / "rows" / "name").write_text(expected["rows"])
@@ -51,10 +52,10 @@ def old(tmp_path_factory):
     labelled = "".join(f"{line}\t{label}\n" for line in lines for label in "ab")
     (folder / "labelled.tsv").write_text(labelled)
     config = {"config": reading.find(folder / "run").meta["config"]}
-    for name, text in (("recorded", config["config"]), ("swept", config)):
+    for name, record in (("recorded", config["config"]), ("swept", config)):
         (folder / name).mkdir()
         file = "config.json" if name == "recorded" else "sweep.json"
-        (folder / name / file).write_text(json.dumps(text))
+        (folder / name / file).write_text(json.dumps(record))
     return folder
 
 
@@ -77,22 +78,25 @@ def flags_of(old, run, *keys, old_keys=True):
     return [f"--config={old / 'recipe.py'}", f"--workdir={run}", rows, *keys]
 
 
-def test_the_checkpoint_is_as_it_was_written(old):
-    found = reading.find(old / "run")
-    reading.verify(found)
-    _, expected = unpacked(OLD, old / "again")
-    assert found.digest() == expected["digest"] and found.step == 2
-    assert found.meta["config"]["model"]["generator_layers"] == 1  # the seal is of this
-    config = found.config()
+def test_the_checkpoint_is_intact_and_its_old_keys_are_translated(old):
+    checkpoint = reading.find(old / "run")
+    reading.verify(checkpoint)
+    _, expected = unpack(OLD, old / "again")
+    assert checkpoint.digest() == expected["digest"] and checkpoint.step == 2
+    # The digest is a hash of the config as it was written, with the old key.
+    assert checkpoint.meta["config"]["model"]["generator_layers"] == 1
+    config = checkpoint.config()
     assert "generator_layers" not in config["model"]
     for name in ("mrtd", "trtd"):
         assert config["objectives"][name]["generator_layers"] == 1
         assert config["objectives"][name]["generator_embeddings"] == "generator_only"
-    assert found.model().layers == 1 and OLD.stat().st_size < 26_000
+    assert checkpoint.model().layers == 1 and OLD.stat().st_size < 26_000
 
 
 @pytest.mark.slow
-def test_it_is_resumed_with_old_keys_in_the_recipe_and_on_the_command_line(old, tmp_path, capsys):
+def test_training_resumes_with_old_keys_in_the_recipe_and_on_the_command_line(
+    old, tmp_path, capsys
+):
     run = workdir(old, tmp_path)
     assert train.main(flags_of(old, run)) == 0
     printed = capsys.readouterr()
@@ -111,7 +115,7 @@ def test_it_is_resumed_with_old_keys_in_the_recipe_and_on_the_command_line(old, 
 
 
 @pytest.mark.parametrize("allow", ["", "model.generator_layers"])
-def test_another_generator_is_refused(allow, old, tmp_path, capsys):
+def test_resuming_with_another_generator_is_refused(allow, old, tmp_path, capsys):
     keys = ["--config.model.generator_layers=2", f"--config.train.allow_change={allow}"]
     assert train.main(flags_of(old, workdir(old, tmp_path), *keys)) == 2
     printed = capsys.readouterr().err
@@ -121,7 +125,7 @@ def test_another_generator_is_refused(allow, old, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_run_starts_from_it_with_and_without_a_generator(old, tmp_path, capsys):
+def test_a_new_run_starts_from_the_checkpoint_with_and_without_a_generator(old, tmp_path, capsys):
     start = [f"--config.init_from={old / 'run'}", "--config.train.steps=1"]
     argv = flags_of(old, tmp_path / "other", *start, "--config.model.generator_layers=2")
     assert train.main(argv) == 0
@@ -133,7 +137,7 @@ def test_a_run_starts_from_it_with_and_without_a_generator(old, tmp_path, capsys
     assert "not used: " in capsys.readouterr().out
 
 
-def test_commands_read_it(old, tmp_path, capsys):
+def test_all_commands_read_the_checkpoint(old, tmp_path, capsys):
     text, pairs, vectors = old / "text.txt", old / "pairs.tsv", tmp_path / "vectors.npy"
     checkpoint, out = f"--checkpoint={old / 'run'}", tmp_path / "folder"
     page = tmp_path / "report.html"
@@ -151,12 +155,12 @@ def test_commands_read_it(old, tmp_path, capsys):
     assert len((tmp_path / "links.txt").read_text().splitlines()) == 2
     assert page.is_file()
     assert (out / "config.json").is_file()
-    # The folder is a start too.
+    # Training can also start from the exported folder.
     start = [f"--config.init_from={out}", "--config.train.steps=1"]
     assert train.main(flags_of(old, tmp_path / "run", *start)) == 0
 
 
-def test_it_is_fine_tuned(old, tmp_path, capsys):
+def test_the_checkpoint_can_be_fine_tuned(old, tmp_path, capsys):
     table = old / "labelled.tsv"
     recipe = tmp_path / "task.py"
     recipe.write_text(

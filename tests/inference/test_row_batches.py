@@ -1,4 +1,4 @@
-"""Every row is in exactly one batch, which is wide enough; results are in order."""
+"""Each row is in exactly one batch, and the batch is wide enough; results are in order."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def test_buckets_hold_every_row_once(count):
 
 @pytest.mark.parametrize("count", [1, 60, 5000])
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
-def test_little_is_padding(platform, count, monkeypatch):
+def test_batches_have_little_padding(platform, count, monkeypatch):
     monkeypatch.setattr(devices, "platform", lambda: platform)
     sizes = np.random.default_rng(0).integers(5, 101, count)
     padded = sum(rows * width for _, width, rows in buckets(sizes, 512, 1))
@@ -29,15 +29,15 @@ def test_little_is_padding(platform, count, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "longer, found", [(30, [(61, 32)]), (40, [(60, 24), (1, 48)]), (500, [(60, 24), (1, 512)])]
+    "longer, expected", [(30, [(61, 32)]), (40, [(60, 24), (1, 48)]), (500, [(60, 24), (1, 512)])]
 )
-def test_short_rows_go_with_longer_ones_if_that_pads_them_little(longer, found):
+def test_short_rows_join_longer_rows_if_this_adds_little_padding(longer, expected):
     sizes = np.array([20] * 60 + [longer])
-    assert [(len(m), width) for m, width, _ in buckets(sizes, 512, 1)] == found
+    assert [(len(m), width) for m, width, _ in buckets(sizes, 512, 1)] == expected
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 10])
-def test_results_are_read_in_order_behind_the_batches(count):
+def test_results_are_in_order_while_two_more_batches_are_started(count):
     started = []
 
     def batches():

@@ -1,4 +1,4 @@
-"""Models with random weights, and Hugging Face folders of them."""
+"""Fixtures: models with random weights, a small vocabulary, and exported Hugging Face folders."""
 
 import itertools
 
@@ -36,8 +36,11 @@ def vocabulary():
 
 @pytest.fixture(scope="session")
 def params_of():
-    """(model, vocabulary size, with head, kind of task, its labels) -> parameters drawn at random,
-    norms and biases too."""
+    """A function that draws all parameters of a model at random, including norms and biases.
+
+    Its arguments are the model, the vocabulary size, whether the model has a head for masked
+    tokens, and the kind of task and the labels of a task head.
+    """
 
     def make(model, size, head=True, kind="", labels=()):
         key = jax.random.key(0)
@@ -47,8 +50,8 @@ def params_of():
             if head:
                 params["prediction_head"] = heads.init_prediction(key, model, size)
             if kind:
-                made = supervised.init_head(kind, model, len(labels), key)
-                params[supervised.head_of(kind)] = made
+                task_head = supervised.init_head(kind, model, len(labels), key)
+                params[supervised.head_of(kind)] = task_head
             return params
 
         rng = np.random.default_rng(7)
@@ -63,7 +66,10 @@ def params_of():
 
 @pytest.fixture
 def folder_of(tmp_path, vocabulary, params_of):
-    """Exports a model, with or without a head; returns the folder and the parameters."""
+    """A function that exports a random model, with or without a head for masked tokens.
+
+    It returns the folder and the parameters.
+    """
 
     def make(model=MODEL, head=True):
         params = params_of(model, vocabulary.size, head)
@@ -78,7 +84,10 @@ def folder_of(tmp_path, vocabulary, params_of):
 
 @pytest.fixture(scope="session")
 def code_cache(tmp_path_factory):
-    """A cache of the session's own. One for all tests: Python finds a package in one place."""
+    """A code cache of transformers for this session.
+
+    All tests share it, because Python finds a package in one place only.
+    """
     transformers = pytest.importorskip("transformers", reason="pip install '.[parity]'")
     folder = tmp_path_factory.mktemp("code_cache")
     with pytest.MonkeyPatch.context() as patch:

@@ -1,10 +1,10 @@
-"""A vocabulary that consists of pieces only."""
+"""A vocabulary for tests that has pieces and no tokenizer."""
 
 from typing import NamedTuple
 
 
 class MarkedPieces(NamedTuple):
-    """Pieces between the specials and `<mask>`; the first has id 4."""
+    """Learned pieces between the four special tokens and `<mask>`; the first has id 4."""
 
     learned: tuple[str, ...]
     markers: str = "sentencepiece"

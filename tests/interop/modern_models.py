@@ -1,5 +1,4 @@
-"""ModernBERT, EuroBERT and gte in transformers: their configs, and their tensors under the names of
-the references."""
+"""Random ModernBERT, EuroBERT and gte models of transformers; their tensors under xlj's names."""
 
 import contextlib
 
@@ -26,8 +25,8 @@ def config(name):
     if model.rotary_factor != 1:
         rope |= {"rope_type": "linear", "factor": model.rotary_factor}
     if kind == "ModernBert":
-        every = range(0, model.layers, model.full_attention_every)
-        full = [int(layer) for layer in model.full_layers] or every
+        periodic = range(0, model.layers, model.full_attention_every)
+        full = [int(layer) for layer in model.full_layers] or periodic
         own = {
             "cls_token_id": 2,
             "sep_token_id": 1,
@@ -63,21 +62,21 @@ def config(name):
     return common | own
 
 
-def their_model(name, width=2.4, head="ForMaskedLM", **changes):
-    """A model of transformers with random weights, norms and biases too.
+def random_hf_model(name, width=2.4, head="ForMaskedLM", **changes):
+    """Returns a model of transformers with random weights, including norms and biases.
 
-    The standard deviation is `width` by the root of the hidden size, 2.4 for 0.3 of 64. `changes`
-    are keyword arguments of its config.
+    The standard deviation is `width` divided by the square root of the hidden size: 0.3 for a
+    width of 2.4 and a hidden size of 64. `changes` are keyword arguments of the config.
     """
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     kind = name.partition("-")[0]
-    made = getattr(transformers, f"{kind}Config")(**config(name) | changes)
-    model = getattr(transformers, f"{kind}{head}")(made).eval()
+    hf_config = getattr(transformers, f"{kind}Config")(**config(name) | changes)
+    model = getattr(transformers, f"{kind}{head}")(hf_config).eval()
     torch.manual_seed(5)
     with torch.no_grad():
         for part, parameter in model.named_parameters():
             mean = float("norm" in part.lower() and part.endswith("weight"))
-            noise = torch.randn_like(parameter) * width * made.hidden_size**-0.5
+            noise = torch.randn_like(parameter) * width * hf_config.hidden_size**-0.5
             parameter.copy_(mean + noise)
     return model
 
@@ -93,9 +92,12 @@ def in_float64():
         yield
 
 
-def theirs(model, examples):
-    """What a model of transformers computes of examples, padded to the longest: the hidden states
-    [layers + 1, length, hidden] and logits [length, vocabulary] of each."""
+def hf_outputs(model, examples):
+    """Computes a padded batch of examples with a model of transformers.
+
+    Returns the hidden states [layers + 1, length, hidden] and logits [length, vocabulary] of each
+    example.
+    """
     import torch
 
     lengths = [len(example) for example in examples]
@@ -111,45 +113,47 @@ def theirs(model, examples):
     return [(states[:, row, :n], output.logits.numpy()[row, :n]) for row, n in enumerate(lengths)]
 
 
-def assert_close(found, wanted, tolerance):
+def assert_close(actual, expected, tolerance):
     """Compares hidden states and logits; the tolerance is relative to the largest value."""
-    for (states, logits), (their_states, their_logits) in zip(found, wanted, strict=True):
-        assert len(states) == len(their_states)
-        for ours, theirs in [*zip(states, their_states, strict=True), (logits, their_logits)]:
-            assert abs(ours - theirs).max() < tolerance * abs(theirs).max()
+    for (states, logits), (expected_states, expected_logits) in zip(actual, expected, strict=True):
+        assert len(states) == len(expected_states)
+        for one, other in [*zip(states, expected_states, strict=True), (logits, expected_logits)]:
+            assert abs(one - other).max() < tolerance * abs(other).max()
 
 
 class Tensors:
-    """The tensors of a state dict; each may be read once."""
+    """The tensors of a state dict. Each tensor can be read only once."""
 
     def __init__(self, state):
-        self.left = {name: np.asarray(tensor, np.float64) for name, tensor in state.items()}
+        self.unread = {name: np.asarray(tensor, np.float64) for name, tensor in state.items()}
 
-    def one(self, name):
-        return self.left.pop(name)
+    def take(self, name):
+        return self.unread.pop(name)
 
-    def every(self, pattern, numbers):
-        """The tensors of layers, stacked."""
-        return np.stack([self.one(pattern.format(number)) for number in numbers])
+    def take_layers(self, pattern, numbers):
+        """Returns one tensor of several layers, stacked."""
+        return np.stack([self.take(pattern.format(number)) for number in numbers])
 
     def parts(self, prefix, numbers, weight):
-        """A module's weight under a name of ours, and its bias if it has one; of all layers if its
-        name has a place for their numbers."""
+        """Returns a module's weight under the name `weight`, and its bias if it has one.
+
+        If `prefix` contains {}, the tensors are those of all layers in `numbers`, stacked.
+        """
 
         def read(name):
-            return self.every(name, numbers) if "{}" in name else self.one(name)
+            return self.take_layers(name, numbers) if "{}" in name else self.take(name)
 
-        made = {weight: read(f"{prefix}.weight")}
-        if f"{prefix}.bias".format(*numbers[:1]) in self.left:
-            made["bias"] = read(f"{prefix}.bias")
-        return made
+        params = {weight: read(f"{prefix}.weight")}
+        if f"{prefix}.bias".format(*numbers[:1]) in self.unread:
+            params["bias"] = read(f"{prefix}.bias")
+        return params
 
     def norm(self, prefix, numbers=()):
         return self.parts(prefix, numbers, "scale")
 
     def dense(self, prefix, numbers=()):
-        made = self.parts(prefix, numbers, "kernel")
-        return made | {"kernel": made["kernel"].swapaxes(-1, -2)}
+        params = self.parts(prefix, numbers, "kernel")
+        return params | {"kernel": params["kernel"].swapaxes(-1, -2)}
 
     def split(self, prefix, numbers, names):
         """Splits a dense layer's outputs into one layer per name."""
@@ -158,12 +162,12 @@ class Tensors:
         return {name: {part: parts[part][at] for part in parts} for at, name in enumerate(names)}
 
 
-def named(name, state):
-    """The parameters in a state dict of transformers: (the encoder's, the masked-LM head's)."""
+def convert_state_dict(name, state):
+    """Returns the parameters of the encoder and of the head in a state dict of transformers."""
     model, tensors = options(name), Tensors(state)
     read = {"ModernBert": _modernbert, "EuroBert": _eurobert, "Gte": _gte}
     params, head = read[name.partition("-")[0]](model, tensors, range(model.layers))
-    assert not tensors.left, f"tensors not read: {', '.join(tensors.left)}"
+    assert not tensors.unread, f"tensors not read: {', '.join(tensors.unread)}"
     return params, head
 
 
@@ -177,7 +181,7 @@ def _modernbert(model, tensors, numbers):
     }
     params = {
         "embeddings": {
-            "word": tensors.one("model.embeddings.tok_embeddings.weight"),
+            "word": tensors.take("model.embeddings.tok_embeddings.weight"),
             "norm": tensors.norm("model.embeddings.norm"),
         },
         "layers": {
@@ -191,16 +195,16 @@ def _modernbert(model, tensors, numbers):
     head = {
         "dense": tensors.dense("head.dense"),
         "norm": tensors.norm("head.norm"),
-        "bias": tensors.one("decoder.bias"),
+        "bias": tensors.take("decoder.bias"),
     }
-    np.testing.assert_array_equal(tensors.one("decoder.weight"), params["embeddings"]["word"])
+    np.testing.assert_array_equal(tensors.take("decoder.weight"), params["embeddings"]["word"])
     return params, head
 
 
 def _eurobert(model, tensors, numbers):
     of_layer = "model.layers.{}."
     params = {
-        "embeddings": {"word": tensors.one("model.embed_tokens.weight")},
+        "embeddings": {"word": tensors.take("model.embed_tokens.weight")},
         "layers": {
             "attention": _projections(tensors, of_layer, numbers),
             "attention_norm": tensors.norm(of_layer + "input_layernorm", numbers),
@@ -210,7 +214,7 @@ def _eurobert(model, tensors, numbers):
         "final_norm": tensors.norm("model.norm"),
     }
     head = tensors.parts("lm_head", (), "word")
-    if "bias" in head:  # transformers has it with those of the feed-forward layers
+    if "bias" in head:  # `mlp_bias` of transformers adds this bias too
         assert "inner" in model.biases
     return params, head
 
@@ -218,11 +222,11 @@ def _eurobert(model, tensors, numbers):
 def _gte(model, tensors, numbers):
     of_layer = "gte.layers.{}."
     table = {
-        "word": tensors.one("gte.embeddings.word_embeddings.weight"),
+        "word": tensors.take("gte.embeddings.word_embeddings.weight"),
         "norm": tensors.norm("gte.embeddings.LayerNorm"),
     }
     if model.token_types:
-        table["token_type"] = tensors.one("gte.embeddings.token_type_embeddings.weight")
+        table["token_type"] = tensors.take("gte.embeddings.token_type_embeddings.weight")
     params = {
         "embeddings": table,
         "layers": {
@@ -235,9 +239,9 @@ def _gte(model, tensors, numbers):
     head = {
         "dense": tensors.dense("lm_head.dense"),
         "norm": tensors.norm("lm_head.layer_norm"),
-        "bias": tensors.one("lm_head.decoder.bias"),
+        "bias": tensors.take("lm_head.decoder.bias"),
     }
-    np.testing.assert_array_equal(tensors.one("lm_head.decoder.weight"), table["word"])
+    np.testing.assert_array_equal(tensors.take("lm_head.decoder.weight"), table["word"])
     return params, head
 
 

@@ -1,8 +1,8 @@
-"""Folders as users have them, written by classes of transformers and sentence-transformers.
+"""Writes folders like those of users, with transformers and sentence-transformers.
+
+This command writes one folder outside of the tests. NAME is minilm or one of `NAMES`.
 
     python tests/interop/odd_folders.py NAME FOLDER
-
-makes one of them by hand: minilm, or one of `NAMES`.
 """
 
 import json
@@ -20,7 +20,7 @@ _SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
           "intermediate_size": 48, "max_position_embeddings": 40}  # fmt: skip
 _DISTIL = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 40}
 _MODULES = {
-    # The forms of LaBSE, distiluse and E5, and rare ones.
+    # Modules like those of LaBSE, distiluse and E5, and rare modules.
     "labse": ("Bert", "cls", [("Tanh", 32, {}), None], {}),
     "pooler": ("Bert", None, [None], {}),
     "distiluse": ("DistilBert", "mean", [("Tanh", 24, {})], {"max_seq_length": 9}),
@@ -37,17 +37,17 @@ NAMES = tuple(_MODULES)
 
 
 def bert(path, kind="Bert", lowercase=False, head="Model", **changes):
-    """A folder of BERT or DistilBERT with its tokenizer and distinct weights."""
+    """Writes a folder of BERT or DistilBERT with a tokenizer and large random weights."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     from tokenizers.implementations import BertWordPieceTokenizer
 
-    made = BertWordPieceTokenizer(lowercase=lowercase)
-    made.train_from_iterator(LINES, vocab_size=200)
+    word_pieces = BertWordPieceTokenizer(lowercase=lowercase)
+    word_pieces.train_from_iterator(LINES, vocab_size=200)
     path.mkdir(parents=True)
-    made.save_model(str(path))
+    word_pieces.save_model(str(path))
     sizes = _SIZES if kind == "Bert" else _DISTIL
     config = getattr(transformers, f"{kind}Config")(
-        vocab_size=made.get_vocab_size(), initializer_range=0.2, **sizes, **changes
+        vocab_size=word_pieces.get_vocab_size(), initializer_range=0.2, **sizes, **changes
     )
     torch.manual_seed(0)
     getattr(transformers, f"{kind}{head}")(config).eval().save_pretrained(path)
@@ -57,8 +57,10 @@ def bert(path, kind="Bert", lowercase=False, head="Model", **changes):
 
 
 def minilm(path, vocabulary, tokenizer_class="XLMRobertaTokenizer"):
-    """Multilingual-MiniLM's shape: BERT's layout with XLM-R's tokenizer, and seven surplus rows.
-    Returns the model."""
+    """Writes a folder like Multilingual-MiniLM's; returns the model.
+
+    The folder has BERT's layout, XLM-R's tokenizer, and seven embedding rows without an id.
+    """
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     config = transformers.BertConfig(
         vocab_size=vocabulary.size + 7, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
@@ -107,9 +109,9 @@ def sentence_folder(name, path):
         if step is None:
             modules.append(Normalize())
             continue
-        activation, size, more = step
+        activation, size, dense_options = step
         modules.append(
-            Dense(width, size, activation_function=getattr(torch.nn, activation)(), **more)
+            Dense(width, size, activation_function=getattr(torch.nn, activation)(), **dense_options)
         )
         width = size
     model = st.SentenceTransformer(
@@ -125,17 +127,17 @@ def sentence_folder(name, path):
 def as_release_5(path, lowercase=False):
     """Rewrites the folder as release 5 writes it, with other types of modules and other keys."""
 
-    def change(file, change):
+    def change(file, edit):
         content = json.loads(file.read_text())
-        changed = change(content)
+        changed = edit(content)
         file.write_text(json.dumps(content if changed is None else changed))
 
-    def types(modules):
+    def set_types(modules):
         for module in modules:
             name = module["type"].rpartition(".")[2]
             module["type"] = f"sentence_transformers.models.{name}"
 
-    def bools(config):
+    def set_pooling_flags(config):
         modes = config.pop("pooling_mode")
         modes = [modes] if isinstance(modes, str) else modes
         names = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens",
@@ -147,9 +149,9 @@ def as_release_5(path, lowercase=False):
 
     length = json.loads((path / "tokenizer_config.json").read_text())["model_max_length"]
     config = {"max_seq_length": min(length, 40), "do_lower_case": lowercase}
-    change(path / "modules.json", types)
+    change(path / "modules.json", set_types)
     change(path / "sentence_bert_config.json", lambda content: config)
-    change(path / "1_Pooling" / "config.json", bools)
+    change(path / "1_Pooling" / "config.json", set_pooling_flags)
     return path
 
 

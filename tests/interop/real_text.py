@@ -14,7 +14,7 @@ LANGUAGES = (
 
 
 def lines_of(language: str, start: int, stop: int) -> list[str]:
-    """Returns lines of a language, counted from 0; skips the test without data."""
+    """Returns lines `start` to `stop` of a language. Skips the test if there is no data."""
     if not FOLDER.is_dir():
         pytest.skip(f"there is no real data at {FOLDER}")
     path = FOLDER / f"{language}.txt.gz"
@@ -24,9 +24,9 @@ def lines_of(language: str, start: int, stop: int) -> list[str]:
 
 def sentences(each: int, skip: int = 0) -> list[str]:
     """Returns `each` lines of each of the 30 languages, after the first `skip`."""
-    found = [line for name in LANGUAGES for line in lines_of(name, skip, skip + each)]
-    assert len(LANGUAGES) == 30 and len(found) == each * 30
-    return found
+    lines = [line for name in LANGUAGES for line in lines_of(name, skip, skip + each)]
+    assert len(LANGUAGES) == 30 and len(lines) == each * 30
+    return lines
 
 
 SPECIALS = (
@@ -35,13 +35,13 @@ SPECIALS = (
 )  # fmt: skip
 
 HARD = (
-    # Spaces, controls, and what is invisible.
+    # Spaces, control characters and invisible characters.
     "", " ", "   ", "\t", "\n", "a", " a", "a ", "  a   b  ", "a\tb", "a\nb\r\nc",
     "a\u00a0b\u3000c", "\u200b", "a\u200bb\u200cc\u200dd\ufeffe\u2060f\u00adg",
     "a\u0085b\u2028c\u2029d\u180ee", "\0a\x01b\x1b\x7f", "a\ufffdb",
-    # The markers themselves.
+    # The characters that mark spaces or word parts in pieces.
     "\u2581", "a\u2581b \u2581\u2581c", "\u0120a", "##a a##b",
-    # NFKC: compatibility characters, decompositions, and some that SentencePiece does not compose.
+    # NFKC: compatibility characters, and decompositions. SentencePiece does not compose all.
     "…", "ﬁ ﬃ ㌔ ℌ ½ ² Ⅳ ①", "ＡＢＣ　１２３", "～ ~ 〜 ￣", "ｶﾞｷﾞﾊﾟ", "カ\u3099",
     "\u1112\u1161\u11ab", "İstanbul ıI ẞß ΑΣς ﷺ", "e\u0301o\u0302\u0303a\u0306\u0301",
     "क़ क\u093c ড়", "שָׁלוֹם", "ô\u0303 ê\u0323 é\u0323 e\u0323\u0302", "العَرَبِيَّة",

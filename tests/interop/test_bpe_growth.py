@@ -1,5 +1,7 @@
-"""BPE that is extended: each new piece has its merge, old text is cut as before and joined further,
-and rows come from the pieces that a new one is cut into."""
+"""Extended BPE vocabularies: new pieces have merges, and old pieces are only joined further.
+
+The rows of a new piece come from the old pieces that it was split into.
+"""
 
 import io
 import itertools
@@ -64,8 +66,8 @@ def added(old, new):
     return new.pieces[old.mask : new.mask]
 
 
-def cut_by_library(vocabulary, piece):
-    """Splits a piece by the model alone."""
+def split_by_library(vocabulary, piece):
+    """Splits a piece with the library's model alone, without normalisation."""
     if vocabulary.model.startswith(b"{"):
         model = Tokenizer.from_str(vocabulary.model.decode()).model
         return [token.value for token in model.tokenize(piece)]
@@ -76,7 +78,7 @@ def cut_by_library(vocabulary, piece):
     return literal.encode(piece, out_type=str)
 
 
-def test_old_ids_stay(old, new):
+def test_old_pieces_keep_their_ids(old, new):
     assert new.size == old.size + NEW and not {*old.pieces} & {*added(old, new)}
     assert new.pieces[: old.mask] == old.pieces[:-1]
     assert new.native_specials == old.native_specials
@@ -92,17 +94,17 @@ def test_old_ids_stay(old, new):
 
 def test_the_library_produces_each_new_piece(old, new):
     for piece in added(old, new):
-        assert cut_by_library(new, piece) == [piece]
-        assert len(cut_by_library(old, piece)) > 1 or piece not in old.pieces
+        assert split_by_library(new, piece) == [piece]
+        assert len(split_by_library(old, piece)) > 1 or piece not in old.pieces
 
 
-def test_no_piece_goes_across_words(old, new):
+def test_no_new_piece_crosses_words(old, new):
     assert not [piece for piece in added(old, new) if "\u2581" in piece[1:].lstrip("\u2581")]
     assert not [piece for piece in added(old, new) if "<0x" in piece or "\u0120" in piece[1:]]
 
 
-def test_text_that_spells_a_special_token_does_not_become_it(old):
-    """It does not become a piece of bytes either. Some characters are too rare to have pieces."""
+def test_text_that_spells_a_special_token_does_not_become_a_special_token(old):
+    """The same holds for byte pieces. Some characters are too rare to get a piece."""
     names = ("[MASK]", "<s>", "<mask>", "<|mask|>", "<0x41>")
     around = zip("abcdefgh", "hgfedcba", strict=True)
     spelled = [f"{one}{name}{other}" for one, other in around for name in names]
@@ -116,7 +118,7 @@ def test_text_that_spells_a_special_token_does_not_become_it(old):
     assert UNK not in new.encode([*spelled, *unseen]).ids
     assert not [piece for piece in added(old, new) if piece.startswith("<0xF0>")]
     for piece in added(old, new)[-20:]:
-        assert cut_by_library(new, piece) == [piece]
+        assert split_by_library(new, piece) == [piece]
 
 
 def test_text_is_split_into_fewer_pieces_and_decoded_unchanged(old, new):
@@ -127,8 +129,8 @@ def test_text_is_split_into_fewer_pieces_and_decoded_unchanged(old, new):
             assert len(encoded.ids) < 0.9 * len(before)
         assert (encoded.ids == UNK).mean() < 0.02
         if not (encoded.ids == UNK).any():
-            found = [decode(new, ids).strip() for ids in new.encode_batch(unseen[:9])]
-            assert found == unseen[:9]
+            decoded = [decode(new, ids).strip() for ids in new.encode_batch(unseen[:9])]
+            assert decoded == unseen[:9]
     # New pieces join old ones; no old piece is split.
     known = text("fr", 500, 600)
     for before, after in zip(old.encode_batch(known), new.encode_batch(known), strict=True):
@@ -139,7 +141,7 @@ def test_text_is_split_into_fewer_pieces_and_decoded_unchanged(old, new):
             assert {*ends[1]} <= {*ends[0]}
 
 
-def test_rows_come_from_old_pieces(old, new):
+def test_new_rows_come_from_old_pieces(old, new):
     matches = initial_rows(old, new)
     rules = np.array(RULES)[matches.rules]
     sources = np.split(matches.sources.ids, matches.sources.starts[1:])
@@ -150,15 +152,15 @@ def test_rows_come_from_old_pieces(old, new):
         if rules[number] == "none":
             assert not expected and old.markers == "sentencepiece"
         else:
-            assert rules[number] == "pieces" and expected == cut_by_library(old, piece)
+            assert rules[number] == "pieces" and expected == split_by_library(old, piece)
 
 
-def test_the_same_text_gives_the_same_file(kind, old, new):
+def test_the_same_text_gives_the_same_vocabulary(kind, old, new):
     if kind == "eurobert":
         assert extend(old, text("sw", 0, 500) + text("hi", 0, 300), NEW) == new
 
 
-def test_too_many_pieces_and_too_few(kind, old):
+def test_too_many_or_too_few_pieces_are_refused(kind, old):
     with pytest.raises(ConfigError, match="--pieces=90000: this text yields at most .* new pieces"):
         extend(old, text("sw", 0, 20), 90_000)
     if kind in ("mmbert", "sentencepiece"):
@@ -173,8 +175,8 @@ def test_too_many_pieces_and_too_few(kind, old):
         extend(old, text("sw", 0, 20), 3, share=0.5)
 
 
-def test_merges_written_as_text(old, new):
-    """Releases of the library before 0.20 wrote them so."""
+def test_merges_that_are_written_as_text_are_read(old, new):
+    """Releases of the tokenizers library before 0.20 wrote merges as text."""
     if not old.model.startswith(b"{"):
         return
     content = json.loads(old.model)
@@ -187,8 +189,11 @@ def test_merges_written_as_text(old, new):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_pieces_per_word_of_real_text(kind):
-    """Prints the numbers of docs/tokenizers.md: a vocabulary of 28 languages, and 1,000 pieces for
-    one that it does not have, of 2,000 lines; pieces a word in the next 1,000."""
+    """Prints the pieces per word that docs/tokenizers.md reports.
+
+    A vocabulary of 28 languages gets 1,000 pieces of a new language from 2,000 lines. The pieces
+    per word are counted in the next 1,000 lines.
+    """
     others = [
         line for name in LANGUAGES if name not in NEW_LANGUAGES for line in lines_of(name, 0, 500)
     ]

@@ -1,4 +1,4 @@
-"""Bilingual dictionaries are read in either direction; errors name the line."""
+"""Bilingual dictionaries are read in both directions; errors name the line."""
 
 import gzip
 
@@ -8,15 +8,15 @@ from xlj.config import ConfigError
 from xlj.interop.dictionaries import load, read
 
 
-def test_tabs_blanks_order_and_case(tmp_path):
+def test_tabs_spaces_order_and_case_of_entries(tmp_path):
     file = tmp_path / "train.en-de.tsv.gz"
     text = (
         "dog\tHund\r\n\nhound Hund\nice cream\tEis\nthe\tDIE\nthe\tdie\nice\t  Eis \n"
         "dog\u00a0\tHund\nof\tvon  der\n"
     )
     file.write_bytes(gzip.compress(text.encode()))
-    found = read(file)
-    assert found == {
+    dictionary = read(file)
+    assert dictionary == {
         "hund": ("dog", "hound"),
         "eis": ("ice cream", "ice"),
         "die": ("the",),
@@ -24,7 +24,7 @@ def test_tabs_blanks_order_and_case(tmp_path):
     }
 
 
-def test_the_pair_gives_the_direction(tmp_path):
+def test_the_language_pair_determines_the_direction(tmp_path):
     file = tmp_path / "words.txt"
     file.write_text("a b\n")
     assert read(file, "en-de") == {"b": ("a",)}
@@ -38,7 +38,7 @@ def test_the_pair_gives_the_direction(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["words.txt", "bg-tr.txt", "en-.txt", "en-de.fr-en.txt"])
-def test_a_name_without_a_direction(tmp_path, name):
+def test_a_name_without_a_direction_is_refused(tmp_path, name):
     (tmp_path / name).write_text("a b\n")
     with pytest.raises(ConfigError, match=f"{name}: the file name must contain one pair"):
         read(tmp_path / name)
@@ -54,19 +54,19 @@ def test_a_name_without_a_direction(tmp_path, name):
         (b"a b\n\xff b\n", "2: the line is not UTF-8"),
     ],
 )
-def test_malformed_lines(tmp_path, content, message):
+def test_malformed_lines_are_refused(tmp_path, content, message):
     file = tmp_path / "en-de.txt"
     file.write_bytes(content)
     with pytest.raises(ConfigError, match=f"en-de.txt:{message}"):
         read(file)
 
 
-def test_templates(tmp_path):
+def test_templates_load_the_dictionaries_of_all_pairs(tmp_path):
     for name, text in (("a.en-de", "x y"), ("a.fr-en", "v x"), ("b.en-de", "z y")):
         (tmp_path / name).write_text(text + "\n")
-    every = load([f"{tmp_path}/b.{{pair}}", f"{tmp_path}/a.{{pair}}"], ["en-de", "fr-en"])
-    assert every == ({"y": ("z",)}, {"y": ("x",)}, {"v": ("x",)})
-    assert load([f"{tmp_path}/a.fr-en"]) == every[2:]
+    dictionaries = load([f"{tmp_path}/b.{{pair}}", f"{tmp_path}/a.{{pair}}"], ["en-de", "fr-en"])
+    assert dictionaries == ({"y": ("z",)}, {"y": ("x",)}, {"v": ("x",)})
+    assert load([f"{tmp_path}/a.fr-en"]) == dictionaries[2:]
     assert load([]) == ()
 
 
@@ -85,7 +85,7 @@ def test_templates(tmp_path):
         (["none.en-de"], [], "none.en-de"),
     ],
 )
-def test_templates_that_fit_nothing(tmp_path, templates, pairs, message):
+def test_templates_without_files_are_refused(tmp_path, templates, pairs, message):
     (tmp_path / "a.en-de").write_text("x y\n")
     with pytest.raises(ConfigError, match=message):
         load([f"{tmp_path}/{template}" for template in templates], pairs)

@@ -1,4 +1,4 @@
-"""Damaged Hugging Face folders, and files that could run code, are refused by name."""
+"""Damaged Hugging Face folders and files that could run code are errors that name the file."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ def index(path, weight_map):
 
 
 @pytest.mark.parametrize("name", ["a" * 5000, "a-1e" + "i" * 5000])
-def test_an_error_of_a_long_name_is_short(sharded, name):
+def test_errors_about_long_names_are_short(sharded, name):
     index(sharded, {name: "model-1.safetensors", "b": "model-2.safetensors"})
     with pytest.raises(
         ConfigError, match="index.json: the tensor a.* is not in model-1.safet"
@@ -64,11 +64,11 @@ def test_tensors_are_read_whole_or_in_part_as_float32(kind, request):
 
 
 def test_a_digest_depends_on_the_content_not_on_the_path(sharded, tmp_path_factory):
-    moved = tmp_path_factory.mktemp("moved") / "folder"
-    shutil.copytree(sharded, moved)
-    assert open_folder(moved).digest() == open_folder(sharded).digest()
-    save_file({"b": B + 1}, moved / "model-2.safetensors")
-    assert open_folder(moved).digest() != open_folder(sharded).digest()
+    copy = tmp_path_factory.mktemp("moved") / "folder"
+    shutil.copytree(sharded, copy)
+    assert open_folder(copy).digest() == open_folder(sharded).digest()
+    save_file({"b": B + 1}, copy / "model-2.safetensors")
+    assert open_folder(copy).digest() != open_folder(sharded).digest()
 
 
 def test_a_missing_shard_is_named(sharded):
@@ -98,7 +98,7 @@ def test_a_truncated_file_is_named(single, size):
         {"dtype": "F99"},
     ],
 )
-def test_an_impossible_header_is_named_in_a_short_line(single, change):
+def test_an_impossible_header_gives_a_short_error(single, change):
     file = single / "model.safetensors"
     raw = file.read_bytes()
     size = int.from_bytes(raw[:8], "little")
@@ -112,7 +112,7 @@ def test_an_impossible_header_is_named_in_a_short_line(single, change):
 
 
 @pytest.mark.parametrize("length", [0, 1, 1 << 20, 1 << 40, (1 << 64) - 1])
-def test_an_impossible_length_of_a_header_is_named(single, length):
+def test_an_impossible_header_length_is_an_error(single, length):
     file = single / "model.safetensors"
     file.write_bytes(length.to_bytes(8, "little") + file.read_bytes()[8:])
     with pytest.raises(ConfigError, match=r"model\.safetensors is damaged"):
@@ -129,7 +129,7 @@ def test_a_shard_outside_the_folder_is_refused(sharded, shard):
         open_folder(sharded)
 
 
-def test_a_link_that_leaves_the_folder_is_refused(single, tmp_path_factory):
+def test_weights_that_link_out_of_the_folder_are_refused(single, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "model.safetensors"
     (single / "model.safetensors").rename(elsewhere)
     (single / "model.safetensors").symlink_to(elsewhere)
@@ -137,7 +137,7 @@ def test_a_link_that_leaves_the_folder_is_refused(single, tmp_path_factory):
         open_folder(single)
 
 
-def test_an_index_that_is_a_link_elsewhere_is_refused(sharded, tmp_path_factory):
+def test_an_index_that_links_out_of_the_folder_is_refused(sharded, tmp_path_factory):
     name = "model.safetensors.index.json"
     elsewhere = tmp_path_factory.mktemp("elsewhere") / name
     (sharded / name).rename(elsewhere)
@@ -146,7 +146,7 @@ def test_an_index_that_is_a_link_elsewhere_is_refused(sharded, tmp_path_factory)
         open_folder(sharded)
 
 
-def test_an_index_that_is_wrong_is_refused(sharded):
+def test_a_wrong_index_is_refused(sharded):
     index(sharded, {"a": "model-1.safetensors", "b": "model-1.safetensors"})
     with pytest.raises(ConfigError, match=r"b is not in model-1\.safetensors"):
         open_folder(sharded)
@@ -158,12 +158,12 @@ def test_an_index_that_is_wrong_is_refused(sharded):
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model_state.pdparams", "weights.pt"])
 def test_pickles_are_refused_with_a_remedy(single, name):
     (single / "model.safetensors").rename(single / name)
-    way_out = "python -c" if name.endswith(".bin") else "with the library that wrote them"
-    with pytest.raises(ConfigError, match=f"can run any code.*{way_out}"):
+    remedy = "python -c" if name.endswith(".bin") else "with the library that wrote them"
+    with pytest.raises(ConfigError, match=f"can run any code.*{remedy}"):
         open_folder(single)
 
 
-def test_arguments_of_a_trainer_are_no_weights(single):
+def test_training_arguments_are_not_weights(single):
     (single / "training_args.bin").write_bytes(b"")
     open_folder(single)
     (single / "model.safetensors").unlink()
@@ -172,7 +172,7 @@ def test_arguments_of_a_trainer_are_no_weights(single):
 
 
 @pytest.mark.parity
-def test_the_line_that_converts_pickles_does(single):
+def test_the_suggested_command_converts_pickles(single):
     torch = pytest.importorskip("torch")
     tensors = load_file(single / "model.safetensors")
     halves = dict(list(tensors.items())[:1]), dict(list(tensors.items())[1:])
@@ -191,7 +191,7 @@ def test_the_line_that_converts_pickles_does(single):
     open_folder(single)
 
 
-def test_a_folder_without_weights_or_with_other_types_is_refused(single):
+def test_a_folder_without_weights_or_with_unsupported_types_is_refused(single):
     save_file({"a": np.zeros(3, np.int8)}, single / "model.safetensors")
     with pytest.raises(ConfigError, match="a has type I8"):
         open_folder(single)
@@ -207,7 +207,7 @@ def test_a_damaged_config_is_named(single, text):
         open_folder(single)
 
 
-def test_a_workdir_is_not_a_folder(single):
+def test_a_workdir_is_not_a_hugging_face_folder(single):
     assert is_folder(single)
     (single / "checkpoints").mkdir()
     assert not is_folder(single)

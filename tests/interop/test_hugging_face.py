@@ -1,4 +1,4 @@
-"""Imported models compute what transformers computes, and exported ones are read back by it."""
+"""Imported models compute the same as in transformers, which also loads exported models."""
 
 import dataclasses
 import functools
@@ -27,8 +27,8 @@ SIZES = {
 KINDS = ("XLMRoberta", "XLMRobertaXL", "Roberta", "Bert")
 
 
-def their_model(kind, size, vocabulary_size, **options):
-    """A model of transformers with random weights, norms and biases, and its config."""
+def random_hf_model(kind, size, vocabulary_size, **options):
+    """Returns a model of transformers with random weights, including norms and biases."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     torch.manual_seed(5)
     bert = kind == "Bert"
@@ -49,115 +49,121 @@ def their_model(kind, size, vocabulary_size, **options):
 
 
 @functools.partial(jax.jit, static_argnames="model")
-def ours(params, inputs, model):
-    every = encoder.apply(params, model, inputs, all_layers=True)
+def xlj_outputs(params, inputs, model):
+    hidden = encoder.apply(params, model, inputs, all_layers=True)
     vectors, table, bias = heads.predict(
-        params["prediction_head"], params["embeddings"]["word"], model, every[-1]
+        params["prediction_head"], params["embeddings"]["word"], model, hidden[-1]
     )
-    return every, jnp.einsum("rlh,vh->rlv", vectors, table, precision="highest") + bias
+    return hidden, jnp.einsum("rlh,vh->rlv", vectors, table, precision="highest") + bias
 
 
-def assert_close(found, wanted):
-    found, wanted = np.asarray(found), np.asarray(wanted)
-    np.testing.assert_allclose(found, wanted, atol=1e-4, rtol=0)
-    assert np.linalg.norm(found - wanted) <= 1e-5 * np.linalg.norm(wanted)
+def assert_close(actual, expected):
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    np.testing.assert_allclose(actual, expected, atol=1e-4, rtol=0)
+    assert np.linalg.norm(actual - expected) <= 1e-5 * np.linalg.norm(expected)
 
 
 @pytest.fixture(params=[(k, s) for k in KINDS for s in SIZES], ids="-".join)
-def imported(request, tmp_path, vocabulary):
-    """(the folder of a random model of transformers, that model)."""
+def saved_model(request, tmp_path, vocabulary):
+    """The folder of a random model of transformers, and the model."""
     kind, size = request.param
     pytest.importorskip("transformers")
-    mine = folder_with_tokenizer(kind, tmp_path / "theirs", vocabulary)
-    model = their_model(kind, size, mine.size)
-    model.save_pretrained(tmp_path / "theirs")
-    return tmp_path / "theirs", model
+    hf_vocabulary = folder_with_tokenizer(kind, tmp_path / "source", vocabulary)
+    model = random_hf_model(kind, size, hf_vocabulary.size)
+    model.save_pretrained(tmp_path / "source")
+    return tmp_path / "source", model
 
 
-def loaded(path):
+def import_folder(path):
     mesh = meshes.one_device()
-    found = importing.inspect(path)
-    return found, importing.load(found, lambda tree: trees.shardings(tree, mesh))
+    imported = importing.inspect(path)
+    return imported, importing.load(imported, lambda tree: trees.shardings(tree, mesh))
 
 
-def test_hidden_layers_and_logits_agree(imported):
+def test_hidden_states_and_logits_equal_those_of_transformers(saved_model):
     import torch
 
-    path, theirs = imported
-    found, params = loaded(path)
-    native, rng = found.vocabulary.native_ids, np.random.default_rng(0)
-    lengths = [62 if found.architecture.model_type == "bert" else 64, 3, 17, 40, 2]
+    path, hf_model = saved_model
+    imported, params = import_folder(path)
+    native, rng = imported.vocabulary.native_ids, np.random.default_rng(0)
+    lengths = [62 if imported.architecture.model_type == "bert" else 64, 3, 17, 40, 2]
     width = lengths[0]
     tokens = np.full((len(lengths) + 1, width), 1, np.int32)
     for row, length in enumerate(lengths):
-        middle = rng.integers(3, found.vocabulary.size, length - 2)
+        middle = rng.integers(3, imported.vocabulary.size, length - 2)
         tokens[row, :length] = [0, *middle, 2]
     tokens[-1, :22] = [*tokens[1, :3], *tokens[2, :17], *tokens[4, :2]]  # packed
     layout = segments(jnp.asarray(tokens))
     inputs = encoder.Inputs(jnp.asarray(tokens), layout.position, layout.segment, layout.segment)
-    every, logits = ours(params, inputs, found.model)
+    hidden, logits = xlj_outputs(params, inputs, imported.model)
     with torch.no_grad():
-        out = theirs(
+        output = hf_model(
             input_ids=torch.tensor(native[tokens[:-1]]),
             attention_mask=torch.tensor((tokens[:-1] != 1).astype(np.int64)),
             output_hidden_states=True,
         )
     real = tokens[:-1] != 1
-    assert len(out.hidden_states) == len(every) == found.model.layers + 1
-    for mine, other in zip(every, out.hidden_states, strict=True):
-        assert_close(mine[:-1][real], other.numpy()[real])
-    assert_close(logits[:-1][real], out.logits.numpy()[..., native][real])
+    assert len(output.hidden_states) == len(hidden) == imported.model.layers + 1
+    for actual, expected in zip(hidden, output.hidden_states, strict=True):
+        assert_close(actual[:-1][real], expected.numpy()[real])
+    assert_close(logits[:-1][real], output.logits.numpy()[..., native][real])
     for row, start in ((1, 0), (2, 3), (4, 20)):
         part = slice(start, start + lengths[row])
-        assert_close(every[-1, -1, part], out.hidden_states[-1][row, : lengths[row]].numpy())
+        assert_close(hidden[-1, -1, part], output.hidden_states[-1][row, : lengths[row]].numpy())
 
 
-def test_positions_agree_where_pad_has_another_id(tmp_path, vocabulary):
+def test_logits_equal_those_of_transformers_if_pad_has_another_id(tmp_path, vocabulary):
     """RoBERTa counts positions from the row after the id of `<pad>`."""
     torch = pytest.importorskip("torch")
-    path = tmp_path / "theirs"
-    mine = folder_with_tokenizer("Roberta", path, vocabulary, "<pad>", "<s>")
-    theirs = their_model("Roberta", "tiny", mine.size, pad_token_id=0, bos_token_id=1)
-    theirs.save_pretrained(path)
-    assert mine.native_ids[:2].tolist() == [1, 0]
+    path = tmp_path / "source"
+    hf_vocabulary = folder_with_tokenizer("Roberta", path, vocabulary, "<pad>", "<s>")
+    hf_model = random_hf_model(
+        "Roberta", "tiny", hf_vocabulary.size, pad_token_id=0, bos_token_id=1
+    )
+    hf_model.save_pretrained(path)
+    assert hf_vocabulary.native_ids[:2].tolist() == [1, 0]
     run("export", f"--checkpoint={path}", f"--output={tmp_path}/again")
     tokens = np.int32([[0, *range(10, 70), 2]])
     layout = segments(jnp.asarray(tokens))
     inputs = encoder.Inputs(jnp.asarray(tokens), layout.position, layout.segment, layout.segment)
     for folder in (path, tmp_path / "again"):
-        found, params = loaded(folder)
-        _, logits = ours(params, inputs, found.model)
+        imported, params = import_folder(folder)
+        _, logits = xlj_outputs(params, inputs, imported.model)
         with torch.no_grad():
-            out = type(theirs).from_pretrained(folder)(torch.tensor(mine.native_ids[tokens])).logits
-        assert_close(logits[0], out[0].numpy()[:, mine.native_ids])
+            expected = (
+                type(hf_model)
+                .from_pretrained(folder)(torch.tensor(hf_vocabulary.native_ids[tokens]))
+                .logits
+            )
+        assert_close(logits[0], expected[0].numpy()[:, hf_vocabulary.native_ids])
 
 
-def test_token_types_of_pairs_agree(tmp_path, vocabulary):
+def test_logits_of_pairs_with_token_types_equal_those_of_transformers(tmp_path, vocabulary):
     torch = pytest.importorskip("torch")
-    mine = folder_with_tokenizer("Bert", tmp_path / "theirs", vocabulary)
-    theirs = their_model("Bert", "tiny", mine.size)
-    theirs.save_pretrained(tmp_path / "theirs")
-    found, params = loaded(tmp_path / "theirs")
+    hf_vocabulary = folder_with_tokenizer("Bert", tmp_path / "source", vocabulary)
+    hf_model = random_hf_model("Bert", "tiny", hf_vocabulary.size)
+    hf_model.save_pretrained(tmp_path / "source")
+    imported, params = import_folder(tmp_path / "source")
     tokens = np.int32([[0, 9, 8, 2, 30, 31, 32, 2, 1, 1]])
     layout = segments(jnp.asarray(tokens))
     inputs = encoder.Inputs(
         jnp.asarray(tokens), layout.position, layout.segment, layout.segment, None, layout.side
     )
-    _, logits = ours(params, inputs, found.model)
+    _, logits = xlj_outputs(params, inputs, imported.model)
     with torch.no_grad():
-        out = theirs(
-            torch.tensor(mine.native_ids[tokens[:, :8]]),
+        expected = hf_model(
+            torch.tensor(hf_vocabulary.native_ids[tokens[:, :8]]),
             token_type_ids=torch.tensor(np.asarray(layout.side)[:, :8]),
         ).logits
-    assert_close(logits[0, :8], out[0].numpy()[:, mine.native_ids])
+    assert_close(logits[0, :8], expected[0].numpy()[:, hf_vocabulary.native_ids])
 
 
-def test_export_of_import_is_bit_identical(imported, tmp_path):
+def test_export_of_an_import_is_bit_identical(saved_model, tmp_path):
     from safetensors.numpy import load_file
 
-    path, _ = imported
-    run("import", f"--source={path}", f"--output={tmp_path}/ours")
-    run("export", f"--checkpoint={tmp_path}/ours", f"--output={tmp_path}/again")
+    path, _ = saved_model
+    run("import", f"--source={path}", f"--output={tmp_path}/checkpoint")
+    run("export", f"--checkpoint={tmp_path}/checkpoint", f"--output={tmp_path}/again")
     before, after = (load_file(p / "model.safetensors") for p in (path, tmp_path / "again"))
     assert before.keys() == after.keys()
     for name, tensor in before.items():
@@ -167,35 +173,38 @@ def test_export_of_import_is_bit_identical(imported, tmp_path):
         assert configs[0][key] == configs[1][key], key
 
 
-def test_the_auto_classes_load_an_exported_model(imported, tmp_path):
+def test_the_auto_classes_load_an_exported_model(saved_model, tmp_path):
     import torch
     import transformers
 
-    path, theirs = imported
+    path, hf_model = saved_model
     run("export", f"--checkpoint={path}", f"--output={tmp_path}/again", "--pooling=mean")
     again, report = transformers.AutoModelForMaskedLM.from_pretrained(
         tmp_path / "again", output_loading_info=True
     )
-    assert type(again) is type(theirs)
+    assert type(again) is type(hf_model)
     assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")
     batch = tokenizer(["hello there", "no"], padding=True, return_tensors="pt")
     with torch.no_grad():
-        assert torch.equal(again.eval()(**batch).logits, theirs(**batch).logits)
+        assert torch.equal(again.eval()(**batch).logits, hf_model(**batch).logits)
     encoder_alone = transformers.AutoModel.from_pretrained(tmp_path / "again")
-    assert encoder_alone.config.num_hidden_layers == theirs.config.num_hidden_layers
+    assert encoder_alone.config.num_hidden_layers == hf_model.config.num_hidden_layers
 
 
 def test_an_ernie_m_folder_is_imported_and_exported_as_xlm_r(tmp_path, vocabulary):
-    """transformers 5 has no ERNIE-M: its layers are XLM-R's under other names (facts)."""
+    """transformers 5 has no ERNIE-M, so the test builds a folder from XLM-R.
+
+    The layers of both models differ only in the names of their tensors.
+    """
     transformers = pytest.importorskip("transformers")
     from safetensors.numpy import load_file, save_file
 
-    theirs = their_model("XLMRoberta", "tiny", vocabulary.size)
+    hf_model = random_hf_model("XLMRoberta", "tiny", vocabulary.size)
     source = tmp_path / "ernie"
     source.mkdir()
-    theirs.roberta.embeddings.token_type_embeddings.weight.data.zero_()
-    theirs.save_pretrained(tmp_path / "plain")
+    hf_model.roberta.embeddings.token_type_embeddings.weight.data.zero_()
+    hf_model.save_pretrained(tmp_path / "plain")
     renamed = {}
     for name, tensor in load_file(tmp_path / "plain" / "model.safetensors").items():
         for old, new in (
@@ -219,11 +228,11 @@ def test_an_ernie_m_folder_is_imported_and_exported_as_xlm_r(tmp_path, vocabular
     config |= {"model_type": "ernie_m", "architectures": ["ErnieMModel"]}
     (source / "config.json").write_text(json.dumps(config))
     (source / "sentencepiece.bpe.model").write_bytes(vocabulary.model)
-    found, _ = loaded(source)
-    assert len(found.missing) == 5 and "prediction_head/bias" in found.report()
+    imported, _ = import_folder(source)
+    assert len(imported.missing) == 5 and "prediction_head/bias" in imported.report()
     run("export", f"--checkpoint={source}", f"--output={tmp_path}/out")
     again = transformers.AutoModel.from_pretrained(tmp_path / "out")
-    for name, tensor in theirs.roberta.state_dict().items():
+    for name, tensor in hf_model.roberta.state_dict().items():
         assert tensor.equal(again.state_dict()[name]), name
 
 
@@ -242,21 +251,21 @@ def test_a_model_with_a_position_bias_needs_only_the_code_in_its_folder(
     params = params_of(model, vocabulary.size)
     config = build({"model": dataclasses.asdict(model)})
     jax_params = jax.tree.map(jnp.asarray, params)
-    writing.write_params(tmp_path / "ours", jax_params, config, vocabulary, [])
-    run("export", f"--checkpoint={tmp_path}/ours", f"--output={tmp_path}/out")
-    theirs = transformers.AutoModelForMaskedLM.from_pretrained(
+    writing.write_params(tmp_path / "checkpoint", jax_params, config, vocabulary, [])
+    run("export", f"--checkpoint={tmp_path}/checkpoint", f"--output={tmp_path}/out")
+    hf_model = transformers.AutoModelForMaskedLM.from_pretrained(
         tmp_path / "out", trust_remote_code=True
     ).eval()
     tokens = np.random.default_rng(1).integers(4, vocabulary.size, (2, 50)).astype(np.int32)
     tokens[:, 0], tokens[:, -1] = 0, 2
     layout = segments(jnp.asarray(tokens))
     inputs = encoder.Inputs(jnp.asarray(tokens), layout.position, layout.segment, layout.segment)
-    every, logits = ours(jax_params, inputs, model)
+    hidden, logits = xlj_outputs(jax_params, inputs, model)
     with torch.no_grad():
-        out = theirs(torch.tensor(tokens), output_hidden_states=True)
-    for mine, other in zip(every, out.hidden_states, strict=True):
-        assert_close(mine, other.numpy())
-    assert_close(logits, out.logits.numpy())
+        output = hf_model(torch.tensor(tokens), output_hidden_states=True)
+    for actual, expected in zip(hidden, output.hidden_states, strict=True):
+        assert_close(actual, expected.numpy())
+    assert_close(logits, output.logits.numpy())
 
 
 def run(*arguments):

@@ -1,4 +1,4 @@
-"""Import uses or reports every tensor, with the bits of the files, on any mesh."""
+"""The import reads every tensor bit for bit, or reports it, on any mesh."""
 
 import dataclasses
 import json
@@ -16,20 +16,20 @@ from xlj.sharding import meshes, trees
 from xlj.sharding.trees import named_leaves
 
 
-def loaded(path, mesh=None):
+def import_folder(path, mesh=None):
     mesh = mesh or meshes.one_device()
     imported = importing.inspect(path)
     return imported, importing.load(imported, lambda tree: trees.shardings(tree, mesh))
 
 
-def assert_equal(found, wanted):
-    found, wanted = named_leaves(found), named_leaves(wanted)
-    assert found.keys() == wanted.keys()
-    for name in wanted:
-        np.testing.assert_array_equal(found[name], wanted[name], err_msg=name)
+def assert_equal(actual, expected):
+    actual, expected = named_leaves(actual), named_leaves(expected)
+    assert actual.keys() == expected.keys()
+    for name in expected:
+        np.testing.assert_array_equal(actual[name], expected[name], err_msg=name)
 
 
-def changed(folder, change):
+def change_tensors(folder, change):
     """Rewrites the folder's tensors with `change`."""
     file = folder / "model.safetensors"
     tensors = load_file(file)
@@ -40,19 +40,19 @@ def changed(folder, change):
 
 @pytest.mark.parametrize("head", [True, False])
 @pytest.mark.parametrize("token_types", [0, 1, 2])
-def test_import_of_export_is_the_same(folder_of, model, token_types, head):
+def test_import_of_an_export_gives_the_same_parameters(folder_of, model, token_types, head):
     model = dataclasses.replace(model, token_types=token_types)
     folder, params = folder_of(model, head)
-    imported, found = loaded(folder)
+    imported, imported_params = import_folder(folder)
     assert imported.model == model
     assert bool(imported.missing) == (not head)
     assert ("prediction_head" in imported.report()) == (not head)
-    assert_equal(found, params)
+    assert_equal(imported_params, params)
 
 
-def test_export_of_import_has_the_same_tensors(folder_of, vocabulary, model, tmp_path):
+def test_export_of_an_import_writes_the_same_files(folder_of, vocabulary, model, tmp_path):
     folder, _ = folder_of(dataclasses.replace(model, token_types=2))
-    imported, params = loaded(folder)
+    imported, params = import_folder(folder)
     exported = exporting.plan(named_leaves(params), imported.model, vocabulary, False)
     with atomic.new_folder(tmp_path / "again") as again:
         exporting.write(again, exported, named_leaves(params), imported.model, vocabulary)
@@ -63,18 +63,18 @@ def test_export_of_import_has_the_same_tensors(folder_of, vocabulary, model, tmp
 def test_each_device_reads_its_part(folder_of, model):
     folder, params = folder_of(dataclasses.replace(model, token_types=1))
     mesh = jax.make_mesh((2, 4), ("replica", "fsdp"), (jax.sharding.AxisType.Auto,) * 2)
-    _, found = loaded(folder, mesh)
-    kernel = found["layers"]["feed_forward"]["inner"]["kernel"]
+    _, imported_params = import_folder(folder, mesh)
+    kernel = imported_params["layers"]["feed_forward"]["inner"]["kernel"]
     assert kernel.addressable_shards[0].data.shape == (3, 8, 48)
-    assert_equal(found, params)
+    assert_equal(imported_params, params)
 
 
-def test_shards_are_read_as_one_file_is(folder_of, monkeypatch):
+def test_shards_are_read_like_one_file(folder_of, monkeypatch):
     monkeypatch.setattr(exporting, "_SHARD_BYTES", 20_000)
     folder, params = folder_of()
     assert len(list(folder.glob("model-*-of-*.safetensors"))) > 2
     assert not (folder / "model.safetensors").exists()
-    assert_equal(loaded(folder)[1], params)
+    assert_equal(import_folder(folder)[1], params)
 
 
 @pytest.mark.parametrize("pad, rows", [(0, 43), (1, 42), (3, 40)])
@@ -82,48 +82,52 @@ def test_positions_start_after_the_row_of_pad(folder_of, pad, rows):
     folder, params = folder_of()
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"pad_token_id": pad}))
-    imported, found = loaded(folder)
+    imported, imported_params = import_folder(folder)
     assert imported.model.positions == rows
-    theirs = params["embeddings"]["position"]
-    np.testing.assert_array_equal(found["embeddings"]["position"][2:], theirs[pad + 1 :])
+    positions = params["embeddings"]["position"]
+    np.testing.assert_array_equal(
+        imported_params["embeddings"]["position"][2:], positions[pad + 1 :]
+    )
 
 
 def test_one_parameter_at_a_time_is_in_memory(vocabulary, model, params_of, tmp_path, monkeypatch):
-    taken = []
+    references = []
 
     class OnDisk:
         def __init__(self, array):
             self.array, self.shape = array, array.shape
 
         def __array__(self, dtype=None, copy=None):
-            assert all(one() is None for one in taken)
-            made = self.array.copy()
-            taken.append(weakref.ref(made))
-            return made
+            assert all(reference() is None for reference in references)
+            loaded_array = self.array.copy()
+            references.append(weakref.ref(loaded_array))
+            return loaded_array
 
     params = params_of(model, vocabulary.size)
     leaves = {name: OnDisk(leaf) for name, leaf in named_leaves(params).items()}
     exported = exporting.plan(leaves, model, vocabulary, headless=False)
     exporting.write(tmp_path, exported, leaves, model, vocabulary)
-    assert len(taken) == len(leaves)
-    monkeypatch.setattr(importing, "_CHUNK", 1000)  # words of 31 rows at a time
-    assert_equal(loaded(tmp_path)[1], params)
+    assert len(references) == len(leaves)
+    monkeypatch.setattr(importing, "_CHUNK", 1000)  # 31 rows of word embeddings at a time
+    assert_equal(import_folder(tmp_path)[1], params)
 
 
-def test_words_are_written_in_blocks(folder_of, monkeypatch):
+def test_word_embeddings_are_written_in_blocks(folder_of, monkeypatch):
     monkeypatch.setattr(exporting, "_BLOCK", 1000)
     folder, params = folder_of()
-    assert_equal(loaded(folder)[1], params)
+    assert_equal(import_folder(folder)[1], params)
 
 
 def test_lower_precision_is_read_as_float32(folder_of, model):
     folder, params = folder_of()
-    half = changed(folder, lambda t: t.update({n: v.astype(np.float16) for n, v in t.items()}))
+    half = change_tensors(
+        folder, lambda t: t.update({n: v.astype(np.float16) for n, v in t.items()})
+    )
     rounded = jax.tree.map(lambda x: np.asarray(x).astype(np.float16).astype(np.float32), params)
-    assert_equal(loaded(half)[1], rounded)
+    assert_equal(import_folder(half)[1], rounded)
 
 
-def test_old_names_of_norms_and_task_heads_and_poolers(folder_of):
+def test_old_names_of_norms_are_read_and_task_heads_and_poolers_are_ignored(folder_of):
     folder, params = folder_of()
 
     def change(tensors):
@@ -136,8 +140,8 @@ def test_old_names_of_norms_and_task_heads_and_poolers(folder_of):
         tensors["lm_head.decoder.bias"] = tensors["lm_head.bias"]
         tensors["lm_head.decoder.weight"] = tensors["roberta.embeddings.word_embeddings.weight"]
 
-    imported, found = loaded(changed(folder, change))
-    assert_equal(found, params)
+    imported, imported_params = import_folder(change_tensors(folder, change))
+    assert_equal(imported_params, params)
     assert set(imported.ignored) == {
         "roberta.pooler.dense.weight",
         "roberta.embeddings.position_ids",
@@ -190,10 +194,10 @@ LAYER = "roberta.encoder.layer.1"
         ),
     ],
 )
-def test_tensors_that_do_not_fit_are_named(folder_of, change, message):
+def test_missing_and_wrong_tensors_are_named(folder_of, change, message):
     folder, _ = folder_of()
     with pytest.raises(ConfigError, match=message):
-        loaded(changed(folder, change))
+        import_folder(change_tensors(folder, change))
 
 
 @pytest.mark.parametrize(
@@ -215,9 +219,9 @@ def test_tensors_that_do_not_fit_are_named(folder_of, change, message):
         ("max_position_embeddings", None, "max_position_embeddings is None; expected an integer"),
     ],
 )
-def test_a_config_that_does_not_fit_is_named(folder_of, key, value, message):
+def test_invalid_config_values_are_named(folder_of, key, value, message):
     folder, _ = folder_of()
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {key: value}))
     with pytest.raises(ConfigError, match=message):
-        loaded(folder)
+        import_folder(folder)

@@ -1,4 +1,4 @@
-"""Rows of a new table are copies, means, or drawn from the seed and the id alone."""
+"""Rows of a new table are copies, means, or random draws that depend only on seed and id."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def table():
 
 
 @pytest.mark.parametrize("unmatched", UNMATCHED)
-def test_matched_rows(table, unmatched):
+def test_matched_rows_are_copies_or_means(table, unmatched):
     rows = embeddings(table, matches_of(SOURCES), unmatched, 0.02, 7)
     assert rows.dtype == np.float32 and rows.shape == (7, 3000)
     assert (rows[0] == table[3]).all() and (rows[3] == table[1]).all()
@@ -33,14 +33,14 @@ def test_matched_rows(table, unmatched):
     np.testing.assert_allclose(rows[5], table[[3, 3, 0]].mean(0), rtol=1e-5, atol=1e-6)
 
 
-def test_half_precision_comes_out_as_float32(table):
+def test_rows_of_a_half_precision_table_are_float32(table):
     half = table.astype(np.float16)
     rows = embeddings(half, matches_of([[1], []]), "sampled", 0.02, 7)
     assert rows.dtype == np.float32 and (rows[0] == half[1].astype(np.float32)).all()
     assert np.isfinite(rows).all()
 
 
-def test_mean(table):
+def test_unmatched_rows_can_be_the_mean_of_the_table(table):
     rows = embeddings(table, matches_of(SOURCES), "mean", 0.02, 7)
     np.testing.assert_allclose(rows[[1, 4, 6]], np.tile(table.mean(0), (3, 1)), rtol=1e-4)
 
@@ -50,16 +50,18 @@ def test_drawn_rows_depend_on_seed_and_id_only(table, unmatched):
     def rows(sources, seed=7):
         return embeddings(table, matches_of(sources), unmatched, 0.02, seed)
 
-    alone = [[0]] * 4 + [[], [1], [2], [3]]
+    other_sources = [[0]] * 4 + [[], [1], [2], [3]]
     first = rows(SOURCES)
-    assert (rows(alone)[4] == first[4]).all()
+    assert (rows(other_sources)[4] == first[4]).all()
     assert (rows(SOURCES) == first).all()
     assert not (rows(SOURCES, seed=8)[4] == first[4]).any()
     assert not (first[1] == first[4]).any()
-    narrow = embeddings(table[:, :7], matches_of(SOURCES), unmatched, 0.02, 7)
-    np.testing.assert_array_equal(narrow, first[:, :7])
-    many = rows([[]] * 5000)  # several blocks
-    assert (many[[1, 4, 6]] == first[[1, 4, 6]]).all() and len(np.unique(many, axis=0)) == 5000
+    narrow_rows = embeddings(table[:, :7], matches_of(SOURCES), unmatched, 0.02, 7)
+    np.testing.assert_array_equal(narrow_rows, first[:, :7])
+    many_rows = rows([[]] * 5000)  # several blocks
+    assert (many_rows[[1, 4, 6]] == first[[1, 4, 6]]).all() and len(
+        np.unique(many_rows, axis=0)
+    ) == 5000
 
 
 def test_drawn_rows_are_normal():
@@ -72,18 +74,18 @@ def test_drawn_rows_are_normal():
     np.testing.assert_allclose(np.cov(random.T), np.eye(2), atol=0.04)
     np.testing.assert_allclose((np.abs(random) < 1).mean(0), 0.6827, atol=0.015)
     np.testing.assert_allclose((random**4).mean(0), 3, atol=0.25)
-    wide = embeddings(np.zeros((1, 5000)), matches_of([[]] * 4), "random", 1.0, 0)
-    assert abs(np.corrcoef(wide)[np.triu_indices(4, 1)]).max() < 0.06
+    wide_rows = embeddings(np.zeros((1, 5000)), matches_of([[]] * 4), "random", 1.0, 0)
+    assert abs(np.corrcoef(wide_rows)[np.triu_indices(4, 1)]).max() < 0.06
 
 
-def test_drawn_rows_stay_what_they_are():
+def test_drawn_rows_equal_recorded_values():
     result = embeddings(np.zeros((1, 3)), matches_of([[], [0], []]), "random", 1.0, 7)
     expected = [[0.6000129, 0.6189254, 0.7030998], [0, 0, 0], [0.8598661, -0.5559390, 1.3236812]]
     np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
-def test_draws_are_box_and_mullers_to_the_bit(monkeypatch):
-    """From the two halves of each hash, without rounding differences of a further full turn."""
+def test_draws_equal_the_box_muller_transform_bit_for_bit(monkeypatch):
+    """The transform uses the two halves of each hash. All angles are below one full turn."""
     hashes = np.random.default_rng(0).integers(0, 2**64, (50, 7), np.uint64)
     monkeypatch.setattr(matched_rows, "hash64", lambda ids, keys: hashes)
     first, second = hashes // 2**32, (hashes % 2**32).astype(np.float64)
@@ -98,24 +100,24 @@ def test_the_smallest_draw_is_finite(monkeypatch):
     np.testing.assert_allclose(result, np.sqrt(66 * np.log(2)), rtol=1e-6)
 
 
-def test_sums_are_in_the_order_of_the_sources():
+def test_sums_are_computed_in_the_order_of_the_sources():
     table = np.array([[1e8], [-1e8], [1]], np.float32)
     assert embeddings(table, matches_of([[0, 1, 2]]), "mean", 0.02, 7) == np.float32(1) / 3
 
 
-def test_other_rules_are_refused(table):
+def test_an_unknown_rule_for_unmatched_rows_is_refused(table):
     with pytest.raises(ValueError, match="unmatched=zero: expected one of random, mean, sampled"):
         embeddings(table, matches_of(SOURCES), "zero", 0.02, 7)
 
 
-def test_bias():
+def test_biases_are_copies_means_or_zero():
     bias = np.array([1, 2, 3, 4], np.float32)
     result = match_bias(bias, matches_of(SOURCES))
     assert result.dtype == np.float32
     assert result.tolist() == [4, 0, 2, 2, 0, 3, 0]
 
 
-def test_counts_and_table():
+def test_the_share_of_each_rule_is_in_the_table():
     old = MarkedPieces(("the", "dog"), "wordpiece")
     new = MarkedPieces(("▁the", "▁The", "▁Hund", "x"))
     matches = match(old, new, [{"hund": ("dog",)}])

@@ -1,4 +1,4 @@
-"""Keys of config.json of modern models, of transformers 4 and 5, are read or refused by name."""
+"""Config keys of modern models (transformers 4 and 5) are read, or an error names them."""
 
 import dataclasses
 
@@ -31,7 +31,7 @@ BASES = {
     "gte": {"rope_parameters": FULL},
     "new": {"rope_theta": 20000, "rope_scaling": {"type": "ntk", "factor": 8.0}},
 }
-WANTED = {
+EXPECTED = {
     "modernbert": Model(
         family="modernbert", layers=4, hidden=128, heads=2, intermediate=48, positions=42,
         norm="embeddings", norm_type="unbiased", layer_norm_epsilon=1e-5, feed_forward="geglu",
@@ -52,10 +52,10 @@ WANTED = {
         rotary_base=160000.0, attention_dropout=0.0,
     ),
 }  # fmt: skip
-WANTED["new"] = dataclasses.replace(WANTED["gte"], rotary_factor=8 ** (1 / 32))
+EXPECTED["new"] = dataclasses.replace(EXPECTED["gte"], rotary_factor=8 ** (1 / 32))
 
 
-def model(model_type, **changes):
+def read_model(model_type, **changes):
     """Returns the model of a config.json; None removes a key."""
     config = {"model_type": model_type, **SIZES, **BASES[model_type]} | changes
     config = {key: value for key, value in config.items() if value is not None}
@@ -65,19 +65,19 @@ def model(model_type, **changes):
 
 @pytest.mark.parametrize("model_type", BASES)
 def test_options_are_read(model_type):
-    assert model(model_type) == WANTED[model_type]
+    assert read_model(model_type) == EXPECTED[model_type]
 
 
 def test_old_and_new_keys_are_equivalent():
     none = dict.fromkeys(OLD)
     for keys in (OLD, none | NEW, OLD | NEW, OLD | {"layer_types": NEW["layer_types"]}):
-        assert model("modernbert", **keys) == WANTED["modernbert"]
+        assert read_model("modernbert", **keys) == EXPECTED["modernbert"]
     linear = FULL | {"rope_type": "linear", "factor": 2}
-    wanted = dataclasses.replace(WANTED["gte"], rotary_factor=2.0)
-    assert model("gte", rope_parameters=linear) == wanted
+    expected = dataclasses.replace(EXPECTED["gte"], rotary_factor=2.0)
+    assert read_model("gte", rope_parameters=linear) == expected
     old = {"rope_theta": 160000, "rope_scaling": {"type": "linear", "factor": 2.0}}
-    assert model("gte", rope_parameters=None, **old) == wanted
-    assert model("gte", **old, rope_parameters=linear) == wanted
+    assert read_model("gte", rope_parameters=None, **old) == expected
+    assert read_model("gte", **old, rope_parameters=linear) == expected
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_old_and_new_keys_are_equivalent():
         ("new", {"rope_theta": 160000, "rope_scaling": None}, {"rotary_factor": 1.0}),
     ],
 )  # fmt: skip
-def test_switches_are_honoured(model_type, keys, options):
-    assert model(model_type, **keys) == dataclasses.replace(WANTED[model_type], **options)
+def test_optional_keys_change_the_model(model_type, keys, options):
+    assert read_model(model_type, **keys) == dataclasses.replace(EXPECTED[model_type], **options)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_switches_are_honoured(model_type, keys, options):
 )  # fmt: skip
 def test_contradicting_and_missing_keys_are_refused(model_type, keys, message):
     with pytest.raises(ConfigError, match=f"^config.json: .*{message}"):
-        model(model_type, **keys)
+        read_model(model_type, **keys)
 
 
 @pytest.mark.parametrize(
@@ -175,28 +175,28 @@ def test_contradicting_and_missing_keys_are_refused(model_type, keys, message):
         ({"model_type": "ultrabert"}, "UltraBERT has a window"),
     ],
 )  # fmt: skip
-def test_other_encoders_are_refused_by_name(config, message):
+def test_unsupported_encoders_are_refused_with_a_reason(config, message):
     with pytest.raises(ConfigError, match=f"^config.json: model_type is '.*'; {message}"):
         architectures.find_architecture(config, "config.json")
 
 
 @pytest.mark.parametrize("model_type", ["modernbert", "eurobert", "gte"])
 @pytest.mark.parametrize("factor", [1.0, 2.0])
-def test_written_keys_are_read(model_type, factor):
-    wanted = dataclasses.replace(WANTED[model_type], rotary_factor=factor)
+def test_written_configs_are_read_as_the_same_model(model_type, factor):
+    expected = dataclasses.replace(EXPECTED[model_type], rotary_factor=factor)
     if model_type == "modernbert":
-        wanted = dataclasses.replace(wanted, full_layers=("1", "2"), biases=("inner", "outer"))
+        expected = dataclasses.replace(expected, full_layers=("1", "2"), biases=("inner", "outer"))
     architecture = architectures.ARCHITECTURES[model_type]
-    config = architectures.make_config(architecture, wanted, 50)
+    config = architectures.make_config(architecture, expected, 50)
     assert config["model_type"] == model_type and config["vocab_size"] == 50
-    assert architectures.read_model(architecture, config, "config.json") == wanted
+    assert architectures.read_model(architecture, config, "config.json") == expected
 
 
-def test_version_4_of_transformers_reads_what_is_written_or_stops():
-    """Its keys of ModernBERT are written if they can express the model, otherwise they are null."""
+def test_keys_of_transformers_4_are_written_only_if_they_express_the_model():
+    """If the keys of transformers 4 cannot express a ModernBERT model, they are null."""
     architecture = architectures.ARCHITECTURES["modernbert"]
-    config = architectures.make_config(architecture, WANTED["modernbert"], 50)
+    config = architectures.make_config(architecture, EXPECTED["modernbert"], 50)
     assert {key: config[key] for key in OLD} == OLD
-    odd = dataclasses.replace(WANTED["modernbert"], full_layers=("1",), rotary_factor=2.0)
+    odd = dataclasses.replace(EXPECTED["modernbert"], full_layers=("1",), rotary_factor=2.0)
     config = architectures.make_config(architecture, odd, 50)
     assert {key: config[key] for key in OLD} == dict.fromkeys(OLD)

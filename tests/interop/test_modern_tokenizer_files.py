@@ -21,7 +21,7 @@ SIZE = {"modernbert": 500, "mmbert": 700, "eurobert": 400}
 
 
 @pytest.fixture(scope="module")
-def made():
+def trained_tokenizers():
     return {kind: make(LINES, SIZE[kind]) for kind, make in MODERN.items()}
 
 
@@ -31,8 +31,8 @@ def kind(request):
 
 
 @pytest.fixture
-def folder(kind, made, tmp_path):
-    return write_folder(tmp_path / "folder", kind, made[kind])
+def folder(kind, trained_tokenizers, tmp_path):
+    return write_folder(tmp_path / "folder", kind, trained_tokenizers[kind])
 
 
 def set_config(folder, **values):
@@ -40,41 +40,47 @@ def set_config(folder, **values):
     path.write_text(json.dumps(json.loads(path.read_bytes()) | values))
 
 
-def test_read_and_written_again_it_is_the_same(kind, made, folder, tmp_path, capsys):
+def test_a_tokenizer_that_is_read_and_written_stays_the_same(
+    kind, trained_tokenizers, folder, tmp_path, capsys
+):
     vocabulary = tokenizer_files.read(folder)
     assert capsys.readouterr().err == ""
-    unstated = kind == "eurobert"  # its padding, which only the folder names
+    unstated = kind == "eurobert"  # only the folder names its padding token
     assert (vocabulary.model == (folder / "tokenizer.json").read_bytes()) == (not unstated)
     out = tmp_path / "out"
     out.mkdir()
     tokenizer_files.write(vocabulary, out, 77)
     assert tokenizer_files.read(out) == vocabulary
     after = Tokenizer.from_file(str(out / "tokenizer.json"))
-    assert after.get_vocab() == made[kind].get_vocab()
+    assert after.get_vocab() == trained_tokenizers[kind].get_vocab()
     for text in (
         ("a b",),
         ("a", "b c"),
         (f"x {CONFIGS[kind]['eos_token']} y",) if unstated else ("",),
     ):
-        one, other = made[kind].encode(*text), after.encode(*text)
+        one, other = trained_tokenizers[kind].encode(*text), after.encode(*text)
         assert (one.ids, one.type_ids) == (other.ids, other.type_ids)
     named = json.loads((out / "tokenizer_config.json").read_bytes())
-    assert ("unk_token" in named) == (not unstated), "what has no unknown token goes without"
+    assert ("unk_token" in named) == (not unstated), (
+        "a tokenizer without an unknown token gets none"
+    )
     if unstated:
         assert named["pad_token"] == named["eos_token"]
 
 
-def test_padding_that_is_the_end_of_a_text_has_a_row_of_its_own(made, tmp_path):
-    vocabulary = tokenizer_files.read(write_folder(tmp_path, "eurobert", made["eurobert"]))
-    eos = made["eurobert"].token_to_id("<|end_of_text|>")
+def test_a_padding_token_that_equals_the_end_token_has_its_own_row(trained_tokenizers, tmp_path):
+    vocabulary = tokenizer_files.read(
+        write_folder(tmp_path, "eurobert", trained_tokenizers["eurobert"])
+    )
+    eos = trained_tokenizers["eurobert"].token_to_id("<|end_of_text|>")
     assert vocabulary.native_special_ids[1:3] == (eos, eos)
     assert vocabulary.native_ids[PAD] == -1 == vocabulary.native_ids[UNK]
     assert list(vocabulary.native_ids).count(eos) == 1
 
 
 @pytest.mark.parametrize("template", [True, False])
-def test_the_folder_names_what_the_file_does_not_state(template, tmp_path):
-    """Unusual names: found nowhere but in the folder; and the vocabulary travels with them."""
+def test_the_folder_names_special_tokens_that_tokenizer_json_does_not_name(template, tmp_path):
+    """The names are unusual, so only the folder gives them. The vocabulary stores them."""
     tokenizer = MODERN["eurobert"](LINES, 400)
     names = ["{bos}", "{eos}", "{pad}", "{mask}", "{unk}", "<mask>"]
     tokenizer.add_special_tokens([AddedToken(name, special=True) for name in names])
@@ -95,13 +101,15 @@ def test_the_folder_names_what_the_file_does_not_state(template, tmp_path):
     for text in (("a b",), ("a", "b c")):
         one, other = tokenizer.encode(*text), library.encode(*text)
         assert (one.ids, one.type_ids) == (other.ids, other.type_ids)
-    # The tokenizer's own file goes before the map.
+    # tokenizer_config.json has priority over special_tokens_map.json.
     set_config(folder, mask_token="<mask>")
     assert tokenizer_files.read(folder).native_specials[-1] == "<mask>"
 
 
-def test_contradictions_are_reported_and_the_tokenizer_is_right(made, tmp_path, capsys):
-    folder = write_folder(tmp_path / "folder", "mmbert", made["mmbert"])
+def test_contradictions_are_reported_and_the_tokenizers_value_is_used(
+    trained_tokenizers, tmp_path, capsys
+):
+    folder = write_folder(tmp_path / "folder", "mmbert", trained_tokenizers["mmbert"])
     set_config(folder, cls_token="<s>", sep_token="</s>", unk_token="<oov>")
     ids = {"cls_token_id": 1, "bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0}
     (folder / "config.json").write_text(json.dumps(ids))
@@ -128,8 +136,10 @@ def test_contradictions_are_reported_and_the_tokenizer_is_right(made, tmp_path, 
         ("mmbert", slice(0, 0), "'...', but xlj encodes it as '<bos> ... <eos>'"),
     ],
 )
-def test_a_frame_that_rows_do_not_have_is_reported(kind, single, frame, made, tmp_path, capsys):
-    folder = write_folder(tmp_path / "folder", kind, made[kind])
+def test_a_template_that_differs_from_xljs_rows_is_reported(
+    kind, single, frame, trained_tokenizers, tmp_path, capsys
+):
+    folder = write_folder(tmp_path / "folder", kind, trained_tokenizers[kind])
     file = folder / "tokenizer.json"
     content = json.loads(file.read_bytes())
     template = content["post_processor"]
@@ -138,7 +148,10 @@ def test_a_frame_that_rows_do_not_have_is_reported(kind, single, frame, made, tm
         content["post_processor"] = None
     file.write_text(json.dumps(content))
     vocabulary = tokenizer_files.read(folder)
-    assert vocabulary.native_specials == Vocabulary(made[kind].to_str().encode()).native_specials
+    assert (
+        vocabulary.native_specials
+        == Vocabulary(trained_tokenizers[kind].to_str().encode()).native_specials
+    )
     (warning,) = capsys.readouterr().err.splitlines()
     start = (
         f"warning: {file}: post_processor encodes a sentence as {frame}, so xlj's vectors differ"
@@ -147,22 +160,26 @@ def test_a_frame_that_rows_do_not_have_is_reported(kind, single, frame, made, tm
 
 
 @pytest.mark.parametrize("separated", [False, True])
-def test_pairs_as_rows(made, separated, tmp_path):
-    vocabulary = tokenizer_files.read(write_folder(tmp_path / "in", "eurobert", made["eurobert"]))
+def test_pairs_are_exported_in_the_format_of_xljs_rows(trained_tokenizers, separated, tmp_path):
+    vocabulary = tokenizer_files.read(
+        write_folder(tmp_path / "in", "eurobert", trained_tokenizers["eurobert"])
+    )
     tokenizer_files.write(vocabulary, tmp_path, 77, pairs_as_rows=True, separated=separated)
     library = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     between = "<|parallel_sep|>" if separated else "<|end_of_text|>"
     expected = ["<|begin_of_text|>", "a", between, "b", "<|end_of_text|>"]
-    found = library.encode("a", "b")
-    assert found.tokens == expected and set(found.type_ids) == {0}
+    encoded = library.encode("a", "b")
+    assert encoded.tokens == expected and set(encoded.type_ids) == {0}
     assert library.encode("a").tokens == [*expected[:2], expected[-1]]
     again = tokenizer_files.read(tmp_path)
     assert again.native_specials == vocabulary.native_specials
-    assert library.encode("a b").offsets == made["eurobert"].encode("a b").offsets
+    assert library.encode("a b").offsets == trained_tokenizers["eurobert"].encode("a b").offsets
 
 
-def test_internal_rows_are_not_exported(made, tmp_path):
-    vocabulary = tokenizer_files.read(write_folder(tmp_path / "in", "eurobert", made["eurobert"]))
+def test_internal_rows_are_not_exported(trained_tokenizers, tmp_path):
+    vocabulary = tokenizer_files.read(
+        write_folder(tmp_path / "in", "eurobert", trained_tokenizers["eurobert"])
+    )
     eos = vocabulary.native_special_ids[2]
     sizes = {"layers": 1, "hidden": 8, "heads": 2, "intermediate": 8, "positions": 50}
     model = Model(**families.options_of("eurobert") | sizes)
@@ -179,7 +196,7 @@ def test_internal_rows_are_not_exported(made, tmp_path):
     imported = importing.inspect(out)
     assert imported.vocabulary == vocabulary
     table = importing.read(imported, "embeddings/word")
-    own = vocabulary.native_ids >= 0
+    has_native_id = vocabulary.native_ids >= 0
     assert table.shape == (vocabulary.size, 8)
-    np.testing.assert_array_equal(table[own], params["embeddings/word"][own])
-    assert not table[~own].any() and (~own).sum() == 2
+    np.testing.assert_array_equal(table[has_native_id], params["embeddings/word"][has_native_id])
+    assert not table[~has_native_id].any() and (~has_native_id).sum() == 2

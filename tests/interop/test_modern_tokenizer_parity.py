@@ -1,5 +1,7 @@
-"""10,000 real lines of 30 languages, and hard strings: tokenizers in the formats of ModernBERT,
-mmBERT and EuroBERT give what the library and transformers give."""
+"""Tokenizers in the formats of ModernBERT, mmBERT and EuroBERT give the library's token ids.
+
+The texts are 10,000 real lines of 30 languages, and hard strings.
+"""
 
 import json
 
@@ -11,7 +13,7 @@ from tokenizers import Tokenizer
 from xlj.interop import tokenizer_files
 
 transformers = pytest.importorskip(
-    "transformers", reason="the peer is transformers (pip install '.[parity]')"
+    "transformers", reason="needs transformers (pip install '.[parity]')"
 )
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
@@ -63,22 +65,24 @@ def native(vocabulary, ids):
     return [vocabulary.native_ids[line].tolist() for line in ids]
 
 
-def test_ids_and_spans(folder, vocabulary, lines):
+def test_ids_and_spans_equal_those_of_the_library(folder, vocabulary, lines):
     library = Tokenizer.from_file(str(folder / "tokenizer.json"))
     library.encode_special_tokens = True
-    theirs = library.encode_batch(lines, add_special_tokens=False)
-    assert native(vocabulary, vocabulary.encode_batch(lines)) == [one.ids for one in theirs]
+    encodings = library.encode_batch(lines, add_special_tokens=False)
+    assert native(vocabulary, vocabulary.encode_batch(lines)) == [
+        encoding.ids for encoding in encodings
+    ]
     ids, spans = vocabulary.encode_with_spans(lines)
-    places = iter(zip(ids.ids, spans.tolist(), strict=True))
-    for line, one in zip(lines, theirs, strict=True):
-        for begin, end in one.offsets:
-            number, (first, last) = next(places)
+    ids_with_spans = iter(zip(ids.ids, spans.tolist(), strict=True))
+    for line, encoding in zip(lines, encodings, strict=True):
+        for begin, end in encoding.offsets:
+            number, (first, last) = next(ids_with_spans)
             if begin < end and number not in vocabulary.marks:
                 assert line[first:last] == line[begin:end].strip("".join(_BLANKS)), line
 
 
-def test_transformers_on_lines_masks_and_pairs(folder, written, vocabulary, lines):
-    """The folder as it came and as xlj writes it, special tokens in text included."""
+def test_written_folders_give_the_same_ids_in_transformers(folder, written, vocabulary, lines):
+    """Compares the original folder with xlj's. The texts include special tokens."""
     before, after = map(transformers.AutoTokenizer.from_pretrained, (folder, written))
     assert before.is_fast and after.is_fast
     assert before(lines)["input_ids"] == after(lines)["input_ids"]
@@ -90,24 +94,26 @@ def test_transformers_on_lines_masks_and_pairs(folder, written, vocabulary, line
     bare = [line for line in lines if "<" not in line and "[" not in line and "|" not in line]
     framed = before(bare)["input_ids"]
     first, last = (vocabulary.native_ids[i] for i in (0, 2))
-    ours = [[first, *ids, last] for ids in native(vocabulary, vocabulary.encode_batch(bare))]
-    assert framed == ours and len(bare) > 9_000
+    expected = [[first, *ids, last] for ids in native(vocabulary, vocabulary.encode_batch(bare))]
+    assert framed == expected and len(bare) > 9_000
     for text in ("a <mask> b", "a<mask>b", " <mask>  x", "\u4e2d<mask>\u6587"):
-        theirs = before(text.replace("<mask>", before.mask_token), add_special_tokens=False)
-        assert vocabulary.native_ids[vocabulary.encode_masked(text)].tolist() == theirs["input_ids"]
+        encoded = before(text.replace("<mask>", before.mask_token), add_special_tokens=False)
+        assert (
+            vocabulary.native_ids[vocabulary.encode_masked(text)].tolist() == encoded["input_ids"]
+        )
 
 
-def test_word_lists(folder, vocabulary, lines):
-    """A word behind a word without letters in common pieces: behind a line feed's stand-in."""
+def test_separate_words_are_encoded_as_within_a_sentence(folder, vocabulary, lines):
+    """Words have the ids that they have after another word, here after "a"."""
     library = Tokenizer.from_file(str(folder / "tokenizer.json"))
     library.encode_special_tokens = True
     words = list(dict.fromkeys(word for line in lines[:10_000] for word in line.split(" ") if word))
-    ours = native(vocabulary, vocabulary.encode_words(words))
-    theirs = library.encode_batch([f"a {word}" for word in words], add_special_tokens=False)
+    xlj_ids = native(vocabulary, vocabulary.encode_words(words))
+    encodings = library.encode_batch([f"a {word}" for word in words], add_special_tokens=False)
     differ = []
-    for word, ids, one in zip(words, ours, theirs, strict=True):
-        first = next((i for i, (_, end) in enumerate(one.offsets) if end > 1), 1)
-        if ids != one.ids[first:]:
+    for word, ids, encoding in zip(words, xlj_ids, encodings, strict=True):
+        first = next((i for i, (_, end) in enumerate(encoding.offsets) if end > 1), 1)
+        if ids != encoding.ids[first:]:
             differ.append(word)
     assert len(words) > 50_000 and not differ, differ[:20]
 

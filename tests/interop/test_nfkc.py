@@ -1,4 +1,4 @@
-"""The exported normaliser equals SentencePiece's, for all code points."""
+"""The exported normaliser equals SentencePiece's for all characters and almost all sequences."""
 
 import io
 import random
@@ -17,7 +17,7 @@ RULES = ("nmt_nfkc", "nfkc")
 
 
 def processor(rule):
-    """(a model with this rule, a SentencePiece that does not change spaces)."""
+    """Returns the normaliser's spec for this rule, and a processor that does not change spaces."""
     model = io.BytesIO()
     lines = [line for _, line in zip(range(500), phrasebook.text_lines("en"), strict=False) if line]
     sentencepiece.SentencePieceTrainer.train(
@@ -31,8 +31,8 @@ def processor(rule):
 
 
 @pytest.fixture(scope="module", params=RULES)
-def both(request):
-    """(SentencePiece's normaliser, the exported one, one with the rules only)."""
+def normalisers(request):
+    """Normalisers: SentencePiece's, the exported one, and a plain one with the rules only."""
     spec, sentences = processor(request.param)
     assert spec.name == request.param
     exported = nfkc.normalizer(spec.precompiled_charsmap)
@@ -40,48 +40,52 @@ def both(request):
     return sentences.normalize, exported.normalize_str, plain.normalize_str
 
 
-def wrong(both, texts):
-    """Returns the texts with errors of the exported normaliser, and the number with errors of the
-    plain one."""
-    right, exported, plain = both
+def find_errors(normalisers, texts):
+    """Returns the texts with errors of the exported normaliser.
+
+    Also returns the number of texts with errors of the plain normaliser.
+    """
+    reference, exported, plain = normalisers
     return (
-        [text for text in texts if exported(text) != right(text)],
-        sum(plain(text) != right(text) for text in texts),
+        [text for text in texts if exported(text) != reference(text)],
+        sum(plain(text) != reference(text) for text in texts),
     )
 
 
 def characters():
-    """All that has a decomposition, and all of the first plane's first half and of its last 8,192
-    that are no surrogates; others stand for themselves."""
+    """Returns U+0001 to U+7FFF, U+E000 to U+FFFF, and later characters with a decomposition.
+
+    Normalisation does not change other characters.
+    """
     codes = [*range(1, 0x8000), *range(0xE000, 0x10000)]
     others = (c for c in range(0x10000, sys.maxunicode) if unicodedata.decomposition(chr(c)))
     return [chr(c) for c in (*codes, *others)]
 
 
-def test_single_characters(both):
-    assert wrong(both, characters()) == ([], 0)
+def test_single_characters_are_normalised_equally(normalisers):
+    assert find_errors(normalisers, characters()) == ([], 0)
 
 
 @pytest.mark.parametrize("form", ["NFD", "NFKD"])
-def test_decompositions(both, form):
+def test_decompositions_are_normalised_equally(normalisers, form):
     whole = [*characters(), *map(chr, range(0xAC00, 0xD7A4))]
     texts = [unicodedata.normalize(form, c) for c in whole]
-    found, plain = wrong(both, [text for text in texts if len(text) > 1])
+    errors, plain = find_errors(normalisers, [text for text in texts if len(text) > 1])
     assert plain > 11_000  # Hangul, and letters with two marks
-    # A letter of Unicode 13, which SentencePiece's tables are newer than those of tokenizers for.
-    assert set(found) <= {unicodedata.normalize(form, "\U00011938")}
+    # Unicode 13 added this letter. SentencePiece's tables contain it, those of tokenizers do not.
+    assert set(errors) <= {unicodedata.normalize(form, "\U00011938")}
 
 
-def test_letters_that_are_composed_in_part(both):
-    """SentencePiece has whole decompositions only, so it does not compose a further mark."""
+def test_letters_with_two_marks_are_composed_as_in_sentencepiece(normalisers):
+    """SentencePiece composes only whole decompositions, so it does not compose a further mark."""
     letters, tones = "aăâeêioôơuưyẹọạ", "\u0300\u0301\u0303\u0309\u0323\u0302\u0306"
     texts = [f"x{letter}{tone}y" for letter in letters for tone in tones]
-    assert wrong(both, texts)[0] == []
-    right = both[0]
-    assert right("ô\u0303") == "ô\u0303" and right("o\u0302\u0303") == "ỗ"
+    assert find_errors(normalisers, texts)[0] == []
+    reference = normalisers[0]
+    assert reference("ô\u0303") == "ô\u0303" and reference("o\u0302\u0303") == "ỗ"
 
 
-def test_marks_in_any_order(both):
+def test_at_most_one_percent_of_random_marks_are_normalised_differently(normalisers):
     """At most 1 in 100 stacks of random marks differ; no language has such stacks."""
     rng = random.Random(0)
     marks = [chr(c) for c in range(0x300, 0x370)]
@@ -89,5 +93,5 @@ def test_marks_in_any_order(both):
     texts = [
         rng.choice(letters) + "".join(rng.choices(marks, k=rng.randint(1, 3))) for _ in range(5000)
     ]
-    found, plain = wrong(both, texts)
-    assert len(found) <= 50 and plain >= 250
+    errors, plain = find_errors(normalisers, texts)
+    assert len(errors) <= 50 and plain >= 250

@@ -1,5 +1,7 @@
-"""The module that exported folders carry computes what xlj's encoder does, and is one of
-transformers' own kind: it loads, saves, trains and grows as they do."""
+"""The PyTorch module in exported folders equals xlj's encoder.
+
+It also behaves like the models of transformers: it loads, saves, trains and takes new tokens.
+"""
 
 import dataclasses
 import json
@@ -51,7 +53,7 @@ SIZES = {
     ),
 }  # fmt: skip
 LENGTHS = {"tiny": 40, "uneven": 64, "defaults": 200}
-"""Longer than the distance from which on all distances share a bucket."""
+"""Lengths of rows. Each exceeds the distance beyond which all distances share a bucket."""
 
 NAMES = {
     "attention/query": "attention.self.query",
@@ -66,15 +68,17 @@ NAMES = {
 
 
 @cache
-def drawn(model):
-    """An encoder and a head of masked tokens, all of whose parameters matter. NumPy draws them:
-    compiling `init` for every model takes longer than all else here."""
+def draw_params(model):
+    """Draws all parameters of an encoder and of a head for masked tokens at random.
+
+    NumPy draws them, because compiling `init` for every model would take longer than these tests.
+    """
     rng = np.random.default_rng(0)
 
     def draw(path, leaf):
-        around = float(path[-1].key == "scale")
+        mean = float(path[-1].key == "scale")
         noise = model.hidden**-0.5 * rng.standard_normal(leaf.shape)
-        return jnp.asarray(around + noise, leaf.dtype)
+        return jnp.asarray(mean + noise, leaf.dtype)
 
     def init(key):
         return encoder.init(key, model, SIZE, 1), heads.init_prediction(key, model, SIZE)
@@ -87,39 +91,39 @@ def state_dict(params, head=None):
     params = {name: np.array(leaf) for name, leaf in named_leaves(params).items()}
     embeddings = "embeddings.{}_embeddings.weight"
     zeros = np.zeros((1, params["embeddings/word"].shape[1]), np.float32)
-    found = {
+    state = {
         embeddings.format("word"): params["embeddings/word"],
         embeddings.format("token_type"): params.get("embeddings/token_type", zeros),
         "embeddings.LayerNorm.weight": params["embeddings/norm/scale"],
         "embeddings.LayerNorm.bias": params["embeddings/norm/bias"],
     }
     if "embeddings/position" in params:
-        found[embeddings.format("position")] = params["embeddings/position"]
+        state[embeddings.format("position")] = params["embeddings/position"]
     if "position_bias/table" in params:
-        found["position_bias.weight"] = params["position_bias/table"]
+        state["position_bias.weight"] = params["position_bias/table"]
     for name, leaf in params.items():
-        room, _, rest = name.partition("/")
-        if room != "layers":
+        group, _, rest = name.partition("/")
+        if group != "layers":
             continue
         for index, value in enumerate(leaf):
             part, _, kind = rest.rpartition("/")
             layer = f"encoder.layer.{index}."
             if part == "attention/gates":
                 gates = {"kernel": "gates.weight", "scale": "gate_scale"}
-                found[f"{layer}attention.self.{gates[kind]}"] = value.T
+                state[f"{layer}attention.self.{gates[kind]}"] = value.T
             else:
                 kind = "bias" if kind == "bias" else "weight"
-                found[f"{layer}{NAMES[part]}.{kind}"] = value.T
+                state[f"{layer}{NAMES[part]}.{kind}"] = value.T
     if head is not None:
-        found = {f"roberta.{name}": value for name, value in found.items()}
-        found |= {
+        state = {f"roberta.{name}": value for name, value in state.items()}
+        state |= {
             "lm_head.dense.weight": np.array(head["dense"]["kernel"].T),
             "lm_head.dense.bias": np.array(head["dense"]["bias"]),
             "lm_head.layer_norm.weight": np.array(head["norm"]["scale"]),
             "lm_head.layer_norm.bias": np.array(head["norm"]["bias"]),
             "lm_head.bias": np.array(head["bias"]),
         }
-    return {name: np.ascontiguousarray(value) for name, value in found.items()}
+    return {name: np.ascontiguousarray(value) for name, value in state.items()}
 
 
 def config_of(model):
@@ -150,32 +154,32 @@ def config_of(model):
     }
 
 
-def exported(folder, model, with_head=True):
-    """Writes a folder as the exporter does."""
+def write_folder(folder, model, with_head=True):
+    """Writes a folder like those of the exporter."""
     folder.mkdir()
     for name in ("configuration_xlj.py", "modeling_xlj.py"):
         shutil.copy(CODE / name, folder)
     (folder / "config.json").write_text(json.dumps(config_of(model)))
-    params, head = drawn(model)
+    params, head = draw_params(model)
     weights = state_dict(params, head if with_head else None)
     safetensors.save_file(weights, folder / "model.safetensors", {"format": "pt"})
     return folder
 
 
 def load(kind, folder, **options):
-    """Loads a model in evaluation mode; all its weights must come from the folder."""
+    """Loads a model in evaluation mode; returns it with its missing and unexpected keys."""
     auto = getattr(transformers, kind)
-    loaded, report = auto.from_pretrained(
+    model, report = auto.from_pretrained(
         folder, trust_remote_code=True, output_loading_info=True, **options
     )
     assert not report["mismatched_keys"], report
-    return loaded, set(report["missing_keys"]), set(report["unexpected_keys"])
+    return model, set(report["missing_keys"]), set(report["unexpected_keys"])
 
 
 def masked_lm(folder):
-    loaded, missing, unexpected = load("AutoModelForMaskedLM", folder)
+    model, missing, unexpected = load("AutoModelForMaskedLM", folder)
     assert not missing and not unexpected
-    return loaded
+    return model
 
 
 def example(rng, length):
@@ -185,16 +189,19 @@ def example(rng, length):
 
 
 def rows(kind, length):
-    """Returns token ids [3, length] of pairs: full, padded on one side, or several in a row."""
+    """Returns token ids [3, length] of sentence pairs.
+
+    A row is one pair of full length, one pair with padding on one side, or several pairs.
+    """
     rng = np.random.default_rng(0)
     if kind == "packed":
-        cuts = (length // 4, length // 2 - 3, length // 8)
-        made = [np.concatenate([example(rng, cut) for cut in cuts]) for _ in range(3)]
+        sizes = (length // 4, length // 2 - 3, length // 8)
+        examples = [np.concatenate([example(rng, cut) for cut in sizes]) for _ in range(3)]
     else:
         lengths = [length] * 3 if kind == "full" else (length, length // 2, 9)
-        made = [example(rng, real) for real in lengths]
+        examples = [example(rng, real) for real in lengths]
     side = (lambda n: (n, 0)) if kind == "left" else (lambda n: (0, n))
-    return np.stack([np.pad(row, side(length - len(row)), constant_values=1) for row in made])
+    return np.stack([np.pad(row, side(length - len(row)), constant_values=1) for row in examples])
 
 
 def tensors(**arrays):
@@ -204,9 +211,9 @@ def tensors(**arrays):
 run = jax.jit(partial(encoder.apply, all_layers=True), static_argnames="model")
 
 
-def assert_close(found, expected):
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
-    assert np.linalg.norm(found - expected) < 1e-5 * np.linalg.norm(expected)
+def assert_close(actual, expected):
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-4)
+    assert np.linalg.norm(actual - expected) < 1e-5 * np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize(
@@ -220,10 +227,10 @@ def assert_close(found, expected):
         ("defaults", "gated", True),
     ],
 )
-def test_hidden_states_and_logits_equal_xlj(tmp_path, size, bias, absolute):
+def test_hidden_states_and_logits_equal_those_of_xlj(tmp_path, size, bias, absolute):
     model = dataclasses.replace(SIZES[size], position_bias=bias, absolute_positions=absolute)
-    params, head = drawn(model)
-    peer = masked_lm(exported(tmp_path / "model", model))
+    params, head = draw_params(model)
+    torch_model = masked_lm(write_folder(tmp_path / "model", model))
     for kind in ("full", "right", "left", "packed"):
         tokens = rows(kind, LENGTHS[size])
         layout = segments(jnp.asarray(tokens))
@@ -235,23 +242,23 @@ def test_hidden_states_and_logits_equal_xlj(tmp_path, size, bias, absolute):
                                                    hidden[-1])  # fmt: skip
         logits = np.asarray(vectors) @ np.asarray(table).T + token_bias
 
-        given = {"input_ids": tokens, "attention_mask": tokens != 1}
+        torch_inputs = {"input_ids": tokens, "attention_mask": tokens != 1}
         if kind == "packed":
-            given["attention_mask"] = layout.segment[:, :, None] == layout.segment[:, None]
-            given["position_ids"] = layout.position + FIRST_POSITION
+            torch_inputs["attention_mask"] = layout.segment[:, :, None] == layout.segment[:, None]
+            torch_inputs["position_ids"] = layout.position + FIRST_POSITION
         if model.token_types > 1:
-            given["token_type_ids"] = layout.side
+            torch_inputs["token_type_ids"] = layout.side
         with torch.no_grad():
-            output = peer(**tensors(**given), output_hidden_states=True)
+            output = torch_model(**tensors(**torch_inputs), output_hidden_states=True)
         real = tokens != 1
         assert len(output.hidden_states) == model.layers + 1
-        for found, expected in zip(output.hidden_states, np.asarray(hidden), strict=True):
-            assert_close(found.numpy()[real], expected[real])
+        for actual, expected in zip(output.hidden_states, np.asarray(hidden), strict=True):
+            assert_close(actual.numpy()[real], expected[real])
         assert_close(output.logits.numpy()[real], np.asarray(logits)[real])
 
 
 @pytest.mark.parametrize("count, distance", [(32, 128), (320, 800), (4, 2), (16, 33), (32, 9)])
-def test_distances_have_the_buckets_of_xlj(count, distance):
+def test_distances_have_the_same_buckets_as_in_xlj(count, distance):
     from xlj.interop.remote_code.configuration_xlj import XljConfig
     from xlj.interop.remote_code.modeling_xlj import XljPositionBias
 
@@ -260,130 +267,133 @@ def test_distances_have_the_buckets_of_xlj(count, distance):
     length = 2 * distance + 2
     with torch.no_grad():
         bias.weight[:, 0] = torch.arange(count)
-        found = bias(length)[0].numpy()
+        actual = bias(length)[0].numpy()
     place = np.arange(length)
     expected = buckets(place[None, :] - place[:, None], count, distance)
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(actual, expected)
 
 
-def test_every_part_of_the_bias_matters(tmp_path):
-    """The change is much larger than the tolerance above."""
-    peer = masked_lm(exported(tmp_path / "model", TINY))
-    given = tensors(input_ids=rows("full", 40))
+def test_every_parameter_of_the_position_bias_changes_the_logits(tmp_path):
+    """The logits change by much more than the tolerance of the comparison above."""
+    torch_model = masked_lm(write_folder(tmp_path / "model", TINY))
+    torch_inputs = tensors(input_ids=rows("full", 40))
     with torch.no_grad():
-        expected = peer(**given).logits
-        for name, weight in peer.named_parameters():
+        expected = torch_model(**torch_inputs).logits
+        for name, weight in torch_model.named_parameters():
             if "position_bias" in name or "gate" in name:
-                kept = weight.clone()
-                weight[:] = weight.flip(0)  # other buckets; update and reset; other heads
-                assert (peer(**given).logits - expected).abs().max() > 1e-3, name
-                weight[:] = kept
+                original = weight.clone()
+                # Reverses the order of buckets or heads, or swaps the update and reset gates.
+                weight[:] = weight.flip(0)
+                assert (torch_model(**torch_inputs).logits - expected).abs().max() > 1e-3, name
+                weight[:] = original
 
 
-def test_without_a_bias_it_is_xlm_r(tmp_path):
+def test_without_a_position_bias_the_model_equals_xlm_r(tmp_path):
     model = dataclasses.replace(TINY, position_bias="none")
-    peer = masked_lm(exported(tmp_path / "model", model))
+    torch_model = masked_lm(write_folder(tmp_path / "model", model))
     config = {k: v for k, v in config_of(model).items() if k not in ("model_type", "auto_map")}
     xlm_r = transformers.XLMRobertaForMaskedLM(transformers.XLMRobertaConfig(**config)).eval()
-    xlm_r.load_state_dict(peer.state_dict())  # all names are equal
+    xlm_r.load_state_dict(torch_model.state_dict())  # all names are equal
     for kind in ("left", "right"):
         tokens = rows(kind, 40)
-        given = tensors(input_ids=tokens, attention_mask=tokens != 1, labels=tokens)
+        torch_inputs = tensors(input_ids=tokens, attention_mask=tokens != 1, labels=tokens)
         with torch.no_grad():
-            found, expected = peer(**given), xlm_r(**given)
-        assert_close(found.logits.numpy()[tokens != 1], expected.logits.numpy()[tokens != 1])
-        torch.testing.assert_close(found.loss, expected.loss)
+            actual, expected = torch_model(**torch_inputs), xlm_r(**torch_inputs)
+        assert_close(actual.logits.numpy()[tokens != 1], expected.logits.numpy()[tokens != 1])
+        torch.testing.assert_close(actual.loss, expected.loss)
 
 
-def test_without_a_bias_it_answers_questions_as_xlm_r(tmp_path):
+def test_without_a_position_bias_question_answering_equals_xlm_r(tmp_path):
     model = dataclasses.replace(TINY, position_bias="none")
-    folder = exported(tmp_path / "model", model)
-    peer, missing, _ = load("AutoModelForQuestionAnswering", folder)
+    folder = write_folder(tmp_path / "model", model)
+    torch_model, missing, _ = load("AutoModelForQuestionAnswering", folder)
     assert missing == {"qa_outputs.weight", "qa_outputs.bias"}
     config = {k: v for k, v in config_of(model).items() if k not in ("model_type", "auto_map")}
     xlm_r = transformers.XLMRobertaForQuestionAnswering(transformers.XLMRobertaConfig(**config))
-    xlm_r.eval().load_state_dict(peer.state_dict())
+    xlm_r.eval().load_state_dict(torch_model.state_dict())
     tokens = rows("right", 40)
-    given = tensors(input_ids=tokens, attention_mask=tokens != 1,
+    torch_inputs = tensors(input_ids=tokens, attention_mask=tokens != 1,
                     start_positions=np.arange(3), end_positions=np.arange(3) + 2)  # fmt: skip
-    found, expected = peer(**given), xlm_r(**given)
-    assert_close(found.start_logits.detach().numpy(), expected.start_logits.detach().numpy())
-    assert_close(found.end_logits.detach().numpy(), expected.end_logits.detach().numpy())
-    torch.testing.assert_close(found.loss, expected.loss)
-    assert peer(**given, return_dict=False)[0] == found.loss
-    found.loss.backward()
-    assert peer.qa_outputs.weight.grad.abs().sum() > 0
-    del given["start_positions"]
-    assert peer(**given).loss is None
+    actual, expected = torch_model(**torch_inputs), xlm_r(**torch_inputs)
+    assert_close(actual.start_logits.detach().numpy(), expected.start_logits.detach().numpy())
+    assert_close(actual.end_logits.detach().numpy(), expected.end_logits.detach().numpy())
+    torch.testing.assert_close(actual.loss, expected.loss)
+    assert torch_model(**torch_inputs, return_dict=False)[0] == actual.loss
+    actual.loss.backward()
+    assert torch_model.qa_outputs.weight.grad.abs().sum() > 0
+    del torch_inputs["start_positions"]
+    assert torch_model(**torch_inputs).loss is None
 
 
 @pytest.mark.parametrize("with_head", [True, False])
-def test_the_encoder_alone(tmp_path, with_head):
-    folder = exported(tmp_path / "model", TINY, with_head)
-    peer, missing, unexpected = load("AutoModel", folder)
+def test_auto_model_loads_the_encoder_alone(tmp_path, with_head):
+    folder = write_folder(tmp_path / "model", TINY, with_head)
+    torch_model, missing, unexpected = load("AutoModel", folder)
     assert not missing
     assert all(name.startswith("lm_head.") for name in unexpected)
     tokens = rows("right", 40)
-    whole = masked_lm(exported(tmp_path / "whole", TINY))
-    given = tensors(input_ids=tokens, attention_mask=tokens != 1)
+    whole = masked_lm(write_folder(tmp_path / "whole", TINY))
+    torch_inputs = tensors(input_ids=tokens, attention_mask=tokens != 1)
     with torch.no_grad():
-        output = peer(**given)
-        expected = whole(**given, output_hidden_states=True).hidden_states[-1]
+        output = torch_model(**torch_inputs)
+        expected = whole(**torch_inputs, output_hidden_states=True).hidden_states[-1]
         torch.testing.assert_close(output.last_hidden_state, expected, rtol=0, atol=0)
         assert output.hidden_states is None and output.attentions is None
 
-        first, weights = peer(**given, output_attentions=True, return_dict=False)
+        first, weights = torch_model(**torch_inputs, output_attentions=True, return_dict=False)
         assert len(weights) == 2 and weights[0].shape == (3, 4, 40, 40)
         torch.testing.assert_close(weights[0].sum(-1), torch.ones(3, 4, 40))
         assert (weights[0][1, :, :, 20:] == 0).all()  # no query attends to padding
         torch.testing.assert_close(first, expected, rtol=0, atol=0)
 
-        # Vectors instead of ids: positions then count from the row's start.
+        # With vectors instead of ids, positions are counted from the start of the row.
         full = tensors(input_ids=rows("full", 40))["input_ids"]
-        vectors = peer.get_input_embeddings()(full)
-        embedded = peer(inputs_embeds=vectors).last_hidden_state
-        torch.testing.assert_close(embedded, peer(full).last_hidden_state, rtol=0, atol=0)
+        vectors = torch_model.get_input_embeddings()(full)
+        embedded = torch_model(inputs_embeds=vectors).last_hidden_state
+        torch.testing.assert_close(embedded, torch_model(full).last_hidden_state, rtol=0, atol=0)
 
 
-def test_saved_and_loaded_again(tmp_path):
-    peer = masked_lm(exported(tmp_path / "model", TINY))
-    peer.save_pretrained(tmp_path / "saved")
+def test_a_saved_model_has_the_same_code_and_weights_and_loads_again(tmp_path):
+    torch_model = masked_lm(write_folder(tmp_path / "model", TINY))
+    torch_model.save_pretrained(tmp_path / "saved")
     for name in ("configuration_xlj.py", "modeling_xlj.py"):
         assert (tmp_path / "saved" / name).read_bytes() == (CODE / name).read_bytes()
     saved = safetensors.load_file(tmp_path / "saved" / "model.safetensors")
-    expected = state_dict(*drawn(TINY))
+    expected = state_dict(*draw_params(TINY))
     chex.assert_trees_all_equal(saved, expected)
     again = masked_lm(tmp_path / "saved")
-    given = tensors(input_ids=rows("full", 40))
+    torch_inputs = tensors(input_ids=rows("full", 40))
     with torch.no_grad():
-        torch.testing.assert_close(again(**given).logits, peer(**given).logits, rtol=0, atol=0)
+        torch.testing.assert_close(
+            again(**torch_inputs).logits, torch_model(**torch_inputs).logits, rtol=0, atol=0
+        )
 
 
-def test_the_vocabulary_grows(tmp_path):
-    peer = masked_lm(exported(tmp_path / "model", TINY))
-    given = tensors(input_ids=rows("full", 40))
+def test_token_embeddings_can_be_resized(tmp_path):
+    torch_model = masked_lm(write_folder(tmp_path / "model", TINY))
+    torch_inputs = tensors(input_ids=rows("full", 40))
     with torch.no_grad():
-        before = peer(**given).logits
-        peer.resize_token_embeddings(SIZE + 6)
-        after = peer(**given).logits
+        before = torch_model(**torch_inputs).logits
+        torch_model.resize_token_embeddings(SIZE + 6)
+        after = torch_model(**torch_inputs).logits
     assert after.shape[-1] == SIZE + 6
     torch.testing.assert_close(after[..., :SIZE], before)
-    peer.save_pretrained(tmp_path / "saved")
+    torch_model.save_pretrained(tmp_path / "saved")
     again = masked_lm(tmp_path / "saved")
     assert again.lm_head.decoder.weight is again.get_input_embeddings().weight
     assert again.lm_head.bias.shape == (SIZE + 6,)
     with torch.no_grad():
-        torch.testing.assert_close(again(**given).logits, after, rtol=0, atol=0)
+        torch.testing.assert_close(again(**torch_inputs).logits, after, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(
     "task", ["MaskedLM", "SequenceClassification", "TokenClassification"]
 )  # fmt: skip
-def test_it_can_be_fine_tuned(tmp_path, task):
+def test_the_model_can_be_fine_tuned(tmp_path, task):
     options = {} if task == "MaskedLM" else {"num_labels": 3}
     torch.manual_seed(0)
-    folder = exported(tmp_path / "model", TINY)
-    peer, missing, _ = load(f"AutoModelFor{task}", folder, **options)
+    folder = write_folder(tmp_path / "model", TINY)
+    torch_model, missing, _ = load(f"AutoModelFor{task}", folder, **options)
     assert all(name.startswith("classifier.") for name in missing)
     tokens = rows("right", 40)
     labels = {
@@ -391,52 +401,52 @@ def test_it_can_be_fine_tuned(tmp_path, task):
         "SequenceClassification": np.arange(3),
         "TokenClassification": np.where(tokens == 1, -100, tokens % 3),
     }[task]
-    given = tensors(input_ids=tokens, attention_mask=tokens != 1, labels=labels)
+    torch_inputs = tensors(input_ids=tokens, attention_mask=tokens != 1, labels=labels)
 
-    output = peer(**given)
+    output = torch_model(**torch_inputs)
     flat = output.logits.flatten(0, -2)
-    expected = torch.nn.functional.cross_entropy(flat, given["labels"].flatten())
+    expected = torch.nn.functional.cross_entropy(flat, torch_inputs["labels"].flatten())
     torch.testing.assert_close(output.loss, expected)
-    assert peer(**given, return_dict=False)[0] == output.loss
-    assert peer(**given).loss == output.loss
-    peer.train()
-    assert peer(**given).loss != peer(**given).loss  # dropout
+    assert torch_model(**torch_inputs, return_dict=False)[0] == output.loss
+    assert torch_model(**torch_inputs).loss == output.loss
+    torch_model.train()
+    assert torch_model(**torch_inputs).loss != torch_model(**torch_inputs).loss  # dropout
 
-    optimizer = torch.optim.Adam(peer.parameters(), 3e-3)
+    optimizer = torch.optim.Adam(torch_model.parameters(), 3e-3)
     for step in range(20):
-        loss = peer(**given).loss
+        loss = torch_model(**torch_inputs).loss
         loss.backward()
         if not step:
-            unread = ("position_embeddings", "token_type_embeddings")  # in part, here
-            for name, weight in peer.named_parameters():
+            partly_read = ("position_embeddings", "token_type_embeddings")
+            for name, weight in torch_model.named_parameters():
                 assert weight.grad is not None and weight.grad.isfinite().all(), name
-                if "key.bias" not in name and not any(part in name for part in unread):
+                if "key.bias" not in name and not any(part in name for part in partly_read):
                     assert weight.grad.abs().sum() > 0, name
         optimizer.step()
         optimizer.zero_grad()
-    peer.eval()
-    assert peer(**given).loss < 0.9 * output.loss
+    torch_model.eval()
+    assert torch_model(**torch_inputs).loss < 0.9 * output.loss
 
 
-def test_half_precision_and_rows_of_padding_are_finite(tmp_path):
-    peer = masked_lm(exported(tmp_path / "model", TINY)).to(torch.bfloat16)
+def test_bfloat16_and_rows_of_padding_give_finite_logits(tmp_path):
+    torch_model = masked_lm(write_folder(tmp_path / "model", TINY)).to(torch.bfloat16)
     tokens = rows("left", 40)
     tokens[2] = 1
-    given = tensors(input_ids=tokens, attention_mask=tokens != 1)
+    torch_inputs = tensors(input_ids=tokens, attention_mask=tokens != 1)
     with torch.no_grad():
-        assert peer(**given).logits.isfinite().all()
+        assert torch_model(**torch_inputs).logits.isfinite().all()
 
 
 def test_missing_parameters_are_initialised(tmp_path):
-    """Such as the gates of a T5 model; their scale would otherwise be uninitialised memory."""
+    """For example gates, which T5's bias lacks: their scale would be uninitialised memory."""
     model = dataclasses.replace(TINY, position_bias="t5")
-    folder = exported(tmp_path / "model", model)
+    folder = write_folder(tmp_path / "model", model)
     config = config_of(model) | {"position_bias": "gated"}
     (folder / "config.json").write_text(json.dumps(config))
-    peer, missing, _ = load("AutoModelForMaskedLM", folder)
+    torch_model, missing, _ = load("AutoModelForMaskedLM", folder)
     gates = {f"roberta.encoder.layer.{i}.attention.self.gate" for i in range(2)}
     assert missing == {gate + rest for gate in gates for rest in ("_scale", "s.weight")}
-    for layer in peer.roberta.encoder["layer"]:
+    for layer in torch_model.roberta.encoder["layer"]:
         attention = layer.attention["self"]
         assert (attention.gate_scale == 1).all()
         assert 0.01 < attention.gates.weight.std() < 0.04
@@ -444,17 +454,17 @@ def test_missing_parameters_are_initialised(tmp_path):
 
 def test_a_missing_head_is_initialised(tmp_path):
     """An XLM-E discriminator has no head for masked tokens."""
-    folder = exported(tmp_path / "model", TINY, with_head=False)
-    peer, missing, unexpected = load("AutoModelForMaskedLM", folder)
+    folder = write_folder(tmp_path / "model", TINY, with_head=False)
+    torch_model, missing, unexpected = load("AutoModelForMaskedLM", folder)
     assert missing and all(name.startswith("lm_head.") for name in missing) and not unexpected
-    head = peer.lm_head
-    assert head.decoder.weight is peer.get_input_embeddings().weight
+    head = torch_model.lm_head
+    assert head.decoder.weight is torch_model.get_input_embeddings().weight
     assert head.decoder.bias is head.bias and (head.bias == 0).all()
     assert (head.layer_norm.weight == 1).all() and head.dense.weight.std() < 0.04
 
 
 def test_an_unknown_bias_is_refused(tmp_path):
-    folder = exported(tmp_path / "model", TINY)
+    folder = write_folder(tmp_path / "model", TINY)
     config = config_of(TINY) | {"position_bias": "rotary"}
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match="rotary"):

@@ -1,4 +1,4 @@
-"""Folders of sentence-transformers: vectors, errors, and export."""
+"""Folders of sentence-transformers: the same vectors as the library, errors, and export."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from xlj.conversion.exporting import export
 from xlj.conversion.importing import import_folder
 
 pytestmark = pytest.mark.parity
-SOME = LINES[:9]
+SENTENCES = LINES[:9]
 
 
 @pytest.fixture(scope="module")
@@ -27,15 +27,15 @@ def folders(tmp_path_factory):
 
 @pytest.fixture
 def folder(folders, tmp_path):
-    """A folder like LaBSE's, to damage."""
+    """A copy of the folder that is like LaBSE's; tests change it."""
     return shutil.copytree(folders["labse"], tmp_path / "labse")
 
 
-def theirs(path, prompt=None):
+def library_vectors(path, prompt=None):
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(path), device="cpu")
-    return model.encode(SOME, prompt_name=prompt, show_progress_bar=False)
+    return model.encode(SENTENCES, prompt_name=prompt, show_progress_bar=False)
 
 
 @pytest.mark.filterwarnings("ignore:sentences truncated")
@@ -47,53 +47,57 @@ def theirs(path, prompt=None):
         ("instructor", "query"),
     ],
 )
-def test_vectors_equal_the_librarys(name, prompt, folders, tmp_path):
+def test_vectors_equal_those_of_sentence_transformers(name, prompt, folders, tmp_path):
     path = folders[name]
-    wanted = theirs(path, prompt)
-    found = load(path).embed(SOME, prompt=prompt)
-    assert found.shape == wanted.shape
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    expected = library_vectors(path, prompt)
+    vectors = load(path).embed(SENTENCES, prompt=prompt)
+    assert vectors.shape == expected.shape
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
     if name != "pooler":  # release 5 cannot express it
         old = as_release_5(shutil.copytree(path, tmp_path / "old"), name == "instructor")
         np.testing.assert_allclose(
-            load(old).embed(SOME, prompt=prompt), theirs(old, prompt), atol=1e-5
+            load(old).embed(SENTENCES, prompt=prompt), library_vectors(old, prompt), atol=1e-5
         )
 
 
 @pytest.mark.filterwarnings("ignore:sentences truncated")
 @pytest.mark.parametrize("name", ["labse", "pooler", "instructor"])
-def test_a_checkpoint_and_an_export_have_the_modules(name, folders, tmp_path):
+def test_imported_checkpoints_and_exports_have_the_modules(name, folders, tmp_path):
     path = folders[name]
     import_folder(path, tmp_path / "checkpoint")
-    np.testing.assert_array_equal(load(tmp_path / "checkpoint").embed(SOME), load(path).embed(SOME))
+    np.testing.assert_array_equal(
+        load(tmp_path / "checkpoint").embed(SENTENCES), load(path).embed(SENTENCES)
+    )
     export(str(tmp_path / "checkpoint"), tmp_path / "again", None, "")
-    np.testing.assert_allclose(theirs(tmp_path / "again"), theirs(path), atol=1e-5)
+    np.testing.assert_allclose(
+        library_vectors(tmp_path / "again"), library_vectors(path), atol=1e-5
+    )
     for file in path.glob("*_Dense/model.safetensors"):
         again, first = load_file(tmp_path / "again" / file.relative_to(path)), load_file(file)
         assert again.keys() == first.keys()
         assert all((again[name] == first[name]).all() for name in first)
-    kept = "config_sentence_transformers.json"
-    assert json.loads((tmp_path / "again" / kept).read_text()) == json.loads(
-        (path / kept).read_text()
+    options_file = "config_sentence_transformers.json"
+    assert json.loads((tmp_path / "again" / options_file).read_text()) == json.loads(
+        (path / options_file).read_text()
     )
 
 
-def test_a_given_layer_or_pooling_uses_the_encoder_alone(folders):
+def test_embed_with_a_layer_or_pooling_ignores_the_modules(folders):
     model = load(folders["labse"])
-    hidden = model.embed(SOME, layer=2, pooling="first")
+    hidden = model.embed(SENTENCES, layer=2, pooling="first")
     dense = load_file(folders["labse"] / "2_Dense" / "model.safetensors")
-    made = np.tanh(hidden @ dense["linear.weight"].T + dense["linear.bias"])
-    made /= np.linalg.norm(made, axis=1, keepdims=True)
-    np.testing.assert_allclose(model.embed(SOME), made, atol=1e-5)
-    pairs = [(SOME[k], SOME[k + 1]) for k in range(4)]
-    np.testing.assert_allclose(model.score(pairs), (made[:4] * made[1:5]).sum(1), atol=1e-5)
+    expected = np.tanh(hidden @ dense["linear.weight"].T + dense["linear.bias"])
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(model.embed(SENTENCES), expected, atol=1e-5)
+    pairs = [(SENTENCES[k], SENTENCES[k + 1]) for k in range(4)]
+    np.testing.assert_allclose(model.score(pairs), (expected[:4] * expected[1:5]).sum(1), atol=1e-5)
     with pytest.raises(
         ConfigError, match="unknown prompt 'code'; expected a prompt of the model .document, query"
     ):
-        model.embed(SOME, prompt="code")
+        model.embed(SENTENCES, prompt="code")
 
 
-def test_digests_of_modules_differ(folder, folders):
+def test_the_digest_depends_on_the_modules(folder, folders):
     before = stored_models.find(folder).digest()
     assert before == stored_models.find(folders["labse"]).digest()
     change(folder, "2_Dense/config.json", activation_function="torch.nn.modules.linear.Identity")
@@ -163,19 +167,19 @@ def test_unsupported_modules_are_refused(folder, kind, path, message):
         load(folder)
 
 
-def test_an_encoder_in_a_subfolder_and_links_into_a_cache(folders, tmp_path):
+def test_an_encoder_in_a_subfolder_and_links_into_a_cache_are_read(folders, tmp_path):
     """Early releases put the encoder into 0_Transformer; a download cache consists of links."""
     source, hub = folders["labse"], tmp_path / "models--a--b"
     (hub / "blobs").mkdir(parents=True)
-    made = hub / "snapshots" / "1234"
-    inner = made / "0_Transformer"
+    snapshot = hub / "snapshots" / "1234"
+    inner = snapshot / "0_Transformer"
     for number, file in enumerate(sorted(f for f in source.rglob("*") if f.is_file())):
         name = file.relative_to(source)
         outer = len(name.parts) > 1 or name.name in (
             "modules.json",
             "config_sentence_transformers.json",
         )
-        link = (made if outer else inner) / name
+        link = (snapshot if outer else inner) / name
         link.parent.mkdir(parents=True, exist_ok=True)
         blob = hub / "blobs" / str(number)
         blob.write_bytes(file.read_bytes())
@@ -184,16 +188,16 @@ def test_an_encoder_in_a_subfolder_and_links_into_a_cache(folders, tmp_path):
             modules[0]["path"] = "0_Transformer"
             blob.write_text(json.dumps(modules))
         link.symlink_to(blob)
-    wanted = load(source).embed(SOME)
-    np.testing.assert_array_equal(load(made).embed(SOME), wanted)
-    mine = tmp_path / "mine"  # a user's folder with links into the cache
-    for file in (file for file in made.rglob("*") if file.is_file()):
-        (mine / file.relative_to(made)).parent.mkdir(parents=True, exist_ok=True)
-        (mine / file.relative_to(made)).symlink_to(file)
-    np.testing.assert_array_equal(load(mine).embed(SOME), wanted)
-    dense = mine / "2_Dense" / "model.safetensors"
+    expected = load(source).embed(SENTENCES)
+    np.testing.assert_array_equal(load(snapshot).embed(SENTENCES), expected)
+    linked = tmp_path / "linked"  # a user's folder with links into the cache
+    for file in (file for file in snapshot.rglob("*") if file.is_file()):
+        (linked / file.relative_to(snapshot)).parent.mkdir(parents=True, exist_ok=True)
+        (linked / file.relative_to(snapshot)).symlink_to(file)
+    np.testing.assert_array_equal(load(linked).embed(SENTENCES), expected)
+    dense = linked / "2_Dense" / "model.safetensors"
     dense.unlink()
     shutil.copy(source / "2_Dense" / "model.safetensors", tmp_path / "elsewhere")
     dense.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ConfigError, match="is a link to .*, outside the folder"):
-        load(mine)
+        load(linked)

@@ -39,8 +39,8 @@ def run(*arguments):
     assert convert.main(arguments) == 0
 
 
-def their_model(kind, head, vocabulary_size):
-    """A model of transformers with random weights, norms and biases."""
+def random_hf_model(kind, head, vocabulary_size):
+    """Returns a model of transformers with random weights, including norms and biases."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     torch.manual_seed(3)
     bert = kind == "Bert"
@@ -68,7 +68,7 @@ def their_model(kind, head, vocabulary_size):
 
 
 def token_rows(vocabulary, width):
-    """Rows of a sentence or a pair, full and padded, int32 [6, width]."""
+    """Returns rows of one sentence or a pair, full and padded, int32 [6, width]."""
     rng = np.random.default_rng(0)
     rows = np.full((6, width), 1, np.int32)
     for row, length in enumerate((width, width, width // 2, 11, 3, 2)):
@@ -79,38 +79,38 @@ def token_rows(vocabulary, width):
     return rows
 
 
-def assert_logits_agree(kind, params, model, vocabulary, theirs):
+def assert_logits_are_equal(kind, params, model, vocabulary, hf_model):
     """Compares the logits of xlj and transformers, for all rows and all real tokens."""
     import torch
 
     tokens = token_rows(vocabulary, model.positions - 2)
-    wanted = supervised.logits(
+    xlj_logits = supervised.logits(
         kind, params, model, jnp.asarray(tokens), jnp.zeros((len(tokens), 2), jnp.int32)
     )
-    given = {"input_ids": vocabulary.native_ids[tokens], "attention_mask": tokens != 1}
+    inputs = {"input_ids": vocabulary.native_ids[tokens], "attention_mask": tokens != 1}
     if model.pair_token_types:
-        given["token_type_ids"] = np.array(segments(jnp.asarray(tokens)).side)
-    tensors = {name: torch.tensor(value).long() for name, value in given.items()}
+        inputs["token_type_ids"] = np.array(segments(jnp.asarray(tokens)).side)
+    tensors = {name: torch.tensor(value).long() for name, value in inputs.items()}
     if kind == "multiple_choice":  # each row is a separate choice
         tensors = {name: value[:, None] for name, value in tensors.items()}
     with torch.no_grad():
-        out = theirs(**tensors)
+        output = hf_model(**tensors)
     if kind == "question_answering":
-        found = torch.stack([out.start_logits, out.end_logits], -1).numpy()
+        hf_logits = torch.stack([output.start_logits, output.end_logits], -1).numpy()
     else:
-        found = out.logits.numpy()
-    wanted = np.asarray(wanted)
+        hf_logits = output.logits.numpy()
+    xlj_logits = np.asarray(xlj_logits)
     if kind == "multiple_choice":
-        assert (wanted[:, 1:] == -np.inf).all()
-        wanted = wanted[:, :1]
+        assert (xlj_logits[:, 1:] == -np.inf).all()
+        xlj_logits = xlj_logits[:, :1]
     if kind not in ("classification", *LATER):
-        found, wanted = found[tokens != 1], wanted[tokens != 1]
-    assert wanted.std() > (0.005 if kind in LATER else 0.1)  # one output is as it is drawn
-    np.testing.assert_allclose(found, wanted, atol=1e-4, rtol=0)
-    assert np.linalg.norm(found - wanted) <= 1e-5 * np.linalg.norm(wanted)
+        hf_logits, xlj_logits = hf_logits[tokens != 1], xlj_logits[tokens != 1]
+    assert xlj_logits.std() > (0.005 if kind in LATER else 0.1)  # heads with one output vary less
+    np.testing.assert_allclose(hf_logits, xlj_logits, atol=1e-4, rtol=0)
+    assert np.linalg.norm(hf_logits - xlj_logits) <= 1e-5 * np.linalg.norm(xlj_logits)
 
 
-def loaded(auto, folder, **options):
+def load_hf_model(auto, folder, **options):
     transformers = pytest.importorskip("transformers")
     model, report = getattr(transformers, auto).from_pretrained(
         folder, output_loading_info=True, **options
@@ -136,35 +136,37 @@ def test_a_model_of_transformers_is_imported_and_exported_with_its_head(
     torch = pytest.importorskip("torch")
     from safetensors.numpy import load_file
 
-    path, head = tmp_path / "theirs", supervised.head_of(task)
-    mine = folder_with_tokenizer(kind, path, vocabulary)
-    theirs = their_model(kind, head, mine.size)
-    theirs.save_pretrained(path)
+    path, head = tmp_path / "source", supervised.head_of(task)
+    hf_vocabulary = folder_with_tokenizer(kind, path, vocabulary)
+    hf_model = random_hf_model(kind, head, hf_vocabulary.size)
+    hf_model.save_pretrained(path)
     source = stored_models.find(path)
     labels = () if task in UNNAMED else LABELS
     assert source.labels == labels and f"{head} with " in source.report
     params = source.params(meshes.one_device())
-    assert_logits_agree(task, params, source.model, mine, theirs)
+    assert_logits_are_equal(task, params, source.model, hf_vocabulary, hf_model)
 
     # An export through a checkpoint of xlj has the same bits as a direct export.
-    run("import", f"--source={path}", f"--output={tmp_path}/ours")
-    assert stored_models.find(tmp_path / "ours").labels == labels
-    for checkpoint in ("theirs", "ours"):
+    run("import", f"--source={path}", f"--output={tmp_path}/checkpoint")
+    assert stored_models.find(tmp_path / "checkpoint").labels == labels
+    for checkpoint in ("source", "checkpoint"):
         out = tmp_path / f"{checkpoint}_again"
         run("export", f"--checkpoint={tmp_path / checkpoint}", f"--output={out}")
         before, after = (load_file(p / "model.safetensors") for p in (path, out))
         assert before.keys() == after.keys()
         for name, tensor in before.items():
             assert tensor.tobytes() == after[name].tobytes(), name
-        again = loaded(architectures.auto_class(head), out)
-        assert type(again) is type(theirs)
-        assert again.config.id2label == theirs.config.id2label
-        assert again.config.label2id == theirs.config.label2id
-        ids = torch.tensor(mine.native_ids[token_rows(mine, 64)[:1]])
+        again = load_hf_model(architectures.auto_class(head), out)
+        assert type(again) is type(hf_model)
+        assert again.config.id2label == hf_model.config.id2label
+        assert again.config.label2id == hf_model.config.label2id
+        ids = torch.tensor(hf_vocabulary.native_ids[token_rows(hf_vocabulary, 64)[:1]])
         ids = ids[:, None] if task == "multiple_choice" else ids
         with torch.no_grad():
-            for found, wanted in zip(again(ids).to_tuple(), theirs(ids).to_tuple(), strict=True):
-                torch.testing.assert_close(found, wanted)
+            for actual, expected in zip(
+                again(ids).to_tuple(), hf_model(ids).to_tuple(), strict=True
+            ):
+                torch.testing.assert_close(actual, expected)
 
 
 BIASED = Model(
@@ -175,13 +177,17 @@ BIASED = Model(
 
 @pytest.fixture
 def exported(tmp_path, vocabulary, params_of):
-    """(kind of task, model) -> (folder of a fine-tuned model with random weights, parameters)."""
+    """A function that exports a fine-tuned model with random weights.
+
+    It returns the folder and the parameters.
+    """
 
     def make(kind, model, vocabulary=vocabulary):
         labels = () if kind in UNNAMED else LABELS
         drawn = params_of(model, vocabulary.size, False, kind, labels)
         for name, leaf in named_leaves(drawn).items():
-            if name.startswith(("layers", "embeddings/norm")):  # so that tokens differ
+            # Otherwise the outputs of tokens would hardly differ.
+            if name.startswith(("layers", "embeddings/norm")):
                 leaf *= 6 if name.endswith("norm/scale") else 0.5
         params, leaves = jax.tree.map(jnp.asarray, drawn), named_leaves(drawn)
         plan = exporting.plan(leaves, model, vocabulary, False, labels)
@@ -201,24 +207,24 @@ def test_a_model_with_a_position_bias_has_its_head_in_the_remote_code(
 ):
     folder, params = exported(kind, BIASED)
     auto = architectures.auto_class(supervised.head_of(kind))
-    theirs = loaded(auto, folder, trust_remote_code=True)
-    assert_logits_agree(kind, params, BIASED, vocabulary, theirs)
+    hf_model = load_hf_model(auto, folder, trust_remote_code=True)
+    assert_logits_are_equal(kind, params, BIASED, vocabulary, hf_model)
     assert '"' + str(folder) + '", trust_remote_code=True' in (folder / "README.md").read_text()
 
 
 @pytest.mark.parametrize("kind", architectures.TASKS.values())
-def test_import_of_export_is_the_same(kind, exported, model):
+def test_import_of_an_export_gives_the_same_parameters(kind, exported, model):
     folder, params = exported(kind, model)
-    found = importing.inspect(folder)
-    assert found.head == supervised.head_of(kind)
-    assert found.labels == (() if kind in UNNAMED else LABELS)
-    assert not any("classifier" in name or "qa_outputs" in name for name in found.ignored)
+    imported = importing.inspect(folder)
+    assert imported.head == supervised.head_of(kind)
+    assert imported.labels == (() if kind in UNNAMED else LABELS)
+    assert not any("classifier" in name or "qa_outputs" in name for name in imported.ignored)
     mesh = meshes.one_device()
-    again = importing.load(found, lambda tree: trees.shardings(tree, mesh))
+    again = importing.load(imported, lambda tree: trees.shardings(tree, mesh))
     chex.assert_trees_all_equal(again, params)
 
 
-def rewritten(folder, **changes):
+def change_config(folder, **changes):
     config = json.loads((folder / "config.json").read_text())
     config = {key: value for key, value in (config | changes).items() if value is not None}
     (folder / "config.json").write_text(json.dumps(config))
@@ -235,10 +241,10 @@ def rewritten(folder, **changes):
 )
 def test_a_head_that_xlj_does_not_have_is_not_read(changes, exported, model):
     folder, _ = exported("classification", model)
-    rewritten(folder, **changes)
-    found = importing.inspect(folder)
-    assert not found.head and not found.labels
-    assert {"classifier.dense.weight", "classifier.out_proj.bias"} <= found.ignored.keys()
+    change_config(folder, **changes)
+    imported = importing.inspect(folder)
+    assert not imported.head and not imported.labels
+    assert {"classifier.dense.weight", "classifier.out_proj.bias"} <= imported.ignored.keys()
 
 
 @pytest.mark.parametrize(
@@ -262,7 +268,7 @@ def test_a_head_that_xlj_does_not_have_is_not_read(changes, exported, model):
 )
 def test_labels_that_do_not_fit_the_head_are_refused(names, match, exported, model):
     folder, _ = exported("tagging", model)
-    rewritten(folder, id2label=names)
+    change_config(folder, id2label=names)
     with pytest.raises(ConfigError, match=match):
         importing.inspect(folder)
 
@@ -275,7 +281,7 @@ def test_positions_that_restart_are_not_exported(model, vocabulary, params_of):
 
 
 @pytest.mark.parametrize(
-    "options, named",
+    "options, message",
     [
         ({"norm": "embeddings"}, "model.norm=embeddings"),
         ({"norm_type": "rms"}, "model.norm_type=rms"),
@@ -289,15 +295,15 @@ def test_positions_that_restart_are_not_exported(model, vocabulary, params_of):
     ],
 )
 def test_options_that_no_architecture_has_are_not_exported(
-    options, named, model, vocabulary, params_of
+    options, message, model, vocabulary, params_of
 ):
     model = dataclasses.replace(model, **options)
     leaves = named_leaves(params_of(model, vocabulary.size))
-    with pytest.raises(ConfigError, match=f"{named}.*cannot be exported"):
+    with pytest.raises(ConfigError, match=f"{message}.*cannot be exported"):
         exporting.plan(leaves, model, vocabulary, False, ())
 
 
-def test_labels_must_be_known(model, vocabulary, params_of):
+def test_the_labels_must_match_the_outputs_of_the_head(model, vocabulary, params_of):
     leaves = named_leaves(params_of(model, vocabulary.size, True, "tagging", LABELS))
     with pytest.raises(
         ConfigError, match="tagging_head has 3 outputs, but the checkpoint's config has 2 labels"
@@ -333,84 +339,88 @@ def test_a_head_that_the_architecture_lacks_is_reported_and_not_exported(
 
 @pytest.mark.parametrize("typed", [False, True])
 @pytest.mark.parametrize("kind", ["XLMRoberta", "Roberta", "Bert"])
-def test_the_tokenizer_makes_the_rows_that_it_was_trained_on(
+def test_the_exported_tokenizer_builds_the_rows_of_training(
     kind, typed, tmp_path, exported, model, vocabulary
 ):
     transformers = pytest.importorskip("transformers")
-    mine = folder_with_tokenizer(kind, tmp_path / "tokenizer", vocabulary)
+    hf_vocabulary = folder_with_tokenizer(kind, tmp_path / "tokenizer", vocabulary)
     typed_model = dataclasses.replace(model, token_types=2, pair_token_types=True)
-    folder, _ = exported("classification", typed_model if typed else model, mine)
+    folder, _ = exported("classification", typed_model if typed else model, hf_vocabulary)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     texts = ("The dog sleeps", "a cat  runs"), ("Evet", "hello there")
     examples = [Sentences(pair, "no", None) for pair in texts]
-    rows = features.of_sentences(examples, mine, {"no": 0}, 40).tokens
+    rows = features.of_sentences(examples, hf_vocabulary, {"no": 0}, 40).tokens
     batch = tokenizer(*map(list, zip(*texts, strict=True)), padding="max_length", max_length=40)
-    np.testing.assert_array_equal(batch["input_ids"], mine.native_ids[rows])
+    np.testing.assert_array_equal(batch["input_ids"], hf_vocabulary.native_ids[rows])
     sides = np.asarray(segments(jnp.asarray(rows)).side) * typed
     np.testing.assert_array_equal(batch.get("token_type_ids", np.zeros_like(rows)), sides)
-    assert ("token_type_ids" in batch) == typed  # as the model reads them
-    alone = features.of_sentences([Sentences(("Evet",), "no", None)], mine, {"no": 0}, 40).tokens
+    assert ("token_type_ids" in batch) == typed  # only if the model reads them
+    alone = features.of_sentences(
+        [Sentences(("Evet",), "no", None)], hf_vocabulary, {"no": 0}, 40
+    ).tokens
     ids = tokenizer("Evet")["input_ids"]
-    assert ids == mine.native_ids[alone[0][alone[0] != 1]].tolist()
+    assert ids == hf_vocabulary.native_ids[alone[0][alone[0] != 1]].tolist()
 
 
 @pytest.mark.parametrize("trimmed", [False, True])
 def test_offsets_of_words_exclude_spaces_as_before(trimmed, tmp_path, vocabulary):
-    """RoBERTa's post-processor excludes the space before a word from its offsets; so does xlj's."""
+    """RoBERTa's and xlj's post-processors exclude the space before a word from its offsets."""
     from tokenizers import Tokenizer, processors
 
-    mine = folder_with_tokenizer("Roberta", tmp_path / "tokenizer", vocabulary)
-    tokenizer = Tokenizer.from_str(mine.model.decode())
+    hf_vocabulary = folder_with_tokenizer("Roberta", tmp_path / "tokenizer", vocabulary)
+    tokenizer = Tokenizer.from_str(hf_vocabulary.model.decode())
     ends = [(name, tokenizer.token_to_id(name)) for name in ("</s>", "<s>")]
     tokenizer.post_processor = processors.RobertaProcessing(*ends, trim_offsets=trimmed)
     tokenizer_files.write(Vocabulary(tokenizer.to_str().encode()), tmp_path, 40, pairs_as_rows=True)
     again = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     texts = "The dog sleeps", "a cat"
-    wanted, found = (t.encode(*texts) for t in (tokenizer, again))
-    pieces = [place for place, side in enumerate(wanted.sequence_ids) if side is not None]
-    assert [wanted.offsets[i] for i in pieces] == [
-        offsets for offsets, side in zip(found.offsets, found.sequence_ids, strict=True)
+    expected, actual = (t.encode(*texts) for t in (tokenizer, again))
+    pieces = [place for place, side in enumerate(expected.sequence_ids) if side is not None]
+    assert [expected.offsets[i] for i in pieces] == [
+        offsets for offsets, side in zip(actual.offsets, actual.sequence_ids, strict=True)
         if side is not None
     ]  # fmt: skip
-    assert len(found.ids) == len(wanted.ids) - 1
+    assert len(actual.ids) == len(expected.ids) - 1
 
 
-def names_after(folder, line, instead):
-    """Runs the card's code with one line replaced; returns its variables."""
+def run_card_code(folder, line, replacement):
+    """Runs the code of the model card with one line replaced; returns the variables of the code."""
     code = (folder / "README.md").read_text().split("```python\n")[1].split("\n```")[0]
     assert code.count(line) == 1
-    names = {}
-    exec(code.replace(line, instead), names)
-    return names
+    variables = {}
+    exec(code.replace(line, replacement), variables)
+    return variables
 
 
 @pytest.mark.parity
-def test_the_cards_code_tags_as_xlj_does(exported, model, vocabulary):
+def test_the_code_of_the_model_card_tags_words_like_xlj(exported, model, vocabulary):
     pytest.importorskip("torch")
     folder, params = exported("tagging", model)
     words = ("The", "kedi", "日", "sleeps", "...", "here")
-    found = names_after(folder, '["Ada", "lives", "here"]', repr(list(words)))["tags"]
-    made = features.of_words([Words(words, None, None)], vocabulary, {}, 40)
+    tags = run_card_code(folder, '["Ada", "lives", "here"]', repr(list(words)))["tags"]
+    inputs = features.of_words([Words(words, None, None)], vocabulary, {}, 40)
     logits = supervised.logits(
-        "tagging", params, model, jnp.asarray(made.tokens), jnp.zeros((1, 2), jnp.int32)
+        "tagging", params, model, jnp.asarray(inputs.tokens), jnp.zeros((1, 2), jnp.int32)
     )
-    best = np.asarray(logits[0]).argmax(-1)[made.places[:, 1]]
-    assert [found[place] for place in range(len(words))] == [LABELS[number] for number in best]
+    best = np.asarray(logits[0]).argmax(-1)[inputs.places[:, 1]]
+    assert [tags[place] for place in range(len(words))] == [LABELS[number] for number in best]
     assert len({*best.tolist()}) > 1
 
 
 @pytest.mark.parity
-def test_the_cards_code_answers_as_xlj_does(exported, model, vocabulary):
+def test_the_code_of_the_model_card_answers_questions_like_xlj(exported, model, vocabulary):
     pytest.importorskip("torch")
     folder, params = exported("question_answering", model)
-    asked, context = "Who sleeps?", "The dog sleeps, and a cat runs."
+    question_text, context = "Who sleeps?", "The dog sleeps, and a cat runs."
     line = '"Where does Ada live?", "Ada lives in London."'
-    found = names_after(folder, line, f"{asked!r}, {context!r}")["answer"]
-    question = Question("1", asked, context, (), None)
-    made = windows.make([question], vocabulary, length=40, stride=8, question_length=16)
-    assert len(made.rows) == 1
-    rows = jnp.asarray(made.rows.astype(np.int32))
+    answer = run_card_code(folder, line, f"{question_text!r}, {context!r}")["answer"]
+    question = Question("1", question_text, context, (), None)
+    inputs = windows.make([question], vocabulary, length=40, stride=8, question_length=16)
+    assert len(inputs.rows) == 1
+    rows = jnp.asarray(inputs.rows.astype(np.int32))
     zeros = jnp.zeros((1, 2), jnp.int32)
     logits = np.asarray(supervised.logits("question_answering", params, model, rows, zeros))
-    answers = answer_spans.texts([question], made, logits[..., 0], logits[..., 1], answer_length=30)
-    assert found == answers["1"] != ""
+    answers = answer_spans.texts(
+        [question], inputs, logits[..., 0], logits[..., 1], answer_length=30
+    )
+    assert answer == answers["1"] != ""

@@ -1,4 +1,4 @@
-"""A pair's second sentence has the token types of the folder's tokenizer."""
+"""The second sentence of a pair gets the token type that the folder's tokenizer gives it."""
 
 import json
 import shutil
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.parity
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
+def bert_folder(tmp_path_factory):
     """A folder with BERT's layout and BERT's tokenizer."""
     pytest.importorskip("transformers")
     return bert(tmp_path_factory.mktemp("types") / "bert")
 
 
-def changed(folder, path, **keys):
+def change_copy(folder, path, **keys):
     path = shutil.copytree(folder, path)
     file = path / "tokenizer_config.json"
     config = json.loads(file.read_text()) | keys
@@ -33,7 +33,7 @@ def changed(folder, path, **keys):
 
 
 def without_types(path):
-    """Changes the template of the folder, so that pairs have no types."""
+    """Changes the template of the folder so that the second sentence has token type 0."""
     file = path / "tokenizer.json"
     file.write_text(file.read_text().replace('"type_id": 1', '"type_id": 0'))
     return path
@@ -42,8 +42,8 @@ def without_types(path):
 def library_gives_types(path):
     from transformers import AutoTokenizer
 
-    found = AutoTokenizer.from_pretrained(path)("a book", "the cat")
-    return 1 in found.get("token_type_ids", [])
+    encoded = AutoTokenizer.from_pretrained(path)("a book", "the cat")
+    return 1 in encoded.get("token_type_ids", [])
 
 
 _NAMES = ["input_ids", "attention_mask"]
@@ -62,16 +62,18 @@ _TYPED = [*_NAMES, "token_type_ids"]
     ],
     ids=str,
 )
-def test_the_class_and_the_names_of_inputs_decide(folders, tmp_path, keys, typed):
-    path = changed(folders, tmp_path / "folder", **keys)
+def test_tokenizer_class_and_input_names_determine_whether_pairs_have_types(
+    bert_folder, tmp_path, keys, typed
+):
+    path = change_copy(bert_folder, tmp_path / "folder", **keys)
     assert importing.inspect(path).model.pair_token_types == typed
-    if keys.get("tokenizer_class") != "XLMRobertaTokenizer":  # which cannot read WordPiece
+    if keys.get("tokenizer_class") != "XLMRobertaTokenizer":  # that class cannot read WordPiece
         assert library_gives_types(path) == typed
 
 
-def test_the_template_decides_which_types_there_are(folders, tmp_path):
+def test_the_template_determines_the_types_of_pairs(bert_folder, tmp_path):
     keys = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": _TYPED}
-    path = changed(folders, tmp_path / "folder", **keys)
+    path = change_copy(bert_folder, tmp_path / "folder", **keys)
     without_types(path)
     assert not importing.inspect(path).model.pair_token_types
     assert not library_gives_types(path)
@@ -82,18 +84,18 @@ def test_the_template_decides_which_types_there_are(folders, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["XLMRobertaTokenizer", None])
-def test_vectors_of_a_pair_in_berts_layout_with_xlm_rs_tokenizer(tmp_path, vocabulary, name):
-    """As in Multilingual-MiniLM, the embeddings have two types, and the tokenizer gives one."""
+def test_pairs_in_berts_layout_with_xlm_rs_tokenizer_equal_transformers(tmp_path, vocabulary, name):
+    """As in Multilingual-MiniLM, the embeddings have two types, and the tokenizer uses one."""
     torch = pytest.importorskip("torch")
     path = tmp_path / "minilm"
-    model = minilm(path, vocabulary, name)
-    ours = load(path)
-    assert not ours.pretrained.model.pair_token_types
+    hf_model = minilm(path, vocabulary, name)
+    xlj_model = load(path)
+    assert not xlj_model.pretrained.model.pair_token_types
     first, second = vocabulary.encode_batch(LINES[:2])
     tokens = np.array([[0, *first, 2, *second, 2]])
     with torch.no_grad():
         encoded = torch.tensor(tokens)
-        wanted = model(encoded, token_type_ids=torch.zeros_like(encoded)).last_hidden_state
-    params, sizes = ours.pretrained.params, ours.pretrained.model
-    found = encoder.apply(params, sizes, whole_examples(sizes, tokens, np.full((1, 2), -1)))
-    np.testing.assert_allclose(found, wanted.numpy(), atol=1e-5)
+        expected = hf_model(encoded, token_type_ids=torch.zeros_like(encoded)).last_hidden_state
+    params, sizes = xlj_model.pretrained.params, xlj_model.pretrained.model
+    hidden = encoder.apply(params, sizes, whole_examples(sizes, tokens, np.full((1, 2), -1)))
+    np.testing.assert_allclose(hidden, expected.numpy(), atol=1e-5)

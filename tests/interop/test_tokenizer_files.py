@@ -38,7 +38,7 @@ def trained(request):
 
 @pytest.fixture
 def xlmr(trained, tmp_path):
-    """An exported folder."""
+    """A folder with the exported tokenizer of `trained`."""
     folder = tmp_path / "xlmr"
     folder.mkdir()
     tokenizer_files.write(trained, folder, 77)
@@ -78,7 +78,7 @@ def same(one, other, lines):
 # Export and import.
 
 
-def test_import_of_export_is_the_same(trained, xlmr):
+def test_import_of_an_export_gives_the_same_vocabulary(trained, xlmr):
     assert tokenizer_files.read(xlmr) == trained
     config = json.loads((xlmr / "tokenizer_config.json").read_bytes())
     assert config["model_max_length"] == 77 and config["mask_token"] == "<mask>"
@@ -151,7 +151,7 @@ def test_other_normalisations_are_exported_too(rule, tmp_path):
     vocabulary = sentencepiece_model(normalization_rule_name=rule)
     tokenizer_files.write(vocabulary, tmp_path, 512)
     again = Vocabulary.load(tmp_path / "tokenizer.json")
-    # A literal U+2581, which only nmt makes a space, is one to SentencePiece as well (docs).
+    # Except with nmt rules, a literal U+2581 is a space only to SentencePiece (docs/tokenizers.md).
     markers = [line for line in HARD if "\u2581" in line] if not rule.startswith("nmt") else []
     assert same(again, vocabulary, [*TEXT, *SPECIALS, *(set(HARD) - set(markers))])
 
@@ -159,7 +159,7 @@ def test_other_normalisations_are_exported_too(rule, tmp_path):
 # BERT and RoBERTa without tokenizer.json.
 
 
-def test_bert(bert):
+def test_bert_is_read_without_tokenizer_json(bert):
     vocabulary = tokenizer_files.read(bert)
     assert vocabulary.markers == "wordpiece" and vocabulary.size == 21
     assert vocabulary.native_specials == ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
@@ -177,12 +177,12 @@ def test_bert(bert):
         ({"do_lower_case": False, "strip_accents": True}, ["<unk>", "e"]),
     ],
 )
-def test_bert_by_its_settings(bert, config, pieces):
+def test_the_settings_of_berts_tokenizer_are_used(bert, config, pieces):
     (bert / "tokenizer_config.json").write_text(json.dumps(config))
     assert encoded(tokenizer_files.read(bert), "abA é") == pieces
 
 
-def test_roberta(roberta):
+def test_roberta_is_read_without_tokenizer_json(roberta):
     vocabulary = tokenizer_files.read(roberta)
     assert vocabulary.markers == "byte_bpe" and vocabulary.size == 263
     assert (vocabulary.native_ids == np.arange(263)).all()
@@ -200,14 +200,17 @@ ALIASES = {
 
 @pytest.fixture
 def ernie_m(trained, tmp_path):
-    """Makes a folder in which the pieces have these ids, written down or by their lines."""
+    """A function that writes an ERNIE-M folder in which the pieces have the ids of `order`.
+
+    vocab.txt contains the ids, or they follow from the order of the lines.
+    """
 
     def make(order, write_ids):
         folder = tmp_path / "ernie_m"
         folder.mkdir()
         (folder / "sentencepiece.bpe.model").write_bytes(trained.model)
         pieces = [ALIASES.get(piece, piece) for piece in trained.pieces]
-        if write_ids:  # by line as the model has them
+        if write_ids:  # lines in the order of the SentencePiece model
             lines = [f"{piece}\t{i}" for piece, i in zip(pieces, np.argsort(order), strict=True)]
         else:
             lines = [pieces[i] for i in order]
@@ -219,32 +222,36 @@ def ernie_m(trained, tmp_path):
 
 
 @pytest.mark.parametrize("write_ids", [False, True])
-def test_ernie_m_with_the_ids_of_xlmr_is_its_sentencepiece_model(trained, ernie_m, write_ids):
+def test_ernie_m_with_the_ids_of_xlm_r_is_read_as_its_sentencepiece_model(
+    trained, ernie_m, write_ids
+):
     assert tokenizer_files.read(ernie_m(np.arange(SIZE), write_ids)) == trained
 
 
 @pytest.mark.parametrize("write_ids", [False, True])
-def test_ernie_m_with_other_ids(trained, ernie_m, write_ids):
+def test_ernie_m_with_other_ids_keeps_its_ids(trained, ernie_m, write_ids):
     order = np.random.default_rng(0).permutation(SIZE)
     vocabulary = tokenizer_files.read(ernie_m(order, write_ids))
     assert vocabulary.native_specials == tuple(ALIASES.values())
-    place = np.argsort(order)  # of each of XLM-R's ids in the file
-    native = [place[ids].tolist() for ids in trained.encode_batch([*TEXT, *HARD])]
-    found = [vocabulary.native_ids[ids].tolist() for ids in vocabulary.encode_batch([*TEXT, *HARD])]
-    assert found == native
+    place = np.argsort(order)  # of each id of XLM-R in the file
+    expected = [place[ids].tolist() for ids in trained.encode_batch([*TEXT, *HARD])]
+    actual = [
+        vocabulary.native_ids[ids].tolist() for ids in vocabulary.encode_batch([*TEXT, *HARD])
+    ]
+    assert actual == expected
 
 
 # Errors.
 
 
-def test_a_folder_without_a_tokenizer(tmp_path):
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path):
     with pytest.raises(
         ConfigError, match="expected sentencepiece.bpe.model, tokenizer.json, vocab"
     ):
         tokenizer_files.read(tmp_path)
 
 
-def test_roberta_without_merges(roberta):
+def test_roberta_without_merges_is_refused(roberta):
     (roberta / "merges.txt").unlink()
     with pytest.raises(ConfigError, match=r"has vocab.json but no merges.txt; download"):
         tokenizer_files.read(roberta)
@@ -262,7 +269,7 @@ def test_links_are_not_followed_out_of_the_folder(xlmr, tmp_path):
     tokenizer_files.read(xlmr)
 
 
-def test_two_tokenizers_of_different_sizes(xlmr, bert):
+def test_two_tokenizers_of_different_sizes_are_refused(xlmr, bert):
     tokenizer_files.write(tokenizer_files.read(bert), xlmr, 77)
     with pytest.raises(
         ConfigError, match="bpe.model has 800 ids, but tokenizer.json has 21; remove"
@@ -277,7 +284,7 @@ def test_a_damaged_list_of_added_tokens_is_named(bert, decoder):
         tokenizer_files.read(bert)
 
 
-def test_added_tokens_outside_of_the_vocabulary(bert):
+def test_added_tokens_outside_of_the_vocabulary_are_refused(bert):
     (bert / "added_tokens.json").write_text('{"[MASK]": 4, "<ent>": 21}')
     with pytest.raises(ConfigError, match="1 added tokens, such as '<ent>', are not in"):
         tokenizer_files.read(bert)
@@ -308,7 +315,7 @@ def test_damaged_files_are_named(bert, name, content, message):
 
 
 @pytest.mark.parametrize("number", [2**31, -1, 300, 1.5, "7", None, True, 10**200])
-def test_ids_are_checked_before_memory_is_taken_for_them(roberta, number):
+def test_ids_are_checked_before_memory_is_allocated_for_them(roberta, number):
     ids = json.loads((roberta / "vocab.json").read_text())
     (roberta / "vocab.json").write_text(json.dumps(ids | {"ab": number}))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -339,7 +346,7 @@ def test_a_damaged_vocab_json_is_named(roberta, content):
         (lambda lines: [*lines[:9], "new", *lines[10:]], "vocab.txt: .* differ in 2 pieces, such"),
     ],
 )
-def test_damaged_words_of_ernie_m(ernie_m, change, message):
+def test_a_damaged_vocabulary_of_ernie_m_is_refused(ernie_m, change, message):
     folder = ernie_m(np.arange(SIZE), False)
     lines = (folder / "vocab.txt").read_text("utf-8").rstrip("\n").split("\n")
     (folder / "vocab.txt").write_text("\n".join(change(lines)) + "\n", encoding="utf-8")

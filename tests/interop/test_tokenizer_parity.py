@@ -1,4 +1,4 @@
-"""Ids agree with those of transformers, on real sentences and on difficult strings."""
+"""Token ids equal those of transformers, on real sentences and on difficult strings."""
 
 import json
 
@@ -19,7 +19,7 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import tokenizer_files
 
 transformers = pytest.importorskip(
-    "transformers", reason="the peer is transformers (pip install '.[parity]')"
+    "transformers", reason="needs transformers (pip install '.[parity]')"
 )
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
@@ -33,23 +33,23 @@ def training_text():
 
 @pytest.fixture(scope="module")
 def real_sentences():
-    """10,000 sentences that no tokenizer is trained on here."""
+    """10,000 sentences on which these tests train no tokenizer."""
     return sentences(334, skip=200)[:10_000]
 
 
-def theirs(folder, lines, **options):
+def hf_ids(folder, lines, **options):
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **options)
     assert tokenizer.is_fast
     return tokenizer(list(lines), add_special_tokens=False)["input_ids"]
 
 
-def differing(folder, vocabulary, lines, **options):
-    ours = [vocabulary.native_ids[ids].tolist() for ids in vocabulary.encode_batch(lines)]
-    pairs = zip(lines, theirs(folder, lines, **options), ours, strict=True)
-    return [(line, them, us) for line, them, us in pairs if them != us]
+def find_differences(folder, vocabulary, lines, **options):
+    xlj_ids = [vocabulary.native_ids[ids].tolist() for ids in vocabulary.encode_batch(lines)]
+    pairs = zip(lines, hf_ids(folder, lines, **options), xlj_ids, strict=True)
+    return [(line, hf, xlj) for line, hf, xlj in pairs if hf != xlj]
 
 
-# A vocabulary that xlj trained, and its export in AutoTokenizer.
+# Vocabularies that xlj trained, exported and loaded by AutoTokenizer.
 
 
 @pytest.fixture(scope="module", params=["unigram", "bpe"])
@@ -62,23 +62,25 @@ def trained(training_text, request):
     scope="module", params=["{}", '{"model_type": "xlm-roberta"}'], ids=["bare", "xlmr"]
 )
 def exported(trained, tmp_path_factory, request):
-    """Alone, and with a model that has a different tokenizer class."""
+    """An exported tokenizer, alone or with a config of a model that has another tokenizer class."""
     folder = tmp_path_factory.mktemp("exported")
     tokenizer_files.write(trained, folder, 512)
     (folder / "config.json").write_text(request.param)
     return folder
 
 
-def test_export_on_real_sentences(trained, exported, real_sentences):
-    assert not differing(exported, trained, real_sentences)
+def test_exported_tokenizers_give_the_same_ids_for_real_sentences(
+    trained, exported, real_sentences
+):
+    assert not find_differences(exported, trained, real_sentences)
 
 
-def test_export_on_hard_strings(trained, exported):
-    assert not differing(exported, trained, HARD)
-    assert not differing(exported, trained, SPECIALS, split_special_tokens=True)
+def test_exported_tokenizers_give_the_same_ids_for_hard_strings(trained, exported):
+    assert not find_differences(exported, trained, HARD)
+    assert not find_differences(exported, trained, SPECIALS, split_special_tokens=True)
 
 
-def test_export_frames_cuts_and_masks_as_xlmr(exported):
+def test_exported_tokenizers_add_specials_truncate_and_mask_like_xlm_r(exported):
     tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
     assert tokenizer.model_max_length == 512 and len(tokenizer) == SIZE
     names = ("bos", "cls", "pad", "eos", "sep", "unk", "mask")
@@ -95,7 +97,7 @@ def test_export_frames_cuts_and_masks_as_xlmr(exported):
     assert tokenizer.decode(plain) == "a b"
 
 
-# Tokenizers trained elsewhere, and xlj's vocabularies of their files.
+# Tokenizers that the tokenizers library trained, imported by xlj.
 
 
 def wordpiece(lines, lowercase):
@@ -103,15 +105,15 @@ def wordpiece(lines, lowercase):
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece("##")
-    # BERT's order: [PAD] 0, then the others, not at the ends of the vocabulary.
+    # As in BERT, [PAD] has id 0, and no special token is at the end of the vocabulary.
     specials = ["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     trainer = trainers.WordPieceTrainer(
         vocab_size=SIZE, special_tokens=specials, show_progress=False
     )
     tokenizer.train_from_iterator(lines, trainer)
-    framed = "[CLS]:0 $A:0 [SEP]:0"
+    frame = "[CLS]:0 $A:0 [SEP]:0"
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=framed, pair=f"{framed} $B:1 [SEP]:1", special_tokens=[("[CLS]", 3), ("[SEP]", 4)]
+        single=frame, pair=f"{frame} $B:1 [SEP]:1", special_tokens=[("[CLS]", 3), ("[SEP]", 4)]
     )
     return tokenizer
 
@@ -168,19 +170,19 @@ def folder(kind, tokenizer, tmp_path_factory, request):
     return folder
 
 
-def test_import_on_real_sentences(kind, folder, real_sentences):
+def test_imported_vocabularies_give_the_same_ids_for_real_sentences(kind, folder, real_sentences):
     vocabulary = tokenizer_files.read(folder)
     assert vocabulary.markers == KINDS[kind][0] and vocabulary.size == SIZE
-    assert not differing(folder, vocabulary, real_sentences)
+    assert not find_differences(folder, vocabulary, real_sentences)
 
 
-def test_import_on_hard_strings(folder):
+def test_imported_vocabularies_give_the_same_ids_for_hard_strings(folder):
     vocabulary = tokenizer_files.read(folder)
-    assert not differing(folder, vocabulary, HARD)
-    assert not differing(folder, vocabulary, SPECIALS, split_special_tokens=True)
+    assert not find_differences(folder, vocabulary, HARD)
+    assert not find_differences(folder, vocabulary, SPECIALS, split_special_tokens=True)
 
 
-def test_imported_and_exported_again(kind, folder, tmp_path):
+def test_an_imported_tokenizer_is_exported_unchanged(kind, folder, tmp_path):
     vocabulary = tokenizer_files.read(folder)
     typed = tokenizer_files.has_pair_types(folder, vocabulary)
     tokenizer_files.write(vocabulary, tmp_path, 128, typed)

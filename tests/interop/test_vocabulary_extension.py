@@ -1,4 +1,4 @@
-"""Extended vocabularies cover new languages, split old text as before, and match old rows."""
+"""Extended vocabularies cover new languages, split old text as before, and reuse old rows."""
 
 import io
 import itertools
@@ -47,7 +47,7 @@ def unchanged(old, new, lines):
     return sum(same) / len(old.encode(lines).ids)
 
 
-def test_layout(old, hindi, tmp_path):
+def test_old_pieces_keep_their_ids_and_scores(old, hindi, tmp_path):
     assert hindi.size == old.size + 200 == len(set(hindi.pieces))
     assert hindi.pieces[: old.size - 1] == old.pieces[:-1]
     assert hindi.pieces[hindi.mask] == "<mask>" == old.pieces[old.mask]
@@ -61,7 +61,7 @@ def test_layout(old, hindi, tmp_path):
     assert Vocabulary.load(tmp_path / "new.model") == hindi
 
 
-def test_a_new_script(old, hindi):
+def test_text_in_a_new_script_is_covered_and_old_text_is_split_as_before(old, hindi):
     unseen = text("hi", 1500, 2000)
     assert (old.encode(unseen).ids == UNK).mean() > 0.3
     encoded = hindi.encode(unseen)
@@ -72,7 +72,7 @@ def test_a_new_script(old, hindi):
         assert unchanged(old, hindi, text(language, 2000, 2500)) > 0.97
 
 
-def test_a_known_script(old, swahili):
+def test_text_in_a_known_script_needs_fewer_tokens(old, swahili):
     unseen = text("sw", 1500, 2000)
     tokens = len(old.encode(unseen).ids)
     assert len(swahili.encode(unseen).ids) < 0.8 * tokens
@@ -80,7 +80,7 @@ def test_a_known_script(old, swahili):
         assert unchanged(old, swahili, text(language, 2000, 2500)) > 0.95
 
 
-def test_a_larger_share_cuts_less(old, swahili):
+def test_a_larger_share_splits_new_text_less_and_changes_old_text_more(old, swahili):
     smaller, larger = (extend(old, text("sw", 0, 1500), 150, share) for share in (1e-8, 1.0))
     assert smaller.pieces == larger.pieces == swahili.pieces
     unseen, known = text("sw", 1500, 2000), text("fr", 2000, 2500)
@@ -88,7 +88,7 @@ def test_a_larger_share_cuts_less(old, swahili):
     assert unchanged(old, larger, known) < unchanged(old, smaller, known)
 
 
-def test_new_text_is_normalised_as_the_vocabulary_does():
+def test_new_text_is_normalised_like_the_vocabulary():
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(text("en", 0, 2000)), model_writer=model, vocab_size=300,
@@ -99,7 +99,7 @@ def test_new_text_is_normalised_as_the_vocabulary_does():
     assert len(added) == 100 and all(piece == piece.lower() for piece in added)
 
 
-def test_rows_of_a_known_script(old, swahili):
+def test_new_rows_in_a_known_script_come_from_old_rows(old, swahili):
     matches = initial_rows(old, swahili)
     rules = np.array(RULES)[matches.rules]
     specials = [0, 1, 2, 3, swahili.mask]
@@ -109,7 +109,7 @@ def test_rows_of_a_known_script(old, swahili):
     for new_id, (piece, rule) in enumerate(zip(swahili.pieces, rules, strict=True)):
         if rule == "none":
             assert not len(ids[new_id])
-        else:  # a piece alone, or those that spell it
+        else:  # one old piece, or the old pieces that spell the new one
             assert "".join(old.pieces[i] for i in ids[new_id]) == piece
             assert (len(ids[new_id]) == 1) == (rule != "pieces")
     assert ids[swahili.mask] == [old.mask]
@@ -121,19 +121,19 @@ def test_rows_of_a_known_script(old, swahili):
     np.testing.assert_allclose(rows[several], table[ids[several]].mean(0), rtol=1e-5, atol=1e-6)
 
 
-def test_rows_of_a_new_script_come_from_nothing(old, hindi):
+def test_pieces_in_a_new_script_match_no_old_row(old, hindi):
     rules = np.array(RULES)[initial_rows(old, hindi).rules]
     native = [any("\u0900" <= letter < "\u0980" for letter in piece) for piece in hindi.pieces]
     assert sum(native) > 150 and set(rules[native]) == {"none"}
 
 
-def test_rows_of_an_unchanged_vocabulary(old):
+def test_an_unchanged_vocabulary_keeps_its_rows(old):
     matches = initial_rows(old, old)
     assert (matches.sources.lengths == 1).all()
     assert (matches.sources.ids == np.arange(old.size)).all()
 
 
-def test_too_many_pieces_and_too_few(old):
+def test_too_many_or_too_few_pieces_are_refused(old):
     with pytest.raises(
         ConfigError, match="--pieces=100000: this text does not yield 100,000 new pieces.*at most"
     ):
@@ -144,7 +144,7 @@ def test_too_many_pieces_and_too_few(old):
         extend(old, text("zh", 0, 300), 10)
 
 
-def of_characters():
+def character_model():
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(text("en", 0, 500)), model_writer=model, vocab_size=200,
@@ -153,7 +153,7 @@ def of_characters():
     return Vocabulary(model.getvalue())
 
 
-def of_wordpiece():
+def wordpiece_model():
     tokenizer = BertWordPieceTokenizer()
     tokenizer.train_from_iterator(text("en", 0, 100), vocab_size=90)
     return Vocabulary(tokenizer.to_str().encode())
@@ -162,14 +162,14 @@ def of_wordpiece():
 @pytest.mark.parametrize(
     "make, message",
     [
-        (of_characters, "expected a SentencePiece model or a tokenizer.json with a unigram or"),
+        (character_model, "expected a SentencePiece model or a tokenizer.json with a unigram or"),
         (
-            of_wordpiece,
+            wordpiece_model,
             "the tokenizer.json has a WordPiece model, which xlj cannot extend",
         ),
     ],
 )
-def test_other_vocabularies_are_refused(make, message):
+def test_unsupported_vocabularies_are_refused(make, message):
     with pytest.raises(ConfigError, match=message):
         extend(make(), ["a b"], 1)
 
@@ -188,7 +188,7 @@ def of_json(old, request):
 
 
 @pytest.mark.parametrize("language, share", [("hi", None), ("sw", 0.2)])
-def test_a_tokenizer_json_alone_is_extended_as_its_sentencepiece_is(of_json, old, language, share):
+def test_a_tokenizer_json_is_extended_like_its_sentencepiece_model(of_json, old, language, share):
     lines = text(language, 0, 600)
     new, expected = extend(of_json, lines, 60, share), extend(old, lines, 60, share)
     assert new.size == of_json.size + 60
@@ -201,7 +201,7 @@ def test_a_tokenizer_json_alone_is_extended_as_its_sentencepiece_is(of_json, old
         result = [new.pieces[i] for i in new.encode_batch([line])[0]]
         assert result == [expected.pieces[i] for i in expected.encode_batch([line])[0]]
 
-    def of(vocabulary, base):
+    def initial_sources(vocabulary, base):
         matches = initial_rows(base, vocabulary)
         ids = np.split(matches.sources.ids, matches.sources.starts[1:])
         return {
@@ -209,6 +209,6 @@ def test_a_tokenizer_json_alone_is_extended_as_its_sentencepiece_is(of_json, old
             for piece, row, rule in zip(vocabulary.pieces, ids, matches.rules, strict=True)
         }
 
-    result = of(new, of_json)
+    result = initial_sources(new, of_json)
     result.pop("[SEP2]", None)
-    assert result == of(expected, old)
+    assert result == initial_sources(expected, old)

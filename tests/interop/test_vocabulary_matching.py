@@ -1,4 +1,4 @@
-"""Old rows are chosen by the first rule that matches, for all marker conventions."""
+"""A new piece gets the old row of the first rule that matches, for all marker conventions."""
 
 import random
 import time
@@ -23,7 +23,7 @@ def old_ids(matches):
     return np.where(lengths, sources.ids[np.cumsum(lengths) - 1], -1)
 
 
-def found(old, pieces, *dictionaries, **options):
+def match_pieces(old, pieces, *dictionaries, **options):
     """Returns (rule, old piece) of each new SentencePiece piece."""
     new = MarkedPieces(tuple(pieces))
     matches = match(old, new, dictionaries, **options)
@@ -35,7 +35,7 @@ def found(old, pieces, *dictionaries, **options):
     return list(zip(rules, names, strict=True))[4:-1]
 
 
-def test_specials_go_by_role():
+def test_special_tokens_match_by_role():
     bert = MarkedPieces(("<s>", "<mask>", "a"), "wordpiece")
     matches = match(bert, MarkedPieces(("▁a", "<mask2>")))
     assert old_ids(matches).tolist() == [0, 1, 2, 3, 6, -1, 7]
@@ -53,9 +53,9 @@ def test_a_vocabulary_matches_itself():
         assert (old_ids(matches)[~untrained] == ids[~untrained]).all()
 
 
-def test_rules_in_their_order():
+def test_the_first_rule_that_matches_is_used():
     pieces = ("▁the", "▁The", "ing", ",", "▁,", "▁Café", "▁ing", "the", "Ing", "▁xyz", "\u0301")
-    assert found(BERT, pieces) == [
+    assert match_pieces(BERT, pieces) == [
         ("exact", "the"),
         ("normalised", "the"),
         ("exact", "##ing"),
@@ -76,7 +76,7 @@ def test_dictionaries_come_before_guesses():
         "ing": ("dog",), "leer": ("nothing",),
     }  # fmt: skip
     pieces = ("▁für", "▁und", "▁Hund", "▁The", "ing", "und", "▁leer")
-    assert found(BERT, pieces) == [
+    assert match_pieces(BERT, pieces) == [
         ("accents", "fur"),
         ("place", "##und"),
         ("none", None),
@@ -85,8 +85,8 @@ def test_dictionaries_come_before_guesses():
         ("exact", "##und"),
         ("none", None),
     ]
-    assert found(BERT, pieces, german) == [
-        ("dictionary", "to"),  # the first that is one old piece
+    assert match_pieces(BERT, pieces, german) == [
+        ("dictionary", "to"),  # the first translation that is one old piece
         ("dictionary", "and"),
         ("dictionary", "dog"),
         ("normalised", "the"),
@@ -95,18 +95,18 @@ def test_dictionaries_come_before_guesses():
         ("none", None),
     ]
     other = {"leer": ("the",), "hund": ("cafe",)}
-    both = found(BERT, pieces, german, other)
+    both = match_pieces(BERT, pieces, german, other)
     assert both[2] == ("dictionary", "dog") and both[6] == ("dictionary", "the")
 
 
-def test_the_papers_order_has_dictionaries_first():
-    """Section 3.2: "first searching the word translation in the dictionaries, and then applying the
-    mapping strategy"."""
+def test_dictionaries_can_come_first_as_in_the_paper():
+    """Chi et al. (2021, section 3.2): "first searching the word translation in the dictionaries,
+    and then applying the mapping strategy"."""
     german = {"the": ("to",), "fur": ("and",), "dog": ("of", "Paris")}
     pieces = ("▁the", "▁The", "▁Dog", "ing", "▁café", "▁paris", "▁xyz")
-    own = ["the", "the", "dog", "##ing", "cafe", "paris", None]
-    assert [old for _, old in found(BERT, pieces, german)] == own
-    assert found(BERT, pieces, german, dictionaries_first=True) == [
+    without_dictionary = ["the", "the", "dog", "##ing", "cafe", "paris", None]
+    assert [piece for _, piece in match_pieces(BERT, pieces, german)] == without_dictionary
+    assert match_pieces(BERT, pieces, german, dictionaries_first=True) == [
         ("dictionary", "to"),
         ("dictionary", "to"),
         ("dictionary", "paris"),
@@ -121,7 +121,7 @@ def test_the_papers_order_has_dictionaries_first():
 @pytest.mark.parametrize("place", [True, False])
 def test_guesses_can_be_switched_off(accents, place):
     pieces = ("▁Café", "▁und", "▁Ing", "▁Íng", "ing", "▁The")
-    assert found(BERT, pieces, accents=accents, place=place) == [
+    assert match_pieces(BERT, pieces, accents=accents, place=place) == [
         ("accents", "cafe") if accents else ("none", None),
         ("place", "##und") if place else ("none", None),
         ("place", "##ing") if place else ("none", None),
@@ -131,9 +131,9 @@ def test_guesses_can_be_switched_off(accents, place):
     ]
 
 
-def test_scripts_without_spaces_have_whole_words_without_markers():
+def test_in_scripts_without_spaces_pieces_without_markers_are_words():
     words = {"狗": ("dog",), "หมา": ("dog",), "개": ("dog",)}
-    assert found(BERT, ("狗", "หมา", "개", "▁개"), words) == [
+    assert match_pieces(BERT, ("狗", "หมา", "개", "▁개"), words) == [
         ("dictionary", "dog"),
         ("dictionary", "dog"),
         ("none", None),
@@ -141,46 +141,49 @@ def test_scripts_without_spaces_have_whole_words_without_markers():
     ]
 
 
-def test_translations_start_words():
+def test_translations_match_pieces_that_start_words():
     old = MarkedPieces(("dog", "ĠDog", "Ġcat", "cat"), "byte_bpe")
     german = {"hund": ("dog",), "katze": ("cat",)}
-    assert found(old, ("▁Hund", "▁Katze"), german) == [
+    assert match_pieces(old, ("▁Hund", "▁Katze"), german) == [
         ("dictionary", "ĠDog"),
         ("dictionary", "Ġcat"),
     ]
 
 
-def test_empty_text_matches_exactly_only():
+def test_pieces_without_text_match_only_exactly():
     old = MarkedPieces(("▁a", "▁", "▁a\u0301"))
-    assert found(old, ("▁", "▁\u0301", "\u0301")) == [("exact", "▁")] + [("none", None)] * 2
+    assert match_pieces(old, ("▁", "▁\u0301", "\u0301")) == [("exact", "▁")] + [("none", None)] * 2
 
 
 def test_the_nearest_form_comes_first():
     old = MarkedPieces(("##cafe", "##café", "the", "##Zoé", "##zoe", "##zoé"), "wordpiece")
     pieces = ("▁café", "▁CAFÉ", "▁Zoé", "▁ZOÉ", "▁zoë")
-    wanted = ["##café", "##café", "##Zoé", "##zoé", "##zoe"]
-    assert [old for _, old in found(old, pieces)] == wanted
-    assert [old for _, old in found(old, pieces, accents=False)] == [*wanted[:4], None]
+    expected = ["##café", "##café", "##Zoé", "##zoé", "##zoe"]
+    assert [piece for _, piece in match_pieces(old, pieces)] == expected
+    assert [piece for _, piece in match_pieces(old, pieces, accents=False)] == [*expected[:4], None]
     old = MarkedPieces(("Ġdog", "ĠDog"), "byte_bpe")
     german = {"hund": ("Dog",), "dogge": ("DOG",)}
-    assert [old for _, old in found(old, ("▁Hund", "▁Dogge"), german)] == ["ĠDog", "Ġdog"]
+    assert [piece for _, piece in match_pieces(old, ("▁Hund", "▁Dogge"), german)] == [
+        "ĠDog",
+        "Ġdog",
+    ]
 
 
-def test_one_normal_form_of_several_old_pieces():
+def test_ties_are_won_by_the_piece_in_normal_form_then_by_the_first_piece():
     old = MarkedPieces(("ĠTHE", "ĠThe", "ĠÃ©", "Ġthe", "ĠE", "Ġe"), "byte_bpe")
-    assert found(old, ("▁tHe", "▁È")) == [("normalised", "Ġthe"), ("accents", "Ġe")]
+    assert match_pieces(old, ("▁tHe", "▁È")) == [("normalised", "Ġthe"), ("accents", "Ġe")]
     first = MarkedPieces(("ĠTHE", "ĠThe"), "byte_bpe")
-    assert found(first, ("▁the",)) == [("normalised", "ĠTHE")]
+    assert match_pieces(first, ("▁the",)) == [("normalised", "ĠTHE")]
 
 
 @pytest.mark.slow
-def test_full_size_takes_seconds():
+def test_matching_vocabularies_of_full_size_takes_less_than_a_minute():
     letters = [chr(k) for k in (*range(0x61, 0x7B), *range(0xC0, 0xF0), *range(0x430, 0x450))]
 
     def pieces(seed):
         rng = random.Random(seed)
-        drawn = ("".join(rng.choices(letters, k=rng.randint(3, 8))) for _ in range(260_000))
-        return MarkedPieces(tuple(dict.fromkeys(f"▁{x}" for x in drawn))[:249_997])
+        words = ("".join(rng.choices(letters, k=rng.randint(3, 8))) for _ in range(260_000))
+        return MarkedPieces(tuple(dict.fromkeys(f"▁{x}" for x in words))[:249_997])
 
     old, new = pieces(0), pieces(1)
     began = time.monotonic()

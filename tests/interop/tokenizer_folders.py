@@ -1,4 +1,4 @@
-"""Tokenizers of each family, trained on a little text."""
+"""Writes tokenizers of each family of models, trained on a little text."""
 
 from decoding import decode
 
@@ -6,7 +6,7 @@ from xlj.interop import tokenizer_files
 
 
 def folder_with_tokenizer(kind, path, vocabulary, first="<s>", second="<pad>"):
-    """Writes a tokenizer of the architecture's kind, and returns the vocabulary that it is."""
+    """Writes a tokenizer of the kind that the architecture has; returns its vocabulary."""
     path.mkdir()
     if kind.startswith("XLM"):
         tokenizer_files.write(vocabulary, path, 64)
@@ -15,13 +15,13 @@ def folder_with_tokenizer(kind, path, vocabulary, first="<s>", second="<pad>"):
 
     lines = [decode(vocabulary, range(5, 300))] * 3
     if kind == "Roberta":
-        made = ByteLevelBPETokenizer()
-        special = [first, second, "</s>", "<unk>", "<mask>"]
-        made.train_from_iterator(lines, vocab_size=320, special_tokens=special[:-1])
-        made.add_special_tokens(special[-1:])
-        made.save(str(path / "tokenizer.json"))
+        tokenizer = ByteLevelBPETokenizer()
+        special_tokens = [first, second, "</s>", "<unk>", "<mask>"]
+        tokenizer.train_from_iterator(lines, vocab_size=320, special_tokens=special_tokens[:-1])
+        tokenizer.add_special_tokens(special_tokens[-1:])
+        tokenizer.save(str(path / "tokenizer.json"))
     else:
-        made = implementations.BertWordPieceTokenizer()
-        made.train_from_iterator(lines, vocab_size=300)
-        made.save_model(str(path))
+        tokenizer = implementations.BertWordPieceTokenizer()
+        tokenizer.train_from_iterator(lines, vocab_size=300)
+        tokenizer.save_model(str(path))
     return tokenizer_files.read(path)

@@ -1,4 +1,4 @@
-"""A file is complete or absent, and an error of writing is one line."""
+"""A written file is complete or absent, and an error of writing is one line."""
 
 import errno
 import os
@@ -22,12 +22,12 @@ def small_disk(tmp_path):
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
     if os.getuid() or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("only root mounts a disk")
+        pytest.skip("only root can mount a file system")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def there(folder: Path) -> list[str]:
+def list_files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
@@ -40,17 +40,17 @@ def test_a_file_appears_complete(tmp_path):
             file.seek(0)
             file.write(b"two")
         assert (tmp_path / name).read_bytes() == b"two " + bytes(1_000_000)
-    assert (tmp_path / "link").is_symlink() and there(tmp_path) == ["link", "plain", "target"]
+    assert (tmp_path / "link").is_symlink() and list_files(tmp_path) == ["link", "plain", "target"]
     assert (tmp_path / "plain").stat().st_mode & 0o777 == 0o666 & ~umask()
 
 
 def umask() -> int:
-    actual = os.umask(0)
-    os.umask(actual)
-    return actual
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
-def test_what_fails_leaves_nothing(tmp_path):
+def test_a_write_that_fails_leaves_no_file(tmp_path):
     atomic.write(tmp_path / "a", b"old")
     with pytest.raises(KeyError), atomic.writing(tmp_path / "a") as file:
         file.write(b"new")
@@ -58,19 +58,19 @@ def test_what_fails_leaves_nothing(tmp_path):
     with pytest.raises(KeyError), atomic.new_folder(tmp_path / "b") as folder:
         (folder / "c").touch()
         raise KeyError
-    assert there(tmp_path) == ["a"] and (tmp_path / "a").read_bytes() == b"old"
+    assert list_files(tmp_path) == ["a"] and (tmp_path / "a").read_bytes() == b"old"
 
 
-def test_a_full_disk(small_disk):
+def test_a_full_disk_is_an_error_and_no_file_remains(small_disk):
     with pytest.raises(ConfigError) as caught:
         atomic.write(small_disk / "a", bytes(100_000))
     assert str(caught.value) == f"cannot write {small_disk}/a: No space left on device"
     with pytest.raises(ConfigError, match="a: No space"), atomic.writing(small_disk / "a") as file:
-        for _ in range(10_000):  # smaller than the buffer
+        for _ in range(10_000):  # each write is smaller than the buffer
             file.write(bytes(100))
     with pytest.raises(ConfigError, match="x: No space"), atomic.new_folder(small_disk / "d") as d:
         atomic.write(d / "x", bytes(100_000))
-    assert there(small_disk) == []
+    assert list_files(small_disk) == []
     atomic.write(small_disk / "a", bytes(1000))
 
 
@@ -85,10 +85,10 @@ def test_a_command_ends_with_one_line_and_code_2(small_disk):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr == f"error: cannot write {small_disk}/a: No space left on device\n"
-    assert there(small_disk) == []
+    assert list_files(small_disk) == []
 
 
-def test_a_limit_on_files(tmp_path):
+def test_a_limit_on_the_size_of_files_is_an_error(tmp_path):
     code = (
         "import resource, signal, sys; from pathlib import Path; from xlj.io import atomic\n"
         "from xlj.cli import command; from xlj.cli.parser import Parser\n"
@@ -99,13 +99,13 @@ def test_a_limit_on_files(tmp_path):
     )
     command = [sys.executable, "-c", code, str(tmp_path / "a")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and there(tmp_path) == []
+    assert done.returncode == 2 and list_files(tmp_path) == []
     assert done.stderr == f"error: cannot write {tmp_path}/a: File too large\n"
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EIO])
 @pytest.mark.parametrize("call", ["fsync", "rename"])
-def test_a_disk_that_fails_late(tmp_path, monkeypatch, code, call):
+def test_errors_of_the_disk_after_the_write_are_reported(tmp_path, monkeypatch, code, call):
     def fail(*arguments):
         raise OSError(code, os.strerror(code))
 
@@ -113,12 +113,12 @@ def test_a_disk_that_fails_late(tmp_path, monkeypatch, code, call):
     with pytest.raises(ConfigError) as caught:
         atomic.write(tmp_path / "a", b"x")
     assert str(caught.value) == f"cannot write {tmp_path}/a: {os.strerror(code)}"
-    assert there(tmp_path) == []
+    assert list_files(tmp_path) == []
 
 
-def test_folders_that_take_no_files(tmp_path):
+def test_paths_that_cannot_be_written_are_errors_with_a_reason(tmp_path):
     (tmp_path / "file").touch()
-    wrong = {
+    reasons = {
         tmp_path / "file" / "a": "Not a directory",
         tmp_path / "none" / "a": "No such file or directory",
         tmp_path / ("x" * 300): "File name too long",
@@ -126,7 +126,7 @@ def test_folders_that_take_no_files(tmp_path):
         tmp_path / "folder": "Is a directory",
     }
     (tmp_path / "folder").mkdir()
-    for path, reason in wrong.items():
+    for path, reason in reasons.items():
         with pytest.raises(ConfigError) as caught:
             atomic.write(path, b"x")
         assert str(caught.value) == f"cannot write {path}: {reason}"
@@ -136,13 +136,13 @@ def test_folders_that_take_no_files(tmp_path):
     with pytest.raises(ConfigError, match="folder already exists; name a new folder"):
         with atomic.new_folder(tmp_path / "folder"):
             pass
-    assert there(tmp_path) == ["file", "folder"]
+    assert list_files(tmp_path) == ["file", "folder"]
 
 
-def test_a_folder_that_is_read_only(tmp_path):
+def test_a_read_only_folder_is_an_error(tmp_path):
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k,ro", "tmpfs", str(tmp_path)]
     if os.getuid() or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("only root mounts a disk")
+        pytest.skip("only root can mount a file system")
     try:
         with pytest.raises(ConfigError) as caught:
             atomic.write(tmp_path / "a", b"x")
@@ -151,9 +151,9 @@ def test_a_folder_that_is_read_only(tmp_path):
     assert str(caught.value) == f"cannot write {tmp_path}/a: Read-only file system"
 
 
-def test_writers_with_one_process_id_do_not_meet(tmp_path):
+def test_writers_with_the_same_process_id_do_not_interfere(tmp_path):
     """Two containers that share a disk may both have process id 7."""
-    failed = []
+    errors = []
 
     def write(number: int) -> None:
         for _ in range(150):
@@ -164,20 +164,20 @@ def test_writers_with_one_process_id_do_not_meet(tmp_path):
                 os.unlink(tmp_path / f"folder{number}" / "x")
                 os.rmdir(tmp_path / f"folder{number}")
             except Exception as error:
-                failed.append(error)
+                errors.append(error)
 
     writers = [threading.Thread(target=write, args=(number,)) for number in range(2)]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
-    assert not failed and there(tmp_path) == ["a"]
+    assert not errors and list_files(tmp_path) == ["a"]
     assert (tmp_path / "a").read_bytes() in (bytes(1000), bytes([1]) * 1000)
     with atomic.writing(tmp_path / "a"), atomic.new_folder(tmp_path / "b") as folder:
         assert len(list(tmp_path.glob(f"*{atomic.PART}"))) == 2  # a cleanup finds them
         assert folder.name.endswith(atomic.PART)
 
 
-def test_an_error_of_something_else_is_not_of_the_file(tmp_path):
+def test_errors_of_other_files_are_not_reported_as_write_errors(tmp_path):
     with pytest.raises(FileNotFoundError), atomic.writing(tmp_path / "a"):
         (tmp_path / "none").read_bytes()

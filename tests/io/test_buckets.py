@@ -1,4 +1,4 @@
-"""Buckets of emulators: objects are complete or absent, and one process holds a lock."""
+"""Buckets of emulators: objects are complete or absent, and at most one process holds a lock."""
 
 import multiprocessing
 import os
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.cloud
 
 @pytest.fixture(scope="module", params=["gs", "s3"])
 def bucket(request):
-    with servers.bucket(request.param) as actual:
-        yield actual
+    with servers.bucket(request.param) as url_and_server:
+        yield url_and_server
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_written_objects_are_listed_and_read(folder):
         path.read_bytes()
 
 
-def test_an_error_in_the_middle_leaves_nothing(folder):
+def test_an_error_during_a_write_leaves_no_object(folder):
     with pytest.raises(KeyError), atomic.writing(folder / "a") as file:
         file.write(b"half of it")
         raise KeyError
@@ -72,7 +72,7 @@ def _write_until_killed(url):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_kill_in_the_middle_leaves_what_was_there(folder):
+def test_a_kill_during_a_write_leaves_the_old_object(folder):
     atomic.write(folder / "a", b"before")
     child = multiprocessing.get_context("spawn").Process(
         target=_write_until_killed, args=(f"{folder}/a",)
@@ -83,7 +83,7 @@ def test_a_kill_in_the_middle_leaves_what_was_there(folder):
     assert (folder / "a").read_bytes() == b"before"
 
 
-def test_slow_answers_are_waited_for(bucket, folder):
+def test_a_read_waits_for_slow_responses(bucket, folder):
     atomic.write(folder / "a", b"all of it")
     _, server = bucket
     server.send_signal(signal.SIGSTOP)
@@ -95,7 +95,7 @@ def test_slow_answers_are_waited_for(bucket, folder):
     wake.join()
 
 
-def test_a_lock_is_let_go_at_the_end(folder):
+def test_a_lock_is_released_at_the_end(folder):
     with storage.lock(folder):
         assert (folder / ".lock").is_file()
     assert not (folder / ".lock").is_file()
@@ -105,10 +105,10 @@ def test_a_missing_bucket_is_reported_before_any_work(bucket):
     scheme = bucket[0].partition(":")[0]
     with pytest.raises(ConfigError, match=rf"cannot write {scheme}://not-there/f/\.lock: "):
         with storage.lock(to_path(f"{scheme}://not-there/f")):
-            raise AssertionError("there is no lock")
+            raise AssertionError("the lock was acquired")
 
 
-def test_who_comes_to_a_lock_waits(folder, capsys):
+def test_a_second_holder_waits_for_the_lock(folder, capsys):
     order = []
 
     def other():
@@ -125,35 +125,37 @@ def test_who_comes_to_a_lock_waits(folder, capsys):
     assert "another process holds the lock" in capsys.readouterr().err
 
 
-def test_the_lock_of_one_that_was_killed_is_taken_but_not_that_of_one_at_work(folder, monkeypatch):
+def test_the_lock_of_a_killed_holder_is_taken_over_but_not_that_of_an_active_one(
+    folder, monkeypatch
+):
     monkeypatch.setattr(buckets, "_HEARTBEAT", 0.2)
     monkeypatch.setattr(buckets, "_STALE_AFTER", 1.0)
     atomic.write(folder / ".lock", buckets._content("node7 12 a", 3))
     began = time.monotonic()
-    taken = []
+    acquired = []
     with storage.lock(folder):
         assert 0.9 < time.monotonic() - began < 10
 
         def other():
             with storage.lock(folder):
-                taken.append(time.monotonic())
+                acquired.append(time.monotonic())
 
         thread = threading.Thread(target=other)
         thread.start()
         time.sleep(2)
-        assert not taken  # beats show that the holder is active
+        assert not acquired  # heartbeats show that the holder is active
     thread.join()
-    assert taken
+    assert acquired
 
 
-def test_buckets_of_google_are_asked_to_make_a_lock_only_once(monkeypatch):
+def test_google_buckets_get_one_request_to_create_a_lock_with_a_precondition(monkeypatch):
     """The emulator does not support preconditions, so this server is simulated."""
     servers.needed("gcsfs")
-    asked = []
+    requests = []
 
     class Refuses(BaseHTTPRequestHandler):
         def do_POST(self):
-            asked.append(self.path)
+            requests.append(self.path)
             self.rfile.read(int(self.headers["Content-Length"]))
             self.send_response(412)
             self.send_header("Content-Length", "0")
@@ -167,10 +169,10 @@ def test_buckets_of_google_are_asked_to_make_a_lock_only_once(monkeypatch):
     address = f"http://127.0.0.1:{server.server_port}"
     with servers.environment({**servers.GOOGLE, "STORAGE_EMULATOR_HOST": address}):
         with pytest.raises(FileExistsError):
-            buckets.make("gs://abc/f/.lock", b"mine")
+            buckets.make("gs://abc/f/.lock", b"content")
     server.shutdown()
     server.server_close()
-    assert ["ifGenerationMatch=0" in path for path in asked] == [True]
+    assert ["ifGenerationMatch=0" in path for path in requests] == [True]
 
 
 def test_without_the_extra_an_error_names_what_to_install(monkeypatch):
@@ -189,7 +191,7 @@ def test_without_wait_an_active_holder_is_an_error_and_a_killed_one_loses_the_lo
     with storage.lock(folder):
         began = time.monotonic()
         with pytest.raises(BlockingIOError), storage.lock(folder, wait=False):
-            raise AssertionError("there are two")
+            raise AssertionError("two processes hold the lock")
         assert time.monotonic() - began < 1.5
     atomic.write(folder / ".lock", buckets._content("node7 12 a", 3))
     with storage.lock(folder, wait=False):
@@ -200,19 +202,19 @@ def test_a_folder_is_moved(folder):
     for name in ("old/a", "old/b/c", "older/d"):
         atomic.write(folder / name, name.encode())
     storage.move_folder(folder / "old", folder / "new", "a")
-    actual = [str(path)[len(str(folder)) + 1 :] for path in storage.find_files_below(folder, "**")]
-    assert sorted(actual) == ["new/a", "new/b/c", "older/d"]
+    names = [str(path)[len(str(folder)) + 1 :] for path in storage.find_files_below(folder, "**")]
+    assert sorted(names) == ["new/a", "new/b/c", "older/d"]
     assert (folder / "new/b/c").read_bytes() == b"old/b/c"
     assert storage.exists(folder / "new") and not storage.exists(folder / "old")
 
 
-def test_a_move_that_is_killed_leaves_nothing_that_looks_whole(folder, monkeypatch):
-    def killed(url):
+def test_a_killed_move_leaves_no_folder_that_looks_complete(folder, monkeypatch):
+    def interrupt(url):
         raise KeyboardInterrupt
 
     for name in ("old/a", "old/b"):
         atomic.write(folder / name, b"x")
-    monkeypatch.setattr(buckets, "delete_below", killed)
+    monkeypatch.setattr(buckets, "delete_below", interrupt)
     with pytest.raises(KeyboardInterrupt):
         storage.move_folder(folder / "old", folder / "new", "a")
     assert not (folder / "old/a").is_file() and (folder / "old/b").is_file()
@@ -220,7 +222,7 @@ def test_a_move_that_is_killed_leaves_nothing_that_looks_whole(folder, monkeypat
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff"])
-def test_another_object_in_place_of_a_lock_becomes_stale(folder, monkeypatch, content):
+def test_a_lock_with_invalid_content_becomes_stale(folder, monkeypatch, content):
     monkeypatch.setattr(buckets, "_HEARTBEAT", 0.1)
     monkeypatch.setattr(buckets, "_STALE_AFTER", 0.4)
     atomic.write(folder / ".lock", content)
@@ -238,15 +240,15 @@ def test_a_lock_that_was_lost_is_left_to_its_new_holder(folder, monkeypatch):
 
 
 def test_the_original_error_is_raised_even_if_the_lock_cannot_be_released(folder, monkeypatch):
-    def gone(*_, **__):
+    def fail(*_, **__):
         raise OSError("the server is gone")
 
     with pytest.raises(ConfigError, match="the real reason"), storage.lock(folder):
-        monkeypatch.setattr(buckets, "delete", gone)
+        monkeypatch.setattr(buckets, "delete", fail)
         raise ConfigError("the real reason")
 
 
-def test_growing_files_are_sent_and_continued(folder, monkeypatch):
+def test_growing_files_are_uploaded_and_continued(folder, monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(growing.time, "monotonic", lambda: clock[0])
     files = GrowingFiles(folder)
@@ -269,7 +271,7 @@ def test_growing_files_are_sent_and_continued(folder, monkeypatch):
     again.close()
 
 
-def test_files_that_grow_here_grow_in_their_folder(tmp_path):
+def test_growing_files_of_a_local_folder_are_written_in_place(tmp_path):
     files = GrowingFiles(tmp_path)
     files.path("lines").write_bytes(b"one")
     files.send(now=True)

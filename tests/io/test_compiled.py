@@ -1,4 +1,4 @@
-"""Compiled programs of XLA are kept for the next call, unless the user turns this off."""
+"""Compiled programs of XLA are cached for later processes, unless the user turns this off."""
 
 import os
 import subprocess
@@ -21,17 +21,17 @@ NAMES = (
 @pytest.fixture
 def environment(monkeypatch, tmp_path):
     for name in NAMES:
-        monkeypatch.setenv(name, "")  # so that it is restored
+        monkeypatch.setenv(name, "")  # so that monkeypatch restores it
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    of_tests = {name: getattr(jax.config, name.lower()) for name in NAMES}
+    old_values = {name: getattr(jax.config, name.lower()) for name in NAMES}
     jax.config.update("jax_compilation_cache_dir", None)
     yield monkeypatch
-    for name, value in of_tests.items():
+    for name, value in old_values.items():
         jax.config.update(name.lower(), value)
 
 
-def test_programs_are_kept_under_the_users_cache(environment, tmp_path):
+def test_programs_are_cached_in_the_cache_folder_of_the_user(environment, tmp_path):
     enable_cache()
     folder = Path(os.environ["JAX_COMPILATION_CACHE_DIR"])
     assert folder.parent == tmp_path / "xlj" / "compiled"
@@ -44,14 +44,14 @@ def test_programs_are_kept_under_the_users_cache(environment, tmp_path):
 
 
 @pytest.mark.parametrize("name, value", [(NAMES[0], "/elsewhere"), (NAMES[1], "false")])
-def test_what_the_user_sets_stays(environment, name, value):
+def test_settings_of_the_user_are_not_changed(environment, name, value):
     environment.setenv(name, value)
     enable_cache()
     assert {n: os.environ[n] for n in NAMES if n in os.environ} == {name: value}
     assert jax.config.jax_compilation_cache_dir is None
 
 
-def test_a_folder_that_jax_has_stays(environment):
+def test_a_cache_folder_that_jax_already_has_is_not_changed(environment):
     jax.config.update("jax_compilation_cache_dir", "/elsewhere")
     enable_cache()
     assert not {*NAMES} & {*os.environ}
@@ -60,17 +60,17 @@ def test_a_folder_that_jax_has_stays(environment):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
-def test_a_second_call_compiles_nothing(environment, tmp_path, after):
-    """Also if JAX has already compiled something."""
+def test_a_second_process_compiles_nothing(environment, tmp_path, after):
+    """Also if JAX compiles something before the cache is enabled."""
     program = (
         f"{'import jax; jax.numpy.ones(4)' if after else 'import sys'}\n"
         "from xlj.io.compiled import enable_cache\n"
         "enable_cache()\n"
         "import jax\n"
-        "found = []\n"
-        "jax.monitoring.register_event_listener(lambda event, **_: found.append(event))\n"
+        "events = []\n"
+        "jax.monitoring.register_event_listener(lambda event, **_: events.append(event))\n"
         "jax.jit(lambda x: x * 2 + 1)(jax.numpy.ones(3))\n"
-        "print(sum(event.endswith('cache_hits') for event in found))\n"
+        "print(sum(event.endswith('cache_hits') for event in events))\n"
     )
     calls = [
         subprocess.run(

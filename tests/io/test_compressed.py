@@ -1,4 +1,4 @@
-"""A small file may expand to a large one: it is read in bounded memory."""
+"""Compressed files are read in bounded memory, even if a small file expands to a large one."""
 
 import bz2
 import gzip
@@ -37,18 +37,18 @@ def peak():
 path = Path(sys.argv[1])
 tiny = path.with_name("tiny" + path.suffix)
 list(files.lines(tiny))
-before, found = peak(), 0
+before, result = peak(), 0
 try:
     for line in files.lines(path):
-        found += 1
+        result += 1
 except ConfigError as error:
-    found = error
-print(peak() - before, found)
+    result = error
+print(peak() - before, result)
 """
 
 
 def write(path: Path, content: bytes, times: int = 1) -> None:
-    """One member, stream or frame, of repeated content."""
+    """Writes one member (stream, frame) of repeated content."""
     compressor = NEW[path.suffix]()
     with path.open("wb") as file:
         for _ in range(times):
@@ -62,8 +62,8 @@ def read(folder: Path, path: Path) -> tuple[int, str]:
     command = [sys.executable, "-c", READ, str(path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    took, _, actual = done.stdout.strip().partition(" ")
-    return int(took), actual
+    memory, _, result = done.stdout.strip().partition(" ")
+    return int(memory), result
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_many_lines_of_a_small_file_take_little_memory(tmp_path, ending):
     path = tmp_path / f"a{ending}"
     write(path, b"An ordinary line of an ordinary text, which is a sentence.\n" * 17_772, 96)
     assert path.stat().st_size < MIB
-    took, actual = read(tmp_path, path)
-    assert actual == str(17_772 * 96) and took < 48
+    memory, result = read(tmp_path, path)
+    assert result == str(17_772 * 96) and memory < 48
 
 
 @pytest.mark.parametrize("ending", compressed.ENDINGS)
@@ -88,8 +88,8 @@ def test_one_endless_line_is_refused_in_little_memory(tmp_path, ending):
     with path.open("ab") as file:
         write(tmp_path / f"b{ending}", bytes(MIB), 192)
         file.write((tmp_path / f"b{ending}").read_bytes())
-    took, actual = read(tmp_path, path)
-    assert actual.startswith(f"{path}:3: the line has more than 1,048,576 bytes") and took < 48
+    memory, result = read(tmp_path, path)
+    assert result.startswith(f"{path}:3: the line has more than 1,048,576 bytes") and memory < 48
 
 
 @pytest.mark.parametrize("ending", compressed.ENDINGS)
@@ -108,7 +108,7 @@ def test_blocks_and_pieces_are_neither_large_nor_small(tmp_path, ending):
 
 @pytest.mark.parametrize("ending", compressed.ENDINGS)
 def test_a_member_may_end_anywhere(tmp_path, ending):
-    """For every end of a piece of the raw file, or of a piece for the zst library."""
+    """Also at the end of a piece of the raw file, or of a piece for the zst library."""
     path = tmp_path / f"a{ending}"
     one, expected = tmp_path / f"one{ending}", []
     with path.open("wb") as file:
@@ -120,7 +120,7 @@ def test_a_member_may_end_anywhere(tmp_path, ending):
     assert list(files.lines(path)) == expected
 
 
-def test_xz_that_asks_for_much_memory_is_refused(tmp_path):
+def test_xz_files_that_need_much_memory_are_refused(tmp_path):
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 512 * MIB}]
     path = tmp_path / "a.xz"
     path.write_bytes(lzma.compress(b"a\n", filters=filters))
@@ -128,7 +128,7 @@ def test_xz_that_asks_for_much_memory_is_refused(tmp_path):
         list(files.lines(path))
 
 
-def test_damage_in_the_middle_is_an_error_of_the_file(tmp_path):
+def test_damage_in_the_middle_is_an_error_that_names_the_file(tmp_path):
     path = tmp_path / "a.gz"
     raw = bytearray(gzip.compress(b"".join(b"%d\n" % (i * i) for i in range(300_000))))
     raw[len(raw) // 2] ^= 255
@@ -154,7 +154,7 @@ def test_zeros_at_the_start_are_damage(tmp_path, ending):
 
 @pytest.mark.parametrize("content", [b"", bytes(600)], ids=["empty", "zeros"])
 @pytest.mark.parametrize("ending", compressed.ENDINGS)
-def test_what_a_crash_left_of_a_file_is_not_an_empty_text(tmp_path, ending, content):
+def test_a_file_that_a_crash_left_empty_is_not_an_empty_text(tmp_path, ending, content):
     path = tmp_path / f"a.txt{ending}"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match="ends too early"):

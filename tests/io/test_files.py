@@ -25,20 +25,20 @@ def lines(path: Path) -> list[Line]:
 
 
 @pytest.mark.parametrize("ending", COMPRESS)
-def test_lines_come_back_through_every_compression(tmp_path, ending):
+def test_lines_are_the_same_with_every_compression(tmp_path, ending):
     expected = (
         ["first\u2028same line\x0bstill", "", "žluťoučký 🐎\x85kůň"] + ["x" * 99] * 20_000 + ["end"]
     )
     raw = "\n".join(expected).encode()
     path = tmp_path / f"a{ending}"
-    half = len(raw) // 3
-    path.write_bytes(COMPRESS[ending](raw[:half]) + COMPRESS[ending](raw[half:]))  # two members
+    cut = len(raw) // 3
+    path.write_bytes(COMPRESS[ending](raw[:cut]) + COMPRESS[ending](raw[cut:]))  # two members
     assert lines(path) == expected
-    path.write_bytes(COMPRESS[ending](b"\xef\xbb\xbf" + raw + b"\n"))  # a mark and a last line feed
+    path.write_bytes(COMPRESS[ending](b"\xef\xbb\xbf" + raw + b"\n"))  # with a byte order mark
     assert lines(path) == expected
 
 
-def test_a_line_longer_than_a_chunk(tmp_path):
+def test_a_line_longer_than_a_chunk_is_read(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("é" * 400_000 + "\nb")
     assert lines(path) == ["é" * 400_000, "b"]
@@ -79,7 +79,7 @@ def test_blocks_of_aligned_files_are_equally_long(tmp_path):
 
 @pytest.mark.parametrize("ending", [".gz", ".xz", ".zst"])
 @pytest.mark.parametrize("damage", ["cut", "not compressed"])
-def test_broken_compression_names_the_file(tmp_path, ending, damage):
+def test_errors_of_broken_compression_name_the_file(tmp_path, ending, damage):
     raw = os.urandom(300_000).hex().encode()
     path = tmp_path / f"broken{ending}"
     path.write_bytes(COMPRESS[ending](raw)[:-50_000] if damage == "cut" else b"plain text\n" * 99)
@@ -89,7 +89,7 @@ def test_broken_compression_names_the_file(tmp_path, ending, damage):
 
 @pytest.mark.parametrize("ending", [b"", b"\n", b"\n\n"])
 @pytest.mark.parametrize("size", [1, 3, 50, 4000, 1 << 18, 3 << 20])
-def test_ranges_have_every_line_once(tmp_path, ending, size):
+def test_ranges_contain_every_line_once(tmp_path, ending, size):
     path = tmp_path / "a.txt"
     many = 40 if size < 50 else 3000
     content = [b"", b"\xff", b"long " * 1000, "žluť".encode(), b"x"] * (many // 5)
@@ -105,7 +105,7 @@ def test_ranges_have_every_line_once(tmp_path, ending, size):
 
 
 @pytest.mark.parametrize("more", [1, 5 << 20])
-def test_a_line_too_long_is_one_line_in_a_stretch_too(tmp_path, more):
+def test_a_line_that_is_too_long_is_one_line_in_a_range_too(tmp_path, more):
     path = tmp_path / "a.txt"
     path.write_bytes(b"a\n" * 300_000 + b"x" * (files.LINE_BYTES + more) + b"\nb\n")
     expected = [too_long(files.LINE_BYTES), "b"]
@@ -115,11 +115,11 @@ def test_a_line_too_long_is_one_line_in_a_stretch_too(tmp_path, more):
     assert [x for s in files.range_blocks(path, 600_001, path.stat().st_size) for x in s] == ["b"]
 
 
-def test_files_that_match_a_pattern(tmp_path):
+def test_files_that_match_a_pattern_are_found(tmp_path):
     for name in ("b.txt", "a.txt", "c/d.txt", "[x].txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     actual = [str(f.relative_to(tmp_path)) for f in storage.find_files(f"{tmp_path}/**/*.txt")]
     assert actual == ["[x].txt", "a.txt", "b.txt", "c/d.txt"]
-    assert storage.find_files(f"{tmp_path}/[x].txt") == [tmp_path / "[x].txt"]  # of that name
+    assert storage.find_files(f"{tmp_path}/[x].txt") == [tmp_path / "[x].txt"]  # an exact name
     assert storage.find_files(f"{tmp_path}/c") == storage.find_files(f"{tmp_path}/no") == []

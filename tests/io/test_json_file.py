@@ -1,4 +1,4 @@
-"""Reading JSON: errors name file and line."""
+"""JSON files are read unchanged; errors name file and line."""
 
 import gzip
 import json
@@ -12,7 +12,7 @@ DEEP = "[" * 100_000 + "]" * 100_000
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
-def test_values_come_back(tmp_path, ending):
+def test_values_are_read_unchanged(tmp_path, ending):
     value = {"a": [1, 2.5, None, True, "ž😀"], "b": {"c": 10**30}, "d": -(10**18)}
     raw = b"\xef\xbb\xbf" + json.dumps(value, indent=1).encode()
     path = tmp_path / f"a.json{ending}"
@@ -37,7 +37,7 @@ def test_values_come_back(tmp_path, ending):
         (b"[NaN]", "a.json: its JSON contains 'NaN', expected a finite number"),
     ],
 )
-def test_invalid_json(tmp_path, content, message):
+def test_invalid_json_is_one_short_error(tmp_path, content, message):
     path = tmp_path / "a.json"
     path.write_bytes(content)
     with pytest.raises(ConfigError) as caught:
@@ -46,14 +46,14 @@ def test_invalid_json(tmp_path, content, message):
     assert text.startswith(f"{tmp_path}/{message}") and len(text) < 300 and "\n" not in text
 
 
-def test_python_s_own_numbers_are_read_where_python_wrote_them():
-    actual = json_file.parse(json.dumps([float("inf"), float("nan")]), "", not_finite=True)
-    assert actual[0] == float("inf") and actual[1] != actual[1]
+def test_infinity_and_nan_are_read_only_on_request():
+    values = json_file.parse(json.dumps([float("inf"), float("nan")]), "", not_finite=True)
+    assert values[0] == float("inf") and values[1] != values[1]
     with pytest.raises(ConfigError, match="x: its JSON contains a number of 5,000 digits"):
         json_file.parse("1" * 5000, "x", not_finite=True)
 
 
-def test_a_file_that_is_too_large(tmp_path, monkeypatch):
+def test_a_file_that_is_too_large_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(json_file, "MAX_BYTES", 300_000)
     path = tmp_path / "a.json.gz"
     path.write_bytes(gzip.compress(b'"' + b"x" * 299_998 + b'"'))
@@ -63,12 +63,12 @@ def test_a_file_that_is_too_large(tmp_path, monkeypatch):
         json_file.read(path)
 
 
-def test_an_object_is_asked_for(tmp_path):
+def test_read_object_refuses_values_that_are_not_objects(tmp_path):
     (tmp_path / "a.json").write_text("[]")
     with pytest.raises(ConfigError, match=r"a\.json: expected a JSON object"):
         json_file.read_object(tmp_path / "a.json")
 
 
-def test_a_missing_file(tmp_path):
+def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match=r"a\.json: cannot read this file"):
         json_file.read(tmp_path / "a.json")

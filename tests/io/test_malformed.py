@@ -1,4 +1,4 @@
-"""Content that is not text is refused or is a malformed line; ambiguous text is read."""
+"""Content that is not UTF-8 is an error or a malformed line; other unusual text is read."""
 
 import gzip
 import json
@@ -41,7 +41,7 @@ def test_json_in_another_encoding_is_named(tmp_path):
         json_file.read(tmp_path / "a.json")
 
 
-def test_nul_and_invalid_utf8_are_lines_of_their_own(tmp_path):
+def test_lines_with_nul_or_invalid_utf8_are_malformed(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"one\nnul\0here\n\xe9t\xe9\nfour\n")
     assert [x for b in files.blocks(path) for x in b] == ["one", NUL, INVALID_UTF8, "four"]
@@ -50,7 +50,7 @@ def test_nul_and_invalid_utf8_are_lines_of_their_own(tmp_path):
 
 
 @pytest.mark.parametrize("end", [b"", b"\r", b"\n"])
-def test_line_ends_that_are_carriage_returns_alone_are_refused(tmp_path, end):
+def test_a_file_with_only_carriage_returns_as_line_ends_is_refused(tmp_path, end):
     path = tmp_path / "a.tsv"
     path.write_bytes(LINES.encode().replace(b"\n", b"\r").rstrip(b"\r") + end)
     with pytest.raises(ConfigError, match=r"a\.tsv: its lines end in carriage returns only"):
@@ -69,7 +69,7 @@ def test_other_carriage_returns_are_read(tmp_path, content):
     assert "\n".join(files.lines(path)) == content.decode().removesuffix("\n")
 
 
-def test_a_byte_order_mark_at_the_start_of_any_line_is_left_out(tmp_path, capsys):
+def test_a_byte_order_mark_at_the_start_of_any_line_is_removed(tmp_path, capsys):
     path, mark = tmp_path / "a.txt", "\ufeff"
     path.write_text(f"{mark}one\ntwo {mark}inside\n{mark}three\n{mark}{mark}four\nfive{mark}\n")
     assert list(files.lines(path)) == ["one", f"two {mark}inside", "three", "four", f"five{mark}"]
@@ -80,7 +80,7 @@ def test_a_byte_order_mark_at_the_start_of_any_line_is_left_out(tmp_path, capsys
     assert list(files.lines(path)) == ["one", "two"] and not capsys.readouterr().err
 
 
-def test_skipped_lines_keep_their_place_and_are_counted_once(tmp_path, capsys):
+def test_skipped_lines_are_replaced_by_empty_lines_and_counted_once(tmp_path, capsys):
     path = tmp_path / "a.txt"
     path.write_bytes(b"one\n\xff\nthree\n\n\xfe\n" + b"x" * 2_000_000 + b"\nlast")
     skipping = Skipping("skip", "--malformed")

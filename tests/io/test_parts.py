@@ -1,4 +1,4 @@
-"""Folders written in parts: missing parts are made, others stay, other jobs are refused."""
+"""Folders in parts: missing parts are written, others stay, parts of other jobs are refused."""
 
 import hashlib
 import json
@@ -12,26 +12,26 @@ from xlj.io.parts import Parts
 LINES = [f"line {k} é" for k in range(100)]
 
 
-def make(parts, most=99):
-    made = parts.remaining()[:most]
-    for part in made:
+def write_parts(parts, most=99):
+    written = parts.remaining()[:most]
+    for part in written:
         atomic.write(parts.file(part), b"%d" % part)
         parts.mark_complete(part, rows=part)
-    return made
+    return written
 
 
-def test_shards_make_each_part_once_and_the_last_writes_the_manifest(tmp_path):
+def test_shards_write_each_part_once_and_the_last_shard_writes_the_manifest(tmp_path):
     folder, job = tmp_path / "out", {"of": "a"}
     shards = [Parts(folder, job, 7, ".x", (i, 3)) for i in (1, 2, 3)]
-    assert [make(each) for each in shards[:2]] == [[0, 3, 6], [1, 4]]
+    assert [write_parts(each) for each in shards[:2]] == [[0, 3, 6], [1, 4]]
     assert shards[0].finish() is None and shards[0].count_missing() == 2
-    assert make(shards[2], most=1) == [2]
-    (folder / "part-00002.x").write_bytes(b"longer")  # truncated, or of another job
-    assert make(Parts(folder, job, 7, ".x", (3, 3))) == [2, 5]
-    actual = shards[1].finish()
-    assert actual == json.loads((folder / "manifest.json").read_text())["files"]
-    assert [each["rows"] for each in actual] == list(range(7))
-    assert actual[5]["sha256"] == hashlib.sha256(b"5").hexdigest()
+    assert write_parts(shards[2], most=1) == [2]
+    (folder / "part-00002.x").write_bytes(b"longer")  # a truncated part, or a part of another job
+    assert write_parts(Parts(folder, job, 7, ".x", (3, 3))) == [2, 5]
+    files = shards[1].finish()
+    assert files == json.loads((folder / "manifest.json").read_text())["files"]
+    assert [each["rows"] for each in files] == list(range(7))
+    assert files[5]["sha256"] == hashlib.sha256(b"5").hexdigest()
 
 
 def test_parts_of_another_job_are_refused(tmp_path):
@@ -46,7 +46,7 @@ def test_parts_of_another_job_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("size", [1, 7, 100, 10_000])
-def test_ranges_have_every_line_once(tmp_path, size):
+def test_ranges_contain_every_line_once(tmp_path, size):
     for name, lines in (("a", LINES[:60]), ("b", LINES[60:])):
         (tmp_path / f"{name}.txt").write_text("".join(f"{x}\n" for x in lines), encoding="utf-8")
     paths = file_ranges.files_of_flag("input", tmp_path / "*.txt")

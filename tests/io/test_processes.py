@@ -1,4 +1,4 @@
-"""Functions in a child process: results, refusals and deaths reach the parent."""
+"""Functions in a child process: results, errors and crashes reach the parent."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ def work(how):
     return os.getpid(), "x" * 1_000_000  # more than a pipe holds
 
 
-def test_what_comes_back():
+def test_results_and_errors_reach_the_parent():
     process, text = in_child("working", work, "return")
     assert process != os.getpid() and len(text) == 1_000_000
     with pytest.raises(ConfigError, match="^not so$"):

@@ -46,7 +46,7 @@ def test_a_library_that_cannot_be_imported_names_its_own_error(tmp_path, monkeyp
         import_quietly("needs_more")
 
 
-def test_the_requirements_leave_out_what_the_error_says():
+def test_setup_installs_seqio_only_for_the_python_versions_that_the_error_names():
     setup = (Path(__file__).parents[2] / "setup.py").read_text("utf-8")
     first = ".".join(map(str, quiet.FIRST_WITHOUT_SEQIO))
     marked = re.findall(rf"\"([a-z-]+)[^\"]*; python_version < '{first}'\"", setup)

@@ -3,7 +3,7 @@
 from xlj.io.quoting import quoted, shortened
 
 
-def test_short_values_are_quoted_as_they_are():
+def test_short_values_are_quoted_unchanged():
     for value in ("a\tb'", 3, 2.5, None, ["a", 1], {"a": "b"}, ""):
         assert quoted(value) == repr(value)
 

@@ -1,4 +1,4 @@
-"""Storage errors are one line, here and in child processes; other errors are not."""
+"""Storage errors are one line, also in child processes; other errors have a traceback."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ from xlj.io import storage_errors
 from xlj.io.processes import in_child
 
 
-def failing(code, place=None):
+def fail(code, place=None):
     raise OSError(code, os.strerror(code), place)
 
 
@@ -26,22 +26,22 @@ def failing(code, place=None):
         (errno.ENOSPC, None, "cannot write the output: No space left on device"),
     ],
 )
-def test_a_command_ends_with_a_line(code, place, message, capsys):
-    assert run(Parser("x", "doc"), lambda flags: failing(code, place), []) == 2
+def test_a_command_prints_a_storage_error_as_one_line(code, place, message, capsys):
+    assert run(Parser("x", "doc"), lambda flags: fail(code, place), []) == 2
     assert capsys.readouterr().err == f"error: {message}\n"
 
 
 @pytest.mark.parametrize("code, place", [(errno.EACCES, None), (errno.ENOENT, "a"), (None, None)])
-def test_errors_of_our_own_are_raised(code, place):
+def test_errors_that_are_not_of_the_storage_are_raised(code, place):
     error = OSError(code, "x", place) if code else OSError("x")
     assert storage_errors.describe(error) == ""
     if code:
         with pytest.raises(OSError):
-            run(Parser("x", "doc"), lambda flags: failing(code, place), [])
+            run(Parser("x", "doc"), lambda flags: fail(code, place), [])
 
 
-def test_in_another_process_it_is_an_error_that_can_be_mended():
+def test_storage_errors_of_a_child_process_are_config_errors():
     with pytest.raises(ConfigError, match="^a/b: Stale file handle$"):
-        in_child("building", failing, errno.ESTALE, "a/b")
+        in_child("building", fail, errno.ESTALE, "a/b")
     with pytest.raises(RuntimeError, match="(?s)building failed:.*FileNotFoundError"):
-        in_child("building", failing, errno.ENOENT, "a/b")
+        in_child("building", fail, errno.ENOENT, "a/b")

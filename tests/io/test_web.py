@@ -15,8 +15,8 @@ CONTENT = "\n".join(LINES).encode()
 
 @pytest.fixture(scope="module")
 def served():
-    actual = {"/a.txt": CONTENT, "/b.txt.gz": gzip.compress(CONTENT), "/empty.txt": b""}
-    with servers.web(actual) as server:
+    contents = {"/a.txt": CONTENT, "/b.txt.gz": gzip.compress(CONTENT), "/empty.txt": b""}
+    with servers.web(contents) as server:
         yield server
 
 
@@ -31,12 +31,12 @@ def fast(served, monkeypatch):
 
 @pytest.mark.parametrize("ranges", [True, False])
 @pytest.mark.parametrize("name", ["/a.txt", "/b.txt.gz"])
-def test_lines_are_those_of_the_file(served, name, ranges):
+def test_lines_equal_those_of_the_file(served, name, ranges):
     served.ranges = ranges
     assert list(files.lines(to_path(served.url + name))) == LINES
 
 
-def test_ranges_are_consecutive(served):
+def test_consecutive_ranges_contain_every_line_once(served):
     path, cuts = to_path(f"{served.url}/a.txt"), [0, 1_000_000, 1_000_001, len(CONTENT)]
     assert files.can_be_split(path, 1000)
     actual = []
@@ -46,7 +46,7 @@ def test_ranges_are_consecutive(served):
     assert actual == LINES
 
 
-def test_without_ranges_files_are_not_cut(served):
+def test_files_of_servers_without_ranges_are_not_split(served):
     served.ranges = False
     path = to_path(f"{served.url}/a.txt")
     assert not files.can_be_split(path, 1000)
@@ -54,19 +54,19 @@ def test_without_ranges_files_are_not_cut(served):
         file.seek(10)
 
 
-def test_a_connection_that_breaks_is_taken_up_where_it_was(served):
+def test_a_broken_connection_is_continued_where_it_broke(served):
     served.cut = 3
     assert to_path(f"{served.url}/a.txt").read_bytes() == CONTENT
-    assert served.cut == 0 and len(set(served.asked[-3:])) == 3  # each request starts further on
+    assert served.cut == 0 and len(set(served.asked[-3:])) == 3  # 3 different ranges
 
 
-def test_a_connection_that_breaks_ends_with_an_error_where_there_are_no_ranges(served):
+def test_a_broken_connection_is_an_error_if_the_server_has_no_ranges(served):
     served.ranges, served.cut = False, 2  # the first request only asks for the size
     with pytest.raises(ConfigError, match=r"a\.txt: cannot read this file \(after [\d,]+ of"):
         list(files.lines(to_path(f"{served.url}/a.txt")))
 
 
-def test_another_file_by_now_is_an_error(served):
+def test_a_file_that_changes_while_it_is_read_is_an_error(served):
     served.tags["/a.txt"] = '"1"'
     with to_path(f"{served.url}/a.txt").open() as file:
         served.tags["/a.txt"] = '"2"'
@@ -74,7 +74,7 @@ def test_another_file_by_now_is_an_error(served):
             file.read()
 
 
-def test_slow_answers_are_waited_for_but_not_for_ever(served, monkeypatch):
+def test_a_slow_response_is_waited_for_until_the_timeout(served, monkeypatch):
     served.wait = 0.2
     assert to_path(f"{served.url}/a.txt").stat().st_size == len(CONTENT)
     monkeypatch.setattr(web, "TIMEOUT", 0.05)
@@ -85,7 +85,7 @@ def test_slow_answers_are_waited_for_but_not_for_ever(served, monkeypatch):
         storage.find_files(f"{served.url}/a.txt")
 
 
-def test_sizes_and_versions(served):
+def test_sizes_and_versions_of_files(served):
     served.tags["/a.txt"] = '"of a"'
     url = f"{served.url}/a.txt"
     assert storage.identity(to_path(url)) == [url, len(CONTENT), '"of a"']

@@ -40,29 +40,38 @@ def noise(count: int) -> bytes:
     return random.Random(count).randbytes(count)
 
 
-def test_the_first_frame_from_any_byte(tmp_path):
+def test_the_first_frame_from_any_byte_is_found(tmp_path):
     path = tmp_path / "a.zst"
     options = {"write_checksum": True, "write_content_size": False}
     plain = frame(b"\n".join(b"%d" % i for i in range(99)))
-    # The mark of a frame, or a whole frame, in an uncompressed block.
+    # An uncompressed block contains the magic number of a frame and a whole frame.
     marked = frame(noise(300) + zstandard.FRAME_HEADER + noise(300) + plain + noise(300))
     assert zstandard.FRAME_HEADER in marked[4:] and plain in marked
     large = frame(noise(600_000), **options)  # several blocks
     same = frame(b"x" * 400_000)  # blocks of one repeated byte
     parts = [plain, marked, skippable(b"1234"), large, same, frame(b""), plain]
     starts = write(path, parts)
-    real = [start for start, part in zip(starts, parts, strict=False) if part[0] == 0x28]
-    every = [1, 17, starts[1] + 1, starts[3] - 1, starts[3] + 1, *real, starts[-1] - 1, starts[-1]]
-    every += list(range(5, starts[-1], 7919))
-    for offset in every:
-        expected = min((start for start in real if start >= offset), default=starts[-1])
+    frame_starts = [start for start, part in zip(starts, parts, strict=False) if part[0] == 0x28]
+    offsets = [
+        1,
+        17,
+        starts[1] + 1,
+        starts[3] - 1,
+        starts[3] + 1,
+        *frame_starts,
+        starts[-1] - 1,
+        starts[-1],
+    ]
+    offsets += list(range(5, starts[-1], 7919))
+    for offset in offsets:
+        expected = min((start for start in frame_starts if start >= offset), default=starts[-1])
         assert zstd_frames.first_from(path, offset) == expected
     assert zstd_frames.first_from(path, 0) == 0
 
 
 @pytest.mark.parametrize("size", [1, 9, 60, 1000, 1 << 20])
-def test_a_cut_file_has_every_line_once(tmp_path, size):
-    """Lines that cross the ends of frames, end with them, or fill several."""
+def test_ranges_of_a_file_contain_every_line_once(tmp_path, size):
+    """Lines cross the ends of frames, end with a frame, or fill several frames."""
     path = tmp_path / "a.zst"
     content = b"\xef\xbb\xbf" + b"".join(
         b"%d %s\n" % (i, b"y" * (i * i % 41)) if i % 7 else b"\n" for i in range(300)
@@ -84,10 +93,10 @@ def test_a_cut_file_has_every_line_once(tmp_path, size):
             assert whole[files.first_line(path, start) - 1] == part[0]
 
 
-def test_only_files_of_small_frames_can_be_cut(tmp_path):
+def test_only_files_of_small_frames_can_be_split(tmp_path):
     path = tmp_path / "a.zst"
     small, large = frame(noise(5000)), frame(noise(40_000))
-    for parts, can in (
+    for parts, expected in (
         ([small] * 20, True),
         ([skippable(b"1234"), small] * 20, True),
         ([large], False),
@@ -100,7 +109,7 @@ def test_only_files_of_small_frames_can_be_cut(tmp_path):
         ([b"no zstd at all " * 2000], False),
     ):
         write(path, parts)
-        assert files.can_be_split(path, 20_000) == can
+        assert files.can_be_split(path, 20_000) == expected
     path.with_suffix(".gz").touch()
     path.with_suffix(".txt").touch()
     assert files.can_be_split(path.with_suffix(".txt"), 9)

@@ -1,4 +1,4 @@
-"""Compiles fused attention for an absent chip, with heads of each size:
+"""Compiles fused attention for a chip that is not installed, for each head size, and prints JSON:
 `compiled_attention.py TOPOLOGY LENGTH SIZE...`"""
 
 import itertools
@@ -28,38 +28,38 @@ ROWS_PER_DEVICE, HEADS = 2, 4
 
 
 KINDS = {"plain": (False, None), "gated": (True, None), "local gated": (True, 64)}
-"""Whether there is a gated bias, and the window."""
+"""By name: whether attention has a gated bias, and its window."""
 
 
 def compiled(devices, length, size, dtype, gated, window):
     mesh = Mesh(np.array(devices).reshape(1, -1), AXES, axis_types=(AxisType.Auto,) * 2)
 
-    def of(shape, dtype, spec=ROWS):
+    def array(shape, dtype, spec=ROWS):
         return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, spec))
 
     rows = ROWS_PER_DEVICE * len(devices)
-    arrays = [of((rows, length, HEADS, size), dtype)] * 3
-    ids = [of((rows, length), jnp.int32)] * 2
+    arrays = [array((rows, length, HEADS, size), dtype)] * 3
+    ids = [array((rows, length), jnp.int32)] * 2
     line = gates = None
     if gated:
-        line = of((HEADS, 2 * length), jnp.float32, REPLICATED)
-        gates = of((rows, HEADS, length), jnp.float32)
+        line = array((HEADS, 2 * length), jnp.float32, REPLICATED)
+        gates = array((rows, HEADS, length), jnp.float32)
 
     def gradients(ids, seeds, *arrays):
         def total(query, key, value, line, gates):
             bias = None if line is None else bias_tiles(line, padded_length(length, size, dtype)[1])
-            found = attend(query, key, value, *ids, bias, gates, seeds, 0.1, window=window)
-            return jnp.square(found.astype(jnp.float32)).sum()
+            output = attend(query, key, value, *ids, bias, gates, seeds, 0.1, window=window)
+            return jnp.square(output.astype(jnp.float32)).sum()
 
         return jax.grad(total, (0, 1, 2, 3, 4) if gated else (0, 1, 2))(*arrays)
 
-    seeds = of((rows,), dropout.row_seeds(jax.random.split(jax.random.key(0), 1), 1, 1).dtype)
+    seeds = array((rows,), dropout.row_seeds(jax.random.split(jax.random.key(0), 1), 1, 1).dtype)
     lowered = jax.jit(on_mesh(mesh, gradients)).lower(ids, seeds, *arrays, line, gates)
     return lowered.compile()
 
 
 def pairs(text, length):
-    """Returns the shapes of results in memory that have two axes of the row's length."""
+    """Returns the shapes of arrays in memory that have two axes of the row's length."""
     bodies = re.findall(r"^(?:ENTRY )?%\S+ \(.*?^}", text, re.MULTILINE | re.DOTALL)
     outside = [body for body in bodies if not re.match(r"%(fused|\S*computation)", body)]
     shapes = {
@@ -75,15 +75,15 @@ if __name__ == "__main__":
     except ConfigError as error:
         print(json.dumps({"missing": str(error)}))
         sys.exit()
-    found = {}
+    reports = {}
     for size, dtype, kind in itertools.product(
         map(int, sys.argv[3:]), ("bfloat16", "float32"), KINDS
     ):
         program = compiled(devices, length, size, jnp.dtype(dtype), *KINDS[kind])
-        found[f"{size} {dtype} {kind}"] = {
+        reports[f"{size} {dtype} {kind}"] = {
             "pairs": pairs(program.as_text(), length),
             "memory": program.memory_analysis().temp_size_in_bytes,
             "kernels": len(re.findall(r"custom_call_target=\"(?:__gpu\$xla\.gpu\.triton|"
                                       r"tpu_custom_call)", program.as_text())),
         }  # fmt: skip
-    print(json.dumps(found))
+    print(json.dumps(reports))

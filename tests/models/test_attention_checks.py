@@ -1,4 +1,4 @@
-"""The public checks pass for xlj's attention, and detect each way in which examples have leaked."""
+"""The public attention checks pass for xlj's attention and detect known leaks between examples."""
 
 from functools import partial
 
@@ -37,8 +37,8 @@ def test_kernels_pass(platform, window):
 
 
 @pytest.mark.parametrize("platform", KERNELS)
-def test_the_edges_of_the_window_of_kernels(platform):
-    """Runs the last part of `check_attention`, which is fast enough here: three blocks of keys."""
+def test_kernels_respect_the_edges_of_the_window(platform):
+    """Runs only the last part of `check_attention`, which is fast for three blocks of keys."""
     block, window = KERNELS[platform].block(16, jnp.float32), 9
     attention = jax.jit(partial(attend, platform=platform, window=window))
     rng = np.random.default_rng(0)
@@ -48,15 +48,15 @@ def test_the_edges_of_the_window_of_kernels(platform):
 
 
 def test_packed_examples_are_contiguous_and_in_order():
-    """Segment ids are in order, as attention functions may assume that search for their ends."""
-    seen = []
+    """Attention functions that search for the ends of segments may rely on sorted segment ids."""
+    recorded = []
 
     def attention(q, k, v, query_ids, key_ids):
-        seen.append(np.asarray(query_ids))
+        recorded.append(np.asarray(query_ids))
         return dense_attention(q, k, v, query_ids, key_ids)
 
     check_attention(attention)
-    packed = seen[0]
+    packed = recorded[0]
     assert (np.diff(packed[:, :-15]) >= 0).all() and (packed[:, -15:] == 0).all()
     assert (np.ptp(packed, axis=1) == 5).all()
 
@@ -96,12 +96,12 @@ WRONG = {
 }
 
 
-def test_the_plain_mask_passes():
+def test_a_correct_mask_passes():
     check_attention(masked(by_ids))
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_mask_is_noticed(name):
+def test_a_wrong_mask_is_detected(name):
     with pytest.raises(AssertionError):
         check_attention(masked(WRONG[name]))
 
@@ -121,20 +121,20 @@ def check_window(attention):
     check_attention(attention, rows=1, heads=1, length=60, window=12)
 
 
-def test_the_plain_window_passes():
+def test_a_correct_window_passes():
     check_window(masked(by_window(12, 12)))
 
 
 @pytest.mark.parametrize(
     "before, behind", [(11, 11), (13, 13), (12, 11), (12, 13), (6, 6), (12, 0), (0, 12), (60, 60)]
 )
-def test_a_wrong_window_is_noticed(before, behind):
+def test_a_wrong_window_is_detected(before, behind):
     with pytest.raises(AssertionError):
         check_window(masked(by_window(before, behind)))
 
 
 @pytest.mark.parametrize("forward, backward", [(12, 13), (13, 12), (12, 11)])
-def test_another_window_in_the_gradient_is_noticed(forward, backward):
+def test_a_different_window_in_the_gradient_is_detected(forward, backward):
     attentions = [masked(by_window(window, window)) for window in (forward, backward)]
 
     @jax.custom_vjp
@@ -161,8 +161,8 @@ def test_a_key_one_place_too_far_is_detected_despite_a_small_effect():
 
 
 @pytest.mark.parametrize("differences", [False, True])
-def test_a_leak_in_the_gradient_alone_is_noticed(differences):
-    """The loss is in the common part of all dimensions, or in their differences."""
+def test_a_leak_only_in_the_gradient_is_detected(differences):
+    """The leak sums gradients over tokens, or the differences of neighbouring dimensions."""
 
     @jax.custom_vjp
     def leaky(v):

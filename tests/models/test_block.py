@@ -1,4 +1,4 @@
-"""The residual sum and its norm: the kernel against plain JAX, and the cases that use it."""
+"""The residual sum and its norm: the kernel against plain JAX, and when the kernel is used."""
 
 import dataclasses
 import functools
@@ -24,13 +24,13 @@ MODEL = Model(layers=2, hidden=48, heads=2, intermediate=64, positions=66, dtype
     "dtype, rate, count", [("float32", 0.3, 1), ("bfloat16", 0.3, 4), ("bfloat16", 0.0, 1)]
 )
 def test_the_kernel_equals_plain_jax(dtype, rate, count):
-    """The width is no power of 2, and gradients arrive at both outputs. With one GPU, the mesh of
-    four devices is on CPUs."""
+    """The width is not a power of 2, and both outputs have gradients. On a machine with one GPU,
+    the mesh of four devices consists of CPUs."""
     rng = np.random.default_rng(0)
-    enough = jax.devices() if len(jax.devices()) >= count else jax.devices("cpu")
-    some = np.array(enough[:count]).reshape(-1, min(2, count))
-    interpret = enough[0].platform != "gpu"
-    mesh = Mesh(some, rules.AXES, axis_types=(AxisType.Auto,) * 2)
+    available = jax.devices() if len(jax.devices()) >= count else jax.devices("cpu")
+    mesh_devices = np.array(available[:count]).reshape(-1, min(2, count))
+    interpret = available[0].platform != "gpu"
+    mesh = Mesh(mesh_devices, rules.AXES, axis_types=(AxisType.Auto,) * 2)
 
     def normal(*shape, dtype=jnp.float32):
         spec = rules.ROWS if len(shape) > 1 else rules.REPLICATED
@@ -70,7 +70,7 @@ def test_the_kernel_equals_plain_jax(dtype, rate, count):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"remat": "products"}, {"scan_layers": False}])
-def test_an_encoder_with_kernels_is_the_plain_one(options, monkeypatch):
+def test_an_encoder_with_kernels_equals_one_without(options, monkeypatch):
     """In bfloat16, with dropout and interpreted kernels: results differ by rounding only."""
     model = dataclasses.replace(MODEL, attention="dense", **options)
     tokens = np.random.default_rng(0).integers(4, 50, (2, 64))
@@ -80,7 +80,8 @@ def test_an_encoder_with_kernels_is_the_plain_one(options, monkeypatch):
     params = encoder.init(jax.random.key(0), model, 50, 1)
     keys = jax.random.split(jax.random.key(1), 2)
 
-    weights = jax.random.normal(jax.random.key(2), (2, 64, 48))  # a norm's squares are constant
+    # Not squares as the loss: the sum of squares of a norm's output is constant.
+    weights = jax.random.normal(jax.random.key(2), (2, 64, 48))
 
     def outputs(model):
         def total(params):
@@ -92,23 +93,23 @@ def test_an_encoder_with_kernels_is_the_plain_one(options, monkeypatch):
     monkeypatch.setattr(block, "_is_fused", lambda model, length: True)
     fused = outputs(dataclasses.replace(model, attention="fused"))
     exact = outputs(dataclasses.replace(model, dtype="float32", attention="dense"))
-    own, others = (float(jnp.linalg.norm(x - exact)) for x in (fused, plain))
-    assert own < 1.5 * others < 0.2 * float(jnp.linalg.norm(exact))
+    fused_error, plain_error = (float(jnp.linalg.norm(x - exact)) for x in (fused, plain))
+    assert fused_error < 1.5 * plain_error < 0.2 * float(jnp.linalg.norm(exact))
 
 
-def test_the_kernel_is_for_bfloat16_on_gpus(monkeypatch):
-    def fused(platform, **options):
+def test_the_kernel_is_used_only_for_bfloat16_on_gpus(monkeypatch):
+    def is_fused(platform, **options):
         monkeypatch.setattr(devices, "platform", lambda: platform)
         x = jnp.zeros((1, options.pop("length", 64), 48))
         return block.stream_of(x, dataclasses.replace(MODEL, **options)).narrow is not None
 
-    assert fused("gpu") and not fused("tpu") and not fused("cpu")
-    assert not fused("gpu", dtype="float32") and not fused("gpu", norm="pre")
-    assert not fused("gpu", norm_type="unbiased")
-    assert not fused("gpu", length=60)
+    assert is_fused("gpu") and not is_fused("tpu") and not is_fused("cpu")
+    assert not is_fused("gpu", dtype="float32") and not is_fused("gpu", norm="pre")
+    assert not is_fused("gpu", norm_type="unbiased")
+    assert not is_fused("gpu", length=60)
 
 
-def test_sub_layers_read_the_narrow_stream():
+def test_sub_layers_read_the_narrow_stream_if_there_is_one():
     wide, narrow = jnp.zeros((1, 1, 2)), jnp.zeros((1, 1, 2), jnp.bfloat16)
     assert block.Stream(wide, narrow).read is narrow and block.Stream(wide, None).read is wide
 
@@ -124,9 +125,9 @@ def test_evaluation_has_no_dropout():
         return module.apply(params, stream, lambda x, _: update, context)
 
     expected = added(block.Stream(x, None))
-    found = added(block.Stream(x, x.astype(jnp.bfloat16)))
-    np.testing.assert_allclose(found.wide, expected.wide, atol=1e-5)
-    np.testing.assert_array_equal(found.narrow, found.wide.astype(jnp.bfloat16))
+    actual = added(block.Stream(x, x.astype(jnp.bfloat16)))
+    np.testing.assert_allclose(actual.wide, expected.wide, atol=1e-5)
+    np.testing.assert_array_equal(actual.narrow, actual.wide.astype(jnp.bfloat16))
 
 
 class Scaled(nn.Module):
@@ -146,10 +147,10 @@ def test_a_block_uses_the_sub_layers_passed_to_it(order):
     model = dataclasses.replace(MODEL, hidden=6, norm=order, layer_norm_epsilon=1e-3)
     rng = np.random.default_rng(0)
     residual = functools.partial(block.RESIDUALS[order], model)
-    result = block.Block(Scaled(0.5), residual(2, 0.0), Scaled(-2.0), residual(3, 0.0))
+    module = block.Block(Scaled(0.5), residual(2, 0.0), Scaled(-2.0), residual(3, 0.0))
     stream = block.Stream(jnp.asarray(rng.normal(size=(2, 3, 6)), jnp.float32), None)
     context = block.Context(None, None, None, 3)
-    params = result.init(jax.random.key(0), stream, context)["params"]
+    params = module.init(jax.random.key(0), stream, context)["params"]
     norms = {"scale", "bias"}
     assert {name: set(part) for name, part in params.items()} == {
         "attention": {"kernel"}, "attention_norm": norms,
@@ -167,6 +168,6 @@ def test_a_block_uses_the_sub_layers_passed_to_it(order):
     for name, factor in (("attention", 0.5), ("feed_forward", -2.0)):
         kernel = 3 * factor * params[name]["kernel"]
         x = x + normed(x, name) * kernel if order != "post" else normed(x + x * kernel, name)
-    found = result.apply({"params": params}, stream, context)
-    assert found.narrow is None
-    np.testing.assert_allclose(found.wide, x, rtol=1e-4, atol=1e-4)
+    actual = module.apply({"params": params}, stream, context)
+    assert actual.narrow is None
+    np.testing.assert_allclose(actual.wide, x, rtol=1e-4, atol=1e-4)

@@ -1,4 +1,4 @@
-"""Fused attention compiles for absent chips, without a matrix of all pairs in memory."""
+"""Fused attention compiles for chips that are not installed, and never has all pairs in memory."""
 
 import json
 import os
@@ -13,20 +13,20 @@ LENGTH = 1536  # no other axis of the program is as long
 
 
 def programs(topology, length, *sizes):
-    """Properties of compiled programs, by head size, type, bias and window."""
-    done = subprocess.run(
+    """Returns properties of compiled programs, by head size, dtype, bias and window."""
+    process = subprocess.run(
         [sys.executable, str(SCRIPT), topology, *map(str, (length, *sizes))],
         cwd=ROOT,
         env=dict(os.environ, PYTHONPATH=os.pathsep.join([str(ROOT), *sys.path])),
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    if "missing" in found:
-        pytest.skip(found["missing"])
-    assert len(found) == 6 * len(sizes)
-    return found
+    assert process.returncode == 0, process.stderr[-3000:]
+    reports = json.loads(process.stdout.splitlines()[-1])
+    if "missing" in reports:
+        pytest.skip(reports["missing"])
+    assert len(reports) == 6 * len(sizes)
+    return reports
 
 
 @pytest.mark.compilers
@@ -35,8 +35,8 @@ def programs(topology, length, *sizes):
     "topology", ["h100:1x1", "h100:1x2", "a100:1x1", "b200:1x1", "v5e:2x2", "v6e:2x2"]
 )
 def test_fused_attention_compiles(topology):
-    """Forward and backward, with dropout, in both types: without bias, with the gated bias, and
-    with the gated bias and a window."""
+    """Compiles forward and backward passes with dropout, in both dtypes: without bias, with the
+    gated bias, and with the gated bias and a window."""
     gpu = topology[0] in "ahb"
     for name, program in programs(topology, LENGTH, 64).items():
         assert program["pairs"] == [], name

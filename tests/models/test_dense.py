@@ -1,4 +1,4 @@
-"""Linear layers: the arrays that they save for the backward pass, by type and platform."""
+"""Linear layers: results, gradients and the arrays saved for the backward pass."""
 
 import dataclasses
 
@@ -25,38 +25,40 @@ def feed_forward(platform, dtype, monkeypatch):
     params = jax.tree.map(lambda p: p + jax.random.normal(jax.random.key(2), p.shape), params)
     output, backward = jax.vjp(lambda params, x: layer.apply(params, x, None), params, x)
     weights = jax.random.normal(jax.random.key(3), output.shape).astype(output.dtype)
-    kept = sorted(leaf.shape for leaf in jax.tree.leaves(backward) if leaf.ndim == 3)
-    return output, backward(weights), kept
+    saved = sorted(leaf.shape for leaf in jax.tree.leaves(backward) if leaf.ndim == 3)
+    return output, backward(weights), saved
 
 
 @pytest.mark.parametrize("platform", ["gpu", "tpu"])
 @pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-5), ("bfloat16", 0.03)])
-def test_a_gelu_is_computed_again_but_on_cpus(platform, dtype, tolerance, monkeypatch):
-    found, gradients, kept = feed_forward(platform, dtype, monkeypatch)
-    expected, of_wanted, kept_on_cpu = feed_forward("cpu", "float32", monkeypatch)
-    assert found.dtype == jnp.dtype(dtype)
-    assert [shape[-1] for shape in kept] == [8, 24] and len(kept_on_cpu) > 2
-    result, expected = ((found, gradients), (expected, of_wanted))
+def test_a_gelu_is_recomputed_in_the_backward_pass_except_on_cpus(
+    platform, dtype, tolerance, monkeypatch
+):
+    output, gradients, saved = feed_forward(platform, dtype, monkeypatch)
+    expected, expected_gradients, saved_on_cpu = feed_forward("cpu", "float32", monkeypatch)
+    assert output.dtype == jnp.dtype(dtype)
+    assert [shape[-1] for shape in saved] == [8, 24] and len(saved_on_cpu) > 2
+    actual, expected = ((output, gradients), (expected, expected_gradients))
     largest = jax.tree.map(lambda x: jnp.abs(x).max(), expected)
     scaled = (
         jax.tree.map(lambda x, most: x.astype(jnp.float32) / most, tree, largest)
-        for tree in (result, expected)
+        for tree in (actual, expected)
     )
     chex.assert_trees_all_close(*scaled, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("activation, width", [(gelu, 24), (geglu, 12), (swiglu, 12)])
 def test_cpus_save_the_output_of_a_plain_gelu(activation, width):
-    """A gated activation is computed again on CPUs too: only its input [2, 5, 24] is saved."""
+    """A gated activation is recomputed on CPUs too: only its input [2, 5, 24] is saved."""
     x, kernel = jnp.ones((2, 5, 24)), jnp.ones((width, 8))
     _, backward = jax.vjp(lambda x, k: matmul(x, k, jnp.dtype("float32"), activation), x, kernel)
-    kept = sorted(leaf.shape for leaf in jax.tree.leaves(backward) if leaf.ndim == 3)
-    assert kept == [(2, 5, 24)] * (3 if activation is gelu else 1)
+    saved = sorted(leaf.shape for leaf in jax.tree.leaves(backward) if leaf.ndim == 3)
+    assert saved == [(2, 5, 24)] * (3 if activation is gelu else 1)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("activation", [gelu, None])
-def test_on_gpus_a_bias_has_its_gradient_from_a_product(activation, dtype, monkeypatch):
+def test_on_gpus_the_gradient_of_a_bias_is_a_matrix_product(activation, dtype, monkeypatch):
     """The gradients of both biases equal those on other platforms, without a sum over vectors."""
     dtype = jnp.dtype(dtype)
     rng = np.random.default_rng(0)
@@ -76,17 +78,19 @@ def test_on_gpus_a_bias_has_its_gradient_from_a_product(activation, dtype, monke
         sums = str(jax.make_jaxpr(gradient)(x, kernel, bias, shift)).count("reduce_sum")
         return gradient(x, kernel, bias, shift), sums
 
-    (found, sums), (expected, sums_elsewhere) = gradients("gpu"), gradients("tpu")
-    assert sums == 1 < sums_elsewhere  # that of the total
-    for one, other in zip(found, expected, strict=True):
-        most = np.abs(other).max() or 1
-        np.testing.assert_allclose(one, other, atol=(1e-6 if dtype.itemsize == 4 else 0.02) * most)
+    (actual, sums), (expected, sums_on_tpu) = gradients("gpu"), gradients("tpu")
+    assert sums == 1 < sums_on_tpu  # the sum of `total` itself
+    for one, other in zip(actual, expected, strict=True):
+        largest = np.abs(other).max() or 1
+        np.testing.assert_allclose(
+            one, other, atol=(1e-6 if dtype.itemsize == 4 else 0.02) * largest
+        )
 
 
 @pytest.mark.parametrize("activation", [gelu, None])
-def test_recomputed_values_are_behind_a_barrier(activation, monkeypatch):
-    """Without a barrier, XLA finds equal values and saves those of the forward pass. (XLA for CPUs
-    removes barriers early, so its programs cannot be tested.)"""
+def test_recomputed_values_are_protected_by_a_barrier(activation, monkeypatch):
+    """Without a barrier, XLA merges equal computations and saves the values of the forward pass.
+    (XLA for CPUs removes barriers early, so its programs cannot be tested.)"""
     monkeypatch.setattr(devices, "platform", lambda: "tpu")
     x, kernel, float32 = jnp.zeros((1, 5, 8)), jnp.zeros((8, 8)), jnp.dtype("float32")
 
@@ -105,17 +109,17 @@ def test_the_gelu_is_exact():
 
 @pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-6), ("bfloat16", 2**-8)])
 def test_the_gradient_of_the_gelu_comes_from_its_output(dtype, tolerance):
-    """Also at x = 0, where the gradient cannot divide by x."""
+    """Includes x = 0, where the gradient cannot divide by x."""
     x = jnp.array([*np.linspace(-9, 9, 181), 0.0, -0.0, 1e-38, -1e-20, 1e-20, 60.0, -60.0])
     y, backward = jax.vjp(lambda x: gelu(x, jnp.dtype(dtype)), x)
     assert y.dtype == jnp.dtype(dtype)
     assert sum(leaf.ndim for leaf in jax.tree.leaves(backward)) == 2
-    (found,) = backward(jnp.ones_like(y))
+    (actual,) = backward(jnp.ones_like(y))
     expected = jax.vmap(jax.grad(lambda x: jax.nn.gelu(x, approximate=False)))(x)
-    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
 
 
-def test_a_result_is_rounded_after_the_bias():
+def test_a_result_is_rounded_after_the_bias_is_added():
     x, bias = jnp.ones((1, 1)), jnp.array([1 / 256 + 1 / 1024])
     params = {"params": {"kernel": jnp.ones((1, 1)), "bias": bias}}
     bfloat16 = jnp.dtype("bfloat16")
@@ -125,8 +129,8 @@ def test_a_result_is_rounded_after_the_bias():
 
 
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
-def test_the_inner_bias_is_added_beside_the_activation(platform, monkeypatch):
-    """The inner product is rounded before its bias is added; the sum is never rounded."""
+def test_the_inner_bias_is_added_inside_the_activation(platform, monkeypatch):
+    """The inner matrix product is rounded before its bias is added; the sum is not rounded."""
     monkeypatch.setattr(devices, "platform", lambda: platform)
     bfloat16 = jnp.dtype("bfloat16")
     layer = FeedForward(dataclasses.replace(MODEL, dtype="bfloat16", init_std=0.5))

@@ -13,13 +13,14 @@ from xlj.sharding import devices
 
 ROWS, LENGTH, HEADS, SIZE = 3, 10, 2, 4
 RATE = 0.25
-HEADS_OF = ("query", "key", "value")
+ARRAYS_OF_HEADS = ("query", "key", "value")
 
 
-def drawn(dtype="float32", bias=None):
-    """Returns random arrays, and ids: two segments, hidden keys, and a row without visible keys."""
+def random_arrays(dtype="float32", bias=None):
+    """Returns random arrays, segment ids of queries and keys, and weights of the output. There are
+    two segments, hidden keys, and a row without visible keys."""
     keys = itertools.chain(jax.random.split(jax.random.key(3), 9))
-    shapes = dict.fromkeys(HEADS_OF, (ROWS, LENGTH, HEADS, SIZE))
+    shapes = dict.fromkeys(ARRAYS_OF_HEADS, (ROWS, LENGTH, HEADS, SIZE))
     arrays = {n: jax.random.normal(next(keys), s).astype(dtype) for n, s in shapes.items()}
     if bias:
         arrays["bias"] = jax.random.normal(next(keys), (HEADS, LENGTH, LENGTH))
@@ -35,32 +36,34 @@ def seeds(rate):
     return dropout.row_seeds(jax.random.split(jax.random.key(1), ROWS), 3, 1) if rate else None
 
 
-def kept(rate):
-    """Returns the factor of each weight."""
+def dropout_factors(rate):
+    """Returns the factor that dropout applies to each attention weight."""
     shape = (HEADS, LENGTH, LENGTH)
     if not rate:
         return np.ones((ROWS, *shape))
     return np.asarray(dropout.keep_mask(seeds(rate), shape, rate)) * dropout.scale(rate)
 
 
-def as_written(query, key, value, query_ids, key_ids, bias=None, gates=None, *, kept, window):
-    """Computes attention for one query after the other; jax.grad differentiates it."""
-    found = []
+def plain_attention(
+    query, key, value, query_ids, key_ids, bias=None, gates=None, *, factors, window
+):
+    """Computes the attention of one query at a time; jax.grad can differentiate it."""
+    outputs = []
     for row, place, head in np.ndindex(ROWS, LENGTH, HEADS):
         seen = np.flatnonzero(key_ids[row] == query_ids[row, place])
         if window is not None:
             seen = seen[(place - window <= seen) & (seen <= place + window)]
         if not len(seen):
-            found.append(jnp.zeros(SIZE))
+            outputs.append(jnp.zeros(SIZE))
             continue
         scores = key[row, seen, head] @ query[row, place, head] / SIZE**0.5
         if bias is not None:
             gate = 1 if gates is None else gates[row, head, place]
             scores += bias[head, place, seen] * gate
         exps = jnp.exp(scores)
-        weights = exps / exps.sum() * kept[row, head, place, seen]
-        found.append(weights @ value[row, seen, head])
-    return jnp.stack(found).reshape(ROWS, LENGTH, HEADS, SIZE)
+        weights = exps / exps.sum() * factors[row, head, place, seen]
+        outputs.append(weights @ value[row, seen, head])
+    return jnp.stack(outputs).reshape(ROWS, LENGTH, HEADS, SIZE)
 
 
 def passes(attend, arrays, weights):
@@ -74,64 +77,64 @@ def passes(attend, arrays, weights):
     return {"output": output, **gradients}
 
 
-def both(bias, rate, dtype="float32", window=None):
-    arrays, queries, keys, weights = drawn(dtype, bias)
-    ids, factors = {"query_segment_ids": queries, "key_segment_ids": keys}, kept(rate)
-    found = passes(
+def actual_and_expected(bias, rate, dtype="float32", window=None):
+    arrays, queries, keys, weights = random_arrays(dtype, bias)
+    ids, factors = {"query_segment_ids": queries, "key_segment_ids": keys}, dropout_factors(rate)
+    actual = passes(
         lambda **a: dense_attention(**a, **ids, seeds=seeds(rate), rate=rate, window=window),
         arrays,
         weights,
     )
     wide = {name: array.astype(jnp.float32) for name, array in arrays.items()}
     expected = passes(
-        lambda **a: as_written(
+        lambda **a: plain_attention(
             **a,
             query_ids=np.asarray(queries),
             key_ids=np.asarray(keys),
-            kept=factors,
+            factors=factors,
             window=window,
         ),
         wide,
         weights,
     )
-    return arrays, found, expected
+    return arrays, actual, expected
 
 
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
 @pytest.mark.parametrize("bias, rate", [(None, 0.0), ("shared", RATE), ("gated", RATE)])
-def test_values_and_gradients_are_those_of_the_softmax(bias, rate, platform, monkeypatch):
+def test_values_and_gradients_equal_those_of_the_softmax_formula(bias, rate, platform, monkeypatch):
     monkeypatch.setattr(devices, "platform", lambda: platform)
-    _, found, expected = both(bias, rate)
+    _, actual, expected = actual_and_expected(bias, rate)
     assert (
-        set(found) == set(expected) and len(found) == 4 + {None: 0, "shared": 1, "gated": 2}[bias]
+        set(actual) == set(expected) and len(actual) == 4 + {None: 0, "shared": 1, "gated": 2}[bias]
     )
     for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
-    assert not np.any(found["output"][2]) and not np.any(found["query"][2])
+        np.testing.assert_allclose(actual[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
+    assert not np.any(actual["output"][2]) and not np.any(actual["query"][2])
 
 
 @pytest.mark.parametrize("window", [0, 3, 8, 50])
 @pytest.mark.parametrize("bias, rate", [(None, RATE), ("gated", RATE)])
-def test_in_a_window_values_and_gradients_are_those_of_the_softmax(bias, rate, window):
-    _, found, expected = both(bias, rate, window=window)
+def test_values_and_gradients_in_a_window_equal_those_of_the_softmax_formula(bias, rate, window):
+    _, actual, expected = actual_and_expected(bias, rate, window=window)
     for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(actual[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("bias, rate", [(None, 0.0), ("gated", RATE)])
-def test_in_bfloat16(bias, rate):
+def test_errors_in_bfloat16_are_small(bias, rate):
     """bfloat16 has 8 bits: errors are up to 2 % of the largest value; gradients have its type."""
-    arrays, found, expected = both(bias, rate, "bfloat16")
+    arrays, actual, expected = actual_and_expected(bias, rate, "bfloat16")
     for name, array in expected.items():
-        assert found[name].dtype == arrays.get(name, arrays["query"]).dtype, name
-        error = np.abs(np.asarray(found[name], np.float32) - array).max()
+        assert actual[name].dtype == arrays.get(name, arrays["query"]).dtype, name
+        error = np.abs(np.asarray(actual[name], np.float32) - array).max()
         assert error < 0.02 * np.abs(array).max(), name
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_weights_are_kept_once_in_the_type_of_the_products(dtype):
-    """Other than query, key, value and output, no saved array grows with the length."""
-    arrays, queries, keys, _ = drawn(dtype)
+def test_attention_weights_are_saved_once_in_the_dtype_of_the_products(dtype):
+    """The saved arrays are the weights, query, key, value and output, and one number per row."""
+    arrays, queries, keys, _ = random_arrays(dtype)
 
     def attend(query, key, value):
         return dense_attention(query, key, value, queries, keys, None, None, seeds(RATE), RATE)

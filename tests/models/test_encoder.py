@@ -44,10 +44,10 @@ GOLDEN = {
 
 
 def params(model=TINY):
-    drawn = init(jax.random.key(0), model, SIZE, 2)
-    # Biases and norms start at 0 and 1, where a swap of two would have no effect.
+    initial = init(jax.random.key(0), model, SIZE, 2)
+    # Biases and scales of norms start at 0 and 1: a swap of two of them would have no effect.
     rng = np.random.default_rng(1)
-    return jax.tree.map(lambda x: x + 0.05 * rng.standard_normal(x.shape, np.float32), drawn)
+    return jax.tree.map(lambda x: x + 0.05 * rng.standard_normal(x.shape, np.float32), initial)
 
 
 init = jax.jit(encoder.init, static_argnums=(1, 2, 3))
@@ -68,26 +68,26 @@ def padded(examples, length=32):
     return np.pad(row, (0, length - len(row)), constant_values=1)
 
 
-def test_parameter_names_and_shapes_are_the_schema():
-    result = jax.eval_shape(lambda: encoder.init(jax.random.key(0), TINY, SIZE, 2))
-    leaves, _ = jax.tree_util.tree_flatten_with_path(result)
-    found = {"/".join(str(k.key) for k in path): leaf.shape for path, leaf in leaves}
-    assert found == GOLDEN
+def test_parameter_names_and_shapes_match_the_schema():
+    abstract = jax.eval_shape(lambda: encoder.init(jax.random.key(0), TINY, SIZE, 2))
+    leaves, _ = jax.tree_util.tree_flatten_with_path(abstract)
+    shapes = {"/".join(str(k.key) for k in path): leaf.shape for path, leaf in leaves}
+    assert shapes == GOLDEN
 
 
-def test_packed_equals_unpacked():
+def test_packed_examples_equal_unpacked_examples():
     rng = np.random.default_rng(0)
     parts = [example(rng, n) for n in (9, 4, 13)]
     packed = apply(params(), TINY, inputs([padded(parts)]))[0]
     alone = apply(params(), TINY, inputs([padded([part]) for part in parts]))
     start = 0
     for index, part in enumerate(parts):
-        got, want = packed[start : start + len(part)], alone[index, : len(part)]
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+        actual, expected = packed[start : start + len(part)], alone[index, : len(part)]
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
         start += len(part)
 
 
-def test_padding_does_not_matter():
+def test_padding_has_no_effect():
     part = [example(np.random.default_rng(1), 12)]
     short = apply(params(), TINY, inputs([padded(part, 12)]))
     long = apply(params(), TINY, inputs([padded(part, 40)]))
@@ -95,7 +95,7 @@ def test_padding_does_not_matter():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_nothing_crosses_between_examples(dtype):
+def test_no_gradient_crosses_between_examples(dtype):
     model = dataclasses.replace(TINY, dtype=dtype)
     rng = np.random.default_rng(2)
     batch = inputs([padded([example(rng, 8), example(rng, 10)])])
@@ -104,16 +104,16 @@ def test_nothing_crosses_between_examples(dtype):
     @jax.jit
     def first_example(words):
         looked_up = dict(weights, embeddings=dict(weights["embeddings"], word=words))
-        # Each position has its own row of the table, so that gradients are separate.
-        own = batch._replace(tokens=jnp.arange(32)[None])
-        return encoder.apply(looked_up, model, own)[0, :8].sum()
+        # Each token has its own row of the table, so that gradients are separate.
+        separate = batch._replace(tokens=jnp.arange(32)[None])
+        return encoder.apply(looked_up, model, separate)[0, :8].sum()
 
     words = weights["embeddings"]["word"][batch.tokens[0]]
-    reached = np.abs(jax.jit(jax.grad(first_example))(words)).sum(1)
-    assert (reached[:8] > 0).all() and (reached[8:] == 0).all()
+    gradient = np.abs(jax.jit(jax.grad(first_example))(words)).sum(1)
+    assert (gradient[:8] > 0).all() and (gradient[8:] == 0).all()
 
 
-def test_a_query_without_keys_is_finite_and_gets_nothing():
+def test_a_query_without_keys_is_finite_and_has_no_gradient_of_values():
     batch = inputs([padded([example(np.random.default_rng(3), 8)])])
     ids = batch.query_segment_ids.at[0, 3].set(99)
     output = apply(params(), TINY, batch._replace(query_segment_ids=ids))
@@ -127,7 +127,7 @@ def test_a_query_without_keys_is_finite_and_gets_nothing():
 
 def test_a_loop_over_layers_equals_unrolled_and_rematerialised_layers():
     batch = inputs([padded([example(np.random.default_rng(4), 20)])])
-    keys, drawn = jax.random.split(jax.random.key(3), 1), params()
+    keys, weights = jax.random.split(jax.random.key(3), 1), params()
 
     def outputs(**options):
         model = dataclasses.replace(TINY, **options)
@@ -135,7 +135,7 @@ def test_a_loop_over_layers_equals_unrolled_and_rematerialised_layers():
         def total(p):
             return jnp.square(encoder.apply(p, model, batch, keys)).mean()
 
-        return jax.jit(jax.value_and_grad(total))(drawn)
+        return jax.jit(jax.value_and_grad(total))(weights)
 
     expected = outputs(scan_layers=True)
     for options in (
@@ -148,7 +148,7 @@ def test_a_loop_over_layers_equals_unrolled_and_rematerialised_layers():
         chex.assert_trees_all_close(outputs(**options), expected, rtol=2e-4, atol=1e-6)
 
 
-def test_products_that_are_recomputed():
+def test_number_of_recomputed_matrix_products():
     """`products` saves the outputs of linear layers, but not the scores of dense attention."""
     params = init(jax.random.key(0), TINY, SIZE, 1)
     ids = jnp.ones((2, 16), jnp.int32)
@@ -164,7 +164,7 @@ def test_products_that_are_recomputed():
     none = count("none")
     assert {remat: count(remat) - none for remat in ("products", "all")} == {
         "products": 1,
-        "all": 8,  # six linear layers, scores, and what they weigh
+        "all": 8,  # six linear layers, attention scores, weighted values
     }
 
 
@@ -173,8 +173,8 @@ def test_products_that_are_recomputed():
 def test_programs_are_a_loop_and_rematerialise_as_configured(scan, remat):
     model = dataclasses.replace(TINY, scan_layers=scan, remat=remat)
     batch = inputs([padded([example(np.random.default_rng(4), 20)])])
-    drawn = jax.eval_shape(lambda: encoder.init(jax.random.key(0), TINY, SIZE, 2))
-    program = jax.make_jaxpr(lambda p: encoder.apply(p, model, batch))(drawn)
+    shapes = jax.eval_shape(lambda: encoder.init(jax.random.key(0), TINY, SIZE, 2))
+    program = jax.make_jaxpr(lambda p: encoder.apply(p, model, batch))(shapes)
     loop = next(e for e in program.eqns if e.primitive.name == "scan")
     assert loop.params["unroll"] == (1 if scan else 2)
     rematerialised = [e for e in loop.params["jaxpr"].eqns if "prevent_cse" in e.params]
@@ -183,83 +183,82 @@ def test_programs_are_a_loop_and_rematerialise_as_configured(scan, remat):
     )
 
 
-def test_the_middle_layer_is_at_two_thirds():
+def test_the_middle_layer_is_at_two_thirds_of_the_depth():
     depths = (1, 2, 3, 4, 6, 12, 24)
     assert [encoder.middle_layer(depth) for depth in depths] == [1, 1, 2, 3, 4, 8, 16]
 
 
-def test_all_layers_are_embeddings_to_last():
+def test_all_layers_start_with_embeddings_and_end_with_the_last_layer():
     batch = inputs([padded([example(np.random.default_rng(5), 20)])])
-    every = apply(params(), TINY, batch, all_layers=True)
-    assert every.shape == (3, 1, 32, 32)
-    np.testing.assert_array_equal(every[-1], apply(params(), TINY, batch))
+    all_layers = apply(params(), TINY, batch, all_layers=True)
+    assert all_layers.shape == (3, 1, 32, 32)
+    np.testing.assert_array_equal(all_layers[-1], apply(params(), TINY, batch))
     first = apply(params(), TINY, batch, layers=1)
-    np.testing.assert_allclose(every[1], first, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(all_layers[1], first, rtol=1e-5, atol=1e-5)
 
 
-def test_languages_are_added_where_they_are_given():
+def test_language_embeddings_are_added_only_to_marked_tokens():
     model = dataclasses.replace(TINY, language_embeddings="all")
     batch = inputs([padded([example(np.random.default_rng(6), 20)])])
-    alone = batch._replace(
-        key_segment_ids=batch.key_segment_ids.at[0, 3:].set(-1)
-    )  # the rest does not look at 3
+    # No token sees token 3, so the embedding changes only the output of token 3.
+    hidden = batch._replace(key_segment_ids=batch.key_segment_ids.at[0, 3:].set(-1))
     marked = jnp.full((1, 32), -1).at[0, 3].set(1)
-    one = apply(params(model), model, alone)
-    other = apply(params(model), model, alone._replace(languages=marked))
-    changed = jnp.abs(one - other).max(-1)[0] > 0
+    plain = apply(params(model), model, hidden)
+    with_languages = apply(params(model), model, hidden._replace(languages=marked))
+    changed = jnp.abs(plain - with_languages).max(-1)[0] > 0
     assert changed.tolist() == [i == 3 for i in range(32)]
 
 
-def test_token_types_are_added_by_the_side_of_a_pair():
+def test_token_types_depend_on_sides_only_if_pair_token_types_is_set():
     tokens = [[0, 7, 8, 2, 9, 2, 0, 7, 2, 1]]
     layout = segments(jnp.asarray(tokens))
     batch = encoder.Inputs(jnp.asarray(tokens), layout.position, layout.segment, layout.segment)
     typed = batch._replace(sides=layout.side)
-    for pairs, read in ((False, [0] * 10), (True, [0, 0, 0, 0, 1, 1, 0, 0, 0, 0])):
+    for pairs, types in ((False, [0] * 10), (True, [0, 0, 0, 0, 1, 1, 0, 0, 0, 0])):
         model = dataclasses.replace(TINY, token_types=2, pair_token_types=pairs)
-        drawn = params(model)
-        assert drawn["embeddings"]["token_type"].shape == (2, 32)
-        plain = dict(drawn["embeddings"])
+        weights = params(model)
+        assert weights["embeddings"]["token_type"].shape == (2, 32)
+        plain = dict(weights["embeddings"])
         table = plain.pop("token_type")
-        word = plain["word"]  # each token gets a word of its own, with its type's vector added
-        plain["word"] = word[jnp.asarray(tokens[0])] + table[jnp.asarray(read)]
-        expected = apply(drawn | {"embeddings": plain}, TINY,
+        word = plain["word"]  # a separate word for each token, with the vector of its type added
+        plain["word"] = word[jnp.asarray(tokens[0])] + table[jnp.asarray(types)]
+        expected = apply(weights | {"embeddings": plain}, TINY,
                          batch._replace(tokens=jnp.arange(10)[None]))  # fmt: skip
-        np.testing.assert_allclose(apply(drawn, model, typed), expected, rtol=1e-5, atol=1e-5)
-        untyped = apply(drawn, model, batch._replace(sides=jnp.zeros_like(layout.side)))
-        np.testing.assert_array_equal(apply(drawn, model, batch), untyped)
+        np.testing.assert_allclose(apply(weights, model, typed), expected, rtol=1e-5, atol=1e-5)
+        untyped = apply(weights, model, batch._replace(sides=jnp.zeros_like(layout.side)))
+        np.testing.assert_array_equal(apply(weights, model, batch), untyped)
 
 
 def test_positions_may_restart_at_the_second_sentence_of_a_pair():
     tokens = jnp.asarray([[0, 7, 8, 2, 9, 6, 2, 0, 7, 2, 0, 5, 2, 4, 2, 1]])
-    wanted = [0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 0]
+    expected = [0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 0]
     layout = segments(tokens)
-    assert embeddings.restart_positions(layout.position, layout.side).tolist() == [wanted]
+    assert embeddings.restart_positions(layout.position, layout.side).tolist() == [expected]
     at_once = embeddings.restart_positions(jnp.asarray([[0, 1, 2]]), jnp.asarray([[1, 1, 1]]))
     assert at_once.tolist() == [[0, 1, 2]]
-    runs = dataclasses.replace(TINY, layers=1)
-    restarts = dataclasses.replace(runs, pair_positions="restart")
+    continues = dataclasses.replace(TINY, layers=1)
+    restarts = dataclasses.replace(continues, pair_positions="restart")
     pairs = encoder.Inputs(
         tokens, layout.position, layout.segment, layout.segment, None, layout.side
     )
-    by_hand = pairs._replace(positions=jnp.asarray([wanted]))
-    drawn = params(runs)
-    found = apply(drawn, restarts, pairs)
-    np.testing.assert_array_equal(found, apply(drawn, runs, by_hand))
-    changed = jnp.abs(found - apply(drawn, runs, pairs)).max(-1)[0] > 0
+    explicit = pairs._replace(positions=jnp.asarray([expected]))
+    weights = params(continues)
+    actual = apply(weights, restarts, pairs)
+    np.testing.assert_array_equal(actual, apply(weights, continues, explicit))
+    changed = jnp.abs(actual - apply(weights, continues, pairs)).max(-1)[0] > 0
     of_pairs = [place < 7 or 10 <= place < 15 for place in range(16)]
-    assert changed.tolist() == of_pairs, "an example of one sentence is read as before"
-    no_sides = apply(drawn, restarts, pairs._replace(sides=None))
-    np.testing.assert_array_equal(no_sides, apply(drawn, runs, pairs))
+    assert changed.tolist() == of_pairs, "examples of one sentence must not change"
+    no_sides = apply(weights, restarts, pairs._replace(sides=None))
+    np.testing.assert_array_equal(no_sides, apply(weights, continues, pairs))
 
 
-def test_the_separator_of_parallel_sentences_is_read_in_the_place_of_the_first_end():
-    """EuroBERT reads `bos A sep B eos`. Rows on disk contain `</s>`, from which sides, positions
-    and the tokens that objectives ignore are derived."""
+def test_a_separator_replaces_the_first_end_of_a_pair():
+    """EuroBERT reads `bos A sep B eos`. Rows on disk contain `</s>` instead of `sep`, because
+    sides, positions and the tokens that objectives ignore are derived from `</s>`."""
     tokens = jnp.asarray([[0, 7, 8, 2, 9, 6, 2, 0, 7, 2, 0, 5, 2, 9, 2, 1]])
     layout = segments(tokens)
-    read = jnp.asarray([[0, 7, 8, 4, 9, 6, 2, 0, 7, 2, 0, 5, 4, 9, 2, 1]])
-    assert embeddings.insert_separators(tokens, layout.side).tolist() == read.tolist()
+    replaced = jnp.asarray([[0, 7, 8, 4, 9, 6, 2, 0, 7, 2, 0, 5, 4, 9, 2, 1]])
+    assert embeddings.insert_separators(tokens, layout.side).tolist() == replaced.tolist()
     first, second = sides_of("pairs", np.asarray([[0, 7, 8, 2, 9, 6, 2, 0, 5, 2, 9, 2, 1, 1]]))
     assert (first.ids.tolist(), second.ids.tolist()) == ([7, 8, 5], [9, 6, 9])
     plain = dataclasses.replace(TINY, layers=1)
@@ -267,15 +266,15 @@ def test_the_separator_of_parallel_sentences_is_read_in_the_place_of_the_first_e
     pairs = encoder.Inputs(
         tokens, layout.position, layout.segment, layout.segment, None, layout.side
     )
-    drawn = params(plain)
-    found = apply(drawn, insert_separators, pairs)
-    np.testing.assert_array_equal(found, apply(drawn, plain, pairs._replace(tokens=read)))
-    no_sides = apply(drawn, insert_separators, pairs._replace(sides=None))
-    np.testing.assert_array_equal(no_sides, apply(drawn, plain, pairs))
+    weights = params(plain)
+    actual = apply(weights, insert_separators, pairs)
+    np.testing.assert_array_equal(actual, apply(weights, plain, pairs._replace(tokens=replaced)))
+    no_sides = apply(weights, insert_separators, pairs._replace(sides=None))
+    np.testing.assert_array_equal(no_sides, apply(weights, plain, pairs))
 
 
 @pytest.mark.parametrize("norm, scan", [("pre", True), ("post", False)])
-def test_dropout_is_at_every_site_with_its_rate(norm, scan):
+def test_dropout_is_applied_at_every_site_with_its_rate(norm, scan):
     model = dataclasses.replace(
         TINY, norm=norm, scan_layers=scan, dropout=0.3, attention_dropout=0.6, init_std=0.3
     )
@@ -288,9 +287,9 @@ def test_dropout_is_at_every_site_with_its_rate(norm, scan):
     rng = np.random.default_rng(0)
     tokens = np.stack([padded([example(rng, 9), example(rng, 5)], 16) for _ in range(2)])
     weights = params(model)
-    found = apply(weights, model, inputs(tokens), keys, all_layers=True)
-    wanted = reference.encode(reference.float64(weights), model, tokens, None, dropped=dropped)
-    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+    actual = apply(weights, model, inputs(tokens), keys, all_layers=True)
+    expected = reference.encode(reference.float64(weights), model, tokens, None, dropped=dropped)
+    np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_matmul_in_bfloat16_rounds_each_factor_once():

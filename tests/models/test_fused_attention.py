@@ -1,4 +1,4 @@
-"""Values and gradients of the kernels, which are interpreted here, against dense attention."""
+"""Fused attention: kernels (interpreted without a GPU) against dense attention, and their sizes."""
 
 import dataclasses
 import math
@@ -21,17 +21,18 @@ PLATFORMS = tuple(KERNELS)
 
 
 def problem(rows, length, heads, size, bias="none", dtype=jnp.float32, seed=0):
-    """Returns random arrays, and segments in order, with queries of other segments, hidden keys,
-    and queries without keys."""
+    """Returns random arrays, segment ids of queries and keys, and weights of the output. Segments
+    are in order, except that some queries have other ids, some keys are hidden, and some queries
+    see no key."""
     rng = np.random.default_rng(seed)
 
     def normal(*shape):
         return jnp.asarray(rng.normal(size=shape), dtype)
 
     segments = np.sort(rng.integers(0, 5, (rows, length)), 1)
-    asks, hides = rng.random((2, rows, length)) < 0.2
-    queries = np.where(asks, rng.integers(0, 9, (rows, length)), segments)
-    keys = np.where(hides, -1, segments)
+    is_other, is_hidden = rng.random((2, rows, length)) < 0.2
+    queries = np.where(is_other, rng.integers(0, 9, (rows, length)), segments)
+    keys = np.where(is_hidden, -1, segments)
     arrays = {name: normal(rows, length, heads, size) for name in ("query", "key", "value")}
     if bias != "none":
         arrays["line"] = normal(heads, 4 * 128 * -(-length // 128)).astype(jnp.float32)
@@ -42,7 +43,7 @@ def problem(rows, length, heads, size, bias="none", dtype=jnp.float32, seed=0):
 
 
 def middle(line, length):
-    """Returns all differences of places in rows of this length."""
+    """Returns the part of a bias line that holds the differences within rows of this length."""
     start = line.shape[1] // 2 - length
     return line[:, start : start + 2 * length]
 
@@ -54,9 +55,9 @@ def seeds_of(rows):
 def dense(arrays, ids, rate, window=None):
     length = arrays["query"].shape[1]
     bias = bias_tiles(middle(arrays["line"], length), length)[:, 0] if "line" in arrays else None
-    given = [arrays[name] for name in ("query", "key", "value")]
+    heads = [arrays[name] for name in ("query", "key", "value")]
     return dense_attention(
-        *given, *ids, bias, arrays.get("gates"), seeds_of(len(ids[0])), rate, window=window
+        *heads, *ids, bias, arrays.get("gates"), seeds_of(len(ids[0])), rate, window=window
     ).astype(jnp.float32)
 
 
@@ -68,9 +69,9 @@ def fused(arrays, ids, rate, platform, window=None):
     length, block = arrays["query"].shape[1], block_of(arrays["query"], platform)
     padded = length + -length % block
     bias = bias_tiles(middle(arrays["line"], padded), block) if "line" in arrays else None
-    given = [arrays[name] for name in ("query", "key", "value")]
+    heads = [arrays[name] for name in ("query", "key", "value")]
     return attend(
-        *given,
+        *heads,
         *ids,
         bias,
         arrays.get("gates"),
@@ -90,19 +91,19 @@ def with_gradients(attention, arrays, weights):
     return {"output": output} | gradients
 
 
-def largest_error(found, expected):
+def largest_error(actual, expected):
     expected = np.asarray(expected, np.float64)
-    return np.abs(np.asarray(found, np.float64) - expected).max() / np.abs(expected).max()
+    return np.abs(np.asarray(actual, np.float64) - expected).max() / np.abs(expected).max()
 
 
 CASES = [
     # rows, length, heads, size, bias, rate, window
-    (2, 150, 3, 64, "gated", 0.3, None),  # on TPUs two groups of heads, one filled up
+    (2, 150, 3, 64, "gated", 0.3, None),  # on TPUs two groups of heads, one padded
     (5, 20, 1, 16, "t5", 0.0, None),  # on GPUs rows are summed in four parts
-    (2, 300, 3, 16, "gated", 0.3, 64),  # in a window tiles of three blocks, others are not visited
+    (2, 300, 3, 16, "gated", 0.3, 64),  # a window visits tiles of three blocks only
     (1, 140, 1, 16, "none", 0.1, 5),
-    (1, 70, 2, 16, "t5", 0.0, 0),  # itself alone
-    (1, 70, 1, 16, "none", 0.0, 69),  # the row, no more
+    (1, 70, 2, 16, "t5", 0.0, 0),  # each token sees only itself
+    (1, 70, 1, 16, "none", 0.0, 69),  # the window is exactly the whole row
     (1, 70, 1, 16, "none", 0.0, 68),
     pytest.param(2, 70, 3, 8, "none", 0.0, None, marks=pytest.mark.slow),
     pytest.param(3, 128, 2, 64, "t5", 0.1, None, marks=pytest.mark.slow),
@@ -121,54 +122,55 @@ CASES = [
 @pytest.mark.parametrize("size", [16, 64, 128, 200])
 @pytest.mark.parametrize("window", [None, 40])
 def test_compiled_kernels_equal_dense_attention(window, size, bias):
-    """Heads of several sizes, in float32 and bfloat16, with dropout, in rows of several blocks."""
+    """Tests heads of several sizes, in float32 and bfloat16, with dropout, in rows of several
+    blocks."""
     test_kernels_equal_dense_attention(3, 250, 2, size, bias, 0.3, window, "gpu")
-    test_in_bfloat16_kernels_are_as_near_to_float32_as_dense_attention_is("gpu", window, size, bias)
+    test_kernels_in_bfloat16_are_as_accurate_as_dense_attention("gpu", window, size, bias)
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 @pytest.mark.parametrize("rows, length, heads, size, bias, rate, window", CASES)
 def test_kernels_equal_dense_attention(rows, length, heads, size, bias, rate, window, platform):
     arrays, ids, weights = problem(rows, length, heads, size, bias)
-    found = with_gradients(lambda a: fused(a, ids, rate, platform, window), arrays, weights)
+    actual = with_gradients(lambda a: fused(a, ids, rate, platform, window), arrays, weights)
     expected = with_gradients(lambda a: dense(a, ids, rate, window), arrays, weights)
-    assert set(found) == set(expected)
+    assert set(actual) == set(expected)
     for name, array in expected.items():
-        assert found[name].shape == array.shape
+        assert actual[name].shape == array.shape
         # If each query sees one key, its gradient is 0 up to rounding.
-        assert largest_error(found[name], array) < 1e-5 or np.abs(array).max() < 1e-5, name
+        assert largest_error(actual[name], array) < 1e-5 or np.abs(array).max() < 1e-5, name
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 @pytest.mark.parametrize("window", [None, 40])
-def test_in_bfloat16_kernels_are_as_near_to_float32_as_dense_attention_is(
+def test_kernels_in_bfloat16_are_as_accurate_as_dense_attention(
     platform, window, size=16, bias="gated"
 ):
-    """bfloat16 has 8 bits: errors are up to 1 % of the largest value, and twice those of dense
-    attention."""
+    """bfloat16 has 8 bits: errors are less than 1 % of the largest value, and about twice those of
+    dense attention at most."""
     arrays, ids, weights = problem(2, 150, 2, size, bias, jnp.bfloat16)
     wide = {name: array.astype(jnp.float32) for name, array in arrays.items()}
     exact = with_gradients(lambda a: dense(a, ids, 0.3, window), wide, weights)
-    found = with_gradients(lambda a: fused(a, ids, 0.3, platform, window), arrays, weights)
+    actual = with_gradients(lambda a: fused(a, ids, 0.3, platform, window), arrays, weights)
     plain = with_gradients(lambda a: dense(a, ids, 0.3, window), arrays, weights)
     for name, array in exact.items():
-        errors = largest_error(found[name], array), largest_error(plain[name], array)
+        errors = largest_error(actual[name], array), largest_error(plain[name], array)
         assert errors[0] < 0.01 and errors[0] < 2 * errors[1] + 1e-3, (name, errors)
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_a_query_without_keys_gives_zeros_and_moves_nothing(platform):
+def test_a_query_without_keys_gives_zeros_and_no_gradient(platform):
     arrays, ids, _ = problem(1, 140, 2, 16)
     ids = (jnp.full_like(ids[0], 7), ids[1])
     weights = jnp.ones((1, 140, 2, 16))
-    found = with_gradients(lambda a: fused(a, ids, 0.2, platform), arrays, weights)
-    assert all((array == 0).all() for array in found.values())
+    actual = with_gradients(lambda a: fused(a, ids, 0.2, platform), arrays, weights)
+    assert all((array == 0).all() for array in actual.values())
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_blocks_that_no_query_sees_are_never_read(platform):
-    """Each block of the row is a segment. If one is NaN, the results of all others are unchanged,
-    forward and backward. Masking alone would multiply NaN by 0 and propagate it."""
+    """Each block of the row is a segment. If one block is NaN, the results of all others are
+    unchanged, forward and backward. A mask alone would multiply NaN by 0 and propagate it."""
     block = KERNELS[platform].block(16, jnp.float32)
     arrays, _, weights = problem(1, 3 * block, 1, 16, "gated")
     ids = (jnp.repeat(jnp.arange(3, dtype=jnp.int32), block)[None],) * 2
@@ -179,12 +181,12 @@ def test_blocks_that_no_query_sees_are_never_read(platform):
         else array
         for name, array in arrays.items()
     }
-    found = with_gradients(lambda a: fused(a, ids, 0.1, platform), broken, weights)
+    actual = with_gradients(lambda a: fused(a, ids, 0.1, platform), broken, weights)
     for name in ("output", "query", "key", "value"):
         others = np.r_[0:block, 2 * block : 3 * block]
-        np.testing.assert_array_equal(found[name][:, others], whole[name][:, others], err_msg=name)
-    far = np.abs(np.arange(found["line"].shape[1]) - found["line"].shape[1] // 2) > block
-    np.testing.assert_array_equal(found["line"][:, far], 0)
+        np.testing.assert_array_equal(actual[name][:, others], whole[name][:, others], err_msg=name)
+    far = np.abs(np.arange(actual["line"].shape[1]) - actual["line"].shape[1] // 2) > block
+    np.testing.assert_array_equal(actual["line"][:, far], 0)
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
@@ -197,21 +199,21 @@ def test_blocks_beyond_the_window_are_never_read(platform):
     whole = with_gradients(lambda a: fused(a, ids, 0.1, platform, block), arrays, weights)
     of_heads = ("query", "key", "value")
     broken = arrays | {name: arrays[name].at[:, :block].set(jnp.nan) for name in of_heads}
-    found = with_gradients(lambda a: fused(a, ids, 0.1, platform, block), broken, weights)
+    actual = with_gradients(lambda a: fused(a, ids, 0.1, platform, block), broken, weights)
     far = slice(2 * block, None)
-    np.testing.assert_array_equal(found["output"][:, far], whole["output"][:, far])
+    np.testing.assert_array_equal(actual["output"][:, far], whole["output"][:, far])
     for name in of_heads:
-        assert not np.isfinite(found[name][:, :block]).any(), name
+        assert not np.isfinite(actual[name][:, :block]).any(), name
         # The second block sees the first one, so its results are NaN.
         np.testing.assert_array_equal(
-            found[name][:, 3 * block :], whole[name][:, 3 * block :], err_msg=name
+            actual[name][:, 3 * block :], whole[name][:, 3 * block :], err_msg=name
         )
-    away = np.abs(np.arange(found["line"].shape[1]) - found["line"].shape[1] // 2) > 2 * block
-    np.testing.assert_array_equal(found["line"][:, away], 0)
+    away = np.abs(np.arange(actual["line"].shape[1]) - actual["line"].shape[1] // 2) > 2 * block
+    np.testing.assert_array_equal(actual["line"][:, away], 0)
 
 
 @pytest.mark.parametrize("attention", ["square", "blocks", *PLATFORMS])
-def test_padding_beyond_the_window_gives_zeros_and_moves_nothing(attention):
+def test_padding_beyond_the_window_gives_zeros_and_no_gradient(attention):
     """A row has ten tokens, then padding that sees no key, with values whose products with the
     gradient overflow. The results of the tokens do not depend on them."""
     length = 40 if attention == "square" else 256
@@ -224,17 +226,17 @@ def test_padding_beyond_the_window_gives_zeros_and_moves_nothing(attention):
             return fused(arrays, ids, 0.1, attention, 5)
         return dense(arrays, ids, 0.1, 5)
 
-    of_heads, found = ("query", "key", "value"), []
+    of_heads, results = ("query", "key", "value"), []
     for large in (0.0, 3e38):
         padded = arrays | {name: arrays[name].at[:, 15:].set(large) for name in of_heads}
         padded["value"] = padded["value"].at[:, 15:, :, ::2].multiply(-1)
-        found.append(with_gradients(attend, padded, 100 * jnp.abs(weights)))
-        assert all(np.isfinite(array).all() for array in found[-1].values())
+        results.append(with_gradients(attend, padded, 100 * jnp.abs(weights)))
+        assert all(np.isfinite(array).all() for array in results[-1].values())
         for name, start in (("output", 15), ("query", 15), ("key", 10), ("value", 10)):
-            np.testing.assert_array_equal(found[-1][name][:, start:], 0, err_msg=name)
-            assert np.any(found[-1][name][:, :10]), name
-    for name, array in found[0].items():
-        np.testing.assert_array_equal(found[1][name], array, err_msg=name)
+            np.testing.assert_array_equal(results[-1][name][:, start:], 0, err_msg=name)
+            assert np.any(results[-1][name][:, :10]), name
+    for name, array in results[0].items():
+        np.testing.assert_array_equal(results[1][name], array, err_msg=name)
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
@@ -246,14 +248,14 @@ def test_large_scores_stay_finite_in_any_order_of_blocks(platform):
     query = jnp.full(value.shape, 5.0)
     for large in (slice(None, block), slice(block, None)):
         key = jnp.zeros(value.shape).at[:, large].set(15.0)
-        found = attend(query, key, value, *ids, platform=platform)
-        expected = jnp.broadcast_to(value[:, large].mean(1, keepdims=True), found.shape)
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        actual = attend(query, key, value, *ids, platform=platform)
+        expected = jnp.broadcast_to(value[:, large].mean(1, keepdims=True), actual.shape)
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_query_without_keys_has_a_log_sum_of_0():
-    found = tiles.log_sum(jnp.array([tiles.NEGATIVE, 2.0]), jnp.array([0.0, 3.0]))
-    np.testing.assert_allclose(found, [0, 2 + np.log(3)], rtol=1e-6)
+    actual = tiles.log_sum(jnp.array([tiles.NEGATIVE, 2.0]), jnp.array([0.0, 3.0]))
+    np.testing.assert_allclose(actual, [0, 2 + np.log(3)], rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype, exact", [("float32", True), ("bfloat16", False)])
@@ -263,21 +265,21 @@ def test_products_of_float32_are_exact_on_every_chip(dtype, exact):
     assert ("HIGHEST" in program) == exact
 
 
-def test_rows_are_filled_up_to_blocks():
-    """CPUs use the kernels of GPUs."""
-    found = [padded_length(length, 64, "bfloat16") for length in (1, 64, 70, 128)]
-    assert found == [(64, 64), (64, 64), (128, 64), (128, 64)]
+def test_rows_are_padded_to_whole_blocks():
+    """On CPUs, the block size is that of the GPU kernels."""
+    sizes = [padded_length(length, 64, "bfloat16") for length in (1, 64, 70, 128)]
+    assert sizes == [(64, 64), (64, 64), (128, 64), (128, 64)]
 
 
 @pytest.mark.parametrize(
     "size, dtype, blocks", [(64, "float32", (64, 128)), (65, "float32", (32, 128)),
                             (128, "bfloat16", (64, 128)), (129, "bfloat16", (32, 128))]
 )  # fmt: skip
-def test_blocks_are_smaller_where_vectors_are_long(size, dtype, blocks):
+def test_blocks_are_smaller_for_large_heads(size, dtype, blocks):
     assert (gpu.block(size, dtype), tpu.block(size, dtype)) == blocks
 
 
-def test_the_bias_of_a_model_has_the_blocks_of_its_heads():
+def test_the_shared_bias_has_the_block_size_of_the_heads():
     """A row of 40 tokens has two blocks of 32 in float32, or one of 64 in bfloat16."""
     model = Model(hidden=200, heads=2, position_bias="t5", attention="fused")
     table = jnp.zeros((model.position_buckets, 2))
@@ -289,10 +291,10 @@ def test_the_bias_of_a_model_has_the_blocks_of_its_heads():
 def test_bounds_are_the_first_and_last_blocks_seen():
     rng = np.random.default_rng(0)
     queries, keys = rng.integers(0, 30, (2, 4, 24))
-    found = tiles.bounds(jnp.asarray(queries), jnp.asarray(keys), 4)
+    bounds = tiles.bounds(jnp.asarray(queries), jnp.asarray(keys), 4)
     seen = (queries[:, :, None] == keys[:, None, :]).reshape(4, 6, 4, 6, 4).any((2, 4))
-    assert not seen.any(2).all()  # some blocks see nothing
-    for first, end, by_block in ((*found[:2], seen), (*found[2:], seen.swapaxes(1, 2))):
+    assert not seen.any(2).all()  # some blocks see no block
+    for first, end, by_block in ((*bounds[:2], seen), (*bounds[2:], seen.swapaxes(1, 2))):
         for row, block in np.ndindex(4, 6):
             places = np.flatnonzero(by_block[row, block])
             expected = (places[0], places[-1] + 1) if len(places) else (0, 0)
@@ -303,11 +305,11 @@ def test_bounds_are_the_first_and_last_blocks_seen():
 def test_bounds_of_a_window_are_the_first_and_last_blocks_within_it(window):
     rng = np.random.default_rng(0)
     queries, keys = rng.integers(0, 6, (2, 4, 24))
-    found = tiles.bounds(jnp.asarray(queries), jnp.asarray(keys), 4, window)
+    bounds = tiles.bounds(jnp.asarray(queries), jnp.asarray(keys), 4, window)
     places = np.arange(24)
     near = np.abs(places[:, None] - places) <= window
     seen = ((queries[:, :, None] == keys[:, None, :]) & near).reshape(4, 6, 4, 6, 4).any((2, 4))
-    for first, end, by_block in ((*found[:2], seen), (*found[2:], seen.swapaxes(1, 2))):
+    for first, end, by_block in ((*bounds[:2], seen), (*bounds[2:], seen.swapaxes(1, 2))):
         for row, block in np.ndindex(4, 6):
             visited = np.flatnonzero(by_block[row, block])
             expected = (visited[0], visited[-1] + 1) if len(visited) else (0, 0)
@@ -319,11 +321,11 @@ def test_bounds_of_a_window_are_the_first_and_last_blocks_within_it(window):
     [(128, 64, 3, 22), (128, 128, 3, 22), (128, 129, 5, 34), (64, 64, 3, 46), (64, 65, 5, 74),
      (32, 64, 5, 154), (128, 0, 1, 8), (128, 1, 3, 22), (128, None, 8, 64), (128, 5000, 8, 64)],
 )  # fmt: skip
-def test_how_many_tiles_a_window_visits(block, window, most, tiles_of_row):
+def test_the_number_of_tiles_that_a_window_visits(block, window, most, tiles_of_row):
     """The row has one example of 1,024 tokens."""
     ids = jnp.zeros((1, 1024), jnp.int32)
-    found = tiles.bounds(ids, ids, block, window)
-    for first, end in (found[:2], found[2:]):
+    bounds = tiles.bounds(ids, ids, block, window)
+    for first, end in (bounds[:2], bounds[2:]):
         assert int((end - first).max()) == most and int((end - first).sum()) == tiles_of_row
 
 
@@ -339,7 +341,7 @@ def test_comparing_ids_within_a_window_takes_time_linear_in_the_length():
     "window, length, narrows",
     [(None, 9, False), (0, 9, True), (7, 9, True), (8, 9, False), (9, 9, False), (0, 1, False)],
 )
-def test_a_window_over_the_whole_row_is_none(window, length, narrows):
+def test_a_window_that_covers_the_whole_row_is_ignored(window, length, narrows):
     assert tiles.narrowing(window, length) == (window if narrows else None)
 
 
@@ -352,8 +354,9 @@ def test_a_negative_window_is_refused():
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_blocks_lie_within_their_arrays(platform, monkeypatch):
-    """A chip would read memory outside an array; interpreted kernels clamp to the nearest block."""
-    called, pallas_call = [], KERNELS[platform].pl.pallas_call
+    """A compiled kernel would read memory outside an array; interpreted kernels clamp to the
+    nearest block."""
+    called_kernels, pallas_call = [], KERNELS[platform].pl.pallas_call
 
     def checked(kernel, **options):
         spec = options.get("grid_spec", SimpleNamespace(**options))
@@ -369,7 +372,7 @@ def test_blocks_lie_within_their_arrays(platform, monkeypatch):
                     starts = np.multiply(block.index_map(*place), sizes)
                     assert (starts >= 0).all(), (name, place)
                     assert (starts + sizes <= array.shape).all(), (name, place)
-            called.append(name)
+            called_kernels.append(name)
             return pallas_call(kernel, **options)(*inputs)
 
         return call
@@ -377,7 +380,7 @@ def test_blocks_lie_within_their_arrays(platform, monkeypatch):
     monkeypatch.setattr(KERNELS[platform].pl, "pallas_call", checked)
     arrays, ids, weights = problem(3, 150, 3, 64, "gated")
     with_gradients(lambda a: fused(a, ids, 0.3, platform), arrays, weights)
-    assert len(called) == {"gpu": 4, "tpu": 2}[platform]
+    assert len(called_kernels) == {"gpu": 4, "tpu": 2}[platform]
 
 
 @pytest.mark.parametrize(
@@ -388,7 +391,7 @@ def test_the_size_that_heads_are_padded_to(platform, sizes):
     assert {size: KERNELS[platform].head_size(size) for size in sizes} == sizes
 
 
-def test_groups_of_heads_on_tpus():
+def test_tpu_kernels_read_heads_in_padded_groups():
     grouped = tpu._Grouped((2, 256, 3, 64))
     gates, bias = jnp.ones((2, 3, 256)), jnp.ones((3, 3, 128, 128))
     seeds, bias, gates = grouped.prepare(jnp.ones((2, 3), jnp.int32), bias, gates)
@@ -405,9 +408,9 @@ def test_groups_of_heads_on_tpus():
     [(64, None, "attention"), (64, 0, "attention_near64"), (64, 64, "attention_near192"),
      (128, 64, "attention_near384"), (32, 65, "attention_near224")],
 )  # fmt: skip
-def test_a_kernel_is_named_after_the_keys_that_its_tiles_have(block, window, name):
+def test_the_name_of_a_kernel_contains_the_number_of_keys_in_a_window(block, window, name):
     assert tiles.Sizes(block, 0.0, True, window).kernel_name("attention") == name
-    if window is not None:  # of a row in whose middle all of them are there
+    if window is not None:  # a row in whose middle each tile has all its keys
         ids = jnp.ones((1, 12 * block), jnp.int32)
-        found = tiles.bounds(ids, ids, block, window)
-        assert name.endswith(f"near{int((found.end_key - found.first_key).max()) * block}")
+        bounds = tiles.bounds(ids, ids, block, window)
+        assert name.endswith(f"near{int((bounds.end_key - bounds.first_key).max()) * block}")

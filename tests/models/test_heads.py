@@ -1,4 +1,4 @@
-"""Every head against NumPy, with dropout, and in bfloat16."""
+"""Every head against NumPy in float32, with dropout, and the size of errors in bfloat16."""
 
 import dataclasses
 
@@ -25,16 +25,16 @@ def keys():
 
 
 def dropped(x, site, rate=MODEL.dropout):
-    behind = MODEL.layers + 1  # the encoder's layers
-    return np.asarray(dropout(jnp.asarray(x, jnp.float32), keys(), behind, site, rate), np.float64)
+    layer = MODEL.layers + 1  # the number after the encoder's layers
+    return np.asarray(dropout(jnp.asarray(x, jnp.float32), keys(), layer, site, rate), np.float64)
 
 
 def vectors(*shape, seed=0):
-    """Values are large, so that an approximate GELU differs."""
+    """Returns random values, large enough that an approximate GELU would differ."""
     return 2 * np.random.default_rng(seed).normal(size=shape)
 
 
-def moved(params):
+def perturbed(params):
     leaves, structure = jax.tree.flatten(params)
     rng = np.random.default_rng(7)
     noisy = [jnp.asarray(x + rng.normal(0, 0.5, x.shape), jnp.float32) for x in leaves]
@@ -50,7 +50,7 @@ def logits(params, model, hidden):
     return result @ table.T + bias
 
 
-MADE = {
+HEADS = {
     "prediction": (
         lambda rng, model: heads.init_prediction(rng, model, 20),
         lambda params, model: logits(params, model, jnp.asarray(ALL)),
@@ -97,31 +97,31 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", HEADS)
 def test_heads_equal_numpy(name):
-    init, apply, expected = MADE[name]
-    params = moved(init(jax.random.key(0), MODEL))
-    found = apply(params, MODEL)
-    np.testing.assert_allclose(found, expected(plain.float64(params)), rtol=1e-4, atol=1e-4)
+    init, apply, expected = HEADS[name]
+    params = perturbed(init(jax.random.key(0), MODEL))
+    actual = apply(params, MODEL)
+    np.testing.assert_allclose(actual, expected(plain.float64(params)), rtol=1e-4, atol=1e-4)
     half = apply(params, dataclasses.replace(MODEL, dtype="bfloat16"))
-    assert half.dtype == jnp.float32 and 0 < jnp.abs(half - found).max() < 2
+    assert half.dtype == jnp.float32 and 0 < jnp.abs(half - actual).max() < 2
 
 
 def test_the_feed_forward_layer_equals_numpy():
     layer = FeedForward(MODEL)
-    params = moved(layer.init(jax.random.key(0), jnp.asarray(ALL), None)["params"])
-    found = layer.apply({"params": params}, jnp.asarray(ALL), None)
+    params = perturbed(layer.init(jax.random.key(0), jnp.asarray(ALL), None)["params"])
+    actual = layer.apply({"params": params}, jnp.asarray(ALL), None)
     expected = plain.feed_forward(plain.float64(params), ALL)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_products_of_float32_are_of_float32_on_every_device():
+def test_products_of_float32_have_full_precision_on_every_device():
     assert precision_of(jnp.dtype("float32")) == jax.lax.Precision.HIGHEST
     assert precision_of(jnp.dtype("bfloat16")) is None
 
 
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
-def test_barriers_are_for_the_cpu(backend, monkeypatch):
+def test_layout_barriers_are_used_only_on_cpus(backend, monkeypatch):
     monkeypatch.setattr(devices, "platform", lambda: backend)
     program = str(jax.make_jaxpr(lambda x: cpu_layout_barrier(x))(jnp.ones(3)))
     assert ("optimization_barrier" in program) == (backend == "cpu")

@@ -1,4 +1,4 @@
-"""Initial parameters: names, shapes, and values that never change for a seed."""
+"""Initial parameters: their names, their shapes, and values that never change for a seed."""
 
 from functools import partial
 
@@ -25,7 +25,7 @@ HEADS = {
     "projection": partial(heads.init_projection, model=MODEL),
 }
 
-LAST = {  # of each leaf, its shape and its last value; all of it, where that is whole
+LAST = {  # name: (shape, last value); a last value of 0 or 1 is the value of the whole array
     "classification/dense/bias": ((8,), 0),
     "classification/dense/kernel": ((8, 8), 0.16431),
     "classification/output/bias": ((3,), 0),
@@ -78,26 +78,26 @@ LAST = {  # of each leaf, its shape and its last value; all of it, where that is
 }
 
 
-def drawn():
+def initial_values():
     """Returns {name: values} of an encoder and of every head."""
 
-    def result():
+    def init():
         rng = jax.random.key(0)
         params = {"encoder": encoder.init(rng, MODEL, 20, 3)}
         return params | {name: make(rng) for name, make in HEADS.items()}
 
-    leaves, _ = jax.tree_util.tree_flatten_with_path(jax.jit(result)())
+    leaves, _ = jax.tree_util.tree_flatten_with_path(jax.jit(init)())
     return {"/".join(key.key for key in path): np.asarray(leaf) for path, leaf in leaves}
 
 
 def test_initial_values_never_change():
     """Biases are 0 and scales 1; other parameters have a standard deviation of `init_std`."""
-    found = drawn()
-    assert {name: values.shape for name, values in found.items()} == {
+    leaves = initial_values()
+    assert {name: values.shape for name, values in leaves.items()} == {
         name: shape for name, (shape, _) in LAST.items()
     }
     normal = []
-    for name, values in found.items():
+    for name, values in leaves.items():
         np.testing.assert_allclose(values.flat[-1], LAST[name][1], rtol=1e-4, err_msg=name)
         leaf = name.rpartition("/")[2]
         if leaf in ("bias", "scale"):

@@ -1,4 +1,4 @@
-"""Rows in blocks: the parts, and dense attention in blocks against dense attention of all pairs."""
+"""Local attention in blocks against attention over all pairs, and the functions for blocks."""
 
 import jax
 import jax.numpy as jnp
@@ -15,18 +15,18 @@ def normal(*shape, seed=0, dtype="float32"):
     return jnp.asarray(np.random.default_rng(seed).normal(size=shape), dtype)
 
 
-def problem(length, dtype="float32", asking=True):
-    """Returns heads, packed examples with queries of other examples and hidden keys, and factors of
-    the outputs."""
+def problem(length, dtype="float32", irregular=True):
+    """Returns query, key and value, segment ids, and weights of the output. If `irregular`, some
+    queries have the ids of other examples, and some keys are hidden."""
     rng = np.random.default_rng(length)
     heads = {
         name: normal(ROWS, length, HEADS, SIZE, seed=seed, dtype=dtype)
         for seed, name in enumerate(("query", "key", "value"))
     }
     packed = np.sort(rng.integers(0, 3, (ROWS, length)), 1)
-    packed[1] = packed[1, ::-1]  # ids of 0, as those of places beside the row, at either end
-    asks, hides = rng.random((2, ROWS, length)) < (0.3 if asking else 0)
-    queries, keys = np.where(asks, 2 - packed, packed), np.where(hides, -1, packed)
+    packed[1] = packed[1, ::-1]  # both ends have id 0 once, like places outside the row
+    is_other, is_hidden = rng.random((2, ROWS, length)) < (0.3 if irregular else 0)
+    queries, keys = np.where(is_other, 2 - packed, packed), np.where(is_hidden, -1, packed)
     keys[:, -20:] = -1
     ids = {"query_segment_ids": queries, "key_segment_ids": keys}
     ids = {name: jnp.asarray(x, jnp.int32) for name, x in ids.items()}
@@ -46,16 +46,16 @@ def passes(heads, weights, **options):
     return {"output": output, **gradients}
 
 
-def both(length, window, rate=0.0, dtype="float32", asking=True):
-    """Computes attention of rows in blocks, and of all pairs, which a bias requires."""
-    heads, ids, weights = problem(length, dtype, asking)
+def in_blocks_and_over_all_pairs(length, window, rate=0.0, dtype="float32", irregular=True):
+    """Computes attention in blocks, and over all pairs, which a bias (here zeros) requires."""
+    heads, ids, weights = problem(length, dtype, irregular)
     options = {**ids, "seeds": seeds_of(rate), "rate": rate, "window": window}
     bias = jnp.zeros((HEADS, length, length))
     return passes(heads, weights, **options), passes(heads, weights, bias=bias, **options)
 
 
 @pytest.mark.parametrize(
-    "length, window, rate, asking",
+    "length, window, rate, irregular",
     [
         (257, 64, 0.2, True),  # five blocks, of which the last has one query
         (256, 64, 0.0, False),
@@ -65,24 +65,26 @@ def both(length, window, rate=0.0, dtype="float32", asking=True):
         (449, 64, 0.0, True),
     ],
 )
-def test_blocks_equal_the_square(length, window, rate, asking):
+def test_attention_in_blocks_equals_attention_over_all_pairs(length, window, rate, irregular):
     assert local_blocks.block_of(length, window) is not None
-    found, expected = both(length, window, rate, asking=asking)
+    actual, expected = in_blocks_and_over_all_pairs(length, window, rate, irregular=irregular)
     for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=2e-6, err_msg=name)
-    assert not np.array_equal(found["output"], both(length, window + 1, rate)[0]["output"])
+        np.testing.assert_allclose(actual[name], array, rtol=1e-4, atol=2e-6, err_msg=name)
+    assert not np.array_equal(
+        actual["output"], in_blocks_and_over_all_pairs(length, window + 1, rate)[0]["output"]
+    )
 
 
-def test_in_bfloat16_blocks_equal_the_square_to_rounding():
-    found, expected = both(256, 64, 0.2, "bfloat16")
+def test_attention_in_blocks_in_bfloat16_differs_only_by_rounding():
+    actual, expected = in_blocks_and_over_all_pairs(256, 64, 0.2, "bfloat16")
     for name, array in expected.items():
-        assert found[name].dtype == jnp.bfloat16, name
-        error = np.abs(np.asarray(found[name], "f4") - np.asarray(array, "f4")).max()
+        assert actual[name].dtype == jnp.bfloat16, name
+        error = np.abs(np.asarray(actual[name], "f4") - np.asarray(array, "f4")).max()
         assert error < 0.01 * np.abs(np.asarray(array, "f4")).max(), name
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_backward_pass_keeps_the_weights_of_blocks_and_no_copies_of_keys(dtype):
+def test_the_backward_pass_saves_the_weights_of_blocks_and_no_copies_of_keys(dtype):
     length, block, rate = 512, 64, 0.1
     heads, ids, _ = problem(length, dtype)
 
@@ -114,11 +116,13 @@ def test_the_program_has_no_array_of_all_pairs():
     [(512, None, None), (512, 64, 64), (256, 64, 64), (255, 64, None), (512, 3, 64), (512, 0, 64),
      (512, 65, 80), (512, 128, 128), (511, 128, None), (512, 200, None)],
 )  # fmt: skip
-def test_blocks_are_as_long_as_the_window_and_a_row_has_four_or_more(length, window, block):
+def test_blocks_are_at_least_as_long_as_the_window_and_rows_have_four_or_more(
+    length, window, block
+):
     assert local_blocks.block_of(length, window) == block
 
 
-def test_spans_are_blocks_between_their_neighbours():
+def test_spans_are_blocks_with_their_two_neighbours():
     x = jnp.arange(1, 8)[None, :, None]
     expected = [
         [0, 0, 0, 1, 2, 3, 4, 5, 6],
@@ -130,25 +134,25 @@ def test_spans_are_blocks_between_their_neighbours():
     np.testing.assert_array_equal(local_blocks.join_blocks(local_blocks.split_blocks(x, 3), 7), x)
 
 
-def test_sums_of_spans_are_the_gradient_of_spans():
+def test_sum_spans_is_the_gradient_of_gather_spans():
     x, gradient = normal(2, 10, 3), normal(2, 4, 9, 3, seed=1)
     spans, backward = jax.vjp(lambda x: local_blocks.gather_spans(x, 3), x)
     assert spans.shape == gradient.shape
-    found = local_blocks.sum_spans(gradient, 10)
-    np.testing.assert_allclose(found, backward(gradient)[0], rtol=1e-6)
+    actual = local_blocks.sum_spans(gradient, 10)
+    np.testing.assert_allclose(actual, backward(gradient)[0], rtol=1e-6)
 
 
-def test_dropout_of_blocks_is_that_of_their_places():
+def test_dropout_in_blocks_equals_dropout_of_the_same_pairs():
     length, block, rate = 10, 4, 0.5
     square = dropout.drop(jnp.ones((ROWS, HEADS, length, length)), seeds_of(rate), rate)
     ones = jnp.ones((ROWS, HEADS, 3, block, 3 * block))
-    found = np.asarray(local_blocks.drop(ones, seeds_of(rate), rate, length))
+    actual = np.asarray(local_blocks.drop(ones, seeds_of(rate), rate, length))
     for query, key in np.ndindex(length, length):
         part, place = divmod(query, block)
         inside = key - (part - 1) * block
         if 0 <= inside < 3 * block:
             np.testing.assert_array_equal(
-                found[:, :, part, place, inside], square[:, :, query, key]
+                actual[:, :, part, place, inside], square[:, :, query, key]
             )
     assert local_blocks.drop(ones, None, rate, length) is ones
     assert local_blocks.drop(ones, seeds_of(rate), 0.0, length) is ones

@@ -1,6 +1,6 @@
-"""The lowered program of the encoder's gradient for GPUs and TPUs; no such device is needed.
+"""The encoder's gradient as lowered for GPUs and TPUs, which works without such a device.
 
-Attention and norms are kernels in it, and no array has an element for each pair of tokens.
+Attention and norms are kernels in the program, and no array has an element for each pair of tokens.
 """
 
 import re
@@ -63,22 +63,23 @@ def test_attention_and_norms_are_kernels(target):
     if target == "cuda":  # Triton takes powers of 2
         warps = re.findall(r"num_warps = (\d+)", text)
         assert set(warps) == {"4", "8"}
-    if target == "tpu":  # for the backward pass of long rows, which the compiler's own limit stops
+    if target == "tpu":  # the backward pass of long rows needs more than the compiler's default
         memory = re.findall(r"scoped_memory_configs[^]]*?size\\22: (\d+)", text)
         assert len(memory) == text.count("custom_call_config") and set(memory) == {str(100 << 20)}
 
 
 @pytest.mark.parametrize("target", KERNELS)
 @pytest.mark.parametrize("shape", [(2, 1), (1, 2), (2, 2)])
-def test_on_a_mesh_they_are_kernels_too(target, shape):
+def test_attention_and_norms_are_kernels_on_a_mesh_too(target, shape):
     """On TPUs, no kernel may be inside an axis that XLA partitions automatically."""
     text = lowered(target, shape)
     assert all(name in text for name in KERNELS[target])
 
 
 @pytest.mark.parametrize("target", KERNELS)
-def test_attention_in_a_window_is_the_same_kernels(target):
-    """The chips' compilers support all operations of the window's mask."""
+def test_attention_in_a_window_uses_the_same_kernels(target):
+    """Kernels with a window can be lowered, so the mask of the window has no unsupported
+    operation."""
     types = (AxisType.Auto,) * 2
     mesh = AbstractMesh((1, 1), rules.AXES, types, abstract_device=DEVICES[target])
     heads = jax.ShapeDtypeStruct((4, LENGTH, 2, 64), jnp.bfloat16)
@@ -108,9 +109,9 @@ def test_dense_attention_has_all_pairs():
     "hidden, dtype, stages",
     [(128, "bfloat16", 3), (512, "bfloat16", 3), (130, "float32", 3), (512, "float32", 2)],
 )
-def test_how_many_tiles_of_keys_are_loaded_at_a_time(hidden, dtype, stages):
-    """Three tiles are loaded at a time if they fit into shared memory, else two."""
+def test_the_number_of_tiles_of_keys_that_are_loaded_at_a_time(hidden, dtype, stages):
+    """Three tiles are loaded at a time if they fit into shared memory, otherwise two."""
     text = lowered("cuda", hidden=hidden, dtype=dtype)
-    found = re.findall(r'name = "(attention\w*)".*?num_stages = (\d)', text)
+    stages_of_kernels = re.findall(r'name = "(attention\w*)".*?num_stages = (\d)', text)
     attention = {name for name in KERNELS["cuda"] if name.startswith("attention")}
-    assert set(found) == {(name, str(stages)) for name in attention}
+    assert set(stages_of_kernels) == {(name, str(stages)) for name in attention}

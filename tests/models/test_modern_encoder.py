@@ -14,7 +14,8 @@ from xlj.config import Model
 from xlj.models import encoder, heads
 
 PACKED, LENGTH = ((170,), (100, 66), (65, 64, 5)), 180
-"""Examples at the window's edge and beyond, and padding farther from a token than the window."""
+"""Lengths of the examples of each row: at the edge of the window and beyond, with padding that is
+farther from any token than the window."""
 
 
 def model_of(name, **changes):
@@ -39,7 +40,7 @@ def inputs_of(tokens, places, languages=None):
     )
 
 
-def both(model, width=1.0, seed=0, layers=None):
+def actual_and_expected(model, width=1.0, seed=0, layers=None):
     """Returns hidden vectors of every layer and logits, of xlj and of the reference."""
     params, head = drawn(model, seed, width)
     rng, places = np.random.default_rng(1), places_of()
@@ -49,27 +50,29 @@ def both(model, width=1.0, seed=0, layers=None):
     logits = reference_heads.prediction(head, word, model, expected[-1])
 
     @jax.jit
-    def ours(params, head, inputs):
-        every = encoder.apply(params, model, inputs, all_layers=True)
-        vectors, table, bias = heads.predict(head, params["embeddings"]["word"], model, every[-1])
-        return every, jnp.matmul(vectors, table.T, precision="highest") + bias
+    def xlj_outputs(params, head, inputs):
+        layers_of_encoder = encoder.apply(params, model, inputs, all_layers=True)
+        vectors, table, bias = heads.predict(
+            head, params["embeddings"]["word"], model, layers_of_encoder[-1]
+        )
+        return layers_of_encoder, jnp.matmul(vectors, table.T, precision="highest") + bias
 
-    found = ours(as_float32(params), as_float32(head), inputs_of(tokens, places))
-    return found, (expected, logits), places[0] > 0
+    actual = xlj_outputs(as_float32(params), as_float32(head), inputs_of(tokens, places))
+    return actual, (expected, logits), places[0] > 0
 
 
-def assert_close(found, expected, real, tolerance=1e-5):
-    """Returns the largest error at real tokens, relative to the largest value."""
-    for one, other in zip([*found[0], found[1]], [*expected[0], expected[1]], strict=True):
-        assert np.isfinite(np.asarray(one)).all(), "padding is finite too"
+def assert_close(actual, expected, real, tolerance=1e-5):
+    """Checks the largest error at real tokens, relative to the largest value, in each layer."""
+    for one, other in zip([*actual[0], actual[1]], [*expected[0], expected[1]], strict=True):
+        assert np.isfinite(np.asarray(one)).all(), "padding must be finite too"
         one, other = np.asarray(one, np.float64)[real], other[real]
         assert np.abs(one - other).max() < tolerance * np.abs(other).max()
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_layer_and_the_logits_are_the_reference_s(name):
-    found, expected, real = both(model_of(name))
-    assert_close(found, expected, real)
+def test_every_layer_and_the_logits_equal_the_reference(name):
+    actual, expected, real = actual_and_expected(model_of(name))
+    assert_close(actual, expected, real)
 
 
 COMBINED = {
@@ -102,8 +105,8 @@ COMBINED = {
 @pytest.mark.parametrize("case", COMBINED)
 def test_options_combine(case):
     name, changes = COMBINED[case]
-    found, expected, real = both(model_of(name, **changes))
-    assert_close(found, expected, real)
+    actual, expected, real = actual_and_expected(model_of(name, **changes))
+    assert_close(actual, expected, real)
 
 
 @pytest.mark.parametrize("layers", [1, 2])

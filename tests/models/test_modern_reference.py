@@ -1,4 +1,4 @@
-"""The effect of each option of ModernBERT, mmBERT, EuroBERT and gte on the NumPy encoder."""
+"""The NumPy encoder: the effect of each option of ModernBERT, mmBERT, EuroBERT and gte."""
 
 import jax
 import numpy as np
@@ -27,10 +27,10 @@ def logits(params, head, model, **inputs):
     return heads.prediction(head, params["embeddings"]["word"], model, hidden)
 
 
-def replaced(tree, path, function):
+def replace_at(tree, path, function):
     """Replaces the entry at a path of a nested dict by function(entry)."""
     name, _, rest = path.partition("/")
-    part = replaced(tree[name], rest, function) if rest else function(tree[name])
+    part = replace_at(tree[name], rest, function) if rest else function(tree[name])
     return tree | {name: part}
 
 
@@ -66,7 +66,7 @@ def swapped_halves(params, head, model, patch):
         halves = {name: np.split(array, 2, axis=-1) for name, array in part.items()}
         return {name: np.concatenate(both[::-1], axis=-1) for name, both in halves.items()}
 
-    return replaced(params, "layers/feed_forward/inner", swap), head, model
+    return replace_at(params, "layers/feed_forward/inner", swap), head, model
 
 
 def normed_first_layer(params, head, model, patch):
@@ -104,10 +104,10 @@ def head_major_projection(params, head, model, patch):
         together = np.concatenate(kernels, -1)
         split = together.reshape(layers, hidden, model.heads, 3, -1).swapaxes(2, 3)
         split = split.reshape(layers, hidden, 3, hidden)
-        moved = {name: {"kernel": split[:, :, at]} for at, name in enumerate(("query", "key"))}
-        return part | moved | {"value": {"kernel": split[:, :, 2]}}
+        permuted = {name: {"kernel": split[:, :, at]} for at, name in enumerate(("query", "key"))}
+        return part | permuted | {"value": {"kernel": split[:, :, 2]}}
 
-    return replaced(params, "layers/attention", permute), head, model
+    return replace_at(params, "layers/attention", permute), head, model
 
 
 def interleaved_key_value_heads(params, head, model, patch):
@@ -126,7 +126,7 @@ def interleaved_key_value_heads(params, head, model, patch):
         }
         return part | wide
 
-    params = replaced(params, "layers/attention", widen)
+    params = replace_at(params, "layers/attention", widen)
     return params, head, type(model)(**vars(model) | {"key_value_heads": 0})
 
 
@@ -134,7 +134,7 @@ def tied_head(params, head, model, patch):
     return params, head, type(model)(**vars(model) | {"tied": True})
 
 
-TRAPS = {
+MISREADINGS = {
     "GELU by tanh": (MMBERT, tanh_gelu),
     "GLU halves swapped": (MMBERT, swapped_halves),
     "neighbour pairs rotated": (MMBERT, neighbour_pairs),
@@ -161,56 +161,56 @@ TRAPS = {
     "epsilon 1e-5 for 1e-12": (GTE, set_option(layer_norm_epsilon=1e-5)),
     "no scaling": (GTE_SCALED, set_option(rotary_factor=1.0)),
 }
-"""Misreadings of released models: the model, and the function that changes it accordingly."""
+"""Misreadings of released models: the model, and the function that applies the misreading."""
 
 SMALL = {"epsilon 1e-5 for 1e-12": 5e-4}
 """Misreadings that change the logits by less than 1e-3, with a lower bound. Variances are about 0.1
 here, which hides a wrong epsilon."""
 
 
-def distance(found, expected):
+def distance(actual, expected):
     """Returns the norm of the difference, relative to the norm of the expected value."""
-    return np.linalg.norm(found - expected) / np.linalg.norm(expected)
+    return np.linalg.norm(actual - expected) / np.linalg.norm(expected)
 
 
-@pytest.mark.parametrize("trap", TRAPS)
-def test_each_misreading_moves_the_logits(trap, monkeypatch):
-    name, change = TRAPS[trap]
+@pytest.mark.parametrize("misreading", MISREADINGS)
+def test_each_misreading_changes_the_logits(misreading, monkeypatch):
+    name, change = MISREADINGS[misreading]
     model = options(name)
     params, head = drawn(model)
     expected = logits(params, head, model)
-    found = logits(*change(params, head, model, monkeypatch))
-    assert distance(found, expected) > SMALL.get(trap, 1e-3)
+    actual = logits(*change(params, head, model, monkeypatch))
+    assert distance(actual, expected) > SMALL.get(misreading, 1e-3)
 
 
 @pytest.mark.parametrize("name", [MMBERT, EUROBERT, GTE_SCALED])
-def test_rotary_attention_reads_differences_of_positions_alone(name):
-    """So XLM-R's offset of 2, or positions that do not restart in a packed row, have no effect in
-    float64. In float32 and bfloat16 they lose digits."""
+def test_rotary_attention_depends_only_on_differences_of_positions(name):
+    """In float64, XLM-R's offset of 2, or positions that do not restart in a packed row, have no
+    effect. In float32 and bfloat16, large positions lose digits."""
     model, rows = options(name), [[70, 100]]
     params, head = drawn(model)
     example, side, position = of_lengths(rows, LENGTH)
     expected = logits(params, head, model, places=(example, side, position))
     for positions in (position + 2, np.arange(LENGTH)[None]):
-        found = logits(params, head, model, places=(example, side, positions))
-        assert distance(found[:, :170], expected[:, :170]) < 1e-9
+        actual = logits(params, head, model, places=(example, side, positions))
+        assert distance(actual[:, :170], expected[:, :170]) < 1e-9
 
 
-def test_positions_that_restart_in_a_pair_move_rotary_attention():
+def test_positions_that_restart_in_a_pair_change_rotary_attention():
     model, places = options(EUROBERT), of_lengths([[LENGTH]], LENGTH)
     params, head = drawn(model)
     places[1][0, 120:] = 1
     expected = logits(params, head, model, places=places)
     restart_positions = options(EUROBERT, pair_positions="restart")
-    found = logits(params, head, restart_positions, places=places)
-    assert distance(found, expected) > 0.1
-    by_hand = places[0], places[1], np.r_[np.arange(120), np.arange(80)][None]
-    np.testing.assert_array_equal(found, logits(params, head, model, places=by_hand))
-    assert places[2].tolist() == [list(range(LENGTH))], "places are not written to"
+    actual = logits(params, head, restart_positions, places=places)
+    assert distance(actual, expected) > 0.1
+    explicit = places[0], places[1], np.r_[np.arange(120), np.arange(80)][None]
+    np.testing.assert_array_equal(actual, logits(params, head, model, places=explicit))
+    assert places[2].tolist() == [list(range(LENGTH))], "the input must not be modified"
 
 
 @pytest.mark.parametrize("name", [MMBERT, EUROBERT, GTE])
-def test_examples_of_a_packed_row_equal_each_alone(name):
+def test_examples_of_a_packed_row_equal_each_example_alone(name):
     model, lengths = options(name), (80, 5, 110)
     params, head = drawn(model)
     tokens = tokens_of()
@@ -238,23 +238,24 @@ def test_a_local_layer_sees_64_places_to_each_side():
 
 
 def test_queries_without_keys_get_zeros():
-    """Padding farther than the window from the last token, if padding keys are hidden."""
+    """If padding keys are hidden, padding farther from the last token than the window sees no
+    key."""
     model, real = options(MMBERT), 60
     params, _ = drawn(model)
     places = of_lengths([[real]], LENGTH)
     sees = agree(np.ones((1, LENGTH)), places[0])
-    found = encoder.encode(params, model, tokens_of(), places=places, sees=sees)
-    assert np.isfinite(found).all()
+    actual = encoder.encode(params, model, tokens_of(), places=places, sees=sees)
+    assert np.isfinite(actual).all()
     expected = encoder.encode(params, model, tokens_of(), places=places)
-    assert distance(found[:, :, :real], expected[:, :, :real]) < 1e-12
+    assert distance(actual[:, :, :real], expected[:, :, :real]) < 1e-12
     part = encoder.layer(params["layers"], model, 1)["attention"]
     near = sees & encoder.window(model, LENGTH)
-    update = encoder.attention(part, model, found[1], near, None)
+    update = encoder.attention(part, model, actual[1], near, None)
     empty = (update == 0).all(-1)[0]
     assert np.flatnonzero(empty).tolist() == list(range(real + 64, LENGTH))
 
 
-def test_a_period_and_a_list_of_full_layers_agree():
+def test_a_period_and_a_list_of_full_layers_select_the_same_layers():
     period = options(MMBERT, layers=22)
     full = [layer for layer in range(22) if encoder.is_full(period, layer)]
     assert full == [0, 3, 6, 9, 12, 15, 18, 21]
@@ -264,14 +265,14 @@ def test_a_period_and_a_list_of_full_layers_agree():
 
 
 def test_frequencies_of_rotary_positions():
-    """gte-multilingual-base's NTK scaling by 8 of a base of 20000 is a base of 160000, each
-    frequency divided by 8^(1/32) in heads of 64."""
+    """gte-multilingual-base scales a base of 20000 by 8 (NTK). With heads of 64, this equals a base
+    of 160000 with each frequency divided by 8^(1/32)."""
     scaled = options(GTE, hidden=64, heads=1, rotary_factor=8 ** (1 / 32))
-    found = encoder.frequencies(scaled, 160000.0)
+    actual = encoder.frequencies(scaled, 160000.0)
     ntk = (20000.0 * 8) ** -(np.arange(0, 64, 2) / 64) / 8 ** (2 / 64)
-    np.testing.assert_allclose(found, ntk, rtol=1e-14)
+    np.testing.assert_allclose(actual, ntk, rtol=1e-14)
     plain = encoder.frequencies(options(GTE, hidden=64, heads=1), 160000.0)
-    np.testing.assert_allclose(plain / found, 1.0671, rtol=1e-4)
+    np.testing.assert_allclose(plain / actual, 1.0671, rtol=1e-4)
     assert plain[0] == 1 and len(plain) == 32
 
 
@@ -285,7 +286,7 @@ def test_frequencies_of_rotary_positions():
         {"norm_type": "rms", "key_value_heads": 2, "biases": ("attention", "outer", "inner")},
     ],
 )
-def test_shapes_are_those_of_the_jax_encoder(changes):
+def test_parameter_shapes_equal_those_of_the_jax_encoder(changes):
     model = Model(layers=3, hidden=32, heads=4, intermediate=48, positions=42, **changes)
     result = jax.eval_shape(lambda: jax_encoder.init(jax.random.key(0), model, 50, 2))
     assert jax.tree.map(lambda leaf: leaf.shape, result) == shapes(model, 50, 2)

@@ -21,7 +21,7 @@ MODEL = Model(norm="embeddings", local_attention=16, absolute_positions=False, r
         ({"local_attention": 0}, list(range(22))),
     ],
 )
-def test_full_layers(options, full):
+def test_layers_with_full_attention(options, full):
     kinds = pattern.kinds(dataclasses.replace(MODEL, **options), 22)
     assert [i for i, kind in enumerate(kinds) if not kind.is_local] == full
     assert [i for i, kind in enumerate(kinds) if not kind.is_normed] == [0]
@@ -40,17 +40,17 @@ def test_full_layers(options, full):
         ({"norm": "post", "local_attention": 0}, 0, Loop(0, 1, 0)),
     ],
 )
-def test_the_loop_runs_most_layers(options, layers, loop):
+def test_the_loop_contains_as_many_layers_as_possible(options, layers, loop):
     """Of two loops over equally many layers, the one with the shorter period is chosen."""
     kinds = pattern.kinds(dataclasses.replace(MODEL, **options), layers)
-    found = pattern.loop_of(kinds)
-    assert found == loop and found.end <= layers
-    block = kinds[found.start : found.start + found.period]
-    assert kinds[found.start : found.end] == block * found.times
+    actual = pattern.loop_of(kinds)
+    assert actual == loop and actual.end <= layers
+    block = kinds[actual.start : actual.start + actual.period]
+    assert kinds[actual.start : actual.end] == block * actual.times
 
 
-def test_parts_of_stacked_parameters():
-    """A leaf with one row less has no row for the first layer."""
+def test_selected_layers_of_stacked_parameters():
+    """A leaf that has one row fewer than the others has no row for the first layer."""
     layers = {
         "attention": {"kernel": np.arange(5.0) * 10},
         "attention_norm": {"scale": np.arange(1.0, 5)},

@@ -1,4 +1,4 @@
-"""The relative position bias: its buckets, its gates, and the encoder with it."""
+"""The relative position bias: its buckets, its gates, and the encoder with the bias."""
 
 import dataclasses
 import itertools
@@ -36,9 +36,9 @@ apply = jax.jit(encoder.apply, static_argnames="model")
 
 def params(model=TINY):
     """Returns initial parameters with enough noise that each of them matters."""
-    drawn = init(jax.random.key(0), model, SIZE, 2)
+    initial = init(jax.random.key(0), model, SIZE, 2)
     rng = np.random.default_rng(1)
-    return jax.tree.map(lambda x: x + 0.3 * rng.standard_normal(x.shape, np.float32), drawn)
+    return jax.tree.map(lambda x: x + 0.3 * rng.standard_normal(x.shape, np.float32), initial)
 
 
 def inputs(tokens):
@@ -66,20 +66,20 @@ def plain_bucket(difference, count, distance):
 
 
 def spread(table, length):
-    """[heads, length, length]."""
+    """Returns the bias of all pairs of tokens, [heads, length, length]."""
     line = PositionBias(TINY).apply({"params": {"table": table}}, length)
     return bias_tiles(line, length)[:, 0]
 
 
 @pytest.mark.parametrize("count, distance", [(32, 128), (320, 800), (8, 16), (4, 2), (16, 33)])
-def test_buckets(count, distance):
+def test_buckets_equal_a_plain_implementation(count, distance):
     differences = np.arange(-1000, 1001)
-    found = buckets(differences, count, distance)
-    assert found.tolist() == [plain_bucket(d, count, distance) for d in differences.tolist()]
-    assert set(found) == set(range(count)) - {count // 2}  # no key is after the query by 0
+    actual = buckets(differences, count, distance)
+    assert actual.tolist() == [plain_bucket(d, count, distance) for d in differences.tolist()]
+    assert set(actual) == set(range(count)) - {count // 2}  # a positive difference of 0
 
 
-def test_the_bias_of_two_places_is_that_of_their_bucket():
+def test_the_bias_of_two_places_is_the_table_entry_of_their_bucket():
     table = jax.random.normal(jax.random.key(0), (8, 4))
     bias = spread(table, 40)
     place = np.arange(40)
@@ -87,8 +87,8 @@ def test_the_bias_of_two_places_is_that_of_their_bucket():
     np.testing.assert_array_equal(bias, jnp.moveaxis(expected, -1, 0))
 
 
-def test_tiles_are_the_blocks_of_the_whole():
-    """Values and gradients, also for blocks that are far apart."""
+def test_bias_tiles_are_blocks_of_the_whole_bias():
+    """Compares values and gradients, including blocks that are far apart."""
     line = jax.random.normal(jax.random.key(0), (3, 2 * 24))
     whole, tiles = bias_tiles(line, 24)[:, 0], bias_tiles(line, 6)
     weights = jax.random.normal(jax.random.key(1), whole.shape)
@@ -105,32 +105,33 @@ def test_tiles_are_the_blocks_of_the_whole():
 
 
 def test_gates_read_the_query_with_its_bias():
-    """Equation 6 has no bias; if the layer's input is 0, the gates depend on the bias only."""
+    """Equation 6 has no bias; if the layer's input is 0, xlj's gates depend on the bias of the
+    query only."""
     heads, length = 4, 5
     rng = np.random.default_rng(3)
     attention = Attention(TINY)
     x, ids = jnp.zeros((1, length, 32)), jnp.ones((1, length), jnp.int32)
     call = (x, Context(ids, ids, None, 1, jnp.ones((heads, length, length))))
-    drawn = attention.init(jax.random.key(0), *call)["params"]
-    drawn = jax.tree.map(lambda p: rng.standard_normal(p.shape, np.float32), drawn)
-    _, kept = attention.apply(
-        {"params": drawn}, *call, capture_intermediates=lambda module, _: module.name == "gates"
+    weights = attention.init(jax.random.key(0), *call)["params"]
+    weights = jax.tree.map(lambda p: rng.standard_normal(p.shape, np.float32), weights)
+    _, captured = attention.apply(
+        {"params": weights}, *call, capture_intermediates=lambda module, _: module.name == "gates"
     )
-    found = kept["intermediates"]["gates"]["__call__"][0]
-    query = drawn["query"]["bias"].reshape(heads, -1)
-    update, reset = (1 / (1 + np.exp(-(query @ drawn["gates"]["kernel"])))).T
-    wanted = 1 + update + (1 - update) * drawn["gates"]["scale"] * reset
+    actual = captured["intermediates"]["gates"]["__call__"][0]
+    query = weights["query"]["bias"].reshape(heads, -1)
+    update, reset = (1 / (1 + np.exp(-(query @ weights["gates"]["kernel"])))).T
+    expected = 1 + update + (1 - update) * weights["gates"]["scale"] * reset
     np.testing.assert_allclose(
-        found, np.broadcast_to(wanted[:, None], found.shape[1:])[None], rtol=1e-5
+        actual, np.broadcast_to(expected[:, None], actual.shape[1:])[None], rtol=1e-5
     )
 
 
 @pytest.mark.parity
-def test_attention_equals_wavlms():
+def test_attention_equals_that_of_wavlm():
     """WavLM's attention is the paper's, except that its gates read the layer's input, divided into
     heads, instead of the query. If one matrix B maps each head's part of the input to its query,
     q = B x + b, then u . q equals (B^T u) . x + u . b."""
-    torch = pytest.importorskip("torch", reason="the peer is PyTorch's (pip install '.[parity]')")
+    torch = pytest.importorskip("torch", reason="WavLM needs PyTorch (pip install '.[parity]')")
     wavlm = pytest.importorskip("transformers.models.wavlm.modeling_wavlm")
     rows, length, heads, size, hidden = 3, 50, 4, 8, 32
     rng = np.random.default_rng(7)
@@ -143,7 +144,7 @@ def test_attention_equals_wavlms():
 
     block, block_bias = normal(size, size), normal(size)
     gates = {"kernel": normal(size, 2), "scale": normal(heads)}
-    ours = {
+    xlj_weights = {
         "query": {
             "kernel": np.kron(np.eye(heads, dtype=np.float32), block.T),
             "bias": np.tile(block_bias, heads),
@@ -156,35 +157,37 @@ def test_attention_equals_wavlms():
     table, x = normal(8, heads), normal(rows, length, hidden)
     seen = np.arange(length) < np.array([[length], [20], [7]])
 
-    peer = wavlm.WavLMAttention(hidden, heads, num_buckets=8, max_distance=16).eval()
+    wavlm_attention = wavlm.WavLMAttention(hidden, heads, num_buckets=8, max_distance=16).eval()
     # WavLM's first gate is 1 - g_u = sigmoid(-u . q); it sums four outputs for each gate.
     vectors = gates["kernel"].T * np.array([[-1], [1]], np.float32)
     parts, part_biases = normal(2, 4, size), np.zeros((2, 4))
     parts[:, 0] += vectors @ block - parts.sum(1)
     part_biases[:, 0] = vectors @ block_bias
-    weights = {
+    wavlm_weights = {
         "gru_rel_pos_const": gates["scale"].reshape(1, heads, 1, 1),
         "gru_rel_pos_linear.weight": parts.reshape(8, size),
         "gru_rel_pos_linear.bias": part_biases.reshape(8),
         "rel_attn_embed.weight": table,
     }
     for name, short in [("query", "q"), ("key", "k"), ("value", "v"), ("output", "out")]:
-        weights[f"{short}_proj.weight"] = ours[name]["kernel"].T
-        weights[f"{short}_proj.bias"] = ours[name]["bias"]
-    peer.load_state_dict({name: torch.tensor(w).float() for name, w in weights.items()})
+        wavlm_weights[f"{short}_proj.weight"] = xlj_weights[name]["kernel"].T
+        wavlm_weights[f"{short}_proj.bias"] = xlj_weights[name]["bias"]
+    wavlm_attention.load_state_dict(
+        {name: torch.tensor(w).float() for name, w in wavlm_weights.items()}
+    )
     with torch.no_grad():
-        expected = peer(torch.tensor(x), torch.tensor(seen).long())[0].numpy()
+        expected = wavlm_attention(torch.tensor(x), torch.tensor(seen).long())[0].numpy()
 
     bias = spread(table, length)
     attention = Attention(TINY)
     ids = np.zeros((rows, length), np.int32), np.where(seen, 0, 1).astype(np.int32)
-    found = attention.apply({"params": ours}, x, Context(*ids, None, 1, bias))
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    without = attention.apply({"params": ours}, x, Context(*ids, None, 1, 0 * bias))
-    assert np.abs(found - without).max() > 0.1
+    actual = attention.apply({"params": xlj_weights}, x, Context(*ids, None, 1, bias))
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
+    without = attention.apply({"params": xlj_weights}, x, Context(*ids, None, 1, 0 * bias))
+    assert np.abs(actual - without).max() > 0.1
 
 
-def test_gates_that_are_one_leave_t5s_bias():
+def test_gates_that_give_a_factor_of_one_leave_the_bias_of_t5():
     weights = params()
     gates = weights["layers"]["attention"].pop("gates")
     plain = apply(weights, dataclasses.replace(TINY, position_bias="t5"), batch())
@@ -201,7 +204,7 @@ def batch(length=32):
 
 @pytest.mark.parametrize("absolute", [True, False])
 @pytest.mark.parametrize("bias", ["t5", "gated"])
-def test_packed_equals_unpacked(bias, absolute):
+def test_packed_examples_equal_unpacked_examples(bias, absolute):
     model = dataclasses.replace(TINY, position_bias=bias, absolute_positions=absolute)
     rng = np.random.default_rng(0)
     parts = [example(rng, n) for n in (9, 4, 13)]
@@ -209,31 +212,31 @@ def test_packed_equals_unpacked(bias, absolute):
     alone = apply(params(model), model, inputs([padded([part], 40) for part in parts]))
     start = 0
     for index, part in enumerate(parts):
-        got, want = packed[start : start + len(part)], alone[index, : len(part)]
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+        actual, expected = packed[start : start + len(part)], alone[index, : len(part)]
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
         start += len(part)
 
 
-def test_without_absolute_positions_the_bias_tells_the_order():
+def test_without_absolute_positions_the_bias_distinguishes_orders():
     tokens = np.array([[0, 5, 6, 7, 8, 9, 2]])
-    turned = tokens[:, [0, 5, 4, 3, 2, 1, 6]]
+    reversed_tokens = tokens[:, [0, 5, 4, 3, 2, 1, 6]]
 
     def first(bias):
         model = dataclasses.replace(TINY, position_bias=bias, absolute_positions=False)
         weights = params(model)
         assert "position" not in weights["embeddings"]
-        return [apply(weights, model, inputs(order))[0, 0] for order in (tokens, turned)]
+        return [apply(weights, model, inputs(order))[0, 0] for order in (tokens, reversed_tokens)]
 
     np.testing.assert_allclose(*first("none"), rtol=1e-4, atol=1e-4)
     for bias in ("t5", "gated"):
-        straight, back = first(bias)
-        assert jnp.abs(straight - back).max() > 0.01
+        forward, backward = first(bias)
+        assert jnp.abs(forward - backward).max() > 0.01
 
 
 def test_bfloat16_computes_nearly_the_same():
-    drawn = encoder.init(jax.random.key(0), TINY, SIZE, 2)
-    exact = apply(drawn, TINY, batch())
-    half = apply(drawn, dataclasses.replace(TINY, dtype="bfloat16"), batch())
+    weights = encoder.init(jax.random.key(0), TINY, SIZE, 2)
+    exact = apply(weights, TINY, batch())
+    half = apply(weights, dataclasses.replace(TINY, dtype="bfloat16"), batch())
     assert half.dtype == jnp.float32
     assert 0 < jnp.abs(half - exact).max() < 0.1
 
@@ -241,8 +244,8 @@ def test_bfloat16_computes_nearly_the_same():
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_every_parameter_learns_from_the_first_step(dtype):
     model = dataclasses.replace(TINY, dtype=dtype, remat="all")
-    drawn = encoder.init(jax.random.key(0), model, SIZE, 2)
-    gradient = jax.grad(lambda p: jnp.sin(apply(p, model, batch())).sum())(drawn)
+    weights = encoder.init(jax.random.key(0), model, SIZE, 2)
+    gradient = jax.grad(lambda p: jnp.sin(apply(p, model, batch())).sum())(weights)
     gates = gradient["layers"]["attention"]["gates"]
     assert gates["kernel"].shape == (2, 8, 2) and gates["scale"].shape == (2, 4)
     assert (gates["kernel"] != 0).all() and (gates["scale"] != 0).all()
@@ -272,15 +275,15 @@ def test_every_combination_of_options_builds():
         assert output.shape == (1, 32, 32) and output.dtype == jnp.float32
 
 
-def test_the_option_does_not_change_other_initial_values():
+def test_the_bias_does_not_change_other_initial_values():
     models = (dataclasses.replace(TINY, position_bias="none"), TINY)
-    drawn = (encoder.init(jax.random.key(0), model, SIZE, 2) for model in models)
-    plain, biased = map(trees.named_leaves, drawn)
+    initial = (encoder.init(jax.random.key(0), model, SIZE, 2) for model in models)
+    plain, biased = map(trees.named_leaves, initial)
     for name, leaf in plain.items():
         np.testing.assert_array_equal(leaf, biased[name], err_msg=name)
 
 
-def test_weight_decay_spares_the_table_and_the_scale():
-    decayed = trees.named_leaves(multipliers.decay_factors(Optimizer(), params()))
-    assert not decayed["position_bias/table"] and not decayed["layers/attention/gates/scale"]
-    assert decayed["layers/attention/gates/kernel"]
+def test_the_table_and_the_scale_have_no_weight_decay():
+    factors = trees.named_leaves(multipliers.decay_factors(Optimizer(), params()))
+    assert not factors["position_bias/table"] and not factors["layers/attention/gates/scale"]
+    assert factors["layers/attention/gates/kernel"]

@@ -1,11 +1,11 @@
-"""Mutation testing: makes likely mistakes in the code and reports those that no test notices.
+"""Mutation testing: makes likely mistakes in the code and reports mistakes that no test detects.
 
     python tests/mutants --seed=0
 
-Operators (`operators.py`) change one function at a time. The seed selects which of their mutants
-run; those of `named.toml` always run. Changes without an effect on the compiled code are skipped.
-`equivalent.toml` lists mutants that do not change any result, with the reason. The exit code is 1
-if another mutant survives.
+Each change of a function is a mutant. Operators (`operators.py`) generate mutants, and the seed
+selects the mutants that run. The mutants in `named.toml` always run. Changes without an effect on
+the compiled code are skipped. `equivalent.toml` lists mutants that do not change any result, with
+the reason; these do not run. The exit code is 1 if a mutant survives, i.e. all its tests pass.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from sources import Source
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 FEWEST = 5
+"""Smallest number of mutants of a function, if it has as many."""
 
-# Programs that a mutant does not change are read from the cache, even the smallest.
+# JAX caches all compiled programs, also small ones, so that mutants compile only what they change.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / "build" / "cache" / "mutants"))
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
@@ -131,13 +132,13 @@ TESTS = {
     "xlj/training/step.py": "training/test_step_numpy training/test_step",
     "configs/xlm_e.py": "test_recipe_values",
 }
-"""Files, and the tests that run on their mutants."""
+"""The tests that run on the mutants of each file: folders and modules below `tests`."""
 
 
 def draw(of_operators: Mapping[str, list[Mutant]], seed: str) -> list[Mutant]:
-    """Draws mutants of a function: `FEWEST`, or one in twenty if that is more.
+    """Draws mutants of a function: `FEWEST`, or 5% if that is more.
 
-    They come from as many operators as possible.
+    The mutants come from as many operators as possible.
     """
     rng = random.Random(seed)
     left = [mutants.copy() for _, mutants in sorted(of_operators.items())]
@@ -181,9 +182,9 @@ def named(sources: dict[str, Source]) -> list[Mutant]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python tests/mutants", description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, help="number of mutants, up to half of them named")
+    parser.add_argument("--count", type=int, help="number of mutants; at most half are named")
     parser.add_argument("--named", action="store_true", help="only the mutants of named.toml")
-    parser.add_argument("--only", default="", help="only mutants with this in FILE:FUNCTION")
+    parser.add_argument("--only", default="", help="only mutants with this text in FILE:FUNCTION")
     parser.add_argument("--list", action="store_true", help="list the mutants and run nothing")
     parser.add_argument("--limit", type=float, default=300, help="time limit of a test, in seconds")
     parser.add_argument("--log", type=Path, help="file of results, to resume from or to share")
@@ -214,17 +215,19 @@ def main() -> int:
                 by_operator = mutants_of(source, function)
                 every |= {mutant.key for mutants in by_operator.values() for mutant in mutants}
                 drawn += draw(by_operator, f"{flags.seed} {file} {function.name}")
-    if gone := equivalent - every:
+    if missing := equivalent - every:
         sys.exit(
-            "\n".join(f"equivalent.toml: no such mutant: {' | '.join(g)}" for g in sorted(gone))
+            "\n".join(
+                f"equivalent.toml: no such mutant: {' | '.join(key)}" for key in sorted(missing)
+            )
         )
     chosen = first if flags.named else [*first, *drawn]
     mutants = [m for m in chosen if flags.only in f"{m.source.file}:{m.function.name}"]
     skipped = sum(mutant.key in equivalent for mutant in mutants)
     mutants = [mutant for mutant in mutants if mutant.key not in equivalent]
     if flags.count is not None:
-        # By a hash of each mutant, so that a change of the code does not change the choice of
-        # others.
+        # The order depends on a hash of each mutant, so that a change of the code does not change
+        # which other mutants are selected.
         mutants.sort(key=lambda mutant: random.Random(f"{flags.seed} {mutant.key}").random())
         by_name = [mutant for mutant in mutants if mutant in first][: flags.count // 2]
         others = [mutant for mutant in mutants if mutant not in first]
@@ -234,12 +237,12 @@ def main() -> int:
         print(f"{len(mutants)} mutants, {skipped} equivalent")
         return 0
 
-    sys.path.insert(0, str(ROOT))  # xlj of this tree, also if another one is installed
+    sys.path.insert(0, str(ROOT))  # import xlj from this repository, also if xlj is installed
     began = time.monotonic()
     log = Log(flags.log)
     left = [mutant for mutant in mutants if mutant.key not in log.results]
     if flags.log:
-        random.shuffle(left)  # so that runs which share a log seldom run the same mutant at once
+        random.shuffle(left)  # so that runs that share a log seldom run the same mutant
     used = {mutant.source.file for mutant in left}
     paths = sorted({path for file in used for path in tests[file]})
     session = Session(left, tests, flags.limit, log)

@@ -11,10 +11,10 @@ Key = tuple[str, str, str, str]
 
 
 class Log:
-    """One JSON line per mutant: its key, and the test that killed it ("" if it survived).
+    """A file of one JSON line per mutant: its key, and the test that killed it ("" if none did).
 
     Args:
-      path: of the file; None to keep the log in memory only.
+      path: the file; None to store the log in memory only.
     """
 
     def __init__(self, path: Path | None):

@@ -1,4 +1,4 @@
-"""Mutation operators: each yields likely mistakes for a node, as source text."""
+"""Mutation operators: each operator yields likely mistakes for a node, as source text."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ONE_SIDED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.RShift, ast.L
 
 @dataclasses.dataclass(frozen=True)
 class Mutant:
-    """A change of one function, identified by the statement `before` and `after` it."""
+    """A change of one function, identified by the statement `before` and `after` the change."""
 
     source: Source
     function: Function
@@ -65,7 +65,7 @@ class Mutant:
 
 
 class Names:
-    """The meaning of names in a function, as far as the source shows it."""
+    """What the source shows about names in a function: types, tuples, imports and attributes."""
 
     def __init__(self, source: Source, function: Function):
         self.kinds: dict[str, str] = {}
@@ -90,15 +90,15 @@ class Names:
                 self.attributes.setdefault(node.value.id, set()).add(node.attr)
 
     def like(self, name: str) -> list[str]:
-        """Returns other names that may have values of the same kind."""
+        """Returns other names whose values may be of the same kind."""
         kind = self.kinds.get(name)
-        found = [n for n, k in self.kinds.items() if k == kind and kind not in (None, "None")]
+        names = [n for n, k in self.kinds.items() if k == kind and kind not in (None, "None")]
         for group in self.unpacked:
-            found += group if name in group else []
-        return [other for other in dict.fromkeys(found) if other != name]
+            names += group if name in group else []
+        return [other for other in dict.fromkeys(names) if other != name]
 
     def is_value(self, node: ast.AST) -> bool:
-        """Returns whether it is a value, and not a module such as `jnp` or `jax.lax`."""
+        """Returns whether a node is a value, and not a module such as `jnp` or `jax.lax`."""
         while isinstance(node, ast.Attribute):
             node = node.value
         return not (isinstance(node, ast.Name) and node.id in self.imported)
@@ -108,22 +108,20 @@ def swapped(place: Place, names: Names) -> Iterator[str]:
     """Swaps arguments, and the sides of operators."""
     node = place.node
     if isinstance(node, ast.Call) and _name(node) not in SYMMETRIC:
-        for held, what in ((node.args, "args"), (node.keywords, "keywords")):
-            for i in range(len(held) - 1):
-                turned = list(held)
-                turned[i], turned[i + 1] = turned[i + 1], turned[i]
-                if what == "keywords":
-                    if None in (held[i].arg, held[i + 1].arg):
+        for parts, kind in ((node.args, "args"), (node.keywords, "keywords")):
+            for i in range(len(parts) - 1):
+                swapped_parts = list(parts)
+                swapped_parts[i], swapped_parts[i + 1] = swapped_parts[i + 1], swapped_parts[i]
+                if kind == "keywords":
+                    if None in (parts[i].arg, parts[i + 1].arg):
                         continue
-                    turned[i] = ast.keyword(held[i].arg, held[i + 1].value)
-                    turned[i + 1] = ast.keyword(held[i + 1].arg, held[i].value)
-                parts = {"args": node.args, "keywords": node.keywords, what: turned}
-                yield ast.unparse(ast.Call(node.func, parts["args"], parts["keywords"]))
+                    swapped_parts[i] = ast.keyword(parts[i].arg, parts[i + 1].value)
+                    swapped_parts[i + 1] = ast.keyword(parts[i + 1].arg, parts[i].value)
+                call = {"args": node.args, "keywords": node.keywords, kind: swapped_parts}
+                yield ast.unparse(ast.Call(node.func, call["args"], call["keywords"]))
     if isinstance(node, ast.BinOp) and isinstance(node.op, (*ONE_SIDED, ast.MatMult)):
         yield ast.unparse(ast.BinOp(node.right, node.op, node.left))
-    if isinstance(node, ast.Compare) and isinstance(
-        node.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-    ):
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ORDERINGS):
         if len(node.ops) == 1:
             yield ast.unparse(ast.Compare(node.comparators[0], node.ops, [node.left]))
     if isinstance(node, ast.IfExp):
@@ -196,8 +194,8 @@ def reversed_order(place: Place, names: Names) -> Iterator[str]:
     node = place.node
     if isinstance(node, (ast.Tuple, ast.List)) and isinstance(node.ctx, ast.Load):
         if len(node.elts) > 1:
-            turned = type(node)(node.elts[::-1], node.ctx)
-            yield ast.unparse(turned)
+            reversed_node = type(node)(node.elts[::-1], node.ctx)
+            yield ast.unparse(reversed_node)
     elif isinstance(node, ast.Call) and _name(node) in ORDERED:
         yield f"{ast.unparse(node)}[::-1]"
     elif isinstance(place.parent, ast.For) and place.field == "iter":
@@ -209,8 +207,8 @@ def constant_for_option(place: Place, names: Names) -> Iterator[str]:
     node = place.node
     if isinstance(node, ast.Attribute) and _is_option(node.value):
         yield f"type({ast.unparse(node.value)}).{node.attr}"
-    tested = isinstance(place.parent, (ast.If, ast.IfExp, ast.comprehension))
-    if isinstance(node, ast.Compare) or tested and place.field in ("test", "ifs"):
+    may_be_condition = isinstance(place.parent, (ast.If, ast.IfExp, ast.comprehension))
+    if isinstance(node, ast.Compare) or may_be_condition and place.field in ("test", "ifs"):
         yield from ("True", "False")
 
 
@@ -246,7 +244,7 @@ OPERATORS: tuple[Callable[[Place, Names], Iterator[str]], ...] = (
 
 def mutants_of(source: Source, function: Function) -> dict[str, list[Mutant]]:
     """Returns all mutants of a function by operator, without duplicates."""
-    names, found, seen = Names(source, function), {}, set()
+    names, by_operator, seen = Names(source, function), {}, set()
     for place in function.places():
         if isinstance(place.node, ast.Slice) or isinstance(_context(place.node), ast.Store):
             continue
@@ -254,24 +252,25 @@ def mutants_of(source: Source, function: Function) -> dict[str, list[Mutant]]:
         if isinstance(place.node, ast.expr):
             text = ast.unparse(place.node)
         for operator in OPERATORS:
-            for made in operator(place, names):
-                if made == text:
+            for replacement in operator(place, names):
+                if replacement == text:
                     continue
-                change = [(place, _node(made, place))]
+                change = [(place, _node(replacement, place))]
                 with source.changed(change):
                     after = place.line()
                 if after != before and (before, after) not in seen:
                     seen.add((before, after))
                     mutant = Mutant(source, function, operator.__name__, before, after, change)
-                    found.setdefault(operator.__name__, []).append(mutant)
-    return found
+                    by_operator.setdefault(operator.__name__, []).append(mutant)
+    return by_operator
 
 
 def _node(text: str, place: Place) -> ast.AST:
     if text == "pass":
         return ast.Pass()
     if isinstance(place.node, ast.Tuple) and isinstance(place.parent, ast.Subscript):
-        return ast.parse(f"_[{text.strip('()')}]", mode="eval").body.slice  # it may hold slices
+        # As an index, because the tuple may contain slices.
+        return ast.parse(f"_[{text.strip('()')}]", mode="eval").body.slice
     return ast.parse(f"({text})", mode="eval").body
 
 

@@ -1,6 +1,6 @@
 """Runs tests on mutants: one process collects the tests, and each mutant runs in a fork of it.
 
-The code of a mutant replaces that of function objects in the fork, so that no file is written and
+In the fork, the code of the mutant replaces the code of function objects. So no file is written and
 no module is imported again.
 """
 
@@ -21,14 +21,14 @@ import pytest
 from _pytest.runner import runtestprotocol
 from log import Log
 from operators import Mutant
-from sources import Living
+from sources import FunctionObjects
 from tqdm import tqdm
 
 MEMORY = 20 * 2**30
 LATE = "it took too long"
 PASSED = "."
 USUAL = 2.0
-"""Assumed seconds of a test that has not run yet."""
+"""Assumed duration in seconds of a test that has not run yet."""
 
 
 class Session:
@@ -49,9 +49,9 @@ class Session:
     ):
         self._mutants, self._tests, self._limit, self._log = mutants, tests, limit, log
         self._write: Callable[[str], None] | None = None  # where a fork reports its first failure
-        self._runs: Counter[tuple[str, str]] = Counter()  # of (place or file, test)
+        self._runs: Counter[tuple[str, str]] = Counter()  # keys: (place or file, test)
         self._kills: Counter[tuple[str, str]] = Counter()
-        self._seconds: dict[str, float] = {}  # that a test took when it was last run
+        self._seconds: dict[str, float] = {}  # duration of the last run of each test
         for (file, function, *_), test in log.results.items():
             self._learn((file, f"{file} {function}"), [test] if test else [], test)
         self.error = ""
@@ -72,31 +72,31 @@ class Session:
         if xla_bridge.backends_are_initialized():
             self.error = "a test module uses JAX when it is imported: nothing can fork after that"
             return True
-        living, items, alive = Living(), list(session.items), 0
+        objects, items, alive = FunctionObjects(), list(session.items), 0
         with tqdm(self._mutants, unit=" mutants", smoothing=0) as bar:
             for mutant in bar:
                 bar.set_postfix_str(f"{alive} alive; {mutant.place}")
                 self._log.read()
                 if mutant.key in self._log.results:
                     continue
-                failure = self._first_failure(self._select(mutant, items), mutant, living)
+                failure = self._first_failure(self._select(mutant, items), mutant, objects)
                 self._log.add(mutant, failure)
                 if not failure:
                     alive += 1
                     bar.write(f"alive: {describe(mutant)}", file=sys.stderr)
-        used = {test for _, test in self._kills}
-        wrong = [
-            item.nodeid for item in items if item.nodeid in used and self._first_failure([item])
+        killers = {test for _, test in self._kills}
+        failing = [
+            item.nodeid for item in items if item.nodeid in killers and self._first_failure([item])
         ]
-        if wrong:
-            self.error = f"fails without a mutant: {', '.join(sorted(wrong))}"
+        if failing:
+            self.error = f"fails without a mutant: {', '.join(sorted(failing))}"
         return True
 
     def _select(self, mutant: Mutant, items: Sequence[pytest.Item]) -> list[pytest.Item]:
-        """Returns the tests of a mutant; those that probably kill it in little time are first.
+        """Returns the tests of a mutant; the highest probability of a kill per second comes first.
 
-        Probabilities come from other mutants of the function and of the file; initially, from the
-        names of tests and their folders.
+        Probabilities come from the results of other mutants of the function and of the file. Before
+        the first results, they come from the names of tests and their folders.
         """
         file, name = mutant.source.file, mutant.function.name.rpartition(".")[2]
         ranked = []
@@ -114,7 +114,7 @@ class Session:
         self,
         items: Sequence[pytest.Item],
         mutant: Mutant | None = None,
-        living: Living | None = None,
+        objects: FunctionObjects | None = None,
     ) -> str:
         """Returns the first test that fails, or how the fork ended; an empty string if all pass."""
         read, write = os.pipe()
@@ -123,9 +123,9 @@ class Session:
             os.close(read)
             try:
                 self._write = lambda text: os.write(write, text.encode())
-                _be_quiet()
-                if mutant and living:
-                    mutant.source.install(mutant.function, mutant.changes, living)
+                _silence_and_limit_memory()
+                if mutant and objects:
+                    mutant.source.install(mutant.function, mutant.changes, objects)
                 for item, following in zip(items, [*items[1:], None], strict=True):
                     hook = item.config.hook.pytest_runtest_protocol
                     hook(item=item, nextitem=following)
@@ -162,12 +162,12 @@ class Session:
 def _make_rows(session: pytest.Session) -> None:
     """Builds the text and the rows of the tests once for all forks.
 
-    It sets up the fixtures of a test that needs them, without running the test.
+    To do so, it sets up the fixtures of a test that uses them, without running the test.
     """
     item = next((item for item in session.items if "store" in item.fixturenames), None)
     if item:
         item.runtest = lambda: None
-        runtestprotocol(item, log=False, nextitem=session)  # fixtures of the session stay
+        runtestprotocol(item, log=False, nextitem=session)  # keeps fixtures of session scope
         del item.runtest
 
 
@@ -177,8 +177,8 @@ def describe(mutant: Mutant) -> str:
     return f"{head}\n  - {mutant.before}\n  + {mutant.after}"
 
 
-def _be_quiet() -> None:
-    nowhere = os.open(os.devnull, os.O_RDWR)
+def _silence_and_limit_memory() -> None:
+    null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
-        os.dup2(nowhere, stream)
+        os.dup2(null, stream)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))

@@ -1,4 +1,4 @@
-"""Functions of a source file, the nodes in them that can be changed, and their changed code."""
+"""The functions of a source file, the nodes in them that can be changed, and their changed code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNREAD = {"annotation", "returns", "decorator_list", "ctx", "op", "ops", "type_p
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A node, its place in its parent, and the statement that contains it."""
+    """A node, its position in its parent, and the statement that contains the node."""
 
     node: ast.AST
     parent: ast.AST
@@ -28,14 +28,14 @@ class Place:
     statement: ast.stmt
 
     def put(self, node: ast.AST) -> None:
-        """Replaces the node by another one."""
+        """Replaces the node by another node."""
         if self.index is None:
             setattr(self.parent, self.field, node)
         else:
             getattr(self.parent, self.field)[self.index] = node
 
     def line(self) -> str:
-        """Returns the current statement (of a compound statement the first line), normalised."""
+        """Returns the current statement, formatted by `ast.unparse`; of a block the first line."""
         statement = self.statement
         if self.node is statement:
             value = getattr(self.parent, self.field)
@@ -51,9 +51,9 @@ class Function:
     """A function of a file; inner functions are separate instances."""
 
     name: str
-    """Its name with those of enclosing functions and classes: `objective.loss`."""
+    """Name, after the names of enclosing functions and classes: `objective.loss`."""
     outer: str
-    """Qualified name of the outermost function, whose code contains that of this function."""
+    """Qualified name of the outermost function, whose code contains the code of this function."""
     defs: tuple[ast.FunctionDef, ...]
     """The definitions from the outermost function to this one."""
 
@@ -94,12 +94,12 @@ class Source:
         return not (same and defaults == ast.dump(function.defs[0].args))
 
     def install(
-        self, function: Function, changes: Sequence[tuple[Place, ast.AST]], living: Living
+        self, function: Function, changes: Sequence[tuple[Place, ast.AST]], objects: FunctionObjects
     ) -> None:
         """Replaces the code of the function objects in this process."""
         with self.changed(changes):
             code, arguments = self._code()[function.outer], function.defs[0].args
-            for target in living.find(self.path, function.outer):
+            for target in objects.find(self.path, function.outer):
                 target.__code__ = code
                 target.__defaults__ = _values(arguments.defaults, target) or None
                 names = [argument.arg for argument in arguments.kwonlyargs]
@@ -113,15 +113,15 @@ class Source:
         return dict(_codes(compile(tree, self.path, "exec", dont_inherit=True)))
 
 
-class Living:
-    """The function objects of this process, also those inside decorators."""
+class FunctionObjects:
+    """All function objects of this process, also functions that a decorator wraps."""
 
     def __init__(self) -> None:
         self._functions: dict[tuple[str, str], list[types.FunctionType]] = {}
-        for thing in gc.get_objects():
-            if type(thing) is types.FunctionType:
-                key = thing.__code__.co_filename, thing.__code__.co_qualname
-                self._functions.setdefault(key, []).append(thing)
+        for function in gc.get_objects():
+            if type(function) is types.FunctionType:
+                key = function.__code__.co_filename, function.__code__.co_qualname
+                self._functions.setdefault(key, []).append(function)
 
     def find(self, path: Path, name: str) -> list[types.FunctionType]:
         """Returns the functions of a file with a qualified name."""
@@ -130,29 +130,27 @@ class Living:
 
 def _functions(
     body: Sequence[ast.stmt],
-    around: tuple[ast.FunctionDef, ...] = (),
+    enclosing: tuple[ast.FunctionDef, ...] = (),
     prefix: str = "",
     outer: str = "",
 ) -> Iterator[Function]:
     for statement in body:
         if isinstance(statement, ast.FunctionDef):
             name = prefix + statement.name
-            defs, outermost = (*around, statement), outer or name
+            defs, outermost = (*enclosing, statement), outer or name
             yield Function(name, outermost, defs)
             yield from _functions(statement.body, defs, f"{name}.", outermost)
         elif isinstance(statement, ast.ClassDef):
-            yield from _functions(statement.body, around, f"{prefix}{statement.name}.", outer)
+            yield from _functions(statement.body, enclosing, f"{prefix}{statement.name}.", outer)
         elif isinstance(statement, COMPOUND):
             inner = [*statement.body, *getattr(statement, "orelse", [])]
-            yield from _functions(inner, around, prefix, outer)
+            yield from _functions(inner, enclosing, prefix, outer)
 
 
 def _places(
     node: ast.AST, parent: ast.AST, field: str, index: int | None, statement: ast.stmt
 ) -> Iterator[Place]:
-    if isinstance(
-        node, (ast.FunctionDef, ast.ClassDef, ast.Raise, ast.Assert, ast.JoinedStr, ast.Pass)
-    ):
+    if isinstance(node, UNCHANGED):
         return
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return  # a docstring

@@ -1,4 +1,4 @@
-"""Objectives with compiled functions; without this, each of their operations is compiled alone."""
+"""Compiles the functions of objectives; otherwise, JAX would compile each operation separately."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ from xlj.objectives.objective import Objective
 
 
 def compiled(objective: Objective) -> Objective:
-    """Compiles each function of an objective to one program."""
+    """Returns an objective whose functions are compiled, each to one program."""
     changes = {"targets": jax.jit(objective.targets, static_argnums=3)}
     if objective.evolves:
         changes["update"] = jax.jit(objective.update)

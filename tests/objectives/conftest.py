@@ -16,8 +16,11 @@ def model():
     return Model(layers=2, hidden=32, heads=4, intermediate=64, positions=66, init_std=0.3)
 
 
-MODERN = ("test_all_of_it_equals_numpy", "test_a_loss_and_its_gradient_are_the_same_with_fused")
-"""The tests of `full_model` that run on a modern encoder too."""
+MODERN = (
+    "test_the_whole_step_equals_numpy",
+    "test_a_loss_and_its_gradient_are_the_same_with_fused",
+)
+"""The names, or their beginnings, of tests with `full_model` that run on a modern encoder too."""
 
 
 def pytest_generate_tests(metafunc):
@@ -30,7 +33,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture
 def full_model(request, model):
-    """A model with all options on, or away from their defaults."""
+    """A model whose options are all on, or differ from their defaults."""
     common = dataclasses.replace(
         model, layer_norm_epsilon=1e-3, token_types=2, pair_token_types=True,
         position_bias="gated", position_buckets=8, position_distance=12,
@@ -50,10 +53,11 @@ def full_model(request, model):
 
 @pytest.fixture
 def params_of():
-    """A function (model, objective) -> parameters, changed from their initial zeros and ones."""
+    """A function (model, objective) -> parameters, with noise added to the initial zeros and
+    ones."""
 
     def result(model, objective, seed=0):
-        def moved():
+        def perturbed():
             key = jax.random.key(seed)
             params = encoder.init(key, model, SIZE, len(CORPUS.languages))
             for name, make in objective.parts.items():
@@ -63,7 +67,7 @@ def params_of():
             pairs = zip(leaves, keys, strict=True)
             return structure.unflatten([x + 0.1 * jax.random.normal(k, x.shape) for x, k in pairs])
 
-        return jax.jit(moved)()
+        return jax.jit(perturbed)()
 
     return result
 
@@ -76,33 +80,34 @@ def keys_of():
 @pytest.fixture
 def step_of():
     """A function (objective, params, rows, keys) -> inputs before and after `targets`, losses,
-    counts and next state, compiled to one program; `moved` are the parameters after the step."""
+    counts and next state, compiled to one program. `next_params` are the parameters after the
+    step."""
 
-    def step_of(objective, params, rows, keys, state=None, moved=None):
+    def step_of(objective, params, rows, keys, state=None, next_params=None):
         @jax.jit
-        def step(params, state, moved, rows, keys):
+        def step(params, state, next_params, rows, keys):
             before = objective.corrupt(rows, keys)
             after = objective.targets(
                 params, state, before, lambda function, inputs: function(inputs)
             )
             losses = objective.loss(params, state, after, None)
-            following = objective.update(state, moved, after)
-            return before, after, losses, objective.count(after), following
+            next_state = objective.update(state, next_params, after)
+            return before, after, losses, objective.count(after), next_state
 
-        return step(params, state or {}, moved or params, rows, keys)
+        return step(params, state or {}, next_params or params, rows, keys)
 
     return step_of
 
 
 @pytest.fixture
 def assert_sums():
-    """A function that compares losses by row, and counts, with (sums, counts, correct)."""
+    """A function that compares the losses and counts of rows with (sums, counts, correct)."""
 
-    def assert_sums(found, counted, expected):
-        np.testing.assert_allclose(found.sum, expected[0], rtol=2e-4, atol=2e-4)
-        np.testing.assert_array_equal(found.count, expected[1])
+    def assert_sums(actual, counted, expected):
+        np.testing.assert_allclose(actual.sum, expected[0], rtol=2e-4, atol=2e-4)
+        np.testing.assert_array_equal(actual.count, expected[1])
         np.testing.assert_array_equal(counted, expected[1])
-        np.testing.assert_array_equal(found.correct, expected[2])
+        np.testing.assert_array_equal(actual.correct, expected[2])
         assert np.sum(expected[1]) > 20
 
     return assert_sums
@@ -110,7 +115,7 @@ def assert_sums():
 
 @pytest.fixture
 def assert_masked():
-    """A function that compares masked rows with the original rows and the shares of `options`."""
+    """A function that checks masked rows against the original rows and the shares of `options`."""
 
     def assert_masked(tokens, masked, options):
         tokens, first, mask = np.asarray(tokens), 4, SIZE - 1
@@ -125,8 +130,11 @@ def assert_masked():
             assert ((ids[chosen] >= first) & (ids[chosen] < mask)).all()
             new = np.asarray(masked.tokens[row])
             np.testing.assert_array_equal(np.delete(new, chosen), np.delete(ids, chosen))
-            kinds = (new[chosen] == mask, (new[chosen] != ids[chosen]) & (new[chosen] != mask))
-            actions += [kinds[0].sum(), kinds[1].sum(), len(chosen)]
+            replacements = (
+                new[chosen] == mask,
+                (new[chosen] != ids[chosen]) & (new[chosen] != mask),
+            )
+            actions += [replacements[0].sum(), replacements[1].sum(), len(chosen)]
         shares = actions[:2] / actions[2]
         np.testing.assert_allclose(shares, [options.mask_share, options.random_share], atol=0.15)
 
@@ -135,8 +143,8 @@ def assert_masked():
 
 @pytest.fixture
 def gumbel():
-    """A function (key of each row, positions [rows, slots]) -> the noise of each token's sample, as
-    xlj draws it, [rows, length, vocabulary]."""
+    """A function (key of each row, positions [rows, slots], length) -> the noise that xlj adds to
+    logits when it samples a token, [rows, length, vocabulary]."""
 
     def gumbel(rngs, positions, length):
         def of_row(rng):

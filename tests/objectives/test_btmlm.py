@@ -25,7 +25,7 @@ def whole(function, inputs):
     return function(inputs)
 
 
-def labelled(model, options, params_of, keys_of, seed=0):
+def prepared(model, options, params_of, keys_of, seed=0):
     model = dataclasses.replace(model, language_embeddings="predicted")
     objective = compiled(btmlm.objective("btmlm", options, model, CORPUS))
     rows, params = rows_of("sentences", seed=seed, count=60), params_of(model, objective)
@@ -36,20 +36,20 @@ def labelled(model, options, params_of, keys_of, seed=0):
 def test_placeholders_whose_sentence_is_outside_the_window_are_counted(model, params_of, keys_of):
     model = dataclasses.replace(model, local_attention=3, full_attention_every=2)
     options = BackTranslation(mask_rate=0.2, pseudo_ratio=0.2)
-    rows, _, result, objective, params, model = labelled(model, options, params_of, keys_of)
+    rows, _, result, objective, params, model = prepared(model, options, params_of, keys_of)
     tokens, used = np.asarray(result.source), np.asarray(result.used)
-    alone = 0
+    blind = 0
     for row, positions in zip(tokens, np.where(used, result.positions, -1), strict=True):
         for place in positions[positions >= 0]:
-            near = row[max(place - 1, 0) : place]  # the window has one place to each side
-            alone += not np.isin(near, EOS).all()
-    found = objective.loss(params, {}, result, None)["btmlm_blind"]
-    assert found.sum.sum() == alone > 5 and found.count.sum() == used.sum()
+            near = row[max(place - 1, 0) : place]  # the window has one token on each side
+            blind += not np.isin(near, EOS).all()
+    losses = objective.loss(params, {}, result, None)["btmlm_blind"]
+    assert losses.sum.sum() == blind > 5 and losses.count.sum() == used.sum()
     assert objective.count(result)["btmlm_blind"].sum() == used.sum()
 
 
 @pytest.mark.parametrize("generation, embeddings", [("argmax", "predicted"), ("sample", "all")])
-def test_all_of_it_equals_numpy(
+def test_the_whole_step_equals_numpy(
     generation,
     embeddings,
     full_model,
@@ -76,27 +76,27 @@ def test_all_of_it_equals_numpy(
     assert_masked(source, before.masked, options)
     targets = np.asarray(before.targets)
     assert (targets != np.asarray(rows.languages[:, :1]))[placed].all()
-    of_examples = np.asarray(segments(rows.tokens).segment)
-    for row, languages, here in zip(of_examples, targets, placed, strict=True):
-        for example in set(row[here]):  # one language for all placeholders of a sentence
-            assert len({*languages[here & (row == example)]}) == 1
+    examples_of_rows = np.asarray(segments(rows.tokens).segment)
+    for row, languages, placed_in_row in zip(examples_of_rows, targets, placed, strict=True):
+        for example in set(row[placed_in_row]):  # all placeholders of a sentence have one language
+            assert len({*languages[placed_in_row & (row == example)]}) == 1
     noise = None
     if generation == "sample":
         noise = gumbel(before.sample_rngs, before.positions, source.shape[1])
     filled = reference.pseudo_tokens(plain, model, source, placed, targets, rows.languages, noise)
     np.testing.assert_array_equal(after.source, filled)
-    of_stage_2 = np.where(placed, filled, before.masked.tokens)
-    np.testing.assert_array_equal(after.masked.tokens, of_stage_2)
-    masked = before.masked._replace(tokens=of_stage_2)
+    second_stage = np.where(placed, filled, before.masked.tokens)
+    np.testing.assert_array_equal(after.masked.tokens, second_stage)
+    masked = before.masked._replace(tokens=second_stage)
     expected = reference.loss(plain, model, masked, placed, targets)
     assert_sums(losses["btmlm"], counts["btmlm"], expected)
     assert objective.losses["btmlm"].weight == 3 and objective.losses["btmlm"].over_vocabulary
 
 
 @pytest.mark.parametrize("ratio", [0.05, 0.1, 0.15, 0.2])
-def test_the_ratio_decides_how_many_placeholders_are_filled(ratio, model, params_of, keys_of):
+def test_the_pseudo_ratio_sets_the_number_of_filled_placeholders(ratio, model, params_of, keys_of):
     options = dataclasses.replace(OPTIONS, pseudo_ratio=ratio)
-    rows, before, after, *_ = labelled(model, options, params_of, keys_of)
+    rows, before, after, *_ = prepared(model, options, params_of, keys_of)
     tokens, source = np.asarray(rows.tokens), np.asarray(after.source)
     for old, new in zip(tokens, source, strict=True):
         for start in np.flatnonzero(old == BOS):
@@ -113,8 +113,8 @@ def test_the_ratio_decides_how_many_placeholders_are_filled(ratio, model, params
     assert int(np.asarray(before.used).sum()) == int((np.asarray(before.source) == MASK).sum())
 
 
-def test_masks_lie_in_the_source_and_pseudo_tokens_are_seen(model, params_of, keys_of):
-    rows, before, after, objective, params, model = labelled(model, OPTIONS, params_of, keys_of)
+def test_only_source_tokens_are_masked_and_pseudo_tokens_are_seen(model, params_of, keys_of):
+    rows, before, after, objective, params, model = prepared(model, OPTIONS, params_of, keys_of)
     side = np.asarray(segments(rows.tokens).side)
     assert (side[np.asarray(after.masked.selected())] == 0).all()
     np.testing.assert_array_equal(
@@ -129,8 +129,8 @@ def test_masks_lie_in_the_source_and_pseudo_tokens_are_seen(model, params_of, ke
 
 
 def test_placeholders_see_their_sentence_and_not_each_other(model, params_of, keys_of):
-    """Tested by the gradient of the vectors from which pseudo-tokens are chosen."""
-    _, before, _, objective, params, model = labelled(model, OPTIONS, params_of, keys_of)
+    """Compares the segment ids that `fill` passes to the encoder."""
+    _, before, _, objective, params, model = prepared(model, OPTIONS, params_of, keys_of)
     row = int(np.argmax(np.asarray(before.used).sum(1)))
     one = jax.tree.map(lambda x: x[row : row + 1], before)
     layout = segments(one.source)
@@ -140,13 +140,13 @@ def test_placeholders_see_their_sentence_and_not_each_other(model, params_of, ke
 
     def fake_apply(params, model, inputs, keys=None, **options):
         captured["inputs"] = inputs
-        return real(params, model, inputs, keys, **options)
+        return encoder_apply(params, model, inputs, keys, **options)
 
-    real, encoder.apply = encoder.apply, fake_apply
+    encoder_apply, encoder.apply = encoder.apply, fake_apply
     try:
         btmlm.fill(params, model, OPTIONS, one)
     finally:
-        encoder.apply = real
+        encoder.apply = encoder_apply
     inputs = captured["inputs"]
     sees = (
         np.asarray(inputs.query_segment_ids[0])[:, None]
@@ -160,21 +160,26 @@ def test_placeholders_see_their_sentence_and_not_each_other(model, params_of, ke
     np.testing.assert_array_equal(languages >= 0, placed)
 
 
-def test_placeholders_are_of_the_second_side_in_both_stages(model, params_of, keys_of, monkeypatch):
+def test_placeholders_belong_to_the_second_side_in_both_stages(
+    model, params_of, keys_of, monkeypatch
+):
     model = dataclasses.replace(model, token_types=2, pair_token_types=True)
-    rows, before, after, _, params, model = labelled(model, OPTIONS, params_of, keys_of)
-    objective = btmlm.objective("btmlm", OPTIONS, model, CORPUS)  # not compiled: arrays are kept
-    read, real = [], encoder.apply
+    rows, before, after, _, params, model = prepared(model, OPTIONS, params_of, keys_of)
+    # Not compiled, so that the replaced function records arrays.
+    objective = btmlm.objective("btmlm", OPTIONS, model, CORPUS)
+    recorded, encoder_apply = [], encoder.apply
     monkeypatch.setattr(
-        encoder, "apply", lambda *args, **more: (read.append(args[2]), real(*args, **more))[1]
+        encoder,
+        "apply",
+        lambda *args, **more: (recorded.append(args[2]), encoder_apply(*args, **more))[1],
     )
     objective.targets(params, {}, before, whole)
     objective.loss(params, {}, after, None)
-    for inputs in read:
+    for inputs in recorded:
         types = jnp.take_along_axis(inputs.sides, before.positions, axis=1)
         assert (np.asarray(types)[np.asarray(before.used)] == 1).all()
         assert not np.asarray(inputs.sides)[np.asarray(rows.tokens) == BOS].any()
-    assert len(read) == 2
+    assert len(recorded) == 2
     params["embeddings"]["token_type"] = params["embeddings"]["token_type"].at[1].multiply(-9)
     other = objective.targets(params, {}, before, whole)
     assert (np.asarray(other.source) != np.asarray(after.source)).any()
@@ -189,10 +194,10 @@ def test_target_languages_follow_the_configured_distribution(keys_of):
             rows, keys_of(rows), options=options, vocabulary_size=SIZE, probabilities=table
         )
         source = np.broadcast_to(np.asarray(rows.languages[:, :1]), result.targets.shape)
-        first = np.asarray(rows.tokens) == BOS  # one draw an example
+        first = np.asarray(rows.tokens) == BOS  # one draw per example
         for language in range(3):
-            drawn = np.asarray(result.targets)[first & (source == language)]
-            shares = np.bincount(drawn, minlength=3) / len(drawn)
+            targets = np.asarray(result.targets)[first & (source == language)]
+            shares = np.bincount(targets, minlength=3) / len(targets)
             np.testing.assert_allclose(shares, table[language], atol=0.05)
             assert shares[language] == 0
     np.testing.assert_allclose(btmlm.target_probabilities(CORPUS, 1.0)[0], [0, 5 / 7, 2 / 7])
@@ -200,22 +205,22 @@ def test_target_languages_follow_the_configured_distribution(keys_of):
     paired = dataclasses.replace(CORPUS, paired=("en", "sw"))
     expected = [[0, 0, 1], [0.5, 0, 0.5], [1, 0, 0]]
     np.testing.assert_allclose(btmlm.target_probabilities(paired, 0.0), expected)
-    alone = dataclasses.replace(CORPUS, paired=("en",))  # its own sentences need another target
+    alone = dataclasses.replace(CORPUS, paired=("en",))  # English needs another target language
     expected = [[0, 0.5, 0.5], [0.5, 0, 0.5], [0.5, 0.5, 0]]
     np.testing.assert_allclose(btmlm.target_probabilities(alone, 0.0), expected)
 
 
 def test_the_target_language_changes_pseudo_tokens(model, params_of, keys_of):
-    _, before, after, objective, params, _ = labelled(model, OPTIONS, params_of, keys_of)
+    _, before, after, objective, params, _ = prepared(model, OPTIONS, params_of, keys_of)
     other = before._replace(targets=(before.targets + 1) % 3)
     changed = objective.targets(params, {}, other, whole)
     assert (np.asarray(changed.source) != np.asarray(after.source)).any()
 
 
-def test_samples_differ_by_key_and_the_argmax_does_not(model, params_of, keys_of):
+def test_samples_depend_on_the_key_and_the_argmax_does_not(model, params_of, keys_of):
     for generation, same in (("argmax", True), ("sample", False)):
         options = dataclasses.replace(OPTIONS, generation=generation)
-        _, before, after, objective, params, _ = labelled(model, options, params_of, keys_of)
+        _, before, after, objective, params, _ = prepared(model, options, params_of, keys_of)
         again = before._replace(sample_rngs=jax.random.split(jax.random.key(9), len(before.used)))
         other = objective.targets(params, {}, again, whole)
         assert np.array_equal(after.source, other.source) == same

@@ -1,4 +1,4 @@
-"""CAMLM has no leaks: a prediction depends on the other side, its position and language only."""
+"""CAMLM against NumPy. Predictions depend only on the other side, their position and language."""
 
 import dataclasses
 
@@ -22,7 +22,7 @@ OPTIONS = CrossAttentionMLM(mask_rate=0.3, mask_share=0.4, random_share=0.3)
 
 
 @pytest.mark.parametrize("embeddings", ["predicted", "all"])
-def test_all_of_it_equals_numpy(
+def test_the_whole_step_equals_numpy(
     embeddings, full_model, params_of, keys_of, step_of, assert_sums, assert_masked
 ):
     model = dataclasses.replace(full_model, language_embeddings=embeddings)
@@ -48,8 +48,8 @@ def test_tokens_whose_other_side_is_outside_the_window_are_counted(
     queries, keys = np.asarray(inputs.query_segment_ids), np.asarray(inputs.key_segment_ids)
     place = np.arange(queries.shape[1])
     near = np.abs(place[:, None] - place) <= width // 2
-    alone = ~(near & (queries[:, :, None] == keys[:, None])).any(2)
-    expected = (alone & np.asarray(masked.selected())).sum(1)
+    blind = ~(near & (queries[:, :, None] == keys[:, None])).any(2)
+    expected = (blind & np.asarray(masked.selected())).sum(1)
     np.testing.assert_array_equal(losses["camlm_blind"].sum, expected)
     np.testing.assert_array_equal(counts["camlm_blind"], masked.selected().sum(1))
     np.testing.assert_array_equal(losses["camlm_blind"].count, counts["camlm_blind"])
@@ -58,21 +58,21 @@ def test_tokens_whose_other_side_is_outside_the_window_are_counted(
 
 
 def jacobian(model, params, masked):
-    """|d logits of each selected position / d looked-up vector of each token|, summed.
+    """Returns the sums of |d logits of each selected position / d word vector of each token|.
 
     float [row, max_predictions, length].
     """
     inputs, table = camlm.inputs_of(model, masked), params["embeddings"]["word"]
-    # Random weights, so that no sum over logits cancels.
+    # Random weights, so that sums over logits do not cancel.
     weights = jax.random.normal(jax.random.key(0), (masked.positions.shape[1], SIZE))
 
     def of_row(row, positions):
         def summed(vectors):
-            """Returns weighted logits of each position, as a function of the word vectors."""
+            """Returns the weighted logits of each position, as a function of the word vectors."""
             looked_up = dict(params, embeddings=dict(params["embeddings"], word=vectors))
-            own = jax.tree.map(lambda x: x[None], row)
-            own = own._replace(tokens=jnp.arange(len(vectors))[None])
-            hidden = gather(encoder.apply(looked_up, model, own), positions[None])
+            separate = jax.tree.map(lambda x: x[None], row)
+            separate = separate._replace(tokens=jnp.arange(len(vectors))[None])
+            hidden = gather(encoder.apply(looked_up, model, separate), positions[None])
             result, _, bias = heads.predict(params["prediction_head"], table, model, hidden)
             return ((result[0] @ table.T + bias) * weights).sum(1)
 
@@ -85,7 +85,9 @@ def jacobian(model, params, masked):
     "layers, dtype, embeddings",
     [(1, "float32", "none"), (3, "bfloat16", "predicted"), (12, "float32", "predicted")],
 )
-def test_nothing_of_the_own_side_reaches_a_prediction(layers, dtype, embeddings, params_of):
+def test_predictions_do_not_depend_on_other_tokens_of_their_own_side(
+    layers, dtype, embeddings, params_of
+):
     model = Model(
         layers=layers, hidden=16, heads=2, intermediate=32, positions=50, init_std=0.3,
         dtype=dtype, language_embeddings=embeddings, scan_layers=True,
@@ -93,23 +95,23 @@ def test_nothing_of_the_own_side_reaches_a_prediction(layers, dtype, embeddings,
     objective = camlm.objective("camlm", OPTIONS, model, CORPUS)
     rows = jax.tree.map(lambda x: x[:2, :40], rows_of("pairs", seed=3, length=40))
     masked = jax.jit(objective.corrupt)(rows, jax.random.split(jax.random.key(5), 2))
-    reached = jacobian(model, params_of(model, objective), masked)
+    gradients = jacobian(model, params_of(model, objective), masked)
     layout = jax.tree.map(np.asarray, segments(masked.tokens))
     selected, tokens = np.asarray(masked.selected()), np.asarray(masked.tokens)
-    checked = others = 0
+    checked = predictions = 0
     for row in range(2):
         for slot in np.flatnonzero(np.asarray(masked.weights[row])):
             at = int(masked.positions[row, slot])
             same = layout.segment[row] == layout.segment[row, at]
             own_side = same & (layout.side[row] == layout.side[row, at])
             hidden_from = (own_side | selected[row] | ~same) & (np.arange(40) != at)
-            assert (reached[row, slot, hidden_from] == 0).all()
+            assert (gradients[row, slot, hidden_from] == 0).all()
             seen = same & ~own_side & ~selected[row]
-            assert (reached[row, slot, seen] > 0).all() and seen.any()
+            assert (gradients[row, slot, seen] > 0).all() and seen.any()
             checked += hidden_from.sum()
-            others += 1
-    kept = selected & (tokens == np.asarray(masked.original()))
-    assert checked > 100 and others >= 6 and kept.any()
+            predictions += 1
+    unchanged = selected & (tokens == np.asarray(masked.original()))
+    assert checked > 100 and predictions >= 6 and unchanged.any()
 
 
 def test_specials_are_never_selected_and_every_query_sees_a_key():
@@ -127,7 +129,7 @@ def test_specials_are_never_selected_and_every_query_sees_a_key():
     assert sees.any(2).all()
 
 
-def test_languages_mark_the_selected_tokens_only():
+def test_only_selected_tokens_are_marked_with_languages():
     rows = rows_of("pairs", seed=1)
     model = dataclasses.replace(
         Model(layers=1, hidden=16, heads=2), language_embeddings="predicted"
@@ -141,7 +143,7 @@ def test_languages_mark_the_selected_tokens_only():
     assert (languages[selected] == own[selected]).all()
 
 
-def test_the_language_embedding_learns_where_it_marks(params_of):
+def test_only_embeddings_of_marked_languages_have_a_gradient(params_of):
     model = Model(
         layers=2, hidden=16, heads=2, intermediate=32, positions=50, language_embeddings="predicted"
     )
@@ -152,5 +154,5 @@ def test_the_language_embedding_learns_where_it_marks(params_of):
     gradient = jax.grad(loss)(params)
     marked = np.unique(camlm.inputs_of(model, masked).languages)
     assert len(marked) > 2
-    learns = np.abs(gradient["embeddings"]["language"]).sum(1) > 0
-    np.testing.assert_array_equal(learns, np.isin(np.arange(3), marked))
+    has_gradient = np.abs(gradient["embeddings"]["language"]).sum(1) > 0
+    np.testing.assert_array_equal(has_gradient, np.isin(np.arange(3), marked))

@@ -1,4 +1,4 @@
-"""Masking: number, choice and replacement of tokens; masks of a row depend on that row only."""
+"""Masking: the number, choice and replacement of tokens, which depend only on the key of a row."""
 
 import jax
 import jax.numpy as jnp
@@ -30,19 +30,19 @@ def masked(tokens, keys=None, rate=0.15):
     return MASK_TOKENS(Rows(tokens, languages), keys, options=options, vocabulary_size=SIZE)
 
 
-def test_share_of_tokens_and_of_actions():
+def test_shares_of_selected_tokens_and_of_their_replacements():
     tokens = rows(4096)
     result = masked(tokens)
-    text = 51 - 4  # three specials and <unk>
+    text = 51 - 4  # without three special tokens and <unk>
     counts = result.weights.sum(1)
     assert set(np.unique(counts)) == {int(0.15 * text), int(0.15 * text) + 1}
     assert counts.mean() == pytest.approx(0.15 * text, rel=0.01)
     chosen = result.weights == 1
     new = jnp.take_along_axis(result.tokens, result.positions, 1)
     became_mask = (new == MASK)[chosen].mean()
-    kept = (new == result.labels)[chosen].mean()
+    unchanged = (new == result.labels)[chosen].mean()
     assert became_mask == pytest.approx(0.8, abs=0.01)
-    assert kept == pytest.approx(0.1 + 0.1 / (SIZE - 5), abs=0.01)
+    assert unchanged == pytest.approx(0.1 + 0.1 / (SIZE - 5), abs=0.01)
 
 
 def test_positions_are_uniform_and_distinct():
@@ -58,7 +58,7 @@ def test_positions_are_uniform_and_distinct():
     assert text.min() > 0.85 * text.mean() and text.max() < 1.15 * text.mean()
 
 
-def test_specials_are_never_selected_nor_drawn():
+def test_special_tokens_are_never_selected_or_drawn_as_replacements():
     tokens = rows()
     result = masked(tokens, rate=0.9)
     assert (result.labels[result.weights == 1] >= 4).all()
@@ -68,7 +68,7 @@ def test_specials_are_never_selected_nor_drawn():
     assert changed.any(1).all()
 
 
-def test_labels_are_the_originals_and_the_rest_is_untouched():
+def test_labels_are_the_originals_and_other_tokens_are_unchanged():
     tokens = rows()
     result = masked(tokens)
     assert (jnp.take_along_axis(tokens, result.positions, 1) == result.labels).all()
@@ -90,21 +90,21 @@ def test_capacity_is_never_exceeded_and_is_reached():
         assert result.weights.sum(1).max() == max_predictions(length, rate)
 
 
-def test_the_most_predictions():
-    found = [max_predictions(*args) for args in ((22, 0.15), (12, 0.1), (13, 0.1), (34, 0.0))]
-    assert found == [3, 1, 2, 1]
+def test_max_predictions():
+    actual = [max_predictions(*args) for args in ((22, 0.15), (12, 0.1), (13, 0.1), (34, 0.0))]
+    assert actual == [3, 1, 2, 1]
 
 
-def test_a_share_of_nothing_corrupts_nothing(monkeypatch):
-    """Also if the uniform draw is exactly 0."""
+def test_a_share_of_0_is_never_drawn(monkeypatch):
+    """This holds even if the uniform draw is exactly 0."""
     monkeypatch.setattr(jax.random, "uniform", lambda rng, shape=(): jnp.zeros(shape))
     tokens, keys = rows(8), jax.random.split(jax.random.key(1), 8)
     batch = Rows(tokens, jnp.zeros((8, 2), jnp.int32))
-    for random_share, is_kept in ((0.0, True), (0.5, False)):
+    for random_share, is_unchanged in ((0.0, True), (0.5, False)):
         options = MultilingualMLM(mask_rate=0.5, mask_share=0.0, random_share=random_share)
-        made = mask_tokens(batch, keys, options, SIZE)
-        assert (np.asarray(made.tokens == tokens)).all() == is_kept
-        assert (made.tokens != MASK).all() and made.weights.sum() > 50
+        result = mask_tokens(batch, keys, options, SIZE)
+        assert (np.asarray(result.tokens == tokens)).all() == is_unchanged
+        assert (result.tokens != MASK).all() and result.weights.sum() > 50
 
 
 def test_a_row_without_text_selects_nothing():
@@ -113,7 +113,7 @@ def test_a_row_without_text_selects_nothing():
     assert (result.weights == 0).all() and (result.tokens == tokens).all()
 
 
-def test_a_rows_masks_depend_on_its_own_key_alone():
+def test_the_masks_of_a_row_depend_only_on_its_key():
     tokens = rows(16)
     keys = jax.random.split(jax.random.key(7), 16)
     whole = masked(tokens, keys)
@@ -122,19 +122,21 @@ def test_a_rows_masks_depend_on_its_own_key_alone():
         np.testing.assert_array_equal(a[5:9], b)
 
 
-def test_values_are_put_at_positions_as_they_are():
+def test_values_are_placed_unchanged_at_their_positions():
     placed = at_positions(jnp.array([[2, 0], [1, 3]]), jnp.array([[0.5, 0.25], [-0.75, 1.5]]), 5)
     assert placed.tolist() == [[0.25, 0, 0.5, 0, 0], [0, -0.75, 0, 1.5, 0]]
     assert placed.dtype == jnp.float32
 
 
 @pytest.mark.parametrize("seed, number, other", [(59, 10_189, 2), (114, 13_443, 0)])
-def test_the_order_is_that_of_31_bits(seed, number, other):
+def test_tokens_are_ordered_by_31_random_bits(seed, number, other):
     """With these keys, two tokens would swap places if 30 or 32 bits were compared."""
     keys = jax.random.split(jax.random.key(seed), 16_384)[number][None]
     bits = jax.random.bits(jax.random.split(keys[0], 4)[1], (64,), jnp.uint32)
     expected, changed = (np.argsort(np.asarray(bits >> n), kind="stable") for n in (1, other))
     tokens = jnp.full((1, 64), 7, jnp.int32)
-    found = np.asarray(masked(tokens, keys, rate=0.9).positions[0])
-    np.testing.assert_array_equal(found, expected[: len(found)])
-    assert (expected != changed)[: len(found)].any(), "another key is needed"
+    actual = np.asarray(masked(tokens, keys, rate=0.9).positions[0])
+    np.testing.assert_array_equal(actual, expected[: len(actual)])
+    assert (expected != changed)[: len(actual)].any(), (
+        "the numbers of bits give the same order: choose another key"
+    )

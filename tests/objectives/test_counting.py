@@ -22,8 +22,9 @@ DISTANCES = {
     "mmlm": 0.08, "tlm": 0.08, "camlm": 0.08, "btmlm": 0.06, "mrtd": 0.06, "trtd": 0.06,
     "dwa": 0.07, "xlco": -1.18, "retrieval": 0.02, "distillation": 0.0, "word_hmm": 3.49,
 }  # fmt: skip
-"""Difference of count and formula, in percent. The gradient of the vocabulary's bias is a product
-that formulas ignore. XLCO's formula has the mean pairs of a row, its program the largest number."""
+"""Difference between count and formula, in percent. The formulas ignore one product, the gradient
+of the vocabulary's bias. XLCO's formula uses the mean number of pairs per row; its program uses the
+largest number."""
 
 
 def built(name, model, corpus=LARGE_CORPUS, **values):
@@ -32,15 +33,15 @@ def built(name, model, corpus=LARGE_CORPUS, **values):
     return options, build({name: options}, model, corpus)[name]
 
 
-def test_each_objective_with_a_formula_is_counted_here():
+def test_each_objective_of_xlj_has_an_entry_in_distances():
     assert set(DISTANCES) == {
         name for name, o in registered().items() if "xlj" in type(o).__module__
     }
 
 
 @pytest.mark.parametrize("name", DISTANCES)
-def test_the_count_is_as_far_from_the_formula_as_is_known(name):
-    """With the sizes of a base model: 32 rows of 512."""
+def test_the_count_differs_from_the_formula_by_the_known_percentage(name):
+    """Counts 32 rows of 512 tokens with the sizes of a base model."""
     model = dataclasses.replace(BASE, attention="dense")
     objective = built(name, model)[1]
     count = counting.count_operations(objective, model, LARGE_CORPUS, 32, 512).total
@@ -48,7 +49,7 @@ def test_the_count_is_as_far_from_the_formula_as_is_known(name):
     assert distance == pytest.approx(DISTANCES[name], abs=0.02)
 
 
-def test_a_task_is_counted_too():
+def test_a_supervised_task_is_counted():
     options = SUPERVISED["tagging"](batch_rows=8, length=62, labels=("a", "b", "c"))
     objective = build({"tagging": options}, BASE, LARGE_CORPUS)["tagging"]
     count = counting.count_operations(objective, BASE, LARGE_CORPUS, 8, 2 * 62).total
@@ -59,34 +60,37 @@ def test_a_task_is_counted_too():
     "changes", [{"attention": "fused"}, {"remat": "all"}, {"remat": "products"}]
 )
 def test_recomputation_and_kernels_do_not_change_the_count(changes, monkeypatch):
-    of_formula = dataclasses.replace
+    replace = dataclasses.replace
     monkeypatch.setattr(
-        counting, "build", lambda *given: {"mmlm": of_formula(build(*given)["mmlm"], flops=None)}
+        counting,
+        "build",
+        lambda *arguments: {"mmlm": replace(build(*arguments)["mmlm"], flops=None)},
     )
 
-    def found(model):
+    def count(model):
         options = {"mmlm": built("mmlm", model)[0]}
         return counting.operations(options, model, LARGE_CORPUS, {"mmlm": (4, 128)})["mmlm"]
 
-    assert found(dataclasses.replace(BASE, **changes)) == found(BASE)
+    assert count(dataclasses.replace(BASE, **changes)) == count(BASE)
 
 
-def test_a_formula_is_used_where_there_is_one():
+def test_a_formula_is_used_if_there_is_one():
     options, objective = built("mmlm", BASE)
-    found = counting.operations({"mmlm": options}, BASE, LARGE_CORPUS, {"mmlm": (4, 128)})
-    assert found == {"mmlm": objective.flops(4, 128)}
+    actual = counting.operations({"mmlm": options}, BASE, LARGE_CORPUS, {"mmlm": (4, 128)})
+    assert actual == {"mmlm": objective.flops(4, 128)}
 
 
-def test_loops_branches_and_the_next_state_count():
-    """The objective has single products, whose operations are computed by hand."""
+def test_loops_branches_and_the_next_state_are_counted():
+    """The objective has only a few products, whose operations are computed by hand."""
     model = Model(layers=2, hidden=8, heads=2, intermediate=16, positions=34)
     square = jnp.ones((8, 8))
 
     def loss(params, state, rows, rngs):
-        def turn(x, _):
+        def iteration(x, _):
             return x @ params["own_head"]["kernel"], None
 
-        x = jax.lax.scan(turn, jnp.ones((4, 8)), length=5)[0]  # and twice as much backward
+        # The backward pass of the loop has twice as many operations.
+        x = jax.lax.scan(iteration, jnp.ones((4, 8)), length=5)[0]
         x += jax.lax.cond(x[0, 0] > 0, lambda: jnp.ones((4, 3)) @ jnp.ones((3, 8)), lambda: x)
         each = jnp.broadcast_to(x.sum(), len(rows.tokens))
         return {"own": LossSums(each, each, each)}
@@ -100,14 +104,14 @@ def test_loops_branches_and_the_next_state_count():
         init_state=lambda params: {"square": square},
         update=lambda state, params, rows: {"square": state["square"] @ state["square"]},
     )
-    found = counting.count_operations(objective, model, CORPUS, 6, 16)
-    turns = 5 * 2 * 4 * 8 * 8
-    # The first iteration of the loop needs no gradient of its input, but all iterations are the
+    actual = counting.count_operations(objective, model, CORPUS, 6, 16)
+    loop = 5 * 2 * 4 * 8 * 8
+    # The first iteration of the loop needs no gradient of its input, but all iterations run the
     # same program.
-    assert found == Operations(other=TRAINED * turns + 2 * 4 * 3 * 8 + 2 * 8 * 8 * 8)
+    assert actual == Operations(other=TRAINED * loop + 2 * 4 * 3 * 8 + 2 * 8 * 8 * 8)
 
 
-def test_an_encoder_that_is_not_trained_counts_once():
+def test_an_encoder_without_a_gradient_is_counted_only_forward():
     model = Model(layers=2, hidden=8, heads=2, intermediate=16, positions=34)
 
     def inputs(rows):
@@ -126,5 +130,5 @@ def test_an_encoder_that_is_not_trained_counts_once():
         loss=loss,
         parts={"own_head": lambda rng: {"bias": jnp.zeros(8)}},
     )
-    found = counting.count_operations(objective, model, CORPUS, 6, 16).total
-    assert found == of_layers(model, 2, 6, 16).total and math.isfinite(found)
+    actual = counting.count_operations(objective, model, CORPUS, 6, 16).total
+    assert actual == of_layers(model, 2, 6, 16).total and math.isfinite(actual)

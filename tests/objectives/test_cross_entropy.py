@@ -1,4 +1,4 @@
-"""Cross-entropy in blocks against plain cross-entropy, in float64 where it matters."""
+"""Cross-entropy in blocks of the vocabulary against plain cross-entropy, some of it in float64."""
 
 import re
 from functools import partial
@@ -30,7 +30,7 @@ def problem(vocabulary):
 
 @pytest.fixture(params=["cpu", "gpu"])
 def platform(request, monkeypatch):
-    """Traces a function for a CPU, and for a GPU."""
+    """Lets functions be traced as on a CPU, and as on a GPU."""
     monkeypatch.setattr(devices, "platform", lambda: request.param)
 
 
@@ -38,26 +38,28 @@ def platform(request, monkeypatch):
     "vocabulary, block",
     [(100, 7), (100, 50), (100, 99), (100, 100), (7, 64), (100, None), (7, None)],
 )
-def test_loss_and_gradients_equal_the_plain_ones(vocabulary, block, platform):
+def test_loss_and_gradients_equal_those_of_plain_cross_entropy(vocabulary, block, platform):
     vectors, table, bias, labels = problem(vocabulary)
     weights = jax.random.uniform(jax.random.key(9), (23,))
 
-    def ours(v, t, b):
+    def blocked(v, t, b):
         losses, _ = cross_entropy(v, t, b, labels, jnp.dtype("float32"), block)
         return (losses * weights).sum()
 
     def reference(v, t, b):
         return (plain(v, t, b, labels) * weights).sum()
 
-    got, of_got = jax.value_and_grad(ours, (0, 1, 2))(vectors, table, bias)
-    want, of_want = jax.value_and_grad(reference, (0, 1, 2))(vectors, table, bias)
-    np.testing.assert_allclose(got, want, rtol=1e-5)
-    for a, b in zip(of_got, of_want, strict=True):
+    loss, gradients = jax.value_and_grad(blocked, (0, 1, 2))(vectors, table, bias)
+    expected_loss, expected_gradients = jax.value_and_grad(reference, (0, 1, 2))(
+        vectors, table, bias
+    )
+    np.testing.assert_allclose(loss, expected_loss, rtol=1e-5)
+    for a, b in zip(gradients, expected_gradients, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("block", [9, None])
-def test_correct_marks_the_largest_logit(platform, block):
+def test_a_label_is_correct_if_its_logit_is_the_largest(platform, block):
     vectors, table, bias, _ = problem(100)
     best = (vectors @ table.T + bias).argmax(1)
     labels = best.at[::2].set((best[::2] + 1) % 100)
@@ -80,10 +82,10 @@ def test_bfloat16_rounds_the_same_with_blocks_and_without(vocabulary, platform):
     def total(block, *arrays):
         return cross_entropy(*arrays, labels, kind, block)[0].sum()
 
-    found = [jax.value_and_grad(partial(total, block), (0, 1, 2))(vectors, table, bias)
+    results = [jax.value_and_grad(partial(total, block), (0, 1, 2))(vectors, table, bias)
              for block in (vocabulary, 30, None)]  # fmt: skip
-    for others in found[1:]:
-        for a, b in zip(*map(jax.tree.leaves, (found[0], others)), strict=True):
+    for others in results[1:]:
+        for a, b in zip(*map(jax.tree.leaves, (results[0], others)), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
@@ -104,13 +106,15 @@ def test_on_gpus_products_are_rounded_before_the_bias_is_added(block, monkeypatc
         losses, correct = cross_entropy(*arrays, labels, jnp.dtype("bfloat16"), block)
         return (losses * weights).sum(), (losses, correct)
 
-    (_, found), gradients = jax.value_and_grad(total, (0, 1, 2), has_aux=True)(vectors, table, bias)
+    (_, actual), gradients = jax.value_and_grad(total, (0, 1, 2), has_aux=True)(
+        vectors, table, bias
+    )
     x, rounded = bfloat16(vectors), bfloat16(table)
     logits = bfloat16(x @ rounded.T) + np.asarray(bias, np.float64)
     at = np.arange(23), np.asarray(labels)
     sums = np.exp(logits).sum(1)
-    np.testing.assert_allclose(found[0], np.log(sums) - logits[at], rtol=1e-5)
-    np.testing.assert_array_equal(found[1], logits[at] == logits.max(1))
+    np.testing.assert_allclose(actual[0], np.log(sums) - logits[at], rtol=1e-5)
+    np.testing.assert_array_equal(actual[1], logits[at] == logits.max(1))
     of_logits = np.exp(logits) / sums[:, None]
     of_logits[at] -= 1
     of_logits *= weights[:, None]
@@ -121,11 +125,11 @@ def test_on_gpus_products_are_rounded_before_the_bias_is_added(block, monkeypatc
 
 
 @pytest.mark.parametrize(
-    "vectors, dtype, backend, kept",
+    "vectors, dtype, backend, are_kept",
     [
         (10, "float32", "cpu", True),
         (11, "float32", "cpu", False),
-        (10, "bfloat16", "cpu", True),  # whose logits are float32
+        (10, "bfloat16", "cpu", True),  # on CPUs, logits are float32
         (11, "bfloat16", "cpu", False),
         (10, "float32", "gpu", True),
         (11, "float32", "gpu", False),
@@ -134,7 +138,7 @@ def test_on_gpus_products_are_rounded_before_the_bias_is_added(block, monkeypatc
         (1, "bfloat16", "tpu", False),
     ],
 )
-def test_the_logits_of_few_vectors_are_kept(vectors, dtype, backend, kept, monkeypatch):
+def test_the_logits_of_few_vectors_are_kept(vectors, dtype, backend, are_kept, monkeypatch):
     monkeypatch.setattr(kept_logits, "MOST", dict.fromkeys(("cpu", "gpu"), 4 * 64 * 10))
     monkeypatch.setattr(devices, "platform", lambda: backend)
     shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((vectors, 8), (64, 8), (64,))]
@@ -144,52 +148,56 @@ def test_the_logits_of_few_vectors_are_kept(vectors, dtype, backend, kept, monke
         return cross_entropy(*arrays, labels, jnp.dtype(dtype))[0].sum()
 
     program = str(jax.make_jaxpr(jax.grad(total, (0, 1, 2)))(*shapes))
-    assert program.count("scan[") == (0 if kept else 2)  # over blocks, forward and backward
-    assert program.count(" exp ") == (2 if kept else 4)
+    # Loops over blocks, forward and backward.
+    assert program.count("scan[") == (0 if are_kept else 2)
+    assert program.count(" exp ") == (2 if are_kept else 4)
 
 
-@pytest.mark.parametrize("replica, fsdp, kept", [(2, 1, True), (1, 2, False)])
-def test_logits_are_not_kept_where_devices_share_the_table(replica, fsdp, kept):
-    """Each device would have to gather all of the table."""
-    some = np.array(jax.devices()[:2]).reshape(replica, fsdp)
-    mesh = jax.sharding.Mesh(some, rules.AXES, axis_types=(jax.sharding.AxisType.Auto,) * 2)
-    assert devices.on_mesh(mesh, kept_logits.is_used)(1, 1, jnp.dtype("float32")) == kept
+@pytest.mark.parametrize("replica, fsdp, are_kept", [(2, 1, True), (1, 2, False)])
+def test_logits_are_not_kept_if_devices_share_the_table(replica, fsdp, are_kept):
+    """Each device would have to gather the whole table."""
+    mesh_devices = np.array(jax.devices()[:2]).reshape(replica, fsdp)
+    mesh = jax.sharding.Mesh(mesh_devices, rules.AXES, axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    assert devices.on_mesh(mesh, kept_logits.is_used)(1, 1, jnp.dtype("float32")) == are_kept
 
 
 @pytest.mark.parametrize("replica", [1, 4])
-def test_kept_logits_of_copies_add_up(replica):
+def test_gradients_of_kept_logits_are_summed_over_replicas(replica):
     vectors, table, bias, labels = problem(100)
     vectors, labels = vectors[:20], labels[:20]
-    some = np.array(jax.devices()[:replica]).reshape(replica, 1)
-    mesh = jax.sharding.Mesh(some, rules.AXES, axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    mesh_devices = np.array(jax.devices()[:replica]).reshape(replica, 1)
+    mesh = jax.sharding.Mesh(mesh_devices, rules.AXES, axis_types=(jax.sharding.AxisType.Auto,) * 2)
 
-    def ours(*arrays):
+    def total(*arrays):
         return cross_entropy(*arrays, labels, jnp.dtype("float32"))[0].sum()
 
-    gradient = jax.jit(devices.on_mesh(mesh, jax.grad(ours, (0, 1, 2))))
-    want = jax.grad(lambda *arrays: plain(*arrays, labels).sum(), (0, 1, 2))(vectors, table, bias)
+    gradient = jax.jit(devices.on_mesh(mesh, jax.grad(total, (0, 1, 2))))
+    expected = jax.grad(lambda *arrays: plain(*arrays, labels).sum(), (0, 1, 2))(
+        vectors, table, bias
+    )
     specs = rules.ROWS, rules.REPLICATED, rules.REPLICATED
     where = [jax.sharding.NamedSharding(mesh, spec) for spec in specs]
     arrays = jax.device_put((vectors, table, bias), tuple(where))
-    for a, b in zip(gradient(*arrays), want, strict=True):
+    for a, b in zip(gradient(*arrays), expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("block", [16, None])
-@pytest.mark.parametrize("dtype, moved", [("float32", set()), ("bfloat16", {"bf16"})])
-def test_the_gradient_of_the_table_is_not_made_transposed(dtype, moved, block):
-    """Transposing the table took a third of a CPU step; the rounded gradient of logits is small."""
+@pytest.mark.parametrize("dtype, transposed", [("float32", set()), ("bfloat16", {"bf16"})])
+def test_the_gradient_of_the_table_is_computed_without_transposing_it(dtype, transposed, block):
+    """Transposing the table took a third of a step on CPUs. Only the rounded gradient of logits, a
+    small array, is transposed."""
     vectors, table, bias, labels = problem(64)
 
     def total(*arrays):
         return cross_entropy(*arrays, labels, jnp.dtype(dtype), block)[0].sum()
 
     program = str(jax.make_jaxpr(jax.grad(total, (0, 1, 2)))(vectors, table, bias))
-    found = re.findall(r":(\w+)\[[\d,]*\] = transpose\[", program)
-    assert set(found) == moved, program
+    types = re.findall(r":(\w+)\[[\d,]*\] = transpose\[", program)
+    assert set(types) == transposed, program
 
 
-def test_logits_of_the_whole_vocabulary_are_never_held():
+def test_logits_of_the_whole_vocabulary_are_never_in_memory():
     vectors, table, bias, labels = problem(4096)
 
     def total(v, t, b):
@@ -200,7 +208,7 @@ def test_logits_of_the_whole_vocabulary_are_never_held():
 
 
 @pytest.mark.parametrize("block", [4, None])
-def test_among_equals_the_first_token_is_the_best(platform, block):
+def test_ties_go_to_the_first_token(platform, block):
     vectors, table = jnp.ones((3, 2)), jnp.ones((10, 2))
     labels = jnp.array([0, 1, 9])
     _, correct = cross_entropy(vectors, table, jnp.zeros(10), labels, jnp.dtype("float32"), block)

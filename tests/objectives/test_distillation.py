@@ -1,4 +1,4 @@
-"""Distillation against NumPy; the teacher never changes and has no dropout."""
+"""Distillation against NumPy. The teacher never changes and has no dropout."""
 
 import dataclasses
 
@@ -15,28 +15,28 @@ from xlj.objectives import distillation
 OPTIONS = Distillation(language="de", weight=3.0)
 
 
-def test_all_of_it_equals_numpy(full_model, params_of, keys_of, step_of):
+def test_the_whole_step_equals_numpy(full_model, params_of, keys_of, step_of):
     objective = distillation.objective("distillation", OPTIONS, full_model, CORPUS)
     params, teacher = params_of(full_model, objective), params_of(full_model, objective, seed=5)
     rows = rows_of("text", count=60)
     state = objective.init_state(teacher | {"prediction_head": teacher["layers"]})
     parts = {"embeddings", "layers", "position_bias"}
     assert set(state["teacher"]) == parts | ({"final_norm"} if full_model.norm != "post" else set())
-    result = step_of(objective, params, rows, keys_of(rows), state)
-    _, _, losses, counts, following = result
-    found = losses["distillation"]
+    outputs = step_of(objective, params, rows, keys_of(rows), state)
+    _, _, losses, counts, next_state = outputs
+    actual = losses["distillation"]
     sums, expected = distilled(
         float64(params), float64(teacher), full_model, rows.tokens, rows.languages, language=1
     )
-    np.testing.assert_allclose(found.sum, sums, rtol=1e-4, atol=1e-4)
-    np.testing.assert_array_equal(found.count, expected)
+    np.testing.assert_allclose(actual.sum, sums, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(actual.count, expected)
     np.testing.assert_array_equal(counts["distillation"], expected)
-    assert (expected == 0).any() and (expected > 0).any() and not np.asarray(found.correct).any()
-    chex.assert_trees_all_equal(following, state)
+    assert (expected == 0).any() and (expected > 0).any() and not np.asarray(actual.correct).any()
+    chex.assert_trees_all_equal(next_state, state)
     assert objective.losses["distillation"].weight == 3
 
 
-def test_dropout_is_the_students_alone(model, params_of, keys_of):
+def test_only_the_student_has_dropout(model, params_of, keys_of):
     model = dataclasses.replace(model, dropout=0.3)
     objective = distillation.objective("distillation", OPTIONS, model, CORPUS)
     params, rows = params_of(model, objective), rows_of("text", count=60)
@@ -55,8 +55,8 @@ def test_no_gradient_reaches_the_teacher(model, params_of, keys_of):
     inputs = objective.corrupt(rows, keys_of(rows))
 
     def loss(teacher):
-        found = objective.loss(params, {"teacher": teacher}, inputs, None)["distillation"]
-        return found.sum.sum()
+        losses = objective.loss(params, {"teacher": teacher}, inputs, None)["distillation"]
+        return losses.sum.sum()
 
     teacher = params_of(model, objective, seed=5)
     value, gradient = jax.jit(jax.value_and_grad(loss))(teacher)

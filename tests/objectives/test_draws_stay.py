@@ -1,4 +1,4 @@
-"""Random draws of a row are always the same for its key, to the bit, in every objective."""
+"""The random draws for a row depend only on its key and never change, in every objective."""
 
 import zlib
 
@@ -21,7 +21,7 @@ from xlj.objectives.objective import Rows
 
 MODEL = Model(layers=3, hidden=8, heads=2)
 SHARES = {"mask_rate": 0.3, "mask_share": 0.5, "random_share": 0.3}
-MADE = {
+OBJECTIVES = {
     "mlm": (mlm, "pairs", Masking(**SHARES)),
     "btmlm": (btmlm, "sentences", BackTranslation(**SHARES)),
     "rtd": (rtd, "pairs", ReplacedTokenDetection(**SHARES)),
@@ -38,7 +38,7 @@ CHECKSUMS = {
 
 
 def sentences(count, factor):
-    """Without random numbers of NumPy, which another release may change."""
+    """Returns sentences without NumPy's random numbers, which another release may change."""
     lengths = 2 + np.arange(count) * factor % 7
     ids = 4 + np.arange(lengths.sum()) * factor * 13 % (SIZE - 5)
     return Ragged(ids.astype(np.int32), lengths)
@@ -55,17 +55,17 @@ def rows(kind):
 
 
 def checksum(name):
-    module, kind, options = MADE[name]
+    module, kind, options = OBJECTIVES[name]
     objective, batch = module.objective(name, options, MODEL, CORPUS), rows(kind)
     result = jax.jit(objective.corrupt)(batch, jax.random.split(jax.random.key(3), len(batch[0])))
-    found = 0
+    checksum_of_leaves = 0
     for leaf in jax.tree.leaves(result):
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf = jax.random.key_data(leaf)
-        found = zlib.crc32(np.ascontiguousarray(leaf).tobytes(), found)
-    return found
+        checksum_of_leaves = zlib.crc32(np.ascontiguousarray(leaf).tobytes(), checksum_of_leaves)
+    return checksum_of_leaves
 
 
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", OBJECTIVES)
 def test_draws_never_change(name):
     assert checksum(name) == CHECKSUMS[name]

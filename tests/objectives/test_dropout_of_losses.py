@@ -1,5 +1,4 @@
-"""Dropout in traced programs: all passes with a gradient have it, with their own keys; targets have
-none."""
+"""Dropout in traced programs: all passes with a gradient have dropout, targets have none."""
 
 import dataclasses
 
@@ -17,7 +16,7 @@ LAYERS = {
     **dict.fromkeys(("mlm", "camlm", "btmlm", "dwa", "distillation"), [3]),
     **{"rtd": [2, 3], "xlco": [1], "retrieval": [2, 2], "word_hmm": [1, 1]},
 }
-"""The numbers of layers of the passes of each objective."""
+"""The number of layers of each forward pass, by objective."""
 
 
 def is_mask(equation):
@@ -28,18 +27,18 @@ def is_mask(equation):
     return bits.aval.dtype == jnp.int32 and getattr(by, "val", None) == 8
 
 
-def draws(jaxpr):
+def count_masks(jaxpr):
     """Counts the masks that a program computes, in all iterations of its loops."""
     total = 0
     for equation in jaxpr.eqns:
         repeats = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
         total += is_mask(equation)
-        total += repeats * sum(map(draws, jaxprs_in_params(equation.params)))
+        total += repeats * sum(map(count_masks, jaxprs_in_params(equation.params)))
     return total
 
 
-def draws_of(function, *arguments):
-    return draws(jax.make_jaxpr(function)(*arguments).jaxpr)
+def count_masks_of(function, *arguments):
+    return count_masks(jax.make_jaxpr(function)(*arguments).jaxpr)
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
@@ -49,7 +48,7 @@ def test_each_pass_of_a_loss_has_dropout(name, full_model, keys_of):
     keys = keys_of(rows)
 
     @jax.eval_shape
-    def result():
+    def abstract():
         params = encoder.init(jax.random.key(0), model, SIZE, len(CORPUS.languages))
         params |= {part: make(jax.random.key(1)) for part, make in objective.parts.items()}
         return params, objective.init_state(params), objective.corrupt(rows, keys)
@@ -60,12 +59,14 @@ def test_each_pass_of_a_loss_has_dropout(name, full_model, keys_of):
     def loss(rngs):
         return lambda params, state, inputs: objective.loss(params, state, inputs, rngs)
 
-    params, state, inputs = result
+    params, state, inputs = abstract
     inputs = jax.eval_shape(targets, params, state, inputs)
-    read = whole_examples(model, rows.tokens, rows.languages)
+    encoder_inputs = whole_examples(model, rows.tokens, rows.languages)
     expected = sum(
-        draws_of(lambda p, n=n: encoder.apply(p, model, read, keys, layers=n), params)
+        count_masks_of(
+            lambda p, n=n: encoder.apply(p, model, encoder_inputs, keys, layers=n), params
+        )
         for n in LAYERS[name]
     )
-    assert draws_of(loss(None), params, state, inputs) == 0
-    assert draws_of(loss(keys), params, state, inputs) == expected > 0
+    assert count_masks_of(loss(None), params, state, inputs) == 0
+    assert count_masks_of(loss(keys), params, state, inputs) == expected > 0

@@ -1,4 +1,4 @@
-"""The formulas of operations equal the matrix products in the encoder's programs."""
+"""The formulas for the number of operations against the encoder's programs and plain formulas."""
 
 import dataclasses
 import math
@@ -56,10 +56,10 @@ def products(jaxpr):
         {"position_bias": "t5"},
         {"position_bias": "gated"},
         {"feed_forward": "swiglu", "key_value_heads": 2, "norm": "embeddings"},
-        {"local_attention": 200, "full_attention_every": 2},  # a row is no longer than the window
+        {"local_attention": 200, "full_attention_every": 2},  # the window covers the row
     ],
 )
-def test_the_count_is_that_of_the_layers_products(options):
+def test_operations_of_layers_equal_the_products_in_their_program(options):
     model = dataclasses.replace(TINY, **options)
     params = encoder.init(jax.random.key(0), model, 50, 2)
     ids = jnp.zeros((2, 20), jnp.int32)
@@ -68,37 +68,37 @@ def test_the_count_is_that_of_the_layers_products(options):
     assert products(traced.jaxpr) == of_layers(model, model.layers, 2, 20).total
 
 
-def test_steps_count_what_each_pass_does(full_model):
+def test_operations_of_each_objective_equal_the_reference(full_model):
     rows, length, rate = 6, 46, 0.3
 
-    def found(module, options):
-        built = module.objective("distillation", options, full_model, CORPUS)
-        return built.flops(rows, length).total
+    def total(module, options):
+        objective = module.objective("distillation", options, full_model, CORPUS)
+        return objective.flops(rows, length).total
 
     masked = {"mask_rate": rate}
     of_tokens = (full_model, SIZE, rows, length, rate)
     expected = reference.mlm(*of_tokens)
-    assert found(mlm, Masking(**masked)) == expected
-    assert found(camlm, Masking(**masked)) == expected
+    assert total(mlm, Masking(**masked)) == expected
+    assert total(camlm, Masking(**masked)) == expected
     options = BackTranslation(**masked)
-    assert found(btmlm, options) == reference.btmlm(*of_tokens)
+    assert total(btmlm, options) == reference.btmlm(*of_tokens)
     options = ReplacedTokenDetection(generator_layers=2, **masked)
-    assert found(rtd, options) == reference.rtd(*of_tokens, 2)
+    assert total(rtd, options) == reference.rtd(*of_tokens, 2)
     for which, queries in (("masked", reference.slots(rate, length)), ("aligned", length)):
         options = WordAlignment(queries=which, label_layer=1, **masked)
-        assert found(dwa, options) == reference.dwa(*of_tokens, 1, queries)
+        assert total(dwa, options) == reference.dwa(*of_tokens, 1, queries)
     for mixup, read in ((True, length), (False, length // 2)):
         options = Contrast(layer=1, queue=40, mixup=mixup)
-        assert found(xlco, options) == reference.xlco(full_model, rows, read, 1, 40)
+        assert total(xlco, options) == reference.xlco(full_model, rows, read, 1, 40)
     options = Retrieval(layer=1)
-    assert found(retrieval, options) == reference.retrieval(full_model, rows, length, 1)
+    assert total(retrieval, options) == reference.retrieval(full_model, rows, length, 1)
     options = Distillation(language="de")
-    assert found(distillation, options) == reference.distillation(full_model, rows, length)
+    assert total(distillation, options) == reference.distillation(full_model, rows, length)
     options = SUPERVISED["tagging"](batch_rows=rows, length=20, labels=("a", "b"))
-    assert found(supervised, options) == reference.supervised(full_model, rows, 20)
+    assert total(supervised, options) == reference.supervised(full_model, rows, 20)
 
 
-def test_layers_that_are_not_given_are_at_two_thirds(full_model):
+def test_layers_that_are_not_set_are_at_two_thirds_of_the_depth(full_model):
     model = dataclasses.replace(full_model, layers=6)
     for module, options in (
         (dwa, WordAlignment()),
@@ -117,13 +117,13 @@ def layers_of(options):
     return {}, {name: 4}, {name: 5}
 
 
-def test_each_part_of_the_model_counts_as_itself():
+def test_operations_are_counted_by_part_of_the_model():
     model = dataclasses.replace(TINY, position_bias="gated")
     attention = 3 * 2 * 5 * reference.product(11, 32, 11)
     linear = reference.layers(model, 3, 5, 11) - attention
-    found = of_layers(model, 3, 5, 11)
-    assert dataclasses.astuple(found) == (linear, attention, 0, 0)
+    actual = of_layers(model, 3, 5, 11)
+    assert dataclasses.astuple(actual) == (linear, attention, 0, 0)
     vocabulary = reference.predictions(model, 60, 7)
     assert dataclasses.astuple(of_predictions(model, 60, 7)) == (0, 0, vocabulary, 0)
-    both = 2 * (found + of_predictions(model, 60, 7))
+    both = 2 * (actual + of_predictions(model, 60, 7))
     assert dataclasses.astuple(both) == (2 * linear, 2 * attention, 2 * vocabulary, 0)

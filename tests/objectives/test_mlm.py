@@ -17,7 +17,7 @@ OPTIONS = Masking(mask_rate=0.3, mask_share=0.5, random_share=0.35, weight=3.0)
 
 
 @pytest.mark.parametrize("kind, norm, bias", [("text", "pre", "t5"), ("pairs", "post", "gated")])
-def test_all_of_it_equals_numpy(
+def test_the_whole_step_equals_numpy(
     kind, norm, bias, full_model, params_of, keys_of, step_of, assert_sums, assert_masked
 ):
     absolute = norm == "post"
@@ -34,8 +34,8 @@ def test_all_of_it_equals_numpy(
     assert not objective.evolves and objective.update("kept", params, masked) == "kept"
 
 
-def test_logits_are_products_in_the_models_type(full_model, params_of, keys_of):
-    """Factors are rounded once; sums and the softmax are in float32."""
+def test_logits_are_products_in_the_dtype_of_the_model(full_model, params_of, keys_of):
+    """Factors are rounded once. Sums and the softmax are in float32."""
     model = dataclasses.replace(full_model, dtype="bfloat16")
     objective = mlm.objective("mmlm", OPTIONS, model, CORPUS)
     params, rows = params_of(model, objective), rows_of("text")
@@ -54,6 +54,6 @@ def test_logits_are_products_in_the_models_type(full_model, params_of, keys_of):
         picked = np.take_along_axis(logits, np.asarray(masked.labels)[..., None], -1)[..., 0]
         return ((np.log(np.exp(logits).sum(-1)) - picked) * masked.weights).sum(1)
 
-    found = mlm.prediction_loss(params, head, model, hidden, masked).sum
-    np.testing.assert_allclose(found, losses("bfloat16", "bfloat16", "float32"), rtol=1e-5)
-    assert np.abs(losses(*["float32"] * 3) / np.asarray(found) - 1).max() > 1e-4
+    actual = mlm.prediction_loss(params, head, model, hidden, masked).sum
+    np.testing.assert_allclose(actual, losses("bfloat16", "bfloat16", "float32"), rtol=1e-5)
+    assert np.abs(losses(*["float32"] * 3) / np.asarray(actual) - 1).max() > 1e-4

@@ -1,4 +1,4 @@
-"""An objective outside xlj: written here, selected by a config, used like any other."""
+"""An objective of a user, outside xlj: registered, selected by a config, used like any other."""
 
 import hashlib
 import json
@@ -25,8 +25,8 @@ from xlj.training import loop, start, state
 
 ROOT = Path(__file__).parents[2]
 
-# Its state evolves, and has its own sharding rule; its head is sharded by the general rule.
-MINE = """
+# An objective whose state evolves and has its own sharding rule. The general rule shards its head.
+OBJECTIVE_CODE = """
 import dataclasses
 import jax
 import jax.numpy as jnp
@@ -86,7 +86,7 @@ def objective(name, options, model, corpus):
     )
 """
 
-CONFIG = """
+CONFIG_CODE = """
 from xlj import align, convert, embed
 from xlj import config as schema
 
@@ -99,7 +99,7 @@ def get_config(variant=""):
 """
 
 
-def forget(name, module):
+def unregister(name, module):
     options._REGISTERED.pop(name, None)
     sys.modules.pop(module, None)
 
@@ -108,13 +108,13 @@ def forget(name, module):
 def module(tmp_path, monkeypatch):
     """The objective's file, importable as `my_objective` during the test."""
     file = tmp_path / "my_objective.py"
-    file.write_text(MINE, encoding="utf-8")
+    file.write_text(OBJECTIVE_CODE, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     yield file
-    forget("mine", "my_objective")
+    unregister("mine", "my_objective")
 
 
-def chosen(tiny, modules="my_objective", name="mine"):
+def config_with_objective(tiny, modules="my_objective", name="mine"):
     """`tiny` with MMLM and the user's objective."""
     config = schema.default(objective_modules=modules)
     for path in ("data", "model", "optimizer", "train"):
@@ -130,62 +130,67 @@ def train(config, folder, steps):
     return loop.train(start.prepare(parse(config), folder))
 
 
-def final(folder, step):
+def digests_of(folder, step):
     return reading.find(folder / "checkpoints" / str(step)).meta["digests"]
 
 
 @pytest.mark.slow
-def test_it_trains_evaluates_and_resumes_to_the_bit(tiny, module, tmp_path):
-    config = chosen(tiny)
+def test_an_own_objective_trains_evaluates_and_resumes_bit_for_bit(tiny, module, tmp_path):
+    config = config_with_objective(tiny)
     config.train.eval_every = 2
     train(config, tmp_path / "whole", 4)
     lines = [json.loads(line) for line in (tmp_path / "whole/metrics.jsonl").open()]
     assert [line["step"] for line in lines if "eval/mine/en/loss" in line] == [0, 2, 4]
-    trained = [line["train/mine/loss"] for line in lines if "train/mine/loss" in line]
-    assert len(trained) == 2 and all(np.isfinite(trained))
+    losses = [line["train/mine/loss"] for line in lines if "train/mine/loss" in line]
+    assert len(losses) == 2 and all(np.isfinite(losses))
     assert "eval/mine/perplexity" not in lines[-1]
-    # from its checkpoint of step 2, after the module was removed from sys.modules
+    # Resumes from the checkpoint of step 2, after the module was removed from sys.modules.
     resumed = tmp_path / "resumed"
     (resumed / "checkpoints").mkdir(parents=True)
     shutil.copytree(tmp_path / "whole/checkpoints/2", resumed / "checkpoints/2")
-    first = final(resumed, 2)
-    forget("mine", "my_objective")
-    again = chosen(tiny)
-    again.train.eval_every = 2
-    train(again, resumed, 4)
-    assert final(resumed, 4) == final(tmp_path / "whole", 4) != first
-    assert {"objectives", "params"} <= final(resumed, 4).keys()
+    first = digests_of(resumed, 2)
+    unregister("mine", "my_objective")
+    resumed_config = config_with_objective(tiny)
+    resumed_config.train.eval_every = 2
+    train(resumed_config, resumed, 4)
+    assert digests_of(resumed, 4) == digests_of(tmp_path / "whole", 4) != first
+    assert {"objectives", "params"} <= digests_of(resumed, 4).keys()
 
 
-def test_it_is_sharded_by_its_rules(tiny, module):
-    config = chosen(tiny)
+def test_an_own_objective_is_sharded_by_its_rules(tiny, module):
+    config = config_with_objective(tiny)
     config.mesh.fsdp = 2
     parsed = parse(config)
     corpus = Corpus(400, ("en", "de", "sw"), (3, 2, 1))
     mesh = meshes.make_mesh(parsed, jax.devices()[:4])
-    where = state.sharding(parsed, corpus, mesh)
-    assert where.params["mine_head"]["kernel"].spec == jax.sharding.PartitionSpec("fsdp", None)
-    assert where.objectives["mine"]["centre"].spec == jax.sharding.PartitionSpec()
-    module.write_text(MINE.replace('rules=((r"centre", PartitionSpec()),),', ""), encoding="utf-8")
-    forget("mine", "my_objective")
+    shardings = state.sharding(parsed, corpus, mesh)
+    assert shardings.params["mine_head"]["kernel"].spec == jax.sharding.PartitionSpec("fsdp", None)
+    assert shardings.objectives["mine"]["centre"].spec == jax.sharding.PartitionSpec()
+    module.write_text(
+        OBJECTIVE_CODE.replace('rules=((r"centre", PartitionSpec()),),', ""), encoding="utf-8"
+    )
+    unregister("mine", "my_objective")
     with pytest.raises(ValueError, match="no sharding rule matches the array .*centre"):
-        state.sharding(parse(chosen(tiny)), corpus, mesh)
+        state.sharding(parse(config_with_objective(tiny)), corpus, mesh)
 
 
 @pytest.mark.slow
-def test_its_checkpoint_needs_no_module(tiny, module, tmp_path, call):
-    """Without the module, the encoder still embeds, aligns, is exported and initialises runs."""
+def test_the_checkpoint_of_an_own_objective_can_be_used_without_its_module(
+    tiny, module, tmp_path, call
+):
+    """Without the module, the encoder still embeds, aligns, can be exported and initialises
+    runs."""
     run, vectors = tmp_path / "run", tmp_path / "a.npy"
-    train(chosen(tiny), run, 2)
+    train(config_with_objective(tiny), run, 2)
     module.unlink()
-    forget("mine", "my_objective")
+    unregister("mine", "my_objective")
     assert "mine_head" in pretrained.load(run).params
     (tmp_path / "lines").write_text("a b\nc\n", encoding="utf-8")
     call(embed.main, f"--checkpoint={run}", f"--input={tmp_path}/lines", f"--output={vectors}")
     assert np.load(vectors).shape == (2, 32) and np.isfinite(np.load(vectors)).all()
     (tmp_path / "pairs").write_text("a b\tc d\n", encoding="utf-8")
-    found = call(align.main, f"--checkpoint={run}", f"--input={tmp_path}/pairs", "--output=-")
-    assert "-" in found.out
+    alignments = call(align.main, f"--checkpoint={run}", f"--input={tmp_path}/pairs", "--output=-")
+    assert "-" in alignments.out
     output = call(convert.main, "export", f"--checkpoint={run}", f"--output={tmp_path}/hf").out
     assert "not exported: mine_head/kernel" in output
     tiny.init_from, tiny.data.parallel, tiny.data.pairs = str(run), "", ""
@@ -193,19 +198,19 @@ def test_its_checkpoint_needs_no_module(tiny, module, tmp_path, call):
     assert loop.train(start.prepare(parse(tiny), tmp_path / "next")).finished
 
 
-def test_other_code_does_not_go_on(tiny, module, tmp_path):
-    train(chosen(tiny), tmp_path / "run", 2)
+def test_a_run_does_not_resume_with_changed_code(tiny, module, tmp_path):
+    train(config_with_objective(tiny), tmp_path / "run", 2)
     recorded = json.loads((tmp_path / "run/config.json").read_text("utf-8"))
     digest = hashlib.sha256(module.read_bytes()).hexdigest()
     assert recorded["objective_digests"] == {"my_objective": digest}
     assert reading.find(tmp_path / "run").config()["objective_digests"] == {"my_objective": digest}
-    module.write_text(MINE + "# another\n", encoding="utf-8")
+    module.write_text(OBJECTIVE_CODE + "# another\n", encoding="utf-8")
     with pytest.raises(CheckpointError, match="the recorded code of my_objective.*other code"):
-        train(chosen(tiny), tmp_path / "run", 4)
+        train(config_with_objective(tiny), tmp_path / "run", 4)
 
 
-def test_its_keys_are_checked_like_all_others(tiny, module):
-    config = chosen(tiny)
+def test_keys_of_an_own_objective_are_checked_like_all_others(tiny, module):
+    config = config_with_objective(tiny)
     config.objectives.mine.momentum = 1.0
     with pytest.raises(ConfigError, match=r"objectives\.mine\.momentum=1 never moves"):
         parse(config)
@@ -217,8 +222,8 @@ def test_its_keys_are_checked_like_all_others(tiny, module):
         parse(config)
 
 
-def test_the_command_line_knows_its_keys(module):
-    (module.parent / "my_config.py").write_text(CONFIG, encoding="utf-8")
+def test_the_command_line_accepts_keys_of_an_own_objective(module):
+    (module.parent / "my_config.py").write_text(CONFIG_CODE, encoding="utf-8")
 
     def check(*arguments):
         command = [sys.executable, "-m", "xlj.train", f"--config={module.parent}/my_config.py"]
@@ -226,16 +231,18 @@ def test_the_command_line_knows_its_keys(module):
             [*command, *arguments, "--check"], cwd=ROOT, capture_output=True, text=True
         )
 
-    done = check("--config.objectives.mine.weight=2")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["objectives"]["mine"]["weight"] == 2
-    (module.parent / "my_config.py").write_text(CONFIG.replace(
+    process = check("--config.objectives.mine.weight=2")
+    assert process.returncode == 0, process.stderr
+    assert json.loads(process.stdout)["objectives"]["mine"]["weight"] == 2
+    (module.parent / "my_config.py").write_text(CONFIG_CODE.replace(
         '(objective_modules="my_objective")', "()").replace(
         "config.objectives.mine.batch_rows = 16", ""), encoding="utf-8")  # fmt: skip
-    done = check("--config.objective_modules=my_objective", "--config.objectives.mine.batch_rows=8")
-    assert json.loads(done.stdout)["objectives"]["mine"]["batch_rows"] == 8, done.stderr
-    done = check("--config.objective_modules=my_objective", "--config.objectives.mine.wait=2")
-    assert done.returncode == 2 and "did you mean objectives.mine.weight" in done.stderr
+    process = check(
+        "--config.objective_modules=my_objective", "--config.objectives.mine.batch_rows=8"
+    )
+    assert json.loads(process.stdout)["objectives"]["mine"]["batch_rows"] == 8, process.stderr
+    process = check("--config.objective_modules=my_objective", "--config.objectives.mine.wait=2")
+    assert process.returncode == 2 and "did you mean objectives.mine.weight" in process.stderr
 
 
 @pytest.mark.parametrize("module_name", ["no_such_module", "my_broken"])
@@ -245,30 +252,30 @@ def test_a_module_that_cannot_be_imported_is_named(module, module_name):
         schema.default(objective_modules=module_name)
 
 
-def test_a_name_is_taken_once(module):
+def test_a_name_can_be_registered_only_once(module):
     schema.default(objective_modules="my_objective")
-    (module.parent / "my_second.py").write_text(MINE, encoding="utf-8")
+    (module.parent / "my_second.py").write_text(OBJECTIVE_CODE, encoding="utf-8")
     with pytest.raises(ConfigError, match="my_objective has already registered an objective mine"):
         schema.default(objective_modules="my_second")
     sys.modules.pop("my_second", None)
 
 
-def test_no_file_of_xlj_names_it():
+def test_no_file_of_xlj_mentions_an_own_objective():
     for file in (ROOT / "xlj").rglob("*.py"):
         assert not re.search(r"\bmine_head\b|my_objective|language_id\b", file.read_text("utf-8"))
 
 
-def test_the_one_in_the_docs_trains(tiny, tmp_path, monkeypatch):
+def test_the_objective_in_the_docs_trains(tiny, tmp_path, monkeypatch):
     page = (ROOT / "docs/own_objective.md").read_text("utf-8")
     code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
     (tmp_path / "language_id.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     try:
-        config = chosen(tiny, "language_id", "language_id")
+        config = config_with_objective(tiny, "language_id", "language_id")
         config.objectives.mmlm.batch_rows = 0
         config.train.eval_every = 2
         train(config, tmp_path / "run", 2)
         lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").open()]
         assert "eval/language_id/de/accuracy" in lines[-1]
     finally:
-        forget("language_id", "language_id")
+        unregister("language_id", "language_id")

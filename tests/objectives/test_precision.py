@@ -1,4 +1,4 @@
-"""Products of float32 have full precision on GPUs and TPUs, where this is not the default."""
+"""Matrix products of float32 request full precision, which is not the default of GPUs and TPUs."""
 
 import dataclasses
 
@@ -10,7 +10,8 @@ from jax.extend.core import jaxprs_in_params
 
 
 def products(jaxpr):
-    """Yields types and precision of each matrix product, including those in loops and kernels."""
+    """Yields the dtypes, precision and traceback of each matrix product, also in loops and
+    kernels."""
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
             types = {each.aval.dtype for each in equation.invars}
@@ -42,8 +43,8 @@ def test_every_product_of_float32_has_the_highest_precision(
         return jax.grad(total)(params), objective.update(state, params, inputs)
 
     params = jax.eval_shape(lambda: params_of(model, objective))
-    found = list(products(jax.make_jaxpr(step)(params).jaxpr))
-    assert len(found) > 20
+    all_products = list(products(jax.make_jaxpr(step)(params).jaxpr))
+    assert len(all_products) > 20
     highest = (jax.lax.Precision.HIGHEST,) * 2
-    for types, precision, traceback in found:
+    for types, precision, traceback in all_products:
         assert types != {jnp.dtype("float32")} or precision == highest, str(traceback)

@@ -1,4 +1,4 @@
-"""Replaced token detection against a plain implementation, and the sharing of embeddings."""
+"""Replaced token detection against plain implementations, and the sharing of embeddings."""
 
 import dataclasses
 
@@ -31,20 +31,20 @@ def prepared(model, params_of, keys_of, kind="pairs", options=OPTIONS, **sizes):
 
 
 @pytest.mark.parametrize("kind, dropout", [("text", 0.0), ("pairs", 0.3)])
-def test_losses_and_labels_equal_a_transcription(kind, dropout, model, params_of, keys_of):
+def test_losses_and_labels_equal_a_plain_implementation(kind, dropout, model, params_of, keys_of):
     model, objective, params, rows, keys = prepared(
         model, params_of, keys_of, kind, dropout=dropout
     )
     inputs = jax.jit(objective.corrupt)(rows, keys)
     rngs = keys_of(rows, seed=1) if dropout else None
     losses = jax.jit(lambda p, x: objective.loss(p, {}, x, rngs))(params, inputs)
-    of_generator, of_discriminator = split(rngs) if dropout else (None, None)
+    generator_rngs, discriminator_rngs = split(rngs) if dropout else (None, None)
     # The generator: softmax over the whole vocabulary at the selected positions.
     generator = {"embeddings": params["embeddings"]} | params["generator"]
     masked = inputs.masked
-    read = whole_examples(model, masked.tokens, masked.languages)
+    encoder_inputs = whole_examples(model, masked.tokens, masked.languages)
     apply = jax.jit(encoder.apply, static_argnums=1)
-    hidden = apply(generator, model, read, of_generator)
+    hidden = apply(generator, model, encoder_inputs, generator_rngs)
 
     @jax.jit
     def sampled(hidden, head):
@@ -54,8 +54,8 @@ def test_losses_and_labels_equal_a_transcription(kind, dropout, model, params_of
 
     replaced, logits = sampled(hidden, params["generator"]["head"])
     logits = np.asarray(logits, np.float64)
-    read = read._replace(tokens=replaced)
-    hidden = apply(params, model, read, of_discriminator)
+    encoder_inputs = encoder_inputs._replace(tokens=replaced)
+    hidden = apply(params, model, encoder_inputs, discriminator_rngs)
     detect = jax.jit(heads.detect, static_argnums=1)
     scores = np.asarray(detect(params["detection_head"], model, hidden), np.float64)
     tokens, new = np.asarray(rows.tokens), np.asarray(replaced)
@@ -68,16 +68,16 @@ def test_losses_and_labels_equal_a_transcription(kind, dropout, model, params_of
             loss += np.log(np.exp(shifted).sum()) - shifted[tokens[row, at]]
         np.testing.assert_allclose(losses["trtd_generator"].sum[row], loss, rtol=1e-4)
         assert losses["trtd_generator"].count[row] == selected[row].sum()
-        loss = right = 0.0
+        loss = correct = 0.0
         for at in np.flatnonzero(tokens[row] != 1):
             label = float(new[row, at] != tokens[row, at])
             p = 1 / (1 + np.exp(-scores[row, at]))
             loss -= label * np.log(p) + (1 - label) * np.log(1 - p)
-            right += (p > 0.5) == bool(label)
+            correct += (p > 0.5) == bool(label)
             count += 1
         np.testing.assert_allclose(losses["trtd_discriminator"].sum[row], loss, rtol=1e-4)
         assert losses["trtd_discriminator"].count[row] == count
-        assert losses["trtd_discriminator"].correct[row] == right
+        assert losses["trtd_discriminator"].correct[row] == correct
     counts = jax.jit(objective.count)(inputs)
     for name, sums in losses.items():
         np.testing.assert_array_equal(counts[name], sums.count)
@@ -99,8 +99,8 @@ def test_samples_follow_the_softmax_at_any_temperature():
         )
         scores = (table @ vector + bias) / temperature
         expected = np.exp(scores - scores.max())
-        found = np.bincount(np.asarray(chosen), minlength=11) / count
-        np.testing.assert_allclose(found, expected / expected.sum(), atol=0.01)
+        shares = np.bincount(np.asarray(chosen), minlength=11) / count
+        np.testing.assert_allclose(shares, expected / expected.sum(), atol=0.01)
     best = choose(
         jnp.asarray(vector[None]), jnp.asarray(table, jnp.float32), jnp.asarray(bias),
         jnp.dtype("float32"), block=4,
@@ -108,7 +108,7 @@ def test_samples_follow_the_softmax_at_any_temperature():
     assert int(best[0]) == int((table @ vector + bias).argmax())
 
 
-def test_all_of_it_equals_numpy(
+def test_the_whole_step_equals_numpy(
     full_model, params_of, keys_of, step_of, assert_sums, assert_masked, gumbel
 ):
     options = ReplacedTokenDetection(
@@ -128,31 +128,31 @@ def test_all_of_it_equals_numpy(
         assert objective.losses[name].weight == weight
 
 
-def gradients(model, params_of, keys_of, which, **of_generator):
-    options = dataclasses.replace(OPTIONS, **of_generator)
+def gradients(model, params_of, keys_of, which, **options_of_generator):
+    options = dataclasses.replace(OPTIONS, **options_of_generator)
     _, objective, params, rows, keys = prepared(model, params_of, keys_of, options=options)
     inputs = jax.jit(objective.corrupt)(rows, keys)
-    found = jax.jit(jax.grad(lambda p: objective.loss(p, {}, inputs, None)[which].sum.sum()))(
+    result = jax.jit(jax.grad(lambda p: objective.loss(p, {}, inputs, None)[which].sum.sum()))(
         params
     )
-    return jax.device_get(found)
+    return jax.device_get(result)
 
 
 def size_of(tree):
     return float(sum(np.abs(leaf).sum() for leaf in jax.tree.leaves(tree)))
 
 
-def test_initial_values_are_drawn_from_a_key_for_each_part(model):
+def test_layers_and_head_of_the_generator_have_separate_keys(model):
     result = jax.jit(lambda rng: rtd.init_generator(rng, OPTIONS, model, CORPUS))(jax.random.key(7))
     small = dataclasses.replace(model, layers=1)
 
     @jax.jit
-    def apart(rng):
+    def parts(rng):
         of_layers, of_head = jax.random.split(rng)
         layers = encoder.init(of_layers, small, SIZE, len(CORPUS.languages))["layers"]
         return {"layers": layers, "head": heads.init_prediction(of_head, model, SIZE)}
 
-    expected = apart(jax.random.key(7))
+    expected = parts(jax.random.key(7))
     chex.assert_trees_all_close(result, expected, rtol=1e-6)
 
 
@@ -172,7 +172,7 @@ def test_no_gradient_passes_through_the_samples(model, params_of, keys_of):
         pytest.param("separate", False, True, marks=pytest.mark.slow),
     ],
 )
-def test_who_trains_the_embeddings(
+def test_which_losses_train_the_embeddings(
     sharing, by_generator, by_discriminator, model, params_of, keys_of
 ):
     for which, trains in (("generator", by_generator), ("discriminator", by_discriminator)):
@@ -183,7 +183,7 @@ def test_who_trains_the_embeddings(
         assert ("embeddings" in gradient["generator"]) == (sharing == "separate")
 
 
-def test_a_right_sample_counts_as_original():
+def test_a_sample_that_equals_the_original_counts_as_original():
     original = jnp.array([[0, 5, 6, 2, 1]])
     logits = jnp.array([[-9.0, -9.0, 9.0, -9.0, 9.0]])
     sums = rtd.detection_loss(logits, jnp.array([[0, 5, 7, 2, 1]]), original)

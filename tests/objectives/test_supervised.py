@@ -1,4 +1,4 @@
-"""Losses of labelled rows against NumPy, and the vectors that heads read."""
+"""Losses of labelled rows against NumPy, their gradients, padding and dropout of heads."""
 
 import functools
 
@@ -20,16 +20,16 @@ CORPUS = Corpus(60, ("en",), (1,))
 LENGTH, CLASSES = 12, ("a", "b", "c")
 CLASSIFIED = ("classification", "pair_classification")
 OF_ROWS = (*CLASSIFIED, "multiple_choice", "regression")
-UNNAMED = ("question_answering", "multiple_choice", "regression")
+WITHOUT_LABEL_NAMES = ("question_answering", "multiple_choice", "regression")
 
 
-def result(kind, rows=5, seed=0):
-    """Returns labelled rows, and the objective with parameters away from their initial values."""
+def labelled_problem(kind, rows=5, seed=0):
+    """Returns an objective, its parameters, labelled rows, and their tokens and labels."""
     rng = np.random.default_rng(seed)
     tokens = rng.integers(5, 50, (rows, LENGTH))
-    sizes = rng.integers(6, LENGTH + 1, rows)
-    for row, size in zip(tokens, sizes, strict=True):
-        row[0], row[size - 1], row[size:] = BOS, EOS, PAD
+    lengths = rng.integers(6, LENGTH + 1, rows)
+    for row, length in zip(tokens, lengths, strict=True):
+        row[0], row[length - 1], row[length:] = BOS, EOS, PAD
         if kind in ("pair_classification", "multiple_choice"):  # <s> A </s> <s> B </s>
             row[:2], row[2:4] = (BOS, row[1]), (EOS, BOS)
     if kind in CLASSIFIED:
@@ -44,12 +44,12 @@ def result(kind, rows=5, seed=0):
         labels = np.concatenate([np.ones((rows, 1), int), bits], 1)
         labels[1] = 0  # no score
     else:
-        labels = rng.integers(0, sizes[:, None], (rows, 2))
+        labels = rng.integers(0, lengths[:, None], (rows, 2))
         labels[0] = 0  # no answer: both ends are at <s>
-    labels_of_kind = () if kind in UNNAMED else CLASSES
+    labels_of_kind = () if kind in WITHOUT_LABEL_NAMES else CLASSES
     options = SUPERVISED[kind](batch_rows=rows, length=LENGTH, labels=labels_of_kind)
     objective = compiled(supervised.objective(kind, options, MODEL, CORPUS))
-    params = moved(
+    params = perturbed(
         encoder_params() | {name: make(jax.random.key(1)) for name, make in objective.parts.items()}
     )
     numbers = np.concatenate([tokens, labels], 1).astype(np.uint16)
@@ -63,14 +63,14 @@ def encoder_params():
     return jax.device_get(init(jax.random.key(0), MODEL, CORPUS.vocabulary_size, 1))
 
 
-def moved(params):
-    """Returns parameters away from their initial values."""
+def perturbed(params):
+    """Returns parameters with noise, so that no parameter has its initial value."""
     rng = np.random.default_rng(2)
     return jax.tree.map(lambda x: x + 0.3 * rng.normal(size=x.shape).astype(np.float32), params)
 
 
 def logits(kind, params, tokens):
-    """Computes the head in NumPy, from the encoder's vectors."""
+    """Computes logits in NumPy from the vectors of the encoder."""
     head = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params[f"{kind}_head"])
     if kind == "pair_classification":
         sides = [[], []]
@@ -80,7 +80,7 @@ def logits(kind, params, tokens):
                 side.append(encoded(params, text[None])[0, 1:-1].mean(0))
         first, second = map(np.array, sides)
         hidden = np.concatenate([first, second, np.abs(first - second), first * second], 1)
-    elif kind == "multiple_choice":  # of its <s>, each choice alone
+    elif kind == "multiple_choice":  # vectors of <s>, of each choice separately
         choices = [np.split(row, np.flatnonzero(row == EOS) + 1)[:2] for row in tokens]
         hidden = np.stack(
             [np.stack([encoded(params, text[None])[0, 0] for text in row]) for row in choices]
@@ -106,40 +106,40 @@ def log_softmax(x):
 
 @pytest.mark.parametrize("kind", SUPERVISED)
 def test_losses_equal_numpy(kind):
-    objective, params, batch, tokens, labels = result(kind)
+    objective, params, batch, tokens, labels = labelled_problem(kind)
     examples = objective.corrupt(batch, None)
     sums = jax.device_get(objective.loss(params, {}, examples, None)[kind])
-    found = logits(kind, params, tokens)
+    outputs = logits(kind, params, tokens)
     for row in range(len(tokens)):
-        losses, right = [], 0
+        losses, correct = [], 0
         if kind in CLASSIFIED and labels[row, 0]:
-            losses.append(-log_softmax(found[row])[labels[row, 0] - 1])
-            right += found[row].argmax() == labels[row, 0] - 1
+            losses.append(-log_softmax(outputs[row])[labels[row, 0] - 1])
+            correct += outputs[row].argmax() == labels[row, 0] - 1
         elif kind == "multiple_choice" and labels[row, 0]:
-            losses.append(-log_softmax(found[row, :, 0])[labels[row, 0] - 1])
-            right += found[row, :, 0].argmax() == labels[row, 0] - 1
+            losses.append(-log_softmax(outputs[row, :, 0])[labels[row, 0] - 1])
+            correct += outputs[row, :, 0].argmax() == labels[row, 0] - 1
         elif kind == "regression" and labels[row, 0]:
             score = labels[row, 1:].astype(np.uint8).view("<f4")[0]
-            losses.append((found[row, 0] - score) ** 2)
-            right += abs(found[row, 0] - score) <= 0.5
+            losses.append((outputs[row, 0] - score) ** 2)
+            correct += abs(outputs[row, 0] - score) <= 0.5
         elif kind == "tagging":
             for place in np.flatnonzero(labels[row]):
-                losses.append(-log_softmax(found[row, place])[labels[row, place] - 1])
-                right += found[row, place].argmax() == labels[row, place] - 1
+                losses.append(-log_softmax(outputs[row, place])[labels[row, place] - 1])
+                correct += outputs[row, place].argmax() == labels[row, place] - 1
         elif kind == "question_answering":
             real = tokens[row] != PAD
             for end in (0, 1):
-                losses.append(-log_softmax(found[row, real, end])[labels[row, end]])
-                right += found[row, real, end].argmax() == labels[row, end]
+                losses.append(-log_softmax(outputs[row, real, end])[labels[row, end]])
+                correct += outputs[row, real, end].argmax() == labels[row, end]
         np.testing.assert_allclose(sums.sum[row], sum(losses), rtol=1e-4, atol=1e-5)
-        assert sums.count[row] == len(losses) and sums.correct[row] == right
-    counted = objective.count(examples)[kind]
-    np.testing.assert_array_equal(counted, sums.count)
+        assert sums.count[row] == len(losses) and sums.correct[row] == correct
+    counts = objective.count(examples)[kind]
+    np.testing.assert_array_equal(counts, sums.count)
 
 
 @pytest.mark.parametrize("kind", SUPERVISED)
 def test_gradients_are_finite_and_reach_head_and_encoder(kind):
-    objective, params, batch, _, _ = result(kind)
+    objective, params, batch, _, _ = labelled_problem(kind)
     keys = jax.random.split(jax.random.key(1), 5)
 
     def loss(params):
@@ -153,8 +153,8 @@ def test_gradients_are_finite_and_reach_head_and_encoder(kind):
 
 
 @pytest.mark.parametrize("kind", SUPERVISED)
-def test_padding_changes_nothing(kind):
-    _, params, _, tokens, _ = result(kind)
+def test_padding_has_no_effect(kind):
+    _, params, _, tokens, _ = labelled_problem(kind)
     longer = np.pad(tokens, ((0, 0), (0, 9)), constant_values=PAD)
     short, long = (
         np.asarray(supervised.logits(kind, params, MODEL, jnp.asarray(x), jnp.zeros((5, 2), int)))
@@ -167,18 +167,18 @@ def test_padding_changes_nothing(kind):
 
 
 @pytest.mark.parametrize("kind", [*CLASSIFIED, "tagging"])
-def test_heads_have_dropout_of_their_own(kind):
+def test_heads_have_their_own_dropout(kind):
     """Without dropout in the encoder, random keys still change the output of the head."""
-    still = Model(**{**MODEL.__dict__, "attention_dropout": 0.0})
-    _, params, _, tokens, _ = result(kind)
+    model = Model(**{**MODEL.__dict__, "attention_dropout": 0.0})
+    _, params, _, tokens, _ = labelled_problem(kind)
     hidden = jnp.ones((5, LENGTH, MODEL.hidden))
     keys = jax.random.split(jax.random.key(1), 5)
     head = params[f"{kind}_head"]
     first, second = hidden[:, 0], hidden[:, 1]
     if kind in CLASSIFIED:
         vectors = first if kind == "classification" else heads.pair_features(first, second)
-        plain, dropped = (heads.classify(head, still, vectors, k) for k in (None, keys))
+        plain, dropped = (heads.classify(head, model, vectors, k) for k in (None, keys))
     else:
-        plain, dropped = (heads.classify_tokens(head, still, hidden, 0.3, k) for k in (None, keys))
+        plain, dropped = (heads.classify_tokens(head, model, hidden, 0.3, k) for k in (None, keys))
     assert np.abs(plain - dropped).max() > 1e-3
-    assert np.abs(dropped[0] - dropped[1]).max() > 1e-3  # each row its own
+    assert np.abs(dropped[0] - dropped[1]).max() > 1e-3  # each row has its own mask

@@ -1,4 +1,4 @@
-"""Fixtures: parameters of several kinds, without a model."""
+"""A fixture: random parameters of several kinds, without a model."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,8 @@ import pytest
 
 @pytest.fixture
 def drawn():
-    """Draws parameters, or gradients; biases and scales have no weight decay."""
+    """A function (seed) -> random parameters or gradients. Biases and scales have no weight
+    decay."""
 
     def of_seed(seed):
         rng = np.random.default_rng(seed)

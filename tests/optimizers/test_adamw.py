@@ -23,31 +23,31 @@ def step_of(optimizer, gradients, state, params, finite=True):
     return optimizer.update(gradients, state, params, finite=jnp.array(finite), rates=RATES)
 
 
-def test_updates_are_optaxs(drawn):
+def test_updates_equal_those_of_optax(drawn):
     params = drawn(0)
     decayed = {"word": True, "norm": {"bias": False, "scale": False}}
-    plain = optax.adamw(RATE, 0.8, 0.95, 1e-3, weight_decay=DECAY, mask=decayed)
-    ours = adamw(b1=0.8, b2=0.95, epsilon=1e-3)
-    states = [plain.init(params), ours.init(params)]
+    optax_optimizer = optax.adamw(RATE, 0.8, 0.95, 1e-3, weight_decay=DECAY, mask=decayed)
+    xlj_optimizer = adamw(b1=0.8, b2=0.95, epsilon=1e-3)
+    states = [optax_optimizer.init(params), xlj_optimizer.init(params)]
     for seed in (1, 2, 3):
-        expected, states[0] = plain.update(drawn(seed), states[0], params)
-        found, states[1] = step_of(ours, drawn(seed), states[1], params)
+        expected, states[0] = optax_optimizer.update(drawn(seed), states[0], params)
+        actual, states[1] = step_of(xlj_optimizer, drawn(seed), states[1], params)
         chex.assert_trees_all_close(
-            (found, states[1][0]), (expected, states[0][0]), rtol=1e-5, atol=1e-7
+            (actual, states[1][0]), (expected, states[0][0]), rtol=1e-5, atol=1e-7
         )
 
 
-def test_the_state_is_laid_out_as_in_all_checkpoints(drawn):
+def test_the_state_has_the_structure_of_earlier_checkpoints(drawn):
     """The state has the structure of the optax chain that was xlj's first AdamW."""
     decay = optax.add_decayed_weights(0.1, {"word": True, "norm": False})
-    first = optax.chain(optax.scale_by_adam(), decay)
-    states = [optimizer.init(drawn(0)) for optimizer in (first, adamw())]
+    optax_chain = optax.chain(optax.scale_by_adam(), decay)
+    states = [optimizer.init(drawn(0)) for optimizer in (optax_chain, adamw())]
     chex.assert_trees_all_equal(*states)
     assert jax.tree.structure(states[0]) == jax.tree.structure(states[1])
 
 
 @pytest.mark.parametrize("steps", [0, 2])
-def test_non_finite_gradients_keep_the_moments_and_give_finite_updates(drawn, steps):
+def test_non_finite_gradients_do_not_change_moments_and_give_finite_updates(drawn, steps):
     optimizer, params = adamw(), drawn(0)
     state = optimizer.init(params)
     for seed in range(steps):

@@ -1,4 +1,4 @@
-"""Factors by parameter name: of learning rates (also by layer and of frozen parts) and of decay."""
+"""Factors of learning rates and weight decay by parameter name, by layer and for frozen parts."""
 
 import re
 
@@ -20,18 +20,18 @@ MODEL = Model(layers=3, hidden=8, heads=2, intermediate=16, positions=10, positi
 
 @pytest.fixture
 def params():
-    drawn = encoder.init(jax.random.key(0), MODEL, 20, 1)
-    drawn["classification_head"] = {"output": {"kernel": jnp.ones((8, 2))}}
-    return drawn
+    initial = encoder.init(jax.random.key(0), MODEL, 20, 1)
+    initial["classification_head"] = {"output": {"kernel": jnp.ones((8, 2))}}
+    return initial
 
 
 def rates(params, **options):
-    """Returns the factor of each parameter's learning rate, by name."""
+    """Returns the factors of the learning rate of each parameter, by name."""
     ones = jax.tree.map(jnp.ones_like, params)
     return named_leaves(multipliers.scale_by_rates(Optimizer(**options), ones))
 
 
-def test_each_layer_has_less_than_the_one_above_it(params):
+def test_each_layer_has_a_lower_learning_rate_than_the_layer_above(params):
     for name, factors in rates(params, layer_decay=0.5).items():
         part = name.partition("/")[0]
         if part == "layers":
@@ -51,25 +51,25 @@ def test_no_factors_leave_the_updates_untouched(params):
         assert leaf is same
 
 
-def test_the_first_rule_that_matches_the_whole_name_holds(params):
-    found = rates(
+def test_the_first_rule_that_matches_the_whole_name_applies(params):
+    factors_by_name = rates(
         params,
         rate_multipliers=(r"layers/attention/(query|key)/.*=0.5", "layers/.*=0.25", "word=8"),
     )
-    for name, factors in found.items():
+    for name, factors in factors_by_name.items():
         is_half = name.startswith(("layers/attention/query/", "layers/attention/key/"))
         expected = 0.5 if is_half else 0.25 if name.startswith("layers/") else 1
         assert (factors == expected).all(), name
 
 
-def test_factors_of_several_keys_are_multiplied_and_frozen_stays_frozen(params):
-    found = rates(params, rate_multipliers=(".*=3",), layer_decay=0.5, frozen=("embeddings",))
-    assert (found["layers/attention/query/kernel"][-1] == 1.5).all()
-    assert (found["classification_head/output/kernel"] == 3).all()
-    assert (found["embeddings/word"] == 0).all()
+def test_factors_of_several_keys_are_multiplied_and_frozen_parts_stay_frozen(params):
+    actual = rates(params, rate_multipliers=(".*=3",), layer_decay=0.5, frozen=("embeddings",))
+    assert (actual["layers/attention/query/kernel"][-1] == 1.5).all()
+    assert (actual["classification_head/output/kernel"] == 3).all()
+    assert (actual["embeddings/word"] == 0).all()
 
 
-def test_what_decays(params):
+def test_only_biases_scales_and_tables_have_no_weight_decay(params):
     factors = named_leaves(multipliers.decay_factors(Optimizer(), params))
     undecayed = {name for name, factor in factors.items() if not factor}
     ends = ("/bias", "/scale", "/table")
@@ -77,7 +77,7 @@ def test_what_decays(params):
     assert set(factors.values()) == {0.0, 1.0}
 
 
-def test_a_users_rules_of_decay_come_first(params):
+def test_decay_rules_of_the_user_come_before_the_defaults(params):
     options = Optimizer(decay_multipliers=("embeddings/word=0", ".*norm/.*=2"))
     factors = named_leaves(multipliers.decay_factors(options, params))
     assert factors["embeddings/word"] == 0 and factors["embeddings/norm/scale"] == 2
@@ -85,7 +85,7 @@ def test_a_users_rules_of_decay_come_first(params):
     assert factors["layers/attention/query/kernel"] == 1
 
 
-def test_decay_is_times_its_factor_and_the_rate(params):
+def test_weight_decay_is_multiplied_by_its_factor_and_the_learning_rate(params):
     config = Config(
         optimizer=Optimizer(
             learning_rate=0.5,
@@ -95,9 +95,9 @@ def test_decay_is_times_its_factor_and_the_rate(params):
             rate_multipliers=(".*/output/kernel=0.125",),
         )
     )
-    optimizer, nothing = optimizers.make(config), jax.tree.map(jnp.zeros_like, params)
+    optimizer, zeros = optimizers.make(config), jax.tree.map(jnp.zeros_like, params)
     updates, _ = optimizer.update(
-        nothing,
+        zeros,
         optimizer.init(params),
         params,
         finite=jnp.array(True),
@@ -109,7 +109,7 @@ def test_decay_is_times_its_factor_and_the_rate(params):
     np.testing.assert_allclose(word, -0.5 * 0.25 * params["embeddings"]["word"], rtol=1e-6)
 
 
-def test_frozen_parameters_have_no_gradient_computation(params):
+def test_frozen_parameters_have_no_gradient(params):
     options = Optimizer(rate_multipliers=(".*/query/.*=0", "final.*=2"), frozen=("embeddings",))
 
     def loss(params):
@@ -121,8 +121,8 @@ def test_frozen_parameters_have_no_gradient_computation(params):
         assert (gradient == (0 if is_frozen else 1)).all(), name
 
 
-def test_a_decay_of_0_by_layer_stops_no_gradient(params):
-    """So the gradient norm includes all parameters."""
+def test_a_layer_decay_of_0_stops_no_gradient(params):
+    """The gradient norm then includes all parameters."""
     stopped = multipliers.stop_frozen(Optimizer(layer_decay=0.0), params)
     assert jax.tree.leaves(stopped)[0] is jax.tree.leaves(params)[0]
 
@@ -146,7 +146,7 @@ def test_invalid_rules_are_refused(tiny, key, value, message):
 
 
 @pytest.mark.parametrize("key", ["rate_multipliers", "decay_multipliers"])
-def test_a_rule_that_names_no_parameter_is_refused_before_any_work(tiny, key):
+def test_a_rule_that_matches_no_parameter_is_refused_before_any_work(tiny, key):
     tiny.optimizer[key] = "embeddings/.*=0.5,embedings/word=0"
     config = parse(tiny)
     message = rf"{key}: embedings/word=0 matches no parameter name; .*such as .*embeddings/word"
@@ -156,7 +156,7 @@ def test_a_rule_that_names_no_parameter_is_refused_before_any_work(tiny, key):
         )
 
 
-def test_factors_of_no_decay_are_dead_keys(tiny):
+def test_decay_multipliers_without_weight_decay_are_an_error(tiny):
     tiny.optimizer.weight_decay, tiny.optimizer.decay_multipliers = 0.0, ".*=1"
     with pytest.raises(ConfigError, match="has no effect, because optimizer.weight_decay is 0$"):
         parse(tiny)

@@ -1,4 +1,4 @@
-"""Muon for kernels of layers, against NumPy and optax, and AdamW for other parameters."""
+"""Muon for the kernels of layers and AdamW for other parameters, against NumPy and optax."""
 
 import importlib
 import re
@@ -38,7 +38,7 @@ OPTIONS = Optimizer(name="muon", momentum=0.8, b1=0.7, b2=0.9, epsilon=0.01)
 RATE, DECAY = 0.25, 0.5
 
 
-def drawn(seed):
+def random_arrays(seed):
     rng = np.random.default_rng(seed)
     return {name: rng.normal(size=shape).astype(np.float32) for name, shape in SHAPES.items()}
 
@@ -59,41 +59,41 @@ def first_state(params):
     return optimizers.make(Config(optimizer=OPTIONS)).init(params)
 
 
-def test_updates_are_those_of_numpy_and_of_optax(updated):
-    params = trees.nested(drawn(0))
+def test_updates_equal_those_of_numpy_and_of_optax(updated):
+    params = trees.nested(random_arrays(0))
     axes = {name: MuonDimensionNumbers(1, 2) if name in KERNELS else None for name in SHAPES}
     plain = muon(
         RATE, beta=0.8, muon_weight_dimension_numbers=trees.nested(axes), consistent_rms=0.2
     )
     adam = optax.adam(RATE, 0.7, 0.9, 0.01)
     of_others = [name for name in SHAPES if name not in KERNELS]
-    states = [plain.init(params), adam.init({name: drawn(0)[name] for name in of_others})]
+    states = [plain.init(params), adam.init({name: random_arrays(0)[name] for name in of_others})]
     state, averages = first_state(params), dict.fromkeys(KERNELS, 0.0)
     for step in (1, 2, 3):
-        gradients = drawn(step)
-        found, state = updated(trees.nested(gradients), state, params, True)
-        found = trees.named_leaves(found)
-        of_optax, states[0] = plain.update(trees.nested(gradients), states[0], params)
-        of_optax = trees.named_leaves(of_optax)
-        of_adam, states[1] = adam.update({name: gradients[name] for name in of_others}, states[1])
+        gradients = random_arrays(step)
+        actual, state = updated(trees.nested(gradients), state, params, True)
+        actual = trees.named_leaves(actual)
+        from_optax, states[0] = plain.update(trees.nested(gradients), states[0], params)
+        from_optax = trees.named_leaves(from_optax)
+        from_adam, states[1] = adam.update({name: gradients[name] for name in of_others}, states[1])
         for name in KERNELS:
             averages[name] = 0.8 * averages[name] + 0.2 * gradients[name].astype(float)
-            ahead = 0.8 * averages[name] / (1 - 0.8 ** (step + 1))
-            ahead = ahead + 0.2 * gradients[name] / (1 - 0.8**step)
+            lookahead = 0.8 * averages[name] / (1 - 0.8 ** (step + 1))
+            lookahead = lookahead + 0.2 * gradients[name] / (1 - 0.8**step)
             size = 0.2 * max(SHAPES[name][1:]) ** 0.5
-            expected = np.stack([size * orthogonalised(layer) for layer in ahead])
-            decayed = -RATE * (expected + DECAY * drawn(0)[name])
-            np.testing.assert_allclose(found[name], decayed, rtol=1e-3, atol=1e-5)
-            of_optax[name] = of_optax[name] - RATE * DECAY * drawn(0)[name]
-            np.testing.assert_allclose(found[name], of_optax[name], rtol=1e-3, atol=1e-5)
+            expected = np.stack([size * orthogonalised(layer) for layer in lookahead])
+            decayed = -RATE * (expected + DECAY * random_arrays(0)[name])
+            np.testing.assert_allclose(actual[name], decayed, rtol=1e-3, atol=1e-5)
+            from_optax[name] = from_optax[name] - RATE * DECAY * random_arrays(0)[name]
+            np.testing.assert_allclose(actual[name], from_optax[name], rtol=1e-3, atol=1e-5)
         for name in of_others:
-            decay = 0 if name.endswith("bias") else RATE * DECAY * drawn(0)[name]
-            np.testing.assert_allclose(found[name], of_adam[name] - decay, rtol=1e-5, atol=1e-6)
+            decay = 0 if name.endswith("bias") else RATE * DECAY * random_arrays(0)[name]
+            np.testing.assert_allclose(actual[name], from_adam[name] - decay, rtol=1e-5, atol=1e-6)
 
 
 def test_non_finite_gradients_change_no_state(updated):
-    params = trees.nested(drawn(0))
-    _, before = updated(trees.nested(drawn(1)), first_state(params), params, True)
+    params = trees.nested(random_arrays(0))
+    _, before = updated(trees.nested(random_arrays(1)), first_state(params), params, True)
     broken = jax.tree.map(lambda x: x.at[0].set(jnp.nan), jax.tree.map(jnp.asarray, params))
     _, after = updated(broken, before, params, False)
     assert all(
@@ -103,16 +103,16 @@ def test_non_finite_gradients_change_no_state(updated):
 
 
 @pytest.mark.parametrize("fsdp", [2, 4])
-def test_sharded_updates_are_those_of_one_device(updated, fsdp):
-    """Two layers of three kernels: each of two devices orthogonalises one layer. Each kernel is
+def test_sharded_updates_equal_those_of_one_device(updated, fsdp):
+    """Three kernels of two layers: each of two devices orthogonalises one layer. Each kernel is
     sent once and returned once."""
     mesh = meshes.make_mesh(Config(mesh=Mesh(fsdp=fsdp)), jax.devices()[:4])
-    params, gradients = (trees.nested(drawn(seed)) for seed in (0, 1))
+    params, gradients = (trees.nested(random_arrays(seed)) for seed in (0, 1))
     before = first_state(params)
     expected, next_state = updated(gradients, before, params, True)
     expected = jax.tree.map(jnp.add, params, expected)
-    where = trees.shardings(params, mesh, STORED)
-    of_state = optimizers.state_shardings(before, params, where, trees.replicated(mesh))
+    shardings = trees.shardings(params, mesh, STORED)
+    state_shardings = optimizers.state_shardings(before, params, shardings, trees.replicated(mesh))
     optimizer, now = optimizers.make(Config(optimizer=OPTIONS)), Rates(RATE, DECAY)
 
     def update(gradients, state, params):
@@ -120,37 +120,39 @@ def test_sharded_updates_are_those_of_one_device(updated, fsdp):
         updates, state = optimizer.update(gradients, state, params, finite=finite, rates=now)
         return jax.tree.map(jnp.add, params, updates), state
 
-    step = jax.jit(devices.on_mesh(mesh, update), out_shardings=(where, of_state))
-    given = jax.device_put((gradients, before, params), (where, of_state, where))
-    program = step.lower(*given).compile()
-    chex.assert_trees_all_close(program(*given), (expected, next_state), rtol=1e-4, atol=1e-6)
-    kinds = re.findall(
+    step = jax.jit(devices.on_mesh(mesh, update), out_shardings=(shardings, state_shardings))
+    arguments = jax.device_put((gradients, before, params), (shardings, state_shardings, shardings))
+    program = step.lower(*arguments).compile()
+    chex.assert_trees_all_close(program(*arguments), (expected, next_state), rtol=1e-4, atol=1e-6)
+    collectives = re.findall(
         r" (all-\w+(?:-\w+)?|reduce-scatter|collective-permute)\(", program.as_text()
     )
-    assert kinds == ["all-to-all"] * 6
+    assert collectives == ["all-to-all"] * 6
 
 
-def test_moments_lie_where_their_parameters_do(every):
+def test_moments_have_the_sharding_of_their_parameters(every):
     every.optimizer.name, every.mesh.fsdp = "muon", 4
     config = parse(every)
     mesh = meshes.make_mesh(config)
     abstract = states.abstract(config, memory.expected_sizes(config).corpus, mesh)
     of_muon, params = abstract.optimizer[0], trees.named_leaves(abstract.params)
-    found = [trees.named_leaves(tree) for tree in (of_muon.mu, of_muon.others.mu)]
-    assert set(found[0]) | set(found[1]) == set(params) and not set(found[0]) & set(found[1])
+    momenta = [trees.named_leaves(tree) for tree in (of_muon.mu, of_muon.others.mu)]
+    assert set(momenta[0]) | set(momenta[1]) == set(params) and not set(momenta[0]) & set(
+        momenta[1]
+    )
     assert {name for name in params if name.endswith("/kernel") and "layers/" in name} == {
-        name for name in {*found[0], *found[1]} if re.fullmatch(".*layers/.*/kernel", name)
+        name for name in {*momenta[0], *momenta[1]} if re.fullmatch(".*layers/.*/kernel", name)
     }
-    for moments in (*found, trees.named_leaves(of_muon.others.nu)):
+    for moments in (*momenta, trees.named_leaves(of_muon.others.nu)):
         for name, moment in moments.items():
             assert moment.sharding == params[name].sharding, name
-    kernels = {name.removeprefix("generator/") for name in found[0]}
+    kernels = {name.removeprefix("generator/") for name in momenta[0]}
     parts = [f"attention/{name}" for name in ("query", "key", "value", "output")]
     parts += ["feed_forward/inner", "feed_forward/outer"]
     assert kernels == {f"layers/{part}/kernel" for part in parts}
 
 
-def named(recipe):
+def parameters_of(recipe):
     """Returns the names of the parameters of a recipe."""
     config = parse(importlib.import_module(recipe).get_config("tiny")).for_platform("cpu")
     sizes = memory.expected_sizes(config)
@@ -158,17 +160,17 @@ def named(recipe):
 
 
 @pytest.mark.parametrize("recipe", sorted(file.stem for file in RECIPES.glob("*.py")))
-def test_a_rule_names_each_parameter_of_each_recipe(recipe, monkeypatch):
+def test_a_rule_matches_each_parameter_of_each_recipe(recipe, monkeypatch):
     monkeypatch.syspath_prepend(str(RECIPES))
-    for name in named(recipe):
-        rule_of(name)  # raises where none does
+    for name in parameters_of(recipe):
+        rule_of(name)  # raises an error if no rule does
 
 
-def test_heads_of_tasks_are_adamws():
+def test_heads_of_tasks_are_updated_by_adamw():
     assert all(rule_of(f"{head}/dense/kernel") is None for head in TASKS)
 
 
-def test_a_parameter_without_a_rule_is_named():
-    params = trees.nested(drawn(0) | {"layers/mixer/kernel": np.zeros((2, 4, 4))})
+def test_a_parameter_without_a_rule_is_an_error_that_names_it():
+    params = trees.nested(random_arrays(0) | {"layers/mixer/kernel": np.zeros((2, 4, 4))})
     with pytest.raises(ConfigError, match="no rule .* matches the parameter layers/mixer/kernel,"):
         first_state(params)

@@ -1,4 +1,4 @@
-"""An optimizer registered outside xlj: plain optax, selected by name, trained, saved, resumed."""
+"""An optimizer of a user, registered outside xlj: selected by name, trained, saved and resumed."""
 
 import chex
 import jax
@@ -23,7 +23,7 @@ def lion(options):
 
 
 def momentum(options):
-    """Two transformations with states, one of them a counter."""
+    """Returns two transformations that have states, one of them a counter."""
     return optax.chain(
         optax.trace(0.9), optax.scale_by_schedule(lambda count: 1 / (1 + 0.1 * count))
     )
@@ -40,7 +40,7 @@ def own():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["lion", "momentum", "stable_adamw", "muon"])
-def test_it_trains_and_resumes_to_the_bit(tiny, store, tmp_path, name):
+def test_an_optimizer_trains_and_resumes_bit_for_bit(tiny, store, tmp_path, name):
     tiny.optimizer.name, tiny.optimizer.schedule = name, "constant"
     tiny.optimizer.average = 0.9
     tiny.train.steps = 4
@@ -54,8 +54,10 @@ def test_it_trains_and_resumes_to_the_bit(tiny, store, tmp_path, name):
     assert whole["tensors"]["average"] == whole["tensors"]["params"]
     moments = [n for n in whole["tensors"]["optimizer"] if n.endswith("embeddings/word")]
     assert len(moments) == (1 if name in ("lion", "momentum") else 2)
-    first = reading.find(tmp_path / "parts/checkpoints/2").meta["digests"]
-    changed = [n for n in moments if first["optimizer"][n] != whole["digests"]["optimizer"][n]]
+    first_digests = reading.find(tmp_path / "parts/checkpoints/2").meta["digests"]
+    changed = [
+        n for n in moments if first_digests["optimizer"][n] != whole["digests"]["optimizer"][n]
+    ]
     assert changed == moments
 
 
@@ -76,7 +78,7 @@ def test_non_finite_gradients_change_no_state(drawn, name):
     )
 
 
-def test_its_moments_lie_where_the_parameters_do(tiny, store):
+def test_moments_of_an_own_optimizer_have_the_sharding_of_the_parameters(tiny, store):
     tiny.optimizer.name, tiny.mesh.fsdp = "lion", 4
     config = parse(tiny)
     mesh = meshes.make_mesh(config)
@@ -90,11 +92,12 @@ def test_its_moments_lie_where_the_parameters_do(tiny, store):
     assert abstract.optimizer[0].count.sharding.is_fully_replicated
 
 
-def test_keys_that_it_does_not_read_are_dead(tiny):
+def test_keys_that_an_optimizer_does_not_read_are_errors(tiny):
     tiny.optimizer.name, tiny.optimizer.b2 = "lion", 0.99
     assert parse(tiny, {"optimizer.b2"}).optimizer.b2 == 0.99
     tiny.optimizer.name = "momentum"
-    assert parse(tiny).optimizer.name == "momentum"  # a recipe may set what another reads
+    # A recipe may set keys that only other optimizers read.
+    assert parse(tiny).optimizer.name == "momentum"
     with pytest.raises(
         ConfigError,
         match="optimizer.b2 is set to 0.99 but has no effect, because optimizer.name is "
@@ -113,7 +116,7 @@ def test_unknown_names_are_refused_with_the_choices(tiny):
         parse(tiny)
 
 
-def test_a_name_is_of_one_optimizer():
+def test_a_name_can_be_registered_for_only_one_optimizer():
     table.register_optimizer("lion", f"{__name__}:lion", READS)
     with pytest.raises(ValueError, match="an optimizer adamw is already registered: xlj"):
         table.register_optimizer("adamw", f"{__name__}:lion")
@@ -121,7 +124,7 @@ def test_a_name_is_of_one_optimizer():
 
 
 @pytest.mark.slow
-def test_a_run_does_not_go_on_with_another_optimizer(tiny, store, tmp_path):
+def test_a_run_does_not_resume_with_another_optimizer(tiny, store, tmp_path):
     tiny.train.steps = 2
     loop.train(start.prepare(parse(tiny), tmp_path, store))
     tiny.train.steps, tiny.optimizer.name = 4, "lion"

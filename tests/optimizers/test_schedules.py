@@ -37,19 +37,18 @@ from xlj.optimizers.schedules import learning_rate, rates
         ),
     ],
 )
-def test_every_step_of_a_run(options, expected):
+def test_learning_rate_of_every_step_of_a_run(options, expected):
     optimizer = Optimizer(**{"learning_rate": 30.0, "warmup_steps": 3} | options)
     config = Config(optimizer=optimizer, train=Train(steps=8))
-    found = [learning_rate(config, step) for step in range(9)]
-    assert {each.dtype for each in found} == {np.dtype(np.float32)}
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
-    np.testing.assert_array_equal(learning_rate(config, np.arange(9)), found)
+    actual = [learning_rate(config, step) for step in range(9)]
+    assert {each.dtype for each in actual} == {np.dtype(np.float32)}
+    np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(learning_rate(config, np.arange(9)), actual)
 
 
-def test_every_step_of_a_run_in_phases():
-    """A warm-up and a constant rate; a lower peak, which does not restart the schedule; a phase
-    that starts a schedule with its own warm-up, constant rate and decay; finally a fall to a
-    tenth."""
+def test_learning_rate_of_every_step_of_a_run_in_phases():
+    """The phases are: a warm-up and a constant rate; a lower peak, which does not restart the
+    schedule; a schedule with its own warm-up, constant rate and decay; and a fall to a tenth."""
     phases = {
         "lower": {"start_step": 4, "optimizer": {"learning_rate": 20.0, "weight_decay": 0.5}},
         "again": {
@@ -70,17 +69,17 @@ def test_every_step_of_a_run_in_phases():
     config = Config(optimizer=optimizer, train=Train(steps=16), phases=phases)
     expected = [10, 20, 30, 30, 20, 20, 10, 20, 20, 20, 20, 10]
     expected += [100, 55, 100 - 90 * 0.5**0.5, 100 - 45 * 3**0.5]
-    found = [rates(config, step) for step in range(16)]
-    np.testing.assert_allclose([each.learning_rate for each in found], expected, rtol=1e-6)
-    assert [each.weight_decay for each in found] == [0.25] * 4 + [0.5] * 12
+    actual = [rates(config, step) for step in range(16)]
+    np.testing.assert_allclose([each.learning_rate for each in actual], expected, rtol=1e-6)
+    assert [each.weight_decay for each in actual] == [0.25] * 4 + [0.5] * 12
     np.testing.assert_array_equal(
-        learning_rate(config, np.arange(16)), [each.learning_rate for each in found]
+        learning_rate(config, np.arange(16)), [each.learning_rate for each in actual]
     )
     # The checkpoint before each decay is kept; that of step 12 is the last.
     assert pre_decay_steps(config, ()) == (10, 12) and decay_start(as_tree(config)) == 12
 
 
-def test_a_schedule_that_a_phase_sets_as_it_was_begins_again():
+def test_a_phase_that_sets_the_same_schedule_restarts_it():
     phases = {"again": {"start_step": 4, "optimizer": {"schedule": "linear"}}}
     optimizer = Optimizer(learning_rate=8.0, schedule="linear")
     config = Config(optimizer=optimizer, train=Train(steps=8), phases=phases)

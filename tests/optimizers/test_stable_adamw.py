@@ -24,10 +24,11 @@ OPTIONS = {"name": "stable_adamw", "b1": 0.7, "b2": 0.9, "epsilon": 0.01, "learn
 OPTIONS |= {"weight_decay": 0.5, "schedule": "wsd", "decay_steps": 3, "warmup_steps": 2}
 RATES = [0.125, 0.25, 0.25, 0.25, 0.25 * 2 / 3, 0.25 / 3]
 SIZES = [0.1, 1.0, 5.0, 0.02, 30.0, 0.5]
-"""Scales of the gradients: they rise and fall, so that the rms is above and below 1."""
+"""Scales of the gradients. They rise and fall, so that the root mean square is above and below
+1."""
 
 
-def drawn(rng, size=1.0):
+def random_arrays(rng, size=1.0):
     return {name: size * rng.normal(size=shape) for name, shape in SHAPES.items()}
 
 
@@ -36,15 +37,15 @@ def on_devices(arrays, place=lambda name, array: jnp.asarray(array, jnp.float32)
 
 
 def check_updates(decoupling="partly", place=None, **more):
-    """Compares six updates one by one, and returns the last parameters and state."""
+    """Compares six updates with the formula, and returns the last parameters and state."""
     config = Config(
         optimizer=Optimizer(**OPTIONS, decoupling=decoupling, **more), train=Train(steps=6)
     )
     factor = config.optimizer.layer_decay
-    of_layers = {"embeddings": [factor**3], "position_bias": [factor**3]}
-    of_layers |= {"layers": [factor**2, factor], "final_norm": [1.0]}
+    factors_of_layers = {"embeddings": [factor**3], "position_bias": [factor**3]}
+    factors_of_layers |= {"layers": [factor**2, factor], "final_norm": [1.0]}
     optimizer, rng = optimizers.make(config), np.random.default_rng(0)
-    plain, places = drawn(rng), {"place": place} if place else {}
+    plain, places = random_arrays(rng), {"place": place} if place else {}
     params = on_devices(plain, **places)
     state = jax.jit(optimizer.init)(params)
     references = {name: {} for name in SHAPES}
@@ -56,8 +57,8 @@ def check_updates(decoupling="partly", place=None, **more):
         return jax.tree.map(jnp.add, params, updates), state
 
     for step, size in enumerate(SIZES):
-        gradients, now = drawn(rng, size), rates(config, step)
-        if step == 3:  # changes nothing, and its updates are not taken
+        gradients, now = random_arrays(rng, size), rates(config, step)
+        if step == 3:  # must not change the state; its updates are not applied
             broken = on_devices(gradients | {"embeddings/word": np.full((8, 4), np.nan)}, **places)
             _, same = updated(params, state, broken, jnp.array(False), now)
             chex.assert_trees_all_equal(same, state)
@@ -67,34 +68,34 @@ def check_updates(decoupling="partly", place=None, **more):
             decays = name in ("embeddings/word", "layers/attention/query/kernel")
             new = []
             for layer, part in enumerate(whole if is_stacked else [whole]):
-                key = references[name].setdefault(layer, StableAdamW(0.7, 0.9, 0.01))
+                reference = references[name].setdefault(layer, StableAdamW(0.7, 0.9, 0.01))
                 gradient = gradients[name][layer] if is_stacked else gradients[name]
-                rate = RATES[step] * of_layers[name.partition("/")[0]][layer]
+                rate = RATES[step] * factors_of_layers[name.partition("/")[0]][layer]
                 share = 1 / 0.25 if decoupling == "fully" else 1
-                new.append(key.update(part, gradient, rate, 0.5 * decays, share))
-                dampings.append(key.damping)
+                new.append(reference.update(part, gradient, rate, 0.5 * decays, share))
+                dampings.append(reference.damping)
             plain[name] = np.stack(new) if is_stacked else new[0]
         chex.assert_trees_all_close(trees.named_leaves(params), plain, rtol=2e-5, atol=2e-6)
     assert 0.2 < np.mean(np.array(dampings) > 1) < 0.8 and max(dampings) > 1.5
     return params, state
 
 
-def test_updates_are_the_formula():
+def test_updates_equal_the_formula():
     check_updates()
 
 
-def test_decay_is_fully_decoupled_and_layers_have_rates_of_their_own():
+def test_fully_decoupled_decay_and_layer_decay_equal_the_formula():
     check_updates("fully", layer_decay=0.5)
 
 
-def test_sharded_updates_are_the_formula():
-    """The mean over a tensor includes all slices on all devices."""
+def test_sharded_updates_equal_the_formula():
+    """The mean over a tensor includes its slices on all devices."""
     mesh = meshes.make_mesh(Config(), jax.devices()[:4])
-    where = {"embeddings/word": (None, "replica")}
-    where["layers/attention/query/kernel"] = (None, "replica", None)
+    axes = {"embeddings/word": (None, "replica")}
+    axes["layers/attention/query/kernel"] = (None, "replica", None)
 
     def place(name, array):
-        sharding = NamedSharding(mesh, PartitionSpec(*where.get(name, ())))
+        sharding = NamedSharding(mesh, PartitionSpec(*axes.get(name, ())))
         return jax.device_put(jnp.asarray(array, jnp.float32), sharding)
 
     _, state = check_updates(place=place)
@@ -105,7 +106,7 @@ def test_sharded_updates_are_the_formula():
 def test_frozen_parameters_never_change():
     options = Optimizer(**OPTIONS, rate_multipliers=(".*/kernel=0", ".*=0.5"))
     optimizer, rng = optimizers.make(Config(optimizer=options)), np.random.default_rng(0)
-    params, gradients = on_devices(drawn(rng)), on_devices(drawn(rng))
+    params, gradients = on_devices(random_arrays(rng)), on_devices(random_arrays(rng))
     now = rates(Config(optimizer=options), 3)
 
     @jax.jit

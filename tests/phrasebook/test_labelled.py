@@ -1,4 +1,4 @@
-"""The labelled tasks: labels are correct, languages are parallel, and splits are disjoint."""
+"""The labelled tasks have correct labels, parallel languages and disjoint splits."""
 
 import hashlib
 from collections import Counter
@@ -39,18 +39,18 @@ def pairs(split):
 
 
 @cache
-def asked_in(split):
+def questions_in(split):
     return tuple(islice(questions(split), 200))
 
 
 @pytest.fixture(scope="module")
-def drawn():
+def by_split():
     """Returns the first inferences of every split, by split."""
     return {split: tuple(islice(inferences(split), 600)) for split in SPLITS}
 
 
 @pytest.mark.parametrize("task", SIZES)
-def test_the_examples_never_change(task):
+def test_examples_never_change(task):
     digest = hashlib.sha256()
     for language in LANGUAGES:
         for example in dev(task, language)[:60]:
@@ -58,7 +58,7 @@ def test_the_examples_never_change(task):
     assert digest.hexdigest() == GOLDEN[task]
 
 
-def test_sizes():
+def test_tasks_have_their_sizes():
     for language in LANGUAGES:
         assert all(len(dev(task, language)) == 500 for task in SIZES)
         assert len(list(examples("tags", language, "test"))) == 500
@@ -66,7 +66,7 @@ def test_sizes():
 
 
 @pytest.mark.parametrize("task", SIZES)
-def test_the_languages_are_parallel(task):
+def test_languages_are_parallel(task):
     """Examples at the same place have the same meaning, so labels, names and questions agree."""
 
     def shared(example):
@@ -82,17 +82,17 @@ def test_the_languages_are_parallel(task):
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_every_event_of_an_example_is_of_its_split(split, drawn):
+def test_all_events_of_an_example_belong_to_its_split(split, by_split):
     """No event of dev or test is in train: a clause has one split, in every task."""
-    for made in drawn[split]:
-        parts = made.first.clauses + made.second.clauses
+    for inference in by_split[split]:
+        parts = inference.first.clauses + inference.second.clauses
         assert {split_of(clause) for clause in parts} == {split}
     for pair in pairs(split):
         assert {split_of(c) for c in pair.first.clauses + pair.second.clauses} == {split}
     for meaning in islice(sentences(split), 200):
         assert {split_of(clause) for clause in meaning.clauses} == {split}
-    for asked in asked_in(split):
-        assert split_of(asked.question.clauses[0]) == split
+    for example in questions_in(split):
+        assert split_of(example.question.clauses[0]) == split
 
 
 def test_details_do_not_change_the_split():
@@ -107,13 +107,13 @@ def test_details_do_not_change_the_split():
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_no_sentence_is_in_two_splits(language):
     def texts(split):
-        found = islice(examples("tags", language, split), 500)
-        return {" ".join(example.words) for example in found}
+        tagged = islice(examples("tags", language, split), 500)
+        return {" ".join(example.words) for example in tagged}
 
     train, dev, test = (texts(split) for split in SPLITS)
     assert not (train & dev or train & test or dev & test)
     texts_of_split = [
-        {realise(a.question, language).text for a in asked_in(split)} for split in SPLITS
+        {realise(a.question, language).text for a in questions_in(split)} for split in SPLITS
     ]
     assert not (
         texts_of_split[0] & texts_of_split[1]
@@ -140,11 +140,11 @@ def bare(clause):
 
 def details_of(clause):
     """Returns the details of a clause."""
-    found = {("time", clause.time), ("place", clause.place), ("very", clause.very)}
+    details = {("time", clause.time), ("place", clause.place), ("very", clause.very)}
     for role in ("subject", "object", "complement"):
         p = getattr(clause, role)
-        found.add((role, p.adjective if p else None))
-    return {(what, value) for what, value in found if value}
+        details.add((role, p.adjective if p else None))
+    return {(what, value) for what, value in details if value}
 
 
 def judge(premise, hypothesis):
@@ -155,12 +155,12 @@ def judge(premise, hypothesis):
         if one == other or (other < one and not premise.negative):
             return against
         return "neutral"
-    differ = [name for name in ("predicate", "attribute", "place")
-              if getattr(premise, name) != getattr(hypothesis, name)]  # fmt: skip
-    if premise.negative or premise.subject != hypothesis.subject or len(differ) != 1:
+    differences = [name for name in ("predicate", "attribute", "place")
+                   if getattr(premise, name) != getattr(hypothesis, name)]  # fmt: skip
+    if premise.negative or premise.subject != hypothesis.subject or len(differences) != 1:
         return "neutral"
-    one, other = getattr(premise, differ[0]), getattr(hypothesis, differ[0])
-    if differ == ["place"]:
+    one, other = getattr(premise, differences[0]), getattr(hypothesis, differences[0])
+    if differences == ["place"]:
         kinds = [{p.concept in CITIES, p.concept in COUNTRIES} for p in (one, other) if p]
         exclusive = premise.predicate in ("be", "live") and len(kinds) == 2 and kinds[0] == kinds[1]
     else:
@@ -170,35 +170,42 @@ def judge(premise, hypothesis):
     return "entailment" if hypothesis.negative else "contradiction"
 
 
-def test_the_labels_follow_from_the_meanings(drawn):
+def test_labels_follow_from_the_meanings(by_split):
     kinds = Counter()
-    for made in (made for split in SPLITS for made in drawn[split]):
-        (hypothesis,) = made.second.clauses
-        verdicts = {judge(premise, hypothesis) for premise in made.first.clauses} - {"neutral"}
-        assert verdicts <= {made.label}
-        assert verdicts or made.label == "neutral", (
-            realise(made.first, "en").text, realise(made.second, "en").text
+    for inference in (inference for split in SPLITS for inference in by_split[split]):
+        (hypothesis,) = inference.second.clauses
+        verdicts = {judge(premise, hypothesis) for premise in inference.first.clauses} - {"neutral"}
+        assert verdicts <= {inference.label}
+        assert verdicts or inference.label == "neutral", (
+            realise(inference.first, "en").text, realise(inference.second, "en").text
         )  # fmt: skip
-        kinds[made.label, hypothesis.negative, len(made.first.clauses)] += 1
+        kinds[inference.label, hypothesis.negative, len(inference.first.clauses)] += 1
     assert len(kinds) == 12 and min(kinds.values()) > 20
 
 
-def test_a_hypothesis_alone_has_little_information(drawn):
+def test_a_hypothesis_alone_has_little_information(by_split):
     """Labels are balanced, half of each are negated, and all have the same amount of detail."""
-    made = [made for split in SPLITS for made in drawn[split]]
-    assert set(Counter(one.label for one in made).values()) == {len(made) // len(LABELS)}
-    riches = []
+    drawn = [inference for split in SPLITS for inference in by_split[split]]
+    assert set(Counter(inference.label for inference in drawn).values()) == {
+        len(drawn) // len(LABELS)
+    }
+    mean_details = []
     for label in LABELS:
-        claims = [one.second.clauses[0] for one in made if one.label == label]
+        claims = [inference.second.clauses[0] for inference in drawn if inference.label == label]
         assert sum(claim.negative for claim in claims) == len(claims) // 2
-        riches.append(sum(len(details_of(claim)) for claim in claims) / len(claims))
-    assert max(riches) - min(riches) < 0.35
+        mean_details.append(sum(len(details_of(claim)) for claim in claims) / len(claims))
+    assert max(mean_details) - min(mean_details) < 0.35
 
 
-def test_now_is_no_news_of_what_is_going_on(drawn):
-    for made in (made for split in SPLITS for made in drawn[split] if made.label == "neutral"):
-        (hypothesis,) = made.second.clauses
-        for premise in made.first.clauses:
+def test_now_adds_no_detail_to_an_event_in_progress(by_split):
+    for inference in (
+        inference
+        for split in SPLITS
+        for inference in by_split[split]
+        if inference.label == "neutral"
+    ):
+        (hypothesis,) = inference.second.clauses
+        for premise in inference.first.clauses:
             if bare(premise) == bare(hypothesis) and hypothesis.tense == "now":
                 assert details_of(hypothesis) - details_of(premise) - {("time", "now")}
 
@@ -210,20 +217,20 @@ def events(meaning):
     return Counter(replace(clause, time_first=False) for clause in meaning.clauses)
 
 
-def test_paraphrases_say_the_same_in_another_order_and_the_others_do_not():
-    exchanged = 0
+def test_paraphrases_have_the_same_events_and_negatives_do_not():
+    same_words = 0
     for pair in pairs("dev"):
         assert (events(pair.first) == events(pair.second)) == (pair.label == "1")
         assert pair.first.link == pair.second.link
         words = [Counter(word.form.lower() for word in realise(m, "en").words)
                  for m in (pair.first, pair.second)]  # fmt: skip
-        exchanged += pair.label == "0" and words[0] == words[1]
+        same_words += pair.label == "0" and words[0] == words[1]
     assert sum(pair.label == "1" for pair in pairs("dev")) == 100
-    assert exchanged > 35, "many that differ have the very same words"
+    assert same_words > 35, "too few negatives have exactly the same words"
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_no_language_says_paraphrases_alike_or_others_the_same(language):
+def test_texts_differ_and_only_paraphrases_have_the_same_clauses(language):
     def parts(meaning):
         clauses = [Meaning("", (replace(c, time_first=False),)) for c in meaning.clauses]
         return sorted(realise(clause, language).text for clause in clauses)
@@ -255,12 +262,12 @@ def test_every_word_has_its_tags(language):
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_answers_stand_where_they_are_said_to(language):
+def test_answers_are_at_their_offsets_in_the_context(language):
     answered = 0
-    for asked in dev("questions", language):
-        assert asked.question[-1] in "?？"
-        for text, start in asked.answers:
-            assert text and asked.context[start : start + len(text)] == text
+    for example in dev("questions", language):
+        assert example.question[-1] in "?？"
+        for text, start in example.answers:
+            assert text and example.context[start : start + len(text)] == text
             assert text == text.strip() and not set(text) & set(".,?!。，？।")
             answered += 1
     assert answered == 450
@@ -269,16 +276,16 @@ def test_answers_stand_where_they_are_said_to(language):
 def test_a_question_has_one_answer_or_none():
     """The verb of the question occurs once in the document, or never."""
     roles = Counter()
-    for asked in asked_in("dev"):
-        (question,) = asked.question.clauses
-        verbs = [clause.predicate for meaning in asked.document for clause in meaning.clauses]
-        assert verbs.count(question.predicate) == (asked.where is not None)
-        if asked.where:
-            sentence, clause = asked.where
-            premise = asked.document[sentence].clauses[clause]
+    for example in questions_in("dev"):
+        (question,) = example.question.clauses
+        verbs = [clause.predicate for meaning in example.document for clause in meaning.clauses]
+        assert verbs.count(question.predicate) == (example.where is not None)
+        if example.where:
+            sentence, clause = example.where
+            premise = example.document[sentence].clauses[clause]
             assert premise.predicate == question.predicate and not premise.negative
-            roles[asked.role] += 1
-        assert question.question == asked.role
+            roles[example.role] += 1
+        assert question.question == example.role
     assert set(roles) == set(ROLES) and max(roles.values()) - min(roles.values()) < 30
 
 

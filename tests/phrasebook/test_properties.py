@@ -1,4 +1,4 @@
-"""Properties of every language and every meaning: coverage, variety, alignment, tags."""
+"""Every language covers all concepts, and realises every meaning with correct words and links."""
 
 import re
 
@@ -26,7 +26,7 @@ CONCEPTS = {
     "organisation": world.ORGANISATIONS,
     "time": tuple({time for times in world.TIMES.values() for time in times}),
 }
-"""Everything that a language must have a word for, by kind."""
+"""All concepts that a language must have a word for, by kind."""
 
 # The tables of a grammar in which each kind of concept is looked up
 TABLES = {
@@ -57,11 +57,11 @@ def test_every_concept_is_in_every_language(language, kind):
 
 
 @pytest.mark.parametrize("language", ["hi", "zh"])
-def test_every_name_is_in_the_language_s_script(language):
+def test_names_are_in_the_script_of_the_language(language):
     assert [name for name in GRAMMARS[language].NAMES.values() if re.search("[A-Za-z]", name)] == []
 
 
-def test_the_inventory_is_rich():
+def test_there_are_many_concepts_of_each_kind():
     sizes = {kind: len(concepts) for kind, concepts in CONCEPTS.items()}
     assert sizes["noun"] >= 100 and sizes["verb"] >= 40 and sizes["adjective"] >= 30
     assert sizes["name"] >= 60 and sizes["place"] >= 40 and sizes["organisation"] >= 5
@@ -69,29 +69,29 @@ def test_the_inventory_is_rich():
 
 
 @pytest.fixture(scope="module")
-def many():
+def meanings():
     return [draw(3, index) for index in range(60_000)]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_draws_vary(language, many):
-    texts = {realise(meaning, language).text for meaning in many}
+def test_draws_vary(language, meanings):
+    texts = {realise(meaning, language).text for meaning in meanings}
     assert len(texts) > 50_000
 
 
-def test_every_frame_and_every_concept_is_drawn(many):
-    drawn = many[:20_000]
-    assert len({meaning.frame for meaning in drawn}) >= 13
+def test_every_frame_and_every_concept_is_drawn(meanings):
+    first_meanings = meanings[:20_000]
+    assert len({meaning.frame for meaning in first_meanings}) >= 13
     seen: set[str] = set()
-    for meaning in drawn:
+    for meaning in first_meanings:
         for clause in meaning.clauses:
             seen |= {clause.predicate, str(clause.attribute), str(clause.time)}
             for p in (clause.subject, clause.object, clause.recipient, clause.place,
                       clause.complement):  # fmt: skip
                 if p:
                     seen |= {p.concept, str(p.adjective), str(p.surname)}
-    wanted = {concept for concepts in CONCEPTS.values() for concept in concepts}
-    assert wanted - seen == set()
+    expected_concepts = {concept for concepts in CONCEPTS.values() for concept in concepts}
+    assert expected_concepts - seen == set()
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -105,7 +105,7 @@ def test_words_are_well_formed(language):
             tag, _, kind = word.entity.partition("-")
             assert tag == "O" or kind in ("PER", "LOC", "ORG")
             if tag == "I":
-                assert kind == inside, "an entity continues only one of its own kind"
+                assert kind == inside, "I- must continue an entity of the same kind"
             inside = kind
         assert sentence.text[-1] in ".?।。？"
         assert sentence.text.count("  ") == 0
@@ -114,7 +114,7 @@ def test_words_are_well_formed(language):
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_entities_are_those_of_the_meaning(language):
+def test_entity_tags_match_the_meaning(language):
     for meaning in DRAWN[:500]:
         participants = []
         for clause in meaning.clauses:
@@ -141,18 +141,18 @@ def test_alignment_is_complete_and_symmetric(source, target):
         assert all(0 <= i < sizes[0] and 0 <= j < sizes[1] for i, j in result.alignment)
         for side, sentence in enumerate((result.source, result.target)):
             aligned = {link[side] for link in result.alignment}
-            loose = [
+            unaligned = [
                 word.form
                 for position, word in enumerate(sentence.words)
                 if word.upos in CONTENT and position not in aligned
             ]
-            assert not loose, (result.source.text, result.target.text)
+            assert not unaligned, (result.source.text, result.target.text)
         transposed = frozenset((j, i) for i, j in result.alignment)
         assert align(result.target, result.source) == transposed
 
 
-def test_aligned_names_and_numbers_mean_the_same():
-    """A name is aligned to the same name and to no other noun."""
+def test_aligned_names_of_persons_are_equal():
+    """A person's name is aligned to the same name and to no other proper noun."""
     for meaning in DRAWN:
         result = pair(meaning, "en", "de")
         for i, j in result.alignment:
@@ -161,6 +161,6 @@ def test_aligned_names_and_numbers_mean_the_same():
                 assert target.form.rstrip("'s") == source.form.rstrip("s")
 
 
-def test_unknown_language_is_named():
+def test_the_error_for_an_unknown_language_names_it():
     with pytest.raises(ValueError, match="'xx'.*en, de, fr"):
         realise(DRAWN[0], "xx")

@@ -1,4 +1,4 @@
-"""Hand-checked sentences with their alignments, and the agreement of each grammar."""
+"""Sentences of each grammar equal hand-checked ones in text, alignment and agreement."""
 
 import pytest
 
@@ -102,7 +102,7 @@ def test_hand_checked_text_and_alignment(position):
     assert " ".join(f"{i}-{j}" for i, j in sorted(result.alignment)) == links
 
 
-def test_english():
+def test_english_sentences():
     assert [realise(meaning, "en").text for meaning in MEANINGS] == [
         "Anna gave the teacher a new book yesterday.",
         "She did not go to the market.",
@@ -157,11 +157,11 @@ def test_french_elision_contraction_and_agreement():
     )
     new = noun("apple", plural=True, determiner="a", adjective="beautiful")
     assert sentence_of("fr", Clause("buy", ANNA, new)) == "Anna achète de belles pommes."
-    tree = noun("man", determiner="this", adjective="old")
-    assert sentence_of("fr", Clause("see", ANNA, tree, tense="past")) == "Anna a vu ce vieil homme."
+    man = noun("man", determiner="this", adjective="old")
+    assert sentence_of("fr", Clause("see", ANNA, man, tense="past")) == "Anna a vu ce vieil homme."
 
 
-def test_french_there_is_none():
+def test_french_negated_existence():
     none = Clause("exist", noun("cat", determiner="a"), place=noun("theatre"), negative=True)
     assert sentence_of("fr", none) == "Il n'y a pas de chat au théâtre."
 
@@ -208,11 +208,14 @@ def test_turkish_harmony_and_suffixes():
     assert to(noun("airport")) == "Havaalanına gidecek."
     assert to(noun("city")) == "Şehre gidecek."
     assert to(Participant("place", "istanbul")) == "İstanbul'a gidecek."
-    mine = Participant("pronoun", "i")
-    assert sentence_of("tr", Clause("lose", ANNA, noun("book", owner=mine), tense="past")) == (
-        "Anna benim kitabımı kaybetti."
+    first_person = Participant("pronoun", "i")
+    assert sentence_of(
+        "tr", Clause("lose", ANNA, noun("book", owner=first_person), tense="past")
+    ) == ("Anna benim kitabımı kaybetti.")
+    assert (
+        sentence_of("tr", Clause("be", first_person, place=CITY, question="polar"))
+        == "Paris'te miyim?"
     )
-    assert sentence_of("tr", Clause("be", mine, place=CITY, question="polar")) == "Paris'te miyim?"
     assert sentence_of("tr", Clause("be", noun("grandmother", owner=SHE), attribute="happy")) == (
         "Onun büyükannesi mutlu."
     )
@@ -246,8 +249,8 @@ def test_chinese_classifiers_and_aspect():
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_text_can_be_cut_back_into_its_words(language):
+def test_the_spans_of_a_text_are_its_words(language):
     for meaning in MEANINGS:
         sentence = realise(meaning, language)
-        cut = [sentence.text[start:end] for start, end in sentence.spans]
-        assert [form.lower() for form in cut] == [word.form.lower() for word in sentence.words]
+        forms = [sentence.text[start:end] for start, end in sentence.spans]
+        assert [form.lower() for form in forms] == [word.form.lower() for word in sentence.words]

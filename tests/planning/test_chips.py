@@ -1,4 +1,6 @@
-"""Steps compiled for real chips; skipped if their compilers are not installed.
+"""Steps compiled for real chips have the expected communication, products and memory traffic.
+
+The tests are skipped if the compilers are not installed. To run them:
 
 pip install -e '.[cuda]'      # or '.[tpu]'
 pytest -m compilers tests/planning
@@ -30,84 +32,86 @@ SMALL = (
 pytestmark = [pytest.mark.compilers, pytest.mark.slow]
 
 
-def planned(tmp_path, recipe, topology, rows, *more, size=SMALL):
+def plan(tmp_path, recipe, topology, rows, *flags, size=SMALL):
     if not HAS[topology.partition(":")[0]]:
         pytest.skip(f"no compiler for {topology} is installed")
     path = tmp_path / "plan.json"
-    command = [sys.executable, "-m", "xlj.plan", f"--config=configs/{recipe}.py", *size, *more]
+    command = [sys.executable, "-m", "xlj.plan", f"--config=configs/{recipe}.py", *size, *flags]
     command += [f"--topology={topology}", f"--json={path}", f"--programs={tmp_path}"]
     command += [f"--config.objectives.{name}.batch_rows={count}" for name, count in rows.items()]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *sys.path])
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode in (0, 1), done.stderr[-2000:]
+    process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert process.returncode in (0, 1), process.stderr[-2000:]
     return json.loads(path.read_text())["phases"][0], (tmp_path / "phase-0.txt").read_text()
 
 
-def sent(phase, kind):
+def bytes_sent(phase, kind):
     same = [each for each in phase["collectives"] if each["kind"] == kind]
     return sum(each["fast"] for each in same), sum(each["slow"] for each in same)
 
 
-def test_parameters_are_gathered_within_a_host_of_gpus_and_gradients_scattered(tmp_path):
-    phase, text = planned(tmp_path, "xlm_r_base", "h100:2x4", {"mmlm": 32}, "--config.mesh.fsdp=4")
+def test_gpus_gather_parameters_and_scatter_gradients_within_a_host(tmp_path):
+    phase, text = plan(tmp_path, "xlm_r_base", "h100:2x4", {"mmlm": 32}, "--config.mesh.fsdp=4")
     kernels = 2 * (4 * 256 * 256 + 2 * 256 * 1024) + 256 * 256 + 3 * 16_384 * 256
-    fast, slow = sent(phase, "all-gather")
+    fast, slow = bytes_sent(phase, "all-gather")
     assert fast == pytest.approx(0.75 * 2 * 2 * kernels, rel=0.1) and slow == 0
-    fast, slow = sent(phase, "reduce-scatter")
+    fast, slow = bytes_sent(phase, "reduce-scatter")
     assert fast == pytest.approx(0.75 * 4 * kernels, rel=0.1) and slow == 0
-    fast, slow = sent(phase, "all-reduce")
+    fast, slow = bytes_sent(phase, "all-reduce")
     parameters = kernels + (40_000 - 3 * 16_384) * 256
-    assert slow == pytest.approx(0.5 * 2 * 4 * parameters / 4, rel=0.1)  # once a step
+    assert slow == pytest.approx(0.5 * 2 * 4 * parameters / 4, rel=0.1)  # once per step
     assert "reduce-scatter" in text
 
 
-def test_a_side_of_a_torus_scatters_gradients(tmp_path):
+def test_an_axis_of_a_torus_scatters_gradients(tmp_path):
     more = ("--config.mesh.fsdp=4", "--config.model.remat=all")
-    phase, text = planned(tmp_path, "xlm_r_base", "v5e:4x4", {"mmlm": 64}, *more)
+    phase, text = plan(tmp_path, "xlm_r_base", "v5e:4x4", {"mmlm": 64}, *more)
     kernels = 2 * (4 * 256 * 256 + 2 * 256 * 1024) + 256 * 256 + 3 * 16_384 * 256
-    # The compiler pads what it scatters.
-    assert sent(phase, "reduce-scatter")[0] == pytest.approx(0.75 * 4 * kernels, rel=0.15)
+    # The compiler pads the arrays that it scatters.
+    assert bytes_sent(phase, "reduce-scatter")[0] == pytest.approx(0.75 * 4 * kernels, rel=0.15)
     assert 0 < phase["mfu"] < 1 and phase["memory"]["fits"]
-    # The loop over layers is counted as often as it runs: half the layers, half of their products.
+    # The loop over the two layers counts twice. Otherwise half of their products would be missing.
     multiplied = sum(phase["products"].values()) * 16
     assert 1.0 < multiplied / sum(phase["operations"].values()) < 1.6
 
 
-def test_a_side_of_a_torus_gathers_once_a_step(tmp_path):
-    """Three objectives in two microbatches each: kernels in their compute type, the
-    table in float32, and one sum of their gradients."""
+def test_an_axis_of_a_torus_gathers_parameters_once_per_step(tmp_path):
+    """Three objectives in two microbatches each: kernels are gathered in their compute type, the
+    table in float32, and gradients are summed once."""
     more = ("--config.mesh.fsdp=4", "--config.mesh.gather=step", "--config.train.accumulation=2")
     rows = {"mmlm": 64, "tlm": 64, "camlm": 64}
-    phase, _ = planned(tmp_path, "ernie_m_base", "v5e:4x4", rows, *more)
+    phase, _ = plan(tmp_path, "ernie_m_base", "v5e:4x4", rows, *more)
     kernels, table = 2 * (4 * 256 * 256 + 2 * 256 * 1024) + 256 * 256, (40_000 + 514) * 256
-    fast, _ = sent(phase, "all-gather")
+    fast, _ = bytes_sent(phase, "all-gather")
     assert 0.75 * (2 * kernels + 4 * table) < 1.02 * fast < 1.1 * 0.75 * 4 * (kernels + table)
-    summed = sent(phase, "reduce-scatter")[0] + sent(phase, "all-reduce")[0]
-    assert summed < 4 * 4 * (kernels + table), "more than one sum of all gradients, each way"
+    summed = bytes_sent(phase, "reduce-scatter")[0] + bytes_sent(phase, "all-reduce")[0]
+    assert summed < 4 * 4 * (kernels + table), "gradients are summed more than once on an axis"
 
 
-def test_products_write_what_is_read_and_sums_of_rows_are_products(tmp_path):
-    """On GPUs: column sums of layers would be kernels of their own, and slow. Query, key and value
-    are not cut out of one product, and gradients of layers are not put together for one."""
+def test_layers_need_no_kernels_for_column_sums_slices_or_concatenations(tmp_path):
+    """On GPUs, column sums of layers would be separate, slow kernels. Query, key and value are not
+    sliced from one product, and gradients of layers are not concatenated for one product."""
     more = "--config.model.scan_layers=False", "--config.model.dtype=bfloat16"
-    phase, text = planned(tmp_path, "xlm_r_base", "h100:1x1", {"mmlm": 32}, *more)
+    phase, text = plan(tmp_path, "xlm_r_base", "h100:1x1", {"mmlm": 32}, *more)
     executed = [instruction for _, instruction, _ in Program(text).executed()]
     assert not [
-        found.source for found in executed
-        if re.search(r"/Block.*/(query|key|value|output|feed_forward)/\S*reduce_sum$", found.source)
+        each.source for each in executed
+        if re.search(r"/Block.*/(query|key|value|output|feed_forward)/\S*reduce_sum$", each.source)
     ]  # fmt: skip
     tokens = 32 * 128
-    of_tokens = [
-        (found.name, array.dims)
-        for found in executed
-        for array in found.results
+    arrays_of_tokens = [
+        (instruction.name, array.dims)
+        for instruction in executed
+        for array in instruction.results
         if array.dims[:1] == (tokens,) and len(array.dims) > 1
     ]
-    assert of_tokens and max(dims[-1] for _, dims in of_tokens) <= 1024, of_tokens
+    assert arrays_of_tokens and max(dims[-1] for _, dims in arrays_of_tokens) <= 1024, (
+        arrays_of_tokens
+    )
 
 
-WHOLE = ("--config.train.accumulation=1",)
+FULL_SIZE = ("--config.train.accumulation=1",)
 
 
 @pytest.mark.parametrize(
@@ -117,29 +121,35 @@ WHOLE = ("--config.train.accumulation=1",)
         ("v5e:4x4", 256, ("--config.mesh.fsdp=16", "--config.model.remat=all"), 50e9, 2),
     ],
 )
-def test_the_step_of_xlm_r_base_stays_within_its_goals(
+def test_the_step_of_xlm_r_base_stays_within_its_limits(
     tmp_path, topology, rows, more, traffic, memory
 ):
-    """Bytes moved, GiB beside the state, and half of the chip's speed (docs/benchmarks.md)."""
-    phase, text = planned(tmp_path, "xlm_r_base", topology, {"mmlm": rows}, *more, size=WHOLE)
+    """Limits: bytes moved, GiB of working memory, and an MFU of one half (docs/benchmarks.md)."""
+    phase, text = plan(tmp_path, "xlm_r_base", topology, {"mmlm": rows}, *more, size=FULL_SIZE)
     assert sum(phase["traffic"].values()) < traffic
     assert phase["memory"]["working"] < memory * 2**30 and phase["mfu"] > 0.5
-    if topology.startswith("h100"):  # whose logits are kept: no loop copies blocks to their places
+    if topology.startswith("h100"):  # keeps the logits: no loop copies blocks into place
         executed = list(Program(text).executed())
         assert all(times == 1 for _, _, times in executed)
-        assert not [found for _, found, _ in executed if "dynamic_update_slice" in found.name]
+        assert not [
+            instruction
+            for _, instruction, _ in executed
+            if "dynamic_update_slice" in instruction.name
+        ]
 
 
 @pytest.mark.parametrize(
     "topology, rows, more", [("h100:1x1", 16, ()), ("v5e:4x4", 128, ("--config.mesh.fsdp=16",))]
 )
-def test_the_gated_bias_costs_little_traffic(tmp_path, topology, rows, more):
+def test_the_gated_bias_adds_little_memory_traffic(tmp_path, topology, rows, more):
     def traffic(bias):
         flags = "--config.model.remat=all", f"--config.model.position_bias={bias}", *more
-        both = {"mrtd": rows, "trtd": rows}
+        both_rows = {"mrtd": rows, "trtd": rows}
         return sum(
-            planned(tmp_path, "xlm_e", topology, both, *flags, size=WHOLE)[0]["traffic"].values()
+            plan(tmp_path, "xlm_e", topology, both_rows, *flags, size=FULL_SIZE)[0][
+                "traffic"
+            ].values()
         )
 
-    without = traffic("none")
-    assert without < traffic("gated") < 1.15 * without
+    plain_traffic = traffic("none")
+    assert plain_traffic < traffic("gated") < 1.15 * plain_traffic

@@ -1,4 +1,4 @@
-"""Communication of devices and its links, in compiled programs and in TPUs' fusions."""
+"""The bytes that devices exchange, and their links, follow from the text of compiled programs."""
 
 import types
 
@@ -32,9 +32,9 @@ def program(line, operand="f32[6,8]{1,0}"):
 
 
 @pytest.mark.parametrize(
-    "line, kind, whole, fast, slow",
+    "line, kind, total, fast, slow",
     [
-        # Two hosts of four: every device of a host gets a fourth of what the other host has.
+        # Two hosts of four devices: each device gets a fourth of the other host's data.
         ("%y = f32[48,8]{1,0} all-gather(%x), replica_groups={}", "all-gather", 8, 6, 1),
         (
             "%y = (f32[6,8]{1,0}, f32[48,8]{1,0}) all-gather-start(%x), replica_groups=[1,8]<=[8]",
@@ -46,7 +46,7 @@ def program(line, operand="f32[6,8]{1,0}"):
             *("reduce-scatter", 1, 0.75, 0),
         ),
         ("%y = f32[6,8]{1,0} all-to-all(%x), replica_groups=[2,4]<=[8]", "all-to-all", 1, 0.75, 0),
-        # One device of each host.
+        # Groups of one device per host.
         (
             "%y = f32[6,8]{1,0} all-reduce(%x), replica_groups=[4,2]<=[2,4]T(1,0)",
             *("all-reduce", 1, 0, 1),
@@ -57,14 +57,14 @@ def program(line, operand="f32[6,8]{1,0}"):
         ),
     ],
 )
-def test_what_a_device_sends_on_fast_and_slow_links(line, kind, whole, fast, slow):
-    (found,) = collectives(program(line), gpus(2, 4))
+def test_bytes_that_a_device_sends_on_fast_and_slow_links(line, kind, total, fast, slow):
+    (collective,) = collectives(program(line), gpus(2, 4))
     unit = 6 * 8 * 4
-    assert (found.kind, found.bytes, found.times) == (kind, whole * unit, 1)
-    assert (found.fast, found.slow) == (fast * unit, slow * unit)
+    assert (collective.kind, collective.bytes, collective.times) == (kind, total * unit, 1)
+    assert (collective.fast, collective.slow) == (fast * unit, slow * unit)
 
 
-def test_groups_of_one_send_nothing():
+def test_groups_of_one_device_send_nothing():
     line = "%y = f32[6,8]{1,0} all-reduce(%x), replica_groups=[8,1]<=[8]"
     assert collectives(program(line), gpus(2, 4)) == []
 
@@ -72,17 +72,17 @@ def test_groups_of_one_send_nothing():
 @pytest.mark.parametrize(
     "sides, groups, links",
     [
-        ((4, 4), "[1,16]<=[16]", 2),  # two open axes, one way each
-        ((16, 16), "[1,256]<=[256]", 4),  # two closed ones
+        ((4, 4), "[1,16]<=[16]", 2),  # two open axes, one link each
+        ((16, 16), "[1,256]<=[256]", 4),  # two closed axes, two links each
         ((16, 16), "[16,16]<=[256]", 2),
         ((16, 16), "[16,16]<=[16,16]T(1,0)", 2),
         ((16, 16), "[32,8]<=[256]", 1),  # a part of a ring is a line
     ],
 )
-def test_a_torus_has_two_links_for_a_closed_axis(sides, groups, links):
+def test_a_closed_axis_of_a_torus_has_two_links(sides, groups, links):
     line = f"%y = f32[6,8]{{1,0}} all-reduce(%x), replica_groups={groups}"
-    (found,) = collectives(program(line), tpus(*sides), ring=16)
-    assert found.links == links and found.hosts == 1
+    (collective,) = collectives(program(line), tpus(*sides), ring=16)
+    assert collective.links == links and collective.hosts == 1
 
 
 CHAIN = """\
@@ -108,10 +108,10 @@ ENTRY %main (x: f32[2,8]) -> f32[8,8] {
 """
 
 
-def test_an_exchange_that_goes_on_beside_others_counts_once():
-    of_chain = 'replica_groups={{0,1,2,3}}, frontend_attributes={chain_id="0"}'
-    (found,) = collectives(Program(CHAIN.replace("GROUPS", of_chain)), tpus(4, 1))
-    assert found == Collective("all-gather", 4, 1, 1, 8 * 8 * 4, 1)
+def test_a_collective_that_overlaps_with_other_work_counts_once():
+    groups_of_chain = 'replica_groups={{0,1,2,3}}, frontend_attributes={chain_id="0"}'
+    (collective,) = collectives(Program(CHAIN.replace("GROUPS", groups_of_chain)), tpus(4, 1))
+    assert collective == Collective("all-gather", 4, 1, 1, 8 * 8 * 4, 1)
 
 
 SCATTER = """\
@@ -131,12 +131,12 @@ ENTRY %main (x: f32[8,8]) -> f32[2,8] {
 """
 
 
-def test_a_tpu_writes_a_reduce_scatter_as_a_fusion():
-    (found,) = collectives(Program(SCATTER), tpus(4, 1))
-    assert found == Collective("reduce-scatter", 4, 1, 1, 8 * 8 * 4, 1)
+def test_a_reduce_scatter_that_a_tpu_writes_as_a_fusion_is_counted():
+    (collective,) = collectives(Program(SCATTER), tpus(4, 1))
+    assert collective == Collective("reduce-scatter", 4, 1, 1, 8 * 8 * 4, 1)
 
 
-def test_a_compiled_program_on_a_mesh():
+def test_collectives_of_a_program_that_is_compiled_for_a_mesh():
     mesh = Mesh(np.array(jax.devices()).reshape(2, 4), ("a", "b"))
     x = jax.ShapeDtypeStruct(
         (16, 32), jnp.float32, sharding=NamedSharding(mesh, PartitionSpec("a"))
@@ -146,7 +146,7 @@ def test_a_compiled_program_on_a_mesh():
     )
 
     def step(x, w):
-        def each(x, w):
+        def per_device(x, w):
             def body(total, _):
                 whole = jax.lax.all_gather(w * total.mean(), "b", axis=0, tiled=True)
                 return total + jax.lax.psum((x @ whole).sum(), "a"), None
@@ -155,12 +155,12 @@ def test_a_compiled_program_on_a_mesh():
 
         specs = (PartitionSpec("a"), PartitionSpec("b"))
         return jax.shard_map(
-            each, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(), check_vma=False
+            per_device, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(), check_vma=False
         )(x, w)
 
     text = jax.jit(step).lower(x, w).compile().as_text()
-    found = {each.kind: each for each in collectives(Program(text), list(mesh.devices.flat))}
-    gathered, summed = found["all-gather"], found["all-reduce"]
-    assert (gathered.devices, gathered.times, gathered.bytes) == (4, 5, 5 * 32 * 64 * 4)
-    assert (summed.devices, summed.times, summed.bytes) == (2, 5, 5 * 4)
-    assert gathered.fast == 5 * 32 * 64 * 4 * 3 / 4
+    by_kind = {each.kind: each for each in collectives(Program(text), list(mesh.devices.flat))}
+    gather, reduce = by_kind["all-gather"], by_kind["all-reduce"]
+    assert (gather.devices, gather.times, gather.bytes) == (4, 5, 5 * 32 * 64 * 4)
+    assert (reduce.devices, reduce.times, reduce.bytes) == (2, 5, 5 * 4)
+    assert gather.fast == 5 * 32 * 64 * 4 * 3 / 4

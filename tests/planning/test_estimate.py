@@ -1,4 +1,4 @@
-"""Estimates are within 20 % of measured steps that the table of rates was not fitted to."""
+"""Estimated times are within 20 % of measured steps that the fit of the rates left out."""
 
 import numpy as np
 import pytest
@@ -8,9 +8,9 @@ from xlj.planning.estimate import Work, work
 from xlj.planning.hlo import Program
 
 KINDS = "products", "attention", "vocabulary", "memory", "launches"
-"""The steps that were measured had kernels for the vocabulary's logits, which are products now."""
+"""The measured steps had separate kernels for the vocabulary's logits; these are products now."""
 
-STEPS = {  # milliseconds at an H100's peaks, thousands of kernels; milliseconds measured there
+STEPS = {  # milliseconds at an H100's peak rates, thousands of launches; measured milliseconds
     "XLM-R base": ((10.478, 1.407, 2.032, 13.741, 1.178), 48.8),
     "XLM-E": ((14.403, 2.293, 2.085, 24.524, 3.333), 79.7),
     "ERNIE-M base": ((6.938, 0.528, 1.563, 23.639, 5.881), 59.4),
@@ -21,50 +21,54 @@ STEPS = {  # milliseconds at an H100's peaks, thousands of kernels; milliseconds
 PROFILE = {"products": 15.6, "attention": 8.8, "vocabulary": 6.9}
 """Milliseconds of XLM-R base's kernels in its step."""
 
-ALONE = {  # times at the peaks, and as measured
+SEPARATE_KERNELS = {  # times at the peak rates, measured times
     "products": (785, 989),  # a large product, TFLOP/s
     "attention": (1e3 * 9 * 2 * 32 * 12 * 512 * 512 * 64 / 989e12, 0.760),  # with dropout 0.1, ms
     "memory": (4.3, 4.8),  # a copy, TB/s, on an H200
 }
-"""Kernels that were measured outside of any step."""
+"""Kernels that were measured separately, outside of any step."""
 
 
-def of_kind(kind, value):
+def times_of_kind(kind, value):
     return [value if each == kind else 0.0 for each in KINDS]
 
 
-def fitted(without=""):
-    """(shares, microseconds a launch) by least squares of relative errors over the measurements,
-    those of one step left out."""
+def fit(without=""):
+    """Fits (shares, microseconds per launch) to the measurements by least squares of relative
+    errors; leaves out those of the step `without`."""
     rows = [each for name, each in STEPS.items() if name != without]
-    rows += [(of_kind(kind, peak), measured) for kind, (peak, measured) in ALONE.items()]
+    rows += [
+        (times_of_kind(kind, peak), measured) for kind, (peak, measured) in SEPARATE_KERNELS.items()
+    ]
     if without != "XLM-R base":
-        base = of_peaks("XLM-R base")
-        rows += [(of_kind(kind, base[kind]), measured) for kind, measured in PROFILE.items()]
+        base = peak_times("XLM-R base")
+        rows += [(times_of_kind(kind, base[kind]), measured) for kind, measured in PROFILE.items()]
     relative = np.array([np.array(peaks) / measured for peaks, measured in rows])
     *slower, launch = np.linalg.lstsq(relative, np.ones(len(rows)))[0]
     return dict(zip(KINDS, 1 / np.array(slower), strict=False)), launch
 
 
-def of_peaks(name):
+def peak_times(name):
     return dict(zip(KINDS, STEPS[name][0], strict=True))
 
 
-def estimated(name, shares, launch):
-    peaks = of_peaks(name)
+def estimate_step(name, shares, launch):
+    peaks = peak_times(name)
     return sum(peaks[kind] / share for kind, share in shares.items()) + peaks["launches"] * launch
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_step_that_is_left_out_is_estimated_within_a_fifth(name):
+def test_a_step_that_the_fit_leaves_out_is_estimated_within_a_fifth(name):
     measured = STEPS[name][1]
-    shares, launch = fitted(without=name)
-    assert estimated(name, shares, launch) == pytest.approx(measured, rel=0.05)  # 0.2 is the goal
+    shares, launch = fit(without=name)
+    assert estimate_step(name, shares, launch) == pytest.approx(
+        measured, rel=0.05
+    )  # 0.2 is the goal
     assert all(0 < share < 1 for share in shares.values()) and 1 < launch < 4
 
 
-def test_the_table_is_the_fit_to_all_measurements():
-    shares, launch = fitted()
+def test_the_table_of_rates_is_the_fit_to_all_measurements():
+    shares, launch = fit()
     assert {kind: round(shares[kind], 2) for kind in SHARES} == SHARES
     assert set(shares) - set(SHARES) == {"vocabulary"}
     assert round(launch, 1) == pytest.approx(1e6 * LAUNCH)
@@ -74,13 +78,13 @@ def test_the_table_is_the_fit_to_all_measurements():
     "milliseconds, launches, measured",
     [((10.481, 1.407, 2.032, 9.593), 1178, 46.6), ((10.481, 1.407, 2.032, 9.473), 1060, 45.35)],
 )
-def test_steps_on_an_h200(milliseconds, launches, measured):
-    """XLM-R base at 82c0b8b, and with biases' gradients as products: no part of the fit."""
+def test_steps_on_an_h200_are_estimated_within_seven_percent(milliseconds, launches, measured):
+    """XLM-R base at 82c0b8b, then with biases' gradients as products. The fit has neither step."""
     products, attention, vocabulary, memory = milliseconds
     peaks = {"products": products, "attention": attention, "memory": memory}
     seconds = {kind: ms / 1e3 for kind, ms in peaks.items()}
     total = 1e3 * sum(Work(seconds, launches).estimate().values())
-    assert total + vocabulary / fitted()[0]["vocabulary"] == pytest.approx(measured, rel=0.07)
+    assert total + vocabulary / fit()[0]["vocabulary"] == pytest.approx(measured, rel=0.07)
 
 
 TEXT = """\
@@ -133,18 +137,18 @@ metadata={op_name="jit(f)/add_norm/pallas_call"}
 
 
 @pytest.mark.parametrize("name", ["h100", "a100"])
-def test_kernels_count_by_what_takes_longest_in_them(name):
+def test_a_kernel_counts_as_the_kind_that_takes_longest_in_it(name):
     chip, square = CHIPS[name], 4096 * 4096
-    found = work(Program(TEXT), chip)
-    assert found.seconds == pytest.approx(
+    kernel_work = work(Program(TEXT), chip)
+    assert kernel_work.seconds == pytest.approx(
         {
             "products": 3 * 2 * 4096 * square / chip.flops,
             "attention": 4 * 2 * 8 * 12 * 512 * 128 * 64 / chip.flops,
-            # The thin product, the norm and the sum; an exchange is no kernel.
+            # The thin product, the norm and the sum; a collective is not a kernel.
             "memory": (2 * 16 * 4096 + 4 * 16 * 4096 + 2 * square * (1 + 2 + 3)) / chip.bandwidth,
         }
     )
-    assert found.launches == 3 + 4
-    times = found.estimate()
+    assert kernel_work.launches == 3 + 4
+    times = kernel_work.estimate()
     assert times.pop("launches") == 7 * LAUNCH
-    assert times == {kind: value / SHARES[kind] for kind, value in found.seconds.items()}
+    assert times == {kind: value / SHARES[kind] for kind, value in kernel_work.seconds.items()}

@@ -1,4 +1,4 @@
-"""Programs of compilers are parsed: loops, groups of devices, tiles, memory spaces."""
+"""The text of compiled programs is parsed: loops, groups of devices, tiles, memory spaces."""
 
 import jax
 import jax.numpy as jnp
@@ -39,20 +39,20 @@ ENTRY %main.4 (x.1: f32[4,8]) -> f32[4,8] {
 """
 
 
-def runs(program):
-    return {found.name: times for _, found, times in program.executed()}
+def execution_counts(program):
+    return {instruction.name: times for _, instruction, times in program.executed()}
 
 
-def test_a_loop_without_a_known_trip_count():
-    found = runs(Program(TPU))
-    assert found["add.1"] == 7 and found["tuple.2"] == 1 and "while.1" not in found
+def test_the_trip_count_of_a_loop_follows_from_its_condition():
+    counts = execution_counts(Program(TPU))
+    assert counts["add.1"] == 7 and counts["tuple.2"] == 1 and "while.1" not in counts
 
 
-def test_a_loop_with_a_known_trip_count():
+def test_a_known_trip_count_is_used():
     program = TPU.replace(
         "body=%body.3", 'body=%body.3, backend_config={"known_trip_count":{"n":"12"}}'
     )
-    assert runs(Program(program))["add.1"] == 12
+    assert execution_counts(Program(program))["add.1"] == 12
 
 
 def test_an_unknown_trip_count_is_an_error():
@@ -60,15 +60,15 @@ def test_an_unknown_trip_count_is_an_error():
         "  ROOT %compare.1", "  %constant.9 = s32[]{:T(128)} constant(9)\n  ROOT %compare.1"
     )
     with pytest.raises(ValueError, match=r"while.1: .* the integer constants \[7, 9\]"):
-        runs(Program(text))
+        execution_counts(Program(text))
 
 
-def test_other_text_is_an_error():
+def test_text_that_is_no_compiled_program_is_an_error():
     with pytest.raises(ValueError, match="not the text of a compiled program"):
         Program("module @jit_f {}")
 
 
-def test_instructions_are_read_whole():
+def test_all_parts_of_instructions_are_parsed():
     program = Program(TPU)
     body = program.computations["body.3"]
     add, state = body["add.1"], body["state.2"]
@@ -83,7 +83,7 @@ def test_instructions_are_read_whole():
     assert program.computations["condition.2"]["less.1"].called == ("fused.1",)
 
 
-def test_loops_within_loops_and_scans_of_a_real_program():
+def test_trip_counts_of_nested_scans_in_a_compiled_program_multiply():
     def f(x):
         def outer(x, _):
             return jax.lax.scan(lambda x, _: (jnp.sin(x @ x), None), x, length=5)[0], None
@@ -91,17 +91,19 @@ def test_loops_within_loops_and_scans_of_a_real_program():
         return jax.lax.scan(outer, x, length=3)[0]
 
     text = jax.jit(f).lower(jnp.ones((16, 16))).compile().as_text()
-    found = [times for _, i, times in Program(text).executed() if "sin" in i.source]
-    assert found and all(times == 15 for times in found)
+    counts = [times for _, i, times in Program(text).executed() if "sin" in i.source]
+    assert counts and all(times == 15 for times in counts)
 
 
-def test_the_branch_that_moves_most_counts():
+def test_the_branch_that_moves_most_bytes_counts():
     def f(which, x):
         return jax.lax.cond(which, lambda x: jnp.sin(jnp.tile(x, (9, 1))).sum(0), lambda x: x, x)
 
     text = jax.jit(f).lower(True, jnp.ones(64)).compile().as_text()
     assert " conditional(" in text
-    assert any("branch_1_fun" in found.source for _, found, _ in Program(text).executed())
+    assert any(
+        "branch_1_fun" in instruction.source for _, instruction, _ in Program(text).executed()
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,13 +116,13 @@ def test_the_branch_that_moves_most_counts():
         (Array("f8e4m3fn", (10,), "0"), 10),
         (Array("token", (), ""), 0),
         (Array("f32", (4, 100), "1,0:T(8,128)"), 8 * 128 * 4),
-        (Array("f32", (4, 100), "0,1:T(8,128)"), 128 * 104 * 4),  # the first axis is the fastest
+        (Array("f32", (4, 100), "0,1:T(8,128)"), 128 * 104 * 4),  # the first axis varies fastest
         (Array("bf16", (3, 4, 100), "2,1,0:T(8,128)(2,1)"), 3 * 8 * 128 * 2),
         (Array("f32", (768,), "0:T(1024)"), 1024 * 4),
         (Array("f32", (4, 128), "1,0:T(8,128)S(1)"), 0),
     ],
 )
-def test_bytes_are_those_in_main_memory_with_the_padding_of_tiles(array, size):
+def test_bytes_are_those_in_main_memory_including_padding_of_tiles(array, size):
     assert array.bytes == size
 
 
@@ -143,10 +145,10 @@ def test_bytes_are_those_in_main_memory_with_the_padding_of_tiles(array, size):
         ("channel_id=1", [[*range(8)]]),
     ],
 )
-def test_groups_of_devices(text, groups):
+def test_groups_of_devices_are_parsed(text, groups):
     assert parse_groups(text, 8) == groups
 
 
-def test_groups_that_cannot_be_read_are_an_error():
+def test_groups_in_an_unknown_notation_are_an_error():
     with pytest.raises(ValueError, match="the notation is unknown: mesh"):
         parse_groups("replica_groups=mesh['a'=8] {'a':(2)4}", 8)

@@ -1,4 +1,4 @@
-"""The search finds the fastest choice that fits with few programs, and reports if none does."""
+"""The search finds the fastest choice that fits with few programs, and reports if none fits."""
 
 import dataclasses
 import types
@@ -30,19 +30,22 @@ def config_of(rows=1024, pair_rows=256, **changes):
 
 @pytest.fixture
 def chips(monkeypatch):
-    """`chips(seconds, needed)`: compiled steps that take as much as these functions of a choice
-    say, on 8 devices; it returns the list of what was compiled."""
+    """Returns `chips(seconds, needed)`, which fakes compiled steps on 8 devices.
 
-    def made(seconds, needed, limit=10 * GIB, stops=False):
-        tried = []
+    The functions `seconds` and `needed` give the time and the memory of a choice. `chips` returns
+    the topology, and a list to which each compilation appends its (choice, phase).
+    """
+
+    def fake_steps(seconds, needed, limit=10 * GIB, compiler_fails=False):
+        compiled = []
 
         def of_phase(config, sizes, topology, phase):
             choice = search.Choice(
                 config.mesh.fsdp, config.model.remat, config.train.accumulation, config.mesh.gather
             )
-            tried.append((choice, phase))
+            compiled.append((choice, phase))
             peak = needed(choice)
-            if stops and peak > limit:
+            if compiler_fails and peak > limit:
                 raise DoesNotFit(f"Used {peak / GIB:.2f}G of {limit / GIB:.2f}G hbm")
             memory = types.SimpleNamespace(fits=peak <= limit, peak=peak, limit=limit, working=peak)
             return types.SimpleNamespace(
@@ -57,9 +60,9 @@ def chips(monkeypatch):
         monkeypatch.setattr(topologies.Topology, "devices", lambda self: jax.devices()[:8])
         topology = topologies.parse("h100:1x8")
         chip = topology.chip._replace(memory=limit)
-        return topology._replace(chip=chip), tried
+        return topology._replace(chip=chip), compiled
 
-    return made
+    return fake_steps
 
 
 def needed(choice):
@@ -74,24 +77,28 @@ def seconds(choice):
     return 1.0 + 0.3 * (choice.remat == "all") + 0.01 * choice.accumulation + sent
 
 
-@pytest.mark.parametrize("stops", [False, True])
-def test_the_fastest_that_fits_comes_first(chips, stops):
+@pytest.mark.parametrize("compiler_fails", [False, True])
+def test_the_fastest_choice_that_fits_comes_first(chips, compiler_fails):
     config = config_of()
-    topology, tried = chips(seconds, needed, stops=stops)
+    topology, compiled = chips(seconds, needed, compiler_fails=compiler_fails)
     trials = search.search(config, expected_sizes(config), topology)
-    every = [
+    choices = [
         search.Choice(fsdp, remat, parts, gather)
         for fsdp, gather in ((1, "layer"), (8, "step"), (8, "layer"))
         for remat in ("none", "all")
         for parts in (1, 2, 4, 8, 16, 32)
     ]
-    fitting = [choice for choice in every if needed(choice) <= 10 * GIB]
+    fitting = [choice for choice in choices if needed(choice) <= 10 * GIB]
     assert trials[0].choice == min(fitting, key=seconds) == search.Choice(8, "none", 8)
     assert trials[0].fits and trials[0].figures.memory.peak == needed(trials[0].choice)
     fits = [trial.fits for trial in trials]
     assert fits == sorted(fits, reverse=True) and not all(fits)
-    assert len(tried) == len(set(tried)) < len(every), "programs are compiled again, or all are"
-    assert {phase for _, phase in tried} == {1}, "the phase with the most rows decides"
+    assert len(compiled) == len(set(compiled)) < len(choices), (
+        "a program was compiled twice, or all were"
+    )
+    assert {phase for _, phase in compiled} == {1}, (
+        "the search must use the phase with the most rows"
+    )
     for trial in trials:
         assert trial.needed == pytest.approx(needed(trial.choice), rel=0.01)
     shown = table.trials(trials).splitlines()
@@ -103,60 +110,60 @@ def test_the_fastest_that_fits_comes_first(chips, stops):
     assert trials[0].record()["figures"] == {"peak": needed(trials[0].choice)}
 
 
-def test_the_flags_give_the_choice(chips):
+def test_the_flags_of_a_choice_set_it_in_a_config(chips):
     choice = search.Choice(4, "all", 2, "step")
     config = schema.default()
     for flag in choice.flags().split():
         key, _, value = flag.removeprefix("--config.").partition("=")
         config.update_from_flattened_dict({key: int(value) if value.isdigit() else value})
-    wanted = choice.of(config_of())
-    assert config.mesh.fsdp == wanted.mesh.fsdp == 4 and wanted.mesh.replica == 0
-    assert config.model.remat == wanted.model.remat
-    assert config.mesh.gather == wanted.mesh.gather == "step"
-    assert config.train.accumulation == wanted.train.accumulation == 2
-    assert dataclasses.replace(wanted, mesh=config_of().mesh) != config_of()
+    expected = choice.of(config_of())
+    assert config.mesh.fsdp == expected.mesh.fsdp == 4 and expected.mesh.replica == 0
+    assert config.model.remat == expected.model.remat
+    assert config.mesh.gather == expected.mesh.gather == "step"
+    assert config.train.accumulation == expected.train.accumulation == 2
+    assert dataclasses.replace(expected, mesh=config_of().mesh) != config_of()
 
 
-def test_the_first_that_fits_ends_a_short_search(chips):
+def test_a_short_search_ends_at_the_first_choice_that_fits(chips):
     config = config_of()
-    topology, tried = chips(seconds, needed)
+    topology, compiled = chips(seconds, needed)
     trials = search.search(config, expected_sizes(config), topology, try_all=False)
     assert trials[0].choice == search.Choice(1, "none", 16)
-    assert {choice.fsdp for choice, _ in tried} == {1}
+    assert {choice.fsdp for choice, _ in compiled} == {1}
 
 
 @pytest.mark.parametrize("slope", [0.5, 30, 90, 700, 2000])
-def test_a_few_programs_find_the_most_rows_that_fit(chips, slope):
-    """For 13 numbers of microbatches and any memory per row."""
+def test_four_programs_suffice_to_find_the_most_rows_that_fit(chips, slope):
+    """With 13 possible numbers of microbatches, for any memory per row."""
 
     def needed(choice):
         return (1 + slope / choice.accumulation) * GIB
 
     config = config_of(rows=8 * 4096, pair_rows=0)
-    topology, tried = chips(seconds, needed, stops=True)
+    topology, compiled = chips(seconds, needed, compiler_fails=True)
     trials = search.search(config, expected_sizes(config), topology, try_all=False)
     fitting = [parts for parts in search.microbatch_counts(config, 8) if 1 + slope / parts <= 10]
     assert trials[0].choice == search.Choice(1, "none", fitting[0])
-    assert len(tried) <= 4
+    assert len(compiled) <= 4
 
 
-def test_if_nothing_fits_the_smallest_comes_first(chips):
+def test_if_no_choice_fits_the_smallest_comes_first(chips):
     config = config_of()
-    topology, _ = chips(seconds, lambda choice: needed(choice) + 20 * GIB, stops=True)
+    topology, _ = chips(seconds, lambda choice: needed(choice) + 20 * GIB, compiler_fails=True)
     trials = search.search(config, expected_sizes(config), topology)
     assert not any(trial.fits for trial in trials)
     assert trials[0].needed == min(trial.needed for trial in trials)
 
 
-def test_a_state_that_does_not_fit_is_not_compiled(chips):
+def test_choices_whose_state_does_not_fit_are_not_compiled(chips):
     config = config_of(**{"data.vocabulary_size": 400_000})
-    topology, tried = chips(seconds, needed, limit=2**22)
+    topology, compiled = chips(seconds, needed, limit=2**22)
     trials = search.search(config, expected_sizes(config), topology)
-    assert not tried and len(trials) == 6 and not any(trial.fits for trial in trials)
+    assert not compiled and len(trials) == 6 and not any(trial.fits for trial in trials)
     assert trials[0].choice.fsdp == 8 and trials[-1].needed > trials[0].needed > 2**22
 
 
-def test_batches_that_cannot_be_shared_are_named(chips):
+def test_batch_rows_that_devices_cannot_share_are_an_error(chips):
     topology, _ = chips(seconds, needed)
     config = config_of(pair_rows=12)
     with pytest.raises(
@@ -171,7 +178,7 @@ def test_numbers_of_microbatches_divide_every_batch():
     assert search.microbatch_counts(config_of(8, 0), 8) == [1]
 
 
-def test_what_a_compiler_says_is_needed_is_read():
+def test_the_needed_memory_is_parsed_from_the_compilers_message():
     message = (
         "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 16.45G of 15.75G hbm."
     )

@@ -1,4 +1,4 @@
-"""Topologies by name, with errors that say what is expected or to be installed."""
+"""Topologies are parsed from names; errors name the expected form, or the package to install."""
 
 import math
 
@@ -12,9 +12,9 @@ from xlj.planning.chips import CHIPS
 @pytest.mark.parametrize(
     "name, size", [("h100:8x8", 64), ("a100:1x1", 1), ("v5e:4x4", 16), ("v5p:4x4x8", 128)]
 )
-def test_a_name_has_chip_and_sides(name, size):
-    found = topologies.parse(name)
-    assert found.size == size and found.chip is CHIPS[name.partition(":")[0]]
+def test_a_name_gives_the_chip_and_the_number_of_devices(name, size):
+    topology = topologies.parse(name)
+    assert topology.size == size and topology.chip is CHIPS[name.partition(":")[0]]
 
 
 @pytest.mark.parametrize(
@@ -30,23 +30,23 @@ def test_a_name_has_chip_and_sides(name, size):
         ("v5e:4*4", "expected the two sides of a torus"),
     ],
 )
-def test_other_names_are_errors(name, message):
+def test_invalid_names_are_errors(name, message):
     with pytest.raises(ConfigError, match=message):
         topologies.parse(name)
 
 
-def test_a_missing_compiler_is_named(monkeypatch):
-    def nothing(*arguments, **named):
+def test_the_error_for_a_missing_compiler_has_its_install_command(monkeypatch):
+    def raise_unknown_backend(*arguments, **named):
         raise RuntimeError("Unknown backend cuda\nmore of it")
 
-    monkeypatch.setattr("jax.experimental.topologies.get_topology_desc", nothing)
+    monkeypatch.setattr("jax.experimental.topologies.get_topology_desc", raise_unknown_backend)
     with pytest.raises(ConfigError, match=r"Unknown backend cuda.*pip install -e '.\[cuda\]'"):
         topologies.parse("h100:1x8").devices()
     with pytest.raises(ConfigError, match=r"pip install -e '.\[tpu\]'"):
         topologies.parse("v5e:4x4").devices()
 
 
-def test_rates_of_products():
+def test_rates_of_products_depend_on_type_and_precision():
     h100, v5e = CHIPS["h100"], CHIPS["v5e"]
     assert h100.rate("bf16") == 2 * h100.rate("f32") > h100.rate("f32 highest") == 67e12
     assert v5e.rate("bf16") == v5e.rate("f32") == pytest.approx(6 * v5e.rate("f32 highest"))

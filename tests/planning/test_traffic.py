@@ -1,4 +1,4 @@
-"""Memory traffic equals a count by hand, and a count from the text alone."""
+"""Memory traffic equals counts by hand, and an independent count from the program's text."""
 
 import re
 from collections import Counter
@@ -12,7 +12,7 @@ from xlj.planning import traffic
 from xlj.planning.hlo import Program
 
 
-def moved(text):
+def bytes_moved(text):
     return sum(traffic.traffic(Program(text)).values())
 
 
@@ -20,9 +20,9 @@ def compiled(function, *arguments):
     return jax.jit(function).lower(*arguments).compile().as_text()
 
 
-def test_an_instruction_reads_and_writes():
+def test_an_instruction_reads_its_operands_and_writes_its_result():
     text = compiled(lambda a, b: a @ b, jnp.ones((32, 64)), jnp.ones((64, 16)))
-    assert moved(text) == 4 * (32 * 64 + 64 * 16 + 32 * 16)
+    assert bytes_moved(text) == 4 * (32 * 64 + 64 * 16 + 32 * 16)
 
 
 FUSIONS = """\
@@ -82,10 +82,10 @@ ENTRY %main (x: f32[100,64], n: s32[], row: f32[1,64]) -> f32[100,64] {
     "line, bytes",
     [
         ("%a = f32[1,64]{1,0} fusion(%x, %n), kind=kLoop, calls=%slices", 2 * 256 + 4),
-        # The update is read and written; of the array it lands in nothing is read.
+        # The update is read and written; nothing is read from the updated array.
         ("%a = f32[100,64]{1,0} fusion(%x, %row, %n), kind=kLoop, calls=%updates", 2 * 256 + 4),
         ("%a = f32[1,64]{1,0} fusion(%x, %n), kind=kLoop, calls=%whole", 25_600 + 4 + 256),
-        # As TPUs' programs have them: a fusion inside a fusion.
+        # A fusion inside a fusion, as in TPU programs.
         ("%a = f32[1,64]{1,0} fusion(%x, %n, %row), kind=kOutput, calls=%nested", 3 * 256 + 4),
         ("%a = f32[100,64]{1,0} fusion(%x, %row, %n), calls=%nested_updates", 2 * 256 + 4),
         ("%a = f32[1,64]{1,0} dynamic-slice(%x, %n, %n), dynamic_slice_sizes={1,64}", 2 * 256),
@@ -98,21 +98,21 @@ ENTRY %main (x: f32[100,64], n: s32[], row: f32[1,64]) -> f32[100,64] {
             25_600 + 256,
         ),
         ("%a = (f32[1,64]{1,0}, f32[100,64]{1,0}) custom-call(%x)", 2 * 25_600 + 256),
-        # Out of the chip's memory into what is nearer: one way.
+        # From main memory to on-chip memory: only the read counts.
         ("%a = (f32[1,64]{1,0}, f32[1,64]{1,0:S(1)}, u32[]) copy-start(%row)", 256),
         ("%a = f32[1,64]{1,0:S(1)} copy-done(%row)", 0),
         ("%a = (f32[1,64]{1,0}, f32[8,64]{1,0}) all-gather-start(%row)", 256 + 8 * 256),
-        # Operands, what becomes of them, and what the exchange needs for itself.
+        # Operands and results; the collective's own context (u32[64]) does not count.
         ("%a = (f32[1,64]{1,0}, f32[1,64]{1,0}, u32[64]) collective-permute-start(%row)", 512),
         ("%a = f32[1,64]{1,0} all-reduce-start(%row), to_apply=%sum", 2 * 256),
         ("%a = (f32[1,64]{1,0}, f32[1,64]{1,0}) all-reduce-start(%row, %row)", 4 * 256),
     ],
 )
-def test_what_is_sliced_updated_or_near_counts_as_what_is_touched(line, bytes):
-    assert moved(FUSIONS.replace("BODY", f"ROOT {line}")) == bytes
+def test_only_the_touched_bytes_in_main_memory_count(line, bytes):
+    assert bytes_moved(FUSIONS.replace("BODY", f"ROOT {line}")) == bytes
 
 
-def test_a_stack_of_layers_is_read_once_a_pass():
+def test_a_stack_of_layers_is_read_once_per_pass():
     layers, width, rows = 6, 48, 512
 
     def f(x, weights):
@@ -120,11 +120,11 @@ def test_a_stack_of_layers_is_read_once_a_pass():
 
     text = compiled(f, jnp.ones((rows, width)), jnp.ones((layers, width, width)))
     weights, x = 4 * layers * width * width, 4 * rows * width
-    # Each layer reads and writes the vectors some times; the weights are sliced out, then read.
-    assert 2 * layers * x <= moved(text) <= 3 * weights + 8 * layers * x
+    # Each layer reads and writes the vectors several times; the weights are sliced out, then read.
+    assert 2 * layers * x <= bytes_moved(text) <= 3 * weights + 8 * layers * x
 
 
-def two_programs():
+def compiled_programs():
     def attend(q, k, v):
         def loss(q, k, v):
             scores = jax.nn.softmax(jnp.einsum("bqd,bkd->bqk", q, k))
@@ -151,28 +151,28 @@ def two_programs():
 
 
 @pytest.mark.parametrize("program", ["attention", "layers"])
-def test_a_program_has_the_traffic_that_a_count_from_its_text_finds(program):
-    text = two_programs()[program]
-    theirs = references.traffic.Counter(text).found
-    ours: Counter[str] = Counter()
+def test_traffic_of_a_program_equals_the_independent_count(program):
+    text = compiled_programs()[program]
+    expected = references.traffic.Counter(text).counts
+    actual: Counter[str] = Counter()
     parsed = Program(text)
-    for body, found, times in parsed.executed():
-        if moved := traffic.of_instruction(parsed, body, found):
-            ours[f"{found.op}:" + re.sub(r"[.\d]+$", "", found.name)] += times * moved
-    theirs = {key: moved for key, moved in theirs.items() if moved}
-    for key in {*theirs, *ours}:
-        assert ours[key] == pytest.approx(theirs.get(key, 0), rel=0.01, abs=64), key
-    assert sum(ours.values()) == pytest.approx(sum(theirs.values()), rel=0.01)
-    assert len(theirs) > 5
+    for body, instruction, times in parsed.executed():
+        if size := traffic.of_instruction(parsed, body, instruction):
+            actual[f"{instruction.op}:" + re.sub(r"[.\d]+$", "", instruction.name)] += times * size
+    expected = {key: size for key, size in expected.items() if size}
+    for key in {*expected, *actual}:
+        assert actual[key] == pytest.approx(expected.get(key, 0), rel=0.01, abs=64), key
+    assert sum(actual.values()) == pytest.approx(sum(expected.values()), rel=0.01)
+    assert len(expected) > 5
 
 
-def test_the_largest_come_first_with_their_functions():
+def test_the_largest_traffic_comes_first_and_names_its_function():
     def f(x):
         with jax.named_scope("large"):
             x = jnp.sin(x) @ x
         with jax.named_scope("small"):
             return jnp.cos(x[0]).sum()
 
-    found = traffic.traffic(Program(compiled(f, jnp.ones((64, 64)))))
-    assert list(found.values()) == sorted(found.values(), reverse=True)
-    assert "large" in next(iter(found))
+    bytes_by_label = traffic.traffic(Program(compiled(f, jnp.ones((64, 64)))))
+    assert list(bytes_by_label.values()) == sorted(bytes_by_label.values(), reverse=True)
+    assert "large" in next(iter(bytes_by_label))

@@ -1,4 +1,5 @@
-"""Objectives in plain NumPy, float64, written from the papers; nothing here imports xlj.
+"""Reference implementations in NumPy float64, written from the papers; they do not import xlj.
 
-Parameters are nested dicts as xlj lays them out; `model` is anything with the fields of its config.
+Parameters are nested dicts in the layout of xlj. `model` is any object that has the fields of xlj's
+model config.
 """

@@ -1,15 +1,21 @@
-"""The rules of alignment in plain Python, one pair at a time, transcribed from papers and facts.
+"""Reference implementation of the alignment rules in plain Python, one sentence pair at a time.
 
-Matrices are lists of rows of float32 numbers. Sinkhorn is in float64, in the log domain.
+The rules are transcribed from the papers and from released code. Matrices are lists of rows of
+float32 numbers. Sinkhorn is in float64, in the log domain.
 """
 
 import numpy as np
 
-ALMOST = np.float32(1 - 1e-5)  # equal but for rounding: the first index wins
+ALMOST = np.float32(1 - 1e-5)  # values within this factor of the maximum tie: the first wins
 
 
 def sinkhorn_log(similarity, iterations, columns_first=True, mu=1):
-    """XLM-Align Eq. 1 to 6: float64 [m, n] -> plan, last row- and column-normalised."""
+    """Sinkhorn (XLM-Align Eq. 1 to 6) of a float64 similarity [m, n].
+
+    Returns:
+      The transport plan, the plan after its last normalisation of rows, and the plan after its
+      last normalisation of columns.
+    """
     log = np.log(np.maximum(np.asarray(similarity, np.float64), 1e-6)) / mu
     last = {}
     for _ in range(iterations):
@@ -20,7 +26,8 @@ def sinkhorn_log(similarity, iterations, columns_first=True, mu=1):
 
 
 def best_of_rows(matrix):
-    """The forward alignment (Eq. 7): {(i, argmax_k matrix[i][k])}, where that is not zero."""
+    """The forward alignment (Eq. 7): {(i, argmax_k matrix[i][k])}. Rows without a positive value
+    have no link."""
     links = set()
     for i, row in enumerate(matrix):
         highest = max(row)
@@ -31,7 +38,7 @@ def best_of_rows(matrix):
 
 
 def best_of_columns(matrix):
-    """The backward alignment: argmax over columns."""
+    """The backward alignment: the argmax of each column."""
     return {(i, j) for j, i in best_of_rows([list(column) for column in zip(*matrix, strict=True)])}
 
 
@@ -44,7 +51,8 @@ def union(matrix):
 
 
 def itermax(matrix, alpha=0.9, iterations=2):
-    """Eq. 8 in each iteration, with the released code's multipliers between."""
+    """Itermax (Eq. 8). Between iterations scores are multiplied as in the released code: by 1,
+    `alpha` or 0 if neither, one or both of the tokens are linked."""
     aligned, m, n = argmax(matrix), len(matrix), len(matrix[0])
     factors = np.float32(1), np.float32(alpha), np.float32(0)
     for _ in range(iterations - 1):

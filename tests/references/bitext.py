@@ -1,4 +1,7 @@
-"""Objectives of pairs that are read apart: XLCO, retrieval; and distillation's distance."""
+"""Reference implementation of XLCO, retrieval and distillation.
+
+XLCO and retrieval encode the two sentences of a pair separately.
+"""
 
 import numpy as np
 
@@ -8,38 +11,48 @@ from references.losses import log_sum_exp, softplus
 
 
 def examples(tokens):
-    """Each row's examples, as lists of ids."""
-    found = []
+    """The examples of each row, as lists of ids."""
+    rows = []
     for row in np.asarray(tokens).tolist():
-        found.append([])
+        rows.append([])
         for token in row:
             if token == BOS:
-                found[-1].append([])
+                rows[-1].append([])
             if token != PAD:
-                found[-1][-1].append(token)
-    return found
+                rows[-1][-1].append(token)
+    return rows
 
 
 def by_example(vector, params, model, side, layer, most):
-    """`vector(hidden [length, hidden], ids [length])` of each example, encoded in a row of its own:
-    [rows, most, hidden], 0 where there is none; and which are there, bool [rows, most]."""
-    found = examples(side.tokens)
-    where = [(row, n) for row, several in enumerate(found) for n in range(len(several))]
-    alone = np.full((len(where), np.asarray(side.tokens).shape[1]), PAD)
-    for k, (row, n) in enumerate(where):
-        alone[k, : len(found[row][n])] = found[row][n]
-    languages = np.asarray(side.languages)[[row for row, _ in where]]
+    """Computes a vector of each example, which is encoded in a row of its own.
+
+    Args:
+      vector: a function of an example's hidden vectors [length, hidden] and ids [length].
+      most: the maximum number of examples in a row.
+
+    Returns:
+      vectors: [rows, most, hidden], 0 where a row has no such example.
+      is_real: bool [rows, most], whether a row has the example.
+    """
+    ids_of_rows = examples(side.tokens)
+    places = [
+        (row, n) for row, ids_of_row in enumerate(ids_of_rows) for n in range(len(ids_of_row))
+    ]
+    alone = np.full((len(places), np.asarray(side.tokens).shape[1]), PAD)
+    for k, (row, n) in enumerate(places):
+        alone[k, : len(ids_of_rows[row][n])] = ids_of_rows[row][n]
+    languages = np.asarray(side.languages)[[row for row, _ in places]]
     hidden = encode(params, model, alone, languages)[layer]
-    made = np.stack([vector(h, ids) for h, ids in zip(hidden, alone, strict=True)])
-    vectors = np.zeros((len(found), most, made.shape[1]))
-    there = np.zeros((len(found), most), bool)
-    for k, place in enumerate(where):
-        vectors[place], there[place] = made[k], True
-    return vectors, there
+    computed = np.stack([vector(h, ids) for h, ids in zip(hidden, alone, strict=True)])
+    vectors = np.zeros((len(ids_of_rows), most, computed.shape[1]))
+    is_real = np.zeros((len(ids_of_rows), most), bool)
+    for k, place in enumerate(places):
+        vectors[place], is_real[place] = computed[k], True
+    return vectors, is_real
 
 
 def projected(params, model, side, layer, most):
-    """InfoXLM's vectors: the projections of the examples' first tokens, as `by_example`."""
+    """InfoXLM's vectors: the projected first token of each example, in the form of `by_example`."""
 
     def vector(hidden, ids):
         return hidden[0] @ params["contrast_head"]["kernel"]
@@ -47,10 +60,11 @@ def projected(params, model, side, layer, most):
     return by_example(vector, params, model, side, layer, most)
 
 
-def contrast(queries, keys, queue, temperature, there):
-    """-log softmax of each query's own key among it and the queue: sums and correct, [rows]."""
+def contrast(queries, keys, queue, temperature, is_real):
+    """Sums of -log softmax of each query's own key among this key and the queue, and the number of
+    queries whose own key scores highest, [rows] each."""
     sums, correct = np.zeros(len(queries)), np.zeros(len(queries))
-    for row, n in zip(*np.nonzero(there), strict=True):
+    for row, n in zip(*np.nonzero(is_real), strict=True):
         query = queries[row, n]
         scores = np.concatenate([[query @ keys[row, n]], queue @ query]) / temperature
         sums[row] += log_sum_exp(scores) - scores[0]
@@ -58,13 +72,13 @@ def contrast(queries, keys, queue, temperature, there):
     return sums, correct
 
 
-def contrast_state(state, params, vectors, momentum, there):
-    """The momentum encoder after the step, and the queue with the vectors that are there, one by
-    one."""
-    queue, following, filled = np.array(state["queue"]), int(state["next"]), int(state["filled"])
-    for vector in vectors[there]:
-        queue[following] = vector
-        following, filled = (following + 1) % len(queue), min(filled + 1, len(queue))
+def contrast_state(state, params, vectors, momentum, is_real):
+    """The state after a step: averages the parameters of the momentum encoder, and writes the
+    vectors of real examples into the queue, one by one."""
+    queue, next_slot, filled = np.array(state["queue"]), int(state["next"]), int(state["filled"])
+    for vector in vectors[is_real]:
+        queue[next_slot] = vector
+        next_slot, filled = (next_slot + 1) % len(queue), min(filled + 1, len(queue))
 
     def average(old, new):
         if isinstance(old, dict):
@@ -72,25 +86,26 @@ def contrast_state(state, params, vectors, momentum, there):
         old = np.asarray(old, np.float64)
         return momentum * old + (1 - momentum) * np.asarray(new, np.float64)[: len(old)]
 
-    kept = average(state["momentum"], params)
-    return {"momentum": kept, "queue": queue, "next": following, "filled": filled}
+    momentum_params = average(state["momentum"], params)
+    return {"momentum": momentum_params, "queue": queue, "next": next_slot, "filled": filled}
 
 
 def averaged(params, model, side, layer, most):
-    """Unit vectors of the mean of each example's words at a layer, [rows x most, hidden]; 0 where
-    there is none."""
+    """The normalised mean of each example's word vectors at a layer, [rows * most, hidden]; 0 where
+    a row has no such example."""
 
     def vector(hidden, ids):
         mean = hidden[is_word(ids)].mean(0)
         return mean / np.sqrt(mean @ mean)
 
-    found, _ = by_example(vector, params, model, side, layer, most)
-    return found.reshape(-1, found.shape[-1])
+    vectors, _ = by_example(vector, params, model, side, layer, most)
+    return vectors.reshape(-1, vectors.shape[-1])
 
 
 def negatives_of(first, second, most):
-    """The pairs that are there and share no sentence with pair i, on either side, for each i of
-    rows x most; none for one that is not there. `first` and `second` are tokens [rows, length]."""
+    """The negatives of each pair i of rows * most: the real pairs that share no sentence with pair
+    i on either side. A pair that is not real has none. `first` and `second` are tokens
+    [rows, length]."""
     sentences, real = [], []
     for row in zip(examples(first), examples(second), strict=True):
         real += [len(sentences) + n for n in range(len(row[0]))]
@@ -104,10 +119,12 @@ def negatives_of(first, second, most):
 
 
 def compared(first, second, negatives, scale, kind):
-    """Losses and correct [rows] of unit vectors [rows, hidden]; 0 where there is no negative.
+    """Losses and correct pairs, [rows] each, of unit vectors [rows, hidden]; 0 for a pair without
+    negatives.
 
-    `hardest`: binary cross-entropy of the translation and of the nearest negative, both ways
-    (ERNIE-M, section 4.2); `all`: -log softmax among all negatives of both sides (NT-Xent).
+    Kind `hardest` is the binary cross-entropy of the translation and of the nearest negative, in
+    both directions (ERNIE-M, section 4.2). Kind `all` is -log softmax of the translation among
+    all negatives of both sides (NT-Xent).
     """
     losses, correct = np.zeros(len(first)), np.zeros(len(first))
     for i, others in enumerate(negatives):
@@ -127,18 +144,18 @@ def compared(first, second, negatives, scale, kind):
 
 
 def slopes(function, x, step=1e-5):
-    """The gradient of a number at an array, by central differences."""
-    found = np.zeros_like(x)
+    """The gradient at `x` of a function that returns a number, by central differences."""
+    gradient = np.zeros_like(x)
     for place in np.ndindex(x.shape):
-        moved = np.zeros_like(x)
-        moved[place] = step
-        found[place] = (function(x + moved) - function(x - moved)) / (2 * step)
-    return found
+        offset = np.zeros_like(x)
+        offset[place] = step
+        gradient[place] = (function(x + offset) - function(x - offset)) / (2 * step)
+    return gradient
 
 
 def distilled(student, teacher, model, tokens, languages, language):
-    """Sums and counts [rows] of the mean squared difference of the last vectors, over the tokens
-    of rows of one language."""
+    """Sums and counts, [rows] each, of the mean squared difference between the last layers of
+    student and teacher, over the tokens of rows in `language`."""
     tokens, languages = np.asarray(tokens), np.asarray(languages)
     difference = (
         encode(student, model, tokens, languages)[-1]

@@ -1,10 +1,10 @@
-"""Dropout's masks, in NumPy: Wellons' lowbias32 of a row's key, layer, site and position."""
+"""Reference implementation of dropout masks: hashes of a row's key, layer, site and position."""
 
 import numpy as np
 
 
 def mixed(x):
-    """uint32 -> uint32."""
+    """The hash lowbias32 (Wellons) of uint32 numbers."""
     x = x ^ (x >> np.uint32(16))
     x = x * np.uint32(0x7FEB352D)
     x = x ^ (x >> np.uint32(15))
@@ -13,7 +13,8 @@ def mixed(x):
 
 
 def kept(words, layer, site, shape, rate):
-    """bool [rows, *shape], of each row's key as two uint32 words [rows, 2]."""
+    """Which components dropout keeps, bool [rows, *shape]; `words` [rows, 2] is each row's key as
+    two uint32 words."""
     seed = np.full(len(words), 0x1E3779B9, np.uint32)
     for number in (words[:, 0], words[:, 1], np.uint32(layer), np.uint32(site)):
         seed = mixed(seed ^ number)

@@ -1,4 +1,4 @@
-"""Denoising word alignment (XLM-Align, sections 3.1 and 3.2)."""
+"""Reference implementation of denoising word alignment (XLM-Align, sections 3.1 and 3.2)."""
 
 import numpy as np
 
@@ -11,22 +11,23 @@ from references.mlm import predicted
 
 
 def words_of_pairs(tokens):
-    """(row, places of the first sentence's words, of the second's) of every example."""
+    """Yields (row, places of the first sentence's words, places of the second sentence's words) of
+    each example."""
     example, side, _ = layout(tokens)
     for row in range(len(tokens)):
         for number in range(1, example[row].max() + 1):
-            mine = (example[row] == number) & is_word(tokens[row])
-            yield row, *(np.flatnonzero(mine & (side[row] == i)) for i in (0, 1))
+            is_word_of_pair = (example[row] == number) & is_word(tokens[row])
+            yield row, *(np.flatnonzero(is_word_of_pair & (side[row] == i)) for i in (0, 1))
 
 
 def labels(params, model, original, languages, options):
-    """{(row, place): the place that it is aligned with}, the last of several; `options` has the
-    keys of `objectives.dwa`."""
+    """The labels of the pointer: {(row, place): the place of the aligned word}. The last place
+    counts if there are several. `options` has the keys of `objectives.dwa`."""
     layer, columns_first = options.label_layer, options.sinkhorn_first == "columns"
     transport = options.sinkhorn_iterations, columns_first, options.sinkhorn_mu
     rounds = options.filtering_alpha, options.filtering_iterations
     hidden = encode(params, model, original, languages)[layer]
-    found = {}
+    place_of = {}
     for row, first, second in words_of_pairs(original):
         plan, _, _ = sinkhorn_log(hidden[row, first] @ hidden[row, second].T, *transport)
         links = best_of_rows(plan) | best_of_columns(plan)
@@ -34,35 +35,35 @@ def labels(params, model, original, languages, options):
             links = itermax(plan, *rounds)
         for i, j in sorted(links):
             one, other = first[i], second[j]
-            found[row, one] = max(other, found.get((row, one), -1))
-            found[row, other] = max(one, found.get((row, other), -1))
-    return found
+            place_of[row, one] = max(other, place_of.get((row, one), -1))
+            place_of[row, other] = max(one, place_of.get((row, other), -1))
+    return place_of
 
 
 def some_of(candidates, share, order):
-    """floor(share * n) of each row's n candidates, those of the lowest `order`."""
+    """Chooses floor(share * n) of each row's n candidates: those with the lowest `order`."""
     chosen = np.zeros_like(candidates)
-    for row, mine in enumerate(candidates):
-        places = sorted(np.flatnonzero(mine), key=lambda at: order[row, at])
+    for row, is_candidate in enumerate(candidates):
+        places = sorted(np.flatnonzero(is_candidate), key=lambda at: order[row, at])
         chosen[row, places[: int(share * len(places) + 1e-6)]] = True
     return chosen
 
 
 def losses(params, model, original, masked, queries, layer):
-    """Sums, counts and correct [rows] of TLM, and of the pointer that reads `layer`.
+    """Sums, counts and correct predictions, [rows] each, of TLM and of the pointer on `layer`.
 
     Args:
       queries: {(row, place): the place to point to}.
     """
-    every = encode(params, model, masked.tokens, masked.languages)
-    found = np.zeros((3, len(original)))
+    hidden = encode(params, model, masked.tokens, masked.languages)
+    pointer_losses = np.zeros((3, len(original)))
     head = params["pointer_head"]
     for row, first, second in words_of_pairs(original):
-        for mine, other in ((first, second), (second, first)):
-            for at in mine:
+        for own, other in ((first, second), (second, first)):
+            for at in own:
                 if (row, at) in queries:
-                    scores = pointer(head, every[layer][row, at], every[layer][row, other])
+                    scores = pointer(head, hidden[layer][row, at], hidden[layer][row, other])
                     label = other.tolist().index(queries[row, at])
                     loss = log_sum_exp(scores) - scores[label]
-                    found[:, row] += loss, 1, scores.argmax() == label
-    return predicted(params, model, masked, every[-1]), found
+                    pointer_losses[:, row] += loss, 1, scores.argmax() == label
+    return predicted(params, model, masked, hidden[-1]), pointer_losses

@@ -1,5 +1,7 @@
-"""The encoder's forward pass, with every option of the model: XLM-R's, and those of ModernBERT,
-mmBERT, EuroBERT and gte."""
+"""Reference implementation of the encoder's forward pass.
+
+It has all model options: those of XLM-R, ModernBERT, mmBERT, EuroBERT and gte.
+"""
 
 import math
 
@@ -67,7 +69,8 @@ def position_bias(table, model, length):
 
 
 def frequencies(model, base):
-    """Radians a position that each pair of a head's components turns by, [size / 2]."""
+    """Rotary frequencies: the radians per position by which each pair of a head's components turns,
+    [size / 2]."""
     size = model.hidden // model.heads
     return base ** -(np.arange(0, size, 2) / size) / model.rotary_factor
 
@@ -85,7 +88,7 @@ def rotated(x, angles):
 
 
 def is_full(model, layer):
-    """Whether a layer, counted from 0, sees at any distance."""
+    """Whether a layer, counted from 0, attends at any distance."""
     if not model.local_attention:
         return True
     if model.full_layers:
@@ -94,26 +97,26 @@ def is_full(model, layer):
 
 
 def window(model, length):
-    """Which places of a row a query of a local layer may see, bool [query, key]."""
+    """Which keys of its row each query of a local layer may see, bool [query, key]."""
     place = np.arange(length)
     return abs(place[:, None] - place) <= model.local_attention // 2
 
 
-def kept(x, layer, site, rate):
+def no_dropout(x, layer, site, rate):
     """No dropout."""
     return x
 
 
-def attention(part, model, x, sees, bias, dropped=kept, number=0, angles=None):
+def attention(part, model, x, sees, bias, dropped=no_dropout, number=0, angles=None):
     """Self-attention; a query that sees no key gets zeros.
 
     Args:
       sees: bool [rows, query, key].
       bias: float [heads, query, key] to add to the scores; None: nothing.
       dropped: as in `encode`.
-      number: of the layer, from 1.
-      angles: of `rotated`, for queries and keys; None: neither is rotated. The gates of a
-        position bias read queries that are not rotated.
+      number: the number of the layer, from 1.
+      angles: the angles by which `rotated` turns queries and keys; None: neither is rotated. The
+        gates of a position bias read queries that are not rotated.
     """
     size = model.hidden // model.heads
 
@@ -145,8 +148,8 @@ def attention(part, model, x, sees, bias, dropped=kept, number=0, angles=None):
 
 
 def feed_forward(part, x, kind="gelu"):
-    """Two dense layers; of a gated one (`geglu`, `swiglu`) the second half of the inner product
-    multiplies the first, which is activated."""
+    """Two dense layers. Kinds `geglu` and `swiglu` are gated: the first half of the inner product
+    is activated, and multiplied by the second half."""
     inner = dense(part["inner"], x)
     if kind == "gelu":
         return dense(part["outer"], gelu(inner))
@@ -164,19 +167,21 @@ def encode(
     marked=None,
     shape=None,
     places=None,
-    dropped=kept,
+    dropped=no_dropout,
 ):
     """The output of the embeddings and of each layer, [layers + 1, rows, length, hidden]. The final
-    norm is part of the last layer, or of each with `middle_norm`.
+    norm is part of the last layer; with `middle_norm`, of every layer.
 
     Args:
-      languages: [rows, 2], embedded everywhere if the model embeds all.
+      languages: [rows, 2]; embedded at every token if `model.language_embeddings` is "all".
       sees: bool [rows, query, key]; None: a token sees its example.
-      marked: the language to embed at each token, -1 for none, in the place of that.
-      shape: tokens whose examples, sides and positions are those of the rows; None: `tokens`.
-      places: (example from 1, 0 for padding; side; position) of each token, [rows, length] each;
-        None: those of `shape`, which has XLM-R's special tokens.
-      dropped: (x, layer, from 1, 0 for the embeddings; site in the layer; rate) -> x after dropout.
+      marked: the language to embed at each token, -1 for none; replaces `languages`.
+      shape: tokens with XLM-R's special tokens, from which examples, sides and positions follow;
+        None: `tokens`.
+      places: (example, side, position) of each token, [rows, length] each, where examples count
+        from 1, and 0 is padding; None: follow from `shape`.
+      dropped: a function (x, layer, site in the layer, rate) -> x after dropout, where layers count
+        from 1, and 0 is the embeddings.
     """
     tokens = np.asarray(tokens)
     length = tokens.shape[1]
@@ -191,7 +196,7 @@ def encode(
         tokens = tokens.copy()
         for row, at in zip(*np.nonzero(side), strict=True):
             if side[row, at - 1] == 0:
-                tokens[row, at - 1] = 4  # <|parallel_sep|>, in the place of </s>
+                tokens[row, at - 1] = 4  # <|parallel_sep|> replaces </s>
     if marked is None and model.language_embeddings == "all":
         marked = of_examples(example, side, languages)
     x = embedded(params["embeddings"], model, tokens, position, side, marked)
@@ -201,35 +206,35 @@ def encode(
     bias = None
     if model.position_bias != "none":
         bias = position_bias(params["position_bias"]["table"], model, length)
-    before = model.norm != "post"
-    every = [x]
+    is_pre_norm = model.norm != "post"
+    outputs = [x]
     for index in range(len(params["layers"]["attention"]["query"]["kernel"])):
         number, part = index + 1, layer(params["layers"], model, index)
         full = is_full(model, index)
-        seen = sees if full else sees & window(model, length)
+        visible = sees if full else sees & window(model, length)
         angles = None
         if model.rotary_base:
-            own = 0 if full else model.rotary_local_base
-            base = own or model.rotary_base
+            local_base = 0 if full else model.rotary_local_base
+            base = local_base or model.rotary_base
             angles = position[..., None] * frequencies(model, base)
-        normed = before and "attention_norm" in part
-        inner = norm(part["attention_norm"], model, x) if normed else x
-        update = attention(part["attention"], model, inner, seen, bias, dropped, number, angles)
+        has_norm = is_pre_norm and "attention_norm" in part
+        inner = norm(part["attention_norm"], model, x) if has_norm else x
+        update = attention(part["attention"], model, inner, visible, bias, dropped, number, angles)
         x = x + dropped(update, number, 2, rate(model, "attention"))
-        x = x if before else norm(part["attention_norm"], model, x)
-        inner = norm(part["feed_forward_norm"], model, x) if before else x
+        x = x if is_pre_norm else norm(part["attention_norm"], model, x)
+        inner = norm(part["feed_forward_norm"], model, x) if is_pre_norm else x
         update = feed_forward(part["feed_forward"], inner, model.feed_forward)
         x = x + dropped(update, number, 3, rate(model, "feed_forward"))
-        x = x if before else norm(part["feed_forward_norm"], model, x)
-        every.append(x)
-    if before:
-        first = 1 if model.middle_norm else len(every) - 1
-        every[first:] = [norm(params["final_norm"], model, x) for x in every[first:]]
-    return np.stack(every)
+        x = x if is_pre_norm else norm(part["feed_forward_norm"], model, x)
+        outputs.append(x)
+    if is_pre_norm:
+        first = 1 if model.middle_norm else len(outputs) - 1
+        outputs[first:] = [norm(params["final_norm"], model, x) for x in outputs[first:]]
+    return np.stack(outputs)
 
 
 def rate(model, part):
-    """The dropout behind a part of the model."""
+    """The dropout rate after a part of the model."""
     return model.dropout if part in model.dropout_parts else 0.0
 
 
@@ -248,10 +253,13 @@ def embedded(table, model, tokens, position, side, marked):
 
 
 def layer(layers, model, index):
-    """The parameters of a layer, counted from 0. Where the first norm comes after the embeddings,
-    the first layer has none before attention, and that norm's first row is the second layer's."""
-    missing = int(model.norm == "embeddings")
-    shifts = {name: missing if name == "attention_norm" else 0 for name in layers}
+    """The parameters of a layer, counted from 0.
+
+    If the first norm follows the embeddings, the first layer has no norm before attention. Row 0 of
+    `attention_norm` then belongs to the second layer.
+    """
+    lacking = int(model.norm == "embeddings")
+    shifts = {name: lacking if name == "attention_norm" else 0 for name in layers}
     return {
         name: _row(parts, index - shifts[name])
         for name, parts in layers.items()

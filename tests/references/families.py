@@ -1,4 +1,4 @@
-"""Options of small ModernBERT, mmBERT, EuroBERT and gte models, and parameters drawn for them."""
+"""Options of small ModernBERT, mmBERT, EuroBERT and gte models, and random parameters for them."""
 
 import numpy as np
 
@@ -70,7 +70,7 @@ BIASES = ("attention", "output", "inner", "outer")
 
 MODELS = {
     "ModernBert-small": MODERNBERT | SMALL,
-    "ModernBert-medium": MODERNBERT | MEDIUM | {"rotary_local_base": 160000.0},  # mmBERT's
+    "ModernBert-medium": MODERNBERT | MEDIUM | {"rotary_local_base": 160000.0},  # as in mmBERT
     "ModernBert-large": MODERNBERT
     | LARGE
     | {
@@ -83,11 +83,12 @@ MODELS = {
     "EuroBert-large": EUROBERT | LARGE | {"key_value_heads": 1},
     "Gte-small": GTE | SMALL,
     "Gte-medium": GTE | MEDIUM | {"token_types": 0},
-    # gte-multilingual-base: NTK by 8 of a base of 20000, which comes to this in heads of 32
+    # gte-multilingual-base has NTK scaling of a base of 20000 by 8. These are its values for heads
+    # of 32.
     "Gte-large": GTE | LARGE | {"rotary_factor": 8 ** (1 / 16)},
 }
-"""Options by a name that begins with the name of the class in transformers. Biases that released
-models lack are on in some, where an option of transformers' config allows them."""
+"""Options by name; a name begins with that of the class in transformers. Some models have biases
+that released models lack, if transformers' config has an option for them."""
 
 
 class Options:
@@ -103,10 +104,10 @@ def options(name, **changes):
 
 
 def drawn(model, seed=0, width=2.4):
-    """Parameters of an encoder and its masked-LM head, norms and biases too.
+    """Random parameters of an encoder and of its masked-LM head, including norms and biases.
 
-    The standard deviation is `width` by the root of `hidden`, 0.3 for 64: so wide that every part
-    of the model moves its output.
+    The standard deviation is `width / sqrt(hidden)`, 0.3 for 64. It is so large that each part of
+    the model affects the output.
     """
     rng, hidden = np.random.default_rng(seed), model.hidden
 

@@ -1,4 +1,7 @@
-"""Operations of a step: matrix products, a multiply-add as 2; trained ones count three times."""
+"""Reference counts of the operations of a step in matrix products.
+
+A multiply-add counts as 2. Trained products count three times: once forward, twice backward.
+"""
 
 import math
 
@@ -10,10 +13,11 @@ def product(rows, inner, columns):
 
 
 def layers(model, count, rows, length):
-    """In local layers a token sees the window around it, itself included."""
+    """Operations of `count` layers. In a local layer a token sees the window around it, including
+    itself."""
     tokens, h = rows * length, model.hidden
-    of_keys = h // model.heads * (model.key_value_heads or model.heads)
-    linear = 2 * product(tokens, h, h) + 2 * product(tokens, h, of_keys)
+    key_size = h // model.heads * (model.key_value_heads or model.heads)
+    linear = 2 * product(tokens, h, h) + 2 * product(tokens, h, key_size)
     kernels = 2 if model.feed_forward == "gelu" else 3
     linear += kernels * product(tokens, h, model.intermediate)
     gates = product(tokens, h, 2) if model.position_bias == "gated" else 0
@@ -23,8 +27,8 @@ def layers(model, count, rows, length):
 
 
 def predictions(model, vocabulary, count):
-    own = product(count, model.hidden, model.hidden) if model.prediction == "dense" else 0
-    return own + product(count, model.hidden, vocabulary)
+    dense = product(count, model.hidden, model.hidden) if model.prediction == "dense" else 0
+    return dense + product(count, model.hidden, vocabulary)
 
 
 def slots(rate, length):
@@ -44,7 +48,8 @@ def btmlm(model, vocabulary, rows, length, rate):
 
 def rtd(model, vocabulary, rows, length, rate, generator_layers):
     head = predictions(model, vocabulary, rows * slots(rate, length))
-    generator = 3 * (layers(model, generator_layers, rows, length) + head) + head  # samples
+    # The last term computes the logits of the samples.
+    generator = 3 * (layers(model, generator_layers, rows, length) + head) + head
     detection = product(rows * length, model.hidden, model.hidden)
     return generator + 3 * (layers(model, model.layers, rows, length) + detection)
 
@@ -58,8 +63,8 @@ def dwa(model, vocabulary, rows, length, rate, label_layer, queries):
 
 
 def xlco(model, rows, length, layer, queue):
-    both = (3 + 1) * layers(model, layer, rows, length)
-    return both + 3 * product(rows, model.hidden, queue)
+    encoders = (3 + 1) * layers(model, layer, rows, length)
+    return encoders + 3 * product(rows, model.hidden, queue)
 
 
 def retrieval(model, rows, length, layer):

@@ -1,4 +1,4 @@
-"""The heads that objectives have on the encoder."""
+"""Reference implementation of the heads on the encoder."""
 
 import math
 
@@ -10,9 +10,8 @@ from references.encoder import dense, gelu, norm
 def prediction(head, word, model, hidden):
     """Logits of every token of the vocabulary.
 
-    RoBERTa's head has a dense layer, GELU and a norm; EuroBERT's has none of them. The products are
-    with the word embeddings, or with a table of the head's own, and have a bias if the head has
-    one.
+    RoBERTa's head has a dense layer, GELU and a norm; EuroBERT's head has none of them. The output
+    layer's matrix is the word embeddings or the head's own table. Its bias is optional.
     """
     if model.prediction == "dense":
         hidden = norm(head["norm"], model, gelu(dense(head["dense"], hidden)))
@@ -20,7 +19,7 @@ def prediction(head, word, model, hidden):
 
 
 def detection(head, hidden):
-    """One logit a token: ELECTRA's."""
+    """ELECTRA's head: one logit per token."""
     return dense(head["output"], gelu(dense(head["dense"], hidden)))[..., 0]
 
 
@@ -30,6 +29,7 @@ def pointer(head, query, keys):
 
 
 def classification(head, vectors, dropped):
-    """RoBERTa's head: dropout (x, site) before and after a dense layer; InferSent's likewise."""
+    """RoBERTa's head: `dropped(x, site)` before and after a dense layer. The head on InferSent's
+    features is the same."""
     x = np.tanh(dense(head["dense"], dropped(vectors, 0)))
     return dense(head["output"], dropped(x, 1))

@@ -1,4 +1,4 @@
-"""Examples, sides and positions of packed rows, token by token."""
+"""Reference implementation of the layout of packed rows: example, side, position of each token."""
 
 import numpy as np
 
@@ -6,17 +6,17 @@ BOS, PAD, EOS, FIRST_PIECE = 0, 1, 2, 4
 
 
 def layout(tokens):
-    """[rows, length] -> example (from 1), side and position of each token; 0 for padding."""
+    """Example (from 1), side and position of each token, [rows, length] each; 0 for padding."""
     example, side, position = (np.zeros(np.shape(tokens), int) for _ in range(3))
     for row, ids in enumerate(np.asarray(tokens)):
-        number = ends = since = 0
+        number = sides_before = offset = 0
         for at, token in enumerate(ids):
             if token == BOS:
-                number, ends, since = number + 1, 0, 0
+                number, sides_before, offset = number + 1, 0, 0
             if token != PAD:
-                example[row, at], side[row, at], position[row, at] = number, ends, since
-            ends += token == EOS
-            since += 1
+                example[row, at], side[row, at], position[row, at] = number, sides_before, offset
+            sides_before += token == EOS
+            offset += 1
     return example, side, position
 
 
@@ -32,17 +32,17 @@ def of_sides(tokens, languages):
 
 
 def of_examples(example, side, languages):
-    """As `of_sides`, of tokens whose example and side are given, [rows, length] each."""
-    found = np.take_along_axis(np.asarray(languages), np.minimum(side, 1), axis=1)
-    return np.where(example > 0, found, -1)
+    """Like `of_sides`, for tokens with a known example and side, [rows, length] each."""
+    language_of = np.take_along_axis(np.asarray(languages), np.minimum(side, 1), axis=1)
+    return np.where(example > 0, language_of, -1)
 
 
 def of_lengths(rows, length):
-    """Example, side and position of the tokens of rows, without regard to special tokens.
+    """Example, side and position of each token of rows, from lengths instead of special tokens.
 
     Args:
       rows: for each row, the lengths of its examples; the first is at the row's start.
-      length: of the rows, padding included.
+      length: the length of the rows, including padding.
     """
     example, side, position = (np.zeros((len(rows), length), int) for _ in range(3))
     for row, lengths in enumerate(rows):
@@ -55,5 +55,5 @@ def of_lengths(rows, length):
 
 
 def agree(query_ids, key_ids):
-    """Which keys a query sees by segment ids [rows, length]: bool [rows, query, key]."""
+    """Which keys have the query's segment id, bool [rows, query, key]; ids are [rows, length]."""
     return np.asarray(query_ids)[:, :, None] == np.asarray(key_ids)[:, None, :]

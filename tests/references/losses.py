@@ -1,4 +1,4 @@
-"""Sums, counts and right predictions of each row, and how a step scales the sums."""
+"""Reference implementation of the cross-entropy of masked tokens, and of the scales of losses."""
 
 import numpy as np
 
@@ -12,26 +12,29 @@ def softplus(x):
 
 
 def of_masked(logits, masked):
-    """Cross-entropy at the predicted positions: [rows] each of sums, counts and correct.
+    """Cross-entropy of masked tokens: sums, counts and correct predictions, [rows] each.
 
     Args:
       logits: [rows, length, vocabulary].
       masked: arrays `positions`, `labels` and `weights`, [rows, slots] each.
     """
-    found = np.zeros((3, len(logits)))
+    totals = np.zeros((3, len(logits)))
     for row in range(len(logits)):
         slots = zip(masked.positions[row], masked.labels[row], masked.weights[row], strict=True)
         for at, label, weight in slots:
             if weight:
                 scores = logits[row, at]
-                found[:, row] += log_sum_exp(scores) - scores[label], 1, scores.argmax() == label
-    return found
+                totals[:, row] += log_sum_exp(scores) - scores[label], 1, scores.argmax() == label
+    return totals
 
 
 def scales(normalisation, weights, counts):
-    """The factor of each summed loss; one that predicts nothing counts as one prediction."""
-    together = sum(counts[name] for name, weight in weights.items() if weight > 0)
+    """The factor of each summed loss: its weight divided by a number of predictions, at least 1.
+
+    With `per_objective` it is the number of the objective, otherwise that of all objectives.
+    """
+    all_counts = sum(counts[name] for name, weight in weights.items() if weight > 0)
     return {
-        name: weight / max(1, counts[name] if normalisation == "per_objective" else together)
+        name: weight / max(1, counts[name] if normalisation == "per_objective" else all_counts)
         for name, weight in weights.items()
     }

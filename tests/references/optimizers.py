@@ -1,17 +1,18 @@
-"""Optimizers in NumPy, float64, a tensor at a time."""
+"""Reference implementation of optimizers in NumPy float64, one tensor at a time."""
 
 import numpy as np
 
 
 class StableAdamW:
-    """Of one tensor; `damping` is that of the latest update."""
+    """StableAdamW of one tensor; `damping` is the divisor of the rate in the latest update."""
 
     def __init__(self, beta1, beta2, epsilon):
         self.betas, self.epsilon = (beta1, beta2), epsilon
         self.time, self.m, self.v, self.damping = 0, 0.0, 0.0, 1.0
 
     def update(self, param, gradient, rate, decay, share=1.0):
-        """The parameter after an update: `decay` of it a step, times the rate and `share`."""
+        """Returns the updated parameter. Weight decay subtracts rate * share * decay of the
+        parameter."""
         self.time += 1
         beta1, beta2 = (
             beta * (1 - beta ** (self.time - 1)) / (1 - beta**self.time) for beta in self.betas
@@ -26,7 +27,7 @@ class StableAdamW:
 
 
 def orthogonalised(matrix, steps=5):
-    """Newton-Schulz as Muon does it: about U V' of a matrix U S V' (Jordan, 2024)."""
+    """Muon's Newton-Schulz iteration (Jordan, 2024): approximately U V' of a matrix U S V'."""
     a, b, c = 3.4445, -4.7750, 2.0315
     x = matrix / np.linalg.norm(matrix)
     if x.shape[0] > x.shape[1]:

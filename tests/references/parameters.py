@@ -1,11 +1,11 @@
-"""Names and shapes of the encoder's parameters."""
+"""Reference names and shapes of the encoder's parameters."""
 
 
 def shapes(model, vocabulary, languages=0):
     """The nested dict of an encoder's parameters, with shapes as leaves."""
     hidden, layers = model.hidden, model.layers
     size = hidden // model.heads
-    shared = size * (model.key_value_heads or model.heads)
+    key_value_size = size * (model.key_value_heads or model.heads)
     halves = 1 if model.feed_forward == "gelu" else 2
 
     def dense(inputs, outputs, bias):
@@ -31,23 +31,23 @@ def shapes(model, vocabulary, languages=0):
     }
     attention = {
         "query": dense(hidden, hidden, "attention"),
-        "key": dense(hidden, shared, "attention"),
-        "value": dense(hidden, shared, "attention"),
+        "key": dense(hidden, key_value_size, "attention"),
+        "value": dense(hidden, key_value_size, "attention"),
         "output": dense(hidden, hidden, "output"),
     }
     if model.position_bias == "gated":
         attention["gates"] = {"kernel": (layers, size, 2), "scale": (layers, model.heads)}
-    missing = model.norm == "embeddings"
+    lacks_norm = model.norm == "embeddings"
     params = {
         "embeddings": table,
         "layers": {
             "attention": attention,
-            "attention_norm": norm(layers - 1 if missing else layers),
+            "attention_norm": norm(layers - 1 if lacks_norm else layers),
             "feed_forward": feed_forward,
             "feed_forward_norm": norm(layers),
         },
     }
-    if missing and layers == 1:
+    if lacks_norm and layers == 1:
         del params["layers"]["attention_norm"]
     if model.position_bias != "none":
         params["position_bias"] = {"table": (model.position_buckets, model.heads)}

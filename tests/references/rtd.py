@@ -1,4 +1,4 @@
-"""Replaced token detection (XLM-E section 3.1, after ELECTRA)."""
+"""Reference implementation of replaced token detection (XLM-E section 3.1, after ELECTRA)."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from references.mlm import selected
 
 
 def losses(params, model, original, masked, noise, temperature):
-    """Sums, counts and correct [rows] of the generator and of the discriminator.
+    """Sums, counts and correct predictions, [rows] each, of the generator and the discriminator.
 
     Args:
       original: tokens before corruption, [rows, length].
@@ -21,10 +21,10 @@ def losses(params, model, original, masked, noise, temperature):
     logits = prediction(generator["head"], generator["embeddings"]["word"], model, hidden)
     samples = (logits / temperature + noise).argmax(-1)
     replaced = np.where(selected(masked), samples, original)
-    # A sample may be a special: it begins no example.
+    # A sample may be a special token; it must not start an example.
     hidden = encode(params, model, replaced, masked.languages, shape=original)[-1]
     scores = detection(params["detection_head"], hidden)
     real, changed = original != PAD, replaced != original
-    wrong = softplus(np.where(changed, -scores, scores))
-    right = (scores > 0) == changed
-    return of_masked(logits, masked), np.stack([(x * real).sum(1) for x in (wrong, real, right)])
+    loss = softplus(np.where(changed, -scores, scores))
+    correct = (scores > 0) == changed
+    return of_masked(logits, masked), np.stack([(x * real).sum(1) for x in (loss, real, correct)])

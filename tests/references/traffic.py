@@ -1,8 +1,8 @@
-"""Bytes that a compiled program moves, counted from its text with nothing but string operations.
+"""Reference count of the bytes that a compiled program moves, by string operations on its text.
 
-An instruction reads its operands and writes its result. Of what is only sliced, looked up or
-updated in place, the part counts. Loops run as often as the text says; what their conditions read,
-some bytes, is left out.
+An instruction reads its operands and writes its result. If it only slices an operand, looks up a
+part of it or updates it in place, only this part counts. Loops run as often as their known trip
+count; the few bytes that their conditions read are left out.
 """
 
 FREE = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "iota", "after-all")
@@ -25,7 +25,7 @@ def size(shape):
 
 
 def closing(text, start):
-    """Where the parenthesis that opens at `start` closes."""
+    """The index of the parenthesis that closes the one at `start`."""
     depth = 0
     for place in range(start, len(text)):
         depth += {"(": 1, ")": -1}.get(text[place], 0)
@@ -35,14 +35,19 @@ def closing(text, start):
 
 
 def attribute(text, name):
-    """What stands behind `name=%`."""
-    _, found, rest = text.partition(f"{name}=%")
-    return rest.replace(",", " ").split()[0] if found else ""
+    """The word after `name=%`; empty if the text has no such attribute."""
+    _, separator, rest = text.partition(f"{name}=%")
+    return rest.replace(",", " ").split()[0] if separator else ""
 
 
 def parse(text):
-    """The computations by name, each {name: (op, shape, operands, attributes)}, in order, the last
-    but for dead ones its root; and the name of the entry."""
+    """Parses the text of a program.
+
+    Returns:
+      computations: by name, each {instruction: (op, shape, operands, attributes)}, in order.
+      roots: the name of the root instruction by computation.
+      entry: the name of the entry computation.
+    """
     computations, roots, entry, current = {}, {}, "", ""
     for line in text.splitlines():
         if line.endswith("{") and line.startswith(("%", "ENTRY")):
@@ -69,7 +74,7 @@ def parse(text):
 
 
 def part(shape, op, place):
-    """Bytes that an operation touches of its operand at a place; None for all of it."""
+    """Bytes that an operation touches of operand number `place`; None: the whole operand."""
     if place == 0 and op in ("dynamic-slice", "slice", "gather"):
         return size(shape)
     if place == 0 and op == "dynamic-update-slice":
@@ -78,11 +83,11 @@ def part(shape, op, place):
 
 
 class Counter:
-    """The bytes of each instruction that runs, by operation and name."""
+    """Counts the bytes of each executed instruction: `counts`, by operation and name."""
 
     def __init__(self, text):
         self.computations, self.roots, self.entry = parse(text)
-        self.found = {}
+        self.counts = {}
         self.run(self.entry, 1)
 
     def run(self, name, times):
@@ -93,11 +98,11 @@ class Counter:
             elif op == "call":
                 self.run(attribute(more, "to_apply"), times)
             elif op not in FREE:
-                moved = self.moved(name, op, shape, operands, more)
+                moved = self.bytes_moved(name, op, shape, operands, more)
                 key = f"{op}:{instruction.rstrip('.0123456789')}"
-                self.found[key] = self.found.get(key, 0) + times * moved
+                self.counts[key] = self.counts.get(key, 0) + times * moved
 
-    def moved(self, inside, op, shape, operands, more):
+    def bytes_moved(self, inside, op, shape, operands, more):
         shapes = [self.computations[inside][operand][1] for operand in operands]
         if op == "fusion":
             body = attribute(more, "calls")
@@ -112,7 +117,7 @@ class Counter:
         return sum(reads) + size(shape)
 
     def read(self, body, place):
-        """Bytes that a fused computation reads of its parameter at a place."""
+        """Bytes that a fused computation reads of parameter number `place`."""
         for name, (op, shape, _, more) in self.computations[body].items():
             if op == "parameter" and int(more) == place:
                 return min(size(shape), self.touched(body, name))
@@ -129,9 +134,9 @@ class Counter:
                 elif op == "fusion":
                     total += self.read(attribute(more, "calls"), place)
                 else:
-                    of_it = part(shape, op, place)
+                    touched_bytes = part(shape, op, place)
                     whole = size(self.computations[body][name][1])
-                    total += whole if of_it is None else of_it
+                    total += whole if touched_bytes is None else touched_bytes
         return total
 
     def written(self, body, name):

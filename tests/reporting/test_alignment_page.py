@@ -1,4 +1,4 @@
-"""The alignment page: its content, and that no text of the data becomes markup."""
+"""The alignment page shows pairs, links and gold links; text of the data never becomes markup."""
 
 import base64
 import hashlib
@@ -42,7 +42,7 @@ def data_of(text):
     return json.loads(data)
 
 
-def test_pairs_links_and_gold():
+def test_the_page_has_pairs_links_and_gold_links():
     pair = Pair("", ["a", "b"], ["x"], parse("1-0 0p0 1p0", ""))
     empty = Pair("", [], ["x"], parse("", ""))
     text = page_of([(pair, [[0, 0]], [0.123456]), (empty, [], [])], True)
@@ -51,9 +51,9 @@ def test_pairs_links_and_gold():
         [[], ["x"], [], [], []],
     ]
     assert "method argmax, layer 2" in text and "most errors first" in text
-    without = page_of([(pair._replace(gold=None), [[0, 0]], [0.5])], False)
-    assert data_of(without) == [[["a", "b"], ["x"], [[0, 0, 0.5]]]]
-    assert "most errors first" not in without and data_of(page_of([], False)) == []
+    text_without_gold = page_of([(pair._replace(gold=None), [[0, 0]], [0.5])], False)
+    assert data_of(text_without_gold) == [[["a", "b"], ["x"], [[0, 0, 0.5]]]]
+    assert "most errors first" not in text_without_gold and data_of(page_of([], False)) == []
 
 
 @pytest.mark.parametrize("title", ["pairs", *BAD])
@@ -65,7 +65,7 @@ def test_text_of_the_data_never_becomes_markup(title):
         assert text.count(tag) == plain.count(tag)
 
 
-def test_only_its_own_script_may_run_and_nothing_is_fetched():
+def test_the_page_allows_only_its_own_script_and_fetches_nothing():
     text = page_of([], False)
     (script,) = re.findall("<script>(.*?)</script>", text, re.S)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -73,7 +73,7 @@ def test_only_its_own_script_may_run_and_nothing_is_fetched():
     assert not re.search(r"(src|href)=|url\(|@import|innerHTML|eval", text.replace("-src", ""))
 
 
-def test_an_unfinished_page_lacks_its_end():
+def test_a_page_that_an_error_interrupts_lacks_its_end():
     file = io.BytesIO()
     with pytest.raises(KeyError), Page(file, "t", {}, False):
         raise KeyError
@@ -89,8 +89,8 @@ def test_long_pairs_are_wrapped_into_as_few_bands_as_fit():
     code = f"const GAP = {gap}; {functions} const sides = {[long, short]}; "
     code += f"const count = bands(sides, {room}); console.log(JSON.stringify([count, "
     code += "...sides.map(side => rows(side, count)), bands([[30], [30, 40]], 240)]))"
-    done = subprocess.run(["node", "-e", code], capture_output=True, text=True, timeout=60)
-    count, *rows, one = json.loads(done.stdout)
+    process = subprocess.run(["node", "-e", code], capture_output=True, text=True, timeout=60)
+    count, *rows, one = json.loads(process.stdout)
     assert one == 1 and count > 1 and [len(side) for side in rows] == [count, count]
     for lengths, side in zip((long, short), rows, strict=True):
         assert [word for row in side for word in row] == list(range(len(lengths)))

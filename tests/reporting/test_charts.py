@@ -1,4 +1,4 @@
-"""The geometry of charts."""
+"""Charts have correct geometry: ticks, points of curves and sizes of bars."""
 
 import math
 
@@ -60,7 +60,7 @@ def test_a_curve_runs_through_its_points_and_stays_inside():
     assert elements(chart, "circle")[1][0].text == "a: 4 at 50"
 
 
-def test_what_is_not_finite_is_left_out():
+def test_values_that_are_not_finite_are_left_out():
     chart = draw_curves(
         [Series(0, "a", [(0, 1.0), (1, math.nan), (2, math.inf), (3, 2.0)])], "step"
     )
@@ -88,7 +88,7 @@ def test_bars_are_as_high_as_their_values_and_do_not_overlap():
     )
 
 
-def test_many_languages_make_a_broad_chart():
+def test_many_languages_make_a_wide_chart():
     chart = draw_bars({f"l{i}": {run: 1.0 for run in range(5)} for i in range(100)}, list("abcde"))
     (svg,) = elements(chart, "svg")
     assert float(svg.get("viewBox").split()[2]) > 100 * 5 * 10 and "style" in svg.attrib

@@ -21,50 +21,50 @@ def test_nearest_equals_a_plain_search(similarity, targets):
         rows = np.sort(scores, axis=1)[:, -4:].mean(1)
         columns = np.sort(scores, axis=0)[-4:].mean(0)
         scores = scores / ((rows[:, None] + columns) / 2)
-    found = nearest.nearest(source, target, similarity)
-    np.testing.assert_array_equal(found.targets.indices[:, 0], scores.argmax(1))
-    np.testing.assert_array_equal(found.sources.indices[:, 0], scores.argmax(0))
-    np.testing.assert_allclose(found.targets.scores[:, 0], scores.max(1), rtol=1e-5)
+    result = nearest.nearest(source, target, similarity)
+    np.testing.assert_array_equal(result.targets.indices[:, 0], scores.argmax(1))
+    np.testing.assert_array_equal(result.sources.indices[:, 0], scores.argmax(0))
+    np.testing.assert_allclose(result.targets.scores[:, 0], scores.max(1), rtol=1e-5)
 
 
-def test_margin_looks_past_a_sentence_that_is_near_to_all():
+def test_margins_avoid_a_sentence_that_is_near_to_all_others():
     """By cosine, a hub is nearest to both sources; by margin, each has a different neighbour."""
     source = np.eye(3)[:2] + [0.0, 0.0, 0.8]
     target = np.array([[1, 0, -0.2], [0, 1, -0.2], [0.5, 0.5, 1]])
-    by = {name: nearest.nearest(source, target, name) for name in SIMILARITIES}
-    np.testing.assert_array_equal(by["cosine"].targets.indices[:, 0], [2, 2])
-    np.testing.assert_array_equal(by["margin"].targets.indices[:, 0], [0, 1])
+    results = {name: nearest.nearest(source, target, name) for name in SIMILARITIES}
+    np.testing.assert_array_equal(results["cosine"].targets.indices[:, 0], [2, 2])
+    np.testing.assert_array_equal(results["margin"].targets.indices[:, 0], [0, 1])
 
 
-def test_centring_takes_off_what_a_language_has_in_common():
+def test_centring_removes_a_shift_that_the_vectors_of_a_language_share():
     source = vectors(6, 40)
     target = source + np.float32([9, 0, 0, 0, 0, 0, 0, 0]) * vectors(7, 40)[:, :1].clip(0.5)
-    apart = nearest.accuracy(nearest.nearest(source, target))
+    before = nearest.accuracy(nearest.nearest(source, target))
     layers = np.stack([source, target])
     nearest.centre(layers)
     np.testing.assert_allclose(layers.mean(1), 0, atol=1e-6)
-    together = nearest.accuracy(nearest.nearest(*layers))
-    assert min(together) > max(apart) + 0.2
+    after = nearest.accuracy(nearest.nearest(*layers))
+    assert min(after) > max(before) + 0.2
 
 
-def test_accuracy_counts_the_right_lines():
+def test_accuracy_is_the_share_of_lines_with_the_right_neighbour():
     source = vectors(2, 10)
     assert nearest.accuracy(nearest.nearest(source, 3 * source)) == (1.0, 1.0)
     swapped = source[[1, 0, *range(2, 10)]]
     assert nearest.accuracy(nearest.nearest(source, swapped)) == (0.8, 0.8)
 
 
-def test_accuracy_in_xtremes_sorted_form():
+def test_accuracy_of_targets_in_another_order_as_in_xtreme():
     source, order = vectors(3, 10), np.random.default_rng(4).permutation(10)
-    found = nearest.nearest(source, source[order])
-    assert nearest.accuracy(found, order) == (1.0, 1.0)
+    result = nearest.nearest(source, source[order])
+    assert nearest.accuracy(result, order) == (1.0, 1.0)
     wrong = order.copy()
     wrong[:2] = order[1::-1]
-    assert nearest.accuracy(found, wrong) == (0.8, 0.8)
+    assert nearest.accuracy(result, wrong) == (0.8, 0.8)
 
 
-def test_accuracy_where_some_have_no_translation():
+def test_accuracy_if_some_sources_have_no_translation():
     source = vectors(5, 10)
-    found = nearest.nearest(source, source[[7, 2]])
-    assert nearest.accuracy(found, np.array([7, 2])) == (1.0, 1.0)
-    assert nearest.accuracy(found, np.array([7, 3])).target_to_source == 0.5
+    result = nearest.nearest(source, source[[7, 2]])
+    assert nearest.accuracy(result, np.array([7, 2])) == (1.0, 1.0)
+    assert nearest.accuracy(result, np.array([7, 3])).target_to_source == 0.5

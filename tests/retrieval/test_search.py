@@ -1,4 +1,4 @@
-"""Exact search equals a plain search for all block sizes, and fits into memory."""
+"""Exact search equals a plain search for all block sizes, and needs little memory."""
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +12,8 @@ def vectors(seed, count, width=8):
     return np.random.default_rng(seed).normal(size=(count, width)).astype(np.float32)
 
 
-def plain(source, target, count, densities=None):
-    """Sorts all scores in float64: falling, ties by the lowest index."""
+def plain_search(source, target, count, densities=None):
+    """Sorts all scores in float64, highest first; ties go to the lowest index."""
     unit = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in map(np.float64, (source, target))]
     scores = unit[0] @ unit[1].T
     if densities:
@@ -31,47 +31,49 @@ def blocks(request, monkeypatch):
 @pytest.mark.parametrize("count", [1, 4, 17, 30])
 def test_neighbours_equal_a_plain_search(blocks, count):
     source, target = vectors(0, 23), vectors(1, 17)
-    found = search.neighbours(source, target, count)
-    scores, order = plain(source, target, count)
-    assert found.indices.shape == (23, min(count, 17))
-    np.testing.assert_array_equal(found.indices, order)
-    np.testing.assert_allclose(found.scores, scores, atol=1e-6)
+    result = search.neighbours(source, target, count)
+    scores, order = plain_search(source, target, count)
+    assert result.indices.shape == (23, min(count, 17))
+    np.testing.assert_array_equal(result.indices, order)
+    np.testing.assert_allclose(result.scores, scores, atol=1e-6)
 
 
 def test_margins_equal_a_plain_search(blocks):
     source, target = vectors(2, 19), vectors(3, 26)
     densities = tuple(np.abs(vectors(4, n, 1)[:, 0]) + 0.1 for n in (19, 26))
-    found = search.neighbours(source, target, 2, densities)
-    scores, order = plain(source, target, 2, densities)
-    np.testing.assert_array_equal(found.indices, order)
-    np.testing.assert_allclose(found.scores, scores, rtol=1e-5)
+    result = search.neighbours(source, target, 2, densities)
+    scores, order = plain_search(source, target, 2, densities)
+    np.testing.assert_array_equal(result.indices, order)
+    np.testing.assert_allclose(result.scores, scores, rtol=1e-5)
 
 
-def test_the_first_of_equals_is_nearest(blocks):
-    # Of four numbers, each 1 or -1: cosines are exact, and most of them equal.
+def test_ties_go_to_the_first_target(blocks):
+    # Vectors of four numbers, each 1 or -1: cosines are exact, and most are equal to others.
     source, target = (np.sign(vectors(seed, count, 4)) for seed, count in ((5, 20), (6, 60)))
-    found = search.neighbours(source, target, 9)
-    scores, order = plain(source, target, 9)
+    result = search.neighbours(source, target, 9)
+    scores, order = plain_search(source, target, 9)
     assert (scores[:, 0] == scores[:, 1]).any()
-    np.testing.assert_array_equal(found.indices, order)
-    np.testing.assert_array_equal(found.scores, scores)
+    np.testing.assert_array_equal(result.indices, order)
+    np.testing.assert_array_equal(result.scores, scores)
 
 
-def test_of_copies_the_first_is_nearest():
+def test_ties_between_copies_go_to_the_first_copy():
     target = vectors(7, 300, 48)
     target[150:] = target[:150][::-1]
-    found = search.neighbours(target + 0.1 * vectors(8, 300, 48), target, 1)
-    assert found.indices.max() < 150
+    result = search.neighbours(target + 0.1 * vectors(8, 300, 48), target, 1)
+    assert result.indices.max() < 150
 
 
-def test_halves_and_vectors_of_zeros_have_neighbours():
+def test_float16_vectors_and_zero_vectors_have_neighbours():
     source, target = vectors(9, 6).astype(np.float16), np.zeros((3, 8), np.float16)
-    found = search.neighbours(source, target, 3, (np.zeros(6, np.float32), np.zeros(3, np.float32)))
-    assert np.isfinite(found.scores).all()
-    np.testing.assert_array_equal(found.indices, np.tile([0, 1, 2], (6, 1)))
+    result = search.neighbours(
+        source, target, 3, (np.zeros(6, np.float32), np.zeros(3, np.float32))
+    )
+    assert np.isfinite(result.scores).all()
+    np.testing.assert_array_equal(result.indices, np.tile([0, 1, 2], (6, 1)))
 
 
-def test_a_million_targets_need_no_more_than_a_block_beside_them():
+def test_temporary_memory_for_a_million_targets_is_a_few_blocks():
     rows, columns, width = search._ROWS, search._COLUMNS, 768
     lowered = search._nearest.lower(
         jax.ShapeDtypeStruct((rows, width), jnp.float32),

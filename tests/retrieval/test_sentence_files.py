@@ -1,4 +1,4 @@
-"""Files of sentences, labels and pairs are read, or refused with file and line."""
+"""Files of sentences, labels and pairs are read; errors name the file and the line."""
 
 import gzip
 
@@ -19,13 +19,13 @@ def file(tmp_path):
     return make
 
 
-def test_lines_of_a_compressed_file(tmp_path):
+def test_a_compressed_file_is_read(tmp_path):
     path = tmp_path / "lines.gz"
     path.write_bytes(gzip.compress(" één \r\n\nzwei\u2028drei\n".encode()))
     assert list(sentence_files.lines(path)) == ["één", "", "zwei\u2028drei"]
 
 
-def test_sentences_with_and_without_ids(file):
+def test_sentences_with_and_without_ids_are_read(file):
     assert sentence_files.read_with_ids(file("a b\nc\n")) == (["a b", "c"], None)
     assert sentence_files.read_with_ids(file("x\ta b\ny\ta b\n")) == (["a b", "a b"], ["x", "y"])
 
@@ -43,13 +43,13 @@ def test_sentences_with_and_without_ids(file):
         ("x\ta\ny\tb\nx\tc\n", ":3: the id x is also the id of line 1"),
     ],
 )
-def test_wrong_lines_are_named(file, content, message):
+def test_errors_name_the_wrong_line(file, content, message):
     with pytest.raises(ConfigError) as error:
         sentence_files.read_with_ids(file(content))
     assert message in str(error.value)
 
 
-def test_places(file):
+def test_indices_of_translations_are_read_and_checked(file):
     np.testing.assert_array_equal(sentence_files.read_places(file("2\n0\n"), 3, 2), [2, 0])
     for content, message in [
         ("2\n3\n", ":2: '3' is not the index of a source line; expected 0 to 2"),
@@ -61,7 +61,7 @@ def test_places(file):
         assert message in str(error.value)
 
 
-def test_pairs(file):
+def test_pairs_of_ids_are_read_and_checked(file):
     ids = ["s1", "s2"], ["t1"]
     assert sentence_files.read_pairs(file("s2\tt1\n"), *ids) == {("s2", "t1")}
     for content, message in [
@@ -74,12 +74,12 @@ def test_pairs(file):
         assert message in str(error.value)
 
 
-def test_blank_lines_end_documents(file, tmp_path):
+def test_blank_lines_between_documents_are_skipped(file, tmp_path):
     assert sentence_files.read(file("a\n\n b\n \n")) == ["a", "b"]
     assert sentence_files.read_with_ids(file("x\ta\n\ny\tb\n")) == (["a", "b"], ["x", "y"])
 
 
-def test_parallel_files_have_the_same_blank_lines(tmp_path):
+def test_parallel_files_must_have_the_same_blank_lines(tmp_path):
     one, other = tmp_path / "one", tmp_path / "other"
     one.write_text("a\n\nb\n"), other.write_text("c\n\nd\n\n")
     assert sentence_files.read_parallel(one, other) == (["a", "b"], ["c", "d"])
@@ -96,7 +96,7 @@ def test_parallel_files_have_the_same_blank_lines(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, content, named",
+    "name, content, format_name",
     [
         ("a.jsonl", '{"text": "a"}\n', "JSON"),
         ("a.txt", '{"text": "a"}\n', "JSON"),
@@ -107,7 +107,7 @@ def test_parallel_files_have_the_same_blank_lines(tmp_path):
         ("a.txt", gzip.compress(b"a", mtime=0), "gzip.*add .gz to its name"),
     ],
 )
-def test_other_formats_are_named(tmp_path, name, content, named):
+def test_errors_name_the_format_of_unsupported_files(tmp_path, name, content, format_name):
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(ConfigError, match=f"{name}: this is {named}"):
+    with pytest.raises(ConfigError, match=f"{name}: this is {format_name}"):
         sentence_files.read(tmp_path / name)

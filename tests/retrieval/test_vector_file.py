@@ -1,4 +1,4 @@
-"""NumPy reads a file of vectors, which exists only when it is complete."""
+"""NumPy can read a file of vectors, and the file exists only when it is complete."""
 
 import numpy as np
 import pytest
@@ -17,13 +17,13 @@ def test_numpy_reads_what_was_written(tmp_path, dtype, parts):
         for part in np.split(rows, np.cumsum(parts)[:-1]) if parts else ():
             append(part)
         assert not file.exists()
-    found = np.load(file, mmap_mode="r", allow_pickle=False)
-    assert found.dtype == dtype and found.shape == rows.shape
-    np.testing.assert_array_equal(found, rows.astype(dtype))
+    vectors = np.load(file, mmap_mode="r", allow_pickle=False)
+    assert vectors.dtype == dtype and vectors.shape == rows.shape
+    np.testing.assert_array_equal(vectors, rows.astype(dtype))
     assert [path.name for path in tmp_path.iterdir()] == ["vectors.npy"]
 
 
-def test_the_header_has_room_for_any_number_of_rows(tmp_path):
+def test_the_size_of_a_header_does_not_depend_on_the_number_of_rows(tmp_path):
     def size(rows):
         with (tmp_path / "header").open("wb") as file:
             shape = {"descr": "<f4", "fortran_order": False, "shape": (rows, 768)}
@@ -34,7 +34,7 @@ def test_the_header_has_room_for_any_number_of_rows(tmp_path):
 
 
 @pytest.mark.parametrize("dtype, value", [("float16", 1e6), ("float32", np.nan)])
-def test_a_number_that_does_not_fit_leaves_nothing_behind(tmp_path, dtype, value):
+def test_a_value_that_the_type_cannot_store_is_refused_and_leaves_no_file(tmp_path, dtype, value):
     vectors = np.ones((4, 3), np.float32)
     bad = vectors.copy()
     bad[2, 1] = value

@@ -11,7 +11,7 @@ from xlj.sharding import meshes
 
 
 def devices(groups, each, **of_group):
-    """Devices of several groups in mixed order; `of_group` sets the attributes of a group."""
+    """Returns devices of several groups in mixed order; `of_group` sets attributes by group."""
     return [
         SimpleNamespace(
             id=each * group + place, device_kind="", **{k: v(group) for k, v in of_group.items()}
@@ -26,7 +26,7 @@ def groups_of(arranged, name):
 
 
 @pytest.mark.parametrize(
-    "found, name",
+    "unarranged, name",
     [
         (devices(4, 8, process_index=int, platform=lambda _: "gpu"), "process_index"),
         (
@@ -43,8 +43,8 @@ def groups_of(arranged, name):
     ids=["hosts", "slices"],
 )
 @pytest.mark.parametrize("fsdp", [2, 8])
-def test_parameters_are_gathered_over_fast_links(found, name, fsdp):
-    arranged = meshes._arrange(fsdp, found)
+def test_parameters_are_gathered_over_fast_links(unarranged, name, fsdp):
+    arranged = meshes._arrange(fsdp, unarranged)
     assert arranged.shape == (32 // fsdp, fsdp)
     assert len({device.id for device in arranged.flat}) == 32
     groups = groups_of(arranged, name)
@@ -52,9 +52,9 @@ def test_parameters_are_gathered_over_fast_links(found, name, fsdp):
     assert not meshes.crosses_hosts(SimpleNamespace(devices=arranged))
 
 
-def test_an_axis_longer_than_a_host_goes_over_whole_hosts():
-    found = devices(4, 8, process_index=int, platform=lambda _: "gpu")
-    arranged = meshes._arrange(16, found)
+def test_an_axis_longer_than_a_host_spans_whole_hosts():
+    unarranged = devices(4, 8, process_index=int, platform=lambda _: "gpu")
+    arranged = meshes._arrange(16, unarranged)
     assert [sorted(set(row)) for row in groups_of(arranged, "process_index").tolist()] == [
         [0, 1],
         [2, 3],
@@ -62,8 +62,8 @@ def test_an_axis_longer_than_a_host_goes_over_whole_hosts():
     assert meshes.crosses_hosts(SimpleNamespace(devices=arranged))
 
 
-def test_a_mesh_has_the_order_of_the_devices():
-    """Rows and masks do not depend on the layout; on one host the devices are in order of ids."""
+def test_a_mesh_of_one_host_has_the_order_of_the_device_ids():
+    """Rows and masks do not depend on the layout of the devices."""
     config = dataclasses.replace(Config(), mesh=Mesh(fsdp=4))
     mesh = meshes.make_mesh(config)
     assert mesh.shape == {"replica": 2, "fsdp": 4}

@@ -1,4 +1,4 @@
-"""Multiple choice: XCOPA's format, rows with choices side by side, official accuracy."""
+"""Multiple choice: reads XCOPA's format, puts all choices in one row, computes accuracy."""
 
 import json
 
@@ -20,11 +20,11 @@ def test_xcopa_is_read(tmp_path):
     lines.append({"premise": "P", "choices": ["a", "b", "c"], "label": 2})
     file = tmp_path / "test.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    actual = KIND.read(file, "en", TASK)
-    assert actual[0] == Choices("It rained. effect", ("Wet.", "Dry."), 0, f"{file}:1")
-    assert [example.right for example in actual] == [0, 1, None, 2]
-    assert [example.labels for example in actual[1:3]] == [(), None]
-    assert not KIND.is_labelled(actual) and KIND.is_labelled(actual[:2])
+    examples = KIND.read(file, "en", TASK)
+    assert examples[0] == Choices("It rained. effect", ("Wet.", "Dry."), 0, f"{file}:1")
+    assert [example.right for example in examples] == [0, 1, None, 2]
+    assert [example.labels for example in examples[1:3]] == [(), None]
+    assert not KIND.is_labelled(examples) and KIND.is_labelled(examples[:2])
 
 
 @pytest.mark.parametrize(
@@ -39,35 +39,38 @@ def test_xcopa_is_read(tmp_path):
         ({"premise": 3}, "needs a text under the key premise or context or question"),
     ],
 )
-def test_what_does_not_fit(tmp_path, change, message):
+def test_invalid_records_are_refused(tmp_path, change, message):
     record = {"premise": "P", "choice1": "a", "choice2": "b", "label": 0} | change
     (tmp_path / "a.jsonl").write_text(json.dumps(record) + "\n")
     with pytest.raises(ConfigError, match=f"a.jsonl:1: .*{message}"):
         KIND.read(tmp_path / "a.jsonl", "en", TASK)
 
 
-def test_a_row_has_an_example_for_each_choice(vocabulary):
+def test_a_row_repeats_the_premise_for_each_choice(vocabulary):
     texts = ("The cat sleeps.", "It is late.", "It is a dog and it sings all day long, all night.")
     premise, first, second = (ids.tolist() for ids in vocabulary.encode_batch(texts))
     examples = [Choices(texts[0], texts[1:], 1, "f:1"), Choices(texts[0], texts[1:2] * 2, None, "")]
-    made = KIND.rows(examples, vocabulary, (), TASK)
-    room = 48 // 2 - 3
-    while len(premise) + len(second) > room:
+    features = KIND.rows(examples, vocabulary, (), TASK)
+    limit = 48 // 2 - 3
+    while len(premise) + len(second) > limit:
         second.pop()
     row = [BOS, *premise, EOS, *first, EOS, BOS, *premise, EOS, *second, EOS]
-    assert made.tokens[0].tolist() == row + [PAD] * (48 - len(row))
-    assert made.labels.tolist() == [[2], [0]] and made.cut == {"examples": 1}
+    assert features.tokens[0].tolist() == row + [PAD] * (48 - len(row))
+    assert features.labels.tolist() == [[2], [0]] and features.cut == {"examples": 1}
     with pytest.raises(ConfigError, match="f:1: task.length=16 is too short for 8 choices"):
         KIND.rows([Choices("a", ("b",) * 8, 0, "f:1")], vocabulary, (), Task(length=16))
 
 
-def test_predictions_and_their_descriptions():
+def test_predictions_are_described_and_scored():
     logits = np.array([[0.0, 1.0, -np.inf], [3.0, 1.0, 2.0]], np.float32)
     examples = [Choices("p", ("a", "b"), 1, ""), Choices("p", ("a", "b", "c"), 2, "")]
-    actual = KIND.describe(logits, None, examples, (), TASK)
-    assert [one["choice"] for one in actual] == [1, 0]
-    np.testing.assert_allclose(actual[0]["probabilities"], [1 / (1 + np.e), np.e / (1 + np.e)])
-    assert len(actual[1]["probabilities"]) == 3 and KIND.to_fields(actual[0]) == ["1", "0.731059"]
+    predictions = KIND.describe(logits, None, examples, (), TASK)
+    assert [prediction["choice"] for prediction in predictions] == [1, 0]
+    np.testing.assert_allclose(predictions[0]["probabilities"], [1 / (1 + np.e), np.e / (1 + np.e)])
+    assert len(predictions[1]["probabilities"]) == 3 and KIND.to_fields(predictions[0]) == [
+        "1",
+        "0.731059",
+    ]
     assert KIND.scores([1, 0], examples, "accuracy", "en") == {"accuracy": 0.5}
     assert KIND.majority(examples)(examples) == [1, 1]
     assert KIND.from_fields(["p", "a", "b"], "f:2") == Choices("p", ("a", "b"), None, "f:2")

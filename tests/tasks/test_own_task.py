@@ -1,4 +1,4 @@
-"""A kind of task of a user, from docs/tasks.md, works like any other."""
+"""A user's own kind of task, the example of docs/tasks.md, works like a built-in kind."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def broken():
 
 @pytest.fixture(scope="module")
 def module(tmp_path_factory):
-    """The file of the kind, importable as `my_task` during the tests."""
+    """The value of task.kind. Its module `my_task` can be imported during the tests."""
     folder = tmp_path_factory.mktemp("own")
     (folder / "my_task.py").write_text(CODE + BROKEN, "utf-8")
     sys.path.insert(0, str(folder))
@@ -56,71 +56,83 @@ def config(module, checkpoint, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def done(config, tmp_path_factory):
+def finished_run(config, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("counting")
     (run,) = running.run(finetuning.parse(config), workdir).runs
     return run
 
 
-def test_it_trains_is_scored_and_resumes_to_the_same(done, config, tmp_path):
-    assert list(done.test) == ["near", "exact"] and done.test["near"]["en"] > 50
-    shutil.copytree(done.folder, tmp_path / "run" / "seed-0")
+def test_an_own_kind_trains_and_resumes_with_the_same_scores(finished_run, config, tmp_path):
+    assert list(finished_run.test) == ["near", "exact"] and finished_run.test["near"]["en"] > 50
+    shutil.copytree(finished_run.folder, tmp_path / "run" / "seed-0")
     folder = tmp_path / "run" / "seed-0"
     (folder / running.RUN).unlink()
     last = max(reading.steps(folder))
-    if last != done.step:
+    if last != finished_run.step:
         shutil.rmtree(folder / "checkpoints" / str(last))
-    (again,) = running.run(finetuning.parse(config), tmp_path / "run").runs
-    assert (again.step, again.test) == (done.step, done.test)
+    (resumed,) = running.run(finetuning.parse(config), tmp_path / "run").runs
+    assert (resumed.step, resumed.test) == (finished_run.step, finished_run.test)
 
 
-def test_it_predicts_what_was_scored(done, config, module, call, tmp_path):
-    tested = config.task.test.replace("{language}", "en")
-    lines = [line.split("\t")[0] for line in open(tested, encoding="utf-8")]
+def test_an_own_kind_predicts_the_values_that_were_scored(
+    finished_run, config, module, call, tmp_path
+):
+    test_file = config.task.test.replace("{language}", "en")
+    lines = [line.split("\t")[0] for line in open(test_file, encoding="utf-8")]
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))
     tasks.load.cache_clear()  # as in a new process: the checkpoint names the kind
-    flags = [f"--checkpoint={done.folder}", f"--input={tmp_path}/text", f"--output={tmp_path}/out"]
+    flags = [
+        f"--checkpoint={finished_run.folder}",
+        f"--input={tmp_path}/text",
+        f"--output={tmp_path}/out",
+    ]
     call(predict.main, *flags)
-    expected = (done.folder / "predictions" / "test-en.tsv").read_text()
+    expected = (finished_run.folder / "predictions" / "test-en.tsv").read_text()
     assert (tmp_path / "out").read_text() == expected
-    model = load(done.folder)
-    assert [actual["count"] for actual in model.predict(lines)] == list(map(int, expected.split()))
-    as_it_is = config.copy_and_resolve_references()
-    as_it_is.init_from, as_it_is.train.epochs = str(done.folder), 0
-    (again,) = running.run(finetuning.parse(as_it_is), tmp_path / "again").runs
-    assert (again.dev, again.test) == (done.dev, done.test)
+    model = load(finished_run.folder)
+    assert [prediction["count"] for prediction in model.predict(lines)] == list(
+        map(int, expected.split())
+    )
+    evaluation_config = config.copy_and_resolve_references()
+    evaluation_config.init_from, evaluation_config.train.epochs = str(finished_run.folder), 0
+    (evaluated,) = running.run(finetuning.parse(evaluation_config), tmp_path / "again").runs
+    assert (evaluated.dev, evaluated.test) == (finished_run.dev, finished_run.test)
 
 
-def test_the_encoder_goes_out_without_a_class_for_the_head(done, tmp_path, capsys):
-    assert stored_models.find(done.folder).task.kind == "my_task:Counting"
-    convert.main(["export", f"--checkpoint={done.folder}", f"--output={tmp_path}/out"])
-    printed = capsys.readouterr().out
+def test_a_head_without_a_transformers_class_is_not_exported_with_the_encoder(
+    finished_run, tmp_path, capsys
+):
+    assert stored_models.find(finished_run.folder).task.kind == "my_task:Counting"
+    convert.main(["export", f"--checkpoint={finished_run.folder}", f"--output={tmp_path}/out"])
+    stdout = capsys.readouterr().out
     assert (
         "counting_head/output/bias (the kind of task has no transformers class for this "
-        "architecture" in printed
+        "architecture" in stdout
     )
     written = json.loads((tmp_path / "out" / "config.json").read_text())
     assert written["architectures"] == ["XLMRobertaModel"]
 
 
 @pytest.mark.parity
-def test_a_class_like_another_takes_the_head(done, tmp_path, monkeypatch):
+def test_a_kind_can_export_its_head_to_an_existing_transformers_class(
+    finished_run, tmp_path, monkeypatch
+):
     transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
-    like = {"like": "classification_head", "problem_type": "single_label_classification"}
-    theirs = kind.HuggingFace("ForSequenceClassification", "text-classification", **like)
-    monkeypatch.setattr(type(kind.find("my_task:Counting")), "hugging_face", theirs)
-    convert.main(["export", f"--checkpoint={done.folder}", f"--output={tmp_path}/out"])
+    options = {"like": "classification_head", "problem_type": "single_label_classification"}
+    hugging_face = kind.HuggingFace("ForSequenceClassification", "text-classification", **options)
+    monkeypatch.setattr(type(kind.find("my_task:Counting")), "hugging_face", hugging_face)
+    convert.main(["export", f"--checkpoint={finished_run.folder}", f"--output={tmp_path}/out"])
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     texts = ["cat", "dog a cat", "a a"]
     with torch.no_grad():
         batch = tokenizer(texts, padding=True, return_tensors="pt")
         best = model.eval()(**batch).logits.argmax(-1).tolist()
-    assert [actual["count"] for actual in load(done.folder).predict(texts)] == best
+    assert [prediction["count"] for prediction in load(finished_run.folder).predict(texts)] == best
 
 
 @pytest.mark.parametrize(
-    "named, message",
+    "kind_name, message",
     [
         ("clasification", "must be one of classification, .*module:function; did you mean class"),
         ("my_task:Missing", "task.kind=my_task:Missing: module 'my_task' has no attribute"),
@@ -130,8 +142,8 @@ def test_a_class_like_another_takes_the_head(done, tmp_path, monkeypatch):
         ("xlj.tasks.tagging:Tagging", "xlj already has a kind named tagging"),
     ],
 )
-def test_kinds_that_cannot_be(module, config, named, message):
+def test_invalid_kinds_are_refused(module, config, kind_name, message):
     changed = config.copy_and_resolve_references()
-    changed.task.kind = named
+    changed.task.kind = kind_name
     with pytest.raises(ConfigError, match=message):
         finetuning.parse(changed)

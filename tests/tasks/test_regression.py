@@ -1,4 +1,4 @@
-"""Regression: scores keep all bits in rows of small numbers, and correlations are correct."""
+"""Regression: rows store scores as the bytes of float32; correlations equal SciPy's."""
 
 import numpy as np
 import pytest
@@ -11,11 +11,11 @@ from xlj.tasks.regression import RatedText, Regression
 KIND = Regression()
 
 
-def test_scores_of_tables(tmp_path):
+def test_scores_are_read_from_tables(tmp_path):
     file = tmp_path / "a.tsv"
     file.write_text("a\tb\t3.25\nc\td\t-\n")
-    actual = KIND.read(file, "en", Task(kind="regression"))
-    assert actual == [
+    examples = KIND.read(file, "en", Task(kind="regression"))
+    assert examples == [
         RatedText(("a", "b"), 3.25, f"{file}:1"),
         RatedText(("c", "d"), None, f"{file}:2"),
     ]
@@ -24,35 +24,39 @@ def test_scores_of_tables(tmp_path):
         KIND.read(file, "en", Task(kind="regression"))
 
 
-def test_rows_hold_the_bits_of_each_score(vocabulary):
+def test_rows_store_scores_as_the_bytes_of_float32(vocabulary):
     scores = [3.3, -0.0, 1e-7, None, 5.0]
     examples = [RatedText(("a cat", "a dog"), score, "") for score in scores]
-    made = KIND.rows(examples, vocabulary, (), Task(length=16))
-    assert made.labels.min() >= 0 and made.labels.max() < 256
-    back = made.labels[:, 1:].astype(np.uint8).view("<f4")[:, 0]
-    np.testing.assert_array_equal(back, np.array([score or 0 for score in scores], np.float32))
-    assert made.labels[:, 0].tolist() == [1, 1, 1, 0, 1]
+    features = KIND.rows(examples, vocabulary, (), Task(length=16))
+    assert features.labels.min() >= 0 and features.labels.max() < 256
+    decoded = features.labels[:, 1:].astype(np.uint8).view("<f4")[:, 0]
+    np.testing.assert_array_equal(decoded, np.array([score or 0 for score in scores], np.float32))
+    assert features.labels[:, 0].tolist() == [1, 1, 1, 0, 1]
 
 
-def test_correlations_are_scipys():
+def test_correlations_equal_those_of_scipy():
     stats = pytest.importorskip("scipy.stats")
     rng = np.random.default_rng(0)
     first, second = rng.integers(0, 6, 50) / 2, rng.normal(size=50)  # with ties
     second += first
-    for ours, theirs in (
+    for xlj_correlation, scipy_correlation in (
         (correlations.pearson, stats.pearsonr),
         (correlations.spearman, stats.spearmanr),
     ):
-        assert ours(first, second) == pytest.approx(theirs(first, second)[0])
-        assert ours(first, first) == pytest.approx(1) and ours(first, -first) == pytest.approx(-1)
-        assert ours([1.0, 1.0], [1.0, 2.0]) == 0
-    actual = KIND.scores(
+        assert xlj_correlation(first, second) == pytest.approx(scipy_correlation(first, second)[0])
+        assert xlj_correlation(first, first) == pytest.approx(1) and xlj_correlation(
+            first, -first
+        ) == pytest.approx(-1)
+        assert xlj_correlation([1.0, 1.0], [1.0, 2.0]) == 0
+    metrics = KIND.scores(
         [1.0, 2.0, 4.0], [RatedText(("a",), s, "") for s in (0.0, 1.0, 9.0)], "pearson", "en"
     )
-    assert list(actual) == ["pearson", "spearman"] and actual["spearman"] == 1 > actual["pearson"]
+    assert (
+        list(metrics) == ["pearson", "spearman"] and metrics["spearman"] == 1 > metrics["pearson"]
+    )
 
 
-def test_predictions_and_the_baseline():
+def test_predictions_are_described_and_the_baseline_is_the_mean():
     examples = [RatedText(("a",), 1.0, ""), RatedText(("b",), 4.0, "")]
     assert KIND.majority(examples)(examples) == [2.5, 2.5]
     assert KIND.describe(np.array([[1.5], [2.0]]), None, examples, (), Task()) == [

@@ -1,7 +1,7 @@
-"""Prints the memory and the traffic of a device in a compiled step.
+"""Prints the memory of a device and the bytes that it sends in a compiled step.
 
-`compiled_step.py DEVICES FSDP GATHER PARTS OBJECTIVE,... chips|cpus`: the program has loops, as on
-chips, or unrolled loops, as on CPUs.
+Usage: `compiled_step.py DEVICES FSDP GATHER PARTS OBJECTIVE,... chips|cpus`. PARTS is the number of
+microbatches. The program has loops with `chips`, and unrolled loops with `cpus`.
 """
 
 import json
@@ -25,7 +25,7 @@ def config_of(count, fsdp, gather, parts, names):
     config.data.languages, config.data.mono = "en,de", "phrasebook:{language}"
     config.data.pairs, config.data.parallel = "en-de", "phrasebook:{pair}"
     config.data.length = config.data.pair_length = 64
-    config.data.vocabulary_size = 40_000  # three blocks
+    config.data.vocabulary_size = 40_000  # three blocks of the cross-entropy loss
     model = config.model
     model.layers, model.hidden, model.heads, model.intermediate = 2, 128, 2, 512
     model.positions, model.remat = 66, "all"
@@ -51,8 +51,8 @@ sizes = expected_sizes(config)
 program = programs.compile_phase(config, sizes, jax.devices()[:count], 0)
 text = Program(program.text)
 sent = {}
-for each in collectives(text, jax.devices()[:count]):
-    sent[each.kind] = sent.get(each.kind, 0) + each.fast
+for collective in collectives(text, jax.devices()[:count]):
+    sent[collective.kind] = sent.get(collective.kind, 0) + collective.fast
 ops = {*KINDS, *(f"{kind}-start" for kind in KINDS)}
 inner = [computation for name, computation in text.computations.items() if name != text.entry]
 print(

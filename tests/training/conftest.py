@@ -6,10 +6,10 @@ import pytest
 
 @pytest.fixture
 def devices(monkeypatch):
-    """A function that sets how many devices the runs of this process see from then on."""
-    every = jax.devices()
+    """A function that sets the number of devices that later runs of this process use."""
+    all_devices = jax.devices()
 
-    def see(count):
-        monkeypatch.setattr(jax, "devices", lambda *_: every[:count])
+    def set_count(count):
+        monkeypatch.setattr(jax, "devices", lambda *_: all_devices[:count])
 
-    return see
+    return set_count

@@ -1,3 +1,5 @@
+"""Passes over the rows and tokens in a range of steps, and warnings about too many passes."""
+
 import dataclasses
 from collections import Counter
 
@@ -11,9 +13,9 @@ from xlj.data.rows.preparing import prepare_rows
 from xlj.training.amounts import Amounts, StepAmounts, make_warnings
 
 
-def test_amounts_of_steps_equal_those_of_their_batches(tiny):
-    """Two objectives read rows of one kind, one of them only in a later phase. Passes are exact;
-    tokens are means."""
+def test_passes_and_tokens_of_steps_equal_those_of_the_batches(tiny):
+    """Two objectives read rows of the same kind, one of them only in a later phase. Passes are
+    exact. Tokens are expected values, so they only agree approximately."""
     tiny.train.steps = 40
     late = {"tlm": {"batch_rows": 8}, "camlm": {"batch_rows": 24}}
     change = {"start_step": 25, "objectives": late}
@@ -37,7 +39,7 @@ def test_amounts_of_steps_equal_those_of_their_batches(tiny):
         assert amounts.tokens(begin, end) == pytest.approx(tokens, rel=0.02)
 
 
-def test_a_phase_that_reads_its_rows_too_often_is_named_with_the_step_that_would_not(tiny):
+def test_a_phase_with_too_many_passes_is_reported_with_a_step_that_avoids_them(tiny):
     tiny.train.steps, tiny.objectives.mmlm.batch_rows, tiny.objectives.tlm.batch_rows = 9, 1, 0
     late = {"mmlm": {"batch_rows": 0}, "tlm": {"batch_rows": 8}}
     tiny.phases = ml_collections.ConfigDict({"late": {"start_step": 4, "objectives": late}})
@@ -48,10 +50,10 @@ def test_a_phase_that_reads_its_rows_too_often_is_named_with_the_step_that_would
     first, last = 21 * text, 21 * text + 21 * pairs // 8 + 1
     phases = {"late": {"start_step": first, "objectives": late}}
     train = dataclasses.replace(config.train, steps=last)
-    found = make_warnings(dataclasses.replace(config, phases=phases, train=train), store)
-    assert len(found) == 2
+    warnings = make_warnings(dataclasses.replace(config, phases=phases, train=train), store)
+    assert len(warnings) == 2
     line = f"reads its {text:,} rows of text 21 times. Add text, or set phases.late.start_step="
-    assert line in found[0]
-    assert f"start_step={20 * text} to read them 20 times" in found[0]
-    assert "times in phase late. Add text, or set " in found[1]
-    assert f"set train.steps={first + 20 * pairs // 8} to read" in found[1]
+    assert line in warnings[0]
+    assert f"start_step={20 * text} to read them 20 times" in warnings[0]
+    assert "times in phase late. Add text, or set " in warnings[1]
+    assert f"set train.steps={first + 20 * pairs // 8} to read" in warnings[1]

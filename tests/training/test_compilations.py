@@ -17,8 +17,8 @@ from xlj.training import state as states
 
 
 @pytest.fixture
-def built(monkeypatch):
-    """The jitted steps of each call of `train`, by phase."""
+def steps_of_runs(monkeypatch):
+    """A list that gets the jitted steps of each call of `train`, by phase."""
     result = []
 
     def jitted_steps(*arguments):
@@ -31,11 +31,11 @@ def built(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_phase_is_compiled_once_over_evaluation_checkpoints_and_resume(
-    tiny, store, tmp_path, built, monkeypatch
+def test_each_run_compiles_a_phase_once_despite_evaluations_and_checkpoints(
+    tiny, store, tmp_path, steps_of_runs, monkeypatch
 ):
-    """The program would refuse a state with another sharding, as `restart_sums`, a restored
-    checkpoint or a batch might produce it."""
+    """A compiled program refuses a state with another sharding. `restart_sums`, a restored
+    checkpoint or a batch could produce one."""
     compiled = 0
 
     def compile_step(step, *arguments):
@@ -52,7 +52,7 @@ def test_a_phase_is_compiled_once_over_evaluation_checkpoints_and_resume(
     )
     tiny.train.steps = 9
     tiny.train.eval_every = 2
-    tiny.train.accumulation, tiny.train.batch_warmup = 2, 3  # batches of one size, then of another
+    tiny.train.accumulation, tiny.train.batch_warmup = 2, 3  # batches of two sizes
     config = parse(tiny)
 
     def stop_at_4(state, check):
@@ -60,11 +60,11 @@ def test_a_phase_is_compiled_once_over_evaluation_checkpoints_and_resume(
             raise Interrupted
         return {}
 
-    begun = loop.train(start.prepare(config, tmp_path, store), [stop_at_4])
-    assert (begun.step, begun.finished) == (4, False)
-    ended = loop.train(start.prepare(config, tmp_path, store))
-    assert (ended.step, ended.finished) == (9, True)
-    assert [[step.program is not None for step in steps.values()] for steps in built] == [
+    stopped = loop.train(start.prepare(config, tmp_path, store), [stop_at_4])
+    assert (stopped.step, stopped.finished) == (4, False)
+    resumed = loop.train(start.prepare(config, tmp_path, store))
+    assert (resumed.step, resumed.finished) == (9, True)
+    assert [[step.program is not None for step in steps.values()] for steps in steps_of_runs] == [
         [True, False],
         [True, True],
     ]
@@ -72,19 +72,19 @@ def test_a_phase_is_compiled_once_over_evaluation_checkpoints_and_resume(
 
 
 def test_runs_of_a_sweep_share_their_programs(tiny, store, tmp_path):
-    """They differ only in arguments of the program, so XLA finds it in its cache."""
+    """The runs differ only in arguments of the program, so XLA finds it in its cache."""
     tiny.objectives.tlm.batch_rows = 0
     tiny.model.layers = 1
     config = parse(tiny)
     corpus, mesh = Corpus.of(store), meshes.make_mesh(config, jax.devices()[:1])
 
     def texts(config):
-        where = states.sharding(config, corpus, mesh)
+        sharding = states.sharding(config, corpus, mesh)
         state = states.abstract(config, corpus, mesh)
-        (step,) = phases.jitted_steps(config, corpus, mesh, where).values()
+        (step,) = phases.jitted_steps(config, corpus, mesh, sharding).values()
         batch = phases.abstract_batch({"mmlm": (16, 32)}, np.uint16, mesh)
         seed = np.uint32(config.train.seed)
-        init = states.jitted_init(config, corpus, mesh, where).lower(seed)
+        init = states.jitted_init(config, corpus, mesh, sharding).lower(seed)
         lowered = step.lower(state, batch, seed, rates(config, 0))
         return init.as_text(), lowered.as_text()
 

@@ -13,14 +13,14 @@ from xlj.training import loop, metrics, start
 
 
 @pytest.mark.slow
-def test_a_slot_of_padding_has_no_effect(every, tmp_path, capsys, devices):
+def test_a_run_replaces_damaged_rows_by_padding_and_stays_finite(every, tmp_path, capsys, devices):
     devices(1)
     every.objectives.distillation.batch_rows, every.objectives.distillation.teacher = 0, ""
     every.train.steps = every.train.eval_every = every.train.log_every = 1
     every.train.eval_rows, every.data.damaged_rows = 0, "pad"
-    built = prepare_rows(parse(every))
-    shutil.copytree(built.path.parent, tmp_path / "cache")
-    store = RowStore(tmp_path / "cache" / built.path.name)
+    original = prepare_rows(parse(every))
+    shutil.copytree(original.path.parent, tmp_path / "cache")
+    store = RowStore(tmp_path / "cache" / original.path.name)
     config = parse(every)
     batches = Batches(store, config)
     damaged = {batches.draw(name, 0, np.array([3]))[0] for name in batches.shapes(0)}

@@ -1,4 +1,4 @@
-"""Durations in tokens and passes, against plain loops over steps."""
+"""Durations in tokens and passes become the numbers of steps that plain loops count."""
 
 import dataclasses
 
@@ -31,8 +31,8 @@ def tokens_of_steps(store, phases, sizes):
     weighted by its share m^alpha.
 
     Args:
-      phases: (steps, alpha, rows of text, rows of pairs) of each.
-      sizes: the share of its rows that each of the first steps has.
+      phases: (steps, alpha, rows of text, rows of pairs) of each phase.
+      sizes: the batch sizes of the first steps, as shares of a full batch.
     """
     means = {}
     for kind in ("text", "pairs"):
@@ -49,28 +49,28 @@ def tokens_of_steps(store, phases, sizes):
     return [n * size for n, size in zip(tokens, [*sizes, *[1] * len(tokens)], strict=False)]
 
 
-def fewest(tokens, expected):
-    """Returns how many of the first numbers add up to a target."""
+def fewest(tokens, target):
+    """Returns the smallest number of steps whose tokens reach a target."""
     total = 0.0
-    for count, number in enumerate(tokens):
-        if total >= expected:
+    for count, step_tokens in enumerate(tokens):
+        if total >= target:
             return count
-        total += number
+        total += step_tokens
     raise AssertionError
 
 
 @pytest.fixture
 def uneven(store, monkeypatch):
-    """A copy of `store` in which the rows of two tasks are nearly empty."""
+    """`store` with fewer tokens in two tasks, as if their rows were nearly empty."""
     emptier = {"text.de": 10, "pairs.en-sw": 5}
 
     def tasks(kind, of_kind=store.tasks):
-        found = []
+        result = []
         for task in of_kind(kind):
             tokens = task.train.tokens // emptier.get(task.name, 1)
             train = dataclasses.replace(task.train, tokens=tokens)
-            found.append(dataclasses.replace(task, train=train))
-        return tuple(found)
+            result.append(dataclasses.replace(task, train=train))
+        return tuple(result)
 
     monkeypatch.setattr(store, "tasks", tasks)
     return store
@@ -78,8 +78,8 @@ def uneven(store, monkeypatch):
 
 def test_tokens_become_steps(tiny, uneven):
     """A batch warm-up has 2, 3, ... 7 of eight microbatches, each for the same number of steps. The
-    rate has a warm-up. Two phases change shares and rows; the first starts a schedule that lasts to
-    the end of the run."""
+    learning rate has a warm-up. Two phases change shares and rows. The first of them starts a
+    schedule that lasts to the end of the run."""
     tiny.objectives.mmlm.batch_rows, tiny.objectives.tlm.batch_rows = 16, 8
     tiny.train.accumulation, tiny.train.first_microbatches = 8, 2
     tiny.train.batch_warmup, tiny.train.steps = "27_000tok", "300000tok"
@@ -92,7 +92,7 @@ def test_tokens_become_steps(tiny, uneven):
     sizes = [(2 + step * 6 // warmup) / 8 for step in range(warmup)]
     phases = (late, 0.7, 16, 8), (last - late, 0.0, 8, 8), (5_000, 0.0, 8, 0)
     tokens = tokens_of_steps(uneven, phases, sizes)
-    # A warm-up of one step less, which has each size shorter, reads too little.
+    # With one step less, each size has fewer steps, and the warm-up reads too few tokens.
     shorter = [(2 + step * 6 // (warmup - 1)) / 8 for step in range(warmup - 1)]
     assert sum(tokens[:warmup]) >= 27_000 > tokens[warmup] * sum(shorter)
     assert late == fewest(tokens, 100_000)
@@ -100,16 +100,16 @@ def test_tokens_become_steps(tiny, uneven):
     steps = config.train.steps
     assert steps == fewest(tokens, 300_000)
     assert config.optimizer.warmup_steps == fewest(tokens, 40_000)
-    of_late = config.schedule[1].config.optimizer
-    assert of_late.warmup_steps == fewest(tokens[late:], 20_000)
-    assert of_late.decay_steps == fewest(tokens[:steps][::-1], 30_000)
-    assert 0 < of_late.decay_steps < steps - last < steps - late
+    late_optimizer = config.schedule[1].config.optimizer
+    assert late_optimizer.warmup_steps == fewest(tokens[late:], 20_000)
+    assert late_optimizer.decay_steps == fewest(tokens[:steps][::-1], 30_000)
+    assert 0 < late_optimizer.decay_steps < steps - last < steps - late
     assert lines[-1] == (
-        f"phases.late.optimizer.decay_steps=30_000tok: {of_late.decay_steps} steps, about "
-        f"{sum(tokens[steps - of_late.decay_steps : steps]):,.0f} tokens"
+        f"phases.late.optimizer.decay_steps=30_000tok: {late_optimizer.decay_steps} steps, about "
+        f"{sum(tokens[steps - late_optimizer.decay_steps : steps]):,.0f} tokens"
     )
     assert len(lines) == 7
-    # A resume compares with what was resolved before the rows are there, and after.
+    # Before the rows are available, a resumed run takes its steps from the recorded config.
     early = with_steps_of(parse(tiny), as_tree(config))
     assert as_tree(early) == as_tree(config)
     assert (
@@ -117,22 +117,22 @@ def test_tokens_become_steps(tiny, uneven):
     )
 
 
-def test_passes_become_steps_and_no_fewer_than_asked_for(tiny, store):
-    """The result is the smallest number of steps that reads every kind of rows of the last phase so
-    often. Draws before that phase count."""
+def test_passes_become_steps_with_train_fewest_steps_as_the_minimum(tiny, store):
+    """The result is the smallest number of steps that reads every kind of rows of the last phase
+    2.5 times. Rows that earlier phases read count too."""
     tiny.train.steps = "2.5ep"
     late = {"mmlm": {"batch_rows": 0}, "tlm": {"batch_rows": 8}, "camlm": {"batch_rows": 24}}
     tiny.objectives.tlm.batch_rows = 4
     tiny.phases = ml_collections.ConfigDict({"late": {"start_step": 3, "objectives": late}})
     rows = sum(task.train.rows for task in store.tasks("pairs"))
-    found = resolve(parse(tiny), StepAmounts(store))[0]
-    assert found.train.steps == 3 + -(-(5 * rows / 2 - 3 * 4) // 32)
-    assert Amounts(found, StepAmounts(store)).passes(0, found.train.steps)["pairs"] >= 2.5
+    resolved = resolve(parse(tiny), StepAmounts(store))[0]
+    assert resolved.train.steps == 3 + -(-(5 * rows / 2 - 3 * 4) // 32)
+    assert Amounts(resolved, StepAmounts(store)).passes(0, resolved.train.steps)["pairs"] >= 2.5
     tiny.train.fewest_steps = 5_000
     assert resolve(parse(tiny), StepAmounts(store))[0].train.steps == 5_000
 
 
-def test_a_config_of_steps_stays_as_it_is(tiny):
+def test_a_config_in_steps_is_not_changed(tiny):
     tiny.train.steps = "6"
     config = parse(tiny)
     assert config.train.steps == 6
@@ -155,7 +155,7 @@ def test_a_config_of_steps_stays_as_it_is(tiny):
          r"batch_warmup=\d+: the batch warm-up must end by step 6, where the first of phases"),
     ],
 )  # fmt: skip
-def test_durations_that_do_not_fit_are_refused(tiny, store, changes, message):
+def test_durations_that_need_too_many_steps_are_refused(tiny, store, changes, message):
     for path, value in changes.items():
         section, _, name = path.rpartition(".")
         (tiny[section] if section else tiny)[name] = value
@@ -174,7 +174,7 @@ def test_durations_that_do_not_fit_are_refused(tiny, store, changes, message):
         ("2ep", r"phases\.\*\.start_step are in passes and tokens; use one unit for all"),
     ],
 )
-def test_starts_of_phases_have_one_unit(tiny, start, message):
+def test_phase_starts_with_unknown_or_mixed_units_are_refused(tiny, start, message):
     tiny.phases = {
         "x": {"start_step": start, "data": {"alpha": 0.1}},
         "y": {"start_step": "3tok", "data": {"alpha": 0.2}},
@@ -183,9 +183,9 @@ def test_starts_of_phases_have_one_unit(tiny, start, message):
         parse(tiny)
 
 
-def test_a_resume_compares_steps(tiny, store, trained):
-    """The checkpoint of step 4 is not compared with steps that are not resolved yet. A warm-up that
-    it did not have is refused by name."""
+def test_a_resumed_run_is_compared_in_steps(tiny, store, trained):
+    """Durations that are not resolved yet are not compared with the checkpoint of step 4. A warm-up
+    that the checkpoint did not have is an error that names the key."""
     tiny.train.steps = "0.02ep"
     latest = reading.latest(trained)
     compatibility.check_resumable(latest, with_steps_of(parse(tiny), latest.config()))

@@ -18,40 +18,42 @@ def train(tiny, store, workdir, steps):
 
 
 def params(workdir):
-    found = reading.restore_params(reading.find(workdir), meshes.one_device())
-    return trees.named_leaves(found)
+    restored = reading.restore_params(reading.find(workdir), meshes.one_device())
+    return trees.named_leaves(restored)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("before, after", [((4, 2), (3, 1)), ((8, 8), (2, 1))])
-def test_another_mesh_resumes_with_the_same_batches(tiny, store, tmp_path, devices, before, after):
-    """Parameters are (devices, mesh.fsdp) before and after. One case has an objective with a queue
-    and a momentum encoder as its state."""
+def test_a_run_resumes_on_another_mesh_with_the_same_batches(
+    tiny, store, tmp_path, devices, before, after
+):
+    """The parameters of the test are (devices, mesh.fsdp) before and after the resume. The state of
+    an objective in one case is a queue and a momentum encoder."""
     tiny.objectives.mmlm.batch_rows, tiny.objectives.tlm.batch_rows = 24, 0
     if before == (8, 8):
         tiny.objectives.xlco.batch_rows, tiny.objectives.xlco.queue = 24, 32
         store = prepare_rows(parse(tiny))
     for count, fsdp, workdir, steps in (
         (*before, "whole", 4),
-        (*before, "moved", 2),
-        (*after, "moved", 4),
+        (*before, "resumed", 2),
+        (*after, "resumed", 4),
     ):
         devices(count)
         tiny.mesh.fsdp = fsdp
         train(tiny, store, tmp_path / workdir, steps)
     whole = {line["step"]: line for line in lines(tmp_path / "whole")}
-    moved = {line["step"]: line for line in lines(tmp_path / "moved")}
-    for step, keys in ((0, "eval/"), (2, "train/"), (4, "")):  # step 2 ended a run in one of them
+    resumed = {line["step"]: line for line in lines(tmp_path / "resumed")}
+    for step, keys in ((0, "eval/"), (2, "train/"), (4, "")):  # one of the runs ended at step 2
         names = [name for name in whole[step] if name.startswith(keys)]
         assert names
-        was, now = ([found[step][name] for name in names] for found in (whole, moved))
-        np.testing.assert_allclose(now, was, rtol=1e-4, atol=1e-5)
-    expected = params(tmp_path / "whole")
-    for name, leaf in params(tmp_path / "moved").items():
-        np.testing.assert_allclose(leaf, expected[name], rtol=1e-3, atol=2e-5, err_msg=name)
+        expected, actual = ([run[step][name] for name in names] for run in (whole, resumed))
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+    expected_params = params(tmp_path / "whole")
+    for name, leaf in params(tmp_path / "resumed").items():
+        np.testing.assert_allclose(leaf, expected_params[name], rtol=1e-3, atol=2e-5, err_msg=name)
 
 
-def test_batches_that_do_not_divide_are_refused_before_any_work(tiny, tmp_path, devices):
+def test_batches_not_divisible_by_the_devices_are_refused_before_any_work(tiny, tmp_path, devices):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 4}\n')
     tiny.data.cache = f"{tmp_path}/rows"

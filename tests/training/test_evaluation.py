@@ -1,4 +1,4 @@
-"""Means over languages, masks of rows, perplexities, and the stop of an evaluation."""
+"""Evaluation: means over languages, masks of rows, losses with perplexities, and stopping."""
 
 from types import SimpleNamespace
 
@@ -18,8 +18,8 @@ from xlj.training import state
 from xlj.training.evaluation import Evaluation
 from xlj.training.randomness import row_rngs
 
-OF_TOKENS = {"mmlm", "tlm", "camlm", "btmlm", "mrtd_generator", "trtd_generator", "dwa_tlm"}
-OF_OTHER_THINGS = {
+OVER_VOCABULARY = {"mmlm", "tlm", "camlm", "btmlm", "mrtd_generator", "trtd_generator", "dwa_tlm"}
+OTHER_LOSSES = {
     "mrtd_discriminator",
     "trtd_discriminator",
     "dwa_align",
@@ -31,31 +31,33 @@ OF_OTHER_THINGS = {
 }
 
 
-def test_every_loss_is_of_tokens_or_of_something_else(every):
-    built = build_all(parse(every), Corpus(400, ("en", "de", "sw"), (1, 1, 1)))
-    losses = {name: loss for objective in built.values() for name, loss in objective.losses.items()}
-    assert {name for name, loss in losses.items() if loss.over_vocabulary} == OF_TOKENS
-    assert losses.keys() == OF_TOKENS | OF_OTHER_THINGS
+def test_losses_over_the_vocabulary_are_marked(every):
+    objectives = build_all(parse(every), Corpus(400, ("en", "de", "sw"), (1, 1, 1)))
+    losses = {
+        name: loss for objective in objectives.values() for name, loss in objective.losses.items()
+    }
+    assert {name for name, loss in losses.items() if loss.over_vocabulary} == OVER_VOCABULARY
+    assert losses.keys() == OVER_VOCABULARY | OTHER_LOSSES
 
 
-def test_each_row_has_its_own_masks_and_each_language_counts_alike(tiny, store):
-    """The objective's loss is a random number from a row's key, for each of its tokens."""
+def test_each_row_has_its_own_masks_and_each_language_has_the_same_weight(tiny, store):
+    """The summed loss of a row is a random number from its key, for all tokens of the row."""
 
-    def loss(params, kept, inputs, rngs):
+    def loss(params, objective_state, inputs, rngs):
         rows, keys = inputs
         numbers = jax.vmap(jax.random.uniform)(keys)
         counts = (rows.tokens != PAD).sum(1).astype(jnp.float32)
         return {"mmlm": LossSums(sum=numbers, count=counts, correct=numbers / 2)}
 
     tiny.objectives.tlm.batch_rows, tiny.objectives.mmlm.batch_rows = 0, 8
-    tiny.train.eval_rows = 19  # of a language: several batches
+    tiny.train.eval_rows = 19  # per language: several batches
     config = parse(tiny)
-    drawn = Objective(
+    objective = Objective(
         losses={"mmlm": Loss(1.0)}, corrupt=lambda rows, rngs: (rows, rngs), count=None,
-        loss=loss, flops=None, parts={}, targets=lambda params, kept, inputs, _: inputs,
+        loss=loss, flops=None, parts={}, targets=lambda params, objective_state, inputs, _: inputs,
     )  # fmt: skip
-    evaluation = Evaluation(store, config, {"mmlm": drawn}, meshes.make_mesh(config))
-    found = evaluation(SimpleNamespace(params={}, objectives={}, average={}))
+    evaluation = Evaluation(store, config, {"mmlm": objective}, meshes.make_mesh(config))
+    measures = evaluation(SimpleNamespace(params={}, objectives={}, average={}))
     expected, start = {}, 0
     for task in store.tasks("text"):
         count = min(task.held_out.rows, 19)
@@ -66,18 +68,18 @@ def test_each_row_has_its_own_masks_and_each_language_counts_alike(tiny, store):
         start += count
     assert len(expected) == 3 and start > 2 * 8
     for language, mean in expected.items():
-        assert found[f"eval/mmlm/{language}/loss"] == pytest.approx(mean, rel=1e-5)
-        assert found[f"eval/mmlm/{language}/accuracy"] == pytest.approx(mean / 2, rel=1e-5)
-    assert found["eval/mmlm/loss"] == pytest.approx(np.mean([*expected.values()]), rel=1e-5)
+        assert measures[f"eval/mmlm/{language}/loss"] == pytest.approx(mean, rel=1e-5)
+        assert measures[f"eval/mmlm/{language}/accuracy"] == pytest.approx(mean / 2, rel=1e-5)
+    assert measures["eval/mmlm/loss"] == pytest.approx(np.mean([*expected.values()]), rel=1e-5)
 
 
-def test_it_can_be_stopped_before_each_batch(tiny, store):
+def test_an_evaluation_can_be_stopped_before_each_batch(tiny, store):
     config, corpus = parse(tiny), Corpus.of(store)
     evaluation = Evaluation(store, config, build_all(config, corpus), meshes.make_mesh(config))
-    asked = []
+    checks = []
     fresh = jax.jit(lambda: state.init(config, corpus, 0))()
-    evaluation(fresh, lambda: asked.append(1))
+    evaluation(fresh, lambda: checks.append(1))
     rows = {
         kind: sum(min(8, t.held_out.rows) for t in store.tasks(kind)) for kind in ("text", "pairs")
     }
-    assert len(asked) == sum(-(-count // 16) for count in rows.values()) > 2
+    assert len(checks) == sum(-(-count // 16) for count in rows.values()) > 2

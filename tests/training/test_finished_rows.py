@@ -1,4 +1,4 @@
-"""A run from finished rows needs no text, and equals the run that builds them."""
+"""A run from finished rows needs no text, and equals the run that builds the rows."""
 
 import shutil
 
@@ -12,7 +12,7 @@ from xlj.training import loop, start
 
 @pytest.fixture
 def from_text(tiny, corpus, store, tmp_path):
-    """`tiny` for two steps, with finished rows of text that can be deleted."""
+    """`tiny` for two steps, with finished rows and a copy of the text that can be deleted."""
     shutil.copytree(corpus, tmp_path / "text")
     tiny.data.mono = f"{tmp_path}/text/mono/{{language}}.txt"
     tiny.data.parallel = f"{tmp_path}/text/pairs/{{pair}}.tsv"
@@ -21,28 +21,28 @@ def from_text(tiny, corpus, store, tmp_path):
 
 
 def train(config, workdir):
-    """Does what `xlj.train` does, in this process."""
+    """Trains in this process, and returns the step, digests and rows of the checkpoint."""
     loop.train(start.prepare(parse(config), workdir))
     meta = reading.find(workdir).meta
     return meta["step"], meta["digests"], meta["rows"]
 
 
 @pytest.mark.slow
-def test_rows_alone_train_to_the_same_checkpoint_and_resume_either_way(from_text, store, tmp_path):
-    alone = from_text.copy_and_resolve_references()
-    alone.data.rows, alone.data.cache = str(store.path), "/nowhere"
-    alone.data.mono = alone.data.parallel = alone.data.languages = alone.data.pairs = ""
-    begun = train(from_text, tmp_path / "text_first")
-    assert train(alone, tmp_path / "rows_first") == begun
+def test_runs_from_text_and_from_rows_agree_and_can_resume_each_other(from_text, store, tmp_path):
+    no_text = from_text.copy_and_resolve_references()
+    no_text.data.rows, no_text.data.cache = str(store.path), "/nowhere"
+    no_text.data.mono = no_text.data.parallel = no_text.data.languages = no_text.data.pairs = ""
+    first = train(from_text, tmp_path / "text_first")
+    assert train(no_text, tmp_path / "rows_first") == first
 
-    from_text.train.steps = alone.train.steps = 4
-    ended = train(from_text, tmp_path / "rows_first")
+    from_text.train.steps = no_text.train.steps = 4
+    last = train(from_text, tmp_path / "rows_first")
     shutil.rmtree(tmp_path / "text")
-    assert train(alone, tmp_path / "text_first") == ended
-    assert (begun[0], ended[0]) == (2, 4)
+    assert train(no_text, tmp_path / "text_first") == last
+    assert (first[0], last[0]) == (2, 4)
 
 
-def test_a_model_to_start_from_must_have_the_vocabulary_of_the_rows(
+def test_the_model_of_init_from_must_have_the_vocabulary_of_the_rows(
     tiny, store, checkpoint, tmp_path
 ):
     tiny.data.rows, tiny.data.cache, tiny.init_from = str(store.path), "/nowhere", str(checkpoint)

@@ -11,7 +11,7 @@ import pytest
 ROOT, SCRIPT = Path(__file__).parents[2], Path(__file__).with_name("compiled_step.py")
 
 
-def measured(devices, fsdp, names, parts=1, gather="layer", kind="chips"):
+def measure(devices, fsdp, names, parts=1, gather="layer", kind="chips"):
     environment = dict(
         os.environ,
         PYTHONPATH=str(ROOT),
@@ -25,32 +25,32 @@ def measured(devices, fsdp, names, parts=1, gather="layer", kind="chips"):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("names", ["mmlm,tlm", "mrtd", "camlm,btmlm", "dwa"])
-def test_neither_memory_nor_traffic_of_a_device_grows(names):
-    few, many = measured(4, 4, names), measured(32, 32, names)
+def test_memory_and_traffic_of_a_device_do_not_grow_with_the_number_of_devices(names):
+    few, many = measure(4, 4, names), measure(32, 32, names)
     assert many["state"] < few["state"] / 4
     assert many["memory"] <= 1.05 * few["memory"]
-    # A device sends (n - 1) / n of each array: 0.75, and then 0.97.
+    # A device sends (n - 1) / n of each array: 0.75 of it with 4 devices, 0.97 with 32.
     assert sum(many["sent"].values()) <= 1.35 * sum(few["sent"].values()), (few, many)
     assert many["sent"]["reduce-scatter"] > 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("names", ["mmlm,tlm", "mrtd"])
-def test_copies_of_the_parameters_only_sum_gradients(names):
-    few, many = measured(8, 4, names), measured(32, 4, names)
+def test_replicas_communicate_only_to_sum_gradients(names):
+    few, many = measure(8, 4, names), measure(32, 4, names)
     assert many["memory"] <= 1.02 * few["memory"]
-    # Each slice of a gradient is sent to the other copies and back: half of it twice, then 7 / 8.
+    # An all-reduce over n replicas sends 2 (n - 1) / n of each slice: 1 with 2, 1.75 with 8.
     assert many["sent"].pop("all-reduce") <= 1.8 * few["sent"].pop("all-reduce")
     assert sum(many["sent"].values()) <= 1.01 * sum(few["sent"].values()), (few, many)
 
 
 @pytest.mark.slow
-def test_copies_sum_gradients_once_for_any_objectives_and_microbatches():
-    """Copies of the parameters are on one device each, or on four, which sum the gradient of each
-    head's bias in each microbatch."""
+def test_replicas_sum_gradients_once_for_any_objectives_and_microbatches():
+    """A replica is one device or four. Four devices may send more, since they sum the gradient of
+    each head's bias in each microbatch."""
     for fsdp, more in ((1, 1.02), (4, 1.5)):
         one, others = (
-            measured(8, fsdp, names, parts)["sent"]["all-reduce"]
+            measure(8, fsdp, names, parts)["sent"]["all-reduce"]
             for names, parts in (("mmlm", 1), ("mmlm,tlm", 4))
         )
         assert one <= others <= more * one, fsdp
@@ -58,26 +58,29 @@ def test_copies_sum_gradients_once_for_any_objectives_and_microbatches():
 
 @pytest.mark.slow
 def test_gathering_once_per_step_limits_traffic_for_any_objectives_and_microbatches():
-    """All parameters and gradients are sent once; copies exchange slices of them."""
+    """All parameters and gradients are sent once. Replicas exchange slices of them."""
     for names, parts in (("mmlm", 1), ("mmlm,tlm", 4)):
-        found = measured(8, 4, names, parts, "step")
-        for kind, expected in found["theory"].items():
-            assert abs(found["sent"][kind] - expected) <= 0.1 * expected, (
+        measured = measure(8, 4, names, parts, "step")
+        for kind, expected in measured["theory"].items():
+            assert abs(measured["sent"][kind] - expected) <= 0.1 * expected, (
                 names,
                 parts,
                 kind,
-                found,
+                measured,
             )
-        assert set(found["sent"]) == set(found["theory"])
+        assert set(measured["sent"]) == set(measured["theory"])
 
 
 @pytest.mark.slow
 def test_traffic_equals_theory_from_8_to_512_devices():
-    first, *others = (measured(devices, 8, "mmlm,tlm") for devices in (8, 16, 512))
-    for found in (first, *others):
-        for kind, expected in found["theory"].items():
-            others_too = 0 if kind == "all-to-all" else 1e6  # biases, norms and small tables
-            assert abs(found["sent"][kind] - expected) <= 0.1 * expected + others_too, (kind, found)
+    first, *others = (measure(devices, 8, "mmlm,tlm") for devices in (8, 16, 512))
+    for measured in (first, *others):
+        for kind, expected in measured["theory"].items():
+            small_arrays = 0 if kind == "all-to-all" else 1e6  # biases, norms and small tables
+            assert abs(measured["sent"][kind] - expected) <= 0.1 * expected + small_arrays, (
+                kind,
+                measured,
+            )
     one, two = others
     assert two["memory"] <= 1.02 * one["memory"]
     assert two["state"] == one["state"] == first["state"]
@@ -89,7 +92,7 @@ def test_traffic_equals_theory_from_8_to_512_devices():
     [("dwa,xlco", "layer"), ("btmlm,trtd", "layer"), ("camlm,word_hmm", "layer"), ("xlco", "step")],
 )
 def test_on_cpus_no_collective_is_inside_a_loop(names, gather):
-    """Other collectives could overtake one inside a loop, and devices would deadlock."""
-    assert measured(8, 4, names, 2, gather, "cpus")["inner"] == []
+    """Other collectives could overtake a collective inside a loop, and devices would deadlock."""
+    assert measure(8, 4, names, 2, gather, "cpus")["inner"] == []
     if gather == "step":  # chips keep the loops
-        assert measured(8, 4, names, 2, gather, "chips")["inner"] != []
+        assert measure(8, 4, names, 2, gather, "chips")["inner"] != []

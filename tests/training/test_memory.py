@@ -1,4 +1,4 @@
-"""Runs that cannot fit into memory are refused before any work, with numbers and keys."""
+"""Runs that cannot fit into memory are refused before any work; errors name sizes and keys."""
 
 import jax
 import pytest
@@ -65,7 +65,7 @@ def test_a_sharded_state_fits_where_a_whole_one_does_not(tiny, monkeypatch):
         check(tiny)
 
 
-def test_a_step_that_does_not_fit_ends_in_advice(tiny):
+def test_a_step_that_runs_out_of_memory_is_an_error_with_advice(tiny):
     message = r"ran out of memory \(RESOURCE_EXHAUSTED: 9 GiB\).*accumulation=1, "
     with pytest.raises(ConfigError, match=message):
         with memory.explain_out_of_memory(parse(tiny)):

@@ -19,8 +19,9 @@ from xlj.training.memory import expected_sizes
 
 
 def compiled(layers=6, rows=2, hidden=512):
-    """Memory of the step of a model that is nearly all kernels, bytes of its parameters, and
-    of its state."""
+    """Returns the memory analysis of a compiled step, and the bytes of its parameters and state.
+
+    Nearly all parameters of the model are in kernels."""
     config = schema.default()
     config.data.languages, config.data.mono = "en,de", "phrasebook:{language}"
     config.data.vocabulary_size, config.data.length = 1_000, 32
@@ -31,8 +32,8 @@ def compiled(layers=6, rows=2, hidden=512):
     config = parse(config)
     sizes, mesh = expected_sizes(config), meshes.one_device()
     state = states.abstract(config, sizes.corpus, mesh)
-    where = jax.tree.map(lambda leaf: leaf.sharding, state)
-    (step,) = phases.jitted_steps(config, sizes.corpus, mesh, where).values()
+    sharding = jax.tree.map(lambda leaf: leaf.sharding, state)
+    (step,) = phases.jitted_steps(config, sizes.corpus, mesh, sharding).values()
     batch = phases.abstract_batch(programs.rows_of(config, sizes, 0), np.uint32, mesh)
     program = step.lower(state, batch, np.uint32(0), rates(config, 0)).compile()
 
@@ -43,10 +44,10 @@ def compiled(layers=6, rows=2, hidden=512):
 
 
 def test_a_step_updates_its_state_in_place():
-    """The buffers of the state are donated and reused for the next state. In addition a step needs
-    1.2 arrays per parameter on a CPU: 1.4 in XLA's own order of operations, 2 if the squares of the
-    norm are written, and more than 3 if a guard selects between old and new states after the
-    update, as it once did."""
+    """The buffers of the state are donated and reused for the next state. On a CPU, a step also
+    needs temporary memory of 1.2 times the size of the parameters. It would be 1.4 in XLA's own
+    order of operations, 2 if the squares of the gradient norm were written to memory, and more than
+    3 if a guard selected between the old and the new state after the update."""
     memory, parameters, state = compiled()
     assert memory.alias_size_in_bytes >= state > 3 * parameters
     assert memory.output_size_in_bytes - memory.alias_size_in_bytes < 1_000
@@ -54,32 +55,34 @@ def test_a_step_updates_its_state_in_place():
     assert memory.temp_size_in_bytes < most * parameters, memory.temp_size_in_bytes / parameters
 
 
-def test_arrays_that_a_layer_saves_for_the_backward_pass():
-    """For each vector, in a loop on a CPU: the inputs and outputs of two norms, query, key, value
-    and the result of attention for the product and for the softmax, all of width h. The input and
-    output of the GELU, of width 4 h, without erf. The attention weights of two heads."""
+def test_a_layer_saves_few_arrays_for_the_backward_pass():
+    """For each token, a layer in a loop on a CPU saves arrays of width h: inputs and outputs of two
+    norms, query, key, value, and the result of attention for the product and for the softmax. It
+    saves the input and output of the GELU (without erf), of width 4 h, and the attention weights of
+    two heads."""
     rows, hidden = 64, 32
     few, many = (compiled(layers, rows, hidden) for layers in (4, 12))
     parameters = many[1] - few[1]
-    bytes_of = (many[0].temp_size_in_bytes - few[0].temp_size_in_bytes - parameters) / 8
-    kept = bytes_of / 4 / (rows * 32)
-    assert kept < (2 + 3 + 2 + 2 + 8 + 0.5) * hidden + 2 * 32, kept / hidden
+    bytes_per_layer = (many[0].temp_size_in_bytes - few[0].temp_size_in_bytes - parameters) / 8
+    saved = bytes_per_layer / 4 / (rows * 32)
+    assert saved < (2 + 3 + 2 + 2 + 8 + 0.5) * hidden + 2 * 32, saved / hidden
 
 
 @pytest.mark.skipif(
     not meshes.has_memory_order(), reason="this XLA has one order of operations only"
 )
-def test_a_state_is_made_with_nothing_beside_it(tiny):
-    """Without a fixed order, XLA would draw the random bits of all parameters at once."""
+def test_initialising_a_state_needs_almost_no_temporary_memory(tiny):
+    """Without a fixed order of operations, XLA would draw the random bits of all parameters at
+    once."""
     config = parse(tiny)
     corpus, mesh = expected_sizes(config).corpus, meshes.one_device()
-    where = states.sharding(config, corpus, mesh)
-    init = states.jitted_init(config, corpus, mesh, where)
+    sharding = states.sharding(config, corpus, mesh)
+    init = states.jitted_init(config, corpus, mesh, sharding)
     memory = init.lower(np.uint32(0)).compile().memory_analysis()
     assert memory.temp_size_in_bytes < 0.01 * memory.output_size_in_bytes
 
 
-def test_the_step_of_each_phase_has_its_objectives_weights_and_model(tiny, monkeypatch):
+def test_the_step_of_each_phase_has_the_weights_and_the_model_of_the_phase(tiny, monkeypatch):
     """A phase that changes only rates or shares uses the step of the phase before it."""
     tiny.train.steps, tiny.model.absolute_positions, tiny.model.rotary_base = 9, False, 10.0
     tiny.phases = {
@@ -113,12 +116,13 @@ def test_the_step_of_each_phase_has_its_objectives_weights_and_model(tiny, monke
     assert shared == [0, 3]
 
 
-def test_cpus_have_options_only_alone(tiny):
+def test_a_mesh_of_several_cpus_has_no_compiler_options(tiny):
     several = meshes.make_mesh(parse(tiny), jax.devices()[:2])
     assert several.size == 2 and meshes.compiler_options(several) == {}
+    assert meshes.compiler_options(meshes.one_device())
 
 
-def test_products_are_not_merged_on_gpus():
+def test_matrix_products_are_not_merged_on_gpus():
     device = SimpleNamespace(platform="gpu")
     mesh = SimpleNamespace(size=2, devices=np.array([device, device]))
     assert meshes.compiler_options(mesh) == {"xla_gpu_dot_merger_threshold_mb": 0}

@@ -1,4 +1,4 @@
-"""Prefetching ends when it is closed, with any number of steps left."""
+"""Prefetching stops when it is closed, and raises errors of reading in the caller."""
 
 import time
 
@@ -11,13 +11,13 @@ from xlj.training.prefetch import Prefetch
 
 
 class Endless:
-    """Batches of zeros that count how many were read."""
+    """An endless source of batches of zeros, which counts the requests for batches."""
 
     def __init__(self, fail_at=None):
-        self.asked, self.fail_at = 0, fail_at
+        self.requests, self.fail_at = 0, fail_at
 
     def shapes(self, step):
-        self.asked += 1
+        self.requests += 1
         return {"mmlm": (8, 4)}
 
     def read(self, name, step, slots):
@@ -36,14 +36,14 @@ def test_closing_stops_prefetching_with_any_number_of_steps_left():
     begin = time.monotonic()
     prefetch.close()
     assert time.monotonic() - begin < 5
-    assert batches.asked < 20
+    assert batches.requests < 20
 
 
-def test_an_error_in_reading_is_raised_where_the_batch_is_wanted():
+def test_an_error_in_reading_is_raised_when_the_batch_is_requested():
     prefetch = Prefetch(Endless(fail_at=1), meshes.one_device(), 0, 3_000_000)
-    taken = iter(prefetch)
-    rows, _ = next(taken)
+    iterator = iter(prefetch)
+    rows, _ = next(iterator)
     assert isinstance(rows["mmlm"].tokens, jax.Array)
     with pytest.raises(OSError, match="a row is gone"):
-        next(taken)
+        next(iterator)
     prefetch.close()

@@ -1,4 +1,7 @@
-"""Killed equals unkilled: real processes, a real SIGKILL, the same bits."""
+"""A killed run resumes and ends with the same bits as a run that was not interrupted.
+
+The processes and signals are real.
+"""
 
 import json
 import os
@@ -84,7 +87,7 @@ def finish(process, code=0):
 
 
 def lines(workdir):
-    """Reads metrics without those that depend on the clock."""
+    """Reads the metrics, except those that depend on the clock."""
     text = (workdir / "metrics.jsonl").read_text(encoding="utf-8")
     parsed = [json.loads(line) for line in text.splitlines()]
     return [{k: v for k, v in line.items() if not k.startswith("time/")} for line in parsed]
@@ -107,13 +110,13 @@ def kill_when(process, workdir, after_step, delay):
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_ends_with_the_same_bits(config_file, whole, tmp_path):
+def test_a_run_killed_at_any_moment_ends_with_the_same_bits(config_file, whole, tmp_path):
     killed = tmp_path / "killed"
-    done = []
+    saved_steps = []
     for after, delay in ((0, 0.0), (10, 0.03), (25, 0.11)):
         kill_when(start(config_file, killed), killed, after, delay)
-        done.append(reading.find(killed).step)
-    assert done[-1] < STEPS, "the run was over before it could be killed"
+        saved_steps.append(reading.find(killed).step)
+    assert saved_steps[-1] < STEPS, "the run finished before it could be killed"
     finish(start(config_file, killed))
     assert digests(killed) == digests(whole)
     assert lines(killed) == lines(whole)
@@ -121,7 +124,7 @@ def test_killed_at_any_moment_ends_with_the_same_bits(config_file, whole, tmp_pa
     assert steps == sorted(set(steps)) and steps[0] == 0 and steps[-1] == STEPS
 
 
-def test_a_finished_run_is_left_as_it_is(tiny, store, tmp_path, capsys):
+def test_a_finished_run_is_not_changed(tiny, store, tmp_path, capsys):
     from xlj.training import loop, start
 
     outcome = loop.train(start.prepare(parse(tiny), tmp_path, store))
@@ -134,11 +137,11 @@ def test_a_finished_run_is_left_as_it_is(tiny, store, tmp_path, capsys):
     assert loop.train(start.prepare(parse(tiny), tmp_path, store)) == outcome
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")} == before
     output = capsys.readouterr().out.splitlines()
-    done = (
+    finished = (
         f"{tmp_path}/checkpoints/6: this run is finished (step 6); raise train.steps to continue it"
     )
     changed = "no effect: optimizer.learning_rate was 0.001, is now 0.5"
-    assert output == [done, done, changed]
+    assert output == [finished, finished, changed]
 
 
 def test_a_resumed_run_prints_changed_config_keys(tiny, store, trained, capsys, monkeypatch):
@@ -172,7 +175,7 @@ def test_a_resumed_run_prints_changed_config_keys(tiny, store, trained, capsys, 
 
 
 def operations(config, store, steps=None):
-    """The metrics are those of the first steps of a run, or of all."""
+    """Returns the operations of the first steps of a run, or of all steps."""
     from xlj.data.rows.batches import Batches
     from xlj.training.run_flops import RunFlops
 
@@ -181,13 +184,14 @@ def operations(config, store, steps=None):
     return counts.until(config.train.steps if steps is None else steps)
 
 
-def probe(asked_at=-1, signals=(signal.SIGTERM,)):
-    """A probe of two batches; its call number `asked_at` receives signals before the second one."""
+def probe(signal_at=-1, signals=(signal.SIGTERM,)):
+    """Returns a probe that checks for a stop before each of two batches. Call number `signal_at`
+    sends the signals to this process before the second check."""
     calls = iter(range(9))
 
     def measure(state, check):
         check()
-        if next(calls) == asked_at:
+        if next(calls) == signal_at:
             for number in signals:
                 os.kill(os.getpid(), number)
         check()
@@ -198,8 +202,8 @@ def probe(asked_at=-1, signals=(signal.SIGTERM,)):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("asked_at, step", [(0, 0), (1, 3), (2, 6)])
-def test_an_interrupted_evaluation_is_repeated_on_resume(tiny, store, tmp_path, asked_at, step):
+@pytest.mark.parametrize("signal_at, step", [(0, 0), (1, 3), (2, 6)])
+def test_an_interrupted_evaluation_is_repeated_on_resume(tiny, store, tmp_path, signal_at, step):
     from xlj.training import loop, start
 
     tiny.train.log_every, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 3, 2, 1
@@ -210,26 +214,26 @@ def test_an_interrupted_evaluation_is_repeated_on_resume(tiny, store, tmp_path, 
 
     train(tmp_path / "whole", probe())
     stopped = tmp_path / "stopped"
-    outcome = train(stopped, probe(asked_at))
+    outcome = train(stopped, probe(signal_at))
     assert (outcome.step, outcome.finished) == (step, False)
     assert outcome.operations == operations(config, store, step)
-    # Before anything is measured nothing is saved.
+    # Nothing is saved before the first evaluation.
     assert reading.steps(stopped)[-1:] == [step][: step > 0]
     assert [line["step"] for line in lines(stopped)] == list(range(0, step, 3))
-    again = train(stopped, probe(asked_at=0))  # and once more, at the same place
+    again = train(stopped, probe(signal_at=0))  # interrupted again, at the same step
     assert (again.step, again.finished) == (step, False)
     assert train(stopped, probe()).finished
     assert lines(stopped) == lines(tmp_path / "whole")
     assert digests(stopped)["params"] == digests(tmp_path / "whole")["params"]
     assert digests(stopped)["optimizer"] == digests(tmp_path / "whole")["optimizer"]
-    if step == 3:  # the best, although it was saved without a score
+    if step == 3:  # the best checkpoint, although it was saved without a score
         assert 3 in reading.steps(stopped)
     before = (stopped / "metrics.jsonl").stat().st_mtime_ns
     assert train(stopped, probe()).finished
     assert (stopped / "metrics.jsonl").stat().st_mtime_ns == before
 
 
-def test_ctrl_c_saves_and_twice_names_the_step_to_resume_from(tiny, store, tmp_path, capfd):
+def test_ctrl_c_saves_and_a_second_one_names_the_step_to_resume_from(tiny, store, tmp_path, capfd):
     from xlj.training import loop, start
 
     tiny.train.log_every, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 3, 2, 1
@@ -242,14 +246,14 @@ def test_ctrl_c_saves_and_twice_names_the_step_to_resume_from(tiny, store, tmp_p
         train(signal.SIGINT, signal.SIGINT)
     assert reading.steps(tmp_path) == [2] and "Ctrl-C again stops without" in capfd.readouterr().err
     with pytest.raises(KeyboardInterrupt, match="saved step 6; the same command resumes from it"):
-        train(signal.SIGINT)  # it measures step 3, then step 6
+        train(signal.SIGINT)  # the run evaluates step 3, then step 6
     assert reading.steps(tmp_path) == [6] and lines(tmp_path)[-1]["step"] == 3
     assert signal.getsignal(signal.SIGINT) is before
     assert train().finished
 
 
-def test_a_run_with_a_duration_in_passes_ends_after_them(tiny, store, trained):
-    """The run is then finished, and its checkpoint's config has steps."""
+def test_a_run_with_a_duration_in_passes_ends_after_these_passes(tiny, store, trained):
+    """The run is then finished, and the config in its workdir has steps instead of passes."""
     from xlj.training import loop, start
 
     tiny.train.steps = "0.02ep"
@@ -304,7 +308,7 @@ def test_a_signal_while_xla_compiles_ends_the_run_at_once(
     assert not reading.steps(tmp_path / "stopped")
 
 
-def test_another_seed_or_corpus_is_refused_by_name(tiny, store, trained):
+def test_a_resume_with_another_seed_objective_or_model_names_the_changed_key(tiny, store, trained):
     from xlj.training import loop, start
 
     tiny.train.seed = 5
@@ -314,7 +318,7 @@ def test_another_seed_or_corpus_is_refused_by_name(tiny, store, trained):
     with pytest.raises(reading.CheckpointError, match=r"objectives\.tlm\.mask_rate: .* -> 0\.3"):
         loop.train(start.prepare(parse(tiny), trained, store))
     tiny.objectives.tlm.mask_rate = 0.15
-    tiny.model.heads = 4  # changes no shape, but what the weights compute
+    tiny.model.heads = 4  # changes what the weights compute, but no shape
     with pytest.raises(reading.CheckpointError, match=r"model\.heads: 2 -> 4"):
         loop.train(start.prepare(parse(tiny), trained, store))
     tiny.model.hidden = 64

@@ -1,4 +1,4 @@
-"""Operations of a run by each convention, against published counts and hand-computed numbers."""
+"""Operations of a run by each convention equal published and hand-computed counts."""
 
 import pytest
 
@@ -9,7 +9,8 @@ from xlj.training.run_flops import RunFlops
 
 
 def flops(size, length, steps=10, phases=None, model=(), generator=4, **rows):
-    """Counts a run of objectives with `rows` of `length` tokens each, and `size` pieces."""
+    """Returns the operations of a run. `rows` is the number of rows of `length` tokens of each
+    objective; `size` is the number of pieces in the vocabulary."""
     config = schema.default()
     config.data.mono = config.data.parallel = "a"
     config.data.languages, config.data.pairs = "en,de", "en-de"
@@ -25,7 +26,7 @@ def flops(size, length, steps=10, phases=None, model=(), generator=4, **rows):
 
     def shapes(step):
         active = config.phase_at(step).config.objectives
-        return {name: (found.batch_rows, length) for name, found in active.active().items()}
+        return {name: (options.batch_rows, length) for name, options in active.active().items()}
 
     return RunFlops(config, Corpus(size, ("en", "de"), (1, 1)), shapes)
 
@@ -35,39 +36,40 @@ LARGE = {"layers": 24, "hidden": 1024, "heads": 16, "intermediate": 4096}
 SMALL = {"layers": 2, "hidden": 2, "heads": 1, "intermediate": 4}
 
 
-def test_electras_counts_are_those_that_it_prints():
-    """For bert_base and roberta, ELECTRA's Table 8 has 6.4e19 and 3.2e21."""
+def test_electras_counts_equal_the_published_ones():
+    """ELECTRA's Table 8 has 6.4e19 for BERT-Base and 3.2e21 for RoBERTa."""
     bert = flops(30_522, 512, 1_000_000, mmlm=256, model=BASE).until(1_000_000)
     assert bert.electra == pytest.approx(6.428335104e19, rel=1e-12)
     roberta = flops(50_265, 512, 500_000, mmlm=8000, model=LARGE).until(500_000)
     assert roberta.electra == pytest.approx(3.187221435776e21, rel=1e-12)
 
 
-def test_masked_tokens_by_hand():
+def test_counts_of_mmlm_equal_numbers_computed_by_hand():
     counts = flops(10, 8, model=SMALL, mmlm=3).of_step(0)
-    # 24 tokens; a layer: 8 * 4 + 4 * 8 + 4 * 16 + 20 * 2 + 9 * 4 + 5 + 10 * 8 = 289 a token
+    # 24 tokens; per layer and token 8 * 4 + 4 * 8 + 4 * 16 + 20 * 2 + 9 * 4 + 5 + 10 * 8 = 289
     assert counts.electra == 2 * 24 * (2 * 289 + 102 + 0.15625 * 146)
     assert counts.six_nd == 6 * 24 * 2 * (4 * 4 + 2 * 2 * 4)
-    # a token of a layer: 2 * 32 for linear maps, 2 * 2 * 8 * 2 for attention; a prediction a row
+    # Per layer and token, 2 * 32 for linear maps and 2 * 2 * 8 * 2 for attention. A row has one
+    # prediction.
     assert counts.xlj == 3 * (2 * 24 * (2 * 32 + 2 * 2 * 8 * 2) + 2 * 3 * (2 * 2 + 2 * 10))
 
 
-def test_replaced_tokens_by_hand():
+def test_counts_of_mrtd_equal_numbers_computed_by_hand():
     counts = flops(10, 8, model=SMALL, generator=1, mrtd=3).of_step(0)
     assert counts.electra == 2 * 24 * (3 * 289 + 2 * 102 + 0.15625 * 146 + 30)
     assert counts.six_nd == 6 * 24 * 3 * 32
-    head = 2 * 3 * (2 * 2 + 2 * 10)  # once more, for the samples
+    head = 2 * 3 * (2 * 2 + 2 * 10)  # computed once more, for the samples
     assert counts.xlj == 3 * (3 * 24 * 128 + head + 24 * 2 * 2 * 2) + head
 
 
-def test_a_generator_counts_for_objectives_that_have_one():
+def test_a_generator_counts_only_for_objectives_that_have_one():
     both = flops(10, 8, model=SMALL, generator=1, mrtd=3, mmlm=3).of_step(0)
     detecting = flops(10, 8, model=SMALL, generator=1, mrtd=3).of_step(0)
     masking = flops(10, 8, model=SMALL, mmlm=3).of_step(0)
     assert both == tuple(a + b for a, b in zip(detecting, masking, strict=True))
 
 
-def test_phases_add_up():
+def test_the_counts_of_phases_add_up():
     later = {"start_step": 4, "objectives": {"tlm": {"batch_rows": 6}}}
     run = flops(10, 8, model=SMALL, mmlm=3, phases={"later": later})
     first, second = run.of_step(3), run.of_step(4)

@@ -1,4 +1,4 @@
-"""Several processes are one run: the same batches, masks and losses."""
+"""A run of several processes has the same batches, masks and losses as a run of one process."""
 
 import itertools
 import os
@@ -53,7 +53,7 @@ def _few_pairs(pair):
 
 @pytest.fixture
 def recipe(tmp_path):
-    """Writes a config as a file that returns it."""
+    """A function that writes a config as a config file."""
 
     def write(config):
         path = tmp_path / "recipe.py"
@@ -72,7 +72,7 @@ def recipe(tmp_path):
 
 @pytest.fixture
 def config_file(tiny, tmp_path, recipe):
-    """`tiny` as a config file, sharded, with all measures beside its losses."""
+    """`tiny` as a config file, with sharded parameters and all evaluations."""
     tiny.mesh.fsdp = 2
     tiny.evaluation.retrieval.source = "held_out"
     tiny.evaluation.alignment.source, gold = f"{tmp_path}/{{pair}}.tsv", "0-0 1-1 2-2"
@@ -89,14 +89,14 @@ def test_two_processes_train_as_one(store, config_file, tmp_path: Path):
     both = [start_distributed(config_file, tmp_path / "two", i, port) for i in (0, 1)]
     outputs = [finish(process) for process in both]
     assert ["operations of the run" in output for output in outputs] == [True, False]
-    assert "mesh.fsdp" not in "".join(outputs)  # it is within each host
+    assert "mesh.fsdp" not in "".join(outputs)  # no warning, since gathers stay within each host
     for a, b in zip(lines(tmp_path / "two"), lines(tmp_path / "one"), strict=True):
         assert a.keys() == b.keys()
         np.testing.assert_allclose(list(a.values()), list(b.values()), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow
-def test_several_processes_refuse_to_make_rows(config_file, tmp_path, tiny):
+def test_several_processes_refuse_to_build_rows(config_file, tmp_path, tiny):
     text = config_file.read_text(encoding="utf-8").replace(tiny.data.cache, str(tmp_path / "none"))
     config_file.write_text(text, encoding="utf-8")
     port = free_port()
@@ -125,14 +125,14 @@ def children(pid):
 
 
 @pytest.mark.slow
-def test_one_of_four_processes_is_killed_and_two_resume(store, config_file, tmp_path):
+def test_after_a_kill_of_one_of_four_processes_two_processes_resume(store, config_file, tmp_path):
     """Each survivor names the lost process and ends within a minute; the next run has two
     processes."""
     workdir = tmp_path / "four"
     long = config_file.read_text("utf-8").replace(
         "    return",
         "    config.train.steps, config.model.layers = 98765, 1\n"
-        "    config.evaluation = schema.default().evaluation\n"  # four processes compile it all
+        "    config.evaluation = schema.default().evaluation\n"  # saves compilation time
         "    return",
     )
     (tmp_path / "long.py").write_text(long, encoding="utf-8")
@@ -180,18 +180,18 @@ def test_a_run_killed_on_three_processes_resumes_on_one(tiny, tmp_path, recipe):
     tiny.train.eval_every, tiny.train.log_every, tiny.model.layers = 40, 10, 1
     tiny.train.damaged_checkpoint = "before"
     prepare_rows(parse(tiny))
-    config_file, moved, port = recipe(tiny), tmp_path / "moved", free_port()
-    together = [
-        start_distributed(config_file, moved, index, port, processes=3, devices=1)
+    config_file, resumed, port = recipe(tiny), tmp_path / "resumed", free_port()
+    processes = [
+        start_distributed(config_file, resumed, index, port, processes=3, devices=1)
         for index in range(3)
     ]
-    kill_all_when(together, moved, 4)
-    latest = moved / "checkpoints" / str(reading.steps(moved)[-1])
-    assert int(latest.name) < 40, "the run was over before it could be killed"
+    kill_all_when(processes, resumed, 4)
+    latest = resumed / "checkpoints" / str(reading.steps(resumed)[-1])
+    assert int(latest.name) < 40, "the run finished before it could be killed"
     shutil.rmtree(latest / "optimizer")
-    finish(start(config_file, moved))
-    assert (moved / "damaged" / latest.name).is_dir()
+    finish(start(config_file, resumed))
+    assert (resumed / "damaged" / latest.name).is_dir()
     finish(start(config_file, tmp_path / "whole"))
-    for a, b in zip(lines(moved), lines(tmp_path / "whole"), strict=True):
+    for a, b in zip(lines(resumed), lines(tmp_path / "whole"), strict=True):
         assert a.keys() == b.keys()
         np.testing.assert_allclose(list(a.values()), list(b.values()), rtol=2e-3, atol=1e-4)

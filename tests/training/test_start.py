@@ -1,4 +1,4 @@
-"""The start of a run reads each file once, and refuses what does not fit before rows are built."""
+"""The start of a run reads each file once, and reports config errors before rows are built."""
 
 import collections
 import contextlib
@@ -31,7 +31,7 @@ ONCE = (
 
 
 COUNTED = []
-"""The callbacks of functions whose code is replaced, by number."""
+"""The wrappers of functions whose code is replaced; the new code calls them by their index."""
 
 
 @contextlib.contextmanager
@@ -41,20 +41,20 @@ def calls_before_and_after(event):
     before, after = collections.Counter(), collections.Counter()
     counted, codes = [before], {}
 
-    def replace(function, called):
-        whole = types.FunctionType(
+    def replace(function, on_call):
+        original = types.FunctionType(
             codes.setdefault(function, function.__code__), function.__globals__,
             argdefs=function.__defaults__,
         )  # fmt: skip
-        whole.__kwdefaults__ = function.__kwdefaults__
+        original.__kwdefaults__ = function.__kwdefaults__
 
         def call(*args, **kwargs):
-            called()
-            return whole(*args, **kwargs)
+            on_call()
+            return original(*args, **kwargs)
 
         COUNTED.append(call)
-        found = f"__import__('sys').modules[{__name__!r}].COUNTED[{len(COUNTED) - 1}]"
-        function.__code__ = eval(f"lambda *args, **kwargs: {found}(*args, **kwargs)").__code__
+        wrapper = f"__import__('sys').modules[{__name__!r}].COUNTED[{len(COUNTED) - 1}]"
+        function.__code__ = eval(f"lambda *args, **kwargs: {wrapper}(*args, **kwargs)").__code__
 
     for function in ONCE:
         name = function.__qualname__
@@ -80,7 +80,7 @@ RESUMED = {**NEW, "find": 0, "check_resumable": 1}
 
 
 @pytest.mark.slow
-def test_pretraining_finds_each_thing_once(tiny, trained, tmp_path):
+def test_pretraining_reads_and_checks_each_thing_once(tiny, trained, tmp_path):
     tiny.train.steps, tiny.train.damaged_checkpoint = 2, "before"
     tiny.init_from, tiny.transfer.optimizer = str(trained), True
     with calls_before_and_after(prepare_rows) as (before, after):
@@ -99,19 +99,19 @@ def test_pretraining_finds_each_thing_once(tiny, trained, tmp_path):
 
 
 @pytest.mark.slow
-def test_pretraining_finds_matched_and_stored_models_once(tiny, trained, tmp_path, store):
+def test_pretraining_reads_init_from_and_the_teacher_once(tiny, trained, tmp_path, store):
     tiny.train.steps, tiny.init_from = 1, str(trained)
     tiny.transfer.vocabulary, tiny.data.vocabulary = "matched", str(store.vocabulary_file)
     tiny.objectives.distillation.batch_rows = 8
     tiny.objectives.distillation.teacher = str(trained)
     with calls_before_and_after(prepare_rows) as (before, after):
         xlj.pretrain(tiny, tmp_path / "next")
-    assert before == {**NEW, "find": 2}  # of init_from, and of the teacher
-    assert after == {"Vocabulary.__init__": 2}  # the two models' own
+    assert before == {**NEW, "find": 2}  # init_from and the teacher
+    assert after == {"Vocabulary.__init__": 2}  # the vocabularies of the two models
 
 
-def test_the_type_of_products_is_decided_once(tiny, store, trained, tmp_path):
-    """By the devices in a new run, and by its checkpoint in a resumed run."""
+def test_model_dtype_auto_is_decided_once(tiny, store, trained, tmp_path):
+    """The devices decide `auto` in a new run, and the checkpoint decides it in a resumed run."""
     tiny.model.dtype = "auto"
     config = parse(tiny)
     assert start.prepare(config, tmp_path, store).config.model.dtype == "float32"
@@ -122,11 +122,11 @@ def test_the_type_of_products_is_decided_once(tiny, store, trained, tmp_path):
     assert start.prepare(config, tmp_path, store).config.model.dtype == "bfloat16"
     assert start.prepare(config, trained, store).config.model.dtype == "float32"
     tiny.model.dtype = "float32"
-    assert parse(tiny).for_platform("gpu") == parse(tiny)  # exact, whatever it costs
+    assert parse(tiny).for_platform("gpu") == parse(tiny)  # an explicit type is kept
 
 
 def test_a_student_from_scratch_has_its_teachers_vocabulary(tiny, trained, tmp_path):
-    tiny.train.steps, tiny.data.vocabulary_size = 1, 900  # of a vocabulary of its own
+    tiny.train.steps, tiny.data.vocabulary_size = 1, 900  # not used
     tiny.objectives.distillation.batch_rows = 8
     tiny.objectives.distillation.teacher = str(trained)
     digest = stored_models.find(trained).vocabulary().digest
@@ -136,14 +136,14 @@ def test_a_student_from_scratch_has_its_teachers_vocabulary(tiny, trained, tmp_p
     assert digest == resumed.vocabulary.digest
 
 
-def test_rows_that_are_named_are_opened_with_one_vocabulary(tiny, store, tmp_path):
+def test_finished_rows_are_opened_and_their_vocabulary_is_read_once(tiny, store, tmp_path):
     tiny.train.steps, tiny.data.rows = 1, str(store.path)
     with calls_before_and_after(loop.train) as (before, after):
         xlj.pretrain(tiny, tmp_path / "run")
     assert (+before, after) == ({name: 1 for name in NEW if name != "find"}, {})
 
 
-def test_fine_tuning_finds_the_encoder_once_for_all_seeds(checkpoint, tmp_path):
+def test_fine_tuning_reads_the_encoder_once_for_all_seeds(checkpoint, tmp_path):
     for split in ("train", "dev", "test"):
         lines = [f"{word} {number}\tlabel {word}\n" for number in range(8) for word in "ab"]
         (tmp_path / f"{split}-en.tsv").write_text("".join(lines), "utf-8")
@@ -164,7 +164,7 @@ def test_fine_tuning_finds_the_encoder_once_for_all_seeds(checkpoint, tmp_path):
 @pytest.fixture
 def no_rows(monkeypatch):
     def fail(*_, **__):
-        raise AssertionError("rows are made")
+        raise AssertionError("rows are built")
 
     monkeypatch.setattr(start, "prepare_rows", fail)
 
@@ -197,7 +197,7 @@ def test_mismatches_are_refused_before_rows_are_built(
     assert not (tmp_path / "next").exists()
 
 
-def test_another_runs_checkpoint_is_refused_before_rows_are_made(tiny, trained, no_rows):
+def test_a_checkpoint_of_another_run_is_refused_before_rows_are_built(tiny, trained, no_rows):
     tiny.optimizer.learning_rate = 0.2
     with pytest.raises(reading.CheckpointError, match=r"optimizer\.learning_rate: 0\.001 -> 0\.2"):
         xlj.pretrain(tiny, trained)
@@ -208,39 +208,39 @@ def test_another_runs_checkpoint_is_refused_before_rows_are_made(tiny, trained, 
         xlj.pretrain(tiny, trained)
 
 
-def test_a_models_vocabulary_is_written_into_a_bucket(tiny, trained, tmp_path, monkeypatch):
+def test_the_vocabulary_of_a_model_is_written_into_a_bucket(tiny, trained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(buckets, "_system", lambda scheme: MemoryFileSystem())
     tiny.init_from, tiny.data.cache = str(trained), "gs://bucket/cache"
     config = parse(tiny)
-    for _ in range(2):  # the second time it is there
-        adopted, vocabulary = start.adopt_vocabulary(config, start.find_source(config), None)
-        path = adopted.data.vocabulary
+    for _ in range(2):  # the second time, the file exists
+        new_config, vocabulary = start.adopt_vocabulary(config, start.find_source(config), None)
+        path = new_config.data.vocabulary
         assert path == f"gs://bucket/cache/vocabularies/{vocabulary.digest[:16]}.model"
         assert Vocabulary.load(path).digest == vocabulary.digest
     assert not Path("gs:").exists()
 
 
-def of_init_from(tiny, source):
-    """`tiny` with the model of a source, and other sizes in its own section."""
+def with_model_of(tiny, source):
+    """Sets `transfer.model=init_from` in `tiny`, and other sizes in its own section `model`."""
     tiny.init_from, tiny.transfer.model = str(source), "init_from"
     tiny.model.layers, tiny.model.hidden, tiny.model.intermediate = 5, 48, 96
     tiny.model.dropout, tiny.model.scan_layers = 0.25, False
     return tiny
 
 
-def test_the_model_of_init_from_is_taken_but_for_the_keys_of_a_run(tiny, trained):
-    theirs = parse(tiny).model
-    config = start.adopt_model(parse(of_init_from(tiny, trained)))
-    assert config.model == dataclasses.replace(theirs, dropout=0.25, scan_layers=False)
+def test_the_model_of_init_from_is_used_except_for_keys_that_a_run_may_set(tiny, trained):
+    source_model = parse(tiny).model
+    config = start.adopt_model(parse(with_model_of(tiny, trained)))
+    assert config.model == dataclasses.replace(source_model, dropout=0.25, scan_layers=False)
     assert start.adopt_model(config) == config
     tiny.transfer.model = "config"
     config = parse(tiny)
     assert start.adopt_model(config) is config
 
 
-def test_the_config_is_checked_against_the_model_that_it_takes(tiny, trained, no_rows, tmp_path):
-    of_init_from(tiny, trained)
+def test_the_config_is_checked_against_the_model_of_init_from(tiny, trained, no_rows, tmp_path):
+    with_model_of(tiny, trained)
     tiny.data.length = tiny.model.positions = 60  # the model has 50
     with pytest.raises(ConfigError, match=r"data\.length=60 .*model\.positions=50"):
         xlj.pretrain(tiny, tmp_path / "next")
@@ -252,26 +252,26 @@ def test_the_config_is_checked_against_the_model_that_it_takes(tiny, trained, no
         parse(tiny)
 
 
-def test_a_key_that_the_model_decides_is_refused_if_set_by_hand(tiny, trained):
-    of_init_from(tiny, trained)
+def test_a_model_key_that_init_from_decides_is_refused_if_the_user_sets_it(tiny, trained):
+    with_model_of(tiny, trained)
     with pytest.raises(ConfigError, match=r"model\.hidden .*transfer\.model=init_from"):
         parse(tiny, ["model.hidden"])
     parse(tiny, ["model.dropout", "model.scan_layers"])
 
 
 @pytest.mark.slow
-def test_a_run_resumes_with_the_model_that_it_took(tiny, trained, tmp_path):
+def test_a_run_resumes_with_the_model_of_a_deleted_init_from(tiny, trained, tmp_path):
     source = tmp_path / "source"
     shutil.copytree(trained, source)
     tiny.train.steps = 2
-    first = xlj.pretrain(of_init_from(tiny, source), tmp_path / "mine")
+    first = xlj.pretrain(with_model_of(tiny, source), tmp_path / "next")
     shutil.rmtree(source)
     tiny.train.steps = 3
-    second = xlj.pretrain(tiny, tmp_path / "mine")
+    second = xlj.pretrain(tiny, tmp_path / "next")
     assert (first.step, second.step) == (2, 3)
-    model = stored_models.find(tmp_path / "mine").model
+    model = stored_models.find(tmp_path / "next").model
     assert (model.layers, model.hidden, model.dropout) == (2, 32, 0.25)
     tiny.train.steps, tiny.train.damaged_checkpoint = 4, "before"
-    (tmp_path / "mine/checkpoints/3/meta/metadata").write_text("{")
-    assert xlj.pretrain(tiny, tmp_path / "mine").step == 4
-    assert (tmp_path / "mine/damaged/3").is_dir()
+    (tmp_path / "next/checkpoints/3/meta/metadata").write_text("{")
+    assert xlj.pretrain(tiny, tmp_path / "next").step == 4
+    assert (tmp_path / "next/damaged/3").is_dir()

@@ -1,4 +1,4 @@
-"""A step has one result on any mesh, with any number of microbatches, in either normalisation."""
+"""A step has the same result on any mesh and with any number of microbatches."""
 
 import dataclasses
 from functools import partial
@@ -12,7 +12,7 @@ from jax.sharding import AxisType
 from references import losses as reference
 
 from xlj import config as schema
-from xlj import objectives as objectives_room
+from xlj import objectives as objectives_package
 from xlj.config import FREEZABLE, parse, registered
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.corpus import Corpus
@@ -27,10 +27,10 @@ from xlj.training import state
 from xlj.training.step import Microbatches, loss_scales, make_train_step, with_targets
 
 
-def prepared(config, store, devices=1):
-    """Returns mesh, objectives, and the batch of a step on the mesh's devices."""
+def prepare(config, store, devices=1):
+    """Returns the mesh, the objectives, and a function that puts a batch on the mesh."""
     mesh = meshes.make_mesh(config, jax.devices()[:devices])
-    objectives = objectives_room.build_all(config, Corpus.of(store))
+    objectives = objectives_package.build_all(config, Corpus.of(store))
     batches = Batches(store, config)
     rows = jax.NamedSharding(mesh, rules.ROWS)
 
@@ -43,26 +43,26 @@ def prepared(config, store, devices=1):
     return mesh, objectives, batch
 
 
-def values(config, step=0):
+def step_arguments(config, step=0):
     """Returns the arguments of a step other than state and batch."""
     return config.train.seed, rates(config, step)
 
 
 def run(config, store, devices=1, steps=2):
     """Returns the states after some steps, on the first `devices` devices."""
-    mesh, objectives, batch = prepared(config, store, devices)
+    mesh, objectives, batch = prepare(config, store, devices)
     corpus = Corpus.of(store)
     sharding = state.sharding(config, corpus, mesh)
     step = jax.jit(make_train_step(config, objectives, mesh), out_shardings=sharding)
     states = [jax.jit(lambda: state.init(config, corpus, 0), out_shardings=sharding)()]
     for number in range(steps):
-        states.append(step(states[-1], batch(number), *values(config, number)))
+        states.append(step(states[-1], batch(number), *step_arguments(config, number)))
     return states
 
 
 def masks(config, store, devices):
     """Returns the inputs of the objectives at step 7, and the dropout keys."""
-    mesh, objectives, batch = prepared(config, store, devices)
+    mesh, objectives, batch = prepare(config, store, devices)
     current = jax.jit(lambda: state.init(config, Corpus.of(store), 0))()
     current = dataclasses.replace(
         current, progress=dataclasses.replace(current.progress, step=jnp.int32(7))
@@ -81,8 +81,8 @@ def is_key(x):
     return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
-def constant(token):
-    """Returns rows of one token for both objectives."""
+def constant_batch(token):
+    """Returns batches of both objectives in which each token is `token`."""
     languages = jnp.zeros((16, 2), jnp.int32)
     return {
         name: Rows(jnp.full((16, length), token), languages)
@@ -100,23 +100,23 @@ def constant(token):
 )
 def test_a_mesh_changes_no_mask_and_no_loss(tiny, store, replica, fsdp, gathers):
     tiny.train.accumulation = 2
-    alone, alone_masks = run(parse(tiny), store, 1), masks(parse(tiny), store, 1)
+    single, single_masks = run(parse(tiny), store, 1), masks(parse(tiny), store, 1)
     tiny.mesh.replica, tiny.mesh.fsdp = replica, fsdp
-    chex.assert_trees_all_equal(masks(parse(tiny), store, replica * fsdp), alone_masks)
+    chex.assert_trees_all_equal(masks(parse(tiny), store, replica * fsdp), single_masks)
     for tiny.mesh.gather in gathers:
-        spread = run(parse(tiny), store, replica * fsdp)
-        for a, b in zip(alone[1:], spread[1:], strict=True):
+        sharded = run(parse(tiny), store, replica * fsdp)
+        for a, b in zip(single[1:], sharded[1:], strict=True):
             np.testing.assert_allclose(b.progress.loss, a.progress.loss, rtol=1e-5)
             assert int(a.progress.losses["mmlm"].count) == int(b.progress.losses["mmlm"].count) > 0
-        word = spread[-1].params["embeddings"]["word"]
+        word = sharded[-1].params["embeddings"]["word"]
         assert word.sharding.shard_shape(word.shape)[1] == word.shape[1] // fsdp
 
 
 @pytest.mark.parametrize(
     "normalisation", ["global", pytest.param("per_objective", marks=pytest.mark.slow)]
 )
-def test_accumulation_changes_nothing(tiny, store, normalisation):
-    """With dropout on, and microbatches that predict unequal numbers of tokens."""
+def test_accumulation_does_not_change_the_gradient(tiny, store, normalisation):
+    """Dropout is on, and the microbatches predict unequal numbers of tokens."""
     tiny.objectives.normalisation = normalisation
     tiny.optimizer.b1, tiny.optimizer.clip_norm = 0.0, 0.0
     whole = run(parse(tiny), store, steps=1)[1]
@@ -134,21 +134,21 @@ def test_accumulation_changes_nothing(tiny, store, normalisation):
 
 
 def test_loops_end_with_the_last_microbatch_that_has_rows():
-    """Row r of twelve is in microbatch r mod 4 of four. One program serves all sizes. It computes
-    only one of the empty microbatches, whose results all empty ones have."""
+    """Row r of twelve is in microbatch r mod 4. One program serves all sizes of batches. It
+    computes only one empty microbatch and uses its result for all empty microbatches."""
     compiled = []
 
     @jax.jit
-    def of(rows, filled):
+    def compute(rows, filled):
         compiled.append(filled)
         parts = Microbatches(4).with_filled(filled)
         total, count = parts.sum(lambda part: (part.sum(), jnp.int32(1)), (), rows)
         return total, count, parts.map(lambda part: 3 * part + 1, rows)
 
-    every = jnp.arange(1, 13)
+    numbers = jnp.arange(1, 13)
     for filled in (1, 2, 3, 4):
-        rows = jnp.where(jnp.arange(12) % 4 < filled, every, 0)
-        total, count, mapped = of(rows, filled)
+        rows = jnp.where(jnp.arange(12) % 4 < filled, numbers, 0)
+        total, count, mapped = compute(rows, filled)
         assert (int(total), int(count)) == (int(rows.sum()), filled)
         np.testing.assert_array_equal(mapped, 3 * rows + 1)
     assert len(compiled) == 1
@@ -156,9 +156,10 @@ def test_loops_end_with_the_last_microbatch_that_has_rows():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 2])
-def test_a_step_of_a_smaller_batch_is_one_with_empty_rows(tiny, devices):
-    """For objectives that sample, generate text and have a queue, also on devices that share
-    parameters: a program with a bound computes what one does that computes all empty rows."""
+def test_a_step_that_skips_empty_microbatches_equals_one_that_computes_them(tiny, devices):
+    """A program that stops after the microbatches with rows equals a program that computes all
+    empty rows. The objectives on one device sample, generate text and have a queue. Two devices
+    share the parameters."""
     tiny.train.accumulation, tiny.train.batch_warmup = 4, 4
     tiny.mesh.fsdp, tiny.model.layers, tiny.objectives.tlm.batch_rows = devices, 1, 0
     if devices == 1:
@@ -167,27 +168,27 @@ def test_a_step_of_a_smaller_batch_is_one_with_empty_rows(tiny, devices):
         tiny.model.language_embeddings = "predicted"
     config = parse(tiny)
     store = prepare_rows(config)
-    mesh, objectives, batch = prepared(config, store, devices)
+    mesh, objectives, batch = prepare(config, store, devices)
     sharding = state.sharding(config, Corpus.of(store), mesh)
-    begin = jax.jit(lambda: state.init(config, Corpus.of(store), 0), out_shardings=sharding)()
+    initial = jax.jit(lambda: state.init(config, Corpus.of(store), 0), out_shardings=sharding)()
     step = jax.jit(make_train_step(config, objectives, mesh), out_shardings=sharding)
     rows = batch(2)
     assert config.microbatches(2) == 2
-    bounded = step(begin, rows, *values(config, 2), np.int32(2))
-    plain = step(begin, rows, *values(config, 2))
+    bounded = step(initial, rows, *step_arguments(config, 2), np.int32(2))
+    plain = step(initial, rows, *step_arguments(config, 2))
     assert_close(bounded, plain, rtol=1e-5)
     np.testing.assert_allclose(
         bounded.progress.gradient_norm, plain.progress.gradient_norm, rtol=1e-5
     )
     filled = int((np.asarray(rows["mmlm"].tokens) != PAD).any(1).sum())
     assert filled == 8 and 0 < int(bounded.progress.losses["mmlm"].count) < filled * 32 * 0.3
-    # After it comes a whole one, by the same program.
-    whole = step(bounded, batch(5), *values(config, 5), np.int32(4))
-    assert_close(whole, step(plain, batch(5), *values(config, 5)), rtol=1e-4)
+    # The same program computes a whole batch next.
+    whole = step(bounded, batch(5), *step_arguments(config, 5), np.int32(4))
+    assert_close(whole, step(plain, batch(5), *step_arguments(config, 5)), rtol=1e-4)
 
 
 def assert_close(a, b, rtol):
-    """Returns the losses of every objective, by name, and their states."""
+    """Checks that the losses and states of all objectives are nearly equal in two states."""
     assert set(a.progress.losses) == set(b.progress.losses)
     for name, sums in a.progress.losses.items():
         other = b.progress.losses[name]
@@ -196,8 +197,8 @@ def assert_close(a, b, rtol):
     chex.assert_trees_all_close(b.objectives, a.objectives, rtol=1e-4, atol=1e-5)
 
 
-def only(every, *names):
-    """Returns a config with these objectives of `every`, and the parts of the model they use."""
+def keep_only(every, *names):
+    """Turns off all other objectives of `every`, and the parts of the model that only they use."""
     for name in set(registered()) - set(names):
         every.objectives[name].batch_rows = 0
     if "distillation" not in names:
@@ -220,30 +221,30 @@ HALVES = [sorted(registered())[0::2], sorted(registered())[1::2]]
 )
 def test_every_objective_is_the_same_on_a_mesh_and_under_accumulation(every, names, gather):
     """Two steps with many objectives, so that queues and momentum encoders are read too."""
-    only(every, *names)
+    keep_only(every, *names)
     every.model.layers, every.optimizer.learning_rate = 1, 1e-4
     store = prepare_rows(parse(every))
-    alone = run(parse(every), store)
-    losses = alone[-1].progress.losses
+    single = run(parse(every), store)
+    losses = single[-1].progress.losses
     assert {loss.removesuffix(end) for loss in losses for end in ENDS} >= set(names)
     assert len(losses) == {HALVES[0][0]: 7, HALVES[1][0]: 8}[names[0]]
-    assert set(alone[-1].objectives) == {"xlco", "distillation"} & set(names)
+    assert set(single[-1].objectives) == {"xlco", "distillation"} & set(names)
     every.mesh.replica, every.mesh.fsdp, every.mesh.gather = 2, 4, gather
     every.train.accumulation = 2
-    spread = run(parse(every), store, 8)
-    assert_close(alone[1], spread[1], 1e-5)
-    assert_close(alone[2], spread[2], 1e-4)
+    sharded = run(parse(every), store, 8)
+    assert_close(single[1], sharded[1], 1e-5)
+    assert_close(single[2], sharded[2], 1e-4)
     np.testing.assert_allclose(
-        spread[1].progress.gradient_norm, alone[1].progress.gradient_norm, rtol=1e-5
+        sharded[1].progress.gradient_norm, single[1].progress.gradient_norm, rtol=1e-5
     )
     if "xlco" in names:
-        queue = spread[-1].objectives["xlco"]["queue"]
+        queue = sharded[-1].objectives["xlco"]["queue"]
         assert queue.sharding.shard_shape(queue.shape)[0] == 32 // 8
 
 
 @pytest.mark.slow
 def test_a_phase_of_zero_weights_fills_the_queue_and_changes_no_parameter(every):
-    only(every, "xlco")
+    keep_only(every, "xlco")
     every.objectives.xlco.weight = 0.0
     config = parse(every)
     before, *_, after = run(config, prepare_rows(config))
@@ -257,7 +258,7 @@ def test_all_parts_of_the_encoder_can_be_frozen():
     assert {part for parts in FREEZABLE.values() for part in parts} == set(encoder.PARTS)
 
 
-def test_frozen_parts_stay_as_they_are(tiny, store):
+def test_frozen_parts_do_not_change(tiny, store):
     tiny.optimizer.frozen, tiny.optimizer.weight_decay = "layers", 0.1
     tiny.model.position_bias, tiny.model.norm = "gated", "pre"
     before, *_, after = run(parse(tiny), store)
@@ -269,7 +270,7 @@ def test_frozen_parts_stay_as_they_are(tiny, store):
 
 
 @pytest.mark.slow
-def test_bfloat16_computes_nearly_the_same(tiny, store):
+def test_bfloat16_gives_nearly_the_same_loss(tiny, store):
     single = run(parse(tiny), store)[-1]
     tiny.model.dtype = "bfloat16"
     half = run(parse(tiny), store)[-1]
@@ -279,14 +280,14 @@ def test_bfloat16_computes_nearly_the_same(tiny, store):
 
 
 def test_microbatches_have_unequal_counts(tiny, store):
-    """The test above relies on this."""
+    """`test_accumulation_does_not_change_the_gradient` relies on this."""
     config = parse(tiny)
     rows, _ = Batches(store, config).read("mmlm", 0, np.arange(16))
     counts = (rows > 3).reshape(4, 4, -1).sum((0, 2))
     assert len(set(counts.tolist())) > 1
 
 
-def test_normalisations():
+def test_loss_scales_of_both_normalisations():
     counts = {"a": jnp.float32(10), "b": jnp.float32(30)}
     weights = {"a": 1.0, "b": 50.0}
     each = loss_scales("per_objective", weights, counts)
@@ -294,29 +295,29 @@ def test_normalisations():
     together = loss_scales("global", weights, counts)
     assert float(together["a"]) == pytest.approx(1 / 40)
     assert float(together["b"]) == pytest.approx(50 / 40)
-    without = loss_scales("global", {"a": 1.0, "b": 0.0}, counts)  # as released, --no_tlm_loss
+    without = loss_scales("global", {"a": 1.0, "b": 0.0}, counts)  # as released, with --no_tlm_loss
     assert (float(without["a"]), float(without["b"])) == (pytest.approx(1 / 10), 0)
-    nothing = loss_scales("per_objective", weights, dict.fromkeys(counts, jnp.float32(0)))
-    assert all(np.isfinite(scale) for scale in nothing.values())
+    empty = loss_scales("per_objective", weights, dict.fromkeys(counts, jnp.float32(0)))
+    assert all(np.isfinite(scale) for scale in empty.values())
 
 
 @pytest.mark.parametrize("normalisation", ["per_objective", "global"])
-def test_scales_equal_numpys(normalisation):
+def test_loss_scales_equal_those_of_numpy(normalisation):
     """Losses of weight 0 are not in the common denominator; no loss is divided by a count of 0."""
     rng = np.random.default_rng(0)
     for _ in range(50):
         weights = {name: float(rng.choice([0.0, 1.0, 50.0])) for name in "abcd"}
         counts = {name: float(rng.choice([0, 7, 300])) for name in weights}
-        found = loss_scales(normalisation, weights, jax.tree.map(jnp.float32, counts))
+        scales = loss_scales(normalisation, weights, jax.tree.map(jnp.float32, counts))
         expected = reference.scales(normalisation, weights, counts)
-        assert {name: float(scale) for name, scale in found.items()} == pytest.approx(expected)
+        assert {name: float(scale) for name, scale in scales.items()} == pytest.approx(expected)
 
 
 def test_objectives_come_in_the_order_of_their_options(tiny):
     config, corpus = parse(tiny), Corpus(400, ("en", "de", "sw"), (3, 2, 1))
-    on = config.objectives_on()
-    for options in (on, dict(reversed(on.items()))):
-        assert list(objectives_room.build(options, config.model, corpus)) == list(options)
+    active = config.objectives_on()
+    for options in (active, dict(reversed(active.items()))):
+        assert list(objectives_package.build(options, config.model, corpus)) == list(options)
 
 
 def test_a_step_that_is_not_finite_is_skipped_and_counted(tiny, store):
@@ -324,106 +325,106 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(tiny, store):
     good = run(config, store, steps=1)
     corpus = Corpus.of(store)
     mesh = meshes.make_mesh(config, jax.devices()[:1])
-    step = jax.jit(make_train_step(config, objectives_room.build_all(config, corpus), mesh))
+    step = jax.jit(make_train_step(config, objectives_package.build_all(config, corpus), mesh))
     broken = jax.tree.map(lambda x: x, good[1])
     broken.params["embeddings"]["norm"]["scale"] = jnp.full(config.model.hidden, jnp.nan)
-    batch = constant(5)
-    after = step(broken, batch, *values(config))
+    batch = constant_batch(5)
+    after = step(broken, batch, *step_arguments(config))
     assert int(after.progress.skipped) == int(after.progress.skipped_in_a_row) == 1
     assert int(after.progress.step) == 2
     assert float(after.progress.loss) == float(broken.progress.loss)
     chex.assert_trees_all_equal(after.params, broken.params)
 
 
-def test_an_objective_that_updates_but_keeps_nothing_has_nothing_to_begin_with(tiny, store):
+def test_an_objective_that_has_an_update_but_no_state_adds_no_state(tiny, store):
     config = parse(tiny)
-    mesh, objectives, batch = prepared(config, store)
-    result = {
-        name: dataclasses.replace(objective, update=lambda kept, params, inputs: kept)
+    mesh, objectives, batch = prepare(config, store)
+    updating = {
+        name: dataclasses.replace(objective, update=lambda old, params, inputs: old)
         for name, objective in objectives.items()
     }
-    step = make_train_step(config, result, mesh, dict.fromkeys(result, 0))
+    step = make_train_step(config, updating, mesh, dict.fromkeys(updating, 0))
     before = jax.eval_shape(lambda: state.init(config, Corpus.of(store), 0))
-    assert jax.eval_shape(step, before, batch(0), *values(config)) == before
-    unweighed = {
+    assert jax.eval_shape(step, before, batch(0), *step_arguments(config)) == before
+    unweighted = {
         name: dataclasses.replace(objective, losses={name: Loss(0.0)})
         for name, objective in objectives.items()
     }
-    step = make_train_step(config, unweighed, mesh)
-    assert jax.eval_shape(step, before, batch(0), *values(config)) == before
+    step = make_train_step(config, unweighted, mesh)
+    assert jax.eval_shape(step, before, batch(0), *step_arguments(config)) == before
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
-def test_accumulation_takes_a_part_of_the_rows_at_a_time(tiny, store, accumulation):
+def test_accumulation_computes_one_microbatch_at_a_time(tiny, store, accumulation):
     tiny.train.accumulation = accumulation
     config = parse(tiny)
-    mesh, objectives, batch = prepared(config, store)
+    mesh, objectives, batch = prepare(config, store)
     shapes = jax.eval_shape(lambda: state.init(config, Corpus.of(store), 0))
     step = make_train_step(config, objectives, mesh)
     rows, length = batch(0)["mmlm"].tokens.shape
-    program = str(jax.make_jaxpr(step)(shapes, batch(0), *values(config)))
+    program = str(jax.make_jaxpr(step)(shapes, batch(0), *step_arguments(config)))
     hidden = f"f32[{rows // accumulation},{length},{config.model.hidden}]"
     assert hidden in program
     assert (f"f32[{rows},{length},{config.model.hidden}]" in program) == (accumulation == 1)
 
 
-@pytest.mark.parametrize("evolves, kept", [(False, 7), (True, 0)])
-def test_states_that_never_change_are_not_reinitialised(tiny, store, evolves, kept):
-    """A teacher stays that of the run's start; a momentum encoder starts from new parameters."""
+@pytest.mark.parametrize("evolves, expected", [(False, 7), (True, 0)])
+def test_states_that_never_change_are_not_reinitialised(tiny, store, evolves, expected):
+    """A teacher stays as at the start of the run; a momentum encoder is initialised again."""
     config = parse(tiny)
-    mesh, objectives, batch = prepared(config, store)
+    mesh, objectives, batch = prepare(config, store)
     name = next(iter(objectives))
-    changes = {"update": lambda kept, params, inputs: kept} if evolves else {}
+    changes = {"update": lambda old, params, inputs: old} if evolves else {}
     objectives = objectives | {
         name: dataclasses.replace(
             objectives[name],
             losses={name: Loss(0.0)},
-            init_state=lambda params: {"kept": jnp.zeros(())},
+            init_state=lambda params: {"value": jnp.zeros(())},
             **changes,
         )
     }
     step = make_train_step(config, {name: objectives[name]}, mesh, {name: 0})
     before = dataclasses.replace(
-        state.init(config, Corpus.of(store), 0), objectives={name: {"kept": jnp.full((), 7.0)}}
+        state.init(config, Corpus.of(store), 0), objectives={name: {"value": jnp.full((), 7.0)}}
     )
-    after = jax.jit(step)(before, {name: batch(0)[name]}, *values(config))
-    assert float(after.objectives[name]["kept"]) == kept
+    after = jax.jit(step)(before, {name: batch(0)[name]}, *step_arguments(config))
+    assert float(after.objectives[name]["value"]) == expected
 
 
 def test_rows_without_text_give_a_finite_step(tiny, store):
     config = parse(tiny)
     corpus = Corpus.of(store)
     mesh = meshes.make_mesh(config, jax.devices()[:1])
-    step = jax.jit(make_train_step(config, objectives_room.build_all(config, corpus), mesh))
-    batch = constant(1)
-    after = step(state.init(config, corpus, 0), batch, *values(config))
+    step = jax.jit(make_train_step(config, objectives_package.build_all(config, corpus), mesh))
+    batch = constant_batch(1)
+    after = step(state.init(config, corpus, 0), batch, *step_arguments(config))
     assert int(after.progress.skipped) == 0
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(after.params))
 
 
-def test_microbatches_stay_where_their_rows_are():
+def test_microbatches_stay_on_the_devices_of_their_rows():
     mesh = jax.make_mesh((2, 4), rules.AXES, (AxisType.Auto,) * 2)
     microbatches, rows = Microbatches(4), np.arange(192.0, dtype=np.float32).reshape(64, 3)
 
-    def all_of_it(x):
+    def compute(x):
         total = microbatches.sum(lambda x: jnp.square(x["x"]).sum(), (), {"x": x})
         return microbatches.map(jnp.square, x), microbatches.slots(64), total
 
     placed = jax.device_put(rows, jax.NamedSharding(mesh, rules.ROWS))
-    program = jax.jit(on_mesh(mesh, all_of_it)).lower(placed).compile()
+    program = jax.jit(on_mesh(mesh, compute)).lower(placed).compile()
     squares, slots, total = program(placed)
     np.testing.assert_array_equal(squares, rows**2)
     np.testing.assert_array_equal(slots, np.arange(64))
     np.testing.assert_allclose(total, (rows**2).sum(), rtol=1e-6)
     assert squares.sharding.shard_shape((64, 3)) == (8, 3)
     assert slots.sharding.shard_shape((64,)) == (8,)
-    sent = ("all-gather", "all-to-all", "collective-permute")
-    assert not [name for name in sent if name in program.as_text()]
+    kinds = ("all-gather", "all-to-all", "collective-permute")
+    assert not [name for name in kinds if name in program.as_text()]
     for parts, has_loop in ((1, False), (4, True)):
-        some = Microbatches(parts)
-        for of_parts in (some.map, lambda f, x, some=some: some.sum(f, (), x)):
-            text = jax.jit(partial(of_parts, jnp.square)).lower(placed).as_text()
-            assert ("while" in text) == has_loop, (parts, of_parts)
+        split = Microbatches(parts)
+        for function in (split.map, lambda f, x, split=split: split.sum(f, (), x)):
+            text = jax.jit(partial(function, jnp.square)).lower(placed).as_text()
+            assert ("while" in text) == has_loop, (parts, function)
 
 
 @pytest.mark.slow
@@ -438,24 +439,24 @@ def test_16_rows_are_memorised(tiny, store):
     config = parse(tiny)
     corpus = Corpus.of(store)
     mesh = meshes.make_mesh(config, jax.devices()[:1])
-    step = jax.jit(make_train_step(config, objectives_room.build_all(config, corpus), mesh))
+    step = jax.jit(make_train_step(config, objectives_package.build_all(config, corpus), mesh))
     batch = {"mmlm": Rows(*Batches(store, config).read("mmlm", 0, np.arange(16)))}
     current = state.init(config, corpus, 0)
     for number in range(config.train.steps):
         before = current.progress
-        current = step(current, batch, *values(config, number))
+        current = step(current, batch, *step_arguments(config, number))
     count = current.progress.losses["mmlm"].count - before.losses["mmlm"].count
     loss = (current.progress.losses["mmlm"].sum - before.losses["mmlm"].sum) / count
     assert float(loss) < 0.05
 
 
-def test_every_partitioning_rule_names_something(every):
+def test_every_partitioning_rule_matches_an_array(every):
     config, corpus = parse(every), Corpus(400, ("en", "de", "sw"), (3, 2, 1))
     abstract = jax.eval_shape(lambda: state.init(config, corpus, 0))
     names = [*trees.named_leaves(abstract.params)]
     names += [*trees.named_leaves(abstract.objectives)]
     names += ["activations/hidden", "activations/microbatches"]
-    objectives = objectives_room.build_all(config, corpus).values()
+    objectives = objectives_package.build_all(config, corpus).values()
     every_rule = rules.RULES + tuple(rule for o in objectives for rule in o.rules)
     used = {rules.rule_of(name, every_rule)[0] for name in names}
     assert used == {rule for rule, _ in every_rule}
@@ -475,12 +476,12 @@ def test_states_of_objectives_start_from_the_parameters_of_their_phase(every):
     every.objectives.xlco.momentum = 1.0
     config = parse(every)
     store = prepare_rows(config)
-    mesh, objectives, batch = prepared(config, store)
+    mesh, objectives, batch = prepare(config, store)
     step = jax.jit(make_train_step(config, objectives, mesh, {"xlco": 1}))
-    first = step(state.init(config, Corpus.of(store), 0), batch(0), *values(config, 0))
-    second = step(first, batch(1), *values(config, 1))
+    first = step(state.init(config, Corpus.of(store), 0), batch(0), *step_arguments(config, 0))
+    second = step(first, batch(1), *step_arguments(config, 1))
     word = first.params["embeddings"]["word"]
     assert (np.asarray(first.objectives["xlco"]["momentum"]["embeddings"]["word"]) != word).any()
-    kept = second.objectives["xlco"]
-    np.testing.assert_array_equal(kept["momentum"]["embeddings"]["word"], word)
-    assert int(kept["filled"]) == 16  # what was there before is forgotten
+    xlco_state = second.objectives["xlco"]
+    np.testing.assert_array_equal(xlco_state["momentum"]["embeddings"]["word"], word)
+    assert int(xlco_state["filled"]) == 16  # the earlier entries of the queue are dropped

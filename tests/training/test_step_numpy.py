@@ -1,4 +1,4 @@
-"""Whole steps of small objectives against NumPy: scales, gradients, AdamW, states, progress."""
+"""Steps of small objectives equal NumPy: scales, gradients, AdamW, states and progress."""
 
 import chex
 import jax
@@ -25,7 +25,7 @@ SEED, RATE, WARMUP, CLIP, DECAY, LAYER_DECAY = 5, 0.1, 2, 0.05, 0.3, 0.5
 B1, B2, EPSILON, AVERAGE = 0.8, 0.9, 0.01, 0.6
 
 
-def plain():
+def linear_objective():
     """An objective with losses and gradients linear in the parameters and in random numbers."""
 
     def corrupt(rows, rngs):
@@ -54,7 +54,7 @@ def plain():
     )
 
 
-def evolving():
+def evolving_objective():
     """An objective whose targets depend on its state and the parameters; its state follows the
     parameters."""
 
@@ -79,7 +79,7 @@ def evolving():
     )
 
 
-def result(normalisation, accumulation, optimizer):
+def step_and_config(normalisation, accumulation, optimizer):
     config = schema.default()
     config.data.languages, config.data.mono = "en", "phrasebook:{language}"
     config.objectives.normalisation, config.train.accumulation = normalisation, accumulation
@@ -92,7 +92,9 @@ def result(normalisation, accumulation, optimizer):
     options.b1, options.b2, options.epsilon = B1, B2, EPSILON
     config = parse(config)
     mesh = meshes.make_mesh(config, jax.devices()[:1])
-    return make_train_step(config, {"a": plain(), "b": evolving()}, mesh, {"b": 2}), config
+    return make_train_step(
+        config, {"a": linear_objective(), "b": evolving_objective()}, mesh, {"b": 2}
+    ), config
 
 
 def first_params():
@@ -115,18 +117,18 @@ def uniform(purpose, step):
 
 
 class Reference:
-    """The same step in NumPy, float64."""
+    """The same step in NumPy, in float64."""
 
     def __init__(self, normalisation, optimizer):
         self.normalisation, self.optimizer, self.stable = normalisation, optimizer, {}
-        self.params, self.seen = first_params(), []
+        self.params, self.history = first_params(), []
         self.w = 2 * self.params["x_head/bias"]
         self.moments = {name: (0 * x, 0 * x) for name, x in self.params.items()}
         self.updates = self.step = self.skipped = self.in_a_row = self.since = 0
         self.loss = self.norm = 0.0
         self.sums = {name: np.zeros(3) for name in WEIGHTS}
 
-    def do(self, a, b):
+    def run_step(self, a, b):
         params = self.params
         if self.step == 2:
             self.w = 2 * params["x_head/bias"]
@@ -170,19 +172,21 @@ class Reference:
             mean, square = m / (1 - B1**self.updates), v / (1 - B2**self.updates)
             decay = 0 if name.endswith("bias") else DECAY
             if self.optimizer == "stable_adamw":
-                new[name] = self.stably(name, x, gradients[name], rate * of_layer[name], decay)
+                new[name] = self.stable_update(
+                    name, x, gradients[name], rate * of_layer[name], decay
+                )
                 continue
             update = mean / (np.sqrt(square) + EPSILON) + decay * x
             new[name] = x - rate * of_layer[name] * update
         self.params = new
-        self.seen.append(new)
+        self.history.append(new)
 
     def average(self):
         """Computes the average of the parameters after each finite step."""
-        weights = AVERAGE ** np.arange(len(self.seen))[::-1]
-        return {n: np.average([x[n] for x in self.seen], 0, weights) for n in self.params}
+        weights = AVERAGE ** np.arange(len(self.history))[::-1]
+        return {n: np.average([x[n] for x in self.history], 0, weights) for n in self.params}
 
-    def stably(self, name, x, gradient, rates, decay):
+    def stable_update(self, name, x, gradient, rates, decay):
         parts = list(zip(x, gradient, rates[:, 0], strict=True)) if x.ndim > 1 else None
         updated = [
             self.stable.setdefault((name, number), StableAdamW(B1, B2, EPSILON)).update(
@@ -193,13 +197,13 @@ class Reference:
         return np.stack(updated) if parts else updated[0]
 
 
-def begin(config):
+def new_state(config):
     params, zero = nested(first_params()), jnp.zeros((), jnp.int32)
     return State(
         params=params,
         optimizer=optimizers.make(config).init(params),
         average=params,
-        objectives={"b": evolving().init_state(params)},
+        objectives={"b": evolving_objective().init_state(params)},
         progress=Progress(
             zero, zero, zero, zero, jnp.zeros(()), jnp.zeros(()),
             {name: LossSums(*[jnp.zeros(())] * 3) for name in WEIGHTS},
@@ -211,30 +215,30 @@ def begin(config):
     "normalisation, accumulation, optimizer",
     [("per_objective", 2, "adamw"), ("global", 1, "adamw"), ("global", 1, "stable_adamw")],
 )
-def test_steps_equal_numpy(normalisation, accumulation, optimizer):
-    step, config = result(normalisation, accumulation, optimizer)
-    step, state, plain_step = jax.jit(step), begin(config), Reference(normalisation, optimizer)
+def test_steps_equal_those_of_numpy(normalisation, accumulation, optimizer):
+    step, config = step_and_config(normalisation, accumulation, optimizer)
+    step, state, numpy_step = jax.jit(step), new_state(config), Reference(normalisation, optimizer)
     rng = np.random.default_rng(1)
     for number in range(5):
         a, b = rng.integers(1, 9, (2, ROWS, 3))
-        if number in (1, 3):  # the loss is not finite, or the gradient alone: a step is skipped
+        if number in (1, 3):  # the loss or only the gradient is not finite: the step is skipped
             a[0, 0] = BROKEN if number == 1 else STEEP
         languages = jnp.zeros((ROWS, 2), jnp.int32)
         batch = {n: Rows(jnp.asarray(x), languages) for n, x in (("a", a), ("b", b))}
         state = step(state, batch, np.uint32(SEED), rates(config, number))
-        plain_step.do(a.astype(float), b.astype(float))
+        numpy_step.run_step(a.astype(float), b.astype(float))
         chex.assert_trees_all_close(
-            trees.named_leaves(state.params), plain_step.params, rtol=1e-4, atol=1e-5
+            trees.named_leaves(state.params), numpy_step.params, rtol=1e-4, atol=1e-5
         )
         chex.assert_trees_all_close(
-            trees.named_leaves(state.average), plain_step.average(), rtol=1e-4, atol=1e-5
+            trees.named_leaves(state.average), numpy_step.average(), rtol=1e-4, atol=1e-5
         )
-        np.testing.assert_allclose(state.objectives["b"]["w"], plain_step.w, rtol=1e-4)
-        found, expected = state.progress, plain_step
-        counters = found.step, found.skipped, found.skipped_in_a_row, found.steps_since_log
+        np.testing.assert_allclose(state.objectives["b"]["w"], numpy_step.w, rtol=1e-4)
+        actual, expected = state.progress, numpy_step
+        counters = actual.step, actual.skipped, actual.skipped_in_a_row, actual.steps_since_log
         assert counters == (expected.step, expected.skipped, expected.in_a_row, expected.since)
-        np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-4)
-        np.testing.assert_allclose(found.gradient_norm, expected.norm, rtol=1e-4)
+        np.testing.assert_allclose(actual.loss, expected.loss, rtol=1e-4)
+        np.testing.assert_allclose(actual.gradient_norm, expected.norm, rtol=1e-4)
         for name, sums in expected.sums.items():
-            part = found.losses[name]
+            part = actual.losses[name]
             np.testing.assert_allclose((part.sum, part.count, part.correct), sums, rtol=1e-4)

@@ -8,17 +8,19 @@ from xlj.training.run_flops import Counts
 from xlj.training.summary import summary
 
 
-def shown(workdir, *lines):
+def summary_lines(workdir, *lines):
     (workdir / metrics.FILE).write_text("".join(json.dumps(line) + "\n" for line in lines))
     outcome = Outcome(9, True, workdir, workdir / "checkpoints/9", Counts(1e9, 2e9, 3e9))
     return summary(outcome, "train").split("\n")
 
 
-def test_losses_stand_with_their_accuracy_and_other_measures_below(tmp_path):
+def test_losses_are_shown_with_their_accuracies_and_above_other_measures(tmp_path):
     first = {"eval/mmlm/en/loss": 7.0, "eval/mmlm/en/accuracy": 0.0, "eval/probe/en-de/aer": 0.75}
     last = {"eval/mmlm/en/loss": 2.5, "eval/mmlm/en/accuracy": 0.5, "eval/probe/en-de/aer": 0.25}
     last |= {"eval/mmlm/en/perplexity": 12.25, "eval/probe/aer": 0.25}
-    lines = shown(tmp_path, {"step": 0, **first}, {"step": 4, "train/loss": 1}, {"step": 9, **last})
+    lines = summary_lines(
+        tmp_path, {"step": 0, **first}, {"step": 4, "train/loss": 1}, {"step": 9, **last}
+    )
     for head, words in (
         ("held-out loss", [["mmlm", "en", "7.000", "->", "2.500", "0.0%", "->", "50.0%"]]),
         (
@@ -35,8 +37,10 @@ def test_losses_stand_with_their_accuracy_and_other_measures_below(tmp_path):
         assert not lines[start + 1 + len(words)] and "step 0 -> 9" in lines[start]
 
 
-def test_a_run_without_losses_has_measures_all_the_same(tmp_path):
-    lines = shown(tmp_path, {"step": 0, "eval/dev/en/f1": 0.1}, {"step": 9, "eval/dev/en/f1": 0.5})
+def test_the_summary_of_a_run_without_losses_has_its_measures(tmp_path):
+    lines = summary_lines(
+        tmp_path, {"step": 0, "eval/dev/en/f1": 0.1}, {"step": 9, "eval/dev/en/f1": 0.5}
+    )
     assert any(line.split() == ["dev", "en", "0.100", "->", "0.500", "f1"] for line in lines)
     assert not any(line.startswith("held-out loss") for line in lines)
     assert "operations: 1e+09 in matrix products (ELECTRA's count 2e+09, 6ND 3e+09)" in lines

@@ -1,4 +1,4 @@
-"""Transfer from another model: parts of its parameters, and rows of the same words."""
+"""Transfer from another model: parts of its parameters, and embedding rows of the same words."""
 
 import dataclasses
 import types
@@ -39,20 +39,20 @@ def params(size, seed, hidden=8):
     return jax.device_put(tree, trees.shardings(tree, mesh))
 
 
-def taken(found, fresh, options, matches=None, init_std=0.02):
+def transfer_from(source, fresh, options, matches=None, init_std=0.02):
     config = Config(transfer=options, model=Model(init_std=init_std))
-    source = StoredModel("there", None, (), lambda: None, lambda mesh: found, {}, str)
-    result = transfer.transfer_parameters(config, source, found, fresh, ("en",), matches)
+    stored = StoredModel("there", None, (), lambda: None, lambda mesh: source, {}, str)
+    result = transfer.transfer_parameters(config, stored, source, fresh, ("en",), matches)
     return {name: np.asarray(leaf) for name, leaf in named_leaves(result).items()}
 
 
 @pytest.mark.parametrize("parts", [("body", "embeddings"), ("body",), ("embeddings",)])
-def test_parts_are_taken_and_the_rest_is_left_as_it_was_drawn(parts, capsys):
-    found, fresh = params(7, 0), params(7, 1)
-    result = taken(found, fresh, Transfer(parts=parts))
+def test_selected_parts_are_copied_and_the_others_stay_newly_initialised(parts, capsys):
+    source, fresh = params(7, 0), params(7, 1)
+    result = transfer_from(source, fresh, Transfer(parts=parts))
     body = {"layers/feed_forward/inner/kernel", "prediction_head/dense/kernel"}
     origins = {
-        name: found if ("body" if name in body else "embeddings") in parts else fresh
+        name: source if ("body" if name in body else "embeddings") in parts else fresh
         for name in result
     }
     expected = {name: named_leaves(origin)[name] for name, origin in origins.items()}
@@ -60,65 +60,69 @@ def test_parts_are_taken_and_the_rest_is_left_as_it_was_drawn(parts, capsys):
     assert ("transfer.parts" in capsys.readouterr().out) == (len(parts) == 1)
 
 
-def test_a_table_of_the_head_s_own_follows_its_words():
+def test_rows_of_an_untied_output_table_are_copied_by_word():
     old = vocabulary("hund", "##e", "katze", markers="wordpiece")
     new = vocabulary("▁Katze", "e", "▁hund", "▁xyz")
-    found, fresh = params(8, 0), params(9, 1)
-    for tree in (found, fresh):
+    source, fresh = params(8, 0), params(9, 1)
+    for tree in (source, fresh):
         tree["prediction_head"]["word"] = 2 * tree["embeddings"]["word"]
-    result = taken(found, fresh, Transfer(vocabulary="matched"), match(old, new))
+    result = transfer_from(source, fresh, Transfer(vocabulary="matched"), match(old, new))
     rows = np.array([0, 1, 2, 3, 6, 5, 4, 7])
-    kept = [0, 1, 2, 3, 4, 5, 6, 8]
-    expected = np.asarray(found["prediction_head"]["word"])[rows]
-    np.testing.assert_array_equal(result["prediction_head/word"][kept], expected)
-    body = taken(found, fresh, Transfer(vocabulary="matched", parts=("body",)), match(old, new))
+    matched = [0, 1, 2, 3, 4, 5, 6, 8]
+    expected = np.asarray(source["prediction_head"]["word"])[rows]
+    np.testing.assert_array_equal(result["prediction_head/word"][matched], expected)
+    body = transfer_from(
+        source, fresh, Transfer(vocabulary="matched", parts=("body",)), match(old, new)
+    )
     fresh_word = np.asarray(fresh["prediction_head"]["word"])
     np.testing.assert_array_equal(body["prediction_head/word"], fresh_word)
 
 
-def test_rows_follow_their_words_to_another_vocabulary():
+def test_embedding_rows_are_copied_by_word_to_another_vocabulary():
     old = vocabulary("hund", "##e", "katze", markers="wordpiece")
     new = vocabulary("▁Katze", "e", "▁hund", "▁xyz")
-    found, fresh = params(8, 0), params(9, 1)
-    result = taken(found, fresh, Transfer(vocabulary="matched"), match(old, new), init_std=0.5)
+    source, fresh = params(8, 0), params(9, 1)
+    result = transfer_from(
+        source, fresh, Transfer(vocabulary="matched"), match(old, new), init_std=0.5
+    )
     rows = [0, 1, 2, 3, 6, 5, 4, -1, 7]
-    word, bias = (np.asarray(named_leaves(found)[n]) for n in transfer._BY_WORD[:2])
+    word, bias = (np.asarray(named_leaves(source)[n]) for n in transfer._BY_WORD[:2])
     for new_id, old_id in enumerate(rows):
         if old_id >= 0:
             np.testing.assert_array_equal(result["embeddings/word"][new_id], word[old_id])
             assert result["prediction_head/bias"][new_id] == bias[old_id]
     drawn = result["embeddings/word"][7]
     assert result["prediction_head/bias"][7] == 0 and 0.1 < drawn.std() < 1.5
-    mean = taken(found, fresh, Transfer(vocabulary="matched", unmatched="mean"), match(old, new))[
-        "embeddings/word"
-    ][7]
+    mean = transfer_from(
+        source, fresh, Transfer(vocabulary="matched", unmatched="mean"), match(old, new)
+    )["embeddings/word"][7]
     np.testing.assert_allclose(mean, word.mean(0), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
     "labels, same", [(("no", "yes"), True), (("yes", "no"), False), ((), False)]
 )
-def test_a_tasks_head_is_taken_if_its_outputs_mean_the_same(labels, same, capsys):
-    found, fresh = ({**params(7, seed), "tagging_head": params(7, seed)["layers"]["feed_forward"]}
+def test_a_task_head_is_copied_only_if_its_labels_are_the_same(labels, same, capsys):
+    source, fresh = ({**params(7, seed), "tagging_head": params(7, seed)["layers"]["feed_forward"]}
                     for seed in (0, 1))  # fmt: skip
-    source = StoredModel(
-        "there", None, (), lambda: None, lambda mesh: found, {}, str, labels=("no", "yes")
+    stored = StoredModel(
+        "there", None, (), lambda: None, lambda mesh: source, {}, str, labels=("no", "yes")
     )
     config = Config(
         objectives=Objectives(options={"tagging": SUPERVISED["tagging"](labels=labels)})
     )
-    result = transfer.transfer_parameters(config, source, found, fresh, ())
-    origin = found if same else fresh
+    result = transfer.transfer_parameters(config, stored, source, fresh, ())
+    origin = source if same else fresh
     kernel = "tagging_head/inner/kernel"
     np.testing.assert_array_equal(named_leaves(result)[kernel], named_leaves(origin)[kernel])
-    np.testing.assert_array_equal(result["embeddings"]["word"], found["embeddings"]["word"])
+    np.testing.assert_array_equal(result["embeddings"]["word"], source["embeddings"]["word"])
     output = capsys.readouterr().out
     assert (f"newly initialised: {kernel}" in output) == (f"not used: {kernel}" in output) != same
 
 
 def test_a_model_of_other_sizes_is_refused():
     with pytest.raises(ConfigError, match="embeddings/word, .*embeddings/position"):
-        taken(params(7, 0, hidden=16), params(7, 1), Transfer())
+        transfer_from(params(7, 0, hidden=16), params(7, 1), Transfer())
 
 
 @pytest.mark.parametrize("name", ["en-de.tsv", "de-en.tsv"])
@@ -136,7 +140,7 @@ def test_dictionaries_of_either_direction_are_found(tmp_path, name):
 @pytest.mark.parametrize(
     "option, piece", [("dictionaries_first", "▁die"), ("accents", "▁für"), ("place", "▁und")]
 )
-def test_the_config_chooses_the_rules(option, piece, tmp_path):
+def test_the_config_chooses_the_matching_rules(option, piece, tmp_path):
     (tmp_path / "de-en.tsv").write_text("die\tthe\n")
     options = Transfer(vocabulary="matched", dictionaries=(f"{tmp_path}/{{pair}}.tsv",))
     changed = dataclasses.replace(options, **{option: not getattr(options, option)})
@@ -151,12 +155,12 @@ def test_the_config_chooses_the_rules(option, piece, tmp_path):
     assert [new.pieces[i] for i, ids in enumerate(before) if ids != after[i]] == [piece]
 
 
-def test_a_dictionary_that_is_not_there_is_missed_before_rows_are_made(tiny, tmp_path):
+def test_a_missing_dictionary_is_reported_before_rows_are_built(tiny, tmp_path):
     tiny.init_from, tiny.transfer.vocabulary = str(tmp_path / "model"), "matched"
     tiny.transfer.dictionaries = f"{tmp_path}/{{pair}}.tsv"
-    found = types.SimpleNamespace(folder=tmp_path, model=parse(tiny).model, vocabulary=None)
+    source = types.SimpleNamespace(folder=tmp_path, model=parse(tiny).model, vocabulary=None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(start.stored_models, "find", lambda *_: found)
+        patch.setattr(start.stored_models, "find", lambda *_: source)
         with pytest.raises(ConfigError, match="dictionaries=.*no file for en with any of de, sw"):
             start.prepare(parse(tiny), tmp_path / "run")
 
@@ -168,18 +172,18 @@ def test_a_run_with_its_own_vocabulary_starts_from_another_model(tiny, store, tm
     tiny.init_from = str(tmp_path / "first")
     tiny.transfer.vocabulary = "matched"
     tiny.data.vocabulary_size = 300
-    begun = start.prepare(parse(tiny), tmp_path / "next")
-    assert begun.vocabulary.size == begun.store.manifest.vocabulary_size == 300
-    loop.train(begun)
+    run = start.prepare(parse(tiny), tmp_path / "next")
+    assert run.vocabulary.size == run.store.manifest.vocabulary_size == 300
+    loop.train(run)
     assert "exact %" in capsys.readouterr().out
     mesh = meshes.one_device()
     old, new = (
         reading.restore_params(reading.find(tmp_path / name), mesh) for name in ("first", "next")
     )
-    pieces = [Vocabulary.load(s.vocabulary_file).pieces for s in (store, begun.store)]
-    both = [piece for piece in pieces[1] if piece in pieces[0]]
-    assert len(both) > 200
-    rows = [[p.index(piece) for piece in both] for p in pieces]
+    pieces = [Vocabulary.load(s.vocabulary_file).pieces for s in (store, run.store)]
+    shared = [piece for piece in pieces[1] if piece in pieces[0]]
+    assert len(shared) > 200
+    rows = [[p.index(piece) for piece in shared] for p in pieces]
     np.testing.assert_array_equal(
         old["embeddings"]["word"][np.array(rows[0])], new["embeddings"]["word"][np.array(rows[1])]
     )
@@ -194,14 +198,14 @@ def test_a_run_with_its_own_vocabulary_starts_from_another_model(tiny, store, tm
 
 
 @pytest.mark.slow
-def test_the_state_of_a_matched_start_lies_as_any_other(tiny, store, tmp_path):
+def test_the_state_of_a_run_with_matched_rows_is_sharded_like_any_other(tiny, store, tmp_path):
     tiny.train.steps = 1
     loop.train(start.prepare(parse(tiny), tmp_path / "first", store))
     tiny.init_from, tiny.transfer.vocabulary = str(tmp_path / "first"), "matched"
     tiny.mesh.fsdp = 4
-    begun = start.prepare(parse(tiny), tmp_path / "next", store)
-    abstract = state.abstract(begun.config, initialisation.Corpus.of(store), begun.mesh)
-    first = initialisation.first_state(begun, abstract)
+    run = start.prepare(parse(tiny), tmp_path / "next", store)
+    abstract = state.abstract(run.config, initialisation.Corpus.of(store), run.mesh)
+    first = initialisation.first_state(run, abstract)
     for leaf, expected in zip(
         jax.tree.leaves(first.params), jax.tree.leaves(abstract.params), strict=True
     ):

@@ -1,4 +1,4 @@
-"""A whole run in phases: rates, rows, masks and shares of each step against hand-written tables.
+"""A run in phases: rates, rows, masks and shares of each step equal hand-written tables.
 
 The run has the same bits wherever it is interrupted.
 """
@@ -78,61 +78,61 @@ def test_every_step_has_the_rows_of_its_phase(config, store):
     for step in range(11):
         rows, length = batches.shapes(step)["mmlm"]
         drawn = batches.draw("mmlm", step, np.arange(rows))
-        read = batches.read("mmlm", step, np.arange(rows))[0]
+        read_rows = batches.read("mmlm", step, np.arange(rows))[0]
         assert (len(drawn), length) == (ROWS[step], LENGTHS[step])
-        assert read.shape == (max(16 * (step < 7), ROWS[step]), length)
-        assert ((read != PAD).any(1)).sum() == ROWS[step]
+        assert read_rows.shape == (max(16 * (step < 7), ROWS[step]), length)
+        assert ((read_rows != PAD).any(1)).sum() == ROWS[step]
         options = config.phase_at(step).active()["mmlm"]
         assert options.mask_rate == MASKS[step]
-        # Its shares are m^alpha of the languages that it names, of their rows of its length.
+        # Shares are m^alpha of the phase's languages, for the rows with the length of the phase.
         kind = "text" if length == 32 else "text@48"
         languages = ("en", "de") if step < 9 else ("en", "de", "sw")
         tokens = {f"{kind}.{name}": store.task(f"{kind}.{name}").train.tokens for name in languages}
         total = sum(count ** ALPHAS[step] for count in tokens.values())
-        found = mixture.count_draws(store, options, config.phase_at(step).config)
-        assert found.keys() == tokens.keys() >= {task for task, _ in drawn}
+        counts = mixture.count_draws(store, options, config.phase_at(step).config)
+        assert counts.keys() == tokens.keys() >= {task for task, _ in drawn}
         for name, count in tokens.items():
-            assert found[name] / BLOCK == pytest.approx(count ** ALPHAS[step] / total, abs=2e-5)
+            assert counts[name] / BLOCK == pytest.approx(count ** ALPHAS[step] / total, abs=2e-5)
 
 
-def test_a_phase_may_draw_a_language_more_often(config, store):
+def test_a_factor_of_a_language_multiplies_its_share(config, store):
     options = config.schedule[2].active()["mmlm"]
     for sampled, factors in (("en=3,de,sw=0.5", (3, 1, 0.5)), ("en,sw=2", (1, 0, 2))):
         data = dataclasses.replace(config.data, sampled=tuple(sampled.split(",")), length=48)
-        found = mixture.count_draws(store, options, dataclasses.replace(config, data=data))
+        counts = mixture.count_draws(store, options, dataclasses.replace(config, data=data))
         expected = {
             name: factor * store.task(f"text@48.{name}").train.tokens ** config.data.alpha
             for name, factor in zip(("en", "de", "sw"), factors, strict=True)
             if factor
         }
-        assert len(found) == len(expected)
+        assert len(counts) == len(expected)
         for name, share in expected.items():
-            count = found[f"text@48.{name}"]
+            count = counts[f"text@48.{name}"]
             assert count / BLOCK == pytest.approx(share / sum(expected.values()), abs=2e-5)
 
 
 @pytest.mark.slow
-def test_rows_of_a_phases_length_are_those_of_a_run_with_that_length(config, store):
+def test_rows_for_the_length_of_a_phase_equal_those_of_a_run_with_that_length(config, store):
     data = dataclasses.replace(config.data, length=48)
-    alone = prepare_rows(dataclasses.replace(config, data=data, phases={}))
+    separate = prepare_rows(dataclasses.replace(config, data=data, phases={}))
     for name in ("en", "de", "sw"):
         longer = store.task(f"text@48.{name}")
         assert longer.length == 48
-        assert dataclasses.replace(longer, name=f"text.{name}") == alone.task(f"text.{name}")
+        assert dataclasses.replace(longer, name=f"text.{name}") == separate.task(f"text.{name}")
 
 
-def test_finished_rows_serve_phases_whose_lengths_they_have(config, store):
-    named = dataclasses.replace(config.data, rows=str(store.path))
-    opened, rows = open_rows(dataclasses.replace(config, data=named))
+def test_finished_rows_must_have_the_lengths_of_all_phases(config, store):
+    data = dataclasses.replace(config.data, rows=str(store.path))
+    opened, rows = open_rows(dataclasses.replace(config, data=data))
     assert opened.data.length == 32 and rows.tasks("text") == store.tasks("text")
     phases = {**PHASES, "longer": {**PHASES["longer"], "data": {"length": 40}}}
     with pytest.raises(
         ConfigError, match=r"has no rows with phases\.longer\.data\.length=40; prep"
     ):
-        open_rows(dataclasses.replace(config, data=named, phases=phases))
+        open_rows(dataclasses.replace(config, data=data, phases=phases))
 
 
-def test_a_state_is_measured_with_the_model_of_the_phase_that_it_is_from(config):
+def test_a_state_is_evaluated_with_the_model_of_its_phase(config):
     measure = by_phase(config, lambda model: lambda state, check: {"base": model.rotary_base})
 
     def base(step):
@@ -141,26 +141,26 @@ def test_a_state_is_measured_with_the_model_of_the_phase_that_it_is_from(config)
     assert [base(step) for step in (0, 7, 8, 11)] == [1e4, 1e4, 16e4, 16e4]
 
 
-def test_the_schedule_is_printed_and_plotted_before_a_run(config, store, tmp_path, capsys, devices):
+def test_a_dry_run_prints_and_plots_the_schedule(config, store, tmp_path, capsys, devices):
     devices(1)
     runs.dry_run(config, tmp_path / "run")
     printed = capsys.readouterr().out
     assert "first    0 to 6" in printed and "0.002 to 0.00129" in printed
     assert "text@48.en" in printed and not (tmp_path / "run" / "checkpoints").exists()
-    drawn = (tmp_path / "run" / "schedule.html").read_text()
+    page = (tmp_path / "run" / "schedule.html").read_text()
     for title in ("tokens", "learning rate", "rows mmlm", "mask rate mmlm", "share text@48.sw"):
-        assert f"<h3>{title}</h3>" in drawn
-    found = schedule.make_lines(config, store)
-    assert [line["step"] for line in found] == list(range(11))
-    assert [line["rows/mmlm"] for line in found] == ROWS
-    assert [line["length/mmlm"] for line in found] == LENGTHS
-    assert [line["mask_rate/mmlm"] for line in found] == MASKS
-    np.testing.assert_allclose([line["learning_rate"] for line in found], RATES, rtol=1e-6)
-    shares = [line["share/text@48.sw"] for line in found if "share/text@48.sw" in line]
-    assert shares[:4] == [0.0] * 4 and shares[4] == shares[5] > 0  # of first and last steps
+        assert f"<h3>{title}</h3>" in page
+    lines = schedule.make_lines(config, store)
+    assert [line["step"] for line in lines] == list(range(11))
+    assert [line["rows/mmlm"] for line in lines] == ROWS
+    assert [line["length/mmlm"] for line in lines] == LENGTHS
+    assert [line["mask_rate/mmlm"] for line in lines] == MASKS
+    np.testing.assert_allclose([line["learning_rate"] for line in lines], RATES, rtol=1e-6)
+    shares = [line["share/text@48.sw"] for line in lines if "share/text@48.sw" in line]
+    assert shares[:4] == [0.0] * 4 and shares[4] == shares[5] > 0  # first and last steps of phases
 
 
-def computed(line):
+def without_times(line):
     """Returns the values of a line of metrics that do not depend on the clock."""
     return {name: value for name, value in line.items() if not name.startswith("time/")}
 
@@ -169,15 +169,15 @@ def computed(line):
 def test_a_run_is_the_same_wherever_it_is_interrupted(
     config, store, tmp_path, monkeypatch, devices, capfd
 ):
-    """Each step is repeated from the checkpoint before it. So the run is interrupted before, at and
-    after each change of batch and phase."""
+    """Each step is repeated from the checkpoint before it. So there is an interruption before, at
+    and after each change of the batch and the phase."""
     devices(1)
     whole = tmp_path / "whole"
     assert loop.train(start.prepare(config, whole, store)).finished
     assert capfd.readouterr().out.count(" left: ") == 1
     lines = metrics.read(whole)
-    found = [line["learning_rate"] for line in lines[1:]]
-    np.testing.assert_allclose(found, RATES, rtol=1e-6)
+    learning_rates = [line["learning_rate"] for line in lines[1:]]
+    np.testing.assert_allclose(learning_rates, RATES, rtol=1e-6)
     batches, tokens = Batches(store, config), 0
     for step, line in enumerate(lines[1:]):
         tokens += int(
@@ -186,12 +186,12 @@ def test_a_run_is_the_same_wherever_it_is_interrupted(
         assert line["tokens"] == tokens
     monkeypatch.setattr(Preemption, "requested", lambda self: step < 10)
     for step in range(1, 11):
-        again = tmp_path / f"from-{step}"
-        shutil.copytree(whole / "checkpoints" / str(step), again / "checkpoints" / str(step))
-        outcome = loop.train(start.prepare(config, again, store))
+        resumed = tmp_path / f"from-{step}"
+        shutil.copytree(whole / "checkpoints" / str(step), resumed / "checkpoints" / str(step))
+        outcome = loop.train(start.prepare(config, resumed, store))
         assert outcome.step == step + 1
         expected = reading.read_meta(whole / "checkpoints" / str(step + 1)).meta
-        assert reading.find(again).meta == expected, step
-        assert computed(metrics.read(again)[-1]) == computed(lines[step + 1])
-        model = stored_models.find(again).model
+        assert reading.find(resumed).meta == expected, step
+        assert without_times(metrics.read(resumed)[-1]) == without_times(lines[step + 1])
+        model = stored_models.find(resumed).model
         assert model.rotary_base == (10_000 if step < 7 else 160_000)

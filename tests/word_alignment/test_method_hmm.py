@@ -18,13 +18,14 @@ HMM = AlignmentOptions("hmm", "apart")
 
 @pytest.fixture(scope="module")
 def trained(copying_encoder):
+    """The encoder with a head for the method hmm, whose initial parameters are changed by noise."""
     head = word_hmm_head.init(jax.random.key(3), copying_encoder.model, hmm.LONGEST_JUMP)
     rng = np.random.default_rng(0)
 
-    def moved(leaf):
+    def add_noise(leaf):
         return 0.6 * np.asarray(leaf) + 0.1 * rng.normal(size=leaf.shape).astype(np.float32)
 
-    noisy = jax.tree.map(moved, head)
+    noisy = jax.tree.map(add_noise, head)
     params = {**copying_encoder.params, "word_hmm_head": noisy}
     return copying_encoder._replace(params=params)
 
@@ -43,9 +44,12 @@ apply = jax.jit(encoder.apply, static_argnames=("model", "layers"))
 posteriors = jax.jit(hmm.posteriors)
 
 
-def plain(pretrained, pair, layer):
-    """Returns the product of both directions' posteriors, by word, and the log likelihood of both
-    directions, per piece."""
+def compute_alone(pretrained, pair, layer):
+    """Computes the method hmm for one pair.
+
+    Returns the product of the posteriors of both directions, by word, and the log likelihood of
+    both directions, per piece.
+    """
     vocabulary, model = pretrained.vocabulary, pretrained.model
     params = jax.device_get(pretrained.params)
     head, table = params["word_hmm_head"], params["embeddings"]["word"]
@@ -68,55 +72,58 @@ def plain(pretrained, pair, layer):
         scores = source[1] @ head["query"]["kernel"] @ keys.T
         emission = hmm.Emission(share(scores), share(keys @ head["null_bias"]))
         ones = [np.ones(len(side[0]), np.int32) for side in (source, target)]
-        found = posteriors(emission, head["jump_bias"], *ones)
-        return np.asarray(found.emission.source), float(found.log_likelihood)
+        result = posteriors(emission, head["jump_bias"], *ones)
+        return np.asarray(result.emission.source), float(result.log_likelihood)
 
-    (forth, one), (back, other) = direction(*sides), direction(*sides[::-1])
-    both = forth * back.T
+    (forward, forward_likelihood), (backward, backward_likelihood) = (
+        direction(*sides),
+        direction(*sides[::-1]),
+    )
+    product = forward * backward.T
     matrix = np.zeros((len(pair.source), len(pair.target)), np.float32)
-    np.maximum.at(matrix, np.ix_(sides[0][2], sides[1][2]), both)
-    return matrix, (one + other) / sum(len(side[2]) for side in sides)
+    np.maximum.at(matrix, np.ix_(sides[0][2], sides[1][2]), product)
+    return matrix, (forward_likelihood + backward_likelihood) / sum(len(side[2]) for side in sides)
 
 
 @pytest.mark.parametrize("layer", [0, 2])
-def test_links_and_confidences(trained, layer):
+def test_links_and_confidences_equal_a_computation_without_batches(trained, layer):
     pairs = pairs_of(trained.vocabulary)
-    found = list(Aligner(trained, HMM, [layer]).scored(pairs))
+    scored = list(Aligner(trained, HMM, [layer]).scored(pairs))
     soft = list(Aligner(trained, HMM, [layer]).soft(pairs))
     linked = unsure = 0
-    for pair, ((aligned,), (matrix,)) in zip(pairs, zip(found, soft, strict=True), strict=True):
+    for pair, ((aligned,), (matrix,)) in zip(pairs, zip(scored, soft, strict=True), strict=True):
         if not pair.target:
             assert not len(aligned.links)
             continue
-        wanted, _ = plain(trained, pair, layer)
-        np.testing.assert_allclose(matrix, wanted, atol=2e-5)
-        links = np.argwhere(wanted >= HMM_THRESHOLD)
+        expected, _ = compute_alone(trained, pair, layer)
+        np.testing.assert_allclose(matrix, expected, atol=2e-5)
+        links = np.argwhere(expected >= HMM_THRESHOLD)
         np.testing.assert_array_equal(aligned.links, links)
-        np.testing.assert_allclose(aligned.confidences, wanted[tuple(links.T)], atol=2e-5)
+        np.testing.assert_allclose(aligned.confidences, expected[tuple(links.T)], atol=2e-5)
         linked += len(links)
-        unsure += ((wanted > HMM_THRESHOLD) & (wanted < 0.4)).sum()
+        unsure += ((expected > HMM_THRESHOLD) & (expected < 0.4)).sum()
     assert linked > 4 and unsure > 1
 
 
 @pytest.mark.parametrize("layer", [0, 2])
-def test_likelihoods_of_given_pairs(trained, layer):
+def test_likelihoods_equal_a_computation_without_batches(trained, layer):
     pairs = pairs_of(trained.vocabulary)
-    wanted = [plain(trained, p, layer)[1] if p.target else np.nan for p in pairs]
-    found = list(Aligner(trained, HMM, [layer]).likelihoods(pairs))
-    np.testing.assert_allclose(found, wanted, atol=2e-5)
-    assert np.nanstd(found) > 0.05
+    expected = [compute_alone(trained, p, layer)[1] if p.target else np.nan for p in pairs]
+    actual = list(Aligner(trained, HMM, [layer]).likelihoods(pairs))
+    np.testing.assert_allclose(actual, expected, atol=2e-5)
+    assert np.nanstd(actual) > 0.05
     texts = [(" ".join(p.source), " ".join(p.target)) for p in pairs]
     in_python = Encoder(trained).score(texts, "likelihood", layer)
-    np.testing.assert_allclose(in_python, wanted, atol=2e-5)
+    np.testing.assert_allclose(in_python, expected, atol=2e-5)
 
 
-def test_several_layers_at_a_time(trained):
+def test_several_layers_at_once_equal_each_layer_alone(trained):
     pairs = pairs_of(trained.vocabulary)
-    every = list(Aligner(trained, HMM, [0, 2]).soft(pairs))
+    at_once = list(Aligner(trained, HMM, [0, 2]).soft(pairs))
     for k, layer in enumerate((0, 2)):
         alone = Aligner(trained, HMM, [layer]).soft(pairs)
-        for both, (matrix,) in zip(every, alone, strict=True):
-            np.testing.assert_allclose(both[k], matrix, atol=2e-5)
+        for of_layers, (matrix,) in zip(at_once, alone, strict=True):
+            np.testing.assert_allclose(of_layers[k], matrix, atol=2e-5)
 
 
 def test_a_model_without_the_head_is_refused(copying_encoder):
@@ -125,7 +132,7 @@ def test_a_model_without_the_head_is_refused(copying_encoder):
     assert Encoder(copying_encoder).methods == METHODS
 
 
-def test_what_the_config_chose_is_the_default(trained):
+def test_the_alignment_options_of_the_config_are_the_default(trained):
     chosen = AlignmentOptions("hmm", "apart", 0, 0.0)
     model = Encoder(trained._replace(alignment=chosen))
     assert model.alignment_options() == model.alignment_options(method=None) == chosen
@@ -134,6 +141,6 @@ def test_what_the_config_chose_is_the_default(trained):
     assert Encoder(trained).alignment_options() == AlignmentOptions(layer=2)
     assert model.methods == (*METHODS, "hmm")
     pairs = [(pair.source, pair.target) for pair in pairs_of(trained.vocabulary)]
-    wanted = Encoder(trained).align(pairs, layer=0, method="hmm", together=False)
-    assert model.align(pairs) == wanted
-    assert any(wanted)
+    expected = Encoder(trained).align(pairs, layer=0, method="hmm", together=False)
+    assert model.align(pairs) == expected
+    assert any(expected)

@@ -1,4 +1,4 @@
-"""Methods of alignment against plain transcriptions, and a user's own method."""
+"""Methods of alignment equal their plain versions, and users can add their own methods."""
 
 import jax
 import jax.numpy as jnp
@@ -36,13 +36,13 @@ def vectors(m, n, seed):
 
 @pytest.mark.parametrize("strength", [0.0, 1.5])
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_is_the_transcription_with_the_prior(method, strength):
-    of_pairs = jax.jit(align, static_argnums=(0, 5))
+def test_every_method_equals_its_plain_version_with_and_without_the_prior(method, strength):
+    align_batch = jax.jit(align, static_argnums=(0, 5))
     changed = 0
     for seed in range(40):
         source, target = vectors(5, 6, seed)
-        given = source[None], target[None], np.ones((1, 5), "i"), np.ones((1, 6), "i")
-        soft, links = of_pairs(method, *given, strength)
+        inputs = source[None], target[None], np.ones((1, 5), "i"), np.ones((1, 6), "i")
+        soft, links = align_batch(method, *inputs, strength)
         soft, links = soft[0], None if links is None else links[0]
         prior = plain.diagonal(5, 6, strength)
         unit = [side / np.linalg.norm(side, axis=1, keepdims=True) for side in (source, target)]
@@ -56,40 +56,40 @@ def test_every_method_is_the_transcription_with_the_prior(method, strength):
             assert links is None
             continue
         if method == "released":
-            wanted = plain.released(list(by_rows), list(by_columns))
+            expected_links = plain.released(list(by_rows), list(by_columns))
         else:
             rule = plain.argmax if method == "argmax" else plain.itermax
-            wanted = rule(list(np.asarray(soft)))
-        assert links_of(links) == wanted
-        changed += links_of(of_pairs(method, *given, 0.0).links[0]) != wanted
+            expected_links = rule(list(np.asarray(soft)))
+        assert links_of(links) == expected_links
+        changed += links_of(align_batch(method, *inputs, 0.0).links[0]) != expected_links
     assert method == "match" or (changed > 5) == (strength > 0)
 
 
-def test_soft_alignments_keep_examples_apart():
+def test_soft_alignments_are_zero_between_different_examples():
     source_ids = np.repeat([1, 0, 2, 3, 0], [4, 1, 1, 3, 1]).astype(np.int32)
     target_ids = np.repeat([0, 1, 2, 0, 3], [1, 2, 5, 1, 3]).astype(np.int32)
     source, target = vectors(len(source_ids), len(target_ids), 0)
-    given = source[None], target[None], source_ids[None], target_ids[None]
+    inputs = source[None], target[None], source_ids[None], target_ids[None]
     for method in METHODS:
-        soft = np.asarray(align(method, *given, 0.5).soft)[0]
-        apart = source_ids[:, None] != target_ids
-        apart |= source_ids[:, None] == 0
-        assert not soft[apart].any() and 0 <= soft.min() and soft.max() <= 1 + 1e-6
+        soft = np.asarray(align(method, *inputs, 0.5).soft)[0]
+        is_other_example = source_ids[:, None] != target_ids
+        is_other_example |= source_ids[:, None] == 0
+        assert not soft[is_other_example].any() and 0 <= soft.min() and soft.max() <= 1 + 1e-6
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_batch_is_aligned_as_each_pair_alone(method):
     pairs = [vectors(5, 6, seed) for seed in range(3)]
     ones = np.ones((3, 5), np.int32), np.ones((3, 6), np.int32)
-    found = align(method, *map(np.stack, zip(*pairs, strict=True)), *ones, 0.5)
+    batch = align(method, *map(np.stack, zip(*pairs, strict=True)), *ones, 0.5)
     for k, pair in enumerate(pairs):
         alone = align(method, *(side[None] for side in pair), ones[0][:1], ones[1][:1], 0.5)
-        np.testing.assert_allclose(found.soft[k], alone.soft[0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(batch.soft[k], alone.soft[0], rtol=1e-5, atol=1e-6)
         if alone.links is not None:
-            np.testing.assert_array_equal(found.links[k], alone.links[0])
+            np.testing.assert_array_equal(batch.links[k], alone.links[0])
 
 
-def test_the_table_is_the_one_that_configs_and_commands_name():
+def test_the_table_has_the_methods_that_configs_and_commands_name():
     assert tuple(methods.METHODS) == (*choices.METHODS, *choices.TRAINED_METHODS)
     trained = [method.name for method in methods.METHODS.values() if method.head]
     assert trained == list(choices.TRAINED_METHODS)
@@ -97,7 +97,7 @@ def test_the_table_is_the_one_that_configs_and_commands_name():
 
 
 def same_tokens(params, model, source, target, prior):
-    """Links equal tokens, with the value of a head and the prior off the diagonal."""
+    """Links equal tokens with the value of a head, minus the prior off the diagonal."""
     same = source.tokens[:, :, None] == target.tokens[:, None, :]
     same &= (source.ids[:, :, None] == target.ids[:, None, :]) & (source.ids[:, :, None] > 0)
     off = 1 - jnp.eye(same.shape[1], same.shape[2])
@@ -116,12 +116,12 @@ def first_of_each(soft, source_ids, target_ids):
 
 @pytest.fixture
 def own_methods():
-    """Two methods that xlj does not have."""
+    """Registers two methods that xlj does not have."""
     added = [
         Method("same", same_tokens, head="same_head", needs="a head with one number"),
         Method(
             "first",
-            lambda *of: same_tokens(*of)._replace(links=None),
+            lambda *arguments: same_tokens(*arguments)._replace(links=None),
             match=first_of_each,
             head="same_head",
         ),
@@ -133,34 +133,34 @@ def own_methods():
         del methods.METHODS[method.name]
 
 
-def test_a_method_of_ones_own_aligns(own_methods, copying_encoder):
-    for refused in (Aligner, lambda model, options: Encoder(model).align([], method="same")):
+def test_own_methods_align(own_methods, copying_encoder):
+    for make_aligner in (Aligner, lambda model, options: Encoder(model).align([], method="same")):
         with pytest.raises(
             ConfigError,
             match="^the method same needs a head with one number, which this model lacks",
         ):
-            refused(copying_encoder, AlignmentOptions("same"))
+            make_aligner(copying_encoder, AlignmentOptions("same"))
     head = {"same_head": {"value": jnp.float32(0.75)}}
     model = copying_encoder._replace(params={**copying_encoder.params, **head})
     encoder = Encoder(model)
     assert encoder.methods == (*METHODS, "same", "first")
     assert Encoder(copying_encoder).methods == METHODS
     pairs = [("one two one", "one one two"), ("two", ""), ("one", "two one")]
-    every = [[(0, 0), (0, 1), (1, 2), (2, 0), (2, 1)], [], [(0, 1)]]
-    first = [[(0, 0), (1, 2), (2, 0)], [], [(0, 1)]]
+    all_links = [[(0, 0), (0, 1), (1, 2), (2, 0), (2, 1)], [], [(0, 1)]]
+    first_links = [[(0, 0), (1, 2), (2, 0)], [], [(0, 1)]]
     for together in (True, False):
-        assert encoder.align(pairs, method="same", together=together) == every
-        assert encoder.align(pairs, 1, "first", together=together) == first
-    split = [Pair("", a.split(), b.split()) for a, b in pairs]
+        assert encoder.align(pairs, method="same", together=together) == all_links
+        assert encoder.align(pairs, 1, "first", together=together) == first_links
+    word_pairs = [Pair("", a.split(), b.split()) for a, b in pairs]
     options = AlignmentOptions("first", prior=0.25)
-    (aligned, again), *_ = Aligner(model, options, [0, 2]).scored(split)
-    np.testing.assert_array_equal(aligned.links, first[0])
-    np.testing.assert_array_equal(aligned.confidences, [0.75, 0.5, 0.5])
-    np.testing.assert_array_equal(aligned.confidences, again.confidences)
+    (first_layer, second_layer), *_ = Aligner(model, options, [0, 2]).scored(word_pairs)
+    np.testing.assert_array_equal(first_layer.links, first_links[0])
+    np.testing.assert_array_equal(first_layer.confidences, [0.75, 0.5, 0.5])
+    np.testing.assert_array_equal(first_layer.confidences, second_layer.confidences)
     assert encoder.align(pairs, method="first", prior=0.25, threshold=0.6)[0] == [(0, 0)]
 
 
-def test_a_name_is_one_methods_alone(own_methods, copying_encoder):
+def test_two_methods_with_one_name_are_refused(own_methods, copying_encoder):
     assert methods.register(own_methods[0]) is own_methods[0]
     with pytest.raises(ValueError, match="another method already has the name same"):
         methods.register(Method("same", first_of_each))

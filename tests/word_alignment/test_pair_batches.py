@@ -31,7 +31,7 @@ def random_pairs(count, longest, seed=0):
 
 @both_ways
 @pytest.mark.parametrize("longest", [15, 60, 300])
-def test_every_piece_has_one_place(together, longest, monkeypatch):
+def test_every_piece_has_exactly_one_place(together, longest, monkeypatch):
     monkeypatch.setattr(pair_batches, "BATCH_TOKENS", 200)
     pairs = random_pairs(60, longest)
     seen = []
@@ -64,7 +64,7 @@ def test_rows_look_like_those_of_pretraining(together):
 
 
 @both_ways
-def test_shapes_are_few(together):
+def test_batches_have_few_shapes(together):
     shapes = {
         tuple(array.shape for array in batch.rows)
         for batch in batches(random_pairs(2000, 200), 512, together)
@@ -82,27 +82,27 @@ def test_few_pairs_make_small_batches(together):
 @both_ways
 def test_used_parts_of_windows_have_context(together):
     for m, n in [(100, 90), (5, 200), (200, 5), (37, 37), (1000, 30), (30, 31), (1, 40)]:
-        cut = windows(m, n, LIMIT, together)
-        for size, parts in zip((m, n), zip(*cut, strict=True), strict=True):
+        pair_windows = windows(m, n, LIMIT, together)
+        for size, parts in zip((m, n), zip(*pair_windows, strict=True), strict=True):
             assert parts[0].first == 0 and parts[-1].last == size
             assert all(a.last == b.first for a, b in zip(parts, parts[1:], strict=False))
             for part in parts:
                 margin = (part.end - part.start) // 4 - 1
                 assert part.first - part.start >= min(margin, part.first)
                 assert part.end - part.last >= min(margin, size - part.last)
-        for source, target in cut:
-            used = [window.end - window.start for window in (source, target)]
-            assert (sum(used) + 3 if together else max(used) + 2) <= LIMIT
+        for source, target in pair_windows:
+            lengths = [window.end - window.start for window in (source, target)]
+            assert (sum(lengths) + 3 if together else max(lengths) + 2) <= LIMIT
 
 
-def test_what_fits_is_one_window():
+def test_a_pair_that_fits_has_one_window():
     assert len(windows(20, LIMIT - 3 - 20, LIMIT, True)) == 1
     assert len(windows(20, LIMIT - 2 - 20, LIMIT, True)) > 1
     assert len(windows(LIMIT - 2, LIMIT - 2, LIMIT, False)) == 1
     assert len(windows(LIMIT - 1, 1, LIMIT, False)) > 1
 
 
-def test_pieces_of_words(vocabulary):
+def test_pieces_are_those_of_each_word_alone(vocabulary):
     sentence = ["Water", "\u200b", "water", "Water"]  # the second has no pieces
     pieces, empty = pieces_of([sentence, []], vocabulary)
     alone = [vocabulary.encode_batch([word])[0].tolist() for word in sentence]
@@ -118,34 +118,37 @@ def pairs_of(*sizes):
 
 
 @both_ways
-def test_few_pairs_go_with_longer_ones(together):
-    """As long as their padding is less than a batch."""
-    few = list(batches(pairs_of(*range(1, 33)), 512, together))
-    assert [len(batch.members) for batch in few] == [32]
-    most = pair_batches.BATCH_TOKENS // (2 * (24 - 16))  # pieces of padding a pair
-    for count in (most, most + 1):
-        found = list(batches(pairs_of(*[16] * count, *[24] * 500), 512, together))
-        of_short = [batch for batch in found if batch.rows.source_places.shape[1] == 16]
-        assert sum(len(batch.members) for batch in of_short) == (0 if count == most else count)
-        assert sorted(i for batch in found for i in batch.members) == list(range(count + 500))
-        full = len(found[-2].rows.source_places)
-        assert all(len(batch.members) == full for batch in found[len(of_short) : -1])
+def test_few_short_pairs_join_a_batch_of_longer_pairs(together):
+    """Only if this adds at most `BATCH_TOKENS` tokens of padding."""
+    joined = list(batches(pairs_of(*range(1, 33)), 512, together))
+    assert [len(batch.members) for batch in joined] == [32]
+    # Each short pair gets 2 * (24 - 16) tokens of padding.
+    max_joining = pair_batches.BATCH_TOKENS // (2 * (24 - 16))
+    for count in (max_joining, max_joining + 1):
+        all_batches = list(batches(pairs_of(*[16] * count, *[24] * 500), 512, together))
+        short_batches = [batch for batch in all_batches if batch.rows.source_places.shape[1] == 16]
+        assert sum(len(batch.members) for batch in short_batches) == (
+            0 if count == max_joining else count
+        )
+        assert sorted(i for batch in all_batches for i in batch.members) == list(range(count + 500))
+        full = len(all_batches[-2].rows.source_places)
+        assert all(len(batch.members) == full for batch in all_batches[len(short_batches) : -1])
 
 
 @both_ways
-def test_pairs_in_windows_go_by_themselves(together):
+def test_pairs_in_windows_have_their_own_batches(together):
     short, long = batches(pairs_of(9, 1000, 25), 512, together)
     assert sorted(short.members) == [0, 2] and not short.windowed
     assert long.members == [1] and long.windowed
 
 
 def test_words_keep_the_space_before_them():
-    """Words are tokenized as within a sentence, even if a line's first word has no marker."""
+    """Each word is tokenized as inside a sentence, even if a line's first word has no marker."""
     lines = [line for _, line in zip(range(300), phrasebook.text_lines("en"), strict=False)]
     tokenizer = modernbert(lines, 450)
     vocabulary = Vocabulary(tokenizer.to_str().encode())
     words = ["The", "cat", "sees", "the", "houses"]
-    (found,) = pieces_of([words], vocabulary)
+    (pieces,) = pieces_of([words], vocabulary)
     joined = tokenizer.encode(" " + " ".join(words), add_special_tokens=False)
-    assert vocabulary.native_ids[found.ids].tolist() == joined.ids
-    assert found.words.tolist() == joined.word_ids
+    assert vocabulary.native_ids[pieces.ids].tolist() == joined.ids
+    assert pieces.words.tolist() == joined.word_ids

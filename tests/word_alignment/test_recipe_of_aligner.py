@@ -1,4 +1,4 @@
-"""The recipe of the aligner, end to end: pairs in, links out, and nothing else to choose."""
+"""A model that the recipe `aligner` trains finds good links with default options."""
 
 import importlib
 
@@ -22,7 +22,7 @@ def trained(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_links_are_good_by_defaults_alone(trained):
+def test_links_with_default_options_are_good(trained):
     model = xlj.load(trained.workdir)
     assert model.alignment_options() == AlignmentOptions("hmm", "apart", 0, 0.0)
     words = [

@@ -1,4 +1,4 @@
-"""Sentence pairs from files in all formats."""
+"""Sentence pairs are read from files in all formats; errors name the file and the line."""
 
 import gzip
 import json
@@ -11,7 +11,7 @@ from xlj.word_alignment.gold_alignments import parse
 from xlj.word_alignment.sentence_pairs import Form, Pair, read, read_checked
 
 
-def test_pairs_words_and_blank_lines(tmp_path):
+def test_pairs_with_empty_sides_are_read(tmp_path):
     file = tmp_path / "pairs.tsv.gz"
     text = "A  b\tc\r\n\n\tonly target\nonly source\t\nd\te\tanything\tmore\n"
     file.write_bytes(gzip.compress(text.encode()))
@@ -24,7 +24,7 @@ def test_pairs_words_and_blank_lines(tmp_path):
     ]
 
 
-def test_header_and_gold(tmp_path):
+def test_a_header_is_skipped_and_gold_links_are_read(tmp_path):
     file = tmp_path / "gold.tsv"
     file.write_text("src\ttgt\tgold\nA b\tc\t0-0 1p0\nsrc\ttgt\t\n")
     first, second = read(file, with_gold=True)
@@ -48,7 +48,7 @@ def test_errors_name_file_and_line(tmp_path, content, with_gold, message):
         list(read(file, with_gold))
 
 
-def test_a_missing_file(tmp_path):
+def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="none.tsv"):
         list(read(tmp_path / "none.tsv"))
 
@@ -92,7 +92,7 @@ def test_bars_separate_sides_as_in_fast_align(write):
     assert pair.gold == parse("1-0", "")
 
 
-def test_two_files(write, tmp_path):
+def test_two_parallel_files_are_read(write, tmp_path):
     write("a.en", "the cat\nyes\n"), write("a.de", "die Katze\nja\n")
     assert words(tmp_path / f"a.en|{tmp_path}/a.de") == TWO
     write("a.de", "die Katze\n")
@@ -100,8 +100,8 @@ def test_two_files(write, tmp_path):
         words(tmp_path / f"a.en|{tmp_path}/a.de")
 
 
-def test_columns_are_chosen(write):
-    """WikiMatrix has a score in the first column."""
+def test_columns_are_chosen_by_number_or_name(write):
+    """As for WikiMatrix, which has a score in the first column."""
     content = "1.25\tthe cat\tdie Katze\n1.04\tyes\tja\n"
     file = write("a.tsv", content)
     assert words(file, ("2", "3")) == TWO
@@ -132,7 +132,7 @@ Katze</seg></tuv></tu>
 """
 
 
-def test_tmx(write):
+def test_tmx_files_are_read(write):
     for name in ("a.tmx", "a.xml"):
         assert words(write(name, TMX)) == TWO
     swapped = words(write("a.tmx", TMX), ("de", "en"))
@@ -155,7 +155,7 @@ def test_a_tmx_segment_may_nest_elements_to_any_depth(write):
     assert words(file)[1] == (["the", "cat", "sat"], ["ja"])
 
 
-def test_json_lines_of_translations(write):
+def test_json_lines_are_read(write):
     rows = [{"translation": {"en": "the cat", "de": ["die", "Katze"]}}] * 2
     file = write("a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     assert words(file, ("translation.en", "translation.de")) == TWO[:1] * 2
@@ -165,15 +165,15 @@ def test_json_lines_of_translations(write):
         words(file, ("translation.en", "translation.fr"))
 
 
-@pytest.mark.parametrize("name, named", [("a.csv", "CSV"), ("a.xlsx", "Excel")])
-def test_other_formats_are_named(write, name, named):
-    with pytest.raises(ConfigError, match=f"{name}: this is {named}"):
+@pytest.mark.parametrize("name, format_name", [("a.csv", "CSV"), ("a.xlsx", "Excel")])
+def test_errors_name_the_format_of_unsupported_files(write, name, format_name):
+    with pytest.raises(ConfigError, match=f"{name}: this is {format_name}"):
         words(write(name, "a,b\n"))
 
 
-def test_odd_gold_links_are_reported(write, capsys):
+def test_gold_links_outside_the_sentences_are_reported(write, capsys):
     pairs = write("a.tsv", "a b\tc d\na b\tc\n")
-    for links, printed in (
+    for links, message in (
         ("0-0 1-1\n1-0\n", ""),
         ("1-1\n1-0\n", ""),
         ("1-1\n1-1\n", "1 of 2 gold links are outside .*a.tsv:2.*--gold_from=1"),
@@ -181,8 +181,8 @@ def test_odd_gold_links_are_reported(write, capsys):
         ("2-2 1-1\n1-0\n", "1 of 3 gold links are outside .*a.tsv:1"),
     ):
         read_checked(pairs, f"{write('gold.txt', links)}")
-        errors = capsys.readouterr().err
-        assert re.search(printed, errors) if printed else not errors
+        stderr = capsys.readouterr().err
+        assert re.search(message, stderr) if message else not stderr
     read_checked(
         pairs,
         f"{write('gold.txt', '2-2 1-1' + chr(10) + '1-1 0-1' + chr(10))}",

@@ -1,6 +1,6 @@
-"""Reads labelled TFDS sources with our examples and the features of the real datasets.
+"""Reads labelled TFDS sources: synthetic examples with the features of the real datasets.
 
-It imports TensorFlow, so tests run it in a process of its own.
+This module imports TensorFlow, so tests call `load` in a separate process.
 """
 
 import dataclasses
@@ -9,13 +9,13 @@ from xlj.config import ConfigError
 from xlj.data.labelled import tfds as reader
 
 
-def answers(*actual):
-    return {"text": [text for text, _ in actual], "answer_start": [start for _, start in actual]}
+def answer_lists(*answers):
+    return {"text": [text for text, _ in answers], "answer_start": [start for _, start in answers]}
 
 
-def asked(identity, context, *actual):
+def question_row(identity, context, *answers):
     row = {"id": identity, "title": "", "question": f"{identity}?", "context": context}
-    return {**row, "answers": answers(*actual)}
+    return {**row, "answers": answer_lists(*answers)}
 
 
 XNLI_LANGUAGES = "ar bg de el en es fr hi ru sw th tr ur vi zh".split()
@@ -34,12 +34,15 @@ ROWS = {
         {"sentence1": "eins", "sentence2": "zwei ü", "label": 1},
         {"sentence1": "eins", "sentence2": "", "label": -1},
     ],
-    "xquad": [asked("a", "ein Äpfelchen, Äpfel", ("Äpfel", 4), ("Äpfel", 15)), asked("b", "x")],
-    "mlqa": [asked("a", "wrong", ("wrong", 1))],
+    "xquad": [
+        question_row("a", "ein Äpfelchen, Äpfel", ("Äpfel", 4), ("Äpfel", 15)),
+        question_row("b", "x"),
+    ],
+    "mlqa": [question_row("a", "wrong", ("wrong", 1))],
     "tydi_qa": [
-        asked("english-1-0", "one two", ("two", 4)),
-        asked("swahili-1-0", "moja mbili", ("mbili", 5)),
-        asked("swahili-1-1", "moja", ("moja", 0)),
+        question_row("english-1-0", "one two", ("two", 4)),
+        question_row("swahili-1-0", "moja mbili", ("mbili", 5)),
+        question_row("swahili-1-1", "moja", ("moja", 0)),
     ],
     "wikiann": [
         {"tokens": ["Ada", "spricht"], "tags": [1, 0], "langs": ["de", "de"], "spans": ["PER: Ada"]}
@@ -57,25 +60,25 @@ ROWS = {
         }
     ],
 }
-"""Examples of each dataset, in the form of its builder."""
+"""Examples of each dataset, in the format of its builder."""
 
 
 def load(sources):
-    """Returns the examples of each (source, language) as tuples, or the error."""
+    """Returns the examples of each (source, language) as tuples, or the message of the error."""
     import tensorflow as tf
     import tensorflow_datasets as tfds
 
     def as_dataset(builder, *arguments, **keywords):
         features = builder.info.features
-        written = [features.serialize_example(row) for row in ROWS[builder.name]]
-        return tf.data.Dataset.from_tensor_slices(written).map(features.deserialize_example)
+        serialized = [features.serialize_example(row) for row in ROWS[builder.name]]
+        return tf.data.Dataset.from_tensor_slices(serialized).map(features.deserialize_example)
 
-    actual = {}
+    results = {}
     with tfds.testing.mock_data(as_dataset_fn=as_dataset):
         for source, language in sources:
             try:
                 examples = reader.load(source, language)
-                actual[source, language] = [dataclasses.astuple(one) for one in examples]
+                results[source, language] = [dataclasses.astuple(example) for example in examples]
             except ConfigError as error:
-                actual[source, language] = str(error)
-    return actual
+                results[source, language] = str(error)
+    return results

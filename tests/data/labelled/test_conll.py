@@ -23,8 +23,8 @@ def plain(sentences):
     return [(sentence.words, sentence.tags) for sentence in sentences]
 
 
-def test_an_error_of_a_word_names_its_line(write):
-    """With comments, ranges and blank lines."""
+def test_an_error_about_a_word_names_its_line(write):
+    """Line numbers count comments, ranges of ids and blank lines too."""
     file = write("# a\n1-2\tx" + "\t_" * 8 + "\n1\tx\tx\tDET" + "\t_" * 6 + "\n")
     with file.open("a") as more:
         more.write("1.1\te" + "\t_" * 8 + "\n2\ty\ty\tNO" + "\t_" * 6 + "\n")
@@ -39,7 +39,7 @@ def test_an_error_of_a_word_names_its_line(write):
         )
 
 
-def test_tabs_blank_lines_and_places(write):
+def test_columns_with_tabs_are_read_with_the_places_of_sentences(write):
     file = write("the\tDET\r\n10 000\tNUM\r\n\r\n\r\n \nb\u00a0c\tX\n\u3000\tX\n")
     assert conll.read(file, "en", ()) == [
         Words(("the", "10 000"), ("DET", "NUM"), f"{file}:1"),
@@ -47,7 +47,7 @@ def test_tabs_blank_lines_and_places(write):
     ]
 
 
-def test_spaces_as_in_conll_2003(write):
+def test_columns_with_spaces_are_read_as_in_conll_2003(write):
     content = "-DOCSTART- -X- O O\n\nEU  NNP B-NP B-ORG\nb\u00a0c NN I-NP O\n-DOCSTART-\nx X X O"
     assert plain(conll.read(write(content), "en", ())) == [
         (("EU", "b\u00a0c"), ("B-ORG", "O")),
@@ -73,7 +73,7 @@ def conllu(*rows):
     )
 
 
-def test_conllu(write):
+def test_conllu_files_are_read(write):
     text = "# sent_id = 1\n" + conllu(
         ("1-2", "zum", "_"), ("1", "zu", "ADP"), ("2", "dem", "DET"), ("2.1", "x", "X")
     )
@@ -85,7 +85,7 @@ def test_conllu(write):
         conll.read(write(conllu(("1", "zu", "ADP"), ("a", "dem", "DET"))), "de", ())
 
 
-def test_the_language_before_words_of_wikiann(write):
+def test_the_language_before_wikiann_words_is_removed_if_all_words_have_it(write):
     content = "en:a\tO\nen::\tO\n\nen:en:b\tB-PER\n"
     assert [words for words, _ in plain(conll.read(write(content), "en", ()))] == [
         ("a", ":"),
@@ -95,7 +95,7 @@ def test_the_language_before_words_of_wikiann(write):
     assert conll.read(write(content + "x\tO\n"), "en", ())[0].words == ("en:a", "en::")
 
 
-def test_files_without_tags(write):
+def test_files_without_tags_are_read(write):
     expected = [(("a", "b"), None), (("c",), None)]
     for columns in ((), ("1", "2")):
         assert plain(conll.read(write("a\nb\n\nc\n"), "en", columns)) == expected
@@ -119,7 +119,7 @@ def test_files_without_tags(write):
         (b"a\tX\n\xff\tX\n", (), "a.conll:2: the line is not UTF-8"),
     ],
 )
-def test_what_does_not_fit(write, content, columns, message):
+def test_invalid_lines_and_columns_are_refused(write, content, columns, message):
     with pytest.raises(ConfigError, match=message):
         conll.read(write(content), "en", columns)
 
@@ -134,12 +134,12 @@ def test_comments_do_not_determine_columns(write):
         ]
     tabs = "#\tid='1'\tspan='1'\n" + conllu(("1", "In", "ADP"), ("2", "via", "NOUN"))
     assert plain(conll.read(write(tabs), "la", ())) == [(("In", "via"), ("ADP", "NOUN"))]
-    four = "# sent_id = 1\na b c X\n\n# id x y\nd e f Y\n"  # as many columns as the words have
+    four = "# sent_id = 1\na b c X\n\n# id x y\nd e f Y\n"  # each comment has four columns, too
     assert plain(conll.read(write(four), "en", ())) == [(("a",), ("X",)), (("d",), ("Y",))]
 
 
 def test_hashtags_are_words(write):
-    """In tweets, a sentence may begin with a hashtag, and # may be a word."""
+    """In tweets, a sentence may begin with a hashtag, and # alone may be a word."""
     for divider in "\t ":
         text = "#love O\nOslo B-LOC\n#no O\n\n#id O\n\n@a O\n# O\n".replace(" ", divider)
         for comments in ("auto", "no"):
@@ -151,7 +151,7 @@ def test_hashtags_are_words(write):
     assert plain(conll.read(write("#a\n\n#b\n"), "en", ())) == [(("#a",), None), (("#b",), None)]
 
 
-def test_what_may_be_a_comment_is_asked_for(write):
+def test_a_line_that_may_be_a_comment_is_refused_unless_an_option_decides(write):
     text = "a b X\n\n# c X\nd e Y\n"
     with pytest.raises(ConfigError, match="a.conll:3: .* task.comments=yes .* task.comments=no"):
         conll.read(write(text), "en", ())
@@ -166,19 +166,19 @@ UNER = (
 )
 
 
-def test_ids_are_no_words(write):
-    wanted = [(("Ada", "Lee", "zu"), ("B-PER", "I-PER", "O")), (("Oslo",), ("B-LOC",))]
-    assert plain(conll.read(write(UNER), "en", (), chunk_tags=True)) == wanted
-    assert plain(conll.read(write(UNER), "en", ("2", "3"))) == wanted
+def test_ids_of_words_are_not_read_as_words(write):
+    expected = [(("Ada", "Lee", "zu"), ("B-PER", "I-PER", "O")), (("Oslo",), ("B-LOC",))]
+    assert plain(conll.read(write(UNER), "en", (), chunk_tags=True)) == expected
+    assert plain(conll.read(write(UNER), "en", ("2", "3"))) == expected
     assert plain(conll.read(write(UNER), "en", ("1", "5")))[0] == (("1", "2", "3"), ("ann1",) * 3)
     with pytest.raises(
         ConfigError, match="column 1 has '1', '2'.* 2 has 'Ada'.* 5 has 'ann1', 'ann2'"
     ):
         conll.read(write(UNER), "en", ())
     three = UNER.replace("\t-\tann1", "").replace("\t-\tann2", "")
-    assert plain(conll.read(write(three), "en", ())) == wanted
+    assert plain(conll.read(write(three), "en", ())) == expected
     spaces = UNER.replace("\t", " ")
-    assert plain(conll.read(write(spaces), "en", (), chunk_tags=True)) == wanted
+    assert plain(conll.read(write(spaces), "en", (), chunk_tags=True)) == expected
 
 
 def test_numbers_may_be_words(write):
@@ -193,7 +193,7 @@ def test_numbers_may_be_words(write):
         conll.read(write(mixed), "en", ())
 
 
-def test_conllu_plus(write):
+def test_conllu_plus_files_are_read(write):
     head = "# global.columns = ID FORM UPOS PARSEME:MWE\n"
     text = head + "# text = zum x\n1-2\tzum\t_\t*\n1\tzu\tADP\t1\n2\tdem\tDET\t*\n2.1\ty\tX\t*\n"
     assert plain(conll.read(write(text), "de", ())) == [(("zu", "dem"), ("ADP", "DET"))]
@@ -203,7 +203,7 @@ def test_conllu_plus(write):
         conll.read(write(text.replace(" UPOS", "")), "de", ())
 
 
-def test_the_last_column_need_not_have_the_entities(write):
+def test_chunk_tags_outside_the_last_column_are_an_error(write):
     text = "a\tB-PER\tx1\nb\tO\tx2\n"
     with pytest.raises(
         ConfigError, match="it is unclear which column has the tags; .*2 has 'B-PER'"

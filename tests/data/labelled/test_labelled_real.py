@@ -32,7 +32,7 @@ def raw(name):
         ("sick/dev.en.tsv.gz", ("sentence1", "sentence2", "label"), 3),
     ],
 )
-def test_tables(name, columns, expected):
+def test_every_line_of_a_table_is_an_example(name, columns, expected):
     examples = read(name, "", Task(columns=columns))
     assert len(examples) == raw(name).count("\n") - 1
     assert len(labels.label_set(examples, ())) == expected
@@ -40,14 +40,14 @@ def test_tables(name, columns, expected):
 
 
 @pytest.mark.parametrize("name", ["pos/ewt/dev.en.conll.gz", "pos/pud/test.fi.conll.gz"])
-def test_parts_of_speech(name):
+def test_every_word_has_its_part_of_speech(name):
     examples = read(name, "en", Task(kind="tagging", labels=tuple(UPOS)))
     rows = [line for line in raw(name).split("\n") if "\t" in line]
-    actual = [row for one in examples for row in zip(one.words, one.tags, strict=True)]
-    assert ["\t".join(row) for row in actual] == rows
+    tagged_words = [row for one in examples for row in zip(one.words, one.tags, strict=True)]
+    assert ["\t".join(row) for row in tagged_words] == rows
 
 
-def test_entities():
+def test_every_word_of_a_file_with_entities_is_read():
     examples = read("ner/panx/dev.ja.tsv.gz", "ja", TAGGING)
     text = raw("ner/panx/dev.ja.tsv.gz")
     assert sum(len(one.words) for one in examples) == text.count("\t")
@@ -63,10 +63,10 @@ def test_entities():
         "tydiqa/dev.sw.json.gz",
     ],
 )
-def test_questions(name):
+def test_every_question_is_read_with_answers(name):
     examples = read(name, "", Task(kind="question_answering"))
     articles = json.loads(raw(name))["data"]
-    asked = [qa for one in articles for within in one["paragraphs"] for qa in within["qas"]]
-    assert [one.question for one in examples] == [qa["question"] for qa in asked]
+    entries = [qa for one in articles for paragraph in one["paragraphs"] for qa in paragraph["qas"]]
+    assert [one.question for one in examples] == [qa["question"] for qa in entries]
     assert all(one.answers for one in examples)
     assert len({one.identity for one in examples}) == len(examples)

@@ -1,4 +1,4 @@
-"""Finding labelled sources by templates, and reading examples that fit the task."""
+"""Templates name labelled sources, and each source is read as examples of the task."""
 
 import dataclasses
 import sys
@@ -22,7 +22,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_templates_are_filled_and_need_not_be_there_for_all(folder):
+def test_templates_are_filled_and_may_lack_a_file_for_some_languages(folder):
     task = Task(test=(f"{folder}/{{language}}.tsv", f"{folder}/more.{{language}}.tsv"))
     assert reading.resolve(task, "test", ("en", "de")) == {
         "en": [f"{folder}/en.tsv"],
@@ -44,7 +44,7 @@ def test_sources_may_be_urls(folder):
     assert [example.label for example in actual] == ["yes"] == [expected.label]
 
 
-def test_all_misses_are_named_at_once(folder):
+def test_one_error_names_all_missing_sources(folder):
     task = Task(train=(f"{folder}/{{language}}.tsv", f"{folder}/x.{{language}}"))
     with pytest.raises(ConfigError) as error:
         reading.resolve(task, "train", ("en", "de", "fr"))
@@ -57,7 +57,7 @@ def test_all_misses_are_named_at_once(folder):
 
 
 @pytest.mark.seqio
-def test_one_set_may_serve_all_languages():
+def test_one_tfds_source_may_have_all_languages():
     for template, kind in (
         ("tfds:xnli#validation", "classification"),
         ("tfds:tydi_qa#train", "question_answering"),
@@ -67,7 +67,7 @@ def test_one_set_may_serve_all_languages():
     assert "tensorflow" not in sys.modules
 
 
-def test_a_set_of_tfds_is_refused_where_tfds_is_not_installed(monkeypatch):
+def test_a_tfds_source_is_refused_if_tfds_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     task = Task(train=("phrasebook:nli/{language}#train",), dev=("tfds:xnli#validation",))
     assert reading.resolve(task, "train", ("en",)) == {"en": ["phrasebook:nli/en#train"]}
@@ -95,7 +95,7 @@ def test_a_set_of_tfds_is_refused_where_tfds_is_not_installed(monkeypatch):
         ("{lang}.tsv", "classification", r"task.train=.*unknown placeholder \{lang\}"),
     ],
 )
-def test_templates_that_cannot_be(template, kind, message):
+def test_invalid_templates_are_refused(template, kind, message):
     with pytest.raises(ConfigError, match=message):
         reading.resolve(Task(kind=kind, train=(template,)), "train", ("en", "eo"))
 
@@ -118,13 +118,13 @@ def test_each_kind_has_its_reader(folder):
         ("nowhere.tsv", Task(), "nowhere.tsv: cannot read this file"),
     ],
 )
-def test_sources_that_do_not_fit(folder, name, task, message):
+def test_invalid_sources_are_refused(folder, name, task, message):
     with pytest.raises(ConfigError, match=message):
         reading.read(f"{folder}/{name}", "en", task)
 
 
 @pytest.mark.parametrize("name", reading.PHRASEBOOK)
-def test_the_phrasebook(name):
+def test_every_phrasebook_task_is_read_with_places(name):
     of_type = {Sentences: "classification", Words: "tagging", Question: "question_answering"}
     kind = of_type[reading.PHRASEBOOK[name]]
     task = Task(kind=kind, dev=(f"phrasebook:{name}/{{language}}#dev",))

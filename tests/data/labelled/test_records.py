@@ -19,20 +19,20 @@ def write(tmp_path):
 
 
 def read(path, columns=(), names=(), chunk_tags=False):
-    actual = records.read_words(path, "en", columns, names, chunk_tags)
-    return [(sentence.words, sentence.tags) for sentence in actual]
+    sentences = records.read_words(path, "en", columns, names, chunk_tags)
+    return [(sentence.words, sentence.tags) for sentence in sentences]
 
 
-def test_tags_by_name_and_their_places(write):
-    """WikiAnn's rows: other lists are not read as tags, and words start with the language."""
+def test_tags_are_read_by_name_with_their_places(write):
+    """WikiAnn: other lists are not read as tags, and the language before each word is removed."""
     row = {"tokens": ["en:Ada", "en:sings"], "ner_tags": ["B-PER", "O"], "langs": ["en", "en"]}
     file = write(row, {"tokens": [], "ner_tags": []}, row, name="a.json")
     assert read(file) == [(("Ada", "sings"), ("B-PER", "O"))] * 2
-    actual = records.read_words(file, "en", (), (), True)
-    assert actual[1].place == f"{file}:3"
+    sentences = records.read_words(file, "en", (), (), True)
+    assert sentences[1].place == f"{file}:3"
 
 
-def test_tags_may_be_numbers_of_classes(write):
+def test_tags_may_be_class_numbers(write):
     file = write({"tokens": ["Ada", "sings"], "pos_tags": [5, 6], "ner_tags": [1, 0]})
     assert read(file, chunk_tags=True, names=("O", "B-PER")) == [(("Ada", "sings"), ("B-PER", "O"))]
     assert read(file, ("tokens", "pos_tags")) == [(("Ada", "sings"), ("5", "6"))]
@@ -59,7 +59,7 @@ def test_tags_may_be_numbers_of_classes(write):
         ([1], "not a JSON object"),
     ],
 )
-def test_records_that_do_not_fit(write, row, message):
+def test_invalid_records_are_refused_with_their_line(write, row, message):
     with pytest.raises(ConfigError, match=f"a.jsonl:1: .*{message}"):
         read(write(row))
 
@@ -72,7 +72,7 @@ def test_formats_of_tagging_files_are_detected(write, tmp_path):
     assert [e.words for e in reading.read(f"{rows}", "en", task)] == [("{", '"a"')]
 
 
-def test_parquet(tmp_path):
+def test_parquet_files_are_read(tmp_path):
     import pyarrow.parquet
 
     table = pyarrow.table({"tokens": [["Ada", "sings"]], "ner_tags": [[1, 0]]})

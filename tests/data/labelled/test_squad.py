@@ -30,7 +30,7 @@ def entry(identity, *answers, question="?", **more):
     return {"id": identity, "question": question, "answers": answers, **more}
 
 
-def test_questions_answers_and_places(write):
+def test_questions_are_read_with_answers_and_places(write):
     file = write(paragraph(entry("x", ("One", 0), ("🙂", 4))), paragraph(entry("y", ("one", 10))))
     at = f"{file}: data[0].paragraphs"
     assert squad.read(file) == [
@@ -39,7 +39,7 @@ def test_questions_answers_and_places(write):
     ]
 
 
-def test_questions_without_answers(write):
+def test_questions_may_have_no_answers_or_unknown_answers(write):
     unanswered = entry("d")
     del unanswered["answers"]
     plausible = [{"text": "Apfel", "answer_start": 0}]
@@ -56,8 +56,8 @@ def test_questions_without_answers(write):
     assert actual == [(), None, (), None, (("One", 0),)]
 
 
-def test_repeated_ids(write):
-    """XTREME's TyDiQA repeats ids for other questions, its translations for further answers."""
+def test_repeated_ids_become_unique_or_merge_the_answers_of_a_question(write):
+    """XTREME's TyDiQA repeats an id for another question, or, if translated, for another answer."""
     file = write(
         paragraph(entry("0", ("One", 0)), entry("0", ("One", 0), question="Who?")),
         paragraph(entry("0", ("one", 10)), entry("0#2"), entry("0", question="Why?")),
@@ -78,8 +78,8 @@ def test_repeated_ids(write):
 def test_merged_entries_without_answers_stay_unknown_or_unanswerable(write):
     unknown = entry("a")
     del unknown["answers"]
-    none = entry("b", is_impossible=True)
-    file = write(paragraph(unknown, none), paragraph(unknown, none))
+    unanswerable = entry("b", is_impossible=True)
+    file = write(paragraph(unknown, unanswerable), paragraph(unknown, unanswerable))
     assert [(q.identity, q.answers) for q in squad.read(file)] == [("a", None), ("b", ())]
 
 
@@ -126,22 +126,22 @@ def test_merged_entries_without_answers_stay_unknown_or_unanswerable(write):
         ("x", r"qas\[0\].id is None"),
     ],
 )
-def test_what_does_not_fit(write, bad, message):
+def test_invalid_questions_are_refused_with_their_place(write, bad, message):
     with pytest.raises(ConfigError, match=message) as error:
         squad.read(write(paragraph(bad)))
     assert "data[0].paragraphs[0].qas[0]" in str(error.value)
 
 
-def test_a_paragraph_without_a_context(write):
+def test_a_paragraph_without_a_context_is_refused(write):
     with pytest.raises(ConfigError, match=r"paragraphs\[0\].context is None"):
         squad.read(write({"qas": [entry("x")]}))
 
 
-def test_questions_of_several_sources_have_identities_of_their_own_and_others_stay():
-    asked = [Question("0", text, "a context", (), "") for text in ("Who?", "What?")]
-    assert [q.identity for q in kind.find("question_answering").distinct(asked)] == ["0", "0#2"]
-    alike = [Sentences(("a",), "x", "f:1"), Sentences(("a",), "x", "f:1")]
-    assert kind.find("classification").distinct(alike) == alike
+def test_question_ids_become_unique_across_sources_and_other_kinds_do_not_change():
+    questions = [Question("0", text, "a context", (), "") for text in ("Who?", "What?")]
+    assert [q.identity for q in kind.find("question_answering").distinct(questions)] == ["0", "0#2"]
+    sentences = [Sentences(("a",), "x", "f:1"), Sentences(("a",), "x", "f:1")]
+    assert kind.find("classification").distinct(sentences) == sentences
 
 
 def read(folder, content, misplaced="error", name="a.json"):
@@ -149,7 +149,7 @@ def read(folder, content, misplaced="error", name="a.json"):
     return squad.read(folder / name, misplaced)
 
 
-def test_ids_and_offsets_may_be_numbers_or_texts(write):
+def test_ids_and_offsets_may_be_numbers_or_strings(write):
     """GermanQuAD's ids are numbers."""
     actual = squad.read(write(paragraph(entry(51870, ("One", "0")), entry(2, ("one", 10.0)))))
     assert [q.identity for q in actual] == ["51870", "2"]
@@ -168,7 +168,7 @@ RECORDS = [{**record, "id": k} for k, record in enumerate(RECORDS)]
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
-def test_json_lines_of_hugging_face(tmp_path, name):
+def test_json_lines_of_hugging_face_are_read(tmp_path, name):
     lines = "".join(json.dumps(record) + "\n" for record in RECORDS)
     actual = read(tmp_path, lines, name=name)
     assert [q.answers for q in actual] == [(("One", 0), ("one", 10)), (), (("Apfel", 24),)]
@@ -179,7 +179,7 @@ def test_json_lines_of_hugging_face(tmp_path, name):
         read(tmp_path, lines.replace(json.dumps(CONTEXT), "null", 1), name=name)
 
 
-def test_records_in_a_list_or_under_data(tmp_path):
+def test_records_may_be_in_a_list_or_under_data(tmp_path):
     expected = [
         (q.identity, q.answers) for q in read(tmp_path, "\n".join(map(json.dumps, RECORDS)))
     ]

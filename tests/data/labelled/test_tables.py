@@ -1,4 +1,4 @@
-"""Tables and JSON lines of classification."""
+"""Reading classification examples from tables and JSON lines."""
 
 import csv
 import gzip
@@ -28,13 +28,13 @@ def plain(examples):
     return [(example.texts, example.label) for example in examples]
 
 
-def test_a_head_names_the_columns_in_any_order(write):
+def test_a_header_names_the_columns_in_any_order(write):
     file = write("a.tsv.gz", "label\tid\tpremise\thypothesis\nneutral\t7\tone\ttwo\n")
     assert tables.read(file, NAMED) == [Sentences(("one", "two"), "neutral", f"{file}:2")]
     assert plain(tables.read(file, ("hypothesis", "label"))) == [(("two",), "neutral")]
 
 
-def test_numbers_and_nothing_are_for_tables_without_a_head(write):
+def test_without_a_header_columns_are_numbers_or_have_a_default(write):
     file = write("a.tsv", "x\tone\t1\ttwo\ny\tthree\t0\tfour\n")
     assert plain(tables.read(file, ("2", "4", "3"))) == [
         (("one", "two"), "1"),
@@ -45,8 +45,8 @@ def test_numbers_and_nothing_are_for_tables_without_a_head(write):
     assert plain(tables.read(single, ())) == [(("a b",), "1")]
 
 
-def test_what_csv_writes_is_read_back(write):
-    """XTREME writes its files so: quotation marks where needed, and carriage returns."""
+def test_output_of_the_csv_module_is_read_unchanged(write):
+    """XTREME writes its files in this way: quotation marks if necessary, and carriage returns."""
     rows = [
         ('"All" of it', 'he said "no"', "1"),
         ('"', '""', "0"),
@@ -56,11 +56,11 @@ def test_what_csv_writes_is_read_back(write):
     buffer = io.StringIO()
     csv.writer(buffer, delimiter="\t").writerows(rows)
     assert buffer.getvalue().count('""') > 5 and "\r\n" in buffer.getvalue()
-    read = plain(tables.read(write("a.tsv", buffer.getvalue()), ()))
-    assert read == [((first, second), label) for first, second, label in rows]
+    examples = plain(tables.read(write("a.tsv", buffer.getvalue()), ()))
+    assert examples == [((first, second), label) for first, second, label in rows]
 
 
-def test_quotation_marks_of_the_text_stay(write):
+def test_quotation_marks_in_the_text_do_not_change(write):
     for text in ('"a" and "b"', 'say "a"', '"', '"open'):
         assert plain(tables.read(write("a.tsv", f"{text}\t1\n"), ())) == [((text,), "1")]
 
@@ -76,7 +76,7 @@ def test_quotation_marks_of_the_text_stay(write):
         ("a.jsonl", '{"premise": "one", "hypothesis": "two", "label": null}\n', NAMED),
     ],
 )
-def test_without_labels(write, name, content, columns):
+def test_examples_may_have_no_labels(write, name, content, columns):
     assert plain(tables.read(write(name, content), columns)) == [(("one", "two"), None)]
 
 
@@ -85,19 +85,19 @@ def test_empty_files_have_no_examples(write):
     assert tables.read(write("a.tsv", "premise\thypothesis\tlabel\n"), NAMED) == []
 
 
-def test_json_lines(write):
+def test_json_lines_are_read(write):
     rows = [
         {"premise": "a\tb", "hypothesis": "ç", "label": 0, "more": [1]},
         {"label": "contradictory", "hypothesis": "d", "premise": "c"},
     ]
     file = write("a.jsonl.gz", "".join(json.dumps(row) + "\n" for row in rows))
-    for labels, spelt in (
+    for labels, label in (
         ((), "contradictory"),
         (("0", "contradiction"), "contradiction"),
         (("0", "contradictory", "contradiction"), "contradictory"),
     ):
         actual = plain(tables.read(file, NAMED, labels))
-        assert actual == [(("a\tb", "ç"), "0"), (("c", "d"), spelt)]
+        assert actual == [(("a\tb", "ç"), "0"), (("c", "d"), label)]
 
 
 @pytest.mark.parametrize(
@@ -133,19 +133,19 @@ def test_json_lines(write):
         ("a.jsonl", '{"a": "\\ud800", "c": 1}\n', ("a", "c"), "a.jsonl:1: a is .*expected a text"),
     ],
 )
-def test_what_does_not_fit(write, name, content, columns, message):
+def test_invalid_files_and_columns_are_refused(write, name, content, columns, message):
     with pytest.raises(ConfigError, match=message):
         tables.read(write(name, content), columns)
 
 
 @pytest.mark.parametrize("ids", ["{}", "dev-{:04}", "{:04x}1"])
-def test_ids_are_no_sentences(write, ids):
+def test_a_first_column_of_ids_or_numbers_is_refused_unless_columns_are_set(write, ids):
     rows = [(ids.format(i), f"Film {i} was good.", "pos") for i in range(9)]
     file = write("a.tsv", "\n".join(map("\t".join, rows)) + "\n")
     with pytest.raises(ConfigError, match=r"a\.tsv:1: the first column .*task\.columns=2,3, or ta"):
         tables.read(file, ())
     assert plain(tables.read(file, ("2", "3")))[1] == (("Film 1 was good.",), "pos")
-    assert plain(tables.read(file, ("1", "2", "3")))[1][0] == rows[1][:2]  # they may be sentences
+    assert plain(tables.read(file, ("1", "2", "3")))[1][0] == rows[1][:2]  # any text is allowed
     file = write("b.tsv", "\n".join(f"{i % 2}\t{text}" for i, (_, text, _) in enumerate(rows)))
     with pytest.raises(
         ConfigError, match=r"b\.tsv:1: .* contains only numbers, .*task\.columns=2,1,"
@@ -153,8 +153,8 @@ def test_ids_are_no_sentences(write, ids):
         tables.read(file, ())
 
 
-def test_sentences_with_numbers_are_no_ids(write):
-    """They have a blank, or end without a number, or one of them is on two lines."""
+def test_sentences_with_numbers_are_not_mistaken_for_ids(write):
+    """These first columns have a space, a text that ends without a number, or a repeated text."""
     for first in (("Film 1", "Film 2", "Film 3"), ("1", "2", "three"), ("a1", "a1", "a2")):
         file = write("a.tsv", "".join(f"{text}\tIt was good.\tpos\n" for text in first))
         assert [e.texts[0] for e in tables.read(file, ())] == list(first)
@@ -168,12 +168,12 @@ def test_a_tab_at_the_end_makes_the_columns_ambiguous(write):
         tables.read(file, ())
     assert plain(tables.read(file, ("1", "2")))[0] == (("It was good.",), "pos")
     assert plain(tables.read(file, ("1", "2", "3")))[0] == (("It was good.", "pos"), None)
-    file = write("b.tsv", "A man.\tA boy.\t\nA cat.\tA dog.\tneutral\n")  # one is labelled
+    file = write("b.tsv", "A man.\tA boy.\t\nA cat.\tA dog.\tneutral\n")  # one line has a label
     assert [label for _, label in plain(tables.read(file, ()))] == [None, "neutral"]
 
 
 @pytest.mark.parametrize("suffix", [".tsv", ".jsonl"])
-def test_files_may_call_a_column_differently(tmp_path, suffix):
+def test_a_column_may_have_another_name_in_another_file(tmp_path, suffix):
     columns = ("premise|sentence1", "hypothesis|sentence2", "label")
     for names in (("premise", "hypothesis"), ("sentence1", "sentence2")):
         path = tmp_path / f"{names[0]}{suffix}"
@@ -190,10 +190,10 @@ def test_files_may_call_a_column_differently(tmp_path, suffix):
         tables.read(path, ("text|sentence", "sentence2", "label"))
 
 
-def test_csv_with_a_head(write):
+def test_csv_is_read_with_or_without_a_header(write):
     content = 'id,premise,hypothesis,label\r\n1,"A man, ""old"", sits","He\nrests",1.0\n2,B,C,0.0\n'
     expected = [(('A man, "old", sits', "He\nrests"), "1"), (("B", "C"), "0")]
-    for name in ("a.csv", "a.txt"):  # the names that are asked for tell it, too
+    for name in ("a.csv", "a.txt"):  # the requested column names identify CSV, too
         actual = tables.read(write(name, content), NAMED)
         assert plain(actual) == expected and actual[1].place.endswith(f"{name}:4")
     semicolons = write("b.csv", 'text;label\n"a; b, c";x\nd;y\n')
@@ -202,7 +202,7 @@ def test_csv_with_a_head(write):
     assert plain(tables.read(bare, ())) == [(("a, b", "c"), "x"), (("d", "e"), "y")]
 
 
-def test_commas_in_a_table_of_tabs_divide_nothing(write):
+def test_commas_do_not_separate_the_columns_of_a_table_with_tabs(write):
     for name in ("a.tsv", "a.csv"):
         assert plain(tables.read(write(name, "a, b, c\td\tx\n"), ())) == [(("a, b, c", "d"), "x")]
     assert plain(tables.read(write("a.tsv", "text\tlabel\na,label\tx\n"), ("text", "label"))) == [
@@ -220,12 +220,12 @@ def test_commas_in_a_table_of_tabs_divide_nothing(write):
         ("premise,hypothesis,label\n\na,b,x\n", NAMED, "a.csv:2: the line is empty"),
     ],
 )
-def test_csv_that_does_not_fit(write, content, columns, message):
+def test_invalid_csv_is_refused(write, content, columns, message):
     with pytest.raises(ConfigError, match=message):
         tables.read(write("a.csv", content), columns)
 
 
-def test_labels_may_be_numbers_of_classes(write):
+def test_labels_may_be_class_numbers(write):
     rows = [{"text": "a", "label": 1}, {"text": "b", "label": 0.0}, {"text": "c", "label": -1}]
     file = write("a.json", "".join(json.dumps(row) + "\n" for row in rows))
     keys = ("text", "label")
@@ -241,7 +241,7 @@ def test_labels_may_be_numbers_of_classes(write):
     assert plain(tables.read(array, keys)) == [(("a",), "x")]
 
 
-def test_parquet(tmp_path):
+def test_parquet_files_are_read(tmp_path):
     import pyarrow.parquet
 
     pyarrow.parquet.write_table(

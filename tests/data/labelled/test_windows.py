@@ -1,4 +1,4 @@
-"""Windows of long contexts, compared with loops; answers are at their characters."""
+"""Windows of long contexts equal those of plain loops, and answers keep their characters."""
 
 import dataclasses
 import io
@@ -31,8 +31,8 @@ def vocabulary() -> Vocabulary:
 
 
 def ask(context="", question="", *answers, identity="") -> Question:
-    actual = tuple((answer, context.index(answer)) for answer in answers)
-    return Question(identity, question, context, actual, "")
+    answers_with_starts = tuple((answer, context.index(answer)) for answer in answers)
+    return Question(identity, question, context, answers_with_starts, "")
 
 
 SENTENCES = st.sampled_from(LINES[:200]) | st.text("ab ½é漢\u3000\2", max_size=9)
@@ -40,8 +40,8 @@ CONTEXTS = st.lists(SENTENCES, max_size=9).map("  ".join)
 
 
 @st.composite
-def drawn(draw):
-    """Questions about few contexts; answers are any of their characters, or none."""
+def question_lists(draw):
+    """Draws questions about one to three contexts; an answer is any part of its context, if any."""
     contexts, questions = draw(st.lists(CONTEXTS, min_size=1, max_size=3)), []
     for _ in range(draw(st.integers(0, 5))):
         context, question = draw(st.sampled_from(contexts)), draw(SENTENCES)
@@ -59,68 +59,70 @@ LONG = [
 ]
 
 
-def one_by_one(question, vocabulary, length, stride, question_length):
+def windows_by_loop(question, vocabulary, length, stride, question_length):
     """Yields (row, answer, contexts, owned) of each window, with plain loops."""
-    asked = vocabulary.encode([question.question]).ids[:question_length].tolist()
+    question_ids = vocabulary.encode([question.question]).ids[:question_length].tolist()
     encoded, spans = vocabulary.encode_with_spans([question.context])
     tokens = encoded.ids.tolist()
-    room = length - 3 - len(asked)
-    firsts = [0]
-    while firsts[-1] + room < len(tokens):
-        firsts.append(firsts[-1] + room - stride)
-    parts = [range(first, min(first + room, len(tokens))) for first in firsts]
-    share = []
+    capacity = length - 3 - len(question_ids)
+    window_starts = [0]
+    while window_starts[-1] + capacity < len(tokens):
+        window_starts.append(window_starts[-1] + capacity - stride)
+    parts = [range(first, min(first + capacity, len(tokens))) for first in window_starts]
+    answer_tokens = []
     if question.answers:
         text, start = question.answers[0]
-        wanted = {start + i for i, c in enumerate(text) if not c.isspace()}
-        share = [t for t, span in enumerate(spans.tolist()) if wanted & set(range(*span))]
+        answer_characters = {start + i for i, c in enumerate(text) if not c.isspace()}
+        answer_tokens = [
+            t for t, span in enumerate(spans.tolist()) if answer_characters & set(range(*span))
+        ]
     for part in parts:
-        row = [BOS, *asked, EOS, *(tokens[t] for t in part), EOS]
-        begin = len(asked) + 2
+        row = [BOS, *question_ids, EOS, *(tokens[t] for t in part), EOS]
+        begin = len(question_ids) + 2
         shift = begin - part.start
-        held = share and share[0] in part and share[-1] in part
+        has_answer = answer_tokens and answer_tokens[0] in part and answer_tokens[-1] in part
         # BERT's rule: the first window in which the shorter side of the token is longest.
         owner = [
             max((q for q in parts if t in q), key=lambda q: min(t - q.start, q.stop - 1 - t))
             for t in part
         ]
-        own = [t + shift for t, best in zip(part, owner, strict=True) if best == part]
+        owned = [t + shift for t, best in zip(part, owner, strict=True) if best == part]
         yield (
             row + [PAD] * (length - len(row)),
-            [share[0] + shift, share[-1] + shift] if held else [0, 0],
+            [answer_tokens[0] + shift, answer_tokens[-1] + shift] if has_answer else [0, 0],
             [begin, begin + len(part)],
-            own,
+            owned,
         )
 
 
-@given(questions=drawn(), stride=st.integers(0, 24))
+@given(questions=question_lists(), stride=st.integers(0, 24))
 @example(questions=LONG, stride=0)
 @example(questions=LONG, stride=9)
 @example(questions=LONG, stride=20)
-def test_windows_are_those_of_a_loop(vocabulary, questions, stride):
+def test_windows_equal_those_of_a_loop(vocabulary, questions, stride):
     sizes = {**SIZES, "stride": stride}
     actual = windows.make(questions, vocabulary, **sizes)
     expected = [
         (i, *window)
         for i, question in enumerate(questions)
-        for window in one_by_one(question, vocabulary, **sizes)
+        for window in windows_by_loop(question, vocabulary, **sizes)
     ]
-    whose, rows, answers, contexts, owned = zip(*expected, strict=True) if expected else [()] * 5
-    assert actual.questions.tolist() == list(whose)
+    indices, rows, answers, contexts, owned = zip(*expected, strict=True) if expected else [()] * 5
+    assert actual.questions.tolist() == list(indices)
     assert actual.rows.tolist() == list(rows) and actual.rows.dtype == vocabulary.dtype
     assert actual.answers.tolist() == list(answers) and actual.answers.dtype == np.int32
     assert actual.contexts.tolist() == list(contexts)
     assert [list(range(*interval)) for interval in actual.owned.tolist()] == list(owned)
     lost = {i for i, question in enumerate(questions) if question.answers}
-    lost -= {i for i, answer in zip(whose, answers, strict=True) if answer != [0, 0]}
+    lost -= {i for i, answer in zip(indices, answers, strict=True) if answer != [0, 0]}
     assert actual.lost_answers == len(lost)
-    long = (vocabulary.encode([q.question for q in questions]).lengths > 12).sum()
-    assert actual.cut_questions == long
+    too_long = (vocabulary.encode([q.question for q in questions]).lengths > 12).sum()
+    assert actual.cut_questions == too_long
 
 
-@given(questions=drawn())
+@given(questions=question_lists())
 @example(questions=LONG)
-def test_every_token_is_owned_once_and_its_characters_are_known(vocabulary, questions):
+def test_every_token_is_owned_by_one_window_and_has_its_span(vocabulary, questions):
     actual = windows.make(questions, vocabulary, **SIZES)
     for i, question in enumerate(questions):
         encoded, spans = vocabulary.encode_with_spans([question.context])
@@ -132,7 +134,7 @@ def test_every_token_is_owned_once_and_its_characters_are_known(vocabulary, ques
         assert ids == encoded.ids.tolist() and characters == spans.tolist()
 
 
-def test_an_answer_has_all_tokens_that_it_touches(vocabulary):
+def test_an_answer_includes_all_tokens_that_it_overlaps(vocabulary):
     context = f"{LINES[0]} unforgettable  mountains. {LINES[1]}"
     for answer in ("forgettable  mount", " unforgettable ", "gett", "mountains", "."):
         actual = windows.make([ask(context, "", answer)], vocabulary, **SIZES | {"length": 200})
@@ -143,14 +145,14 @@ def test_an_answer_has_all_tokens_that_it_touches(vocabulary):
         assert actual.spans[first, 1] > at and actual.spans[last, 0] < at + len(answer.strip())
 
 
-def test_the_first_of_several_answers_is_trained_on(vocabulary):
-    several = ask(LINES[0], "", *reversed(LINES[0].split()))
-    actual = windows.make([several], vocabulary, **SIZES)
+def test_training_uses_the_first_of_several_answers(vocabulary):
+    question = ask(LINES[0], "", *reversed(LINES[0].split()))
+    actual = windows.make([question], vocabulary, **SIZES)
     only = windows.make([ask(LINES[0], "", LINES[0].split()[-1])], vocabulary, **SIZES)
     assert actual.answers.tolist() == only.answers.tolist() != [[0, 0]]
 
 
-def test_answers_that_no_window_holds_are_counted(vocabulary):
+def test_answers_that_no_window_contains_are_counted(vocabulary):
     long = " ".join(LINES[:5])
     questions = [
         ask(long, "", long),
@@ -169,9 +171,9 @@ def test_empty_texts_have_a_window(vocabulary):
     rows = [[0, 2, 2], [0, *b, 2, 2], [0, 2, *a, 2]]
     assert actual.rows.tolist() == [row + [PAD] * (40 - len(row)) for row in rows]
     assert actual.questions.tolist() == [0, 1, 2] and not actual.answers.any()
-    none = windows.make([], vocabulary, **SIZES)
-    assert none.rows.shape == (0, 40) and none.spans.shape == (0, 2)
-    assert {len(getattr(none, f.name)) for f in dataclasses.fields(none)[:-2]} == {0}
+    empty = windows.make([], vocabulary, **SIZES)
+    assert empty.rows.shape == (0, 40) and empty.spans.shape == (0, 2)
+    assert {len(getattr(empty, f.name)) for f in dataclasses.fields(empty)[:-2]} == {0}
 
 
 def test_windows_that_would_not_advance_are_refused(vocabulary):

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from made_rows import LINES, READ, sentences
+from made_rows import LINES, OBJECTIVES, sentences
 
 from xlj.config import Config, Data
 from xlj.data.rows.preparing import prepare_rows
@@ -48,7 +48,7 @@ def config(text):
             "cache": str(cache),
             **fields,
         }
-        return Config(data=Data(**fields), objectives=READ)
+        return Config(data=Data(**fields), objectives=OBJECTIVES)
 
     return of
 

@@ -1,4 +1,4 @@
-"""Synthetic text and its rows, shared by the tests of building."""
+"""Synthetic text and its rows, used by several tests of building rows."""
 
 import dataclasses
 import json
@@ -23,7 +23,7 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 LINES = 20_000  # more than one unit of work, more than one shard
 
 
-READ = Objectives(
+OBJECTIVES = Objectives(
     options={"mmlm": MultilingualMLM(batch_rows=1), "tlm": TranslationLM(batch_rows=1)}
 )
 """Objectives that read rows of text and of pairs."""
@@ -53,17 +53,17 @@ def files(store: RowStore) -> dict[str, bytes]:
 def examples(store: RowStore, task: str, split: str) -> list[str]:
     """Decodes each example; a tab separates the sides of a pair."""
     vocabulary = Vocabulary.load(store.vocabulary_file)
-    actual = []
+    texts = []
     for row in store.read(task, split, np.arange(store.task(task).split(split).rows)):
         ids = row[row != PAD]
         for example in np.split(ids, np.flatnonzero(ids == BOS)[1:]):
             sides = np.split(example, np.flatnonzero(example == EOS)[:-1] + 1)
-            actual.append("\t".join(decode(vocabulary, side) for side in sides))
-    return actual
+            texts.append("\t".join(decode(vocabulary, side) for side in sides))
+    return texts
 
 
 @contextmanager
-def here(workers):
+def in_this_process(workers):
     """Runs jobs in this process."""
 
     def run(doing, jobs):
@@ -73,7 +73,7 @@ def here(workers):
     yield run
 
 
-ENSURE = "from xlj.data.rows.preparing import prepare_rows\nprepare_rows(config)"
+PREPARE_ROWS = "from xlj.data.rows.preparing import prepare_rows\nprepare_rows(config)"
 
 
 def start(folder: Path, code: str, config: Config, *arguments: Path) -> subprocess.Popen:
@@ -97,8 +97,8 @@ def start(folder: Path, code: str, config: Config, *arguments: Path) -> subproce
 
 def wait_for(condition, run, seconds: float = 60):
     end = time.monotonic() + seconds
-    while not (actual := condition()):
+    while not (result := condition()):
         assert run is None or run.poll() is None, "the run ended too early"
         assert time.monotonic() < end, "waited too long"
         time.sleep(0.01)
-    return actual
+    return result

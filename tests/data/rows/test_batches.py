@@ -16,7 +16,7 @@ from xlj.data.tokenizer.layout import PAD
 
 @pytest.fixture
 def copy(store, tmp_path):
-    """A copy of the rows of `store`, and the number of a row to damage."""
+    """A copy of the rows of `store`, and a function that damages a row of the copy."""
     shutil.copytree(store.path.parent, tmp_path / "cache")
     copied = RowStore(tmp_path / "cache" / store.path.name)
 
@@ -30,7 +30,7 @@ def copy(store, tmp_path):
     return copied, damage
 
 
-def test_a_batch_has_the_rows_that_are_drawn(tiny, store):
+def test_a_batch_contains_the_drawn_rows(tiny, store):
     batches = Batches(store, parse(tiny))
     for step in (0, 3, 400):
         for name in ("mmlm", "tlm"):
@@ -43,8 +43,8 @@ def test_a_batch_has_the_rows_that_are_drawn(tiny, store):
             tasks = [task for task, _ in batches.draw(name, step, np.arange(16))]
             expected = [task.partition(".")[2].split("-") for task in tasks]
             assert of_sides == [[pair[0], pair[-1]] for pair in expected]
-            some, sides = Batches(store, parse(tiny)).read(name, step, np.array([9, 2]))
-            assert np.array_equal(some, rows[[9, 2]]) and np.array_equal(sides, languages[[9, 2]])
+            part, sides = Batches(store, parse(tiny)).read(name, step, np.array([9, 2]))
+            assert np.array_equal(part, rows[[9, 2]]) and np.array_equal(sides, languages[[9, 2]])
 
 
 def test_batches_grow_by_microbatches_and_draw_no_row_for_empty_slots(tiny, store):
@@ -63,21 +63,23 @@ def test_batches_grow_by_microbatches_and_draw_no_row_for_empty_slots(tiny, stor
             read, languages = batches.read(name, step, slots)
             filled = slots % 4 < size
             assert ((read != PAD).any(1) == filled).all() and not languages[~filled].any()
-            here = batches.draw(name, step, slots)
-            assert len(here) == rows * size // 4
-            for row, (task, number) in zip(read[filled], here, strict=True):
+            draws = batches.draw(name, step, slots)
+            assert len(draws) == rows * size // 4
+            for row, (task, number) in zip(read[filled], draws, strict=True):
                 assert np.array_equal(row, store.read(task, "train", np.array([number]))[0])
             part, empty = batches.read(name, step, slots[5:7]), batches.read(name, step, slots[3:4])
             assert np.array_equal(part[0], read[5:7]) and np.array_equal(part[1], languages[5:7])
             assert np.array_equal(empty[0], read[3:4])
-            drawn += here
+            drawn += draws
         first = [alone.draw(name, step, slots[:1])[0][0] for step in range(len(drawn))]
         assert [task for task, _ in drawn] == first
         assert (batches.read(name, 11, slots)[0] != PAD).any(1).all()
 
 
-def test_alpha_is_of_tokens_and_each_phase_has_its_own(tiny, store, monkeypatch):
-    """A language has p_j ~ tokens^alpha, however many rows contain its tokens."""
+def test_alpha_weights_languages_by_tokens_and_each_phase_has_its_own_alpha(
+    tiny, store, monkeypatch
+):
+    """The rate of a language is proportional to tokens^alpha, whatever its number of rows."""
     factors = {"text.en": 1, "text.de": 10, "text.sw": 300}
 
     def tasks(kind, of_kind=store.tasks):

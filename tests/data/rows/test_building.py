@@ -1,5 +1,5 @@
-"""Building rows from text: all workers give the same rows, held-out lines are not trained on, and
-errors are clear. Rows are built in child processes, as in use."""
+"""Building rows from text: any number of workers gives the same rows, and held-out lines are not
+trained on. Rows are built in child processes, as in normal use."""
 
 import dataclasses
 import gzip
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_rows import LINES, READ, examples, files, folders, here
+from made_rows import LINES, OBJECTIVES, examples, files, folders, in_this_process
 
 from xlj import phrasebook
 from xlj.config import Config, Data
@@ -27,7 +27,7 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 REAL = Path(__file__).parents[3].parent / "shared" / "data"
 
 
-def test_rows_hold_the_text(built, text):
+def test_rows_contain_the_text(built, text):
     pairs = examples(built, "pairs.xx-yy", "train") + examples(built, "pairs.xx-yy", "held_out")
     expected = [line.replace("\u00a0", "") for line in (text / "xx-yy.tsv").read_text().split("\n")]
     dropped = built.task("pairs.xx-yy").dropped
@@ -42,9 +42,9 @@ def test_rows_hold_the_text(built, text):
     assert np.array_equal(
         np.bincount(ids, minlength=500)[4:], np.bincount(actual[actual != PAD], minlength=500)[4:]
     )
-    # Most lines are in one row, the others are cut at its end.
-    kept = " ".join(examples(built, "text.xx", "train")).replace(" ", "")
-    assert sum(line.replace(" ", "") in kept for line in lines) > 0.7 * len(lines)
+    # Most lines are within a row; the others are split between two rows.
+    training_text = " ".join(examples(built, "text.xx", "train")).replace(" ", "")
+    assert sum(line.replace(" ", "") in training_text for line in lines) > 0.7 * len(lines)
     assert len(task.train.shards) > 1 and sum(task.train.shards) == task.train.rows
     # Neighbours in the text are not neighbours on disk.
     actual = [re.search(r"q(\d+)z", line) for line in examples(built, "text.xx", "train")]
@@ -55,27 +55,27 @@ def test_rows_hold_the_text(built, text):
     assert dropped == {"empty side": 1, held_out.REASON: dropped[held_out.REASON]}
 
 
-def test_the_share_that_is_asked_for_is_held_out(built, text):
+def test_the_requested_share_of_lines_is_held_out(built, text):
     low = {}
     for side, language in enumerate(("xx", "yy")):
         lines = (text / f"{language}.txt").read_text().split("\n")
         lines += [p.split("\t")[side] for p in (text / "xx-yy.tsv").read_text().split("\n")]
         lines = [clean(line) for line in lines]
         hashes = line_hashes(lines) < Rule(0.02).threshold
-        out = {line.casefold() for line, is_low in zip(lines, hashes, strict=True) if is_low}
-        assert 0.018 < len(out) / len(set(lines)) < 0.022
-        words = {line.split()[-1]: line for line in out}
-        trained = examples(built, f"text.{language}", "train")
-        trained += [p.split("\t")[side] for p in examples(built, "pairs.xx-yy", "train")]
+        expected = {line.casefold() for line, is_low in zip(lines, hashes, strict=True) if is_low}
+        assert 0.018 < len(expected) / len(set(lines)) < 0.022
+        words = {line.split()[-1]: line for line in expected}
+        training_lines = examples(built, f"text.{language}", "train")
+        training_lines += [p.split("\t")[side] for p in examples(built, "pairs.xx-yy", "train")]
         tails = {" ".join(words[w].split()[-3:]) for w in words}
-        joined = " ".join(trained).casefold()
+        joined = " ".join(training_lines).casefold()
         assert not [tail for tail in tails if tail in joined]
-        aside = examples(built, f"text.{language}", "held_out")
-        drawn = [line for line in aside if line.casefold() in out]
-        assert 300 < len(drawn) <= len(aside)
+        held_out_lines = examples(built, f"text.{language}", "held_out")
+        drawn = [line for line in held_out_lines if line.casefold() in expected]
+        assert 300 < len(drawn) <= len(held_out_lines)
         # xx is the deciding side of pairs, so it has no companions.
-        assert (len(aside) == len(drawn)) == (language == "xx")
-        low[language] = len(out)
+        assert (len(held_out_lines) == len(drawn)) == (language == "xx")
+        low[language] = len(expected)
     pairs = built.task("pairs.xx-yy")
     assert 350 < pairs.held_out.sentences < 500
     assert 350 < pairs.dropped[held_out.REASON] < 500
@@ -83,8 +83,8 @@ def test_the_share_that_is_asked_for_is_held_out(built, text):
 
 @pytest.fixture
 def one_line_documents(tmp_path):
-    """Writes text and pairs to files; each line of text is a document, so that each example is a
-    line. Returns the fields of `Data` that read them, with a lossless vocabulary."""
+    """Returns a function that writes text and pairs to files, and returns the fields of `Data` that
+    read them with a lossless vocabulary. Each line is a document, so each example is a line."""
 
     def write(text: dict[str, list[str]], pairs: dict[str, list[tuple[str, str]]]) -> dict:
         for language, lines in text.items():
@@ -119,7 +119,7 @@ def phrasebook_text():
 
 
 def shared_english():
-    """Three languages translate one English text; English and some sides are also mono text."""
+    """Translations of one English text into three languages; `text` has English and some German."""
     meanings = [phrasebook.draw(5, index) for index in range(2000)]
     lines_of = {
         language: [phrasebook.realise(meaning, language).text for meaning in meanings]
@@ -136,47 +136,51 @@ def shared_english():
     return text, pairs
 
 
-@pytest.mark.parametrize("made_up", [phrasebook_text, shared_english])
-def test_no_sentence_held_out_anywhere_is_trained_on(made_up, one_line_documents, config, tmp_path):
-    text, pairs = made_up()
+@pytest.mark.parametrize("make_text", [phrasebook_text, shared_english])
+def test_a_sentence_that_is_held_out_anywhere_is_not_trained_on(
+    make_text, one_line_documents, config, tmp_path
+):
+    text, pairs = make_text()
     store = prepare_rows(config(tmp_path, **one_line_documents(text, pairs)))
-    actual: dict[tuple[str, str], set[int]] = {}
+    hashes_of: dict[tuple[str, str], set[int]] = {}
     for task in store.manifest.tasks:
         for split in ("train", "held_out"):
             rows = [example.split("\t") for example in examples(store, task.name, split)]
             for language, column in zip(task.languages, zip(*rows, strict=True), strict=True):
                 hashes = line_hashes([clean(line) for line in column])
-                actual.setdefault((language, split), set()).update(hashes.tolist())
-    for language in {name for name, _ in actual}:
-        assert len(actual[language, "held_out"]) > 60
-        assert not actual[language, "held_out"] & actual[language, "train"]
+                hashes_of.setdefault((language, split), set()).update(hashes.tolist())
+    for language in {name for name, _ in hashes_of}:
+        assert len(hashes_of[language, "held_out"]) > 60
+        assert not hashes_of[language, "held_out"] & hashes_of[language, "train"]
     for task in store.manifest.tasks:
         read = len(pairs.get(task.name[6:], ())) or len(text[task.name[5:]])
-        kept = task.train.sentences + task.held_out.sentences
-        assert read == task.sentences == kept + sum(task.dropped.values())
+        sentences_in_rows = task.train.sentences + task.held_out.sentences
+        assert read == task.sentences == sentences_in_rows + sum(task.dropped.values())
         assert set(task.dropped) <= {held_out.REASON} and (task.kind == "pairs") >= len(
             task.dropped
         )
     assert sum(task.dropped.get(held_out.REASON, 0) for task in store.tasks("pairs")) > 0
 
 
-def test_a_language_that_is_added_changes_no_other(one_line_documents, config, tmp_path):
-    """Pairs of English with two languages, then with two more, one with an earlier code."""
+def test_adding_a_language_does_not_change_the_rows_of_other_languages(
+    one_line_documents, config, tmp_path
+):
+    """Adds two languages and pairs of them with English; one code sorts before the others."""
     text, pairs = shared_english()
     pairs["af-en"] = [(f"af {b}", a) for a, b in pairs["en-sw"]]
     fields = one_line_documents({**text, "fr": ["un", "deux"]}, pairs)
     few = fields | {"languages": ("en", "de"), "pairs": ("en-de", "en-fr")}
     before = prepare_rows(config(tmp_path, **few))
-    there = {f: f.stat().st_mtime_ns for folder in folders(before) for f in folder.rglob("*")}
+    times = {f: f.stat().st_mtime_ns for folder in folders(before) for f in folder.rglob("*")}
     after = prepare_rows(config(tmp_path, **fields))
     assert after.path != before.path
     for task in before.manifest.tasks:
         assert after.task(task.name) == task
-    assert {f: f.stat().st_mtime_ns for f in there} == there
+    assert {f: f.stat().st_mtime_ns for f in times} == times
     assert len(after.manifest.tasks) == len(before.manifest.tasks) + 3
 
 
-def test_counts_of_the_manifest_are_those_of_the_rows(built):
+def test_counts_in_the_manifest_equal_those_of_the_rows(built):
     for task in built.manifest.tasks:
         for name in ("train", "held_out"):
             split = task.split(name)
@@ -185,7 +189,7 @@ def test_counts_of_the_manifest_are_those_of_the_rows(built):
             assert split.examples == (rows == BOS).sum() >= split.rows > 0
 
 
-def test_the_report_says_what_became_of_the_text(built):
+def test_the_report_shows_how_much_text_became_rows_and_why_lines_were_dropped(built):
     table = report(built, 0.7)
     for part in (
         "text.xx",
@@ -217,11 +221,13 @@ def test_beam_does_not_change_rows(built, config, tmp_path, capfd):
     assert int(lines.replace(",", "")) > counted > 1000
 
 
-def test_what_cannot_be_cut_is_named_before_any_work(config, text, tmp_path, monkeypatch, capsys):
+def test_files_that_cannot_be_split_are_named_before_any_work(
+    config, text, tmp_path, monkeypatch, capsys
+):
     for name, times in (("xx", 3), ("yy", 1)):
         content = (text / f"{name}.txt").read_bytes()
         (tmp_path / f"{name}.txt.gz").write_bytes(gzip.compress(content * times))
-    asked = config(
+    rows_config = config(
         tmp_path / "cache",
         mono=(f"{tmp_path}/{{language}}*.gz",),
         parallel=(f"{text}/xx.txt|{text}/yy.txt",),
@@ -230,24 +236,24 @@ def test_what_cannot_be_cut_is_named_before_any_work(config, text, tmp_path, mon
     def stop(*job):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(building.workers, "in_processes", here)
+    monkeypatch.setattr(building.workers, "in_processes", in_this_process)
     monkeypatch.setattr(prepasses.UnitReader, "chunks", stop)
-    for size, named in ((40_000, ("xx.txt.gz", "yy.txt.gz", "yy.txt.")), (1 << 30, ())):
+    for size, expected in ((40_000, ("xx.txt.gz", "yy.txt.gz", "yy.txt.")), (1 << 30, ())):
         with pytest.raises(KeyboardInterrupt):
-            data = dataclasses.replace(asked.data, unit_bytes=size)
-            building.build_rows(request_of(dataclasses.replace(asked, data=data)))
+            data = dataclasses.replace(rows_config.data, unit_bytes=size)
+            building.build_rows(request_of(dataclasses.replace(rows_config, data=data)))
         output = capsys.readouterr().err
-        assert all(name in output for name in named) and bool(named) == ("minutes" in output)
-        if named:
+        assert all(name in output for name in expected) and bool(expected) == ("minutes" in output)
+        if expected:
             together = sum((text / f"{name}.txt").stat().st_size for name in ("xx", "yy"))
-            most = max(together, (tmp_path / "xx.txt.gz").stat().st_size)
-            assert f"The largest has {most / 1e6:,.0f} MB and takes up to" in output
-            assert "and -" not in output  # "and N more" only if names are left out
+            largest = max(together, (tmp_path / "xx.txt.gz").stat().st_size)
+            assert f"The largest has {largest / 1e6:,.0f} MB and takes up to" in output
+            assert "and -" not in output  # "and N more" follows only if names are omitted
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"there is no real data at {REAL}")
-def test_real_text(tmp_path):
+def test_rows_of_real_text_are_full_and_have_held_out_lines(tmp_path):
     data = Data(
         languages=("sw", "zh", "tr"),
         mono=(f"{REAL}/mono/{{language}}.txt.gz",),
@@ -259,7 +265,7 @@ def test_real_text(tmp_path):
         pair_length=256,
         cache=str(tmp_path),
     )
-    store = prepare_rows(Config(data=data, objectives=READ))
+    store = prepare_rows(Config(data=data, objectives=OBJECTIVES))
     for task in store.manifest.tasks:
         assert task.train.tokens / (task.train.rows * task.length) > 0.95
         assert task.held_out.sentences > 100

@@ -1,4 +1,4 @@
-"""Building that is killed, stopped, or meets damage: the same command resumes it."""
+"""After a build was killed, stopped or damaged, the same command resumes it."""
 
 import fcntl
 import signal
@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from made_rows import ENSURE, files, here, start, wait_for
+from made_rows import PREPARE_ROWS, files, in_this_process, start, wait_for
 
 from xlj.config import ConfigError
 from xlj.data.rows import building, units
@@ -18,7 +18,7 @@ from xlj.data.text.reading import UnitReader
 
 
 def test_a_killed_run_stops_at_once_and_resumes(built, config, tmp_path):
-    run = start(tmp_path, ENSURE, config(tmp_path))
+    run = start(tmp_path, PREPARE_ROWS, config(tmp_path))
     wait_for(lambda: [f for f in tmp_path.glob("*.*/*/units/*.json")], run)
     run.send_signal(signal.SIGKILL)
     run.wait()
@@ -37,53 +37,53 @@ def test_a_killed_run_stops_at_once_and_resumes(built, config, tmp_path):
     assert not [f for f in tmp_path.rglob("*") if f.name == "units"]
 
 
-def test_a_killed_run_loses_what_was_in_flight_only(built, config, tmp_path, monkeypatch):
-    """A process stops in every seventh unit that it reads; every other unit is read once."""
-    read, stopped = [], 0
+def test_a_killed_run_loses_only_unfinished_units(built, config, tmp_path, monkeypatch):
+    """The build stops in every seventh unit that it reads; every other unit is read once."""
+    units_read, stops = [], 0
 
-    class Killed(UnitReader):
+    class StoppingReader(UnitReader):
         def chunks(self):
-            read.append(self._unit)
-            if len(read) % 7 == 0:
+            units_read.append(self._unit)
+            if len(units_read) % 7 == 0:
                 raise KeyboardInterrupt
             yield from super().chunks()
 
-    monkeypatch.setattr(units, "UnitReader", Killed)
-    monkeypatch.setattr(building.workers, "in_processes", here)
+    monkeypatch.setattr(units, "UnitReader", StoppingReader)
+    monkeypatch.setattr(building.workers, "in_processes", in_this_process)
     while not (tmp_path / built.path.name / "manifest.json").exists():
         try:
             building.build_rows(request_of(config(tmp_path)))
         except KeyboardInterrupt:
-            stopped += 1
-            assert stopped < 99, "no progress is saved"
-    assert stopped > 5 and len(read) == len(set(read)) + stopped
+            stops += 1
+            assert stops < 99, "no progress is saved"
+    assert stops > 5 and len(units_read) == len(set(units_read)) + stops
     assert files(RowStore(tmp_path / built.path.name)) == files(built)
 
 
 def test_a_damaged_unit_is_rebuilt(built, config, tmp_path):
-    asked = config(tmp_path)
-    prepare_rows(asked)
+    rows_config = config(tmp_path)
+    prepare_rows(rows_config)
     (shard,) = {f for f in tmp_path.glob("text.yy/*/00001.rows")}
-    units = Shards(shard.parent, "text", 40, 64, "<u2")
+    shards = Shards(shard.parent, "text", 40, 64, "<u2")
     for file in (shard, shard.with_suffix(".json")):
         file.unlink()
-    with units.writing_unit(17, Counts()) as add:
+    with shards.writing_unit(17, Counts()) as add:
         add(np.zeros((3, 64), np.uint16), np.zeros((0, 64), np.uint16))
-    note = units.unit_file(17).with_suffix(".json")
+    note = shards.unit_file(17).with_suffix(".json")
     note.write_text(note.read_text().replace('"sha256": "', '"sha256": "0'))
     with pytest.raises(RuntimeError, match="00000017.rows is damaged; run the command again"):
-        prepare_rows(asked)
-    assert files(prepare_rows(asked)) == files(built)
+        prepare_rows(rows_config)
+    assert files(prepare_rows(rows_config)) == files(built)
 
 
 def test_a_deleted_shard_is_rebuilt(built, config, tmp_path):
-    asked = config(tmp_path)
-    store = prepare_rows(asked)
+    rows_config = config(tmp_path)
+    store = prepare_rows(rows_config)
     before = files(store)
     file = store.file("text.xx", 0)
     others = {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*.rows") if f != file.resolve()}
     file.unlink()
-    assert files(prepare_rows(asked)) == before
+    assert files(prepare_rows(rows_config)) == before
     assert {f: f.stat().st_mtime_ns for f in others} == others
 
 
@@ -96,7 +96,7 @@ def try_lock(file) -> bool:
 
 
 def test_sigterm_stops_the_builder(config, tmp_path):
-    run = start(tmp_path, ENSURE, config(tmp_path))
+    run = start(tmp_path, PREPARE_ROWS, config(tmp_path))
     (lock,) = wait_for(lambda: list(tmp_path.glob(".lock")), run)
     wait_for(lambda: list(tmp_path.glob("companions")), run)
     run.terminate()
@@ -105,20 +105,20 @@ def test_sigterm_stops_the_builder(config, tmp_path):
         assert wait_for(lambda: try_lock(file), None, seconds=5)
 
 
-def test_errors_of_the_builder_are_config_errors_here(config, tmp_path):
+def test_errors_of_the_builder_process_are_raised_as_config_errors(config, tmp_path):
     too_large = config(tmp_path, vocabulary="", vocabulary_size=200_000, vocabulary_lines=2000)
     with pytest.raises(ConfigError, match="vocabulary_size=200000 is too large .* at most"):
         prepare_rows(too_large)
-    none = config(tmp_path, filter="json:no_such")
+    no_filter = config(tmp_path, filter="json:no_such")
     with pytest.raises(ConfigError, match="data.filter=json:no_such: module 'json' has no"):
-        prepare_rows(none)
-    short = config(tmp_path, pair_length=8, mono=(), languages=())
+        prepare_rows(no_filter)
+    too_short = config(tmp_path, pair_length=8, mono=(), languages=())
     with pytest.raises(ConfigError, match="pairs.xx-yy has no training rows.*too long"):
-        prepare_rows(short)
+        prepare_rows(too_short)
 
 
 @pytest.mark.seqio
-def test_an_unknown_seqio_task_is_a_config_error_here(config, tmp_path):
+def test_an_unknown_seqio_task_is_a_config_error(config, tmp_path):
     unknown = config(tmp_path, mono=("seqio:no_such_task#text",), languages=("xx",))
     with pytest.raises(ConfigError, match="no_such_task#text: no seqio Task of this name"):
         prepare_rows(unknown)

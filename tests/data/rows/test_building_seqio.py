@@ -1,4 +1,4 @@
-"""Text from TFDS and seqio, and text as seqio Tasks and Mixtures."""
+"""Rows are built from text of TFDS and seqio; text of a config is also a seqio Task or Mixture."""
 
 import dataclasses
 import json
@@ -46,7 +46,7 @@ tfds.dataset_builders.store_as_tfds_dataset(
 
 
 @pytest.mark.slow
-def test_seqio_and_tfds_sources(config, text, tmp_path, monkeypatch):
+def test_rows_are_built_from_seqio_and_tfds_sources(config, text, tmp_path, monkeypatch):
     (tmp_path / "users_module.py").write_text(USERS_MODULE)
     monkeypatch.syspath_prepend(tmp_path)
     subprocess.run([sys.executable, "-c", STORE_TFDS, tmp_path / "tfds"], check=True)
@@ -91,14 +91,14 @@ for task in request_of(config).tasks:
     for shard in (None, seqio.ShardInfo(1, 3)):
         data = of.get_dataset(None, "train", shuffle=False, shard_info=shard)
         names = ("text",) if len(task.languages) == 1 else ("source", "target")
-        got = [tuple(e[n].decode() for n in names) for e in data.as_numpy_iterator()]
-        wanted = parts if shard is None else parts[1::3]
-        assert got == list(itertools.chain(*wanted)), (task.name, shard)
+        actual = [tuple(e[n].decode() for n in names) for e in data.as_numpy_iterator()]
+        expected = parts if shard is None else parts[1::3]
+        assert actual == list(itertools.chain(*expected)), (task.name, shard)
 """
 
 
 @pytest.mark.slow
-def test_each_seqio_task_is_the_text_of_rows(config, tmp_path):
+def test_each_seqio_task_yields_the_text_of_the_rows(config, tmp_path):
     assert start(tmp_path, TASKS, config(tmp_path, unit_bytes=100_000)).wait() == 0
 
 
@@ -122,10 +122,12 @@ def test_the_mixture_draws_the_texts_of_the_rows_at_their_rates(built, config, t
     few.mkdir()
     (few / "xx.txt").write_text((text / "xx.txt").read_text())
     (few / "yy.txt").write_text("\n".join(sentences("yy", 1500)))
-    asked = config(tmp_path, mono=(f"{few}/{{language}}.txt",), held_out_share=0.0, length=256)
-    asked = dataclasses.replace(asked, data=dataclasses.replace(asked.data, alpha=0.5))
-    store = prepare_rows(asked)
-    assert start(tmp_path, MIXTURE, asked, tmp_path / "drawn").wait() == 0
+    few_config = config(tmp_path, mono=(f"{few}/{{language}}.txt",), held_out_share=0.0, length=256)
+    few_config = dataclasses.replace(
+        few_config, data=dataclasses.replace(few_config.data, alpha=0.5)
+    )
+    store = prepare_rows(few_config)
+    assert start(tmp_path, MIXTURE, few_config, tmp_path / "drawn").wait() == 0
     lines, pairs = json.loads((tmp_path / "drawn").read_bytes())
     tokens = [task.train.tokens for task in store.tasks("text")]
     share = tokens[0] ** 0.5 / (tokens[0] ** 0.5 + tokens[1] ** 0.5)

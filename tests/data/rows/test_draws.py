@@ -1,4 +1,4 @@
-"""batch(step) is exact: rates per block, each row once before any twice, slices equal the whole."""
+"""Draws are exact: counts per block, each row once per epoch, and slices equal the whole batch."""
 
 import numpy as np
 import pytest
@@ -17,16 +17,16 @@ def permute(indices, size, key):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 65, 1000, 65_537, 300_000])
 def test_permutation_is_a_bijection_and_depends_on_the_key(size):
-    everything = np.arange(size)
-    images = permute(everything, size, key=5)
-    assert np.array_equal(np.sort(images), everything)
-    assert np.array_equal(permute(everything[::-1], size, 5), images[::-1])
+    indices = np.arange(size)
+    images = permute(indices, size, key=5)
+    assert np.array_equal(np.sort(images), indices)
+    assert np.array_equal(permute(indices[::-1], size, 5), images[::-1])
     if size > 50:
-        assert (permute(everything, size, key=6) != images).mean() > 0.9
-        assert abs(np.corrcoef(everything, images)[0, 1]) < 5 / size**0.5
+        assert (permute(indices, size, key=6) != images).mean() > 0.9
+        assert abs(np.corrcoef(indices, images)[0, 1]) < 5 / size**0.5
 
 
-def test_permutation_is_pinned():
+def test_the_permutation_never_changes():
     # Batches of old runs must stay reproducible: these values may never change.
     assert permute(np.arange(10), 10, 0).tolist() == PINNED
 
@@ -47,7 +47,7 @@ TOKENS = st.dictionaries(
 
 @given(TOKENS, st.floats(0, 1))
 @example({"big": 10**12} | {f"tiny{i}": 1 for i in range(100)}, 1.0)
-def test_blocks_follow_the_rates_whatever_the_order_of_tasks(tokens, alpha):
+def test_blocks_follow_the_rates_for_any_order_of_tasks(tokens, alpha):
     p = sampling_rates(tokens, alpha)
     assert sum(p.values()) == pytest.approx(1) and p.keys() == tokens.keys()
     counts = draws_per_block(p)
@@ -72,17 +72,17 @@ def test_blocks_are_within_one_of_the_rates_and_at_least_one(alpha):
         assert abs(count - BLOCK * p[task]) <= (1 if feasible else 2) or count == 1
 
 
-def stream(rows=(1000, 37, 1), alphas=((0, 0.7),), batch_rows=(24,), seed=3, smaller=()):
+def stream(rows=(1000, 37, 1), alphas=((0, 0.7),), batch_rows=(24,), seed=3, warmup=()):
     tasks = [f"t{i}" for i in range(len(rows))]
     phases = []
     for (start, alpha), size in zip(alphas, batch_rows, strict=True):
         counts = draws_per_block(sampling_rates(dict(zip(tasks, rows, strict=True)), alpha))
-        of_phase = () if start or not smaller else (*smaller[0], (smaller[1], size))
-        phases.append(Phase(start, size, tuple(counts[t] for t in tasks), of_phase))
+        warmup_sizes = () if start or not warmup else (*warmup[0], (warmup[1], size))
+        phases.append(Phase(start, size, tuple(counts[t] for t in tasks), warmup_sizes))
     return Stream("mmlm", seed, tasks, rows, phases), phases
 
 
-def everything(a_stream, steps, sizes):
+def all_draws(a_stream, steps, sizes):
     drawn = [a_stream.draw(step, np.arange(size)) for step, size in zip(steps, sizes, strict=True)]
     return tuple(np.concatenate([getattr(d, part) for d in drawn]) for part in ("tasks", "rows"))
 
@@ -100,25 +100,25 @@ def short_runs(draw):
     return rows, alphas, sizes, grow, draw(st.integers(1, 60)), constants
 
 
-SEVERAL = ([500, 37, 1], [(0, 1.0), (21, 0.0)], [24, 40], [3, 3, 6, 9, 9, 21], 60)
+LONG_RUN = ([500, 37, 1], [(0, 1.0), (21, 0.0)], [24, 40], [3, 3, 6, 9, 9, 21], 60)
 """A run in which every task reaches its second epoch, batches grow and rates change."""
 
 
 @given(short_runs(), st.integers(0, 2**31 - 1))
-@example((*SEVERAL, {"BLOCK": 64, "_MIN_RUNS": 4, "_MIN_PIECE": 4}), 0)
+@example((*LONG_RUN, {"BLOCK": 64, "_MIN_RUNS": 4, "_MIN_PIECE": 4}), 0)
 @example(
     ([5000, 370, 1], [(0, 1.0), (701, 0.1)], [24, 40], [], 1500, {}), 3
 )  # blocks of the usual size
-def test_each_row_once_an_epoch_and_exact_counts_a_block(run, seed):
+def test_epochs_contain_each_row_once_and_blocks_have_exact_counts(run, seed):
     rows, alphas, sizes, grow, steps, constants = run
-    smaller = ([(step, size) for step, size in enumerate(grow)], len(grow)) if grow else ()
+    warmup = ([(step, size) for step, size in enumerate(grow)], len(grow)) if grow else ()
     with pytest.MonkeyPatch.context() as patch:
         for name, value in constants.items():
             patch.setattr(draws, name, value)
-        a_stream, phases = stream(rows, alphas, sizes, seed, smaller)
+        a_stream, phases = stream(rows, alphas, sizes, seed, warmup)
         batches = [sizes[sum(start <= step for start, _ in alphas) - 1] for step in range(steps)]
         batches = [*grow, *batches[len(grow) :]][:steps]
-        tasks, drawn = everything(a_stream, range(steps), batches)
+        tasks, drawn = all_draws(a_stream, range(steps), batches)
         block = draws.BLOCK
         begins = [sum(batches[: phase.start_step]) for phase in phases]
         for phase, begin, end in zip(phases, begins, [*begins[1:], len(tasks)], strict=True):
@@ -126,16 +126,16 @@ def test_each_row_once_an_epoch_and_exact_counts_a_block(run, seed):
                 counts = np.bincount(tasks[first : first + block], minlength=len(rows))
                 assert tuple(counts) == phase.counts
         for task, size in enumerate(rows):
-            mine = drawn[tasks == task]
-            assert (mine < size).all()
-            epochs = np.arange(len(mine)) // size
-            assert len(np.unique(epochs * size + mine)) == len(mine)
+            task_rows = drawn[tasks == task]
+            assert (task_rows < size).all()
+            epochs = np.arange(len(task_rows)) // size
+            assert len(np.unique(epochs * size + task_rows)) == len(task_rows)
         step = steps // 2
-        some = np.arange(batches[step])[::-3]
-        again = stream(rows, alphas, sizes, seed, smaller)[0].draw(step, some)
+        slots = np.arange(batches[step])[::-3]
+        again = stream(rows, alphas, sizes, seed, warmup)[0].draw(step, slots)
         before = sum(batches[:step])
-        assert np.array_equal(again.rows, drawn[before + some])
-        assert np.array_equal(again.tasks, tasks[before + some])
+        assert np.array_equal(again.rows, drawn[before + slots])
+        assert np.array_equal(again.tasks, tasks[before + slots])
 
 
 def test_slices_equal_the_whole_in_any_order():
@@ -148,7 +148,7 @@ def test_slices_equal_the_whole_in_any_order():
             assert np.array_equal(getattr(whole, field)[part], getattr(some, field))
 
 
-def test_seeds_and_names_give_other_batches():
+def test_another_seed_gives_other_batches():
     one, two = stream(seed=1)[0].draw(5, np.arange(24)), stream(seed=2)[0].draw(5, np.arange(24))
     assert not np.array_equal(one.rows, two.rows)
 

@@ -1,5 +1,5 @@
-"""Sentence pairs are recovered from rows unchanged; the sample is fixed, without repeated
-sentences."""
+"""Held-out pairs are read from rows unchanged, without repeated sentences, and a sample of them is
+always the same."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def random_sides(count, seed):
     return Ragged(random.integers(4, 300, lengths.sum()).astype(np.int32), lengths)
 
 
-def test_both_pairs_of_a_repeated_sentence_are_left_out(tiny, store):
+def test_all_pairs_with_a_repeated_sentence_are_omitted(tiny, store):
     first, second = map(lists, held_out_pairs.read(store, "en-sw", 10_000))
     examples = []
     rows = store.read("pairs.en-sw", "held_out", np.arange(store.task("pairs.en-sw").held_out.rows))

@@ -32,8 +32,8 @@ def pairs(text, tmp_path_factory):
 def of_pairs(config, pairs):
     def make(cache, *objectives, **fields) -> Config:
         fields = {"parallel": (f"{pairs[0]}/{{pair}}.tsv",), "held_out_share": 0.0, **fields}
-        made = config(cache, languages=(), mono=(), **fields)
-        return dataclasses.replace(made, objectives=Objectives(options=dict(objectives)))
+        base = config(cache, languages=(), mono=(), **fields)
+        return dataclasses.replace(base, objectives=Objectives(options=dict(objectives)))
 
     return make
 
@@ -73,7 +73,7 @@ def test_auto_stays_within_the_positions_and_measures_once(of_pairs, tmp_path, m
         of_pairs(tmp_path, TLM, pair_length=7)
 
 
-def test_the_alarm_names_the_length_that_95_percent_fit(of_pairs, pairs, tmp_path):
+def test_the_warning_names_the_length_that_95_percent_of_pairs_fit(of_pairs, pairs, tmp_path):
     sizes = sorted(a + b + 3 for a, b in pairs[1])
     expected = 8 * math.ceil(sizes[math.ceil(0.95 * PAIRS) - 1] / 8)
     store = prepare_rows(of_pairs(tmp_path, TLM, pair_length=40))
@@ -81,9 +81,9 @@ def test_the_alarm_names_the_length_that_95_percent_fit(of_pairs, pairs, tmp_pat
     dropped = sum(size > 40 for size in sizes)
     assert task.dropped == {"too long": dropped} and sum(task.too_long.values()) == dropped
     (line,) = (x for x in report(store, 0.7).split("\n") if x.startswith("pairs.xx-yy "))
-    shown = line.split()
-    assert shown[1:5] == [str(PAIRS), str(PAIRS - dropped), "0", str(dropped)]
-    assert shown[5] == f"{100 * dropped / PAIRS:.1f}%" and line.endswith(f"{dropped} too long")
+    columns = line.split()
+    assert columns[1:5] == [str(PAIRS), str(PAIRS - dropped), "0", str(dropped)]
+    assert columns[5] == f"{100 * dropped / PAIRS:.1f}%" and line.endswith(f"{dropped} too long")
     warning = report(store, 0.7).split("\n")[-1]
     assert warning.startswith(
         f"warning: pairs.xx-yy: {dropped} of {PAIRS} dropped (too long); 95 %"
@@ -91,7 +91,7 @@ def test_the_alarm_names_the_length_that_95_percent_fit(of_pairs, pairs, tmp_pat
     assert f"fit in data.pair_length={expected}," in warning
 
 
-def test_the_fitting_length_is_the_smallest():
+def test_the_shortest_sufficient_length_is_returned():
     counts = {"16": 3, "8": 5, "104": 2}
     assert packing.shortest_length(counts, 0.5) == 8 and packing.shortest_length(counts, 0.51) == 16
     assert (

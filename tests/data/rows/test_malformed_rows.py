@@ -1,4 +1,4 @@
-"""Rows of text with malformed records: counts, the first of each, and the allowed share."""
+"""Rows of text with malformed records: counts, the first place by reason, and the allowed share."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ BLANK = "bad.tsv: line 1501"
 
 @pytest.fixture
 def malformed(text, config, tmp_path):
-    """A config of `text` whose pairs have three blank lines and one without a tab."""
+    """Makes configs of `text` whose pairs have three blank lines and a line without a tab."""
     lines = [f"{a}\t{b}" for a, b in zip(sentences("p", GOOD), sentences("q", GOOD), strict=True)]
     lines[GOOD // 2 : GOOD // 2] = ["", " ", "no tab", ""]
     (tmp_path / "bad.tsv").write_text("\n".join(["\ufeffone\ttwo", *lines[1:]]) + "\n")
@@ -29,12 +29,14 @@ def malformed(text, config, tmp_path):
     return make
 
 
-def test_the_default_stops_and_names_the_key(malformed):
+def test_by_default_malformed_records_are_an_error_that_names_the_key(malformed):
     with pytest.raises(ConfigError, match=r"bad\.tsv: line 1501 is blank; .*data\.malformed=skip"):
         prepare_rows(malformed("cache"))
 
 
-def test_skipped_records_are_counted_with_the_first_of_each(malformed, tmp_path):
+def test_skipped_records_are_counted_and_the_first_place_of_each_reason_is_stored(
+    malformed, tmp_path
+):
     store = prepare_rows(malformed("one", malformed="skip"))
     task = store.task("pairs.xx-yy")
     assert task.malformed == {
@@ -48,13 +50,13 @@ def test_skipped_records_are_counted_with_the_first_of_each(malformed, tmp_path)
     (line,) = (line for line in lines if line.startswith("pairs.xx-yy: malformed"))
     assert f"blank line: 3 (first: {tmp_path}/{BLANK}); byte order marks" in line
     assert malformed_records(store.manifest.tasks) == line.partition(": ")[2]
-    # Bitext is packed from the same lines: they count once.
+    # Bitext rows are packed from the same lines, so each malformed line counts once.
     twice = [task, dataclasses.replace(task, name="bitext.xx-yy", kind="bitext")]
     assert malformed_records(twice) == line.partition(": ")[2]
     assert files(prepare_rows(malformed("three", malformed="skip", workers=3))) == files(store)
 
 
-def test_a_manifest_without_malformed_records_is_as_it_was(built):
+def test_a_manifest_without_malformed_records_has_no_field_for_them(built):
     content = json.loads((built.path / "manifest.json").read_bytes())
     assert all("malformed" not in task for task in content["tasks"])
     assert malformed_records(built.manifest.tasks) == ""
@@ -63,7 +65,9 @@ def test_a_manifest_without_malformed_records_is_as_it_was(built):
             assert "malformed" not in json.loads(file.read_bytes())
 
 
-def test_too_many_are_an_error_in_one_process_and_in_several(malformed, monkeypatch):
+def test_too_many_malformed_records_are_an_error_with_one_or_several_workers(
+    malformed, monkeypatch
+):
     monkeypatch.setattr(building, "_MIN_RECORDS", GOOD)
     from xlj.data.rows import preparing
 

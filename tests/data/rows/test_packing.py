@@ -1,4 +1,4 @@
-"""Rows contain exactly the input, without overlaps, and little space is left."""
+"""Packed rows contain exactly the input, without overlaps and with little padding."""
 
 from collections import Counter
 
@@ -16,8 +16,8 @@ DTYPE = np.dtype("<u2")
 MASK = 60_000
 LENGTHS = st.integers(8, 130)
 SIDES = st.lists(st.tuples(st.integers(0, 70), st.integers(0, 70)), max_size=40)
-SINGLE = [(16, 16), (17, 16), (0, 3), (29, 32), (30, 32), (32, 29)]
-"""Sentences of two sides; the examples just fit, or just exceed, halves and rows of 64."""
+EDGE_CASES = [(16, 16), (17, 16), (0, 3), (29, 32), (30, 32), (32, 29)]
+"""Lengths of the sides of pairs that just fit, or just exceed, half a row or a row of 64."""
 
 
 def ragged(lengths, first: int = 4) -> Ragged:
@@ -38,13 +38,13 @@ def parts(sequences: Ragged) -> list[tuple[int, ...]]:
 
 def examples(rows: np.ndarray) -> list[tuple[int, ...]]:
     """Every example of every row, in order; padding may only be at the end of rows."""
-    actual = []
+    output = []
     for row in rows.tolist():
         end = len(row) - next((i for i, t in enumerate(reversed(row)) if t != PAD), len(row))
         assert PAD not in row[:end] and row[0] == BOS
         starts = [i for i in range(end) if row[i] == BOS]
-        actual += [tuple(row[a:b]) for a, b in zip(starts, [*starts[1:], end], strict=True)]
-    return actual
+        output += [tuple(row[a:b]) for a, b in zip(starts, [*starts[1:], end], strict=True)]
+    return output
 
 
 @given(st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=6), max_size=20), LENGTHS)
@@ -53,18 +53,18 @@ def test_text_stays_in_order(sizes, length):
     lines = ragged([size for document in sizes for size in document])
     documents = np.repeat(np.arange(len(sizes)), [len(document) for document in sizes])
     packed = packing.pack_text(lines, documents, length, DTYPE)
-    actual = {e[1]: e[1:-1] for e in examples(packed.rows)}  # by their unique first id
-    assert len(actual) == packed.examples
+    bodies = {e[1]: e[1:-1] for e in examples(packed.rows)}  # by the unique first id
+    assert len(bodies) == packed.examples
     assert all(e[0] == BOS and e[-1] == EOS and len(e) <= length for e in examples(packed.rows))
-    split, cut = parts(lines), 0
+    line_ids, cut = parts(lines), 0
     for number in range(len(sizes)):
-        joined = sum((split[i] for i in np.flatnonzero(documents == number)), ())
+        joined = sum((line_ids[i] for i in np.flatnonzero(documents == number)), ())
         cut += len(joined) > length - 2
-        while joined:  # full pieces, then the tail
-            body = actual.pop(joined[0])
+        while joined:  # full pieces, then the rest
+            body = bodies.pop(joined[0])
             assert body == joined[: length - 2]
             joined = joined[len(body) :]
-    assert not actual and packed.cut == cut
+    assert not bodies and packed.cut == cut
     assert packed.sentences == (lines.lengths > 0).sum()
 
 
@@ -74,7 +74,7 @@ def test_short_documents_share_rows():
 
 
 @given(SIDES, LENGTHS)
-@example(SINGLE, 64)
+@example(EDGE_CASES, 64)
 def test_pairs_are_whole_or_dropped_and_counted(sizes, length):
     first, second = two_sides(sizes)
     packed = packing.pack_pairs(first, second, length, DTYPE)
@@ -90,7 +90,7 @@ def test_pairs_are_whole_or_dropped_and_counted(sizes, length):
     assert packed.examples == packed.sentences == expected.total()
 
 
-def test_pairs_fill_rows_of_four_times_their_mean():
+def test_pairs_fill_rows_of_four_times_their_mean_length():
     rng = np.random.default_rng(2)
     for mean in (10, 20, 28):
         sides = [ragged(rng.gamma(3, mean / 6, 16_384).astype(int) + 1) for _ in range(2)]
@@ -116,9 +116,9 @@ def test_sentences_with_slots_always_fit(sizes, length):
 
 
 @given(SIDES, LENGTHS)
-@example(SINGLE, 36)
+@example(EDGE_CASES, 36)
 @example([(3, 2)] * 9, 128)
-def test_a_row_of_bitext_has_pairs_in_one_order(sizes, length):
+def test_both_halves_of_a_bitext_row_have_its_pairs_in_one_order(sizes, length):
     first, second = two_sides(sizes)
     half, most = length // 2, max_pairs(length)
     packed = packing.pack_bitext(first, second, length, DTYPE)
@@ -132,7 +132,7 @@ def test_a_row_of_bitext_has_pairs_in_one_order(sizes, length):
         for a, b in zip(parts(first), parts(second), strict=True)
         if 0 < len(a) <= half - 2 and 0 < len(b) <= half - 2
     ]
-    if most == 1:  # in the order of the text
+    if most == 1:  # pairs keep the order of the text
         assert actual == expected
     assert sorted(actual) == expected and packed.sentences == len(expected)
     assert packed.examples == 2 * len(expected)
@@ -144,10 +144,10 @@ def test_a_row_of_bitext_has_pairs_in_one_order(sizes, length):
 
 
 @pytest.mark.parametrize("length", [64, 96, 128])
-def test_rows_of_bitext_hold_as_many_pairs_as_they_may(length):
+def test_bitext_rows_contain_as_many_short_pairs_as_allowed(length):
     rng = np.random.default_rng(length)
-    kept = packing.pack_bitext(*two_sides(rng.integers(1, 30, (400, 2))), length, DTYPE)
-    assert len(kept.rows) < 0.9 * kept.sentences
+    packed = packing.pack_bitext(*two_sides(rng.integers(1, 30, (400, 2))), length, DTYPE)
+    assert len(packed.rows) < 0.9 * packed.sentences
     short = packing.pack_bitext(*two_sides([(3, 3)] * 100), length, DTYPE)
     assert len(short.rows) == -(-100 // max_pairs(length))
 
@@ -155,21 +155,21 @@ def test_rows_of_bitext_hold_as_many_pairs_as_they_may(length):
 @pytest.mark.parametrize("kind", ["pairs", "bitext"])
 @given(SIDES, LENGTHS, st.integers(1, 4))
 @example([(3, 2)] * 9, 128, 3)
-def test_pairs_come_out_as_they_went_in(kind, sizes, length, every):
+def test_pairs_are_recovered_unchanged_from_rows_and_repacked_rows(kind, sizes, length, every):
     rows = packing.pack(kind, two_sides(sizes), None, length, DTYPE, mask=299).rows
     few = packing.repack(kind, rows[::every])
     fits = (lambda a, b: max(a, b) + 2 <= length // 2) if kind == "bitext" else (
         lambda a, b: a + b + 3 <= length)  # fmt: skip
-    kept = [
+    expected = [
         pair
         for pair, (a, b) in zip(zip(*map(parts, two_sides(sizes)), strict=True), sizes, strict=True)
         if a and b and fits(a, b)
     ]
-    come, of_some, of_few = (
+    pairs, some_pairs, few_pairs = (
         sorted(zip(*map(parts, packing.sides_of(kind, r)), strict=True))
         for r in (rows, rows[::every], few)
     )
-    assert come == kept and of_some == of_few and len(few) <= len(rows[::every])
+    assert pairs == expected and some_pairs == few_pairs and len(few) <= len(rows[::every])
 
 
 @given(st.lists(st.integers(1, 40), max_size=30), LENGTHS)
@@ -182,30 +182,30 @@ def test_repacking_loses_nothing(sizes, length):
     packed = packing.repack("text", rows)
     assert Counter(examples(packed)) == Counter(examples(rows)) and len(packed) <= len(rows)
     fullest = np.sort((packed != PAD).sum(1))[:2]
-    assert len(packed) < 2 or fullest.sum() > length, "two rows would have been one"
+    assert len(packed) < 2 or fullest.sum() > length, "two rows would have fitted into one"
 
 
 @given(st.data(), st.integers(5, 600), st.none() | st.integers(1, 5))
-def test_best_fit_never_overlaps(data, capacity, most):
+def test_best_fit_never_overlaps_items(data, capacity, most):
     sizes = np.array(data.draw(st.lists(st.integers(1, capacity), max_size=60)), np.int64)
     bins, offsets, count = packing.best_fit(sizes, capacity, most)
     used = np.zeros((count, capacity), int)
     for b, o, s in zip(bins, offsets, sizes, strict=True):
         used[b, o : o + s] += 1
     assert used.sum() == sizes.sum() and used.max(initial=0) <= 1 and used.any(axis=1).all()
-    held = np.bincount(bins, minlength=count)
-    assert held.max(initial=0) <= (most or len(sizes))
-    left, may = capacity - used.sum(1), held < (most or len(sizes) + 1)
+    items = np.bincount(bins, minlength=count)
+    assert items.max(initial=0) <= (most or len(sizes))
+    space, accepts_more = capacity - used.sum(1), items < (most or len(sizes) + 1)
     for b in range(count):  # the largest item, placed first, did not fit in earlier bins
-        assert not (may[:b] & (left[:b] >= sizes[bins == b].max())).any()
+        assert not (accepts_more[:b] & (space[:b] >= sizes[bins == b].max())).any()
 
 
 @given(st.lists(st.integers(1, 12), max_size=60))
 @example([9, 6, 2, 2])
-def test_best_fit_takes_the_longest_first_into_the_fullest(sizes):
+def test_best_fit_puts_the_longest_item_first_into_the_fullest_bin(sizes):
     left: list[int] = []  # room in each bin
     for size in sorted(sizes, reverse=True):
-        fitting = [room for room in left if room >= size]
+        fitting = [space for space in left if space >= size]
         if fitting:
             left.remove(min(fitting))
         left.append(min(fitting, default=12) - size)
@@ -214,7 +214,7 @@ def test_best_fit_takes_the_longest_first_into_the_fullest(sizes):
     assert sorted(actual) == sorted(left)
 
 
-def test_nothing_gives_no_rows():
-    none = Ragged(np.empty(0, np.int32), np.zeros(3, np.int64))
-    assert packing.pack_text(none, np.zeros(3, int), 16, DTYPE).rows.shape == (0, 16)
-    assert packing.pack_pairs(none, none, 16, DTYPE).rows.shape == (0, 16)
+def test_empty_text_gives_no_rows():
+    empty = Ragged(np.empty(0, np.int32), np.zeros(3, np.int64))
+    assert packing.pack_text(empty, np.zeros(3, int), 16, DTYPE).rows.shape == (0, 16)
+    assert packing.pack_pairs(empty, empty, 16, DTYPE).rows.shape == (0, 16)

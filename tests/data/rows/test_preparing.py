@@ -13,7 +13,7 @@ from xlj.data.rows.request import request_of
 
 @pytest.fixture
 def rows(tiny, store, tmp_path):
-    """`tiny` with a copy of its rows, and without keys of text."""
+    """`tiny` with `data.rows` set to a copy of its rows, and without the keys of text."""
     shutil.copytree(store.path.parent, tmp_path / "cache")
     (tmp_path / "cache" / store.path.name).rename(tmp_path / "cache" / "rows")
     for key in ("mono", "parallel", "languages", "pairs"):
@@ -31,7 +31,7 @@ def test_a_config_takes_languages_and_lengths_from_its_rows(rows, store):
         assert prepare_rows(parse(rows), processes=processes).manifest == store.manifest
 
 
-def test_rows_are_named_by_their_hash_too(rows, store):
+def test_rows_may_be_named_by_their_hash(rows, store):
     rows.data.rows, rows.data.cache = store.path.name, str(store.path.parent)
     config = parse(rows, explicit=["data.rows", "data.cache"])
     assert prepare_rows(config).path == store.path
@@ -56,14 +56,14 @@ def test_existing_rows_are_listed_if_text_is_missing(tiny, store):
         prepare_rows(parse(tiny))
 
 
-def test_only_the_kinds_that_are_read_are_opened(rows, store):
+def test_only_kinds_of_rows_that_an_objective_reads_are_opened(rows, store):
     rows.objectives.tlm.batch_rows = 0
     config, opened = open_rows(parse(rows))
     assert opened.manifest.tasks == store.tasks("text") and not opened.tasks("pairs")
     assert config.data.pairs == ("en-de", "en-sw")  # still evaluated
 
 
-def test_a_config_without_rows_stays_as_it_is(tiny):
+def test_a_config_without_rows_does_not_change(tiny):
     assert open_rows(parse(tiny)) == (parse(tiny), None)
 
 
@@ -82,7 +82,7 @@ def test_a_config_without_rows_stays_as_it_is(tiny):
          r"distillation\.language=fr is not in data\.rows="),
     ],
 )  # fmt: skip
-def test_rows_that_do_not_serve_a_config_are_refused(
+def test_rows_that_are_unsuitable_for_the_config_are_refused(
     rows, vocabulary, tmp_path, monkeypatch, changes, message
 ):
     monkeypatch.chdir(tmp_path)
@@ -106,7 +106,7 @@ def test_finished_rows_of_a_seqio_source_are_read_without_seqio(tiny, store, tmp
     assert prepare_rows(parse(tiny)).manifest == store.manifest
 
 
-def test_damaged_rows_name_the_key(rows, tmp_path):
+def test_the_error_about_damaged_rows_names_the_key(rows, tmp_path):
     (tmp_path / "cache" / "rows" / "manifest.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"data\.rows=.*manifest\.json is damaged"):
         open_rows(parse(rows))

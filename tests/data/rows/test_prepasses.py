@@ -15,7 +15,7 @@ from xlj.data.text.held_out import Rule
 from xlj.data.text.reading import UnitReader
 from xlj.data.tokenizer import vocabulary_training
 
-READ = Objectives(
+OBJECTIVES = Objectives(
     options={"mmlm": MultilingualMLM(batch_rows=1), "tlm": TranslationLM(batch_rows=1)}
 )
 
@@ -30,7 +30,7 @@ def backwards(doing, jobs):
         job()
 
 
-def texts(language, count, letters="abcdefgh"):
+def random_lines(language, count, letters="abcdefgh"):
     rng = random.Random(language)
     return [f"{''.join(rng.choices(letters, k=20))} {i}" for i in range(count)]
 
@@ -38,7 +38,7 @@ def texts(language, count, letters="abcdefgh"):
 @pytest.fixture
 def request_(tmp_path):
     """A request with English in 50 units, German in 2 units, and pairs of both."""
-    en, de = texts("en", 40_000), texts("de", 1600, "üößäabc")
+    en, de = random_lines("en", 40_000), random_lines("de", 1600, "üößäabc")
     (tmp_path / "en.txt").write_text("\n".join(en))
     (tmp_path / "de.txt").write_text("\n".join(de))
     (tmp_path / "en-de.tsv").write_text(
@@ -56,32 +56,32 @@ def request_(tmp_path):
             unit_bytes=20_000,
             **fields,
         )
-        return request_of(Config(data=data, objectives=READ))
+        return request_of(Config(data=data, objectives=OBJECTIVES))
 
     make.lines = {"en": en, "de": de}
     return make
 
 
 def test_a_vocabulary_is_trained_on_a_uniform_sample_without_held_out_lines(request_, monkeypatch):
-    seen = []
+    calls = []
     train = vocabulary_training.train
     monkeypatch.setattr(
         vocabulary_training,
         "train",
-        lambda *args, **more: seen.append(args[:2]) or train(*args, **more),
+        lambda *args, **more: calls.append(args[:2]) or train(*args, **more),
     )
     for run, name in ((forwards, "a"), (backwards, "b")):
         request = request_(name)
-        actual = prepasses.texts_of(request)
-        rules = prepasses.hold_out(request, actual, run)
-        prepasses.train_vocabulary(request, actual, rules, run)
-    assert seen[0] == seen[1]
-    sampled, weights = seen[0]
+        texts = prepasses.texts_of(request)
+        rules = prepasses.hold_out(request, texts, run)
+        prepasses.train_vocabulary(request, texts, rules, run)
+    assert calls[0] == calls[1]
+    sampled, weights = calls[0]
     for language, lines in sampled.items():
         assert not (line_hashes(lines) < Rule(0.02).threshold).any()
         assert len(set(lines) - set(request_.lines[language])) == 0
-    # Hashes sample some of 52 and 3 units; the counts are scaled to all of them.
-    en, de = (len(actual[i].units) for i in (0, 1))
+    # Hashes select some of the 52 and 3 units; counts are scaled to all units.
+    en, de = (len(texts[i].units) for i in (0, 1))
     assert en > 40 > SAMPLED_UNITS > de
     positions = [request_.lines["en"].index(line) for line in sampled["en"]]
     units = {position * en // 40_000 for position in positions}
@@ -102,23 +102,23 @@ def test_a_missing_library_is_an_error_before_text_is_read(source, tmp_path, mon
         exclude=(f"{tmp_path}/excluded.txt",),
         cache=str(tmp_path / "cache"),
     )
-    request = request_of(Config(data=data, objectives=READ))
+    request = request_of(Config(data=data, objectives=OBJECTIVES))
     monkeypatch.setitem(sys.modules, "seqio", None)
     with pytest.raises(ConfigError, match=f"^reading {source} needs seqio, which "):
         prepasses.texts_of(request)
     assert not list((tmp_path / "cache").iterdir())
 
 
-def test_companions_are_those_of_all_units(request_):
+def test_companions_are_collected_from_all_units(request_):
     request = request_()
-    actual = prepasses.texts_of(request)
-    rules = prepasses.hold_out(request, actual, backwards)
+    texts = prepasses.texts_of(request)
+    rules = prepasses.hold_out(request, texts, backwards)
     assert rules["en"].companions is None
     pairs = list(zip(request_.lines["en"][:400], request_.lines["de"], strict=False))
     first, second = (line_hashes(column) for column in zip(*pairs, strict=True))
     expected = second[(first < rules["en"].threshold) & (second >= rules["de"].threshold)]
-    known = np.fromfile(rules["de"].companions, "<u8")
-    assert known.tolist() == sorted(expected.tolist()) and len(known) > 1
+    actual = np.fromfile(rules["de"].companions, "<u8")
+    assert actual.tolist() == sorted(expected.tolist()) and len(actual) > 1
 
 
 @pytest.mark.parametrize("bucket_bytes", [1 << 30, 30_000])
@@ -133,16 +133,16 @@ def test_only_the_first_occurrence_of_a_line_is_read(request_, tmp_path, monkeyp
         request = request_(name, duplicates="drop")
         english, german, both = prepasses.find_duplicates(request, prepasses.texts_of(request), run)
         for text, lines in ((english, [(line,) for line in en]), (both, pairs)):
-            kept, dropped = [], 0
+            rows, dropped = [], 0
             for index, unit in enumerate(text.units):
                 reader = UnitReader(unit, index, text.reading)
                 for chunk in reader.chunks():
-                    kept += zip(*chunk.columns, strict=True)
+                    rows += zip(*chunk.columns, strict=True)
                 dropped += reader.dropped["stands before"]
-            kept = [row for row in kept if row != ("",)]
-            whole = [row for row in lines if row != ("",)]
-            assert kept == list(dict.fromkeys(whole))
-            assert dropped == len(whole) - len(kept) > 1000
+            rows = [row for row in rows if row != ("",)]
+            nonempty = [row for row in lines if row != ("",)]
+            assert rows == list(dict.fromkeys(nonempty))
+            assert dropped == len(nonempty) - len(rows) > 1000
         assert len(english.reading.repeated) == (1 if bucket_bytes > 1e9 else 6)
         assert all(file.stat().st_size == 0 for file in german.reading.repeated)
         assert not list((tmp_path / name).rglob("*.hashes"))

@@ -1,4 +1,4 @@
-"""Text at URLs and rows in buckets equal those of local files, also after an interruption."""
+"""Rows of text at URLs and rows in buckets equal local rows, also after an interruption."""
 
 import dataclasses
 import pickle
@@ -51,13 +51,13 @@ def small(tiny):
 
 
 @pytest.fixture(scope="module")
-def uploaded(bucket, corpus):
+def text_url(bucket, corpus):
     for file in sorted(corpus.rglob("*.t*")):
         atomic.write(to_path(f"{bucket}/text/{file.relative_to(corpus)}"), file.read_bytes())
     return f"{bucket}/text"
 
 
-def same(actual: RowStore, expected: RowStore) -> None:
+def assert_same_rows(actual: RowStore, expected: RowStore) -> None:
     assert actual.manifest.content_hash == expected.manifest.content_hash
     for task in expected.manifest.tasks:
         for split in ("train", "held_out"):
@@ -72,43 +72,47 @@ def same(actual: RowStore, expected: RowStore) -> None:
 
 
 @pytest.mark.cloud
-def test_rows_in_a_bucket_of_text_in_a_bucket(small, corpus, uploaded, bucket, tmp_path):
+def test_rows_in_a_bucket_from_text_in_a_bucket_equal_local_rows(
+    small, corpus, text_url, bucket, tmp_path
+):
     expected = prepare_rows(small(corpus, tmp_path))
-    config = small(uploaded, f"{bucket}/rows")
+    config = small(text_url, f"{bucket}/rows")
     actual = prepare_rows(config)
     assert str(actual.path).startswith(f"{bucket}/rows/")
-    same(actual, expected)
-    left = {
+    assert_same_rows(actual, expected)
+    folders = {
         url.partition("/rows/")[2].partition("/")[0]
         for url in buckets.find_objects(f"{bucket}/rows/**")
     }
-    assert left == {actual.path.name, "vocabularies", "companions", "duplicates"} | {
+    assert folders == {actual.path.name, "vocabularies", "companions", "duplicates"} | {
         task.name for task in actual.manifest.tasks
-    }  # no lock file
+    }  # no lock file remains
     again = prepare_rows(config)  # opens the existing rows
     assert again.path == actual.path
-    named = dataclasses.replace(
+    named_config = dataclasses.replace(
         config, data=dataclasses.replace(config.data, rows=actual.path.name)
     )
-    config, opened = open_rows(named)
-    same(opened, expected)
+    config, opened = open_rows(named_config)
+    assert_same_rows(opened, expected)
     assert Vocabulary.load(config.data.vocabulary).digest == expected.manifest.vocabulary_digest
 
 
 @pytest.mark.cloud
-def test_batches_wait_for_a_bucket_once(small, corpus, bucket, tmp_path, monkeypatch):
+def test_the_rows_of_a_batch_are_read_from_a_bucket_at_the_same_time(
+    small, corpus, bucket, tmp_path, monkeypatch
+):
     text = {"duplicates": "keep", "unit_bytes": 1 << 20}
     config = small(corpus, f"{bucket}/batches", **text)
-    here = small(corpus, tmp_path, **text)
-    stores = [prepare_rows(config), prepare_rows(here)]
-    batches, expected = Batches(stores[0], config), Batches(stores[1], here)
-    at_once, most, read = [], [], buckets.read_range
+    local_config = small(corpus, tmp_path, **text)
+    stores = [prepare_rows(config), prepare_rows(local_config)]
+    batches, expected = Batches(stores[0], config), Batches(stores[1], local_config)
+    active, counts, read = [], [], buckets.read_range
 
     def slow(*arguments):
-        at_once.append(arguments)
-        most.append(len(at_once))
+        active.append(arguments)
+        counts.append(len(active))
         time.sleep(0.02)
-        at_once.pop()
+        active.pop()
         return read(*arguments)
 
     monkeypatch.setattr(buckets, "read_range", slow)
@@ -120,7 +124,7 @@ def test_batches_wait_for_a_bucket_once(small, corpus, bucket, tmp_path, monkeyp
                 strict=True,
             ):
                 np.testing.assert_array_equal(actual, other)
-    assert max(most) > 8 and batches._fetcher.fetched == expected._fetcher.fetched
+    assert max(counts) > 8 and batches._fetcher.fetched == expected._fetcher.fetched
 
 
 @pytest.mark.cloud
@@ -140,13 +144,13 @@ def test_an_interrupted_build_resumes(small, corpus, bucket, tmp_path, monkeypat
     child.stdin.write(pickle.dumps(request))
     child.stdin.close()
     while not any("/units/" in url for url in buckets.find_objects(f"{folder}/**/*.json")):
-        assert child.poll() is None, "it ended before it was killed"
+        assert child.poll() is None, "the build ended before it was killed"
         time.sleep(0.01)
     child.send_signal(signal.SIGKILL)
     child.wait()
     assert to_path(f"{folder}/.lock").is_file() and not request.is_finished
     build_rows(request)
-    same(RowStore(request.folder), prepare_rows(small(corpus, tmp_path / "here")))
+    assert_same_rows(RowStore(request.folder), prepare_rows(small(corpus, tmp_path / "here")))
 
 
 @pytest.mark.cloud
@@ -165,7 +169,7 @@ def test_damage_in_a_bucket_is_reported(small, corpus, bucket, tmp_path):
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_text_of_a_web_server(small, corpus, tmp_path, ranges):
+def test_rows_are_built_from_text_on_a_web_server(small, corpus, tmp_path, ranges):
     files = {f"/{f.relative_to(corpus)}": f.read_bytes() for f in corpus.rglob("*.t*")}
     expected = prepare_rows(small(corpus, tmp_path / "here", duplicates="keep"))
     with servers.web(files) as server:
@@ -173,8 +177,8 @@ def test_text_of_a_web_server(small, corpus, tmp_path, ranges):
         config = small(server.url, tmp_path / "there", duplicates="keep")
         actual = prepare_rows(config)
         if ranges:
-            same(actual, expected)
-        else:  # each file is one unit, so other lines are neighbours
+            assert_same_rows(actual, expected)
+        else:  # each file is one unit, so lines have other neighbours
             totals = [sum(t.sentences for t in s.manifest.tasks) for s in (actual, expected)]
             assert totals[0] == totals[1]
         storage._listed_stats.clear()

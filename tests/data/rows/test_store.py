@@ -43,7 +43,7 @@ def path(tmp_path, rows):
         parts = [rows[name][cuts[name][shard] : cuts[name][shard + 1]] for name in ROWS]
         body = b"".join(store.to_records(part).tobytes() for part in parts)
         (folder / "text.en" / f"0000{shard}.rows").write_bytes(body)
-    none = Split(0, 0, 0, 0, hashlib.sha256().hexdigest(), (0,))
+    empty = Split(0, 0, 0, 0, hashlib.sha256().hexdigest(), (0,))
     (tmp_path / "pairs.en-de" / "abc" / "00000.rows").touch()
     manifest = Manifest(
         vocabulary_size=500,
@@ -63,8 +63,8 @@ def path(tmp_path, rows):
                 {"too long": 2},
                 5,
                 "",
-                none,
-                none,
+                empty,
+                empty,
             ),
         ),
     )
@@ -72,7 +72,7 @@ def path(tmp_path, rows):
     return folder
 
 
-def test_rows_come_back_in_any_order(path, rows):
+def test_rows_are_read_in_any_order(path, rows):
     opened = RowStore(path)
     for name in ROWS:
         order = np.random.default_rng(1).integers(0, ROWS[name], 1000)
@@ -81,7 +81,7 @@ def test_rows_come_back_in_any_order(path, rows):
     assert opened.read("pairs.en-de", "train", np.empty(0, np.int64)).shape == (0, 16)
 
 
-def test_the_manifest_comes_back(path):
+def test_the_manifest_is_read_unchanged(path):
     opened = RowStore(path)
     assert [task.name for task in opened.tasks("pairs")] == ["pairs.en-de"]
     assert opened.task("pairs.en-de").languages == ("en", "de")
@@ -90,7 +90,7 @@ def test_the_manifest_comes_back(path):
     )
 
 
-def test_rows_that_are_not_there_are_an_error(path):
+def test_reading_a_missing_row_or_split_is_an_error(path):
     opened = RowStore(path)
     for bad in (-1, 300):
         with pytest.raises(IndexError):
@@ -175,7 +175,7 @@ def test_damaged_manifests_and_vocabularies_are_detected(path):
         RowStore(path)
 
 
-def test_content_hash_is_about_content(path):
+def test_the_content_hash_depends_on_content_only(path):
     manifest = RowStore(path).manifest
     other_recipe = dataclasses.replace(manifest, recipe={"any": 2})
     assert other_recipe.content_hash == manifest.content_hash

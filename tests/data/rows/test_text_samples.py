@@ -1,4 +1,4 @@
-"""Samples of text: train and held-out lines apart, of whole units, as rows have them."""
+"""Samples of text consist of whole units; train and held-out lines are separated as in rows."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 
 @pytest.fixture
 def sampled(tiny, store):
-    """Samples the text of `tiny`: (characters, most held-out lines, bytes of a unit) -> samples."""
+    """Returns a function that samples the text of `tiny`."""
 
     def sample(characters=10**9, most_held_out=10**9, unit_bytes=1 << 25):
         config = parse(tiny)
@@ -24,14 +24,14 @@ def sampled(tiny, store):
     return sample
 
 
-def test_a_sample_of_everything_has_what_rows_have(sampled, store, corpus):
+def test_a_sample_of_all_text_has_the_lines_of_the_rows(sampled, store, corpus):
     samples = sampled()
     for task in store.manifest.tasks:
         sample = samples[task.name]
         assert sample.is_whole
         counts = len(sample.train[0]), len(sample.held_out[0])
         rows = task.train.sentences, task.held_out.sentences
-        assert counts == rows if task.kind == "text" else counts >= rows  # too long pairs have none
+        assert counts == rows if task.kind == "text" else counts >= rows  # long pairs are in no row
         assert len(sample.train) == len(sample.held_out) == len(task.languages)
     lines = (corpus / "mono/de.txt").read_text("utf-8").split("\n")
     both = samples["text.de"].train[0] + samples["text.de"].held_out[0]
@@ -41,7 +41,7 @@ def test_a_sample_of_everything_has_what_rows_have(sampled, store, corpus):
     assert set(zip(*train, strict=True)) <= {tuple(line.split("\t")) for line in pairs}
 
 
-def test_a_sample_ends_with_the_unit_that_has_enough(sampled):
+def test_a_sample_ends_with_the_unit_that_completes_it(sampled):
     whole, some = sampled(), sampled(characters=2000, unit_bytes=4096)
     train, every = some["text.en"].train[0], whole["text.en"].train[0]
     assert not some["text.en"].is_whole
@@ -50,7 +50,7 @@ def test_a_sample_ends_with_the_unit_that_has_enough(sampled):
     assert sampled(characters=2000, unit_bytes=4096)["text.en"] == some["text.en"]
 
 
-def test_held_out_lines_are_a_sample_in_order(sampled):
+def test_held_out_lines_are_sampled_and_keep_their_order(sampled):
     every, some = sampled()["text.en"].held_out[0], sampled(most_held_out=9)["text.en"].held_out[0]
     assert len(some) == 9 < len(every)
     assert some == [line for line in every if line in some]

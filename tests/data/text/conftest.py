@@ -7,7 +7,7 @@ import pytest
 from xlj.config import Config, Data, Objectives
 from xlj.config.objectives.mlm import MultilingualMLM, TranslationLM
 
-READ = Objectives(
+OBJECTIVES = Objectives(
     options={"mmlm": MultilingualMLM(batch_rows=1), "tlm": TranslationLM(batch_rows=1)}
 )
 """Objectives that read rows of text and of pairs."""
@@ -15,7 +15,7 @@ READ = Objectives(
 
 @pytest.fixture
 def config(tmp_path):
-    """Makes a config that reads files in a temporary folder; fields of `data` by name."""
+    """Returns a function that makes a config of fields of `data`; `@` is a temporary folder."""
 
     def make(**fields) -> Config:
         fields = {"cache": str(tmp_path / "cache"), "vocabulary_size": 100, **fields}
@@ -25,7 +25,7 @@ def config(tmp_path):
         for name in ("mono", "parallel"):
             templates = fields.get(name, ())
             fields[name] = tuple(t.replace("@", f"{tmp_path}/") for t in templates)
-        return Config(data=Data(**fields), objectives=READ)
+        return Config(data=Data(**fields), objectives=OBJECTIVES)
 
     return make
 

@@ -1,4 +1,4 @@
-"""Damaged Parquet files give one-line errors; text that is not UTF-8 is counted."""
+"""Damaged Parquet files raise one-line errors; texts that are not UTF-8 are counted."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,18 +22,18 @@ def read(path):
     return [line for chunk in reader.chunks() for line in chunk.columns[0]], reader
 
 
-def test_damage_anywhere_is_one_line(path):
-    good, refused = path.read_bytes(), 0
-    for place in range(4, len(good), len(good) // 60):
-        damaged = bytearray(good)
-        damaged[place : place + 8] = b"\xff" * 8
+def test_damage_at_any_position_raises_a_one_line_error(path):
+    content, errors = path.read_bytes(), 0
+    for position in range(4, len(content), len(content) // 60):
+        damaged = bytearray(content)
+        damaged[position : position + 8] = b"\xff" * 8
         path.write_bytes(damaged)
         try:
             read(path)
         except ConfigError as error:
             assert str(error).startswith(f"{path}: ") and "\n" not in str(error)
-            refused += 1
-    assert refused > 20
+            errors += 1
+    assert errors > 20
 
 
 @pytest.mark.parametrize("dictionary", [False, True])

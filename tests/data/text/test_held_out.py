@@ -39,42 +39,48 @@ SHARE = 0.05
 
 
 def rules(tasks, folder) -> dict[str, Rule]:
-    actual: dict[str, list] = {name: [] for languages in tasks for name in languages}
+    companions: dict[str, list] = {name: [] for languages in tasks for name in languages}
     for languages, rows in tasks.items():
         if len(languages) == 2:
             for part in (rows[:1000], rows[1000:]):
                 hashes = [line_hashes(column) for column in columns(part)]
-                companions = held_out.find_companions(languages, hashes, Rule(SHARE))
-                actual[languages[1 - held_out.deciding_column(languages)]].append(companions)
-    assert not actual["en"]
-    return {name: Rule(SHARE, hash_sets.write(folder, parts)) for name, parts in actual.items()}
+                part_hashes = held_out.find_companions(languages, hashes, Rule(SHARE))
+                companions[languages[1 - held_out.deciding_column(languages)]].append(part_hashes)
+    assert not companions["en"]
+    return {name: Rule(SHARE, hash_sets.write(folder, parts)) for name, parts in companions.items()}
 
 
 def outcomes(tasks, by_language):
-    """Yields what happens to each line or pair, and its (language, sentence)s."""
+    """Yields the outcome of each line or pair, and its sentences as (language, sentence)."""
     for languages, rows in tasks.items():
         hashes = [line_hashes(column) for column in columns(rows)]
         out, sharing = held_out.split(languages, hashes, [by_language[name] for name in languages])
         assert not (out & sharing).any() and (len(languages) == 2 or not sharing.any())
         for row, is_out, is_sharing in zip(rows, out, sharing, strict=True):
             sides = zip(languages, row, strict=True)
-            output = [(name, " ".join(side.casefold().split())) for name, side in sides if side]
-            yield "held out" if is_out else "dropped" if is_sharing else "trained on", output
+            sentences = [(name, " ".join(side.casefold().split())) for name, side in sides if side]
+            yield "held out" if is_out else "dropped" if is_sharing else "trained on", sentences
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_held_out_and_training_share_no_sentence_of_a_language(seed, tmp_path):
     tasks = corpus(seed)
-    actual: dict[str, list] = {"held out": [], "dropped": [], "trained on": []}
-    for outcome, output in outcomes(tasks, rules(tasks, tmp_path)):
-        actual[outcome].append(output)
-    aside, trained = (set(itertools.chain(*actual[o])) for o in ("held out", "trained on"))
-    assert not aside & trained
-    assert {name for name, _ in aside} == {name for name, _ in trained} == {"en", "de", "fr", "sw"}
-    assert actual["dropped"]
+    sentences_of: dict[str, list] = {"held out": [], "dropped": [], "trained on": []}
+    for outcome, sentences in outcomes(tasks, rules(tasks, tmp_path)):
+        sentences_of[outcome].append(sentences)
+    held_out_sentences, training_sentences = (
+        set(itertools.chain(*sentences_of[o])) for o in ("held out", "trained on")
+    )
+    assert not held_out_sentences & training_sentences
+    assert (
+        {name for name, _ in held_out_sentences}
+        == {name for name, _ in training_sentences}
+        == {"en", "de", "fr", "sw"}
+    )
+    assert sentences_of["dropped"]
 
 
-def test_a_fixed_order_of_languages_decides_about_pairs():
+def test_a_fixed_order_of_languages_determines_the_deciding_side_of_a_pair():
     assert [
         held_out.deciding_column(pair) for pair in (("de", "en"), ("en", "sw"), ("sw", "fr"))
     ] == [
@@ -109,7 +115,7 @@ def test_blank_lines_are_never_held_out():
     assert out.tolist() == [False, True, False] and not sharing.any()
 
 
-def test_copies_hash_alike_and_hashes_never_change():
+def test_copies_have_equal_hashes_and_hashes_never_change():
     copies = line_hashes(["Straße  ﬁne", "STRASSE fine", "strasse fine", "strasse fin"])
     assert len(np.unique(copies)) == 2
     assert line_hashes(["你好，世界", "你好,世界"]).tolist() == [2554958421314430741] * 2
@@ -117,7 +123,7 @@ def test_copies_hash_alike_and_hashes_never_change():
     assert line_hashes([]).shape == (0,)
 
 
-def test_hashes_of_lines_do_not_depend_on_their_neighbours():
+def test_the_hash_of_a_line_does_not_depend_on_other_lines():
     rng = random.Random(0)
     lines = [
         "".join(rng.choices("ab çŁ你，\u0301", k=rng.choice([0, 1, 30, 40_000]))) for _ in range(60)
@@ -129,7 +135,7 @@ def test_hashes_of_lines_do_not_depend_on_their_neighbours():
     assert len(set(texts)) == len(set(alone.tolist())) > 30
 
 
-def test_copies_hash_alike_in_every_script():
+def test_copies_have_equal_hashes_in_every_script():
     """Compares with Unicode's normalization, for every letter and for marks in any order."""
     letters = [chr(i) for i in range(0x110000) if not 0xD800 <= i < 0xE000 and chr(i).strip()]
     letters = [letter for letter in letters if letter.isprintable()]
@@ -144,8 +150,8 @@ def test_copies_hash_alike_in_every_script():
         [f"{a}\u0323{b}\u0301" for a, b in zip(letters, letters[7:], strict=False)],
     ):
         hashes = line_hashes(texts).tolist()
-        actual: dict[str, set[int]] = {}
+        hashes_of: dict[str, set[int]] = {}
         for text, number in zip(texts, hashes, strict=True):
-            actual.setdefault(folded(unicodedata.normalize("NFKC", text)), set()).add(number)
-        assert all(len(numbers) == 1 for numbers in actual.values())
-        assert len(actual) == len(set(hashes))
+            hashes_of.setdefault(folded(unicodedata.normalize("NFKC", text)), set()).add(number)
+        assert all(len(numbers) == 1 for numbers in hashes_of.values())
+        assert len(hashes_of) == len(set(hashes))

@@ -1,9 +1,9 @@
-"""Facts that identify a source of text."""
+"""The digest of a module identifies the source code that text depends on."""
 
 from xlj.data.text import sources
 
 
-def test_module_digests_need_no_import(tmp_path, monkeypatch):
+def test_the_digest_of_a_module_needs_no_import(tmp_path, monkeypatch):
     package = tmp_path / "unimportable"
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError")

@@ -1,4 +1,4 @@
-"""Templates find their sources, and sources yield clean text in order."""
+"""Templates match their source files, and sources yield clean text in order."""
 
 import json
 import random
@@ -39,31 +39,31 @@ def test_templates_are_read_in_order_and_lines_are_cleaned(config, write):
     assert [line for (line,) in read(tasks[0])] == expected
 
 
-def test_pairs_of_one_file_and_of_two(config, write):
+def test_pairs_are_read_from_one_file_or_from_two(config, write):
     write("en-de.tsv", "a\tb\r\n c \td\n")
     write("en-de.en", "e\n\nf\n")
     write("en-de.de.gz", "g\n\ni")
-    both = ("@{source}-{target}.tsv", "@{pair}.{source}|@{pair}.{target}.gz")
-    (task,) = text_tasks(config(pairs=("en-de",), parallel=both).data)
+    templates = ("@{source}-{target}.tsv", "@{pair}.{source}|@{pair}.{target}.gz")
+    (task,) = text_tasks(config(pairs=("en-de",), parallel=templates).data)
     assert task.languages == ("en", "de")
     assert read(task) == [("a", "b"), ("c", "d"), ("e", "g"), ("", ""), ("f", "i")]
 
 
-def test_pairs_with_bars_and_of_a_translation_memory(config, write):
+def test_pairs_are_read_from_lines_with_bars_and_from_a_translation_memory(config, write):
     """Formats of fast_align and OPUS."""
     unit = '<tu><tuv xml:lang="{}"><seg>{}</seg></tuv><tuv xml:lang="{}"><seg>{}</seg></tuv></tu>'
     units = unit.format("en-US", "a &amp; b", "de", "c") + unit.format("de", "d", "en-US", "e")
     write("en-de.tmx", f"<tmx><header srclang='en'/><body>{units}</body></tmx>")
     write("en-de.txt", "f ||| g\nh ||| i\tj\n")
-    both = ("@{pair}.tmx#{source}|{target}", "@{pair}.txt")
-    (task,) = text_tasks(config(pairs=("en-de",), parallel=both).data)
+    templates = ("@{pair}.tmx#{source}|{target}", "@{pair}.txt")
+    (task,) = text_tasks(config(pairs=("en-de",), parallel=templates).data)
     assert read(task) == [("a & b", "c"), ("e", "d"), ("f", "g"), ("h ||| i", "j")]
     write("en-de.tmx", "<tmx><body></tmx>")
     with pytest.raises(ConfigError, match="en-de.tmx: not valid XML"):
         read(task)
 
 
-def test_all_misses_are_named_at_once(config, write):
+def test_one_error_names_all_missing_sources(config, write):
     write("en.txt", "a")
     with pytest.raises(ConfigError) as error:
         text_tasks(
@@ -96,7 +96,7 @@ def test_lines_that_are_not_utf8_are_skipped_on_both_sides(config, write):
         read(task)
 
 
-def test_phrasebook(config, monkeypatch, tmp_path):
+def test_phrasebook_templates_yield_text_and_pairs(config, monkeypatch, tmp_path):
     stub = types.ModuleType("xlj.phrasebook")
     stub.__file__ = str(tmp_path / "phrasebook" / "__init__.py")
     stub.LANGUAGES = ("en", "de")
@@ -114,7 +114,7 @@ def test_phrasebook(config, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("ending", ["", "\n"])
 @pytest.mark.parametrize("size", [7, 100, 1000, 100_000])
-def test_units_have_every_line_once(config, write, ending, size):
+def test_units_contain_every_line_once(config, write, ending, size):
     lines = [f"{'é' * (i * i % 37)} {i}" if i % 11 else "" for i in range(500)]
     write("en.txt", "\ufeff" + "\n".join(lines) + ending)
     write("more/en.txt", "last")
@@ -125,11 +125,11 @@ def test_units_have_every_line_once(config, write, ending, size):
     assert total == sum(path.stat().st_size for source in task.sources for path in source.paths)
     if size < 1000:
         assert len(units) == pytest.approx(total / size, rel=0.1)
-    got = [line for (line,) in read(task, size=size) if line]
-    assert got == [clean(line) for line in [*lines, "last"] if line]
+    actual = [line for (line,) in read(task, size=size) if line]
+    assert actual == [clean(line) for line in [*lines, "last"] if line]
 
 
-def test_empty_files_are_no_text(config, write):
+def test_empty_files_contain_no_text(config, write):
     for name in ("1.en-de.tsv", "3.en-de.tsv", "1.en.txt", "1.en.jsonl"):
         write(name, "")
     write("2.en-de.tsv", "a\tb\n")
@@ -151,7 +151,7 @@ def test_small_files_share_a_unit(config, write):
     assert len(read(task, size=1000)) == 41 * 2
 
 
-def test_records_of_json_and_parquet(config, write, tmp_path):
+def test_records_of_json_and_parquet_are_read(config, write, tmp_path):
     records = [
         {"text": "one\ntwo", "meta": {"de": "eins", "en": "one"}},
         {"text": None, "meta": {"de": "zwei", "en": "two\nlines"}, "more": 1},
@@ -164,9 +164,9 @@ def test_records_of_json_and_parquet(config, write, tmp_path):
     for source, times in (("@a/{language}*#text", 2), ("@{language}.parquet#text", 3)):
         (task,) = text_tasks(config(**mono, mono=(source,)).data)
         for size in (20, 1000):
-            got = [line for (line,) in read(task, size=size)]
-            assert [line for line in got if line] == ["one", "two"] * times
-            assert all(got[i + 2] == "" for i, line in enumerate(got) if line == "one")
+            actual = [line for (line,) in read(task, size=size)]
+            assert [line for line in actual if line] == ["one", "two"] * times
+            assert all(actual[i + 2] == "" for i, line in enumerate(actual) if line == "one")
     assert len(task.units(1)) == 3
     pairs = {"pairs": ("en-de",)}
     for source in ("@a/{source}.jsonl", "@{source}.parquet"):
@@ -274,7 +274,7 @@ def test_files_of_languages_that_are_not_requested_are_reported(config, write):
     assert not describe_unused_files(data, text_tasks(data))
 
 
-def test_filters_and_excluded_lines(config, write, tmp_path, monkeypatch):
+def test_filtered_and_excluded_lines_are_dropped_and_counted(config, write, tmp_path, monkeypatch):
     (tmp_path / "own_filter.py").write_text("def short(line):\n    return len(line) < 6\n")
     monkeypatch.syspath_prepend(tmp_path)
     write("en-de.tsv", "a\tb\nthis is long\tc\nTEST  line\tx\nd\ttest Line\nsame\tsame\n")
@@ -298,8 +298,8 @@ def test_filters_and_excluded_lines(config, write, tmp_path, monkeypatch):
         ReadOptions("error", "no_such:f").identity()
 
 
-def test_a_zst_file_of_many_frames_is_cut(config, write, tmp_path):
-    """Text, JSON lines and pairs in frames that end anywhere; errors name their lines."""
+def test_a_zst_file_of_many_frames_is_split(config, write, tmp_path):
+    """Frames of text, JSON lines and pairs may end inside a line; errors still name the line."""
     compress = zstandard.ZstdCompressor().compress
 
     def framed(name, content):
@@ -314,9 +314,9 @@ def test_a_zst_file_of_many_frames_is_cut(config, write, tmp_path):
     for source in ("@{language}.txt.zst", "@{language}.jsonl.zst#text", "@{language}.one.zst"):
         (task,) = text_tasks(config(languages=("en",), mono=(source,)).data)
         (file,) = task.sources
-        cut = "one" not in source
-        assert (len(task.units(3000)) > 4) == cut
-        assert file.unsplittable(3000) == (0 if cut else file.paths[0].stat().st_size)
+        is_split = "one" not in source
+        assert (len(task.units(3000)) > 4) == is_split
+        assert file.unsplittable(3000) == (0 if is_split else file.paths[0].stat().st_size)
         assert file.unsplittable(1 << 20) == 0
         assert [line for (line,) in read(task, size=3000) if line] == list(map(str, numbers))
     (task,) = text_tasks(config(pairs=("en-de",), parallel=("@{pair}.tsv.zst",)).data)

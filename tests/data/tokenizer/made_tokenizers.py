@@ -35,7 +35,8 @@ def byte_bpe() -> Tokenizer:
     alphabet = {"initial_alphabet": pre_tokenizers.ByteLevel.alphabet()}
     options = {"special_tokens": XLMR[:4], "show_progress": False, **alphabet}
     tokenizer.train_from_iterator(LINES, trainers.BpeTrainer(vocab_size=400, **options))
-    tokenizer.add_special_tokens(["<mask>", "<ent>"])  # beyond the model's own; not last
+    # The id of <mask> is above those of the model, but not the last id.
+    tokenizer.add_special_tokens(["<mask>", "<ent>"])
     return tokenizer
 
 
@@ -48,4 +49,4 @@ def unigram() -> Tokenizer:
     return tokenizer
 
 
-MADE = {"wordpiece": wordpiece, "byte_bpe": byte_bpe, "sentencepiece": unigram}
+TOKENIZERS = {"wordpiece": wordpiece, "byte_bpe": byte_bpe, "sentencepiece": unigram}

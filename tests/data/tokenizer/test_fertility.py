@@ -8,7 +8,7 @@ from xlj.data.tokenizer import fertility, vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
 
 
-def test_counts_are_those_of_the_lines():
+def test_words_pieces_and_unknown_pieces_are_counted():
     lines = {"en": list(itertools.islice(phrasebook.text_lines("en"), 300))}
     vocabulary = Vocabulary(vocabulary_training.train(lines, {"en": 1}, 200, 1.0))
     text = ["the cook opens the door", "Ж 我们今天", ""]

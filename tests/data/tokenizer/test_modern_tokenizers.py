@@ -48,9 +48,9 @@ def native(vocabulary, ids):
     return [vocabulary.native_ids[line].tolist() for line in ids]
 
 
-def test_specials_are_those_of_the_template(kind, tokenizer, vocabulary):
-    """They are not `<s>` and `</s>`, which mmBERT has as pieces. EuroBERT has no <unk>, and only
-    its folder names the padding token."""
+def test_special_tokens_are_those_of_the_template(kind, tokenizer, vocabulary):
+    """`<s>` and `</s>`, which mmBERT has as pieces, are not special. EuroBERT has no <unk>;
+    only the configuration in its folder names a padding token."""
     names = {
         "modernbert": ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"),
         "mmbert": ("<bos>", "<pad>", "<eos>", "<unk>", "<mask>"),
@@ -68,7 +68,7 @@ def test_specials_are_those_of_the_template(kind, tokenizer, vocabulary):
     assert (vocabulary.pieces[SEPARATOR] == "<|parallel_sep|>") == (kind == "eurobert")
 
 
-def test_ids_are_the_librarys(vocabulary, plain):
+def test_ids_equal_those_of_the_library(vocabulary, plain):
     actual = native(vocabulary, vocabulary.encode_batch(TEXT))
     assert actual == [one.ids for one in plain.encode_batch(TEXT, add_special_tokens=False)]
     ids = vocabulary.encode(TEXT).ids
@@ -76,11 +76,13 @@ def test_ids_are_the_librarys(vocabulary, plain):
     assert UNK not in ids, "each byte has a piece"
 
 
-def test_spans_are_the_librarys(vocabulary, plain):
+def test_spans_equal_those_of_the_library(vocabulary, plain):
     ids, spans = vocabulary.encode_with_spans(TEXT)
     assert (ids.ids == vocabulary.encode(TEXT).ids).all()
-    theirs = plain.encode_batch(TEXT, add_special_tokens=False)
-    lines = [(line, i) for line, one in zip(TEXT, theirs, strict=True) for i in one.offsets]
+    encodings = plain.encode_batch(TEXT, add_special_tokens=False)
+    lines = [
+        (line, i) for line, encoding in zip(TEXT, encodings, strict=True) for i in encoding.offsets
+    ]
     for (line, (begin, end)), (first, last), number in zip(lines, spans, ids.ids, strict=True):
         if begin < end and number not in vocabulary.marks:
             assert line[first:last] == line[begin:end].strip()
@@ -93,31 +95,31 @@ def test_a_character_of_several_pieces_belongs_to_each(vocabulary):
     assert sum(whole) >= 3 and [*spans[-1]] == [3, 4]
 
 
-def test_words_are_encoded_as_inside_of_a_sentence(vocabulary, plain):
+def test_words_are_encoded_as_within_a_sentence(vocabulary, plain):
     words = ["Haus", "h", "12345", "\u00e9t\u00e9", "\U0001f600", "don't"]
     for word, ids in zip(words, vocabulary.encode_words(words), strict=True):
-        behind = plain.encode(f"h {word}", add_special_tokens=False)
-        first = next(i for i, (_, end) in enumerate(behind.offsets) if end > 1)
-        assert vocabulary.native_ids[ids].tolist() == behind.ids[first:]
+        encoding = plain.encode(f"h {word}", add_special_tokens=False)
+        first = next(i for i, (_, end) in enumerate(encoding.offsets) if end > 1)
+        assert vocabulary.native_ids[ids].tolist() == encoding.ids[first:]
 
 
-def test_words_of_modernbert_are_those_of_add_prefix_space():
+def test_words_of_modernbert_equal_those_with_add_prefix_space():
     tokenizer = MODERN["modernbert"](LINES[:200], 400)
     vocabulary = Vocabulary(tokenizer.to_str().encode())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     words = ["Haus", "(a)", "b", "x-y"]
     ids = np.concatenate(vocabulary.encode_words(words))
-    theirs = tokenizer.encode(words, is_pretokenized=True, add_special_tokens=False)
-    assert vocabulary.native_ids[ids].tolist() == theirs.ids
+    expected = tokenizer.encode(words, is_pretokenized=True, add_special_tokens=False)
+    assert vocabulary.native_ids[ids].tolist() == expected.ids
 
 
 @pytest.mark.parametrize("scheme", ["always", "first", "never"])
-def test_words_of_mmbert_whatever_its_flag(scheme):
+def test_words_of_mmbert_have_a_space_for_any_prepend_scheme(scheme):
     tokenizer = mmbert(LINES[:200], 650, scheme)
     vocabulary = Vocabulary(tokenizer.to_str().encode())
-    behind = tokenizer.encode("x h", add_special_tokens=False).ids
+    expected = tokenizer.encode("x h", add_special_tokens=False).ids
     (ids,) = vocabulary.encode_words(["h"])
-    assert vocabulary.native_ids[ids].tolist() == behind[-len(ids) :]
+    assert vocabulary.native_ids[ids].tolist() == expected[-len(ids) :]
     assert vocabulary.pieces[ids[0]].startswith("\u2581")
     alone = vocabulary.pieces[vocabulary.encode(["h"]).ids[0]]
     assert alone.startswith("\u2581") == (scheme != "never")
@@ -127,14 +129,14 @@ def test_words_of_mmbert_whatever_its_flag(scheme):
 def test_masks_in_text_are_recognized_as_by_the_library(vocabulary, tokenizer, text):
     """ModernBERT's mask includes the space before it. Other special tokens stay text."""
     name = vocabulary.native_specials[-1]
-    theirs = tokenizer.encode(text.replace("<mask>", name), add_special_tokens=False)
-    assert vocabulary.native_ids[vocabulary.encode_masked(text)].tolist() == theirs.ids
+    expected = tokenizer.encode(text.replace("<mask>", name), add_special_tokens=False)
+    assert vocabulary.native_ids[vocabulary.encode_masked(text)].tolist() == expected.ids
     first = vocabulary.native_specials[0]
     ids = vocabulary.encode_masked(f"{first}{text}{first}")
     assert not {0, 1, 2} & {*ids.tolist()} and (ids == vocabulary.mask).sum() == text.count("<m")
 
 
-# Files that assign fewer or other special tokens.
+# Files that define fewer or other special tokens.
 
 
 def changed(tokenizer, change):
@@ -154,12 +156,12 @@ def test_pieces_are_shown_as_text(vocabulary, plain):
             assert shown == piece.lstrip("\u0120")
 
 
-def test_without_a_template_flags_go_before_pieces_of_better_known_names(tokenizer):
+def test_without_a_template_special_flags_take_precedence_over_well_known_names(tokenizer):
     actual = Vocabulary(changed(tokenizer, lambda content: content.pop("post_processor")))
     assert actual.native_specials == Vocabulary(tokenizer.to_str().encode()).native_specials
 
 
-def test_only_a_model_of_all_bytes_goes_without_unk():
+def test_only_a_model_with_all_bytes_may_lack_unk():
     def change(content):
         content["model"] |= {"unk_token": None, "byte_fallback": False}
         del content["model"]["vocab"]["<unk>"]
@@ -170,7 +172,7 @@ def test_only_a_model_of_all_bytes_goes_without_unk():
         Vocabulary(changed(mmbert(LINES[:200], 650), change))
 
 
-def test_unk_that_is_another_special_has_an_internal_row():
+def test_an_unk_that_is_also_another_special_token_gets_an_internal_row():
     def change(content):
         content["model"]["unk_token"] = "<|end_of_text|>"
         added = {token["content"]: token["id"] for token in content["added_tokens"]}
@@ -183,9 +185,9 @@ def test_unk_that_is_another_special_has_an_internal_row():
 def test_one_token_at_both_ends_is_refused(tokenizer):
     def change(content):
         frame = processors.BertProcessing(("a", 400), ("a", 400))
-        made = Tokenizer.from_str(tokenizer.to_str())
-        made.post_processor = frame
-        content["post_processor"] = json.loads(made.to_str())["post_processor"]
+        other = Tokenizer.from_str(tokenizer.to_str())
+        other.post_processor = frame
+        content["post_processor"] = json.loads(other.to_str())["post_processor"]
 
     with pytest.raises(
         ConfigError, match="one token, .*, for both the start and the end of a text"

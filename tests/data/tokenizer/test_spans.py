@@ -9,7 +9,7 @@ import sentencepiece
 from decoding import decode
 from hypothesis import example, given
 from hypothesis import strategies as st
-from made_tokenizers import LINES, MADE
+from made_tokenizers import LINES, TOKENIZERS
 
 from xlj.data.tokenizer import spans
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -30,9 +30,9 @@ def sentence_pieces(**settings) -> Vocabulary:
     return Vocabulary(model.getvalue())
 
 
-def made(name: str) -> Vocabulary:
-    if name in MADE:
-        return Vocabulary(MADE[name]().to_str().encode())
+def make_vocabulary(name: str) -> Vocabulary:
+    if name in TOKENIZERS:
+        return Vocabulary(TOKENIZERS[name]().to_str().encode())
     if name == "unigram":
         return sentence_pieces(vocab_size=300)
     if name == "bytes":
@@ -40,9 +40,9 @@ def made(name: str) -> Vocabulary:
     return sentence_pieces(vocab_size=300, model_type="bpe", treat_whitespace_as_suffix=True)
 
 
-@pytest.fixture(scope="module", params=["unigram", "bytes", "suffix_bpe", *MADE])
+@pytest.fixture(scope="module", params=["unigram", "bytes", "suffix_bpe", *TOKENIZERS])
 def vocabulary(request) -> Vocabulary:
-    return made(request.param)
+    return make_vocabulary(request.param)
 
 
 PARTS = st.sampled_from([*ODD, *LINES[:50]]) | st.text(st.characters(exclude_categories=["Cs"]))
@@ -51,16 +51,16 @@ SEVERAL = st.lists(st.lists(PARTS, max_size=6).map("".join), min_size=1, max_siz
 
 
 def by_line(vocabulary, lines):
-    ragged, actual = vocabulary.encode_with_spans(lines)
-    assert actual.dtype == np.int32 and actual.shape == (len(ragged.ids), 2)
+    ragged, spans_of_lines = vocabulary.encode_with_spans(lines)
+    assert spans_of_lines.dtype == np.int32 and spans_of_lines.shape == (len(ragged.ids), 2)
     parts = np.cumsum(ragged.lengths)[:-1]
-    return zip(lines, np.split(ragged.ids, parts), np.split(actual, parts), strict=True)
+    return zip(lines, np.split(ragged.ids, parts), np.split(spans_of_lines, parts), strict=True)
 
 
 @given(lines=SEVERAL)
 @example(lines=[])
 @example(lines=[*ODD, *LINES])
-def test_ids_are_those_of_encode(vocabulary, lines):
+def test_ids_equal_those_of_encode(vocabulary, lines):
     ragged, actual = vocabulary.encode_with_spans(lines)
     expected = vocabulary.encode(lines)
     assert ragged.ids.dtype == expected.ids.dtype and (ragged.ids == expected.ids).all()
@@ -70,37 +70,38 @@ def test_ids_are_those_of_encode(vocabulary, lines):
 
 @given(lines=SEVERAL)
 @example(lines=[*ODD, *LINES[:100]])
-def test_spans_lie_in_order_in_the_line_and_hold_its_letters(vocabulary, lines):
+def test_spans_are_in_order_within_the_line_and_cover_its_letters(vocabulary, lines):
     for line, _, actual in by_line(vocabulary, lines):
         begins, ends = actual.T
         assert (0 <= begins).all() and (begins <= ends).all() and (ends <= len(line)).all()
         begins, ends = actual[begins < ends].T
         assert (np.diff(begins) >= 0).all() and (np.diff(ends) >= 0).all()
-        held = set()
+        covered = set()
         for begin, end in actual.tolist():
             assert line[begin:end] == line[begin:end].strip()
-            held.update(range(begin, end))
-        wanted = {i for i, c in enumerate(line) if unicodedata.category(c)[0] in "LN"}
-        assert wanted <= held, line
+            covered.update(range(begin, end))
+        letters = {i for i, c in enumerate(line) if unicodedata.category(c)[0] in "LN"}
+        assert letters <= covered, line
 
 
-def test_spans_are_what_the_pieces_say(vocabulary):
+def test_spans_select_the_text_of_the_pieces(vocabulary):
     compared = pieces = 0
     for line, ids, actual in by_line(vocabulary, LINES):
         for i, (begin, end) in zip(ids.tolist(), actual.tolist(), strict=True):
-            output = vocabulary.pieces[i].strip("\u2581").removeprefix("##")
+            text = vocabulary.pieces[i].strip("\u2581").removeprefix("##")
             if vocabulary.markers == "byte_bpe":
-                output = decode(vocabulary, [i]).strip()
-            known = output != "<unk>" and "\ufffd" not in output and not output.startswith("<0x")
-            if known:
-                assert line[begin:end] == output
-            compared, pieces = compared + known, pieces + 1
+                text = decode(vocabulary, [i]).strip()
+            is_comparable = text != "<unk>" and "\ufffd" not in text and not text.startswith("<0x")
+            if is_comparable:
+                assert line[begin:end] == text
+            compared, pieces = compared + is_comparable, pieces + 1
     assert pieces > 10_000 and compared > 0.97 * pieces
 
 
-def test_a_character_of_several_pieces_is_in_all_of_them():
-    """½ becomes 1, U+2044 and 2; each byte piece of SentencePiece has its whole character."""
-    vocabulary = made("bytes")
+def test_a_character_of_several_pieces_is_in_the_span_of_each():
+    """½ becomes 1, U+2044 and 2; each byte piece of SentencePiece has the span of its whole
+    character."""
+    vocabulary = make_vocabulary("bytes")
     ((_, ids, actual),) = by_line(vocabulary, ["ab 漢 ½"])
     pieces = [vocabulary.pieces[i] for i in ids]
     spans_of = dict(zip(range(len(pieces)), actual.tolist(), strict=True))
@@ -111,7 +112,7 @@ def test_a_character_of_several_pieces_is_in_all_of_them():
     assert spans_of[len(pieces) - 1] == [5, 6] and (actual[:, 1] <= 6).all()
 
 
-def test_tidy():
+def test_tidy_corrects_the_spans_that_a_tokenizer_reports():
     lines = ["  ab c\u3000", "", "½"]
     as_reported = [(1, 4), (4, 5), (4, 5), (5, 7), (6, 7), (0, 1), (0, 0), (0, 1)]
     markers = np.array([False, False, True, False, False, True, False, False])

@@ -1,4 +1,4 @@
-"""A tokenizer.json of any layout is converted to ours, and its ids can be restored."""
+"""A tokenizer.json of any layout is converted to xlj's layout, and its own ids can be restored."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 from decoding import decode
-from made_tokenizers import BERT, LINES, MADE, XLMR, wordpiece
+from made_tokenizers import BERT, LINES, TOKENIZERS, XLMR, wordpiece
 from tokenizers import Tokenizer
 
 from xlj.config import ConfigError, parse
@@ -17,14 +17,14 @@ from xlj.data.tokenizer.tokenizer_json import convert_errors
 from xlj.data.tokenizer.vocabulary import Vocabulary
 
 
-@pytest.fixture(scope="module", params=MADE)
+@pytest.fixture(scope="module", params=TOKENIZERS)
 def markers(request) -> str:
     return request.param
 
 
 @pytest.fixture(scope="module")
 def tokenizer(markers) -> Tokenizer:
-    return MADE[markers]()
+    return TOKENIZERS[markers]()
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +32,11 @@ def vocabulary(tokenizer) -> Vocabulary:
     return Vocabulary(tokenizer.to_str().encode())
 
 
-def described(tokenizer: Tokenizer) -> dict:
+def content_of(tokenizer: Tokenizer) -> dict:
     return json.loads(tokenizer.to_str())
 
 
-def test_layout(vocabulary, tokenizer, markers):
+def test_the_vocabulary_has_the_layout_of_xlj(vocabulary, tokenizer, markers):
     assert vocabulary.markers == markers
     assert vocabulary.size == tokenizer.get_vocab_size() == len(vocabulary.pieces)
     assert vocabulary.pieces[:4] == ("<s>", "<pad>", "</s>", "<unk>")
@@ -46,22 +46,22 @@ def test_layout(vocabulary, tokenizer, markers):
     native = [tokenizer.id_to_token(i) for i in vocabulary.native_ids]
     assert (*native[:4], native[-1]) == vocabulary.native_specials
     assert native[4:-1] == list(vocabulary.pieces[4:-1])
-    assert (np.diff(vocabulary.native_ids[4:-1]) > 0).all()  # otherwise in the file's order
+    assert (np.diff(vocabulary.native_ids[4:-1]) > 0).all()  # in the order of the file
 
 
-def test_weights_come_back_bit_identically(vocabulary):
+def test_weights_are_restored_bit_by_bit(vocabulary):
     table = np.random.default_rng(0).normal(size=(vocabulary.size, 3)).astype(np.float32)
     imported, exported = table[vocabulary.native_ids], np.empty_like(table)
     exported[vocabulary.native_ids] = imported
     assert exported.tobytes() == table.tobytes() != imported.tobytes()
 
 
-def test_ids_are_the_files_own_permuted(vocabulary, tokenizer):
+def test_native_ids_equal_the_ids_of_the_file(vocabulary, tokenizer):
     ids = [vocabulary.native_ids[line].tolist() for line in vocabulary.encode_batch(LINES)]
     assert ids == [tokenizer.encode(line, add_special_tokens=False).ids for line in LINES]
 
 
-def test_text_comes_back(vocabulary):
+def test_decoding_restores_the_text(vocabulary):
     encoded = vocabulary.encode_batch(LINES[:50])
     wrapped = [[0, *ids, 2, vocabulary.mask, 1] for ids in encoded]
     if vocabulary.markers == "wordpiece":  # which loses the positions of spaces
@@ -72,7 +72,7 @@ def test_text_comes_back(vocabulary):
     assert len(vocabulary.encode([]).ids) == 0 == vocabulary.encode(["", "ab"]).lengths[0]
 
 
-def test_text_never_yields_specials(vocabulary):
+def test_text_is_never_encoded_as_special_tokens(vocabulary):
     text = " ".join([*XLMR, *BERT, "a<mask>b", "<s>[MASK]", "<ent>"])
     ids = vocabulary.encode([text]).ids
     assert len(ids) > 10 and not set(ids.tolist()) & {0, 1, 2, vocabulary.mask}
@@ -82,27 +82,27 @@ def test_text_never_yields_specials(vocabulary):
         assert vocabulary.encode(["<mask>"]).ids[-1] == UNK
 
 
-def test_nothing_is_cut_or_padded(tokenizer, vocabulary):
+def test_truncation_and_padding_of_the_file_are_ignored(tokenizer, vocabulary):
     limited = Tokenizer.from_str(tokenizer.to_str())
     limited.enable_truncation(4)
     limited.enable_padding(length=8)
     other = Vocabulary(limited.to_str().encode())
     assert other.digest != vocabulary.digest
-    for ours, theirs in zip(
+    for expected, actual in zip(
         vocabulary.encode_batch(LINES[:9]), other.encode_batch(LINES[:9]), strict=True
     ):
-        assert (ours == theirs).all()
+        assert (expected == actual).all()
 
 
-def test_pickled_with_its_bytes_only(vocabulary):
+def test_a_pickled_vocabulary_is_restored(vocabulary):
     vocabulary.encode(["a"])
     again = pickle.loads(pickle.dumps(vocabulary))
     assert again == vocabulary and again.digest == vocabulary.digest
     assert (again.encode(LINES[:5]).ids == vocabulary.encode(LINES[:5]).ids).all()
 
 
-def test_an_added_token_goes_before_a_piece_of_the_other_name():
-    content = described(wordpiece())
+def test_an_added_token_takes_precedence_over_a_piece_with_the_other_name():
+    content = content_of(wordpiece())
     ids = content["model"]["vocab"]
     last = max(ids, key=ids.get)
     ids["<s>"] = ids.pop(last)
@@ -140,8 +140,8 @@ def broken(content):
         (broken, "file cannot be read as tokenizer.json by tokenizers [0-9.]+"),
     ],
 )
-def test_files_that_cannot_be_brought_into_the_layout_are_refused(change, message, tmp_path):
-    content = described(wordpiece())
+def test_files_that_cannot_be_converted_to_the_layout_are_refused(change, message, tmp_path):
+    content = content_of(wordpiece())
     change(content)
     content["added_tokens"] = []  # they would restore the piece
     (tmp_path / "file").write_text(json.dumps(content))
@@ -149,14 +149,14 @@ def test_files_that_cannot_be_brought_into_the_layout_are_refused(change, messag
         Vocabulary.load(tmp_path / "file")
 
 
-def test_half_a_file_is_refused(tmp_path):
+def test_a_truncated_file_is_refused(tmp_path):
     whole = wordpiece().to_str()
     (tmp_path / "file").write_text(whole[: len(whole) // 2])
     with pytest.raises(ConfigError, match="file cannot be read as tokenizer.json by tokenizers"):
         Vocabulary.load(tmp_path / "file")
 
 
-def test_rows_can_be_built_with_it(tiny, tmp_path):
+def test_rows_can_be_built_with_a_tokenizer_json(tiny, tmp_path):
     tokenizer = wordpiece()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     tiny.data.vocabulary = str(tmp_path / "tokenizer.json")
@@ -176,8 +176,8 @@ def test_rows_can_be_built_with_it(tiny, tmp_path):
     ["AAAA", "CAAAAP////////8A"],
     ids=["panics when read", "panics at the first text"],
 )
-def test_what_the_library_panics_on_is_an_error_of_the_file(charsmap, tmp_path):
-    content = described(MADE["sentencepiece"]())
+def test_a_panic_of_the_library_is_reported_as_an_error_of_the_file(charsmap, tmp_path):
+    content = content_of(TOKENIZERS["sentencepiece"]())
     content["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": charsmap}
     (tmp_path / "file").write_text(json.dumps(content))
     message = r"^vocabulary \S*/file cannot be read as tokenizer\.json by tokenizers [0-9.]+ \("
@@ -187,7 +187,7 @@ def test_what_the_library_panics_on_is_an_error_of_the_file(charsmap, tmp_path):
 
 
 def test_a_model_that_fails_on_unknown_characters_is_refused_at_once(tmp_path):
-    content = described(MADE["sentencepiece"]())
+    content = content_of(TOKENIZERS["sentencepiece"]())
     del content["model"]["unk_id"]
     (tmp_path / "file").write_text(json.dumps(content))
     with pytest.raises(ConfigError, match="file cannot be read as tokenizer.json .*unk_id"):
@@ -195,7 +195,7 @@ def test_a_model_that_fails_on_unknown_characters_is_refused_at_once(tmp_path):
 
 
 class PanicException(BaseException):
-    """Like that of PyO3, of which each library has its own copy."""
+    """Like the exception of PyO3; each library has its own copy of that class."""
 
 
 @pytest.mark.parametrize("error", [PanicException("a\n b"), Exception("a b"), ValueError("a b")])
@@ -204,7 +204,7 @@ def test_errors_of_the_library_become_one_line(error):
         raise error
 
 
-def test_notes_of_rust_are_not_shown(capfd):
+def test_messages_of_rust_on_standard_error_are_hidden(capfd):
     with convert_errors("is broken"):
         os.write(2, b"thread '<unnamed>' panicked")
     os.write(2, b"after")
@@ -212,7 +212,7 @@ def test_notes_of_rust_are_not_shown(capfd):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ConfigError("mine")])
-def test_interrupts_and_our_own_errors_stay_what_they_are(error):
+def test_interrupts_and_config_errors_are_not_converted(error):
     with pytest.raises(BaseException) as caught, convert_errors("is broken"):
         raise error
     assert type(caught.value) is (error if isinstance(error, type) else ConfigError)

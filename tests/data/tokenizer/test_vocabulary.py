@@ -1,4 +1,4 @@
-"""Vocabularies have XLM-R's layout, are balanced and deterministic, and errors give reasons."""
+"""Vocabularies have XLM-R's layout and balanced languages, and errors name the reason."""
 
 import io
 import random
@@ -42,7 +42,7 @@ def test_sums_of_scores_are_exact_in_float32(vocabulary):
     assert line[::-1].astype(np.float32).cumsum(dtype=np.float32)[-1] == line.sum()
 
 
-def test_layout(vocabulary):
+def test_the_vocabulary_has_the_layout_of_xlm_r(vocabulary):
     assert vocabulary.size == 400 == len(vocabulary.pieces)
     assert vocabulary.pieces[:4] == ("<s>", "<pad>", "</s>", "<unk>")
     assert vocabulary.pieces[vocabulary.mask] == "<mask>" and vocabulary.mask == 399
@@ -53,7 +53,7 @@ def test_layout(vocabulary):
     ]
 
 
-def test_text_comes_back(vocabulary, lines):
+def test_decoding_restores_the_text(vocabulary, lines):
     ragged = vocabulary.encode(lines)
     encoded = np.split(ragged.ids, ragged.starts[1:])
     assert [decode(vocabulary, ids) for ids in encoded] == lines
@@ -62,14 +62,14 @@ def test_text_comes_back(vocabulary, lines):
     assert len(vocabulary.encode([]).ids) == 0 == vocabulary.encode(["", "ab"]).lengths[0]
 
 
-def test_text_never_yields_specials(vocabulary):
+def test_text_is_never_encoded_as_special_tokens(vocabulary):
     text = "<s> </s> <pad> <mask> 漢 ☃ \0"
     ids = vocabulary.encode([text]).ids
     assert UNK in ids
     assert not set(ids.tolist()) & {0, 1, 2, vocabulary.mask}
 
 
-def test_files_that_are_no_such_model_are_refused(tmp_path, lines, monkeypatch):
+def test_files_that_are_not_a_suitable_model_are_refused(tmp_path, lines, monkeypatch):
     (tmp_path / "text").write_text("no model")
     with pytest.raises(
         ConfigError, match="text is neither a SentencePiece model nor a tokenizer.json"
@@ -92,7 +92,7 @@ def test_files_that_are_no_such_model_are_refused(tmp_path, lines, monkeypatch):
         Vocabulary.load(tmp_path / "other")
 
 
-def test_a_model_with_a_piece_that_is_no_utf_8_is_refused(lines, tmp_path):
+def test_a_model_with_a_piece_that_is_not_utf_8_is_refused(lines, tmp_path):
     raw = vocabulary_training.train({"en": lines}, {"en": 1}, 300, 1.0)
     piece = next(p.piece for p in ModelProto.FromString(raw).pieces[5:] if len(p.piece) > 3)
     (tmp_path / "model").write_bytes(raw.replace(piece.encode(), b"\xff" * len(piece.encode()), 1))
@@ -100,10 +100,10 @@ def test_a_model_with_a_piece_that_is_no_utf_8_is_refused(lines, tmp_path):
         Vocabulary.load(tmp_path / "model")
 
 
-OF_BOTH = pytest.mark.parametrize("kind", ["unigram", "bpe"])
+BOTH_KINDS = pytest.mark.parametrize("kind", ["unigram", "bpe"])
 
 
-@OF_BOTH
+@BOTH_KINDS
 def test_too_large_a_size_names_the_largest_possible(kind):
     few = words(1, 150)
     with pytest.raises(ConfigError, match="at most") as error:
@@ -115,8 +115,8 @@ def test_too_large_a_size_names_the_largest_possible(kind):
         vocabulary_training.train({"en": few}, {"en": 1}, largest + 1, 1.0, kind)
 
 
-@OF_BOTH
-def test_too_small_a_size_names_the_least(kind):
+@BOTH_KINDS
+def test_too_small_a_size_names_the_smallest_possible(kind):
     text = {"en": words(1, 150)}
     with pytest.raises(ConfigError, match="at least") as error:
         vocabulary_training.train(text, {"en": 1}, 10, 1.0, kind)
@@ -129,28 +129,28 @@ def test_bpe_joins_the_most_frequent_pairs():
     text = ["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3
     vocabulary = Vocabulary(vocabulary_training.train({"en": text}, {"en": 1}, 20, 1.0, "bpe"))
     # e+s and s+t occur 9 times, then es+t: the paper's example (Sennrich et al., 2016)
-    assert {"es", "est", "lo"} <= set(vocabulary.pieces)  # unigram has only parts of whole words
+    assert {"es", "est", "lo"} <= set(vocabulary.pieces)  # a unigram vocabulary lacks `es` and `lo`
     trainer = ModelProto.FromString(vocabulary.model).trainer_spec
     assert trainer.model_type == trainer.BPE
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("lines", [1000, 100_000, 10_000_000])
-def test_balance_reaches_its_shares_of_characters(alpha, lines):
+def test_balance_reaches_the_requested_shares_of_characters(alpha, lines):
     sentences = {"a": 1_000_000, "b": 50_000, "c": 900}
     characters = {"a": 90_000_000, "b": 1_500_000, "c": 45_000}
     taken, weights = vocabulary_training.balance(sentences, characters, alpha, lines)
     assert sum(taken.values()) <= lines + len(taken)
     assert all(taken[name] <= sentences[name] for name in taken)
     assert sum(taken.values()) >= 0.9 * min(lines, sum(sentences.values()))
-    got = {n: taken[n] * weights[n] * characters[n] / sentences[n] for n in taken}
+    amounts = {n: taken[n] * weights[n] * characters[n] / sentences[n] for n in taken}
     total = sum(v**alpha for v in characters.values())
     for name in taken:
-        share = got[name] / sum(got.values())
+        share = amounts[name] / sum(amounts.values())
         assert share == pytest.approx(characters[name] ** alpha / total, rel=0.35)
 
 
-def test_balance_of_a_part_is_that_of_the_whole():
+def test_balance_counts_the_whole_text_if_only_a_part_was_measured():
     sentences, characters = {"a": 10_000, "b": 10_000}, {"a": 300_000, "b": 300_000}
     taken, weights = vocabulary_training.balance(
         sentences, characters, 0.5, 3000, {"a": 0.01, "b": 0.16}
@@ -168,7 +168,7 @@ def test_weights_reach_the_trainer():
     assert greek({"el": 20, "en": 1}) > greek({"el": 1, "en": 20}) + 20
 
 
-def test_long_lines_are_cut_not_dropped():
+def test_long_lines_are_split_and_not_dropped():
     long = " ".join(words(6, 300))
     parts = list(vocabulary_training.split(long))
     assert len(parts) > 1 and " ".join(parts) == long
@@ -179,7 +179,7 @@ def test_long_lines_are_cut_not_dropped():
 
 
 def test_lines_are_encoded_as_sentencepiece_does(vocabulary, lines):
-    """Compares with its public method, which makes an array of each line."""
+    """Compares with SentencePiece's public method, which encodes one line at a time."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
     for some in (lines[:50], ["", " ", "ünbekannt 漢字 \u0000 x", "<s> </s> <mask>", ""], []):
         expected = [processor.encode(line) for line in some]

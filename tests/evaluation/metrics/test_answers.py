@@ -1,4 +1,4 @@
-"""Exact match and F1 by hand, and against a plain transcription of the rules on random answers."""
+"""Exact match and F1 equal values by hand, and a plain version of the rules on random answers."""
 
 import itertools
 import random
@@ -15,13 +15,13 @@ from xlj.evaluation.metrics import answers
     [
         ("The  Cat's 9 lives!", "cats 9 lives"),
         ("An a-b Theory, THE end", "ab theory end"),
-        ("«the» „x“", "« » „x“"),  # only ASCII punctuation goes
+        ("«the» „x“", "« » „x“"),  # removes only ASCII punctuation
         ("der Hund", "der hund"),
         ("a\u00a0b\u3000c", "b c"),
         ("the", ""),
     ],
 )
-def test_squad_by_hand(answer, compared):
+def test_squad_normalises_answers_as_by_hand(answer, compared):
     assert answers.squad(answer) == compared
 
 
@@ -35,27 +35,27 @@ def test_squad_by_hand(answer, compared):
         ("ar", "الكتاب والكتاب", "كتاب و كتاب"),
         ("hi", "का the।", "का the"),
         ("zh", "在 1994年，the USA的", "在 1994 年 the usa 的"),
-        ("fr", "« Le » chat, the 年", "le chat the 年"),  # none of MLQA's
+        ("fr", "« Le » chat, the 年", "le chat the 年"),  # not a language of MLQA: keeps articles
     ],
 )
-def test_mlqa_by_hand(language, answer, compared):
+def test_mlqa_normalises_answers_as_by_hand(language, answer, compared):
     assert answers.mlqa(answer, language) == compared
 
 
-def test_scores_by_hand():
+def test_scores_equal_values_by_hand():
     questions = [("1", ["the cat", "a big dog"]), ("2", ["x y z"]), ("3", ["left out"])]
-    found = answers.score({"1": "Dog", "2": "y, x", "4": "unknown"}, questions)
-    # dog against "big dog": 2 * 1 / 3; x y against x y z: 2 * 2 / 5; the third counts 0.
-    assert found.exact_match == 0
-    assert found.f1 == pytest.approx((2 / 3 + 4 / 5 + 0) / 3)
+    scores = answers.score({"1": "Dog", "2": "y, x", "4": "unknown"}, questions)
+    # dog against "big dog": 2 * 1 / 3; x y against x y z: 2 * 2 / 5; the third has no answer: 0.
+    assert scores.exact_match == 0
+    assert scores.f1 == pytest.approx((2 / 3 + 4 / 5 + 0) / 3)
     assert answers.score({"1": "A cat!"}, questions[:1]) == (1, 1)
 
 
-def test_nothing_equals_nothing_but_has_no_words_in_common():
+def test_two_empty_answers_are_an_exact_match_with_an_f1_of_0():
     assert answers.score({"1": "the"}, [("1", ["a"])]) == (1, 0)
 
 
-def test_words_count_as_often_as_both_have_them():
+def test_repeated_words_count_as_often_as_both_answers_have_them():
     assert answers.score({"1": "x x x"}, [("1", ["x x y"])]).f1 == pytest.approx(2 / 3)
 
 
@@ -73,8 +73,8 @@ ARTICLES = {
 }  # fmt: skip
 
 
-def plain(answer, language, every_script):
-    """The rules one after the other, character by character."""
+def plain_words(answer, language, every_script):
+    """Applies the rules one after the other, character by character; returns the words."""
 
     def is_punctuation(character):
         if every_script and unicodedata.category(character)[0] == "P":
@@ -104,13 +104,15 @@ def plain(answer, language, every_script):
 
 def plain_scores(answer, golds, language, every_script):
     exact, best = 0.0, 0.0
-    mine = plain(answer, language, every_script)
+    answer_words = plain_words(answer, language, every_script)
     for gold in golds:
-        theirs = plain(gold, language, every_script)
-        exact = max(exact, float(mine == theirs))
-        both = sum(min(mine.count(word), theirs.count(word)) for word in set(mine))
-        if both:
-            best = max(best, 2 * both / (len(mine) + len(theirs)))
+        gold_words = plain_words(gold, language, every_script)
+        exact = max(exact, float(answer_words == gold_words))
+        common = sum(
+            min(answer_words.count(word), gold_words.count(word)) for word in set(answer_words)
+        )
+        if common:
+            best = max(best, 2 * common / (len(answer_words) + len(gold_words)))
     return exact, best
 
 
@@ -118,11 +120,11 @@ WORDS = (
     "the a An der die das el las của những là الكتاب ال والال x y z 1994 3,5 U.S. cat's o’clock "
     "年 在1月 中文the A的 का हिन्दी। «x» “y” — € the€ a_b İx ß"
 ).split()
-BETWEEN = (" ", " ", " ", "", "  ", "\u00a0", "\u3000", "-", ", ", "，", "\n")
+SEPARATORS = (" ", " ", " ", "", "  ", "\u00a0", "\u3000", "-", ", ", "，", "\n")
 
 
 @pytest.mark.parametrize("rules", ["squad", "ar", "de", "en", "es", "hi", "vi", "zh", "sw"])
-def test_scores_equal_a_plain_transcription(rules):
+def test_scores_equal_a_plain_version_of_the_rules(rules):
     rng = random.Random(rules)
     every_script = rules != "squad"
     language = rules if every_script else "en"
@@ -132,16 +134,16 @@ def test_scores_equal_a_plain_transcription(rules):
 
     def draw(words):
         return "".join(
-            word + rng.choice(BETWEEN) for word in rng.choices(words, k=rng.randint(0, 5))
+            word + rng.choice(SEPARATORS) for word in rng.choices(words, k=rng.randint(0, 5))
         )
 
     exact = partial = 0
     for _ in range(2000):
         words = rng.sample(WORDS, 4)
         answer, golds = draw(words), [draw(words) for _ in range(rng.randint(1, 3))]
-        found = answers.score({"q": answer}, [("q", golds)], normalise)
+        scores = answers.score({"q": answer}, [("q", golds)], normalise)
         expected = plain_scores(answer, golds, language, every_script)
-        assert found == pytest.approx(expected, abs=1e-12), (answer, golds)
+        assert scores == pytest.approx(expected, abs=1e-12), (answer, golds)
         exact += expected[0]
         partial += 0 < expected[1] < 1
     assert exact > 50 and partial > 500

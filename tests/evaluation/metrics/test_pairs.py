@@ -1,4 +1,4 @@
-"""F1 of mined pairs, and the best threshold against all other thresholds."""
+"""F1 of mined pairs, and the best threshold compared with all other thresholds."""
 
 import numpy as np
 import pytest
@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from xlj.evaluation.metrics.pairs import best_threshold, pair_scores
 
 
-def test_pair_scores_by_hand():
+def test_pair_scores_equal_values_by_hand():
     gold = [("de-1", "en-1"), ("de-2", "en-2"), ("de-3", "en-3"), ("de-4", "en-4")]
     predicted = [("de-1", "en-1"), ("de-1", "en-1"), ("en-2", "de-2")]
     assert pair_scores(predicted, gold) == pytest.approx((1 / 3, 1 / 2, 1 / 4))
     assert pair_scores([], gold) == (0, 0, 0)
 
 
-def test_the_threshold_lies_halfway():
+def test_the_best_threshold_is_halfway_between_two_scores():
     is_gold = [True, True, False, True, False]
     assert best_threshold(np.array([0.9, 0.8, 0.4, 0.3, 0.1]), is_gold, 2 + 1) == pytest.approx(0.2)
     assert best_threshold(np.array([0.9, 0.8, 0.4, 0.3, 0.1]), is_gold, 9) == pytest.approx(0.2)
@@ -48,7 +48,7 @@ def test_no_other_threshold_is_better(candidates, missed):
         assert len(others) >= len(selected) or value < best - 1e-12
 
 
-def test_bad_arguments_are_refused():
+def test_invalid_arguments_are_refused():
     with pytest.raises(ValueError, match=r"scores has shape \(2,\) and is_gold \(3,\)"):
         best_threshold(np.zeros(2), np.zeros(3, bool), 1)
     with pytest.raises(ValueError, match="not finite"):

@@ -1,4 +1,4 @@
-"""Chunks by hand, and against another formulation on any sentences."""
+"""Chunks and their F1 equal values by hand, and another formulation on random sentences."""
 
 import itertools
 import re
@@ -29,7 +29,7 @@ RAW = ["NOUN", "SCONJ", "CCONJ", "SYM", "INTJ", "X"]
         ("", []),
     ],
 )
-def test_chunks_by_hand(tags, result):
+def test_chunks_are_found_as_by_hand(tags, result):
     assert find_chunks(tags.split()) == [Chunk(*chunk) for chunk in result]
 
 
@@ -42,7 +42,7 @@ def test_chunks_by_hand(tags, result):
         ("INTJ INTJ", [("INTJ", 0, 2)]),
     ],
 )
-def test_raw_chunks_by_hand(tags, result):
+def test_raw_chunks_are_found_as_by_hand(tags, result):
     assert find_chunks(tags.split(), raw=True) == [Chunk(*chunk) for chunk in result]
 
 
@@ -105,14 +105,14 @@ def test_raw_chunks_and_scores_equal_another_formulation(words):
     check_against_another_formulation(words, True, plain_raw_chunks)
 
 
-def test_scores_by_hand():
+def test_scores_equal_values_by_hand():
     gold = [["B-PER", "I-PER", "O"], ["B-LOC", "O"]]
     predicted = [["B-PER", "I-PER", "B-LOC"], ["O", "B-LOC"]]
     assert chunk_scores(predicted, gold) == pytest.approx((2 / 5, 1 / 3, 1 / 2))
     assert chunk_scores([["O"]], [["O"]]) == (0, 0, 0)
 
 
-def test_sentences_and_words_must_be_equally_many():
+def test_different_numbers_of_sentences_or_words_are_refused():
     with pytest.raises(
         ValueError, match="sentence 2: 1 predicted tags for 2 words; expected one for each word"
     ):
