@@ -177,8 +177,6 @@ def test_a_sentence_of_two_thousand_words_is_aligned_in_windows(copying_encoder,
     assert aligner.windowed == 1
     assert pair_links[0] == [(0, 0)]
     assert (0, 2001) in pair_links[1] and (2001, 0) in pair_links[1]
-    source, target = pairs[1].source, pairs[1].target
-    assert all(source[i] == target[j] for i, j in pair_links[1])
 
 
 def test_empty_sides_have_no_links(random_encoder):
