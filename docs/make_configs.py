@@ -20,7 +20,8 @@ RECIPES = Path(__file__).parents[1] / "configs"
 HEAD = """\
 # Config keys
 
-Any key of a recipe can be set on the command line. Items of a list are separated by commas:
+Any key of a recipe can be set on the command line. `python -m xlj.train --help` lists the keys too.
+Items of a list are separated by commas:
 
     python -m xlj.train --config=configs/quickstart.py --config.optimizer.learning_rate=1e-3 \\
         --config.data.languages=en,de,sw
