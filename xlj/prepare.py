@@ -54,7 +54,7 @@ def main(flags: Namespace) -> None:
 
     config, notes = durations.resolve(config, amounts.StepAmounts(store))
     warnings = amounts.make_warnings(config, store)
-    print(report(store, config.data.alpha), *notes, *warnings, sep="\n")
+    print(report(store, config.data), *notes, *warnings, sep="\n")
     of_text = [f"config.{key}" for key, _ in schema.keys() if key.startswith("data.")]
     for of_run in ("config.data.alpha", "config.data.sampled"):
         of_text.remove(of_run)

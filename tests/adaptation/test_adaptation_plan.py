@@ -102,22 +102,30 @@ def test_memory_is_parameters_gradients_and_moments(tiny, store):
     shapes = jax.eval_shape(lambda: state.init(config, Corpus.of(store), 0)).params
     parameters = sum(4 * leaf.size for leaf in jax.tree.leaves(shapes))
     assert 4 * parameters <= cost.bytes < 4.01 * parameters + 1000
-    assert cost.seconds > 0
-    assert str(plan.Cost(1e15, 7200, 2**31)) == (
-        "about 2.0 hours for 1e+15 operations, at half the speed of a matrix product on this "
-        "machine; at least 2.00 GiB of memory per device, and more for activations"
+    assert cost.seconds > 0 and 4 * cost.parameters == parameters
+    assert str(plan.Cost(1e15, 7200, 2**31, 9)) == (
+        "about 2.0 hours of training steps for 1e+15 operations, at half the speed of a matrix "
+        "product on this machine, plus the time of compiling, evaluations and measures; at least "
+        "2.00 GiB of memory per device, and more for activations"
     )
 
 
 def test_advice_contains_numbers(tiny, store):
     counts = {"sw": Fertility(2_345, 5_000, 0)}
-    lines = plan.give_advice(counts, store, parse(tiny), ["sw"])
+    lines = plan.give_advice(counts, store, parse(tiny), ["sw"], 10**9)
     task = store.task("text.sw")
     assert lines[0].startswith(f"sw has {task.sentences:,} lines (2,345 words), which is little")
     held_out = task.held_out.sentences
     assert lines[1].startswith(f"sw has {held_out} held-out lines")
     assert lines[1].endswith("to hold out about 80, add --config.data.held_out_share=0.2")
-    assert not any("words" in line for line in plan.give_advice({}, store, parse(tiny), ["sw"]))
+    assert not any(
+        "words" in line for line in plan.give_advice({}, store, parse(tiny), ["sw"], 10**9)
+    )
     enough = {"sw": Fertility(2_000_000, 1, 0)}
     tiny.data.held_out_share = 0.2
-    assert plan.give_advice(enough, store, parse(tiny), ["sw"]) == []
+    assert plan.give_advice(enough, store, parse(tiny), ["sw"], 50_000_000) == []
+    tiny.optimizer.learning_rate = 4e-4
+    (small,) = plan.give_advice(enough, store, parse(tiny), ["sw"], 49_999_999)
+    assert "49,999,999 parameters" in small and small.endswith("learning_rate=0.0005")
+    tiny.optimizer.learning_rate = 5e-4
+    assert plan.give_advice(enough, store, parse(tiny), ["sw"], 9) == []

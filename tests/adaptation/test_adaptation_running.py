@@ -52,11 +52,17 @@ def test_a_dry_run_prints_the_plan_and_does_not_train(call, arguments, tmp_path)
     assert "held-out lines, so its held-out loss is imprecise" in printed
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {"extended", "adaptation.json"}
     assert not (tmp_path / "out/run").exists()
-    with pytest.raises(ConfigError, match=r"other options \(pieces: 40, now 50\)"):
-        call(adapt.main, *arguments, "--pieces=50", f"--output={tmp_path}/out")
-    with pytest.raises(ConfigError, match=r"data\.held_out_share: 0\.1, now 0\.2\)"):
-        more = "--config.data.held_out_share=0.2"
-        call(adapt.main, *arguments, more, f"--output={tmp_path}/out")
+    (line,) = re.findall(r"\ntext\.sw .*", printed)
+    drawn = re.findall(r"([\d.]+)%", line)[-1]  # the last column of the report before the reasons
+    assert 69 < float(drawn) < 71  # --replay_share is 0.3
+
+    # Nothing is trained yet, so other options start over in the same folder.
+    more = ("--pieces=50", "--config.data.held_out_share=0.2")
+    again = call(adapt.main, *arguments, *more, f"--output={tmp_path}/out", "--dry_run").out
+    assert "vocabulary: 302 -> 352 ids" in again
+    record = json.loads((tmp_path / "out/adaptation.json").read_text())
+    assert record["request"]["pieces"] == 50
+    assert stored_models.find(tmp_path / "out/extended").vocabulary().size == 352
 
 
 @pytest.mark.slow
@@ -78,6 +84,9 @@ def test_an_adaptation_measures_reports_and_exports(call, arguments, tmp_path, m
     assert "Before and after" in (tmp_path / "out/report.html").read_text()
     card = (tmp_path / "out/model/README.md").read_text()
     assert "# out\n" in card and "to sw, with text of en, de" in card
+    assert 'from_pretrained("out/model")' in card
+    source = arguments[0].removeprefix("--from=")
+    assert f"Training started from `{source}`" in card and "extended" not in card
     trained = stored_models.find(tmp_path / "out/run")
     assert trained.vocabulary().size == 342
     config = trained.checkpoint.config()
@@ -96,6 +105,22 @@ def test_an_adaptation_measures_reports_and_exports(call, arguments, tmp_path, m
     assert (tmp_path / "out/model/README.md").read_text() == card
     assert times == {path: path.stat().st_mtime_ns for path in times}
 
+    # Other options need another folder, and a dry run says so too.
+    with pytest.raises(ConfigError, match=r"other options \(pieces: 40, now 50\)"):
+        call(adapt.main, *arguments, *SHORT, "--pieces=50", "--output=out", "--dry_run")
+    refused = r"training run with other options \(.*decay_steps: 2 -> 4.*name a new --output"
+    with pytest.raises(ConfigError, match=refused):
+        call(adapt.main, *arguments, *SHORT, "--steps=20", "--output=out", "--dry_run")
+    with pytest.raises(ConfigError, match="out is not a model, but .*: .*out/model, .*out/run"):
+        xlj.load(tmp_path / "out")
+
+    # The same folder may have another spelling.
+    same = call(adapt.main, *arguments, *SHORT, f"--output={tmp_path}/../{tmp_path.name}/out").out
+    assert (
+        same.split("\nmeasure")[1].split("\nreport")[0]
+        == (printed.split("\nmeasure")[1].split("\nreport")[0])
+    )
+
     # Measures and an export that come from fewer steps are repeated.
     stale = record | {"step": 3, "after": {"accuracy_percent": {"en-sw": 12.5}}}
     (tmp_path / "out/adaptation.json").write_text(json.dumps(stale))
@@ -103,6 +128,17 @@ def test_an_adaptation_measures_reports_and_exports(call, arguments, tmp_path, m
     call(adapt.main, *arguments, *SHORT, "--output=out")
     assert json.loads((tmp_path / "out/adaptation.json").read_text()) == record
     assert (tmp_path / "out/model/README.md").read_text() == card
+
+
+def test_an_output_folder_with_other_files_is_refused(call, arguments, folder, tmp_path):
+    before = sorted(path.name for path in folder.iterdir())
+    with pytest.raises(ConfigError, match="is the folder of --from; name another folder"):
+        call(adapt.main, *arguments, f"--output={folder}/../{folder.name}")
+    shutil.copytree(folder, tmp_path / "copy")
+    with pytest.raises(ConfigError, match=r"contains other files, but no adaptation \(adaptation"):
+        call(adapt.main, *arguments, f"--output={tmp_path}/copy")
+    for model in (folder, tmp_path / "copy"):
+        assert sorted(path.name for path in model.iterdir()) == before
 
 
 def test_held_out_lines_are_measured_and_not_trained_on(arguments, corpus, tmp_path, monkeypatch):

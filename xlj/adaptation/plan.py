@@ -22,6 +22,7 @@ from xlj.models.dense import product
 from xlj.sharding import devices, meshes
 from xlj.training import amounts, memory, schedule
 from xlj.training.run_flops import RunFlops
+from xlj.training.state import init as init_state
 
 PASSES = 20
 """The maximum number of passes of a run over the text of the new languages."""
@@ -31,6 +32,7 @@ _ENOUGH_WORDS = 1_000_000
 _ENOUGH_HELD_OUT = 200  # lines
 _SCALED = ("warmup_steps", "decay_steps")
 _LEAST = {"eval_every": 5, "checkpoint_every": 5, "log_every": 20}  # minimum times per run
+_SMALL_MODEL, _RATE_OF_SMALL = 50_000_000, 5e-4  # parameters; learning rate
 _TEXT = "text"
 _GIB = 2**30
 
@@ -122,13 +124,17 @@ class Cost(NamedTuple):
     """Bytes per device for the parameters, the gradients and the optimizer's state. Activations
     need additional memory."""
 
+    parameters: int
+    """The number of parameters."""
+
     def __str__(self) -> str:
         hours = self.seconds / 3600
         minutes = max(1, round(60 * hours))
         shown = f"{minutes} minute{'s' * (minutes > 1)}" if hours < 1 else f"{hours:.1f} hours"
         return (
-            f"about {shown} for {self.operations:.2g} operations, at half the speed of a matrix "
-            f"product on this machine; at least {self.bytes / _GIB:.2f} GiB of memory per device, "
+            f"about {shown} of training steps for {self.operations:.2g} operations, at half the "
+            "speed of a matrix product on this machine, plus the time of compiling, evaluations "
+            f"and measures; at least {self.bytes / _GIB:.2f} GiB of memory per device, "
             "and more for activations"
         )
 
@@ -140,9 +146,14 @@ def estimate_cost(config: Config, store: RowStore) -> Cost:
     operations = RunFlops(config, corpus, Batches(store, config).shapes).until(config.train.steps)
     state = memory.state_bytes(config, corpus, mesh)
     gradients = sum(size for name, size in state.items() if name.startswith("params/"))
+    shapes = jax.eval_shape(lambda: init_state(config, corpus, 0)).params
+    parameters = sum(leaf.size for leaf in jax.tree.leaves(shapes))
     rate = mesh.size * _operations_per_second(config.model.hidden, config.model.dtype)
     return Cost(
-        operations.xlj, operations.xlj / (_EFFICIENCY * rate), sum(state.values()) + gradients
+        operations.xlj,
+        operations.xlj / (_EFFICIENCY * rate),
+        sum(state.values()) + gradients,
+        parameters,
     )
 
 
@@ -172,13 +183,19 @@ def format_table(config: Config, store: RowStore) -> list[str]:
 
 
 def give_advice(
-    counts: Mapping[str, Fertility], store: RowStore, config: Config, new: Sequence[str]
+    counts: Mapping[str, Fertility],
+    store: RowStore,
+    config: Config,
+    new: Sequence[str],
+    parameters: int,
 ) -> list[str]:
-    """Returns lines of advice for new languages with little text, then the run's other warnings.
+    """Returns lines of advice for new languages with little text and for small models, then the
+    run's other warnings.
 
     Args:
       counts: the counts of words in the text of each new language. If only a sample of a language's
         text was read, the language has enough text and is missing.
+      parameters: the number of parameters of the model.
     """
     lines = []
     of_text = {task.name.partition(".")[2]: task for task in store.tasks(_TEXT)}
@@ -197,4 +214,11 @@ def give_advice(
                 f"{name} has {held} held-out lines, so its held-out loss is imprecise; to hold out "
                 f"about {int(share * task.sentences)}, add --config.data.held_out_share={share:.2g}"
             )
+    rate = config.optimizer.learning_rate
+    if parameters < _SMALL_MODEL and rate < _RATE_OF_SMALL:
+        lines.append(
+            f"the model has {parameters:,} parameters, and the learning rate is {rate:g}; below "
+            f"{_SMALL_MODEL:,} parameters we suggest at least "
+            f"--config.optimizer.learning_rate={_RATE_OF_SMALL:g}"
+        )
     return lines + amounts.make_warnings(config, store)

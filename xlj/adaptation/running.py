@@ -10,9 +10,11 @@ from typing import NamedTuple
 from xlj.adaptation import pieces, plan
 from xlj.adaptation.pieces import Choice
 from xlj.api import runs
-from xlj.checkpoints import stored_models
+from xlj.checkpoints import reading, stored_models
+from xlj.checkpoints.compatibility import check_resumable
+from xlj.checkpoints.reading import CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
-from xlj.checkpoints.workdir import only_run
+from xlj.checkpoints.workdir import LOCK, only_run
 from xlj.config import Config, ConfigError, record
 from xlj.config.checks import check_phases
 from xlj.config.fields import flat
@@ -36,6 +38,7 @@ from xlj.io.processes import in_child
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.reporting import runs as reported_runs
 from xlj.reporting.page import page
+from xlj.sharding import meshes
 from xlj.training import durations, start
 from xlj.training.amounts import StepAmounts
 
@@ -138,8 +141,9 @@ def adapt(
     Raises:
       ConfigError: before any training, if the model, the text or the config cannot be used.
     """
-    folders = Folders(output)
+    folders = Folders(output.resolve())  # the run records paths, which must not change
     source = stored_models.find(config.init_from, "--from")
+    _check_output(output, source)
     with only_run(output, "--output"):
         progress = _read_progress(folders, request.as_json(source, config), source)
         if "data.length" not in explicit:
@@ -153,8 +157,9 @@ def adapt(
         config, _ = start.adopt_vocabulary(config, adapted_from, None)
         store = prepare_rows(config, vocabulary=adapted_from.vocabulary())
         config = _planned(config, store, request, explicit)
+        _check_run(folders, config)
         if dry_run:  # without dry_run, the training run prints the report
-            print(report(store, config.data.alpha), end="\n\n")
+            print(report(store, config.data), end="\n\n")
         _print_plan(request, source, adapted_from, choices, samples, config, store)
         if dry_run:
             return False
@@ -177,20 +182,53 @@ def adapt(
     return True
 
 
+def _check_output(output: Path, source: StoredModel) -> None:
+    """Raises a `ConfigError` if the output folder has files of another kind, such as a model."""
+    if isinstance(source.folder, Path) and output.resolve() == source.folder.resolve():
+        raise ConfigError(f"--output={output} is the folder of --from; name another folder")
+    files = {path.name for path in output.iterdir()} if output.is_dir() else set()
+    if files - {LOCK} and FILE not in files:
+        raise ConfigError(
+            f"--output={output} contains other files, but no adaptation ({FILE}); name a new or "
+            "empty folder"
+        )
+
+
+def _check_run(folders: Folders, config: Config) -> None:
+    """Raises a `ConfigError` if the training run in the output folder cannot resume with the
+    config."""
+    latest = reading.latest(folders.run)
+    if latest is None:
+        return
+    try:
+        check_resumable(latest, start.with_dtype(config, latest, meshes.make_mesh(config)))
+    except CheckpointError as error:
+        raise ConfigError(
+            f"--output={folders.output} has a training run with other options ({error}). To adapt "
+            "with these options, name a new --output"
+        ) from error
+
+
 def _read_progress(folders: Folders, request: Record, source: StoredModel) -> Record:
     """Reads the progress of the adaptation in the folder.
+
+    If the options have changed before the first checkpoint, the adaptation starts over.
 
     Args:
       request: the options of this command (`Request.as_json`).
 
     Raises:
-      ConfigError: if the folder has an adaptation with other options.
+      ConfigError: if the folder has a training run with other options.
     """
     if not folders.progress.is_file():
         return {"source": str(source.folder), "request": request}
     progress = json_file.read_object(folders.progress)
     stored = progress.get("request", {})
     differing = [name for name in request if request[name] != stored.get(name)]
+    if differing and reading.latest(folders.run) is None:
+        if folders.extended.exists():
+            shutil.rmtree(folders.extended)
+        return {"source": str(source.folder), "request": request}
     if differing:
         name = differing[0]
         raise ConfigError(
@@ -329,8 +367,10 @@ def _print_plan(
     print("", *plan.format_table(config, store), sep="\n")
     times = plan.count_passes(config, store, request.languages)
     print(f"\npasses over the text of the new languages: {times:.1f}")
-    print(f"cost: {plan.estimate_cost(config, store)}")
-    print(*plan.give_advice(counts, store, config, request.languages), "", sep="\n", flush=True)
+    cost = plan.estimate_cost(config, store)
+    print(f"cost: {cost}")
+    advice = plan.give_advice(counts, store, config, request.languages, cost.parameters)
+    print(*advice, "", sep="\n", flush=True)
 
 
 def _write_results(folders: Folders, progress: Record, request: Request) -> None:
@@ -340,7 +380,7 @@ def _write_results(folders: Folders, progress: Record, request: Request) -> None
     title = f"Adapted to {', '.join(request.languages)}"
     atomic.write(folders.report, page([run], title).encode())
     if not folders.model.exists():
-        export(str(folders.run), folders.model, name=folders.output.absolute().name)
+        export(str(folders.run), folders.model, name=folders.output.name)
     rows = adaptation_record.table(progress["before"], progress["after"])
     print("", *(line.rstrip() for line in align_columns(rows, left=(0, 1))), sep="\n")
     print(f"\nreport: {folders.report}\nmodel:  {folders.model}")

@@ -105,7 +105,7 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
         start = prepare(config, workdir, store)
         if jax.process_index() == 0:
             warnings = amounts.make_warnings(start.config, start.store)
-            print(report(start.store, config.data.alpha), *warnings, "", sep="\n", flush=True)
+            print(report(start.store, config.data), *warnings, "", sep="\n", flush=True)
         outcome = loop.train(start, probes.make(start.config, files, start.store, start.vocabulary))
     return PretrainingRun(**vars(outcome))
 
@@ -132,7 +132,7 @@ def dry_run(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) 
         if jax.process_index():
             return
         warnings = amounts.make_warnings(start.config, start.store)
-        print(report(start.store, start.config.data.alpha), *warnings, "", sep="\n")
+        print(report(start.store, start.config.data), *warnings, "", sep="\n")
         table = align_columns(schedule.make_table(start.config, start.store), left=(0, 3, 6))
         print(*(line.rstrip() for line in table), sep="\n")
         path = workdir / "schedule.html"

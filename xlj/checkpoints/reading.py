@@ -114,10 +114,13 @@ def find(path: str | AnyPath, key: str = "") -> Checkpoint:
     if not finished:
         named = f"{key}={path}" if key else path
         below = path.glob("*/checkpoints") if isinstance(path, Path) else ()
-        if runs := sorted(folder.parent.name for folder in below):
+        if models := sorted(str(folder.parent) for folder in below):
+            exported = path / "model"  # written by xlj.adapt
+            if (exported / "config.json").is_file():
+                models.insert(0, str(exported))
             raise CheckpointError(
-                f"{named} has no checkpoints/, but contains the workdirs of several runs; name one "
-                f"of them, such as {', '.join(str(path / run) for run in runs[:4])}"
+                f"{named} is not a model, but contains models; name one of them: "
+                f"{', '.join(models[:4])}"
             )
         raise CheckpointError(
             f"{named} contains no model; expected a workdir with checkpoints/, the folder of a "

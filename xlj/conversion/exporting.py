@@ -30,7 +30,8 @@ def export(
       pooling: `mean` or `first` writes a sentence-transformers folder with this pooling. If empty,
         the folder gets the sentence modules of the model, if the model has any and all layers are
         exported.
-      name: the title of the model card; if empty, the name of the folder.
+      name: the name of the folder that contains `output`, for the title of the model card; if
+        empty, the title is the name of `output`.
 
     Raises:
       ConfigError: if the model or the layer does not exist, or no architecture of transformers
@@ -62,7 +63,13 @@ def export(
         if sentence:
             sentence_modules.write(folder, sentence, source.leaves, model.hidden)
         text = model_card.card(
-            name or output.name, exported, model, vocabulary, sentence, *_card_arguments(source)
+            name or output.name,
+            exported,
+            model,
+            vocabulary,
+            sentence,
+            *_card_arguments(source),
+            path=f"{name}/{output.name}" if name else "",
         )
         (folder / "README.md").write_text(text, "utf-8")
     for name, reason in exported.left_out.items():
@@ -101,7 +108,10 @@ def _card_arguments(source: StoredModel) -> _CardArguments:
         )
         run = None
     trained = source.checkpoint.meta | {"config": source.checkpoint.config()}
-    record = workdir / adaptation_record.FILE
-    is_adapted = in_workdir and record.is_file()
-    adapted = adaptation_record.markdown(json_file.read_object(record)) if is_adapted else ""
+    adapted = ""
+    if in_workdir and (workdir / adaptation_record.FILE).is_file():
+        record = json_file.read_object(workdir / adaptation_record.FILE)
+        adapted = adaptation_record.markdown(record)
+        # The run started from the extended model, a part of the adaptation.
+        trained["config"] = trained["config"] | {"init_from": record["source"]}
     return trained, evaluated[-1] if evaluated else None, run, adapted

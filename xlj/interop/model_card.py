@@ -28,12 +28,13 @@ def card(
     metrics: Mapping[str, float] | None = None,
     run: _Meta = None,
     adapted: str = "",
+    path: str = "",
 ) -> str:
     """Returns the model card as Markdown, with the YAML front matter that the Hugging Face Hub
     reads.
 
     Args:
-      name: the title of the card, and the path in its code examples.
+      name: the title of the card.
       sentence: the sentence modules, if the folder is for sentence-transformers; else None.
       trained: the description of the checkpoint (`Checkpoint.meta`), with its entry `config`
         converted to current keys (`Checkpoint.config`). None if the model is not an xlj checkpoint.
@@ -41,12 +42,13 @@ def card(
       run: the scores of a fine-tuned checkpoint (`checkpoints.workdir.finished_run`); else None.
       adapted: Markdown about the adaptation (`evaluation.adaptation_record`) of an adapted model;
         else empty.
+      path: the path of the model in code examples; if empty, `name`.
     """
     sections = [
         _front_matter(exported, sentence is not None, trained, run),
         f"# {name}",
         _summary(exported, model, vocabulary, trained),
-        "## Use\n\n```python\n" + _usage(name, exported, sentence is not None) + "\n```",
+        "## Use\n\n```python\n" + _usage(path or name, exported, sentence is not None) + "\n```",
     ]
     if exported.hf_task:
         sections += _task_sections(exported, exported.hf_task, trained, run)

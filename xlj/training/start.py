@@ -85,7 +85,7 @@ def prepare(
     if config.train.damaged_checkpoint == "before":
         damage.move_damaged(workdir)
     latest = reading.latest(workdir)
-    config = _with_dtype(config, latest, mesh)
+    config = with_dtype(config, latest, mesh)
     models = find_models(config) if latest is None else {}
     if latest is None:
         source = source or find_source(config)
@@ -141,7 +141,7 @@ def adopt_model(config: Config, workdir: AnyPath | None = None) -> Config:
     return config
 
 
-def _with_dtype(config: Config, latest: Checkpoint | None, mesh: Mesh) -> Config:
+def with_dtype(config: Config, latest: Checkpoint | None, mesh: Mesh) -> Config:
     """Resolves `model.dtype=auto`.
 
     A resumed run keeps the dtype of its checkpoint. A new run gets the dtype for its devices.

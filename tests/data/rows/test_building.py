@@ -190,7 +190,7 @@ def test_counts_in_the_manifest_equal_those_of_the_rows(built):
 
 
 def test_the_report_shows_how_much_text_became_rows_and_why_lines_were_dropped(built):
-    table = report(built, 0.7)
+    table = report(built, Data(alpha=0.7))
     for part in (
         "text.xx",
         "pairs.xx-yy",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from made_rows import examples, sentences, start
 
+from xlj.config import Data
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.rows.report import report
 
@@ -70,7 +71,7 @@ def test_rows_are_built_from_seqio_and_tfds_sources(config, text, tmp_path, monk
     assert len(pairs) == 3000
     assert "first line 0 second line 0\tfirst line 2999 second line 2999" in pairs
     assert store.task("text.xx").sentences == 10_001
-    assert "held-out rows" not in report(store, 0.7)  # the config requests none
+    assert "held-out rows" not in report(store, Data(alpha=0.7))  # the config requests none
     assert not list(tmp_path.rglob("companions/*"))
 
 

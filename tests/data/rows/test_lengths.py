@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from xlj.config import Config, ConfigError, Model, Objectives
+from xlj.config import Config, ConfigError, Data, Model, Objectives
 from xlj.config.objectives.mlm import TranslationLM
 from xlj.config.objectives.retrieval import Retrieval
 from xlj.data.rows import packing, preparing
@@ -54,7 +54,7 @@ def test_auto_keeps_99_percent_of_the_pairs(of_pairs, pairs, tmp_path, objective
     assert config.data.pair_length == expected < max(sizes[-1] for sizes in needed)
     store = prepare_rows(config)
     assert all(task.train.sentences >= 0.99 * PAIRS for task in store.manifest.tasks)
-    assert "warning" not in report(store, 0.7)
+    assert "warning" not in report(store, Data(alpha=0.7))
 
 
 def test_auto_stays_within_the_positions_and_measures_once(of_pairs, tmp_path, monkeypatch):
@@ -80,11 +80,13 @@ def test_the_warning_names_the_length_that_95_percent_of_pairs_fit(of_pairs, pai
     (task,) = store.manifest.tasks
     dropped = sum(size > 40 for size in sizes)
     assert task.dropped == {"too long": dropped} and sum(task.too_long.values()) == dropped
-    (line,) = (x for x in report(store, 0.7).split("\n") if x.startswith("pairs.xx-yy "))
+    (line,) = (
+        x for x in report(store, Data(alpha=0.7)).split("\n") if x.startswith("pairs.xx-yy ")
+    )
     columns = line.split()
     assert columns[1:5] == [str(PAIRS), str(PAIRS - dropped), "0", str(dropped)]
     assert columns[5] == f"{100 * dropped / PAIRS:.1f}%" and line.endswith(f"{dropped} too long")
-    warning = report(store, 0.7).split("\n")[-1]
+    warning = report(store, Data(alpha=0.7)).split("\n")[-1]
     assert warning.startswith(
         f"warning: pairs.xx-yy: {dropped} of {PAIRS} dropped (too long); 95 %"
     )

@@ -6,7 +6,7 @@ import json
 import pytest
 from made_rows import files, sentences
 
-from xlj.config import ConfigError
+from xlj.config import ConfigError, Data
 from xlj.data.rows import building
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.rows.report import malformed_records, report
@@ -46,7 +46,7 @@ def test_skipped_records_are_counted_and_the_first_place_of_each_reason_is_store
     }
     assert task.dropped["blank line"] == 3 and task.sentences == GOOD + 4
     assert not store.task("text.xx").malformed
-    lines = report(store, 0.7).split("\n")
+    lines = report(store, Data(alpha=0.7)).split("\n")
     (line,) = (line for line in lines if line.startswith("pairs.xx-yy: malformed"))
     assert f"blank line: 3 (first: {tmp_path}/{BLANK}); byte order marks" in line
     assert malformed_records(store.manifest.tasks) == line.partition(": ")[2]

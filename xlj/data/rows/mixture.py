@@ -1,8 +1,8 @@
 """Computes how often a phase of a run draws each language or pair, and the mean tokens of a row."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from xlj.config import ROW_KINDS, Config, Options, lookup
+from xlj.config import ROW_KINDS, Config, Data, Options, lookup
 from xlj.data.rows.draws import BLOCK, draws_per_block, sampling_rates
 from xlj.data.rows.store import RowStore, TaskRows
 
@@ -36,9 +36,12 @@ def select_tasks(store: RowStore, options: Options, config: Config) -> list[Task
       options: the options of the objective.
       config: the config of a phase.
     """
-    candidates = tasks_of_length(store, options, config)
-    sampled = [task for task in candidates if _corpus_of(task.name) in config.data.shares]
-    return [task for task in sampled or candidates if task.train.rows]
+    return _select(tasks_of_length(store, options, config), config.data)
+
+
+def _select(tasks: Sequence[TaskRows], data: Data) -> list[TaskRows]:
+    sampled = [task for task in tasks if _corpus_of(task.name) in data.shares]
+    return [task for task in sampled or tasks if task.train.rows]
 
 
 def count_draws(store: RowStore, options: Options, config: Config) -> Mapping[str, int]:
@@ -49,9 +52,24 @@ def count_draws(store: RowStore, options: Options, config: Config) -> Mapping[st
       options: the options of the objective.
       config: the config of a phase.
     """
-    tasks = select_tasks(store, options, config)
-    sizes = {task.name: getattr(task.train, options.sampled_by) for task in tasks}
-    shares, factors = sampling_rates(sizes, config.data.alpha), config.data.shares
+    tasks = tasks_of_length(store, options, config)
+    return draws_of_tasks(tasks, config.data, options.sampled_by)
+
+
+def draws_of_tasks(
+    tasks: Sequence[TaskRows], data: Data, sampled_by: str = "tokens"
+) -> Mapping[str, int]:
+    """Returns how often a block of `draws.BLOCK` draws takes a row of each task, by name.
+
+    Tasks that are not drawn are missing (`select_tasks`).
+
+    Args:
+      tasks: tasks with rows of one kind and length.
+      data: the section `data` of the config of a phase.
+      sampled_by: the size that determines the sampling rates, a field of `store.Split`.
+    """
+    sizes = {task.name: getattr(task.train, sampled_by) for task in _select(tasks, data)}
+    shares, factors = sampling_rates(sizes, data.alpha), data.shares
     if any(factor != 1 for factor in factors.values()):
         shares = {name: p * factors.get(_corpus_of(name), 1.0) for name, p in shares.items()}
         total = sum(shares.values())

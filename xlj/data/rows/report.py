@@ -2,9 +2,10 @@
 
 from collections.abc import Collection, Sequence
 
-from xlj.config import ROW_KINDS
+from xlj.config import ROW_KINDS, Data
 from xlj.data.rows import packing
-from xlj.data.rows.draws import BLOCK, draws_per_block, sampling_rates
+from xlj.data.rows.draws import BLOCK
+from xlj.data.rows.mixture import draws_of_tasks
 from xlj.data.rows.store import RowStore, TaskRows
 from xlj.data.text import held_out
 from xlj.io.json_file import Record
@@ -27,7 +28,7 @@ _PRINTED = {
 """The printed form of some reasons in row stores; other reasons are printed unchanged."""
 
 
-def report(store: RowStore, alpha: float) -> str:
+def report(store: RowStore, data: Data) -> str:
     """Describes a row store: a table of its sources, then notes and warnings.
 
     A source is a language or pair, as rows of one kind. The table has one line for each source,
@@ -45,17 +46,15 @@ def report(store: RowStore, alpha: float) -> str:
 
     Args:
       store: the row store.
-      alpha: the exponent of the sampling rates (`draws.sampling_rates`), for `drawn`.
+      data: the section `data` of the config, whose sampling rates determine `drawn`.
     """
     manifest = store.manifest
     table, notes, warnings = [[*_HEADER, "reasons"]], [], []
     for kind, length in ((k, n) for k in ROW_KINDS for n in _lengths(store, k)):
         tasks = [task for task in store.tasks(kind) if task.length == length]
-        draws = draws_per_block(
-            sampling_rates({task.name: task.train.tokens for task in tasks}, alpha)
-        )
+        draws = draws_of_tasks(tasks, data)
         for task in tasks:
-            table.append(_table_row(task, draws[task.name] / BLOCK))
+            table.append(_table_row(task, draws.get(task.name, 0) / BLOCK))
             warnings += _warnings(task, manifest.recipe)
     notes += [f"{t.name}: {malformed_records([t])}" for t in manifest.tasks if t.malformed]
     if manifest.recipe["held_out_share"]:
@@ -73,7 +72,7 @@ def report(store: RowStore, alpha: float) -> str:
     lines = [
         f"rows: {store.path}",
         f"vocabulary: {manifest.vocabulary_size:,} ids, sha256 {manifest.vocabulary_digest[:16]}",
-        f"tokens per row: {shown}; for training: {tokens:,} tokens, alpha = {alpha:g}",
+        f"tokens per row: {shown}; for training: {tokens:,} tokens, alpha = {data.alpha:g}",
         "",
         *(line.rstrip() for line in align_columns(table, left=(0, len(_HEADER)))),
     ]
