@@ -288,7 +288,7 @@ def test_no_output_is_left_after_an_error(run, tmp_path, monkeypatch):
     monkeypatch.setattr(aligner, "MAX_PIECES", 20)
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("one\teins\n" + "word " * 30 + "\tWort\n")
-    with pytest.raises(ConfigError, match=r"pairs\.tsv:2: the sentence has"):
+    with pytest.raises(ConfigError, match=r"pairs\.tsv:2: a sentence has"):
         run(f"--input={pairs}", f"--output={tmp_path / 'links.txt'}")
     assert [path.name for path in tmp_path.iterdir()] == ["pairs.tsv"]
 

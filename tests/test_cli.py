@@ -34,7 +34,10 @@ def run(*arguments, name="train"):
         (["--config=configs/quickstart.py", "--config.train.steps"], "with an equals sign"),
         (["--config=configs/quickstart.py", "--workdri=/tmp/x"], "did you mean --workdir?"),
         (["--config=configs/quickstart.py", "extra"], "cannot read 'extra'"),
-        (["--config=configs/quickstart.py", "--config.mesh.fsdp=3"], "mesh.fsdp=3 does not use"),
+        (
+            ["--config=configs/quickstart.py", "--config.mesh.fsdp=3"],
+            "mesh.fsdp=3 make a mesh of 6 devices, but",
+        ),
         (
             # One layer, so that 8 copies of the model fit into memory.
             ["--config=configs/xlm_r_base.py", "--config.model.layers=1"],
@@ -90,6 +93,7 @@ def test_bench_refuses_what_it_cannot_measure(arguments, message):
     assert errors.startswith("error: ") and message in errors and "Traceback" not in errors
 
 
+@pytest.mark.slow
 def test_damaged_rows_cause_one_clear_line(tmp_path, tiny, store):
     shutil.copytree(store.path.parent, tmp_path / "rows")
     tiny.data.rows = str(tmp_path / "rows" / store.path.name)

@@ -50,6 +50,7 @@ def test_a_search_prints_flags_that_give_its_best_plan_again(call, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_plan_without_rows_assumes_full_rows_and_prints_so(call):
     flags = "--config.train.steps=2ep", "--config.train.fewest_steps=7"
     printed = call(plan.main, RECIPE, "--topology=h100:1x1", *flags).out

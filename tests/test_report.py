@@ -250,9 +250,9 @@ def test_names_are_unique(tmp_path):
 
 
 def test_a_name_belongs_to_one_run(two_runs):
-    with pytest.raises(ConfigError, match="give each workdir one name"):
+    with pytest.raises(ConfigError, match="give each workdir a different name"):
         runs.find([f"x={two_runs / 'a'}", f"y={two_runs / 'a'}"])
-    with pytest.raises(ConfigError, match="give each workdir one name"):
+    with pytest.raises(ConfigError, match="give each workdir a different name"):
         runs.find([f"x={two_runs / 'a'}", f"x={two_runs / 'b'}"])
     assert [run.name for run in runs.find([str(two_runs), f"x={two_runs / 'b'}"])] == ["a", "x"]
 

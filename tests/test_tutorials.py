@@ -99,10 +99,15 @@ def test_the_readme_runs(folder):
                 if kind == "python" and "phrasebook" in text]  # fmt: skip
         assert len(code_blocks) == 1
         run("python", code_blocks[0], folder)
+    for name, other in (("sw.txt", "yo.txt"), ("en-sw.tsv", "en-yo.tsv")):
+        shutil.copy(folder / "corpus" / name, folder / "corpus" / other)
     for side in ("labels", "predictions"):
         (folder / side / "pawsx").mkdir(parents=True)
         (folder / side / "pawsx/test-en.tsv").write_text("0\n1\n")
     readme_blocks = [block for block in blocks(ROOT / "README.md") if block != ("shell", "pytest")]
     assert len(readme_blocks) > 8
     for kind, text in readme_blocks:
+        if "--from=xlmr" in text:
+            export = "python -m xlj.convert export --checkpoint=runs/quickstart --output=xlmr"
+            run("shell", export, folder)
         run(kind, text + f" {SMALL_VOCABULARY}" * ("xlm_tiny" in text), folder)

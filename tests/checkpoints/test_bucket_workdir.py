@@ -114,9 +114,10 @@ def test_a_server_error_is_not_reported_as_damage(short, store, bucket, monkeypa
     workdir = to_path(f"{bucket}/unanswered")
     loop.train(start.prepare(parse(short), workdir, store))
     monkeypatch.setattr(reading, "orbax_path", fail)
-    with pytest.raises(ConfigError, match=r"its description \(meta\) \(HTTP 503\)$"):
+    description = r"its description \(meta\) from the bucket \(HTTP 503\); try again later$"
+    with pytest.raises(ConfigError, match=description):
         damage.move_damaged(workdir)
-    with pytest.raises(ConfigError, match=r"cannot read .*\(HTTP 503\)$"):
+    with pytest.raises(ConfigError, match=r"cannot read .*\(HTTP 503\); try again later$"):
         stored_models.find(str(workdir))
     monkeypatch.setattr(storage.Url, "is_file", fail)
     with pytest.raises(ConfigError, match=r"init_from=gs://.* cannot be read \(HTTP 503\)$"):

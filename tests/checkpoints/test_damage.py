@@ -61,6 +61,7 @@ def test_older_damaged_checkpoints_are_moved_too_but_the_first_one_stays(trained
         reading.verify(reading.find(trained))
 
 
+@pytest.mark.slow
 def test_a_run_resumes_after_damage_only_if_the_config_allows_it(tiny, store, trained, capsys):
     expected = reading.find(trained).meta["digests"]
     flip_bits(trained, 4, "optimizer")

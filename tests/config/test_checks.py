@@ -288,7 +288,7 @@ def test_each_phase_starts_from_the_config_of_the_previous_phase(tiny):
         ({"start_step": 2, "data": {"length": 60}}, r"data\.length=60 is beyond the model's"),
         (
             {"start_step": 2, "data": {"sampled": "en,fr"}},
-            r"phases\.x\.data\.sampled: fr is neither",
+            r"phases\.x\.data\.sampled: fr is not in data\.languages or data\.pairs",
         ),
         ({"start_step": 2, "data": {"sampled": "en=0"}}, r"data\.sampled: 'en=0' must be NAME"),
         ({"start_step": 2, "data": {"sampled": "en=a,de"}}, r"data\.sampled: 'en=a' must be NAME"),

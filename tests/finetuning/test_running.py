@@ -172,6 +172,7 @@ def test_results_are_summarised_and_written_for_xtreme(finished, tmp_path):
     assert [path.name for path in others] == ["test-fr.tsv"]
 
 
+@pytest.mark.slow
 def test_pairs_that_are_encoded_separately_are_learned(settings, tmp_path):
     """The label is `same` if both sentences begin with the same letters, so it depends on both."""
     rng = random.Random(1)

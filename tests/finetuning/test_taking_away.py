@@ -44,6 +44,7 @@ def fine_tuned(checkpoint, tmp_path_factory):
     return config, folder / "run"
 
 
+@pytest.mark.slow
 def test_a_model_that_encodes_pairs_separately_is_exported_without_its_head(
     fine_tuned, tmp_path, capsys
 ):
@@ -58,6 +59,7 @@ def test_a_model_that_encodes_pairs_separately_is_exported_without_its_head(
     assert written["architectures"] == ["XLMRobertaModel"]
 
 
+@pytest.mark.slow
 def test_the_exported_folder_describes_labels_data_and_scores(fine_tuned, tmp_path, capsys):
     _, workdir = fine_tuned
     export(workdir / "seed-0", tmp_path / "out")
@@ -75,6 +77,7 @@ def test_the_exported_folder_describes_labels_data_and_scores(fine_tuned, tmp_pa
     assert f"| en | {accuracies[0]:.1f} | {accuracies[1]:.1f} |" in card
 
 
+@pytest.mark.slow
 def test_the_scored_checkpoint_is_exported_and_no_other_gets_its_scores(
     fine_tuned, tmp_path, capsys
 ):
@@ -97,6 +100,7 @@ def test_the_scored_checkpoint_is_exported_and_no_other_gets_its_scores(
             stored_models.find(run_copy)
 
 
+@pytest.mark.slow
 def test_a_workdir_of_several_runs_is_refused_with_their_names(fine_tuned):
     _, workdir = fine_tuned
     with pytest.raises(
@@ -106,6 +110,7 @@ def test_a_workdir_of_several_runs_is_refused_with_their_names(fine_tuned):
         stored_models.find(workdir, "--checkpoint")
 
 
+@pytest.mark.slow
 @pytest.mark.parity
 def test_the_pipeline_gives_the_labels_that_xlj_predicts(fine_tuned, tmp_path):
     transformers = pytest.importorskip("transformers")

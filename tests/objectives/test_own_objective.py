@@ -198,6 +198,7 @@ def test_the_checkpoint_of_an_own_objective_can_be_used_without_its_module(
     assert loop.train(start.prepare(parse(tiny), tmp_path / "next")).finished
 
 
+@pytest.mark.slow
 def test_a_run_does_not_resume_with_changed_code(tiny, module, tmp_path):
     train(config_with_objective(tiny), tmp_path / "run", 2)
     recorded = json.loads((tmp_path / "run/config.json").read_text("utf-8"))

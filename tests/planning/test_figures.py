@@ -153,6 +153,7 @@ def test_a_step_without_gradients_has_no_mfu(cpu_topology):
     assert "at most               no MFU" in table.table([phase], "tiny", cpu_topology)
 
 
+@pytest.mark.slow
 def test_known_phases_are_not_compiled_and_programs_are_saved(cpu_topology, tmp_path, monkeypatch):
     config = config_of()
     sizes, known_figures = expected_sizes(config), object()

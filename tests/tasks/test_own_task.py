@@ -62,6 +62,7 @@ def finished_run(config, tmp_path_factory):
     return run
 
 
+@pytest.mark.slow
 def test_an_own_kind_trains_and_resumes_with_the_same_scores(finished_run, config, tmp_path):
     assert list(finished_run.test) == ["near", "exact"] and finished_run.test["near"]["en"] > 50
     shutil.copytree(finished_run.folder, tmp_path / "run" / "seed-0")
@@ -74,6 +75,7 @@ def test_an_own_kind_trains_and_resumes_with_the_same_scores(finished_run, confi
     assert (resumed.step, resumed.test) == (finished_run.step, finished_run.test)
 
 
+@pytest.mark.slow
 def test_an_own_kind_predicts_the_values_that_were_scored(
     finished_run, config, module, call, tmp_path
 ):
@@ -99,6 +101,7 @@ def test_an_own_kind_predicts_the_values_that_were_scored(
     assert (evaluated.dev, evaluated.test) == (finished_run.dev, finished_run.test)
 
 
+@pytest.mark.slow
 def test_a_head_without_a_transformers_class_is_not_exported_with_the_encoder(
     finished_run, tmp_path, capsys
 ):
@@ -113,6 +116,7 @@ def test_a_head_without_a_transformers_class_is_not_exported_with_the_encoder(
     assert written["architectures"] == ["XLMRobertaModel"]
 
 
+@pytest.mark.slow
 @pytest.mark.parity
 def test_a_kind_can_export_its_head_to_an_existing_transformers_class(
     finished_run, tmp_path, monkeypatch

@@ -71,6 +71,7 @@ def test_each_run_compiles_a_phase_once_despite_evaluations_and_checkpoints(
     assert compiled == 3
 
 
+@pytest.mark.slow
 def test_runs_of_a_sweep_share_their_programs(tiny, store, tmp_path):
     """The runs differ only in arguments of the program, so XLA finds it in its cache."""
     tiny.objectives.tlm.batch_rows = 0

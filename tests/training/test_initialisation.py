@@ -128,6 +128,7 @@ def test_a_longer_run_resumes_only_from_a_checkpoint_before_the_decay(tiny, stor
     assert digests[0] == digests[1]
 
 
+@pytest.mark.slow
 def test_a_finished_run_with_a_decay_accepts_only_its_own_config(tiny, store, tmp_path):
     config = decaying_config(tiny, 4)
     loop.train(start.prepare(config, tmp_path, store))

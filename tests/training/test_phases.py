@@ -55,6 +55,7 @@ def test_a_step_updates_its_state_in_place():
     assert memory.temp_size_in_bytes < most * parameters, memory.temp_size_in_bytes / parameters
 
 
+@pytest.mark.slow
 def test_a_layer_saves_few_arrays_for_the_backward_pass():
     """For each token, a layer in a loop on a CPU saves arrays of width h: inputs and outputs of two
     norms, query, key, value, and the result of attention for the product and for the softmax. It

@@ -124,6 +124,7 @@ def test_a_run_killed_at_any_moment_ends_with_the_same_bits(config_file, whole, 
     assert steps == sorted(set(steps)) and steps[0] == 0 and steps[-1] == STEPS
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_not_changed(tiny, store, tmp_path, capsys):
     from xlj.training import loop, start
 
@@ -144,6 +145,7 @@ def test_a_finished_run_is_not_changed(tiny, store, tmp_path, capsys):
     assert output == [finished, finished, changed]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_prints_changed_config_keys(tiny, store, trained, capsys, monkeypatch):
     from xlj.sharding import meshes
     from xlj.training import loop, start
@@ -266,6 +268,7 @@ def test_a_run_with_a_duration_in_passes_ends_after_these_passes(tiny, store, tr
     assert loop.train(start.prepare(config, trained, store)) == outcome
 
 
+@pytest.mark.slow
 def test_a_run_killed_before_its_first_checkpoint_starts_over(tiny, store, tmp_path):
     from xlj.training import loop, start
 

@@ -110,6 +110,7 @@ def test_pretraining_reads_init_from_and_the_teacher_once(tiny, trained, tmp_pat
     assert after == {"Vocabulary.__init__": 2}  # the vocabularies of the two models
 
 
+@pytest.mark.slow
 def test_model_dtype_auto_is_decided_once(tiny, store, trained, tmp_path):
     """The devices decide `auto` in a new run, and the checkpoint decides it in a resumed run."""
     tiny.model.dtype = "auto"
@@ -125,6 +126,7 @@ def test_model_dtype_auto_is_decided_once(tiny, store, trained, tmp_path):
     assert parse(tiny).for_platform("gpu") == parse(tiny)  # an explicit type is kept
 
 
+@pytest.mark.slow
 def test_a_student_from_scratch_has_its_teachers_vocabulary(tiny, trained, tmp_path):
     tiny.train.steps, tiny.data.vocabulary_size = 1, 900  # not used
     tiny.objectives.distillation.batch_rows = 8
@@ -143,6 +145,7 @@ def test_finished_rows_are_opened_and_their_vocabulary_is_read_once(tiny, store,
     assert (+before, after) == ({name: 1 for name in NEW if name != "find"}, {})
 
 
+@pytest.mark.slow
 def test_fine_tuning_reads_the_encoder_once_for_all_seeds(checkpoint, tmp_path):
     for split in ("train", "dev", "test"):
         lines = [f"{word} {number}\tlabel {word}\n" for number in range(8) for word in "ab"]

@@ -197,7 +197,7 @@ def test_an_error_about_too_many_pieces_names_the_line(random_encoder, monkeypat
     monkeypatch.setattr(aligner, "MAX_PIECES", 5)
     word = words_of_one_piece(random_encoder.vocabulary, 1)
     pairs = [Pair("mine.tsv:1", word, word), Pair("mine.tsv:2", word * 6, word)]
-    with pytest.raises(ConfigError, match=r"mine\.tsv:2: the sentence has 6 pieces, but at most 5"):
+    with pytest.raises(ConfigError, match=r"mine\.tsv:2: a sentence has 6 pieces, but at most 5"):
         list(Aligner(random_encoder, options("argmax"), [1]).align(pairs))
 
 

@@ -117,6 +117,7 @@ def test_errors_of_the_builder_process_are_raised_as_config_errors(config, tmp_p
         prepare_rows(too_short)
 
 
+@pytest.mark.slow
 @pytest.mark.seqio
 def test_an_unknown_seqio_task_is_a_config_error(config, tmp_path):
     unknown = config(tmp_path, mono=("seqio:no_such_task#text",), languages=("xx",))

@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import pytest
 from made_rows import OBJECTIVES, folders
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
@@ -31,6 +32,7 @@ def test_a_vocabulary_gives_the_same_rows_when_it_is_loaded_instead_of_trained(c
     assert len(list((tmp_path / "vocabularies").glob("*.model"))) == 1
 
 
+@pytest.mark.slow
 def test_the_config_sets_the_type_and_case_of_the_vocabulary(config, tmp_path):
     options = {"vocabulary_type": "bpe", "vocabulary_size": 500, "vocabulary_lines": 2000}
     store = prepare_rows(config(tmp_path, vocabulary="", **options))

@@ -32,6 +32,7 @@ class NumberedRows:
         return records
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hosts", [1, 16, 64])
 def test_hosts_fetch_hardly_more_rows_than_they_use(hosts):
     """1 GiB of cache per host, 100 languages; steps from the middle of a window into the next."""
