@@ -105,7 +105,7 @@ def test_a_workdir_of_several_runs_is_refused_with_their_names(fine_tuned):
     _, workdir = fine_tuned
     with pytest.raises(
         ConfigError,
-        match=f"--checkpoint={workdir} .*several runs; name one of them, such as {workdir}/seed-0",
+        match=f"--checkpoint={workdir} .*contains models; name one of them: {workdir}/seed-0",
     ):
         stored_models.find(workdir, "--checkpoint")
 
