@@ -136,14 +136,18 @@ def test_accumulation_does_not_change_the_gradient(tiny, store, normalisation):
 def test_loops_end_with_the_last_microbatch_that_has_rows():
     """Row r of twelve is in microbatch r mod 4. One program serves all sizes of batches. It
     computes only one empty microbatch and uses its result for all empty microbatches."""
-    compiled = []
+    compiled, computed = [], []
+
+    def triple(part):
+        jax.debug.callback(computed.append, part[0])
+        return 3 * part + 1
 
     @jax.jit
     def compute(rows, filled):
         compiled.append(filled)
         parts = Microbatches(4).with_filled(filled)
         total, count = parts.sum(lambda part: (part.sum(), jnp.int32(1)), (), rows)
-        return total, count, parts.map(lambda part: 3 * part + 1, rows)
+        return total, count, parts.map(triple, rows)
 
     numbers = jnp.arange(1, 13)
     for filled in (1, 2, 3, 4):
@@ -151,6 +155,9 @@ def test_loops_end_with_the_last_microbatch_that_has_rows():
         total, count, mapped = compute(rows, filled)
         assert (int(total), int(count)) == (int(rows.sum()), filled)
         np.testing.assert_array_equal(mapped, 3 * rows + 1)
+        jax.effects_barrier()
+        assert len(computed) == min(filled + 1, 4)
+        computed.clear()
     assert len(compiled) == 1
 
 
