@@ -67,15 +67,16 @@ def _export_flags(parser: Parser) -> None:
         "--pooling",
         choices=("mean", "first"),
         help="also write the files of sentence-transformers. mean: a sentence vector is the mean "
-        "over all tokens including <s> and </s>. first: it is the vector of <s> [the "
-        "sentence-transformers modules that the model was imported with, if there are any]",
+        "over all tokens including <s> and </s>. first: the vector of <s>. Without "
+        "this flag, the sentence-transformers modules of an imported model are written, if it has "
+        "any",
     )
     add(
         "--layer",
         metavar="N",
         type=int,
-        help="last layer to export, for sentence vectors from this layer. The head is exported "
-        "only with all layers [all layers]",
+        help="last layer to export, for sentence vectors from this layer. An export of "
+        "fewer layers has no head [all layers]",
     )
 
 
@@ -96,8 +97,8 @@ def _extend_flags(parser: Parser) -> None:
         metavar="P",
         type=float,
         help="for unigram vocabularies: expected share of the new languages in future text. With a "
-        "larger share, text of the new languages has fewer pieces, but the pieces of old languages "
-        "change more often [0.01]",
+        "larger share, text of the new languages has fewer pieces, but text of old languages "
+        "is split differently more often [0.01]",
     )
     add("--output", metavar="DIR", required=True, type=Path, help=_NEW_FOLDER)
 
@@ -121,7 +122,8 @@ def _merge_flags(parser: Parser) -> None:
     add(
         "--base",
         metavar="DIR",
-        help="merge with TIES; DIR is the model that training of --models started from [the mean]",
+        help="merge with TIES, where DIR is the model from which the training of --models started "
+        "[without --base, the merge is the mean]",
     )
     add(
         "--share",

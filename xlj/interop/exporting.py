@@ -230,8 +230,8 @@ def _choose_like_xlm_r(model: Model, vocabulary: Vocabulary) -> Architecture:
 def _choose_modern(model: Model, unlike_xlm_r: Mapping[str, object]) -> Architecture:
     """Returns the modern architecture that preserves all options of a model.
 
-    An architecture preserves the options if it reads the same model from the config.json that it
-    writes.
+    An architecture preserves the options of a model if the config.json that xlj writes for the
+    model is read as the same model again.
 
     Args:
       unlike_xlm_r: the options of the model that differ from XLM-R's.
@@ -347,7 +347,8 @@ def write(
 def _native_id(vocabulary: Vocabulary, special: int) -> int:
     """Returns the id of a special token in the tokenizer's file.
 
-    If the file has no such token, it is the id of `</s>`, with which EuroBERT also pads.
+    If the file has no such token, the function returns the id of `</s>`. EuroBERT, for example, has
+    no padding token and pads with `</s>`.
     """
     number = vocabulary.native_special_ids[special]
     return vocabulary.native_special_ids[EOS] if number is None else number  # type: ignore[return-value]

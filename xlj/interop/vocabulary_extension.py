@@ -1,5 +1,7 @@
-"""Adds pieces for new languages to a SentencePiece model or to a unigram or BPE tokenizer.json
-(ours)."""
+"""Adds pieces for new languages to a SentencePiece model, or to a unigram or BPE tokenizer.json.
+
+The method is ours.
+"""
 
 import json
 import math
@@ -35,11 +37,11 @@ def extend(
     characters among them are added first, then the most probable pieces, until `new_pieces` are
     added. The score of a piece is its log probability. The score of a new piece is its log
     probability in the small model plus log(share), because new text is assumed to make up `share`
-    of all text. With a larger share, new text is split into fewer pieces, but the pieces of more of
-    the old text change. In a new script the share hardly matters.
+    of all text. With a larger share, new text is split into fewer pieces, but more of
+    the old text is split differently. In a new script the share hardly matters.
 
-    BPE: training continues on the lines after the old merges (`bpe_growth`). The new merges come
-    after the old ones. So text is merged by the old merges first, and then by the new ones.
+    BPE: the old merges are applied to the lines, and training adds new merges (`bpe_growth`). The
+    new merges come after the old merges, also when text is encoded.
 
     Args:
       lines: text of all new languages in balanced amounts, without held-out lines.
