@@ -41,7 +41,7 @@ SHORT = [
 
 
 @pytest.mark.slow
-def test_a_dry_run_prints_the_plan_and_does_not_train(call, arguments, tmp_path):
+def test_a_dry_run_prints_the_plan_and_does_not_train(call, arguments, tmp_path, monkeypatch):
     printed = call(adapt.main, *arguments, f"--output={tmp_path}/out", "--dry_run").out
     assert "vocabulary: 302 -> 342 ids" in printed
     assert "sw" in printed and "as requested" in printed
@@ -56,8 +56,17 @@ def test_a_dry_run_prints_the_plan_and_does_not_train(call, arguments, tmp_path)
     drawn = re.findall(r"([\d.]+)%", line)[-1]  # the last column of the report before the reasons
     assert 69 < float(drawn) < 71  # --replay_share is 0.3
 
-    # Nothing is trained yet, so other options start over in the same folder.
+    # Nothing is trained yet, so other options start over in the same folder, even if the command
+    # is killed before the new model replaces the old one.
     more = ("--pieces=50", "--config.data.held_out_share=0.2")
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(running.shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            adapt.main([*arguments, *more, f"--output={tmp_path}/out", "--dry_run"])
     again = call(adapt.main, *arguments, *more, f"--output={tmp_path}/out", "--dry_run").out
     assert "vocabulary: 302 -> 352 ids" in again
     record = json.loads((tmp_path / "out/adaptation.json").read_text())

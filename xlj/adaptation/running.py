@@ -197,7 +197,10 @@ def _check_output(output: Path, source: StoredModel) -> None:
 def _check_run(folders: Folders, config: Config) -> None:
     """Raises a `ConfigError` if the training run in the output folder cannot resume with the
     config."""
-    latest = reading.latest(folders.run)
+    try:
+        latest = reading.latest(folders.run)
+    except CheckpointError:  # damaged: the run reports it, or resumes from an earlier checkpoint
+        return
     if latest is None:
         return
     try:
@@ -225,9 +228,7 @@ def _read_progress(folders: Folders, request: Record, source: StoredModel) -> Re
     progress = json_file.read_object(folders.progress)
     stored = progress.get("request", {})
     differing = [name for name in request if request[name] != stored.get(name)]
-    if differing and reading.latest(folders.run) is None:
-        if folders.extended.exists():
-            shutil.rmtree(folders.extended)
+    if differing and not reading.steps(folders.run):
         return {"source": str(source.folder), "request": request}
     if differing:
         name = differing[0]
@@ -308,7 +309,10 @@ def _with_pieces(
             for names in (request.languages, request.replay)
         )
         vocabulary, choices = pieces.choose(old, new_text, old_text, request.pieces)
-        if vocabulary is not old and not folders.extended.exists():
+        json_file.write(folders.progress, progress)  # marks the folder as that of an adaptation
+        if folders.extended.exists():
+            shutil.rmtree(folders.extended)  # of other options, or of an interrupted command
+        if vocabulary is not old:
             store_extended(source, vocabulary, folders.extended)
         progress["pieces"] = [choice._asdict() for choice in choices]
         json_file.write(folders.progress, progress)

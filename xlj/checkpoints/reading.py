@@ -113,11 +113,12 @@ def find(path: str | AnyPath, key: str = "") -> Checkpoint:
     finished = steps(path)
     if not finished:
         named = f"{key}={path}" if key else path
-        below = path.glob("*/checkpoints") if isinstance(path, Path) else ()
-        if models := sorted(str(folder.parent) for folder in below):
-            exported = path / "model"  # written by xlj.adapt
-            if (exported / "config.json").is_file():
-                models.insert(0, str(exported))
+        inside = (
+            [*path.glob("*/checkpoints"), *path.glob("*/*.safetensors")]
+            if isinstance(path, Path)
+            else []
+        )
+        if models := sorted({str(file.parent) for file in inside}):
             raise CheckpointError(
                 f"{named} is not a model, but contains models; name one of them: "
                 f"{', '.join(models[:4])}"
