@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from xlj.config import parse
+from xlj.data.rows import mixture
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.draws import BLOCK
+from xlj.data.rows.report import report
 from xlj.data.rows.store import RowStore, RowStoreError
 from xlj.data.tokenizer.layout import PAD
 
@@ -28,6 +30,33 @@ def copy(store, tmp_path):
         file.write_bytes(content)
 
     return copied, damage
+
+
+def test_languages_that_are_not_sampled_get_no_draws(tiny, store):
+    tiny.data.sampled = "en,de=3"
+    config = parse(tiny)
+    counts = mixture.count_draws(store, config.objectives.mmlm, config)
+    weights = {
+        f"text.{name}": factor * store.task(f"text.{name}").train.tokens ** config.data.alpha
+        for name, factor in (("en", 1), ("de", 3))
+    }
+    total = sum(weights.values())
+    assert set(counts) == set(weights)
+    for name, weight in weights.items():
+        assert counts[name] == pytest.approx(BLOCK * weight / total, abs=1)
+    names = {name for step in range(4) for name, _ in Batches(store, config).draw(
+        "mmlm", step, np.arange(config.objectives.mmlm.batch_rows))}  # fmt: skip
+    assert names == set(weights)
+    # No pair is in data.sampled, so all pairs are drawn.
+    assert set(mixture.count_draws(store, config.objectives.tlm, config)) == {
+        "pairs.en-de", "pairs.en-sw"
+    }  # fmt: skip
+    drawn = {line.split()[0]: line.split()[8] for line in report(store, config.data).split("\n")
+             if line.startswith("text.")}  # fmt: skip
+    assert drawn == {
+        name: f"{100 * counts.get(name, 0) / BLOCK:.1f}%"
+        for name in ("text.en", "text.de", "text.sw")
+    }
 
 
 def test_a_batch_contains_the_drawn_rows(tiny, store):
