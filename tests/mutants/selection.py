@@ -1,0 +1,59 @@
+"""Finds the tests of a source file, so that no list of them has to be maintained."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def tests_of(root: Path, file: str) -> list[str]:
+    """Returns test modules and folders of a file of `xlj/`, the most relevant first.
+
+    These are the test module with the name of the file, test modules that import the file, and its
+    area: the folder that mirrors the subpackage. A subpackage without such a folder is tested by
+    the modules that import anything of it.
+
+    Args:
+      root: the folder of the repository.
+      file: path below `root`, such as `xlj/models/heads.py`.
+
+    Returns:
+      Paths below `root`, without duplicates.
+    """
+    module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    package, _, name = module.removeprefix("xlj.").rpartition(".")
+    modules = sorted((root / "tests").rglob("test_*.py"))
+    namesakes = [path for path in modules if path.stem == f"test_{name}" and _area(path) == package]
+    importers = [path for path in modules if module in imports(path)]
+    area = root / "tests" / package.replace(".", "/")
+    while area.name != "tests" and not area.is_dir():
+        area = area.parent
+    if area.name != "tests":
+        rest = [area]
+    else:
+        prefix = f"xlj.{package}." if package else f"{module}."
+        rest = [p for p in modules if any(f"{m}.".startswith(prefix) for m in imports(p))]
+    paths = [*namesakes, *importers, *rest]
+    return list(dict.fromkeys(str(path.relative_to(root)) for path in paths))
+
+
+@functools.cache
+def imports(path: Path) -> frozenset[str]:
+    """Returns the full names of all modules, and names in modules, that a file imports."""
+    return frozenset(_imports(ast.parse(path.read_text("utf-8"))))
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _area(path: Path) -> str:
+    """Returns the subpackage that the folder of a test module mirrors: `data.rows`."""
+    return ".".join(path.parts[path.parts.index("tests") + 1 : -1])
