@@ -1,6 +1,7 @@
 """Shares of languages, numbers of steps and costs of an adaptation."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -160,6 +161,15 @@ def test_memory_is_parameters_gradients_and_moments(tiny, store, monkeypatch):
         "product on this machine, plus the time of compiling, evaluations and measures; at least "
         "2.00 GiB of memory per device, and more for activations"
     )
+
+
+def test_the_speed_of_a_product_is_a_median_without_the_first_call(monkeypatch):
+    """The first call compiles. A multiply-add is two operations."""
+    durations = np.array([900, 1, 70, 2, 3, 4])
+    clock = iter(np.stack([0 * durations, durations], 1).ravel().tolist())
+    monkeypatch.setattr(plan, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr(plan.devices, "platform", lambda: "cpu")
+    assert plan._operations_per_second(8, "float32") == 2 * 4096 * 8 * 32 / 3
 
 
 def test_advice_contains_numbers(tiny, store):

@@ -170,6 +170,23 @@ def test_an_output_folder_may_have_only_a_lock_or_an_adaptation(tmp_path):
     running._check_output(tmp_path, source)
 
 
+def test_other_options_start_over_until_the_first_checkpoint(tmp_path, monkeypatch):
+    """The training run after the first checkpoint belongs to the options that started it."""
+    folders, source = Folders(tmp_path), SimpleNamespace(folder="source")
+    request, other = {"languages": ["sw"], "pieces": 40}, {"languages": ["sw"], "pieces": 50}
+    fresh = {"source": "source", "request": request}
+    assert running._read_progress(folders, request, source) == fresh
+    stored = fresh | {"pieces": [], "before": {}}
+    folders.progress.write_text(json.dumps(stored))
+    monkeypatch.setattr(running.reading, "steps", lambda workdir: [])
+    assert running._read_progress(folders, request, source) == stored
+    assert running._read_progress(folders, other, source) == fresh | {"request": other}
+    monkeypatch.setattr(running.reading, "steps", {folders.run: [2]}.get)
+    assert running._read_progress(folders, request, source) == stored
+    with pytest.raises(ConfigError, match=r"other options \(pieces: 40, now 50\); name a new"):
+        running._read_progress(folders, other, source)
+
+
 def test_held_out_lines_are_measured_and_not_trained_on(arguments, corpus, tmp_path, monkeypatch):
     """The measures read text that is in no row."""
     seen = {}
