@@ -1,6 +1,7 @@
 """Shares of languages, numbers of steps and costs of an adaptation."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -51,6 +52,16 @@ def test_counted_passes_equal_the_passes_of_the_batches(tiny, store):
     assert plan.count_passes(config, store, ["sw"]) == pytest.approx(rows / available_rows, rel=0.1)
 
 
+def test_passes_count_the_text_of_all_new_languages(tiny, store):
+    """Draws of both languages, divided by the rows of both languages."""
+    tiny.train.steps = 40
+    config = parse(tiny)
+    rows = [store.task(f"text.{name}").train.rows for name in ("sw", "de")]
+    each = [plan.count_passes(config, store, [name]) for name in ("sw", "de")]
+    expected = np.average(each, weights=rows)
+    assert plan.count_passes(config, store, ["sw", "de"]) == pytest.approx(expected)
+
+
 def test_a_run_is_no_longer_than_twenty_passes(tiny, store):
     tiny.train.steps = 5000
     config = parse(tiny)
@@ -60,6 +71,15 @@ def test_a_run_is_no_longer_than_twenty_passes(tiny, store):
     assert 19.5 < plan.count_passes(shortened, store, ["sw"]) <= 20
     tiny.train.steps = steps - 1
     assert plan.choose_steps(parse(tiny), store, ["sw"]) == steps - 1
+
+
+def test_a_run_on_little_text_has_at_least_a_hundred_steps(tiny, store):
+    tiny.train.steps, tiny.objectives.mmlm.batch_rows = 5000, 8192
+    config = parse(tiny)
+    assert plan.count_passes(config, store, ["sw"]) > 20 * 5000 / 100
+    assert plan.choose_steps(config, store, ["sw"]) == 100
+    tiny.train.steps = 60
+    assert plan.choose_steps(parse(tiny), store, ["sw"]) == 60
 
 
 def test_another_number_of_steps_keeps_the_proportions(tiny):
@@ -96,18 +116,60 @@ def test_another_number_of_steps_keeps_the_proportions(tiny):
     ) == (50, 60)
 
 
-def test_memory_is_parameters_gradients_and_moments(tiny, store):
+def test_a_run_of_few_steps_evaluates_and_logs_after_each_step(tiny):
+    tiny.train.steps, tiny.train.log_every = 1000, 50
+    tiny.phases = {"more": {"start_step": 100, "objectives": {"mmlm": {"batch_rows": 32}}}}
+    config = plan.with_steps(parse(tiny), 4)
+    train = config.train
+    assert (train.eval_every, train.checkpoint_every, train.log_every) == (1, 1, 1)
+    assert config.phases["more"]["start_step"] == 1
+
+
+@pytest.mark.parametrize(
+    "seconds, shown",
+    [
+        (1, "1 minute"),
+        (89, "1 minute"),
+        (91, "2 minutes"),
+        (3599, "60 minutes"),
+        (3600, "1.0 hours"),
+    ],
+)
+def test_the_time_is_shown_in_minutes_or_hours(seconds, shown):
+    time, _, _ = str(plan.Cost(1e15, seconds, 2**31, 9)).partition(" of training steps")
+    assert time == f"about {shown}"
+
+
+def test_memory_is_parameters_gradients_and_moments(tiny, store, monkeypatch):
     config = parse(tiny)
+    measure, speeds = plan._operations_per_second, []
+
+    def recorded(hidden, dtype):
+        speeds.append(measure(hidden, dtype))
+        return speeds[-1]
+
+    monkeypatch.setattr(plan, "_operations_per_second", recorded)
     cost = plan.estimate_cost(config, store)
     shapes = jax.eval_shape(lambda: state.init(config, Corpus.of(store), 0)).params
     parameters = sum(4 * leaf.size for leaf in jax.tree.leaves(shapes))
     assert 4 * parameters <= cost.bytes < 4.01 * parameters + 1000
-    assert cost.seconds > 0 and 4 * cost.parameters == parameters
+    assert 4 * cost.parameters == parameters
+    # Steps have half the speed of a matrix product on each of the 8 devices.
+    assert cost.seconds == pytest.approx(2 * cost.operations / (8 * speeds[0]))
     assert str(plan.Cost(1e15, 7200, 2**31, 9)) == (
         "about 2.0 hours of training steps for 1e+15 operations, at half the speed of a matrix "
         "product on this machine, plus the time of compiling, evaluations and measures; at least "
         "2.00 GiB of memory per device, and more for activations"
     )
+
+
+def test_the_speed_of_a_product_is_a_median_without_the_first_call(monkeypatch):
+    """The first call compiles. A multiply-add is two operations."""
+    durations = np.array([900, 1, 70, 2, 3, 4])
+    clock = iter(np.stack([0 * durations, durations], 1).ravel().tolist())
+    monkeypatch.setattr(plan, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr(plan.devices, "platform", lambda: "cpu")
+    assert plan._operations_per_second(8, "float32") == 2 * 4096 * 8 * 32 / 3
 
 
 def test_advice_contains_numbers(tiny, store):

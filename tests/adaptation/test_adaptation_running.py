@@ -1,8 +1,10 @@
 """An adaptation reads a folder and writes another; finished parts are not repeated."""
 
+import dataclasses
 import json
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,10 +12,15 @@ import pytest
 import xlj
 from xlj import adapt, convert
 from xlj.adaptation import running
+from xlj.adaptation.pieces import Choice
+from xlj.adaptation.running import Folders, Request
 from xlj.checkpoints import stored_models
-from xlj.config import ConfigError
+from xlj.checkpoints.workdir import LOCK
+from xlj.config import ConfigError, parse
+from xlj.data.rows.text_samples import TextSample
 from xlj.data.text.cleaning import line_hashes
-from xlj.evaluation.adaptation_record import LABELS
+from xlj.evaluation.adaptation_record import FILE, LABELS
+from xlj.evaluation.probe_files import Files
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +157,36 @@ def test_an_output_folder_with_other_files_is_refused(call, arguments, folder, t
         assert sorted(path.name for path in model.iterdir()) == before
 
 
+def test_an_output_folder_may_have_only_a_lock_or_an_adaptation(tmp_path):
+    """An interrupted command leaves the lock; an adaptation has further files."""
+    source = SimpleNamespace(folder=tmp_path / "source")
+    running._check_output(tmp_path / "new", source)
+    (tmp_path / LOCK).touch()
+    running._check_output(tmp_path, source)
+    (tmp_path / "model").mkdir()
+    with pytest.raises(ConfigError, match="contains other files"):
+        running._check_output(tmp_path, source)
+    (tmp_path / FILE).touch()
+    running._check_output(tmp_path, source)
+
+
+def test_other_options_start_over_until_the_first_checkpoint(tmp_path, monkeypatch):
+    """The training run after the first checkpoint belongs to the options that started it."""
+    folders, source = Folders(tmp_path), SimpleNamespace(folder="source")
+    request, other = {"languages": ["sw"], "pieces": 40}, {"languages": ["sw"], "pieces": 50}
+    fresh = {"source": "source", "request": request}
+    assert running._read_progress(folders, request, source) == fresh
+    stored = fresh | {"pieces": [], "before": {}}
+    folders.progress.write_text(json.dumps(stored))
+    monkeypatch.setattr(running.reading, "steps", lambda workdir: [])
+    assert running._read_progress(folders, request, source) == stored
+    assert running._read_progress(folders, other, source) == fresh | {"request": other}
+    monkeypatch.setattr(running.reading, "steps", {folders.run: [2]}.get)
+    assert running._read_progress(folders, request, source) == stored
+    with pytest.raises(ConfigError, match=r"other options \(pieces: 40, now 50\); name a new"):
+        running._read_progress(folders, other, source)
+
+
 def test_held_out_lines_are_measured_and_not_trained_on(arguments, corpus, tmp_path, monkeypatch):
     """The measures read text that is in no row."""
     seen = {}
@@ -171,3 +208,73 @@ def test_held_out_lines_are_measured_and_not_trained_on(arguments, corpus, tmp_p
         assert not set(line_hashes(train).tolist()) & set(line_hashes(held_out).tolist())
     pairs = seen["pairs.en-sw"]
     assert not set(pairs.train[0]) & set(pairs.held_out[0])
+
+
+def test_rows_are_at_most_as_long_as_the_positions_of_the_model(tiny):
+    """Two rows of a position table belong to no token."""
+    tiny.data.length, tiny.model.positions = 512, 514
+    config = parse(tiny)
+    for positions, length in ((514, 512), (513, 511), (8194, 512)):
+        source = SimpleNamespace(model=dataclasses.replace(config.model, positions=positions))
+        assert running._with_length_of(source, config).data.length == length
+
+
+REQUEST = Request(("sw", "yo"), ("en",), 0.3, None, None)
+
+
+def test_the_measures_read_pairs_whose_sentences_occur_once(tiny):
+    held_out = {
+        "text.sw": (["jambo"],),
+        "text.yo": ([],),
+        "text.en": (["a", "b"],),
+        "text.de": (["c"],),  # trained on, but neither new nor replayed
+        "pairs.en-sw": (["a", "b", "b", "c", "d", "e"], ["x", "y", "z", "x", "w", "v"]),
+        "pairs.de-sw": (["a", "a", "b"], ["x", "y", "z"]),
+    }
+    samples = {name: TextSample(sides, sides, True) for name, sides in held_out.items()}
+    config = parse(tiny)
+    text = running._test_text(config, REQUEST, samples, Files({}, {}))
+    assert text.lines == {"sw": ["jambo"], "en": ["a", "b"]}
+    assert text.pairs == {"en-sw": (["d", "e"], ["w", "v"])}  # de-sw has one pair
+    test_sets = {"en-yo": (["a", "a"], ["x", "y"]), "en-sw": (["a"], ["x"])}
+    text = running._test_text(config, REQUEST, samples, Files(test_sets, {}))
+    assert text.pairs == {"en-yo": test_sets["en-yo"]}
+
+
+@pytest.mark.parametrize("counts, name", [((0, 0), "source"), ((0, 40), "out/extended")])
+def test_training_starts_from_the_extended_model_if_a_language_has_new_pieces(
+    tmp_path, monkeypatch, counts, name
+):
+    choices = [
+        Choice(language, 2.5, 2.0, count, "as requested")
+        for language, count in zip(REQUEST.languages, counts, strict=True)
+    ]
+    monkeypatch.setattr(running.stored_models, "find", lambda folder, flag: folder)
+    progress = {"pieces": [choice._asdict() for choice in choices]}
+    folders = Folders(tmp_path / "out")
+    result = running._with_pieces(REQUEST, tmp_path / "source", {}, folders, progress)
+    assert result == (tmp_path / name, choices)
+
+
+@pytest.mark.parametrize(
+    "steps, explicit, expected",
+    [
+        (None, (), (100, 20, 10, 30)),
+        (300, ("train.steps",), (300, 60, 30, 90)),
+        (300, ("train.eval_every", "data.sampled"), (300, 500, 30, 90)),
+        (None, ("train.steps", "optimizer.warmup_steps"), (1000, 500, 100, 300)),
+        (None, ("optimizer.warmup_steps",), (100, 20, 100, 30)),
+    ],
+)
+def test_options_of_the_user_are_kept_in_the_plan(tiny, store, steps, explicit, expected):
+    tiny.train.steps, tiny.train.eval_every, tiny.objectives.mmlm.batch_rows = 1000, 500, 8192
+    tiny.optimizer.warmup_steps = 100
+    tiny.phases = {"more": {"start_step": 300, "objectives": {"tlm": {"batch_rows": 32}}}}
+    tiny.data.sampled = "de,sw"
+    request = REQUEST._replace(languages=("sw",), steps=steps)
+    config = running._planned(parse(tiny), store, request, explicit)
+    train, phase = config.train, config.phases["more"]
+    warmup_steps = config.optimizer.warmup_steps
+    assert (train.steps, train.eval_every, warmup_steps, phase["start_step"]) == expected
+    names = [name.partition("=")[0] for name in config.data.sampled]
+    assert names == (["de", "sw"] if "data.sampled" in explicit else ["sw", "en"])

@@ -33,6 +33,17 @@ def test_matched_rows_are_copies_or_means(table, unmatched):
     np.testing.assert_allclose(rows[5], table[[3, 3, 0]].mean(0), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_rows_with_one_source_are_copied_bit_for_bit(dtype):
+    """-0.0 equals 0.0, so only bits show a lost sign. Rows without a source have the bias +0."""
+    bias = np.array([-0.0, 0.0, 1e-7, -np.inf], dtype)
+    expected = np.array([0.0, bias[3], bias[0], bias[2], bias[1]], np.float32)
+    matches = matches_of([[], [3], [0], [2], [1]])
+    assert match_bias(bias, matches).view(np.int32).tolist() == expected.view(np.int32).tolist()
+    rows = embeddings(bias[:, None], matches, "random", 0.02, 7)[1:, 0]
+    assert rows.view(np.int32).tolist() == expected[1:].view(np.int32).tolist()
+
+
 def test_rows_of_a_half_precision_table_are_float32(table):
     half = table.astype(np.float16)
     rows = embeddings(half, matches_of([[1], []]), "sampled", 0.02, 7)

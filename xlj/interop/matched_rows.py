@@ -99,12 +99,13 @@ def match_bias(bias: np.ndarray, matches: Matches) -> np.ndarray:
 
 def _means(table: np.ndarray, matches: Matches) -> np.ndarray:
     """Returns the mean of each new id's old rows, float32 [new ids, hidden]; zeros without old
-    rows."""
+    rows. With one old row, the new row is a copy, bit for bit (also of -0.0)."""
     sources = matches.sources
     rows = np.zeros((len(sources.lengths), table.shape[1]), np.float32)
     for nth in range(sources.lengths.max(initial=0)):
         longer = np.flatnonzero(sources.lengths > nth)
-        rows[longer] += table[sources.ids[sources.starts[longer] + nth]]
+        values = table[sources.ids[sources.starts[longer] + nth]]
+        rows[longer] = rows[longer] + values if nth else values  # 0.0 + -0.0 is 0.0
     several = np.flatnonzero(sources.lengths > 1)
     rows[several] /= sources.lengths[several, None]
     return rows
