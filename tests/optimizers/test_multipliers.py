@@ -82,6 +82,14 @@ def test_factors_of_several_keys_are_multiplied_and_frozen_parts_stay_frozen(par
     assert (actual["embeddings/word"] == 0).all()
 
 
+def test_frozen_parameters_stay_when_their_updates_are_not_finite():
+    """A user's optimizer may divide by the gradient, which is 0 for frozen parameters."""
+    updates = {"embeddings": {"word": jnp.array([jnp.nan])}, "x_head": {"bias": jnp.array([2.0])}}
+    scaled = multipliers.scale_by_rates(Optimizer(frozen=("embeddings",)), updates)
+    assert scaled["embeddings"]["word"].tolist() == [0]
+    assert scaled["x_head"]["bias"].tolist() == [2]
+
+
 def test_only_biases_scales_and_tables_have_no_weight_decay(params):
     factors = named_leaves(multipliers.decay_factors(Optimizer(), params))
     undecayed = {name for name, factor in factors.items() if not factor}

@@ -154,10 +154,23 @@ def test_passes_of_a_schedule_count_the_rows_of_the_phase_in_which_they_are_read
         "late": {"start_step": 20, "objectives": {"mmlm": off}, "optimizer": late},
         "last": {"start_step": 50, "objectives": {"mmlm": on, "tlm": off}},
     }
-    config = resolve(parse(tiny), FewRows())[0]
+    config, lines = resolve(parse(tiny), FewRows())
     assert config.optimizer.decay_steps == 13  # 0.25 * 49 steps
     late = config.schedule[1].config.optimizer
     assert (late.warmup_steps, late.decay_steps) == (2, 5)  # 0.5 * 4 steps, 0.1 * 49 steps
+    assert lines == [  # both kinds of rows in the first phase, then one kind
+        "optimizer.decay_steps=0.25ep: 13 steps, about 4,160 tokens",
+        "phases.late.optimizer.warmup_steps=0.5ep: 2 steps, about 320 tokens",
+        "phases.late.optimizer.decay_steps=0.1ep: 5 steps, about 800 tokens",
+    ]
+
+
+def test_passes_of_a_batch_warmup_count_the_rows_of_the_first_phase(tiny):
+    """The batches of the warm-up have one of two microbatches. The second phase reads no text."""
+    tiny.train.steps, tiny.train.batch_warmup, tiny.train.accumulation = 40, "0.1ep", 2
+    tiny.phases = {"late": {"start_step": 30, "objectives": {"mmlm": {"batch_rows": 0}}}}
+    config = resolve(parse(tiny), FewRows())[0]
+    assert config.train.batch_warmup == 10  # 0.1 * 49 / 0.5 steps
 
 
 def test_a_pass_that_is_rounded_down_needs_no_further_step(tiny):
