@@ -9,7 +9,7 @@ from xlj.optimizers.clipping import clip
 
 
 @pytest.mark.parametrize("limit, factor", [(0.0, 1), (0.125, 0.25), (0.5, 1), (0.75, 1), (4.0, 1)])
-def test_gradients_below_the_limit_keep_their_length(limit, factor):
+def test_gradients_are_scaled_only_if_their_norm_exceeds_the_limit(limit, factor):
     """The global norm of the gradients is 0.5."""
     gradients = {"word": np.float32([[0.3, 0.0]]), "norm": {"bias": np.float32([0.0, -0.4])}}
     clipped, norm = clip(jax.tree.map(jnp.asarray, gradients), limit)
