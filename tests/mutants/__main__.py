@@ -116,7 +116,7 @@ TESTS = {
     "xlj/optimizers/muon.py": "optimizers/test_muon",
     "xlj/optimizers/stable_adamw.py": "optimizers/test_stable_adamw training/test_step_numpy",
     "xlj/optimizers/adamw.py": "optimizers/test_adamw optimizers/test_own_optimizer",
-    "xlj/optimizers/clipping.py": "training/test_step_numpy",
+    "xlj/optimizers/clipping.py": "optimizers/test_clipping training/test_step_numpy",
     "xlj/optimizers/guards.py": "optimizers",
     "xlj/optimizers/multipliers.py": "optimizers",
     "xlj/optimizers/schedules.py": "optimizers/test_schedules",

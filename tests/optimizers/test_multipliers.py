@@ -42,6 +42,14 @@ def test_each_layer_has_a_lower_learning_rate_than_the_layer_above(params):
             assert (factors == expected).all(), name
 
 
+def test_the_second_layer_has_the_first_row_of_a_norm_that_the_first_layer_lacks():
+    norm, kernel = jnp.ones((2, 4)), jnp.ones((3, 4, 4))
+    layers = {"attention_norm": {"scale": norm}, "attention": {"query": {"kernel": kernel}}}
+    factors = rates({"layers": layers}, layer_decay=0.5)
+    assert factors["layers/attention_norm/scale"].tolist() == [[1 / 4] * 4, [1 / 2] * 4]
+    assert factors["layers/attention/query/kernel"][:, 0, 0].tolist() == [1 / 8, 1 / 4, 1 / 2]
+
+
 def test_no_factors_leave_the_updates_untouched(params):
     for leaf, same in zip(
         jax.tree.leaves(multipliers.scale_by_rates(Optimizer(), params)),
@@ -54,7 +62,12 @@ def test_no_factors_leave_the_updates_untouched(params):
 def test_the_first_rule_that_matches_the_whole_name_applies(params):
     factors_by_name = rates(
         params,
-        rate_multipliers=(r"layers/attention/(query|key)/.*=0.5", "layers/.*=0.25", "word=8"),
+        rate_multipliers=(
+            "layers=4",
+            r"layers/attention/(query|key)/.*=0.5",
+            "layers/.*=0.25",
+            "word=8",
+        ),
     )
     for name, factors in factors_by_name.items():
         is_half = name.startswith(("layers/attention/query/", "layers/attention/key/"))
@@ -67,6 +80,14 @@ def test_factors_of_several_keys_are_multiplied_and_frozen_parts_stay_frozen(par
     assert (actual["layers/attention/query/kernel"][-1] == 1.5).all()
     assert (actual["classification_head/output/kernel"] == 3).all()
     assert (actual["embeddings/word"] == 0).all()
+
+
+def test_frozen_parameters_stay_when_their_updates_are_not_finite():
+    """A user's optimizer may divide by the gradient, which is 0 for frozen parameters."""
+    updates = {"embeddings": {"word": jnp.array([jnp.nan])}, "x_head": {"bias": jnp.array([2.0])}}
+    scaled = multipliers.scale_by_rates(Optimizer(frozen=("embeddings",)), updates)
+    assert scaled["embeddings"]["word"].tolist() == [0]
+    assert scaled["x_head"]["bias"].tolist() == [2]
 
 
 def test_only_biases_scales_and_tables_have_no_weight_decay(params):
@@ -154,6 +175,13 @@ def test_a_rule_that_matches_no_parameter_is_refused_before_any_work(tiny, key):
         memory.check_fits(
             config, memory.expected_sizes(config, None, None), meshes.make_mesh(config)
         )
+
+
+@pytest.mark.parametrize("pattern", ["embeddings", "word"])
+def test_a_rule_that_matches_only_a_part_of_a_name_is_refused(pattern):
+    options = Optimizer(rate_multipliers=(".*/word=1", f"{pattern}=2"))
+    with pytest.raises(ConfigError, match=f"{pattern}=2 matches no parameter name; .*/word$"):
+        multipliers.check(options, {"embeddings": {"word": 0}})
 
 
 def test_decay_multipliers_without_weight_decay_are_an_error(tiny):

@@ -16,7 +16,7 @@ from references.optimizers import orthogonalised
 from xlj import optimizers
 from xlj.config import Config, ConfigError, Mesh, Optimizer, parse
 from xlj.interop.architectures import TASKS
-from xlj.optimizers.muon import MuonState, rule_of
+from xlj.optimizers.muon import MuonState, direction, rule_of
 from xlj.optimizers.schedules import Rates
 from xlj.sharding import devices, meshes, trees
 from xlj.sharding.rules import STORED
@@ -89,6 +89,17 @@ def test_updates_equal_those_of_numpy_and_of_optax(updated):
         for name in of_others:
             decay = 0 if name.endswith("bias") else RATE * DECAY * random_arrays(0)[name]
             np.testing.assert_allclose(actual[name], from_adam[name] - decay, rtol=1e-5, atol=1e-6)
+
+
+def test_the_length_of_an_update_depends_on_the_sides_of_a_matrix_only(monkeypatch):
+    """Kernels [5, 2, 3] have more layers than rows or columns. They are not orthogonalised here."""
+    monkeypatch.setattr("xlj.optimizers.muon._orthogonalise", lambda axes, momentum: momentum)
+    optimizer, kernels = direction(OPTIONS), np.arange(30, dtype=np.float32).reshape(5, 2, 3)
+    params = trees.nested({"layers/attention/query/kernel": jnp.asarray(kernels)})
+    updates, _ = optimizer.update(params, optimizer.init(params), params, finite=jnp.array(True))
+    lookahead = (0.8 * 0.2 / (1 - 0.8**2) + 0.2 / (1 - 0.8)) * kernels
+    expected = 0.2 * 3**0.5 * lookahead
+    np.testing.assert_allclose(*jax.tree.leaves(updates), expected, rtol=1e-5)
 
 
 def test_non_finite_gradients_change_no_state(updated):

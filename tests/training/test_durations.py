@@ -8,7 +8,7 @@ import pytest
 from xlj.checkpoints import compatibility, reading
 from xlj.config import ConfigError, as_tree, parse
 from xlj.config.schema import unresolved
-from xlj.training.amounts import Amounts, StepAmounts
+from xlj.training.amounts import Amounts, StepAmounts, batch_rows
 from xlj.training.durations import resolve, with_steps_of
 
 PHASES = {
@@ -132,6 +132,61 @@ def test_passes_become_steps_with_train_fewest_steps_as_the_minimum(tiny, store)
     assert resolve(parse(tiny), StepAmounts(store))[0].train.steps == 5_000
 
 
+class FewRows:
+    """The amounts of data of a step for 784 rows of text and 64 rows of pairs, of 10 tokens each.
+    With batches of 16 rows, a step reads 1/49 of the text and 1/4 of the pairs."""
+
+    def tokens(self, config):
+        return 10 * sum(batch_rows(config).values())
+
+    def passes(self, config):
+        available = {"text": 784, "pairs": 64}
+        return {kind: rows / available[kind] for kind, rows in batch_rows(config).items()}
+
+
+def test_passes_of_a_schedule_count_the_rows_of_the_phase_in_which_they_are_read(tiny):
+    """The first schedule ends with its phase, which reads both kinds of rows. The second schedule
+    has its warm-up in a phase without text, and its decay in a phase without pairs."""
+    tiny.train.steps, tiny.optimizer.schedule, tiny.optimizer.decay_steps = 60, "wsd", "0.25ep"
+    late = {"warmup_steps": "0.5ep", "decay_steps": "0.1ep"}
+    on, off = {"batch_rows": 16}, {"batch_rows": 0}
+    tiny.phases = {
+        "late": {"start_step": 20, "objectives": {"mmlm": off}, "optimizer": late},
+        "last": {"start_step": 50, "objectives": {"mmlm": on, "tlm": off}},
+    }
+    config, lines = resolve(parse(tiny), FewRows())
+    assert config.optimizer.decay_steps == 13  # 0.25 * 49 steps
+    late = config.schedule[1].config.optimizer
+    assert (late.warmup_steps, late.decay_steps) == (2, 5)  # 0.5 * 4 steps, 0.1 * 49 steps
+    assert lines == [  # both kinds of rows in the first phase, then one kind
+        "optimizer.decay_steps=0.25ep: 13 steps, about 4,160 tokens",
+        "phases.late.optimizer.warmup_steps=0.5ep: 2 steps, about 320 tokens",
+        "phases.late.optimizer.decay_steps=0.1ep: 5 steps, about 800 tokens",
+    ]
+
+
+def test_passes_of_a_batch_warmup_count_the_rows_of_the_first_phase(tiny):
+    """The batches of the warm-up have one of two microbatches. The second phase reads no text."""
+    tiny.train.steps, tiny.train.batch_warmup, tiny.train.accumulation = 40, "0.1ep", 2
+    tiny.phases = {"late": {"start_step": 30, "objectives": {"mmlm": {"batch_rows": 0}}}}
+    config = resolve(parse(tiny), FewRows())[0]
+    assert config.train.batch_warmup == 10  # 0.1 * 49 / 0.5 steps
+
+
+def test_a_pass_that_is_rounded_down_needs_no_further_step(tiny):
+    assert 49 * (1 / 49) < 1
+    tiny.train.steps, tiny.objectives.tlm.batch_rows = "1ep", 0
+    assert resolve(parse(tiny), FewRows())[0].train.steps == 49
+
+
+def test_train_fewest_steps_delays_no_phase(tiny):
+    """A step reads 320 tokens."""
+    tiny.train.steps, tiny.train.fewest_steps = "3000tok", 40
+    tiny.phases = {"x": {"start_step": "1000tok", "data": {"alpha": 0.1}}}
+    config = resolve(parse(tiny), FewRows())[0]
+    assert [phase.end for phase in config.schedule] == [4, 40]
+
+
 def test_a_config_in_steps_is_not_changed(tiny):
     tiny.train.steps = "6"
     config = parse(tiny)
@@ -149,6 +204,8 @@ def test_a_config_in_steps_is_not_changed(tiny):
         ({"train.steps": "9000ep", "phases": {"x": {"start_step": 10**9, "data": {"alpha": 0}}}},
          r"phases\.x\.start_step is 1000000000; it must be a step after 0"),
         ({"optimizer.warmup_steps": "9ep"}, r"warmup_steps=9ep needs more steps than the 6 avail"),
+        ({"phases": {"x": {"start_step": 2, "optimizer": {"warmup_steps": "9ep"}}}},
+         r"phases\.x\.optimizer\.warmup_steps=9ep needs more steps than the 4 available, which "),
         ({"optimizer.schedule": "wsd", "optimizer.decay_steps": "1e6tok"},
          r"decay_steps=1e6tok needs more steps than the 6 available, which read [\d,.]+ tok"),
         ({"train.batch_warmup": "1e6tok", "train.accumulation": 4},

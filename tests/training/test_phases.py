@@ -4,18 +4,21 @@ import itertools
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from xlj import config as schema
 from xlj import objectives
 from xlj.config import parse
+from xlj.objectives.objective import Loss, LossSums, Objective, Rows
 from xlj.optimizers.schedules import rates
 from xlj.planning import programs
 from xlj.sharding import meshes, trees
 from xlj.training import phases
 from xlj.training import state as states
 from xlj.training.memory import expected_sizes
+from xlj.training.state import Progress, State
 
 
 def compiled(layers=6, rows=2, hidden=512):
@@ -115,6 +118,61 @@ def test_the_step_of_each_phase_has_the_weights_and_the_model_of_the_phase(tiny,
     assert list(steps) == [0, 2, 3, 4, 5, 6, 7, 8]
     shared = [step for step, before in itertools.pairwise(steps) if steps[step] is steps[before]]
     assert shared == [0, 3]
+
+
+def step_counter(name):
+    """An objective without parameters whose state is the number of its steps."""
+
+    def no_loss(params, state, inputs, rngs):
+        zeros = jnp.zeros(len(inputs))
+        return {name: LossSums(zeros, zeros, zeros)}
+
+    return Objective(
+        losses={name: Loss(0.0)},
+        corrupt=lambda rows, rngs: rows.tokens,
+        count=lambda inputs: {name: jnp.zeros(len(inputs))},
+        loss=no_loss,
+        init_state=lambda params: {"steps": jnp.zeros((), jnp.int32)},
+        update=lambda state, params, inputs: {"steps": state["steps"] + 1},
+    )
+
+
+def test_the_state_of_an_objective_restarts_only_after_a_phase_without_the_objective(
+    tiny, monkeypatch
+):
+    """MMLM is on in all phases, so it counts the steps of all phases. TLM is off in the second
+    phase, so after the third phase it has counted the steps of this phase only."""
+    tiny.train.steps = 7
+    tiny.phases = {
+        "without": {"start_step": 2, "objectives": {"tlm": {"batch_rows": 0}}},
+        "again": {"start_step": 5, "objectives": {"tlm": {"batch_rows": 16}}},
+    }
+    config, mesh = parse(tiny), meshes.one_device()
+    counters = {name: step_counter(name) for name in ("mmlm", "tlm")}
+    monkeypatch.setattr(phases, "build", lambda active, *_: {n: counters[n] for n in active})
+    zero, none = jnp.zeros((), jnp.int32), jnp.zeros(())
+    state = State(
+        params={},
+        optimizer=(),
+        objectives={name: each.init_state({}) for name, each in counters.items()},
+        progress=Progress(
+            zero, zero, zero, zero, none, none, dict.fromkeys(counters, LossSums(none, none, none))
+        ),
+    )
+    # The step reuses the memory of its state, so each leaf needs its own memory.
+    state = jax.device_put(jax.tree.map(np.array, state), trees.replicated(mesh))
+    sharding = jax.tree.map(lambda leaf: leaf.sharding, state)
+    steps = phases.jitted_steps(config, expected_sizes(config).corpus, mesh, sharding)
+    rows, counts = Rows(np.zeros((2, 3), np.uint32), np.zeros((2, 2), np.int32)), []
+    for number in range(config.train.steps):
+        batch = dict.fromkeys(config.phase_at(number).active(), rows)
+        arguments = state, batch, np.uint32(0), rates(config, number)
+        if number in steps:
+            step = steps[number]
+            step.compile(*arguments)
+        state, _ = step(*arguments)
+        counts.append(tuple(int(state.objectives[name]["steps"]) for name in counters))
+    assert counts == [(1, 1), (2, 2), (3, 2), (4, 2), (5, 2), (6, 1), (7, 2)]
 
 
 def test_a_mesh_of_several_cpus_has_no_compiler_options(tiny):
