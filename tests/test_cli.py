@@ -1,4 +1,8 @@
-"""Wrong command lines cause one line of error and exit code 2, before any work."""
+"""Wrong command lines cause one line of error and exit code 2, before any work.
+
+Tests call commands in this process. Tests of what only a process has start one: its streams, its
+environment, its exit code after a bug.
+"""
 
 import json
 import os
@@ -9,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from xlj import bench, train
 from xlj.cli import command, distributed_flags
 
 ROOT = Path(__file__).parents[1]
@@ -64,8 +69,19 @@ def run(*arguments, name="train"):
         (["--config=configs/xlm_e.py:without_trtd,big"], "without_trtd, mmlm_tlm, modern, tiny"),
     ],
 )
-def test_errors_are_one_clear_line(arguments, message):
-    code, output, errors = run(*arguments)
+def test_errors_are_one_clear_line(arguments, message, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(ROOT)
+    code = train.main([*arguments, f"--workdir={tmp_path / 'run'}"])
+    check_error(code, capsys.readouterr(), message)
+
+
+def test_a_process_ends_with_one_clear_line():
+    code, output, errors = run("--config=configs/quickstart.py", "--config.mesh.fsdp=3")
+    check_error(code, (output, errors), "mesh.fsdp=3 make a mesh of 6 devices, but")
+
+
+def check_error(code, printed, message):
+    output, errors = printed
     assert code == 2 and not output
     assert errors.startswith("error: ") and message in errors
     assert "Traceback" not in errors
@@ -87,10 +103,10 @@ def test_errors_are_one_clear_line(arguments, message):
         (["--json=/nowhere/b.json"], "--json=/nowhere/b.json: the folder /nowhere does not exist"),
     ],
 )
-def test_bench_refuses_what_it_cannot_measure(arguments, message):
-    code, output, errors = run("--config=configs/quickstart.py", *arguments, name="bench")
-    assert code == 2 and not output
-    assert errors.startswith("error: ") and message in errors and "Traceback" not in errors
+def test_bench_refuses_what_it_cannot_measure(arguments, message, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    code = bench.main(["--config=configs/quickstart.py", *arguments])
+    check_error(code, capsys.readouterr(), message)
 
 
 @pytest.mark.slow
@@ -117,14 +133,14 @@ def test_damaged_rows_cause_one_clear_line(tmp_path, tiny, store):
         assert "Traceback" not in errors
 
 
-def test_a_typo_in_a_config_file_names_the_file_and_the_key(tmp_path):
+def test_a_typo_in_a_config_file_names_the_file_and_the_key(tmp_path, capsys):
     file = tmp_path / "mine.py"
     file.write_text(
         "from xlj import config as schema\n\n\ndef get_config():\n"
         "    config = schema.default()\n    config.train.stepz = 3\n    return config\n"
     )
-    code, _, errors = run(f"--config={file}")
-    assert code == 2 and str(file) in errors and "stepz" in errors and "Traceback" not in errors
+    check_error(train.main([f"--config={file}"]), capsys.readouterr(), "stepz")
+    assert train.main([f"--config={file}"]) == 2 and str(file) in capsys.readouterr().err
 
 
 def test_a_bug_in_a_config_file_is_reported_with_the_file(tmp_path):
