@@ -1,7 +1,9 @@
-"""`xlj.sweep`, with a stub instead of the training command."""
+"""`xlj.sweep`, with a stub instead of the training command.
+
+Tests call the command in this process; the test of a signal starts a process.
+"""
 
 import json
-import os
 import runpy
 import shlex
 import signal
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from xlj import sweep as command
 from xlj.sweeping.definition import make_runs
 
 ROOT = Path(__file__).parents[1]
@@ -66,28 +69,26 @@ else:
 
 
 @pytest.fixture
-def sweep(tmp_path):
-    """Calls `xlj.sweep` with a sweep of these runs. The stub is a module beside the sweep file."""
+def sweep(tmp_path, monkeypatch, capfd):
+    """Calls `xlj.sweep` with a sweep of these runs: returns exit code, output and errors. The stub
+    is a module beside the sweep file."""
     (tmp_path / "stub.py").write_text(STUB)
-    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
 
-    def call(runs, *arguments, wait=True, config="c.py"):
+    def call(runs, *arguments):
+        capfd.readouterr()
+        code = command.main(call.arguments(runs, *arguments))
+        return code, *capfd.readouterr()
+
+    def arguments(runs, *others):
         file = tmp_path / "mine.py"
         file.write_text(
             "from xlj.sweeping import Sweep\n\n\ndef get_sweep(folder):\n"
-            f"    return Sweep({config!r}, {runs!r}, command='stub')\n"
+            f"    return Sweep('c.py', {runs!r}, command='stub')\n"
         )
-        command = [sys.executable, "-m", "xlj.sweep", f"--config={file}", *arguments]
-        command.append(f"--folder={tmp_path / 'runs'}")
-        child = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        if not wait:
-            return child
-        output, errors = child.communicate(timeout=60)
-        return child.returncode, output, errors
+        return [f"--config={file}", *others, f"--folder={tmp_path / 'runs'}"]
 
-    call.runs = tmp_path / "runs"
+    call.runs, call.arguments = tmp_path / "runs", arguments
     return call
 
 
@@ -156,13 +157,12 @@ def test_a_folder_that_cannot_be_created_causes_one_line_of_error(sweep):
     assert f"error: cannot write {sweep.runs / 'a'}: " in errors
 
 
-def test_a_bug_in_the_sweep_file_is_reported_with_its_line(tmp_path):
+def test_a_bug_in_the_sweep_file_is_reported_with_its_line(tmp_path, capsys):
     file = tmp_path / "mine.py"
     file.write_text("def get_sweep(folder):\n    a = 1\n    return unknown\n")
-    command = [sys.executable, "-m", "xlj.sweep", f"--config={file}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr == f"error: {file}:3: NameError: name 'unknown' is not defined\n"
+    assert command.main([f"--config={file}"]) == 2
+    message = f"error: {file}:3: NameError: name 'unknown' is not defined\n"
+    assert capsys.readouterr().err == message
 
 
 def test_a_workdir_of_another_config_is_refused(sweep):
@@ -244,7 +244,10 @@ def test_submit_quotes_arguments_with_spaces(sweep, tmp_path):
 
 
 def test_sigterm_stops_the_current_run_and_starts_no_other(sweep):
-    child = sweep([{"name": "a", "do": "wait"}, {"name": "b"}], wait=False)
+    arguments = sweep.arguments([{"name": "a", "do": "wait"}, {"name": "b"}])
+    child = subprocess.Popen(
+        [sys.executable, "-m", "xlj.sweep", *arguments], stdout=subprocess.PIPE, text=True
+    )
     deadline = time.monotonic() + 30
     while not (sweep.runs / "a/waiting").exists():
         assert child.poll() is None and time.monotonic() < deadline
@@ -258,12 +261,12 @@ def test_sigterm_stops_the_current_run_and_starts_no_other(sweep):
 @pytest.mark.parametrize(
     "file", sorted((ROOT / "configs/sweeps").glob("*.py")), ids=lambda f: f.stem
 )
-def test_the_sweeps_of_the_repository_are_valid(file, tmp_path):
+def test_the_sweeps_of_the_repository_are_valid(file, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
     sweep = runpy.run_path(str(file))["get_sweep"](tmp_path)
     name = make_runs(sweep, tmp_path)[-1].name
-    command = [sys.executable, "-m", "xlj.sweep", f"--config={file}", "--print", f"--only={name}"]
-    command += [f"--folder={tmp_path}"]
-    command += ["--config.init_from=runs/start"] * file.stem.startswith("finetune")
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0 and len(done.stdout.splitlines()) == 1, done.stderr
+    arguments = [f"--config={file}", "--print", f"--only={name}", f"--folder={tmp_path}"]
+    arguments += ["--config.init_from=runs/start"] * file.stem.startswith("finetune")
+    assert command.main(arguments) == 0, capsys.readouterr().err
+    assert len(capsys.readouterr().out.splitlines()) == 1
     assert f"python -m xlj.sweep --config=configs/sweeps/{file.name}" in file.read_text()
