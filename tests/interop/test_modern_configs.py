@@ -78,6 +78,18 @@ def test_old_and_new_keys_are_equivalent():
     old = {"rope_theta": 160000, "rope_scaling": {"type": "linear", "factor": 2.0}}
     assert read_model("gte", rope_parameters=None, **old) == expected
     assert read_model("gte", **old, rope_parameters=linear) == expected
+    for new_key, old_key in (("rope_type", "type"), ("type", "rope_type")):
+        parameters = {new_key: "linear", "rope_theta": 160000, "factor": 2}
+        scaling = {"rope_scaling": {old_key: "linear", "factor": 2}}
+        assert read_model("gte", rope_parameters=parameters) == expected
+        assert read_model("gte", rope_parameters=None, rope_theta=160000, **scaling) == expected
+
+
+def test_the_period_of_layers_in_few_layers_is_that_of_the_released_models():
+    """In these lists, other periods than 3 fit too."""
+    expected = dataclasses.replace(EXPECTED["modernbert"], layers=2)
+    types = {"global_attn_every_n_layers": None, "layer_types": NEW["layer_types"][:2]}
+    assert read_model("modernbert", num_hidden_layers=2, **types) == expected
 
 
 @pytest.mark.parametrize(
@@ -200,3 +212,17 @@ def test_keys_of_transformers_4_are_written_only_if_they_express_the_model():
     odd = dataclasses.replace(EXPECTED["modernbert"], full_layers=("1",), rotary_factor=2.0)
     config = architectures.make_config(architecture, odd, 50)
     assert {key: config[key] for key in OLD} == dict.fromkeys(OLD)
+
+
+@pytest.mark.parametrize(
+    "factor, scaling",
+    [(1.0, None), (2.0, {"rope_type": "linear", "rope_theta": 250000.0, "factor": 2.0})],
+)
+def test_eurobert_has_the_keys_of_transformers_4(factor, scaling):
+    """The test removes the new key, since an import does not need the old keys beside it."""
+    model = dataclasses.replace(EXPECTED["eurobert"], rotary_factor=factor)
+    architecture = architectures.ARCHITECTURES["eurobert"]
+    config = architectures.make_config(architecture, model, 50)
+    del config["rope_parameters"]
+    assert config["rope_theta"] == 250000 and config["rope_scaling"] == scaling
+    assert architectures.read_model(architecture, config, "config.json") == model
