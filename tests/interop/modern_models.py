@@ -179,11 +179,18 @@ def separate(state, prefix):
 
     The rows of `qkv_proj` are query, key and value. Those of `up_gate_proj` are up, then gate.
     """
-    parts = {"attention.qkv_proj": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-             "mlp.up_gate_proj": ("mlp.up_proj", "mlp.gate_proj")}  # fmt: skip
-    names = {f"{prefix}.encoder.layer.": "gte.layers.", "attention.o_proj": "self_attn.o_proj",
-             "attn_ln": "post_attention_layernorm", "mlp_ln": "post_mlp_layernorm",
-             f"{prefix}.embeddings": "gte.embeddings", "lm_head.norm": "lm_head.layer_norm"}  # fmt: skip
+    parts = {
+        "attention.qkv_proj": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+        "mlp.up_gate_proj": ("mlp.up_proj", "mlp.gate_proj"),
+    }
+    names = {
+        f"{prefix}.encoder.layer.": "gte.layers.",
+        f"{prefix}.embeddings": "gte.embeddings",
+        "attention.o_proj": "self_attn.o_proj",
+        "attn_ln": "post_attention_layernorm",
+        "mlp_ln": "post_mlp_layernorm",
+        "lm_head.norm": "lm_head.layer_norm",
+    }
     result = {}
     for name, tensor in state.items():
         for old, new in names.items():
