@@ -2,13 +2,14 @@
 
 import json
 
+import jax
 import numpy as np
 import pytest
 
-from xlj.config import ConfigError
+from xlj.config import ConfigError, Model
 from xlj.config.finetuning import Task
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
-from xlj.tasks.multiple_choice import Choices, MultipleChoice
+from xlj.tasks.multiple_choice import MAX_CHOICES, Choices, MultipleChoice
 
 KIND = MultipleChoice()
 TASK = Task(kind="multiple_choice", length=48)
@@ -74,3 +75,33 @@ def test_predictions_are_described_and_scored():
     assert KIND.scores([1, 0], examples, "accuracy", "en") == {"accuracy": 0.5}
     assert KIND.majority(examples)(examples) == [1, 1]
     assert KIND.from_fields(["p", "a", "b"], "f:2") == Choices("p", ("a", "b"), None, "f:2")
+
+
+def test_the_loss_of_an_example_is_that_of_its_own_choices():
+    """Compares with NumPy for examples with 2, 3 and 8 choices, and for one without a label."""
+    head, rng = KIND.head(), np.random.default_rng(0)
+    counts, right = np.array([2, 3, MAX_CHOICES, 2]), np.array([1, 2, 7, -1])
+    tokens, hidden = np.full((4, 40), PAD), rng.normal(size=(4, 40, 3)).astype(np.float32)
+    for row, count in zip(tokens, counts, strict=True):
+        row[: 5 * count] = [BOS, 7, EOS, 8, EOS] * count
+    params = {
+        part: {"kernel": rng.normal(size=(3, size)), "bias": rng.normal(size=size)}
+        for part, size in (("dense", 3), ("output", 1))
+    }
+    labels = right[:, None] + 1
+
+    @jax.jit  # one program compiles faster than each operation alone
+    def run(params, hidden, tokens, labels):
+        logits = head.logits(params, Model(hidden=3, heads=1), hidden, tokens, None)
+        return logits, *head.losses(logits, labels), head.weights(labels), head.predict(logits)
+
+    logits, losses, correct, weights, best = run(params, hidden, tokens, labels)
+    of_choices = hidden[:, ::5] @ params["dense"]["kernel"] + params["dense"]["bias"]
+    expected = np.tanh(of_choices) @ params["output"]["kernel"] + params["output"]["bias"]
+    expected = np.where(np.arange(MAX_CHOICES) < counts[:, None], expected[..., 0], -np.inf)
+    np.testing.assert_allclose(logits, expected, rtol=1e-5)
+    probabilities = np.exp(expected) / np.exp(expected).sum(1, keepdims=True)
+    of_right = probabilities[np.arange(3), right[:3]]
+    np.testing.assert_allclose(losses[:3, 0], -np.log(of_right), rtol=1e-5)
+    assert correct[:3, 0].tolist() == (expected.argmax(1) == right)[:3].tolist()
+    assert weights.tolist() == [[1], [1], [1], [0]] and best.tolist() == expected.argmax(1).tolist()

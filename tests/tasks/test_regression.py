@@ -34,6 +34,20 @@ def test_rows_store_scores_as_the_bytes_of_float32(vocabulary):
     assert features.labels[:, 0].tolist() == [1, 1, 1, 0, 1]
 
 
+def test_losses_are_squared_errors_of_the_rows_with_a_score(vocabulary):
+    """A prediction is correct if the error is at most 0.5; rows without a score do not count."""
+    gold, predicted = (3.3, -0.25, None, 1e-3, 5.0), (3.0, 0.25, 0.0, -0.6, 4.0)
+    examples = [RatedText(("a cat",), score, "") for score in gold]
+    labels = KIND.rows(examples, vocabulary, (), Task(length=16)).labels
+    head, scores = KIND.head(), np.array(predicted, np.float32)[:, None]
+    losses, correct = head.losses(scores, labels)
+    expected = [[(a - (b or 0)) ** 2] for a, b in zip(predicted, gold, strict=True)]
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    assert correct[:, 0].tolist() == [True, True, True, False, False]
+    assert head.weights(labels).tolist() == [[1], [1], [0], [1], [1]]
+    assert head.predict(scores).tolist() == scores[:, 0].tolist()
+
+
 def test_correlations_equal_those_of_scipy():
     stats = pytest.importorskip("scipy.stats")
     rng = np.random.default_rng(0)
