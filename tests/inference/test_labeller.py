@@ -7,11 +7,12 @@ import pytest
 from xlj.config import ConfigError, Model
 from xlj.config.finetuning import Task
 from xlj.data.labelled.examples import Sentences
-from xlj.data.tokenizer.layout import PAD
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.inference import labeller, predictor
 from xlj.inference.pretrained import Pretrained
 
 LENGTH = 24
+MODEL = Model(layers=1, hidden=8, heads=1, intermediate=8, positions=LENGTH + 2)
 
 
 @pytest.fixture
@@ -23,24 +24,24 @@ def make_labeller(vocabulary, monkeypatch):
     padding, else `padded`.
     """
 
-    def make(separators):
-        pretrained = Pretrained(
-            {"classification_head": {"bias": jnp.zeros(2)}},
-            Model(layers=1, hidden=8, heads=1, intermediate=8, positions=LENGTH + 2),
-            vocabulary,
-            task=Task(length=LENGTH, labels=("full", "padded")),
-            separators=separators,
-        )
-        rows = []
+    def make(separators, pairs="together"):
+        task, rows = Task(length=LENGTH, labels=("full", "padded"), pairs=pairs), []
+        params = {f"{task.effective_kind}_head": {"bias": jnp.zeros(2)}}
 
-        def run(params, tokens, what):
-            rows.extend(tokens if separators == 1 else predictor._double_separators(tokens)[0])
-            is_padded = (tokens == PAD).any(1)
-            return np.stack([~is_padded, is_padded], 1).astype(np.float32)
+        class RecordingPredictor:
+            def __init__(self, kind, model, mesh, separators=1, whole=False):
+                assert (kind, model, mesh.size) == (task.effective_kind, MODEL, 1) and whole
+                self.is_doubled = separators == 2
 
-        made = labeller.Labeller(pretrained)
-        monkeypatch.setattr(made, "_predict", run)
-        return made, rows
+            def __call__(self, given, tokens, what):
+                assert given is params
+                rows.extend(predictor._double_separators(tokens)[0] if self.is_doubled else tokens)
+                is_padded = (tokens == PAD).any(1)
+                return np.stack([~is_padded, is_padded], 1).astype(np.float32)
+
+        monkeypatch.setattr(labeller, "Predictor", RecordingPredictor)
+        pretrained = Pretrained(params, MODEL, vocabulary, task=task, separators=separators)
+        return labeller.Labeller(pretrained), rows
 
     return make
 
@@ -53,6 +54,13 @@ def test_the_longest_pair_fills_the_rows_of_training(separators, make_labeller):
     labels = [one["label"] for one in made.stream([long, short])]
     assert labels == ["full", "padded"] and made.truncated == {"examples": 1}
     assert (rows[0] != PAD).sum() == LENGTH
+    assert (rows[1] == EOS).sum() == 1 + separators
+
+
+def test_sentences_that_are_encoded_apart_have_the_head_of_their_kind(make_labeller):
+    made, rows = make_labeller(1, pairs="apart")
+    (one,) = made.stream([Sentences(("a", "b"), None, "")])
+    assert one["label"] == "padded" and (rows[0] == BOS).sum() == 2
 
 
 def test_predictions_stay_with_their_examples_across_chunks(make_labeller, monkeypatch):
