@@ -34,7 +34,7 @@ def make_labeller(vocabulary, monkeypatch):
                 self.is_doubled = separators == 2
 
             def __call__(self, given, tokens, what):
-                assert given is params
+                assert given is params and not what
                 rows.extend(predictor._double_separators(tokens)[0] if self.is_doubled else tokens)
                 is_padded = (tokens == PAD).any(1)
                 return np.stack([~is_padded, is_padded], 1).astype(np.float32)

@@ -2,12 +2,14 @@
 
 import json
 
+import jax
 import numpy as np
 import pytest
 
-from xlj.config import ConfigError
+from xlj.config import ConfigError, Model
 from xlj.config.finetuning import Task
 from xlj.data.labelled.examples import Question
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.tasks.question_answering import QuestionAnswering
 
 KIND = QuestionAnswering()
@@ -27,7 +29,7 @@ def rows(vocabulary):
     return KIND.rows(QUESTIONS, vocabulary, (), TASK)
 
 
-def test_windows_with_the_whole_answer_have_its_positions_as_labels(rows):
+def test_windows_with_the_whole_answer_have_its_positions_as_labels(rows, vocabulary):
     windows = rows.windows
     answers = [
         "" if not first else LONG[slice(*windows.spans[[first + shift, last + shift], [0, 1]])]
@@ -38,10 +40,37 @@ def test_windows_with_the_whole_answer_have_its_positions_as_labels(rows):
     assert windows.questions.tolist() == [0] * (len(answers) - 2) + [1, 2]
     assert answers.count("horse") > 1 and {*answers[-2:]} == {""} <= {*answers[:-2]}
     assert rows.tokens.dtype == np.int32 and rows.cut == {"questions": 1, "answers": 0}
+    too_long = [Question("d", "Who?", LONG, ((LONG, 0),), "")]
+    assert KIND.rows(too_long, vocabulary, (), TASK).cut == {"questions": 0, "answers": 1}
+
+
+def test_the_losses_of_start_and_end_are_over_the_tokens_without_padding():
+    """Compares with NumPy. The label 0, the position of `<s>`, counts as any other position."""
+    head, rng = KIND.head(), np.random.default_rng(0)
+    hidden = rng.normal(size=(3, 6, 4)).astype(np.float32)
+    tokens = np.array(
+        [[BOS, 7, EOS, 8, 9, EOS], [BOS, 7, EOS, 8, EOS, PAD], [BOS, EOS] + 4 * [PAD]]
+    )
+    labels = np.array([[3, 4], [0, 0], [0, 0]])
+    params = {"output": {"kernel": rng.normal(size=(4, 2)), "bias": rng.normal(size=2)}}
+
+    @jax.jit  # one program compiles faster than each operation alone
+    def run(params, hidden, tokens, labels):
+        logits = head.logits(params, Model(hidden=4, heads=1), hidden, tokens, None)
+        return logits, *head.losses(logits, labels), head.weights(labels)
+
+    logits, losses, correct, weights = run(params, hidden, tokens, labels)
+    expected = hidden @ params["output"]["kernel"] + params["output"]["bias"]
+    expected = np.where((tokens == PAD)[..., None], -np.inf, expected)
+    np.testing.assert_allclose(head.predict(logits), expected, rtol=1e-5)
+    of_label = np.take_along_axis(expected, labels[:, None], 1)[:, 0]
+    np.testing.assert_allclose(losses, np.log(np.exp(expected).sum(1)) - of_label, rtol=1e-5)
+    assert (correct == (expected.argmax(1) == labels)).all() and (weights == np.ones((3, 2))).all()
+    assert head.by_token
 
 
 @pytest.mark.parametrize("no_answer", [False, True])
-def test_predictions_are_described(no_answer, rows, vocabulary):
+def test_predictions_are_described(no_answer, rows):
     """With `no_answer`, the smallest score of `<s>` over the windows is subtracted."""
     logits = np.zeros((*rows.tokens.shape, 2), np.float32)
     for window, (first, last) in enumerate(rows.labels):
@@ -66,9 +95,21 @@ def test_predictions_are_described(no_answer, rows, vocabulary):
     assert "é" in KIND.to_text({"a": "é"})
 
 
+def test_questions_are_read_as_the_task_says_with_distinct_identities(tmp_path):
+    answer = {"text": "cat", "answer_start": 0}
+    question = {"id": "1", "question": "Who?", "answers": [answer]}
+    data = {"data": [{"paragraphs": [{"context": "A cat.", "qas": [question]}]}]}
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps(data))
+    (example,) = KIND.read(file, "en", Task(misplaced="find"))
+    assert example.answers == (("cat", 2),) and KIND.read(file, "en", Task(misplaced="skip")) == []
+    other = Question("1", "What?", "A cat.", None, "")
+    assert [one.identity for one in KIND.distinct([example, other])] == ["1", "1#2"]
+
+
 def test_scores_are_means_over_all_questions():
     """Two questions with gold answers and one without; MLQA removes German articles."""
-    answers = ((("der Hund", 0), ("a dog", 9)), (("the dog", 0),), ())
+    answers = ((("a cat", 9), ("der Hund", 0)), (("the dog", 0),), ())
     questions = [Question(str(n), "?", "c", texts, "") for n, texts in enumerate(answers)]
     predicted = {"0": "Hund", "1": "dog sleeps", "2": ""}
     half = {"f1": (2 / 3 + 2 / 3 + 1) / 3, "exact_match": 1 / 3}
