@@ -34,7 +34,7 @@ def make_labeller(vocabulary, monkeypatch):
                 self.is_doubled = separators == 2
 
             def __call__(self, given, tokens, what):
-                assert given is params and not what
+                assert given is params and not what and len(tokens)
                 rows.extend(predictor._double_separators(tokens)[0] if self.is_doubled else tokens)
                 is_padded = (tokens == PAD).any(1)
                 return np.stack([~is_padded, is_padded], 1).astype(np.float32)
@@ -82,5 +82,8 @@ def test_a_model_without_a_task_head_is_refused(random_encoder):
             labeller.task_of(task, params, "")
     with pytest.raises(ConfigError, match="^runs/a: the model has no task head"):
         labeller.task_of(None, [], "runs/a")
+    pretrained = Pretrained({"embeddings": jnp.zeros(2)}, MODEL, None, task=Task())
+    with pytest.raises(ConfigError, match="^runs/b: the model has no task head"):
+        labeller.Labeller(pretrained, "runs/b")
     task = Task(pairs="apart")
     assert labeller.task_of(task, ["pair_classification_head/output/bias"], "") is task

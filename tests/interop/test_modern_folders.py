@@ -399,10 +399,23 @@ def test_tensors_of_task_heads_have_the_names_of_transformers(
     assert_leaves(params, leaves)
 
 
-@pytest.mark.parametrize("kind", TIED)
-def test_a_copy_of_the_tied_table_is_compared_and_not_read(kind, write_folder):
+def test_a_task_head_of_the_code_on_the_hub_is_read(write_folder):
+    folder, model, leaves = write_folder("gte", "new, fused", task="classification")
+    ntk = {"rope_theta": 20000, "rope_scaling": {"type": "ntk", "factor": 8}, "model_type": "new"}
+    rewrite(folder, architectures=["NewForSequenceClassification"], rope_parameters=None, **ntk)
+    imported, params = import_folder(folder)
+    assert imported.head == "classification_head" and imported.labels == ("no", "yes")
+    assert imported.model == dataclasses.replace(model, rotary_factor=8**0.25)  # heads of size 8
+    assert_leaves(params, leaves)
+
+
+@pytest.mark.parametrize("kind", [*TIED, "eurobert"])
+def test_a_copy_of_the_tied_table_is_compared_and_not_read(kind, write_folder, monkeypatch):
+    tied = {"tied": True, "biases": ("inner", "outer", "vocabulary")}
+    monkeypatch.setitem(MODERN, "eurobert", MODERN["eurobert"] | tied)
     folder, _, leaves = write_folder(kind)
-    file, (table, decoder) = folder / "model.safetensors", TIED[kind]
+    file = folder / "model.safetensors"
+    table, decoder = TIED.get(kind, ("model.embed_tokens.weight", "lm_head.weight"))
     tensors = load_file(file)
     save_file(tensors | {decoder: tensors[table]}, file)
     imported, params = import_folder(folder)

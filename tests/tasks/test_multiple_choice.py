@@ -87,8 +87,8 @@ def test_predictions_are_described_and_scored():
     unlabelled = [Choices("p", ("a", "b"), None, "")] * 3
     assert KIND.majority(unlabelled + examples[1:])(examples) == [2, 2]
     assert KIND.from_fields(["p", "a", "b"], "f:2") == Choices("p", ("a", "b"), None, "f:2")
-    record = {"premise": "p", "choices": ["a", "b"], "label": "unknown"}
-    assert KIND.from_record(record, "f:2") == Choices("p", ("a", "b"), None, "f:2")
+    record = {"context": "p", "question": "q", "choices": ["a", "b"], "label": "unknown"}
+    assert KIND.from_record(record, "f:2") == Choices("p q", ("a", "b"), None, "f:2")
 
 
 def test_the_loss_of_an_example_is_that_of_its_own_choices(monkeypatch):

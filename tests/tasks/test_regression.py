@@ -96,4 +96,7 @@ def test_predictions_are_described_and_the_baseline_is_the_mean():
         {"score": 1.5},
         {"score": 2.0},
     ]
+    pair = RatedText(("a", "b"), None, "f:2")
+    assert KIND.from_fields(["a", "b"], "f:2") == pair
+    assert KIND.from_record({"sentence1": "a", "sentence2": "b", "label": 3}, "f:2") == pair
     assert KIND.to_text([1.5]) == "1.500000\n" and KIND.to_fields({"score": 2}) == ["2.000000"]
