@@ -191,6 +191,7 @@ def separate(state, prefix):
         "mlp_ln": "post_mlp_layernorm",
         "lm_head.norm": "lm_head.layer_norm",
     }
+    assert all(any(part in name for name in state) for part in (*parts, *names))
     result = {}
     for name, tensor in state.items():
         for old, new in names.items():
