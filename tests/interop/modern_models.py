@@ -162,13 +162,48 @@ class Tensors:
         return {name: {part: parts[part][at] for part in parts} for at, name in enumerate(names)}
 
 
-def convert_state_dict(name, state):
-    """Returns the parameters of the encoder and of the head in a state dict of transformers."""
-    model, tensors = options(name), Tensors(state)
+def convert_state_dict(name, state, model=None):
+    """Returns the parameters of the encoder and of the head in a state dict of transformers.
+
+    `model` has the options of the model; by default, these are `options(name)`.
+    """
+    model, tensors = model or options(name), Tensors(state)
     read = {"ModernBert": _modernbert, "EuroBert": _eurobert, "Gte": _gte}
     params, head = read[name.partition("-")[0]](model, tensors, range(model.layers))
     assert not tensors.unread, f"tensors not read: {', '.join(tensors.unread)}"
     return params, head
+
+
+def separate(state, prefix):
+    """Returns the state dict of a gte model in the fused layout of the Hub with the separate names.
+
+    The rows of `qkv_proj` are query, key and value. Those of `up_gate_proj` are up, then gate.
+    """
+    parts = {
+        "attention.qkv_proj": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+        "mlp.up_gate_proj": ("mlp.up_proj", "mlp.gate_proj"),
+    }
+    names = {
+        f"{prefix}.encoder.layer.": "gte.layers.",
+        f"{prefix}.embeddings": "gte.embeddings",
+        "attention.o_proj": "self_attn.o_proj",
+        "attn_ln": "post_attention_layernorm",
+        "mlp_ln": "post_mlp_layernorm",
+        "lm_head.norm": "lm_head.layer_norm",
+    }
+    assert all(any(part in name for name in state) for part in (*parts, *names))
+    result = {}
+    for name, tensor in state.items():
+        for old, new in names.items():
+            name = name.replace(old, new)
+        fused = next((part for part in parts if part in name), None)
+        if fused is None:
+            result[name] = tensor
+        else:
+            pieces = np.split(tensor, len(parts[fused]))
+            for new, piece in zip(parts[fused], pieces, strict=True):
+                result[name.replace(fused, new)] = piece
+    return result
 
 
 def _modernbert(model, tensors, numbers):

@@ -16,6 +16,7 @@ SIZES = {
 }
 FULL = {"rope_type": "default", "rope_theta": 160000.0}
 LOCAL = {"rope_type": "default", "rope_theta": 10000.0}
+DOUBLED = {"rope_type": "linear", "rope_theta": 160000.0, "factor": 2.0}
 OLD = {
     "global_rope_theta": 160000.0,
     "local_rope_theta": 10000.0,
@@ -78,6 +79,20 @@ def test_old_and_new_keys_are_equivalent():
     old = {"rope_theta": 160000, "rope_scaling": {"type": "linear", "factor": 2.0}}
     assert read_model("gte", rope_parameters=None, **old) == expected
     assert read_model("gte", **old, rope_parameters=linear) == expected
+    for new_key, old_key in (("rope_type", "type"), ("type", "rope_type")):
+        parameters = {new_key: "linear", "rope_theta": 160000, "factor": 2}
+        scaling = {"rope_scaling": {old_key: "linear", "factor": 2}}
+        assert read_model("gte", rope_parameters=parameters) == expected
+        assert read_model("gte", rope_parameters=None, rope_theta=160000, **scaling) == expected
+    unset = FULL | {"partial_rotary_factor": None, "mixed_b": None}
+    assert read_model("gte", rope_parameters=unset) == EXPECTED["gte"]
+
+
+def test_the_period_of_layers_in_few_layers_is_that_of_the_released_models():
+    """In these lists, other periods than 3 fit too."""
+    expected = dataclasses.replace(EXPECTED["modernbert"], layers=2)
+    types = {"global_attn_every_n_layers": None, "layer_types": NEW["layer_types"][:2]}
+    assert read_model("modernbert", num_hidden_layers=2, **types) == expected
 
 
 @pytest.mark.parametrize(
@@ -96,13 +111,17 @@ def test_old_and_new_keys_are_equivalent():
                         "layer_types": [*NEW["layer_types"][1:], "full_attention"]},
          {"full_layers": ("2", "3")}),
         ("modernbert", {"attention_dropout": 0.1}, {"attention_dropout": 0.1, "dropout": 0.1}),
+        ("modernbert", {"local_attention": 2}, {"local_attention": 2}),
         ("eurobert", {"num_key_value_heads": 2}, {"key_value_heads": 0}),
+        ("eurobert", {"num_key_value_heads": None}, {"key_value_heads": 0}),
         ("eurobert", {"attention_bias": True}, {"biases": ("attention", "output")}),
         ("eurobert", {"mlp_bias": True}, {"biases": ("inner", "outer", "vocabulary")}),
         ("eurobert", {"tie_word_embeddings": True, "hidden_act": "gelu", "head_dim": 64},
          {"tied": True, "feed_forward": "geglu"}),
         ("gte", {"type_vocab_size": 0, "layer_norm_eps": 1e-5},
          {"token_types": 0, "layer_norm_epsilon": 1e-5}),
+        ("gte", {"tie_word_embeddings": False, "hidden_act": "silu"},
+         {"tied": False, "feed_forward": "swiglu"}),
         ("new", {"rope_theta": 160000, "rope_scaling": None}, {"rotary_factor": 1.0}),
     ],
 )  # fmt: skip
@@ -128,7 +147,18 @@ def test_optional_keys_change_the_model(model_type, keys, options):
          r"layer_types must be a list of 4 \(num_hidden"),
         ("modernbert", {"global_attn_every_n_layers": None,
                         "layer_types": ["sliding_attention"] * 4}, "layer_types has no full_att"),
+        ("modernbert", {"global_attn_every_n_layers": None,
+                        "layer_types": ["full_attention", "chunked_attention"] * 2},
+         r"layer_types must be a list of 4 \(num_hidden_layers\) values full_attention or sliding"),
         ("modernbert", {"local_attention": None}, "local_attention is None; expected the width"),
+        ("modernbert", {"local_attention": 1}, "local_attention is 1; expected the width"),
+        ("modernbert", {"global_attn_every_n_layers": 0}, "every_n_layers is 0; expected at least"),
+        ("modernbert", {"num_hidden_layers": 0}, "num_hidden_layers is 0; expected at least 1"),
+        ("modernbert", {"rope_parameters": NEW["rope_parameters"] | {"full_attention": DOUBLED}},
+         r"the factor 2\.0 for full_attention and 1\.0 for sliding_attention"),
+        ("modernbert", {"rope_parameters": {"full_attention": FULL, "sliding_attention":
+                                            DOUBLED | {"rope_theta": 10000.0}}},
+         r"the factor 1\.0 for full_attention and 2\.0 for sliding_attention"),
         ("modernbert", {"classifier_activation": "relu"}, "classifier_activation is 'relu'"),
         ("modernbert", {"hidden_activation": "relu"},
          "hidden_activation is 'relu'; xlj supports the activations"),
@@ -140,11 +170,21 @@ def test_optional_keys_change_the_model(model_type, keys, options):
          r"rope_parameters\.rope_theta is 160000\.0, but rope_theta is 250000"),
         ("eurobert", {"rope_theta": True},
          "the base of rope_parameters is True; expected a number above 0"),
+        ("eurobert", {"rope_theta": 0}, "the base of rope_parameters is 0; expected a number"),
         ("eurobert", {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),
+        ("gte", {"rope_parameters": FULL | {"partial_rotary_factor": 0.5}},
+         r"rope_parameters\.partial_rotary_factor is 0\.5"),
         ("eurobert", {"head_dim": 32}, "head_dim is 32; xlj's encoder supports hidden_size /"),
+        ("eurobert", {"head_dim": 128}, "head_dim is 128; xlj's encoder supports hidden_size /"),
         ("gte", {"rope_parameters": {"rope_type": "ntk", "rope_theta": 2e4, "factor": 8}},
          r"rope_parameters\.rope_type is 'ntk'; xlj's encoder supports default, linear only"),
         ("gte", {"rope_parameters": FULL | {"rope_type": "linear"}}, "the factor of .* is None"),
+        ("gte", {"rope_parameters": "x"}, "rope_parameters is 'x'; expected an object"),
+        ("gte", {"rope_scaling": []}, r"rope_scaling is \[\]; expected an object"),
+        ("gte", {"rope_parameters": DOUBLED, "rope_scaling": {"factor": 4.0}},
+         r"rope_parameters\.factor is 2\.0, but rope_scaling\.factor is 4\.0"),
+        ("modernbert", {"rope_parameters": [1]},
+         r"rope_parameters\.full_attention is \[1\]; expected an object"),
         ("gte", {"hidden_act": "gelu_new"}, "hidden_act is 'gelu_new'"),
         ("gte", {"rope_scaling": {"type": "linear", "factor": 2}},
          r"rope_type is 'default', but rope_scaling\.type is 'linear'"),
@@ -152,6 +192,11 @@ def test_optional_keys_change_the_model(model_type, keys, options):
          r"rope_scaling\.mixed_b is 0\.5"),
         ("new", {"position_embedding_type": "absolute"}, "position_embedding_type is 'absolute'"),
         ("new", {"logn_attention_scale": True}, "logn_attention_scale is True"),
+        ("new", {"logn_attention_clip1": True}, "logn_attention_clip1 is True"),
+        ("new", {"layer_norm_type": "rms_norm"}, "layer_norm_type is 'rms_norm'"),
+        ("new", {"pack_qkv": False}, "pack_qkv is False"),
+        ("new", {"hidden_size": "128"}, r"model\.hidden is '128' \(str\)"),
+        ("new", {"num_attention_heads": 0}, r"model\.heads is 0; it must be"),
     ],
 )  # fmt: skip
 def test_contradicting_and_missing_keys_are_refused(model_type, keys, message):
@@ -180,10 +225,24 @@ def test_unsupported_encoders_are_refused_with_a_reason(config, message):
         architectures.find_architecture(config, "config.json")
 
 
+UNUSUAL = {
+    "modernbert": {"tied": False, "feed_forward": "swiglu", "norm_type": "layer",
+                   "layer_norm_epsilon": 1e-6, "local_attention": 6, "dropout": 0.2,
+                   "attention_dropout": 0.2},
+    "eurobert": {"tied": True, "feed_forward": "geglu", "key_value_heads": 0,
+                 "biases": ("attention", "output"), "layer_norm_epsilon": 1e-6},
+    "gte": {"tied": False, "feed_forward": "swiglu", "token_types": 0, "dropout": 0.2,
+            "layer_norm_epsilon": 1e-6},
+}  # fmt: skip
+"""Options that differ from those of released models."""
+
+
 @pytest.mark.parametrize("model_type", ["modernbert", "eurobert", "gte"])
-@pytest.mark.parametrize("factor", [1.0, 2.0])
+@pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
 def test_written_configs_are_read_as_the_same_model(model_type, factor):
     expected = dataclasses.replace(EXPECTED[model_type], rotary_factor=factor)
+    if factor != 1:
+        expected = dataclasses.replace(expected, **UNUSUAL[model_type])
     if model_type == "modernbert":
         expected = dataclasses.replace(expected, full_layers=("1", "2"), biases=("inner", "outer"))
     architecture = architectures.ARCHITECTURES[model_type]
@@ -200,3 +259,33 @@ def test_keys_of_transformers_4_are_written_only_if_they_express_the_model():
     odd = dataclasses.replace(EXPECTED["modernbert"], full_layers=("1",), rotary_factor=2.0)
     config = architectures.make_config(architecture, odd, 50)
     assert {key: config[key] for key in OLD} == dict.fromkeys(OLD)
+
+
+@pytest.mark.parametrize(
+    "factor, scaling",
+    [(1.0, None), (2.0, {"rope_type": "linear", "rope_theta": 250000.0, "factor": 2.0})],
+)
+def test_eurobert_has_the_keys_of_transformers_4(factor, scaling):
+    """The test removes the new key, since an import does not need the old keys beside it."""
+    model = dataclasses.replace(EXPECTED["eurobert"], rotary_factor=factor)
+    architecture = architectures.ARCHITECTURES["eurobert"]
+    config = architectures.make_config(architecture, model, 50)
+    del config["rope_parameters"]
+    assert config["rope_theta"] == 250000 and config["rope_scaling"] == scaling
+    assert architectures.read_model(architecture, config, "config.json") == model
+    without_groups = dataclasses.replace(model, key_value_heads=0)
+    assert architectures.make_config(architecture, without_groups, 50)["num_key_value_heads"] == 2
+
+
+def test_modernbert_has_both_bases_and_all_dropout_rates():
+    """An import does not read these keys, or does not need them."""
+    architecture = architectures.ARCHITECTURES["modernbert"]
+    one_base = dataclasses.replace(EXPECTED["modernbert"], rotary_local_base=0.0)
+    config = architectures.make_config(architecture, one_base, 50)
+    assert config["rope_parameters"] == {"full_attention": FULL, "sliding_attention": FULL}
+    assert config["global_rope_theta"] == config["local_rope_theta"] == 160000
+    for part, key in (("embeddings", "embedding_dropout"), ("feed_forward", "mlp_dropout")):
+        model = dataclasses.replace(one_base, dropout=0.1, dropout_parts=(part,))
+        config = architectures.make_config(architecture, model, 50)
+        rates = {name: config[name] for name in ("embedding_dropout", "mlp_dropout")}
+        assert rates == {"embedding_dropout": 0.0, "mlp_dropout": 0.0} | {key: 0.1}

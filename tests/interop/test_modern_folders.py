@@ -273,6 +273,19 @@ MODERN = {
     "untied": {**families.options_of("modernbert"), "tied": False, "local_attention": 8},
     "gte": families.options_of("gte"),
 }  # fmt: skip
+TIED = {
+    "modernbert": ("model.embeddings.tok_embeddings.weight", "decoder.weight"),
+    "gte": ("gte.embeddings.word_embeddings.weight", "lm_head.decoder.weight"),
+}
+"""The names of the word embeddings and of their copy in the head, which xlj does not write."""
+
+SPECIALS = {
+    "modernbert": {"bos": 0, "cls": 0, "eos": 2, "sep": 2, "pad": 1},
+    "eurobert": {"bos": 0, "eos": 2, "pad": 1, "mask": -1},
+    "gte": {"bos": 0, "eos": 2, "pad": 1},
+}
+"""The special tokens whose ids config.json has, with their ids in xlj."""
+
 WRITTEN = [(kind, "") for kind in MODERN] + [("gte", "gte, fused"), ("gte", "new, fused")]
 
 
@@ -280,20 +293,22 @@ WRITTEN = [(kind, "") for kind in MODERN] + [("gte", "gte, fused"), ("gte", "new
 def write_folder(tmp_path, vocabulary, params_of):
     """A function that writes the folder of a random model with xlj.
 
-    Its arguments are the options, the set of tensor names and the number of surplus rows. It
-    returns the folder, its model and its leaves.
+    Its arguments are the options, the set of tensor names, the number of surplus rows, and the kind
+    of task of a head with two labels. It returns the folder, its model and its leaves.
     """
 
-    def make(kind, names="", surplus=0):
+    def make(kind, names="", surplus=0, task=""):
         model = Model(layers=3, hidden=32, heads=4, intermediate=24, positions=42, **MODERN[kind])
-        leaves = trees.named_leaves(params_of(model, vocabulary.size))
+        labels = ("no", "yes") if task else ()
+        params = params_of(model, vocabulary.size, not task, task, labels)
+        leaves = trees.named_leaves(params)
         rng = np.random.default_rng(3)
         for name in [name for name in leaves if name.split("/")[-1] in ("word", "bias")]:
             leaf = leaves[name]
             if surplus and len(leaf) == vocabulary.size:
                 rows = rng.normal(size=(surplus, *leaf.shape[1:])).astype(np.float32)
                 leaves[f"surplus/{name}"] = rows
-        plan = exporting.plan(leaves, model, vocabulary, False, names=names)
+        plan = exporting.plan(leaves, model, vocabulary, False, labels, names)
         with atomic.new_folder(tmp_path / "written") as folder:
             exporting.write(folder, plan, leaves, model, vocabulary)
         return tmp_path / "written", model, leaves
@@ -332,6 +347,83 @@ def test_import_of_an_export_gives_the_same_parameters_on_any_mesh(
     inner = params["layers"]["feed_forward"]["inner"]["kernel"]
     assert inner.addressable_shards[0].data.shape == (3, 32, 12)
     assert_leaves(params, leaves)
+
+
+@pytest.mark.parametrize("kind, names", [case for case in WRITTEN if case[0] != "untied"])
+def test_written_files_have_the_names_rows_and_ids_of_transformers(
+    kind, names, write_folder, vocabulary
+):
+    """Compares with the mapping that the tests of the reference encoder use, without transformers.
+
+    An import alone does not notice two halves of a tensor that are swapped in the mapping.
+    """
+    folder, model, leaves = write_folder(kind, names)
+    state = load_file(folder / "model.safetensors")
+    if names:
+        state = modern_models.separate(state, names.partition(",")[0])
+    if kind in TIED:
+        table, decoder = TIED[kind]
+        state[decoder] = state[table]
+    name = {"modernbert": "ModernBert", "eurobert": "EuroBert", "gte": "Gte"}[kind]
+    params, params["prediction_head"] = modern_models.convert_state_dict(name, state, model)
+    for leaf in ("embeddings/word", "prediction_head/bias", "prediction_head/word"):
+        if leaf in leaves:
+            part, _, last = leaf.partition("/")
+            params[part][last] = params[part][last][vocabulary.native_ids]
+    assert_leaves(params, leaves)
+    config = json.loads((folder / "config.json").read_text())
+    ids = {name.removesuffix("_token_id"): config[name] for name in config if "token_id" in name}
+    assert ids == {name: vocabulary.native_ids[number] for name, number in SPECIALS[kind].items()}
+
+
+@pytest.mark.parametrize(
+    "kind, names, task, head",
+    [
+        ("gte", "", "classification", ["gte.pooler.dense", "classifier"]),
+        ("gte", "new, fused", "classification", ["new.pooler.dense", "classifier"]),
+        ("gte", "gte, fused", "tagging", ["classifier"]),
+        ("eurobert", "", "tagging", ["classifier"]),
+    ],
+)
+def test_tensors_of_task_heads_have_the_names_of_transformers(
+    kind, names, task, head, write_folder
+):
+    folder, _, leaves = write_folder(kind, names, task=task)
+    tensors = load_file(folder / "model.safetensors")
+    in_head = {name for name in tensors if "pooler" in name or "." not in name.partition(".")[2]}
+    assert in_head == {f"{name}.{part}" for name in head for part in ("weight", "bias")}
+    output = leaves[f"{task}_head/output/kernel"]
+    np.testing.assert_array_equal(tensors["classifier.weight"], output.T)
+    imported, params = import_folder(folder)
+    assert imported.head == f"{task}_head" and imported.labels == ("no", "yes")
+    assert_leaves(params, leaves)
+
+
+def test_a_task_head_of_the_code_on_the_hub_is_read(write_folder):
+    folder, model, leaves = write_folder("gte", "new, fused", task="classification")
+    ntk = {"rope_theta": 20000, "rope_scaling": {"type": "ntk", "factor": 8}, "model_type": "new"}
+    rewrite(folder, architectures=["NewForSequenceClassification"], rope_parameters=None, **ntk)
+    imported, params = import_folder(folder)
+    assert imported.head == "classification_head" and imported.labels == ("no", "yes")
+    assert imported.model == dataclasses.replace(model, rotary_factor=8**0.25)  # heads of size 8
+    assert_leaves(params, leaves)
+
+
+@pytest.mark.parametrize("kind", [*TIED, "eurobert"])
+def test_a_copy_of_the_tied_table_is_compared_and_not_read(kind, write_folder, monkeypatch):
+    tied = {"tied": True, "biases": ("inner", "outer", "vocabulary")}
+    monkeypatch.setitem(MODERN, "eurobert", MODERN["eurobert"] | tied)
+    folder, _, leaves = write_folder(kind)
+    file = folder / "model.safetensors"
+    table, decoder = TIED.get(kind, ("model.embed_tokens.weight", "lm_head.weight"))
+    tensors = load_file(file)
+    save_file(tensors | {decoder: tensors[table]}, file)
+    imported, params = import_folder(folder)
+    assert imported.ignored == {decoder: "tied to embeddings/word"}
+    assert_leaves(params, leaves)
+    save_file(tensors | {decoder: -tensors[table]}, file)
+    with pytest.raises(ConfigError, match=f"{decoder} differs from {table}; they must be equal"):
+        importing.inspect(folder)
 
 
 @pytest.mark.parametrize("names", ["", "new, fused"])
@@ -476,3 +568,14 @@ def test_a_task_head_is_not_read_as_the_head_for_masked_tokens(write_folder):
                              "prediction_head/bias")  # fmt: skip
     assert imported.ignored["head.dense.weight"] == "part of a task head that xlj does not support"
     assert_leaves(params, {n: leaf for n, leaf in leaves.items() if "prediction" not in n})
+
+
+def test_a_task_head_of_eurobert_that_xlj_lacks_is_not_read(write_folder):
+    folder, _, leaves = write_folder("eurobert")
+    rewrite(folder, architectures=["EuroBertForSequenceClassification"])
+    file, head = folder / "model.safetensors", {"dense.weight", "classifier.weight"}
+    save_file(load_file(file) | {name: np.zeros((3, 32), np.float32) for name in head}, file)
+    imported, params = import_folder(folder)
+    reason = "part of a task head that xlj does not support"
+    assert imported.ignored == dict.fromkeys(head, reason)
+    assert_leaves(params, leaves)

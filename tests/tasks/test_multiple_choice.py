@@ -2,13 +2,15 @@
 
 import json
 
+import jax
 import numpy as np
 import pytest
 
-from xlj.config import ConfigError
+from xlj.config import ConfigError, Model
 from xlj.config.finetuning import Task
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
-from xlj.tasks.multiple_choice import Choices, MultipleChoice
+from xlj.models import heads
+from xlj.tasks.multiple_choice import MAX_CHOICES, Choices, MultipleChoice
 
 KIND = MultipleChoice()
 TASK = Task(kind="multiple_choice", length=48)
@@ -18,11 +20,13 @@ def test_xcopa_is_read(tmp_path):
     record = {"premise": "It rained.", "choice1": "Wet.", "choice2": "Dry.", "question": "effect"}
     lines = [record | {"label": 0, "idx": 0}, record | {"label": 1}, record | {"label": -1}]
     lines.append({"premise": "P", "choices": ["a", "b", "c"], "label": 2})
+    lines.append({"choice3": "c", "choice1": "a", "choice2": "b", "question": "Q?"})
     file = tmp_path / "test.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     examples = KIND.read(file, "en", TASK)
     assert examples[0] == Choices("It rained. effect", ("Wet.", "Dry."), 0, f"{file}:1")
-    assert [example.right for example in examples] == [0, 1, None, 2]
+    assert examples[4] == Choices("Q?", ("a", "b", "c"), None, f"{file}:5")
+    assert [example.right for example in examples] == [0, 1, None, 2, None]
     assert [example.labels for example in examples[1:3]] == [(), None]
     assert not KIND.is_labelled(examples) and KIND.is_labelled(examples[:2])
 
@@ -31,11 +35,14 @@ def test_xcopa_is_read(tmp_path):
     "change, message",
     [
         ({"label": 2}, "label is '?2'?; expected the index of the right choice, 0 to 1"),
+        ({"label": -2}, "label is '?-2'?"),
         ({"label": "0"}, "label is '0'"),
         ({"label": True}, "label is '?True'?; expected the index"),
         ({"choice2": None}, "expected a list `choices` of texts"),
         ({"choice2": " "}, "the premise or a choice is empty"),
         ({"choices": ["a"]}, "the number of choices is 1; expected 2 to 8"),
+        ({"choices": ["a"] * 9}, "the number of choices is 9; expected 2 to 8"),
+        ({"premise": " "}, "the premise or a choice is empty"),
         ({"premise": 3}, "needs a text under the key premise or context or question"),
     ],
 )
@@ -57,8 +64,12 @@ def test_a_row_repeats_the_premise_for_each_choice(vocabulary):
     row = [BOS, *premise, EOS, *first, EOS, BOS, *premise, EOS, *second, EOS]
     assert features.tokens[0].tolist() == row + [PAD] * (48 - len(row))
     assert features.labels.tolist() == [[2], [0]] and features.cut == {"examples": 1}
-    with pytest.raises(ConfigError, match="f:1: task.length=16 is too short for 8 choices"):
-        KIND.rows([Choices("a", ("b",) * 8, 0, "f:1")], vocabulary, (), Task(length=16))
+    swapped = [Choices(texts[0], texts[:0:-1], 0, "")]  # the first choice alone is truncated
+    assert KIND.rows(swapped, vocabulary, (), TASK).cut == {"examples": 1}
+    eight = [Choices("a", ("b",) * 8, 0, "f:1")]
+    assert (KIND.rows(eight, vocabulary, (), Task(length=40)).tokens[0] != PAD).all()
+    with pytest.raises(ConfigError, match="f:1: task.length=39 is too short for 8 choices"):
+        KIND.rows(eight, vocabulary, (), Task(length=39))
 
 
 def test_predictions_are_described_and_scored():
@@ -73,4 +84,48 @@ def test_predictions_are_described_and_scored():
     ]
     assert KIND.scores([1, 0], examples, "accuracy", "en") == {"accuracy": 0.5}
     assert KIND.majority(examples)(examples) == [1, 1]
+    unlabelled = [Choices("p", ("a", "b"), None, "")] * 3
+    assert KIND.majority(unlabelled + examples[1:])(examples) == [2, 2]
     assert KIND.from_fields(["p", "a", "b"], "f:2") == Choices("p", ("a", "b"), None, "f:2")
+    record = {"context": "p", "question": "q", "choices": ["a", "b"], "label": "unknown"}
+    assert KIND.from_record(record, "f:2") == Choices("p q", ("a", "b"), None, "f:2")
+
+
+def test_the_loss_of_an_example_is_that_of_its_own_choices(monkeypatch):
+    """Compares with NumPy for examples with 2, 3 and 8 choices, and for one without a label.
+
+    The random keys reach the head, which uses them for its dropout.
+    """
+    classify = heads.classify
+
+    def classify_without_dropout(head, model, vectors, rngs):
+        assert rngs == "keys"
+        return classify(head, model, vectors, None)
+
+    monkeypatch.setattr(heads, "classify", classify_without_dropout)
+    head, rng = KIND.head(), np.random.default_rng(0)
+    counts, right = np.array([2, 3, MAX_CHOICES, 2]), np.array([1, 2, 7, -1])
+    tokens, hidden = np.full((4, 40), PAD), rng.normal(size=(4, 40, 3)).astype(np.float32)
+    for row, count in zip(tokens, counts, strict=True):
+        row[: 5 * count] = [BOS, 7, EOS, 8, EOS] * count
+    params = {
+        part: {"kernel": rng.normal(size=(3, size)), "bias": rng.normal(size=size)}
+        for part, size in (("dense", 3), ("output", 1))
+    }
+    labels = right[:, None] + 1
+
+    @jax.jit  # one program compiles faster than each operation alone
+    def run(params, hidden, tokens, labels):
+        logits = head.logits(params, Model(hidden=3, heads=1), hidden, tokens, "keys")
+        return logits, *head.losses(logits, labels), head.weights(labels), head.predict(logits)
+
+    logits, losses, correct, weights, best = run(params, hidden, tokens, labels)
+    of_choices = hidden[:, ::5] @ params["dense"]["kernel"] + params["dense"]["bias"]
+    expected = np.tanh(of_choices) @ params["output"]["kernel"] + params["output"]["bias"]
+    expected = np.where(np.arange(MAX_CHOICES) < counts[:, None], expected[..., 0], -np.inf)
+    np.testing.assert_allclose(logits, expected, rtol=1e-5)
+    probabilities = np.exp(expected) / np.exp(expected).sum(1, keepdims=True)
+    of_right = probabilities[np.arange(3), right[:3]]
+    np.testing.assert_allclose(losses[:3, 0], -np.log(of_right), rtol=1e-5)
+    assert correct[:3, 0].tolist() == (expected.argmax(1) == right)[:3].tolist()
+    assert weights.tolist() == [[1], [1], [1], [0]] and best.tolist() == expected.argmax(1).tolist()

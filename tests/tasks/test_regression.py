@@ -6,6 +6,7 @@ import pytest
 from xlj.config import ConfigError
 from xlj.config.finetuning import Task
 from xlj.evaluation.metrics import correlations
+from xlj.models import heads
 from xlj.tasks.regression import RatedText, Regression
 
 KIND = Regression()
@@ -19,9 +20,15 @@ def test_scores_are_read_from_tables(tmp_path):
         RatedText(("a", "b"), 3.25, f"{file}:1"),
         RatedText(("c", "d"), None, f"{file}:2"),
     ]
-    file.write_text("a\tb\t3,25\n")
-    with pytest.raises(ConfigError, match="a.tsv:1: the score is '3,25'; expected a number"):
-        KIND.read(file, "en", Task(kind="regression"))
+    assert [example.parts for example in examples] == [2, 2] and RatedText(("a",), 1, "").parts == 1
+    assert [example.labels for example in examples] == [(), None]
+    file.write_text("-1e30\ta\tb\n")
+    columns = Task(kind="regression", columns=("3", "2", "1"))
+    assert KIND.read(file, "en", columns) == [RatedText(("b", "a"), -1e30, f"{file}:1")]
+    for score in ("3,25", "nan", "-2e30"):
+        file.write_text(f"a\tb\t{score}\n")
+        with pytest.raises(ConfigError, match=f"a.tsv:1: the score is '{score}'; expected a num"):
+            KIND.read(file, "en", Task(kind="regression"))
 
 
 def test_rows_store_scores_as_the_bytes_of_float32(vocabulary):
@@ -32,6 +39,31 @@ def test_rows_store_scores_as_the_bytes_of_float32(vocabulary):
     decoded = features.labels[:, 1:].astype(np.uint8).view("<f4")[:, 0]
     np.testing.assert_array_equal(decoded, np.array([score or 0 for score in scores], np.float32))
     assert features.labels[:, 0].tolist() == [1, 1, 1, 0, 1]
+
+
+def test_losses_are_squared_errors_of_the_rows_with_a_score(vocabulary):
+    """A prediction is correct if the error is at most 0.5; rows without a score do not count."""
+    gold, predicted = (3.3, -0.25, None, 1e-3, 5.0), (3.0, 0.25, 0.0, -0.6, 4.0)
+    examples = [RatedText(("a cat",), score, "") for score in gold]
+    labels = KIND.rows(examples, vocabulary, (), Task(length=16)).labels
+    head, scores = KIND.head(), np.array(predicted, np.float32)[:, None]
+    losses, correct = head.losses(scores, labels)
+    expected = [[(a - (b or 0)) ** 2] for a, b in zip(predicted, gold, strict=True)]
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    assert correct[:, 0].tolist() == [True, True, True, False, False]
+    assert head.weights(labels).tolist() == [[1], [1], [0], [1], [1]]
+    assert head.predict(scores).tolist() == scores[:, 0].tolist()
+
+
+def test_the_head_reads_the_vector_of_the_first_token_and_has_dropout(monkeypatch):
+    def classify(*arguments):
+        return arguments
+
+    head, hidden = KIND.head(), np.arange(12).reshape(2, 3, 2)
+    monkeypatch.setattr(heads, "classify", classify)
+    *others, vectors, rngs = head.logits("head", "model", hidden, "tokens", "keys")
+    assert others == ["head", "model"] and rngs == "keys"
+    assert vectors.tolist() == [[0, 1], [6, 7]]
 
 
 def test_correlations_equal_those_of_scipy():
@@ -58,9 +90,13 @@ def test_correlations_equal_those_of_scipy():
 
 def test_predictions_are_described_and_the_baseline_is_the_mean():
     examples = [RatedText(("a",), 1.0, ""), RatedText(("b",), 4.0, "")]
-    assert KIND.majority(examples)(examples) == [2.5, 2.5]
+    unlabelled = [RatedText(("c",), None, "")]
+    assert KIND.majority(examples + unlabelled)(examples) == [2.5, 2.5]
     assert KIND.describe(np.array([[1.5], [2.0]]), None, examples, (), Task()) == [
         {"score": 1.5},
         {"score": 2.0},
     ]
+    pair = RatedText(("a", "b"), None, "f:2")
+    assert KIND.from_fields(["a", "b"], "f:2") == pair
+    assert KIND.from_record({"sentence1": "a", "sentence2": "b", "label": 3}, "f:2") == pair
     assert KIND.to_text([1.5]) == "1.500000\n" and KIND.to_fields({"score": 2}) == ["2.000000"]
