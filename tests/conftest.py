@@ -32,6 +32,7 @@ os.environ.setdefault(
 )
 
 import ctypes
+import fcntl
 import functools
 import gc
 import importlib.util
@@ -119,10 +120,33 @@ def call(capsys):
 
 
 @pytest.fixture(scope="session")
-def corpus(tmp_path_factory):
+def shared(tmp_path_factory):
+    """A function that builds a folder in one test process, for all test processes."""
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent  # each process has a folder in the folder of the session
+
+    def shared(name, build):
+        with open(base / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            folder = base / name
+            if not folder.exists():
+                unfinished = base / f"{name}.unfinished"
+                build(unfinished)
+                unfinished.rename(folder)
+        return folder
+
+    return shared
+
+
+@pytest.fixture(scope="session")
+def corpus(shared):
     """A folder with mono/{en,de,sw}.txt of different sizes and pairs/{en-de,en-sw}.tsv."""
-    folder = tmp_path_factory.mktemp("corpus")
-    (folder / "mono").mkdir()
+    return shared("corpus", _write_corpus)
+
+
+def _write_corpus(folder):
+    (folder / "mono").mkdir(parents=True)
     (folder / "pairs").mkdir()
     for language, lines in (("en", 3000), ("de", 1500), ("sw", 500)):
         text = itertools.islice(phrasebook.text_lines(language), lines)
@@ -131,13 +155,12 @@ def corpus(tmp_path_factory):
         rows = itertools.islice(phrasebook.pair_lines(pair), lines)
         text = "".join(f"{source}\t{target}\n" for source, target in rows)
         (folder / "pairs" / f"{pair}.tsv").write_text(text, encoding="utf-8")
-    return folder
 
 
 @pytest.fixture(scope="session")
-def rows_folder(tmp_path_factory):
+def rows_folder(shared):
     """The cache folder for the rows that the tests of this session build."""
-    return tmp_path_factory.mktemp("rows")
+    return shared("rows", Path.mkdir)
 
 
 @pytest.fixture
@@ -289,14 +312,8 @@ def copying_encoder(random_encoder):
     return random_encoder._replace(params=params)
 
 
-@pytest.fixture(scope="session")
-def trained_once(tmp_path_factory):
-    """The folder of the run that `trained` copies; the first test that needs the run creates it."""
-    return tmp_path_factory.mktemp("trained") / "run"
-
-
 @pytest.fixture
-def trained(tiny, store, trained_once, tmp_path):
+def trained(tiny, store, shared, tmp_path):
     """A copy of the workdir of a finished run of `tiny`, with checkpoints of steps 2 and 4.
 
     The fixture changes `tiny` to the config of the run.
@@ -304,7 +321,6 @@ def trained(tiny, store, trained_once, tmp_path):
     tiny.train.steps, tiny.train.keep_checkpoints = 4, 9
     from xlj.training import loop, start
 
-    if not trained_once.exists():
-        loop.train(start.prepare(parse(tiny), trained_once, store))
-    shutil.copytree(trained_once, tmp_path / "run")
+    once = shared("trained", lambda run: loop.train(start.prepare(parse(tiny), run, store)))
+    shutil.copytree(once, tmp_path / "run")
     return tmp_path / "run"

@@ -115,8 +115,10 @@ def test_the_error_names_a_folder_that_is_missing_or_empty(tiny, store, trained,
     with pytest.raises(reading.CheckpointError, match=f"^{path} is damaged.*move this folder"):
         loop.train(start.prepare(parse(tiny), trained, store))
     shutil.rmtree(path)  # as the message advises
-    tiny.train.steps = 5
-    assert loop.train(start.prepare(parse(tiny), trained, store)).finished
+    assert reading.find(trained).step == (4 if name == "999" else 2)
+    if name == "4/params":
+        tiny.train.steps = 3
+        assert loop.train(start.prepare(parse(tiny), trained, store)).finished
 
 
 def test_changed_metadata_is_detected(trained, tmp_path):

@@ -48,12 +48,33 @@ def step_arguments(config, step=0):
     return config.train.seed, rates(config, step)
 
 
+STEPS = {}
+"""Jitted steps and shardings of states, by config and number of devices, so that tests share
+compiled programs."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def free_programs():
+    yield
+    STEPS.clear()
+
+
+def jitted_step(config, store, devices=1):
+    """Returns the jitted step and the shardings of the state."""
+    key = repr(config), devices
+    if key not in STEPS:
+        mesh, objectives, _ = prepare(config, store, devices)
+        sharding = state.sharding(config, Corpus.of(store), mesh)
+        step = jax.jit(make_train_step(config, objectives, mesh), out_shardings=sharding)
+        STEPS[key] = step, sharding
+    return STEPS[key]
+
+
 def run(config, store, devices=1, steps=2):
     """Returns the states after some steps, on the first `devices` devices."""
-    mesh, objectives, batch = prepare(config, store, devices)
+    _, _, batch = prepare(config, store, devices)
     corpus = Corpus.of(store)
-    sharding = state.sharding(config, corpus, mesh)
-    step = jax.jit(make_train_step(config, objectives, mesh), out_shardings=sharding)
+    step, sharding = jitted_step(config, store, devices)
     states = [jax.jit(lambda: state.init(config, corpus, 0), out_shardings=sharding)()]
     for number in range(steps):
         states.append(step(states[-1], batch(number), *step_arguments(config, number)))
@@ -330,9 +351,7 @@ def test_objectives_come_in_the_order_of_their_options(tiny):
 def test_a_step_that_is_not_finite_is_skipped_and_counted(tiny, store):
     config = parse(tiny)
     good = run(config, store, steps=1)
-    corpus = Corpus.of(store)
-    mesh = meshes.make_mesh(config, jax.devices()[:1])
-    step = jax.jit(make_train_step(config, objectives_package.build_all(config, corpus), mesh))
+    step, _ = jitted_step(config, store)
     broken = jax.tree.map(lambda x: x, good[1])
     broken.params["embeddings"]["norm"]["scale"] = jnp.full(config.model.hidden, jnp.nan)
     batch = constant_batch(5)
@@ -400,11 +419,9 @@ def test_states_that_never_change_are_not_reinitialised(tiny, store, evolves, ex
 
 def test_rows_without_text_give_a_finite_step(tiny, store):
     config = parse(tiny)
-    corpus = Corpus.of(store)
-    mesh = meshes.make_mesh(config, jax.devices()[:1])
-    step = jax.jit(make_train_step(config, objectives_package.build_all(config, corpus), mesh))
-    batch = constant_batch(1)
-    after = step(state.init(config, corpus, 0), batch, *step_arguments(config))
+    step, sharding = jitted_step(config, store)
+    initial = jax.jit(lambda: state.init(config, Corpus.of(store), 0), out_shardings=sharding)()
+    after = step(initial, constant_batch(1), *step_arguments(config))
     assert int(after.progress.skipped) == 0
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(after.params))
 
