@@ -31,6 +31,7 @@ os.environ.setdefault(
     "HYPOTHESIS_STORAGE_DIRECTORY", str(Path(__file__).parents[1] / "build/cache/hypothesis")
 )
 
+import collections
 import ctypes
 import fcntl
 import functools
@@ -52,6 +53,8 @@ from xlj.config import ConfigError, parse
 settings.register_profile("xlj", derandomize=True, database=None, deadline=None, max_examples=60)
 settings.load_profile("xlj")
 
+OWN_MARKERS = ("slow", "parity", "cloud", "seqio", "gpu", "compilers")
+
 MAX_MEMORY = 6.0 if "cuda" in os.environ["JAX_PLATFORMS"] else 3.0
 """Maximum memory of a test process in GiB, including the libraries of CUDA."""
 
@@ -66,6 +69,16 @@ def pytest_runtest_setup(item):
 
         if jax.default_backend() != "gpu":
             pytest.skip("needs an NVIDIA GPU, pip install -e '.[cuda]', JAX_PLATFORMS=cuda,cpu")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Prints how many tests ran with each marker, so that a log shows which did not run."""
+    ran = collections.Counter()
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.stats.get(outcome, ()):
+            if report.when == "call":
+                ran.update(["all", *(name for name in OWN_MARKERS if name in report.keywords)])
+    terminalreporter.write_line(f"markers: {', '.join(f'{k} {n:,}' for k, n in ran.items())}")
 
 
 @pytest.fixture(scope="session")
