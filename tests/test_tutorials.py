@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from xla_flags import with_devices
 
 ROOT = Path(__file__).parents[1]
 TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
@@ -57,7 +58,7 @@ def run(kind, text, folder, changes=SHORTER):
     done = subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, "PATH": binaries, "PYTHONPATH": str(ROOT), "XLA_FLAGS": ""},
+        env={**os.environ, "PATH": binaries, "PYTHONPATH": str(ROOT), "XLA_FLAGS": with_devices(1)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

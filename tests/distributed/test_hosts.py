@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from xla_flags import with_devices
 
 from xlj.cli import distributed_flags
 from xlj.cli.parser import Parser
@@ -72,7 +73,7 @@ def run_two(folder, lost):
     local = [sys.executable, ROOT / "launch/local.py", "-n", "2", "--"]
     return subprocess.run(
         [*local, sys.executable, folder / "member.py", folder, str(lost)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": ""},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": with_devices(1)},
         capture_output=True,
         text=True,
         timeout=120,

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from xla_flags import with_devices
 
 ROOT, SCRIPT = Path(__file__).parents[2], Path(__file__).with_name("compiled_step.py")
 
@@ -15,7 +16,7 @@ def measure(devices, fsdp, names, parts=1, gather="layer", kind="chips"):
     environment = dict(
         os.environ,
         PYTHONPATH=str(ROOT),
-        XLA_FLAGS=f"--xla_force_host_platform_device_count={devices}",
+        XLA_FLAGS=with_devices(devices),
     )
     command = [sys.executable, str(SCRIPT), *map(str, (devices, fsdp, gather, parts)), names, kind]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from xla_flags import with_devices
 
 from xlj.checkpoints import reading
 from xlj.config import parse
@@ -69,7 +70,7 @@ def whole(config_file):
 def start(config_file, workdir, *arguments, devices=1, platform="cpu", flags=""):
     environment = dict(
         os.environ,
-        XLA_FLAGS=f"--xla_force_host_platform_device_count={devices} {flags}",
+        XLA_FLAGS=f"{with_devices(devices)} {flags}",
         JAX_PLATFORMS=platform,
         PYTHONPATH=os.pathsep.join([str(ROOT), *sys.path]),
     )

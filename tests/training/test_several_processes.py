@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from test_resume import ROOT, finish, lines, start
+from xla_flags import with_devices
 
 from xlj import phrasebook
 from xlj.checkpoints import reading
@@ -25,7 +26,7 @@ def start_distributed(config_file, workdir, index, port, *arguments, processes=2
     """Starts process `index` of several as Slurm would, each with some fake devices."""
     environment = dict(
         os.environ,
-        XLA_FLAGS=f"--xla_force_host_platform_device_count={devices}",
+        XLA_FLAGS=with_devices(devices),
         PYTHONPATH=str(ROOT),
         JAX_COORDINATOR_ADDRESS=f"127.0.0.1:{port}",
         SLURM_JOB_ID="1",
@@ -113,7 +114,7 @@ def start_local(config_file, workdir, processes):
     return subprocess.Popen(
         [*command, f"--workdir={workdir}"],
         cwd=ROOT,
-        env={**os.environ, "XLA_FLAGS": "", "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "XLA_FLAGS": with_devices(1), "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
