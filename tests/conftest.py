@@ -177,6 +177,19 @@ def rows_folder(shared):
 
 
 @pytest.fixture
+def devices(monkeypatch):
+    """A function that sets the number of devices that later runs of this process use."""
+    import jax
+
+    all_devices = jax.devices()
+
+    def set_count(count):
+        monkeypatch.setattr(jax, "devices", lambda *_: all_devices[:count])
+
+    return set_count
+
+
+@pytest.fixture
 def tiny(make_tiny):
     """An ml_collections config of MMLM and TLM that trains on `corpus` in a few seconds."""
     return make_tiny()

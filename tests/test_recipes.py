@@ -279,6 +279,10 @@ def teacher(tmp_path_factory, rows_folder):
 TRAINED_ELSEWHERE = ("aligner", "quickstart", "mmbert_small")
 """Recipes whose variant `tiny` other tests or `.ci/run` train, or that train like another."""
 
+ON_A_MESH = ("infoxlm", "modern_xlm_e", "ernie_m_base")
+"""Recipes that the slow tests train on all devices. Others train on one device, whose programs
+compile faster; tests of the step and of the objectives compare meshes."""
+
 LAYER_OPTIONS = ("generator_layers", "label_layer", "query_layer")
 
 
@@ -304,7 +308,10 @@ def cases_to_train():
 @pytest.mark.parametrize(
     "name, variant", [*cases_to_train(), *((name, "modern,tiny") for name in MODERN)]
 )
-def test_tiny_variants_take_steps_in_each_phase(name, variant, tmp_path, rows_folder, teacher):
+def test_tiny_variants_take_steps_in_each_phase(
+    name, variant, tmp_path, rows_folder, teacher, devices
+):
+    devices(8 if name in ON_A_MESH else 1)
     config = few_steps(load(name, variant), rows_folder)
     if "kd" in variant:
         config.objectives.distillation.teacher = str(teacher)

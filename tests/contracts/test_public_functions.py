@@ -418,11 +418,25 @@ def public_functions():
 def test_every_public_function_of_arrays_has_an_entry():
     public = set(public_functions())
     listed = {*ENTRIES, *OF_ANY_ARRAYS, *CHECKS}
-    new, gone = (
-        {f"{f.__module__}.{f.__name__}" for f in s} for s in (public - listed, listed - public)
-    )
-    assert not new, "public functions of arrays without an entry in ENTRIES"
+    new = sorted(entry(function) for function in public - listed)
+    gone = {f"{f.__module__}.{f.__name__}" for f in listed - public}
+    assert not new, f"add to ENTRIES, with the shapes of the arrays:\n{chr(10).join(new)}"
     assert not gone, "entries that are no longer public functions of arrays"
+
+
+def entry(function):
+    """Returns the line of `ENTRIES` for a function, with `...` for its values and shapes."""
+    hints = typing.get_type_hints(inspect.unwrap(function))
+    names = [name for name in hints if name != "return"]
+    plain = ", ".join(f'"{name}": ...' for name in names if not takes_arrays(hints[name]))
+    arrays = ", ".join(f'"{name}": f32(...)' for name in names if takes_arrays(hints[name]))
+    module = function.__module__.rpartition(".")[2]
+    return f"    {module}.{function.__name__}: ({{{plain}}}, {{{arrays}}}),"
+
+
+def test_the_error_of_a_missing_entry_has_the_line_to_add():
+    left_out = '    dense.product: ({"dtype": ..., "right_axis": ...}, '
+    assert entry(dense.product) == left_out + '{"left": f32(...), "right": f32(...)}),'
 
 
 def call(function, plain, arrays):

@@ -25,6 +25,7 @@ from pathlib import Path
 import pytest
 from log import Log
 from operators import Mutant, mutants_of
+from selection import tests_of
 from session import Session, describe
 from sources import Source
 
@@ -37,102 +38,25 @@ FEWEST = 5
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / "build" / "cache" / "mutants"))
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
-TESTS = {
-    "xlj/alignment_math/error_rate.py": "alignment_math/test_error_rate",
-    "xlj/alignment_math/extraction.py": "alignment_math/test_extraction",
-    "xlj/alignment_math/hmm.py": "alignment_math/test_hmm objectives/test_word_hmm",
-    "xlj/alignment_math/similarity.py": "alignment_math/test_similarity",
-    "xlj/alignment_math/sinkhorn.py": "alignment_math/test_sinkhorn",
-    "xlj/word_alignment/methods.py": "word_alignment/test_methods word_alignment/test_method_hmm",
-    "xlj/interop/matched_rows.py": "interop/test_matched_rows interop/test_vocabulary_matching",
-    "xlj/interop/vocabulary_matching.py": "interop/test_vocabulary_matching",
-    "xlj/data/tokenizer/tokenizer_json.py": "data/tokenizer interop/test_modern_tokenizer_files",
-    "xlj/interop/bpe_growth.py": "interop/test_bpe_growth",
-    "xlj/interop/vocabulary_extension.py": "interop/test_bpe_growth "
-    "interop/test_vocabulary_extension",
-    "xlj/interop/words.py": "interop/test_words interop/test_vocabulary_matching",
-    "xlj/models/attention.py": "models objectives/test_mlm objectives/test_camlm",
-    "xlj/models/attention_checks.py": "models/test_attention_checks",
-    "xlj/models/block.py": "models/test_block models/test_encoder",
-    "xlj/models/dense.py": "models objectives/test_mlm",
-    "xlj/models/dense_attention.py": "models objectives/test_mlm",
-    "xlj/models/dropout.py": "models",
-    "xlj/models/embeddings.py": "models objectives/test_mlm objectives/test_camlm",
-    "xlj/models/encoder.py": "models objectives/test_mlm objectives/test_camlm",
-    "xlj/models/feed_forward.py": "models/test_dense models/test_heads models/test_encoder",
-    **{
-        f"xlj/models/fused_attention/{name}.py": "models/test_fused_attention "
-        "models/test_lowered_kernels"
-        for name in ("attend", "gpu", "tiles", "tpu")
-    },
-    "xlj/models/fused_norm.py": "models/test_block models/test_lowered_kernels",
-    "xlj/models/gradients.py": "models objectives/test_cross_entropy",
-    "xlj/models/heads.py": "models objectives/test_mlm objectives/test_rtd objectives/test_dwa "
-    "objectives/test_xlco objectives/test_supervised",
-    "xlj/models/local_blocks.py": "models/test_local_blocks models/test_dense_attention",
-    "xlj/models/lookup.py": "sharding/test_devices models/test_encoder",
-    "xlj/models/modules.py": "models objectives/test_mlm",
-    "xlj/models/norms.py": "models/test_norms models/test_block models/test_modern_encoder",
-    "xlj/models/pattern.py": "models/test_pattern models/test_modern_encoder models/test_encoder",
-    "xlj/models/position_bias.py": "models/test_position_bias objectives/test_mlm",
-    "xlj/models/rotary.py": "models/test_rotary models/test_modern_encoder",
-    "xlj/models/word_hmm_head.py": "objectives/test_word_hmm",
-    "xlj/objectives/__init__.py": "training/test_step",
-    "xlj/objectives/bitext.py": "objectives/test_xlco objectives/test_retrieval_loss",
-    "xlj/objectives/btmlm.py": "objectives/test_btmlm objectives/test_draws_stay "
-    "objectives/test_flops objectives/test_dropout_of_losses",
-    "xlj/objectives/camlm.py": "objectives/test_camlm objectives/test_dropout_of_losses",
-    "xlj/objectives/kept_logits.py": "objectives/test_cross_entropy objectives/test_sharded_parts",
-    "xlj/objectives/logits.py": "objectives/test_cross_entropy",
-    "xlj/objectives/choosing.py": "objectives/test_cross_entropy objectives/test_rtd "
-    "objectives/test_btmlm sharding/test_devices",
-    "xlj/objectives/corruption.py": "objectives/test_corruption objectives/test_draws_stay "
-    "objectives/test_mlm",
-    "xlj/objectives/counting.py": "objectives/test_counting",
-    "xlj/objectives/cross_entropy.py": "objectives/test_cross_entropy "
-    "objectives/test_mlm sharding/test_devices",
-    "xlj/objectives/distillation.py": "objectives/test_distillation objectives/test_flops "
-    "objectives/test_dropout_of_losses",
-    "xlj/objectives/dwa.py": "objectives/test_dwa objectives/test_draws_stay "
-    "objectives/test_flops objectives/test_dropout_of_losses",
-    "xlj/objectives/flops.py": "objectives/test_flops",
-    "xlj/objectives/mlm.py": "objectives/test_mlm objectives/test_camlm objectives/test_flops "
-    "objectives/test_dropout_of_losses",
-    "xlj/objectives/objective.py": "training/test_step_numpy objectives/test_mlm",
-    "xlj/objectives/retrieval.py": "objectives/test_retrieval_loss objectives/test_flops "
-    "objectives/test_dropout_of_losses",
-    "xlj/objectives/rtd.py": "objectives/test_rtd objectives/test_draws_stay "
-    "objectives/test_flops objectives/test_dropout_of_losses objectives/test_sharded_parts",
-    "xlj/objectives/segments.py": "objectives/test_segments objectives/test_mlm "
-    "objectives/test_camlm",
-    "xlj/objectives/supervised.py": "objectives/test_supervised objectives/test_flops",
-    "xlj/objectives/task_heads.py": "objectives/test_supervised finetuning/test_task_scores",
-    "xlj/objectives/word_hmm.py": "objectives/test_word_hmm objectives/test_draws_stay "
-    "objectives/test_flops objectives/test_dropout_of_losses",
-    "xlj/objectives/xlco.py": "objectives/test_xlco objectives/test_draws_stay "
-    "objectives/test_flops objectives/test_dropout_of_losses objectives/test_sharded_parts",
-    "xlj/optimizers/__init__.py": "optimizers",
-    "xlj/optimizers/averaging.py": "optimizers/test_averaging training/test_averages",
-    "xlj/optimizers/muon.py": "optimizers/test_muon",
-    "xlj/optimizers/stable_adamw.py": "optimizers/test_stable_adamw training/test_step_numpy",
-    "xlj/optimizers/adamw.py": "optimizers/test_adamw optimizers/test_own_optimizer",
-    "xlj/optimizers/clipping.py": "optimizers/test_clipping training/test_step_numpy",
-    "xlj/optimizers/guards.py": "optimizers",
-    "xlj/optimizers/multipliers.py": "optimizers",
-    "xlj/optimizers/schedules.py": "optimizers/test_schedules",
-    "xlj/data/rows/batches.py": "data/rows/test_batches",
-    "xlj/data/rows/draws.py": "data/rows/test_draws data/rows/test_batches",
-    "xlj/data/rows/mixture.py": "training/test_durations training/test_whole_run",
-    "xlj/config/batch_warmup.py": "config/test_batch_warmup",
-    "xlj/training/evaluation.py": "training/test_evaluation",
-    "xlj/training/phases.py": "training/test_phases",
-    "xlj/sharding/devices.py": "sharding/test_devices",
-    "xlj/sharding/rules.py": "sharding/test_devices training/test_step",
-    "xlj/sharding/trees.py": "sharding/test_devices sharding/test_meshes training/test_step",
-    "xlj/training/step.py": "training/test_step_numpy training/test_step",
-    "configs/xlm_e.py": "test_recipe_values",
-}
-"""The tests that run on the mutants of each file: folders and modules below `tests`."""
+FILES = (
+    "xlj/alignment_math/*.py",
+    "xlj/models/**/*.py",
+    "xlj/objectives/*.py",
+    "xlj/optimizers/*.py",
+    "xlj/sharding/*.py",
+    *(f"xlj/config/{name}.py" for name in ("batch_warmup", "durations")),
+    *(f"xlj/data/rows/{name}.py" for name in ("batches", "draws", "mixture")),
+    "xlj/data/tokenizer/tokenizer_json.py",
+    *(
+        f"xlj/interop/{name}.py"
+        for name in ("bpe_growth", "matched_rows", "vocabulary_extension", "vocabulary_matching",
+                     "words")
+    ),
+    *(f"xlj/training/{name}.py" for name in ("durations", "evaluation", "phases", "step")),
+    "xlj/word_alignment/methods.py",
+    "configs/xlm_e.py",
+)  # fmt: skip
+"""The files that have mutants. `selection.py` finds their tests."""
 
 
 def draw(of_operators: Mapping[str, list[Mutant]], seed: str) -> list[Mutant]:
@@ -190,19 +114,8 @@ def main() -> int:
     parser.add_argument("--log", type=Path, help="file of results, to resume from or to share")
     flags = parser.parse_args()
 
-    tests = {
-        file: [
-            str(path.relative_to(ROOT))
-            for name in names.split()
-            for path in (ROOT / "tests" / name, ROOT / "tests" / f"{name}.py")
-            if path.exists()
-        ]
-        for file, names in TESTS.items()
-    }
-    packages = ("alignment_math", "models", "objectives", "optimizers")
-    files = {str(p.relative_to(ROOT)) for name in packages for p in ROOT.glob(f"xlj/{name}/*.py")}
-    if new := [file for file in files - set(TESTS) if Source(ROOT, file).functions]:
-        sys.exit(f"tests/mutants: add the tests of {', '.join(sorted(new))} to TESTS")
+    files = sorted(str(p.relative_to(ROOT)) for pattern in FILES for p in ROOT.glob(pattern))
+    tests = {file: tests_of(ROOT, file) for file in files}
     sources = {file: Source(ROOT, file) for file in tests}
     warnings.simplefilter("ignore", SyntaxWarning)  # from mutants such as True[0]
     known = tomllib.loads((HERE / "equivalent.toml").read_text("utf-8")).get("equivalent", [])

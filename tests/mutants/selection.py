@@ -17,11 +17,13 @@ def tests_of(root: Path, file: str) -> list[str]:
 
     Args:
       root: the folder of the repository.
-      file: path below `root`, such as `xlj/models/heads.py`.
+      file: path below `root`, such as `xlj/models/heads.py`, or a recipe.
 
     Returns:
       Paths below `root`, without duplicates.
     """
+    if file.startswith("configs/"):
+        return ["tests/test_recipe_values.py"]
     module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     package, _, name = module.removeprefix("xlj.").rpartition(".")
     modules = sorted((root / "tests").rglob("test_*.py"))
