@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import related
 
 
 @pytest.mark.slow
@@ -15,3 +16,25 @@ def test_named_and_equivalent_mutants_exist():
     )
     assert process.returncode == 0, process.stdout + process.stderr
     assert process.stdout.strip().startswith("0 mutants")
+
+
+def test_the_tests_of_a_file_are_found(tmp_path):
+    """The first is the module with the file's name, then modules that import it, then its area."""
+    modules = {
+        "tests/models/test_heads.py": "",
+        "tests/models/test_other.py": "",
+        "tests/data/test_heads.py": "from xlj.models import encoder, norms",
+        "tests/objectives/test_a.py": "from xlj.models import heads",
+        "tests/objectives/test_b.py": "def test():\n    from xlj.models.heads import predict",
+        "tests/test_start.py": "import xlj.starting.flags",
+    }
+    for name, text in modules.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    a, b = "tests/objectives/test_a.py", "tests/objectives/test_b.py"
+    first = "tests/models/test_heads.py"
+    assert related.tests_of(tmp_path, "xlj/models/heads.py") == [first, a, b, "tests/models"]
+    assert related.tests_of(tmp_path, "xlj/models/fused/norm.py") == ["tests/models"]
+    assert related.tests_of(tmp_path, "xlj/starting/running.py") == ["tests/test_start.py"]
+    recipes = related.tests_of(tmp_path, "configs/xlm_e.py")
+    assert recipes == ["tests/test_recipe_values.py", "tests/test_recipes.py"]

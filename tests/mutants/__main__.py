@@ -25,12 +25,15 @@ from pathlib import Path
 import pytest
 from log import Log
 from operators import Mutant, mutants_of
-from selection import tests_of
 from session import Session, describe
 from sources import Source
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from related import tests_of  # noqa: E402
+
 FEWEST = 5
 """Smallest number of mutants of a function, if it has as many."""
 
@@ -56,7 +59,7 @@ FILES = (
     "xlj/word_alignment/methods.py",
     "configs/xlm_e.py",
 )  # fmt: skip
-"""The files that have mutants. `selection.py` finds their tests."""
+"""The files that have mutants. `tests/related.py` finds their tests."""
 
 
 def draw(of_operators: Mapping[str, list[Mutant]], seed: str) -> list[Mutant]:

@@ -5,9 +5,9 @@
 Unlike `python tests/mutants`, the mutants are also in the processes that tests start, and slow
 tests run. `LIST` has a JSON object per line: `file` below the root of the repository, `line` (its
 number), and the texts `old` and `new` of the line, without indentation. The tests of a mutant are
-those of its area, and those that import its file (`selection.py`), slow ones last. They stop at the
-first failure, or after `--limit` seconds. Each result goes to the log: "noticed" with the test that
-failed, "unnoticed", or "not finished". Several processes can share a log.
+those of its area, and those that import its file (`tests/related.py`), slow ones last. They stop at
+the first failure, or after `--limit` seconds. Each result goes to the log: "noticed" with the test
+that failed, "unnoticed", or "not finished". Several processes can share a log.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from selection import tests_of
-
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from related import tests_of  # noqa: E402
 
 
 def run(copy: Path, tests: list[str], marker: str, seconds: float) -> tuple[str, str]:

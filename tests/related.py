@@ -1,11 +1,19 @@
-"""Finds the tests of a source file, so that no list of them has to be maintained."""
+"""Prints the tests of changed files: pytest $(python tests/related.py [COMMIT])
+
+These are the tests of all files that differ from COMMIT [HEAD], and changed test modules. Mutation
+tests (`tests/mutants`) find the tests of a file here too, so that no list has to be maintained.
+"""
 
 from __future__ import annotations
 
 import ast
 import functools
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def tests_of(root: Path, file: str) -> list[str]:
@@ -23,7 +31,7 @@ def tests_of(root: Path, file: str) -> list[str]:
       Paths below `root`, without duplicates.
     """
     if file.startswith("configs/"):
-        return ["tests/test_recipe_values.py"]
+        return ["tests/test_recipe_values.py", "tests/test_recipes.py"]
     module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     package, _, name = module.removeprefix("xlj.").rpartition(".")
     modules = sorted((root / "tests").rglob("test_*.py"))
@@ -59,3 +67,29 @@ def _imports(tree: ast.Module) -> Iterator[str]:
 def _area(path: Path) -> str:
     """Returns the subpackage that the folder of a test module mirrors: `data.rows`."""
     return ".".join(path.parts[path.parts.index("tests") + 1 : -1])
+
+
+def changed(commit: str) -> list[str]:
+    """Returns the files that differ from a commit, and files that git does not track."""
+    files = []
+    for command in (
+        ["diff", "--name-only", commit],
+        ["ls-files", "--others", "--exclude-standard"],
+    ):
+        printed = subprocess.check_output(["git", *command], cwd=ROOT, text=True)
+        files += [file for file in printed.splitlines() if (ROOT / file).exists()]
+    return files
+
+
+def main() -> None:
+    paths = dict[str, None]()
+    for file in changed(*sys.argv[1:] or ["HEAD"]):
+        if file.startswith("tests/") and Path(file).name.startswith("test_"):
+            paths[file] = None
+        elif file.startswith(("xlj/", "configs/")) and file.endswith(".py"):
+            paths |= dict.fromkeys(tests_of(ROOT, file))
+    print("\n".join(paths))
+
+
+if __name__ == "__main__":
+    main()
