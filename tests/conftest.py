@@ -181,12 +181,24 @@ def devices(monkeypatch):
     """A function that sets the number of devices that later runs of this process use."""
     import jax
 
-    all_devices = jax.devices()
+    all_devices = jax.local_devices()  # also where `one_device` hides the others
 
     def set_count(count):
         monkeypatch.setattr(jax, "devices", lambda *_: all_devices[:count])
 
     return set_count
+
+
+@pytest.fixture(scope="module")
+def one_device():
+    """Limits the runs of a module to one device: their programs compile faster than those of a
+    mesh."""
+    import jax
+
+    first = jax.devices()[:1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "devices", lambda *_: first)
+        yield
 
 
 @pytest.fixture

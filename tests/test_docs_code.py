@@ -18,6 +18,8 @@ from xlj.optimizers import make, schedules
 from xlj.sweeping import definition
 from xlj.word_alignment import methods, sentence_pairs
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = {

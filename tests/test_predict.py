@@ -16,6 +16,8 @@ from xlj.finetuning import running, task_data
 from xlj.inference import labeller
 from xlj.io import file_ranges
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 KINDS = ("classification", "tagging", "question_answering", "regression", "multiple_choice")
 
 

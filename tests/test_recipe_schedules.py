@@ -15,6 +15,8 @@ from xlj.optimizers.schedules import rates
 from xlj.training import durations, schedule
 from xlj.training.amounts import Amounts, StepAmounts
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 B, T = 1e9, 1e12
 FALL = 1 - sqrt(0.5)  # share of the learning rate that 1 - sqrt(x) leaves halfway
 

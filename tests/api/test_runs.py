@@ -9,6 +9,8 @@ from xlj.config import ConfigError, parse
 from xlj.finetuning.running import TaskRun
 from xlj.io.growing import GrowingFiles
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 
 @pytest.mark.slow
 def test_pretraining_returns_the_logged_metrics(tiny, tmp_path, monkeypatch):

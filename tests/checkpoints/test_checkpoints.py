@@ -280,7 +280,11 @@ def test_large_embeddings_are_stored_in_equal_pieces_if_possible():
     assert piece(1000, 768) is piece(24, 2048, 2048) is piece() is None
 
 
-def test_a_run_that_is_not_finite_stops_and_writes_the_rows_to_a_file(tiny, store, tmp_path):
+def test_a_run_that_is_not_finite_stops_and_writes_the_rows_to_a_file(
+    tiny, store, tmp_path, devices
+):
+    devices(1)
+    tiny.objectives.tlm.batch_rows, tiny.model.layers, tiny.train.eval_rows = 0, 1, 0
     tiny.train.max_skipped_steps, tiny.train.steps = 1, 50
     tiny.optimizer.learning_rate = 1e30
     with pytest.raises(ConfigError, match="not_finite_"):

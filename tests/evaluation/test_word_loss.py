@@ -19,6 +19,8 @@ from xlj.inference.pretrained import Pretrained
 from xlj.models import encoder, heads
 from xlj.sharding import meshes, trees
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 LINES = [
     *itertools.islice(phrasebook.text_lines("en"), 4),
     "a b c d e f g h i j k l m n o p q r s t u v w x y z and so on it goes",

@@ -23,6 +23,8 @@ from xlj.finetuning.task_scores import SCORE
 from xlj.tasks.question_answering import QuestionAnswering
 from xlj.training import metrics
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
@@ -334,8 +336,9 @@ def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path, capsy
     ],
 )
 def test_invalid_options_and_data_are_refused_before_training(
-    settings, tmp_path, key, value, message
+    settings, tmp_path, key, value, message, devices
 ):
+    devices(8)
     settings.update_from_flattened_dict({key: value})
     settings.optimizer.schedule = "wsd" if "decay" in key else "linear"
     with pytest.raises(ConfigError, match=message):

@@ -11,6 +11,8 @@ from xlj.checkpoints import reading, stored_models
 from xlj.config import ConfigError, finetuning
 from xlj.finetuning import running
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 
 def export(checkpoint, output):
     assert convert.main(["export", f"--checkpoint={checkpoint}", f"--output={output}"]) == 0

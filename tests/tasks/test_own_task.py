@@ -16,6 +16,8 @@ from xlj.config import ConfigError, finetuning, tasks
 from xlj.data.labelled import kind
 from xlj.finetuning import running
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 PAGE = (Path(__file__).parents[2] / "docs/tasks.md").read_text("utf-8")
 (CODE,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 BROKEN = """

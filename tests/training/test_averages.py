@@ -18,6 +18,8 @@ from xlj.sharding.trees import named_leaves
 from xlj.training import initialisation, loop, start
 from xlj.training import state as states
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 
 @pytest.fixture
 def workdir(tiny, store, tmp_path):

@@ -15,6 +15,8 @@ from xlj.sharding import meshes
 from xlj.training import loop, phases, start
 from xlj.training import state as states
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 
 @pytest.fixture
 def steps_of_runs(monkeypatch):

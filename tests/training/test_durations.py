@@ -11,6 +11,8 @@ from xlj.config.schema import unresolved
 from xlj.training.amounts import Amounts, StepAmounts, batch_rows
 from xlj.training.durations import resolve, with_steps_of
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 PHASES = {
     "late": {
         "start_step": "100_000tok",

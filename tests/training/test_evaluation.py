@@ -18,6 +18,8 @@ from xlj.training import state
 from xlj.training.evaluation import Evaluation
 from xlj.training.randomness import row_rngs
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 OVER_VOCABULARY = {"mmlm", "tlm", "camlm", "btmlm", "mrtd_generator", "trtd_generator", "dwa_tlm"}
 OTHER_LOSSES = {
     "mrtd_discriminator",

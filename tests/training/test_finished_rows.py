@@ -9,6 +9,8 @@ from xlj.checkpoints.reading import CheckpointError
 from xlj.config import parse
 from xlj.training import loop, start
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 
 @pytest.fixture
 def from_text(tiny, corpus, store, tmp_path):

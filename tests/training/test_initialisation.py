@@ -19,6 +19,8 @@ from xlj.sharding import meshes
 from xlj.sharding.trees import named_leaves
 from xlj.training import initialisation, loop, start, state
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 
 def first_state(config, workdir, store=None):
     run = start.prepare(config, workdir, store)

@@ -11,9 +11,10 @@ from xlj.training import state as states
 
 
 def test_steps_get_their_rates_and_batch_sizes_and_step_0_evaluates_initial_parameters(
-    tiny, store, tmp_path, monkeypatch
+    tiny, store, tmp_path, monkeypatch, devices
 ):
     """The resumed run continues these numbers and evaluates no step twice."""
+    devices(1)
     tiny.objectives.tlm.batch_rows, tiny.model.layers = 0, 1
     tiny.optimizer.schedule, tiny.optimizer.warmup_steps = "constant", 6
     tiny.optimizer.weight_decay, tiny.train.seed, tiny.train.eval_every = 0.03, 7, 1

@@ -206,9 +206,13 @@ def probe(signal_at=-1, signals=(signal.SIGTERM,)):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("signal_at, step", [(0, 0), (1, 3), (2, 6)])
-def test_an_interrupted_evaluation_is_repeated_on_resume(tiny, store, tmp_path, signal_at, step):
+def test_an_interrupted_evaluation_is_repeated_on_resume(
+    tiny, store, tmp_path, signal_at, step, devices
+):
     from xlj.training import loop, start
 
+    devices(1)
+    tiny.objectives.tlm.batch_rows, tiny.model.layers = 0, 1
     tiny.train.log_every, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 3, 2, 1
     config, best = parse(tiny), "eval/x/score"
 
@@ -236,9 +240,13 @@ def test_an_interrupted_evaluation_is_repeated_on_resume(tiny, store, tmp_path, 
     assert (stopped / "metrics.jsonl").stat().st_mtime_ns == before
 
 
-def test_ctrl_c_saves_and_a_second_one_names_the_step_to_resume_from(tiny, store, tmp_path, capfd):
+def test_ctrl_c_saves_and_a_second_one_names_the_step_to_resume_from(
+    tiny, store, tmp_path, capfd, devices
+):
     from xlj.training import loop, start
 
+    devices(1)
+    tiny.objectives.tlm.batch_rows, tiny.model.layers, tiny.train.eval_rows = 0, 1, 0
     tiny.train.log_every, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 3, 2, 1
     config, before = parse(tiny), signal.getsignal(signal.SIGINT)
 

@@ -19,6 +19,8 @@ from xlj.io import buckets
 from xlj.sharding import meshes
 from xlj.training import loop, memory, start
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 ONCE = (
     meshes.make_mesh,
     meshes.check_batches,
@@ -189,8 +191,9 @@ def no_rows(monkeypatch):
     ],
 )  # fmt: skip
 def test_mismatches_are_refused_before_rows_are_built(
-    tiny, trained, no_rows, tmp_path, changes, message
+    tiny, trained, no_rows, tmp_path, changes, message, devices
 ):
+    devices(8)
     if "objectives.distillation.teacher" in changes:
         tiny.objectives.distillation.batch_rows = 8
     for key, value in changes.items():
