@@ -252,12 +252,20 @@ def test_base_and_large_have_the_papers_sizes():
         assert count == pytest.approx(millions, rel=0.01)
 
 
-def few_steps(config, rows_folder):
+def few_steps(config, corpus, rows_folder):
     """Shortens a config to one step in each phase, and one more, without evaluation.
 
-    Evaluation would take most of the compilation; the quickstart and the tutorials test it.
+    Evaluation would take most of the compilation; the quickstart and the tutorials test it. The
+    text is that of other tests, since rows of the whole phrasebook take longer than the training,
+    except if a phase names languages.
     """
-    config.data.cache = str(rows_folder)
+    data = config.data
+    data.cache = str(rows_folder)
+    if not any("sampled" in phase.get("data", {}) for phase in config.phases.values()):
+        data.languages, data.mono = "en,de,sw", f"{corpus}/mono/{{language}}.txt"
+        data.vocabulary_size = 400
+        if data.pairs:
+            data.pairs, data.parallel = "en-de,en-sw", f"{corpus}/pairs/{{pair}}.tsv"
     train, optimizer = config.train, config.optimizer
     train.batch_warmup = min(1, train.batch_warmup)
     for step, phase in enumerate(config.phases.values(), start=1 + train.batch_warmup):
@@ -270,9 +278,9 @@ def few_steps(config, rows_folder):
 
 
 @pytest.fixture(scope="module")
-def teacher(tmp_path_factory, rows_folder):
+def teacher(tmp_path_factory, corpus, rows_folder):
     """A checkpoint as small as `:tiny`, for distillation."""
-    config = parse(few_steps(load("meta_xlm", "tiny"), rows_folder))
+    config = parse(few_steps(load("meta_xlm", "tiny"), corpus, rows_folder))
     return loop.train(start.prepare(config, tmp_path_factory.mktemp("teacher"))).workdir
 
 
@@ -309,10 +317,10 @@ def cases_to_train():
     "name, variant", [*cases_to_train(), *((name, "modern,tiny") for name in MODERN)]
 )
 def test_tiny_variants_take_steps_in_each_phase(
-    name, variant, tmp_path, rows_folder, teacher, devices
+    name, variant, tmp_path, corpus, rows_folder, teacher, devices
 ):
     devices(8 if name in ON_A_MESH else 1)
-    config = few_steps(load(name, variant), rows_folder)
+    config = few_steps(load(name, variant), corpus, rows_folder)
     if "kd" in variant:
         config.objectives.distillation.teacher = str(teacher)
     config = parse(config)
