@@ -30,6 +30,14 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from related import tests_of  # noqa: E402
 
+CONTAINED = (
+    ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if shutil.which("unshare") and os.geteuid() == 0
+    else []
+)
+"""With root's rights, all processes that a mutant starts end with its tests: one mutant starts
+processes without end."""
+
 
 def run(copy: Path, tests: list[str], marker: str, seconds: float) -> tuple[str, str]:
     """Runs tests until one fails: ("passed", ""), ("failed", test) or ("late", "")."""
@@ -39,7 +47,7 @@ def run(copy: Path, tests: list[str], marker: str, seconds: float) -> tuple[str,
     environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *options, *tests],
+            [*CONTAINED, sys.executable, "-m", "pytest", *options, *tests],
             cwd=copy, env=environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip
