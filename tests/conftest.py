@@ -59,6 +59,14 @@ MAX_MEMORY = 6.0 if "cuda" in os.environ["JAX_PLATFORMS"] else 3.0
 """Maximum memory of a test process in GiB, including the libraries of CUDA."""
 
 
+def pytest_collection_finish():
+    """Leaves out the objects of libraries and tests when Python looks for garbage, and looks less
+    often: tracing makes many objects that live long."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000)
+
+
 def pytest_runtest_setup(item):
     if item.get_closest_marker("seqio"):
         for name in ("seqio", "tensorflow", "tensorflow_datasets"):

@@ -162,7 +162,7 @@ def test_help_lists_flags_and_keys():
     [
         ("train", "--help"),
         ("embed", "--help"),
-        ("sweep", "--config=configs/sweeps/learning_rate.py", "--print"),
+        ("train", "--config=configs/quickstart.py", "--check"),
     ],
 )
 def test_a_closed_output_is_no_error(arguments):

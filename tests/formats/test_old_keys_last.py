@@ -137,6 +137,7 @@ def test_a_new_run_starts_from_the_checkpoint_with_and_without_a_generator(old, 
     assert "not used: " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_all_commands_read_the_checkpoint(old, tmp_path, capsys):
     text, pairs, vectors = old / "text.txt", old / "pairs.tsv", tmp_path / "vectors.npy"
     checkpoint, out = f"--checkpoint={old / 'run'}", tmp_path / "folder"
