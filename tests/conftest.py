@@ -107,7 +107,7 @@ def memory(request, peaks):
     yield
     unit = 2**30 if sys.platform == "darwin" else 2**20
     peaks[request.node.nodeid] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-    if "jax" in sys.modules and current_memory() > MAX_MEMORY / 2:
+    if "jax" in sys.modules and current_memory() > 0.4 * MAX_MEMORY:
         sys.modules["jax"].clear_caches()
         gc.collect()
         if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):

@@ -1,7 +1,8 @@
 """Prints the memory of a device and the bytes that it sends in a compiled step.
 
-Usage: `compiled_step.py DEVICES FSDP GATHER PARTS OBJECTIVE,... chips|cpus`. PARTS is the number of
-microbatches. The program has loops with `chips`, and unrolled loops with `cpus`.
+Usage: `compiled_step.py DEVICES,FSDP,GATHER,PARTS,OBJECTIVE+...,chips|cpus ...`, with a step for
+each argument. PARTS is the number of microbatches. The program has loops with `chips`, and unrolled
+loops with `cpus`. Each line of the output is a JSON object.
 """
 
 import json
@@ -18,6 +19,7 @@ from xlj.sharding import devices
 from xlj.training.memory import expected_sizes
 
 PER_DEVICE = 4
+UNROLL_COUNT = devices.unroll_count
 
 
 def config_of(count, fsdp, gather, parts, names):
@@ -42,27 +44,29 @@ def config_of(count, fsdp, gather, parts, names):
     return parse(config)
 
 
-gather, names = sys.argv[3], sys.argv[5].split(",")
-if sys.argv[6] == "chips":
-    devices.unroll_count = lambda turns: 1
-count, fsdp, parts = (int(sys.argv[place]) for place in (1, 2, 4))
-config = config_of(count, fsdp, gather, parts, names)
-sizes = expected_sizes(config)
-program = programs.compile_phase(config, sizes, jax.devices()[:count], 0)
-text = Program(program.text)
-sent = {}
-for collective in collectives(text, jax.devices()[:count]):
-    sent[collective.kind] = sent.get(collective.kind, 0) + collective.fast
-ops = {*KINDS, *(f"{kind}-start" for kind in KINDS)}
-inner = [computation for name, computation in text.computations.items() if name != text.entry]
-print(
-    json.dumps(
-        {
-            "inner": [each.op for body in inner for each in body.instructions if each.op in ops],
-            "state": program.arguments,
-            "memory": program.working,
-            "sent": sent,
-            "theory": theory.sent(config, sizes, count),
-        }
-    )
-)
+def measure(count, fsdp, gather, parts, names, kind):
+    """Returns what a device stores and sends in a step, and the collectives inside loops."""
+    devices.unroll_count = UNROLL_COUNT if kind == "cpus" else lambda turns: 1
+    jax.clear_caches()  # traces depend on the loops
+    config = config_of(count, fsdp, gather, parts, names)
+    sizes = expected_sizes(config)
+    program = programs.compile_phase(config, sizes, jax.devices()[:count], 0)
+    text = Program(program.text)
+    sent = {}
+    for collective in collectives(text, jax.devices()[:count]):
+        sent[collective.kind] = sent.get(collective.kind, 0) + collective.fast
+    ops = {*KINDS, *(f"{kind}-start" for kind in KINDS)}
+    inner = [computation for name, computation in text.computations.items() if name != text.entry]
+    return {
+        "inner": [each.op for body in inner for each in body.instructions if each.op in ops],
+        "state": program.arguments,
+        "memory": program.working,
+        "sent": sent,
+        "theory": theory.sent(config, sizes, count),
+    }
+
+
+for argument in sys.argv[1:]:
+    count, fsdp, gather, parts, names, kind = argument.split(",")
+    result = measure(int(count), int(fsdp), gather, int(parts), names.split("+"), kind)
+    print(json.dumps(result), flush=True)

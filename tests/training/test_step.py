@@ -48,33 +48,34 @@ def step_arguments(config, step=0):
     return config.train.seed, rates(config, step)
 
 
-STEPS = {}
-"""Jitted steps and shardings of states, by config and number of devices, so that tests share
-compiled programs."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def free_programs():
-    yield
-    STEPS.clear()
-
-
-def jitted_step(config, store, devices=1):
+def make_step(config, store, devices=1):
     """Returns the jitted step and the shardings of the state."""
-    key = repr(config), devices
-    if key not in STEPS:
-        mesh, objectives, _ = prepare(config, store, devices)
-        sharding = state.sharding(config, Corpus.of(store), mesh)
-        step = jax.jit(make_train_step(config, objectives, mesh), out_shardings=sharding)
-        STEPS[key] = step, sharding
-    return STEPS[key]
+    mesh, objectives, _ = prepare(config, store, devices)
+    sharding = state.sharding(config, Corpus.of(store), mesh)
+    return jax.jit(make_train_step(config, objectives, mesh), out_shardings=sharding), sharding
+
+
+@pytest.fixture(scope="module")
+def plain_steps():
+    """The step of `tiny` by the text of its config: its tests share one compiled program."""
+    return {}
+
+
+@pytest.fixture
+def plain_step(tiny, store, plain_steps):
+    """The config `tiny`, its jitted step, and the shardings of the state."""
+    config = parse(tiny)
+    key = repr(config)
+    if key not in plain_steps:
+        plain_steps[key] = make_step(config, store)
+    return config, *plain_steps[key]
 
 
 def run(config, store, devices=1, steps=2):
     """Returns the states after some steps, on the first `devices` devices."""
     _, _, batch = prepare(config, store, devices)
     corpus = Corpus.of(store)
-    step, sharding = jitted_step(config, store, devices)
+    step, sharding = make_step(config, store, devices)
     states = [jax.jit(lambda: state.init(config, corpus, 0), out_shardings=sharding)()]
     for number in range(steps):
         states.append(step(states[-1], batch(number), *step_arguments(config, number)))
@@ -348,11 +349,11 @@ def test_objectives_come_in_the_order_of_their_options(tiny):
         assert list(objectives_package.build(options, config.model, corpus)) == list(options)
 
 
-def test_a_step_that_is_not_finite_is_skipped_and_counted(tiny, store):
-    config = parse(tiny)
-    good = run(config, store, steps=1)
-    step, _ = jitted_step(config, store)
-    broken = jax.tree.map(lambda x: x, good[1])
+def test_a_step_that_is_not_finite_is_skipped_and_counted(plain_step, store):
+    config, step, sharding = plain_step
+    initial = jax.jit(lambda: state.init(config, Corpus.of(store), 0), out_shardings=sharding)()
+    good = step(initial, constant_batch(5), *step_arguments(config))
+    broken = jax.tree.map(lambda x: x, good)
     broken.params["embeddings"]["norm"]["scale"] = jnp.full(config.model.hidden, jnp.nan)
     batch = constant_batch(5)
     after = step(broken, batch, *step_arguments(config))
@@ -417,9 +418,8 @@ def test_states_that_never_change_are_not_reinitialised(tiny, store, evolves, ex
     assert float(after.objectives[name]["value"]) == expected
 
 
-def test_rows_without_text_give_a_finite_step(tiny, store):
-    config = parse(tiny)
-    step, sharding = jitted_step(config, store)
+def test_rows_without_text_give_a_finite_step(plain_step, store):
+    config, step, sharding = plain_step
     initial = jax.jit(lambda: state.init(config, Corpus.of(store), 0), out_shardings=sharding)()
     after = step(initial, constant_batch(1), *step_arguments(config))
     assert int(after.progress.skipped) == 0
