@@ -6,6 +6,7 @@ no module is imported again.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import resource
@@ -72,7 +73,12 @@ class Session:
         if xla_bridge.backends_are_initialized():
             self.error = "a test module uses JAX when it is imported: nothing can fork after that"
             return True
+        gc.unfreeze()  # `tests/conftest.py` hides objects from `gc.get_objects`
         objects, items, alive = FunctionObjects(), list(session.items), 0
+        for mutant in self._mutants:
+            if not objects.find(mutant.source.path, mutant.function.outer):
+                self.error = f"no function of this process has the code of {mutant.place}"
+                return True
         with tqdm(self._mutants, unit=" mutants", smoothing=0) as bar:
             for mutant in bar:
                 bar.set_postfix_str(f"{alive} alive; {mutant.place}")
@@ -164,8 +170,9 @@ def _make_rows(session: pytest.Session) -> None:
 
     To do so, it sets up the fixtures of a test that uses them, without running the test.
     """
-    item = next((item for item in session.items if "store" in item.fixturenames), None)
-    if item:
+    using = [item for item in session.items if "store" in item.fixturenames]
+    if using:
+        item = min(using, key=lambda item: len(item.fixturenames))  # others may start JAX
         item.runtest = lambda: None
         runtestprotocol(item, log=False, nextitem=session)  # keeps fixtures of session scope
         del item.runtest
