@@ -53,8 +53,6 @@ from xlj.config import ConfigError, parse
 settings.register_profile("xlj", derandomize=True, database=None, deadline=None, max_examples=60)
 settings.load_profile("xlj")
 
-OWN_MARKERS = ("slow", "parity", "cloud", "seqio", "gpu", "compilers")
-
 MAX_MEMORY = 6.0 if "cuda" in os.environ["JAX_PLATFORMS"] else 3.0
 """Maximum memory of a test process in GiB, including the libraries of CUDA."""
 
@@ -81,11 +79,13 @@ def pytest_runtest_setup(item):
 
 def pytest_terminal_summary(terminalreporter):
     """Prints how many tests ran with each marker, so that a log shows which did not run."""
+    lines = terminalreporter.config.getini("markers")
+    markers = [name for line in lines if (name := line.partition(":")[0]).isidentifier()]
     ran = collections.Counter()
     for outcome in ("passed", "failed"):
         for report in terminalreporter.stats.get(outcome, ()):
             if report.when == "call":
-                ran.update(["all", *(name for name in OWN_MARKERS if name in report.keywords)])
+                ran.update(["all", *(name for name in markers if name in report.keywords)])
     terminalreporter.write_line(f"markers: {', '.join(f'{k} {n:,}' for k, n in ran.items())}")
 
 
@@ -365,8 +365,15 @@ def trained(tiny, store, shared, tmp_path):
     The fixture changes `tiny` to the config of the run.
     """
     tiny.train.steps, tiny.train.keep_checkpoints = 4, 9
+    import jax
+
     from xlj.training import loop, start
 
-    once = shared("trained", lambda run: loop.train(start.prepare(parse(tiny), run, store)))
+    def train(workdir):
+        with pytest.MonkeyPatch.context() as patch:  # in each test process, the same devices
+            patch.setattr(jax, "devices", lambda *_: jax.local_devices())
+            loop.train(start.prepare(parse(tiny), workdir, store))
+
+    once = shared("trained", train)
     shutil.copytree(once, tmp_path / "run")
     return tmp_path / "run"
