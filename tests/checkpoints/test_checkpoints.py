@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import json
+import os
 import re
 import shutil
 import sys
@@ -16,6 +17,7 @@ from xlj.checkpoints import compatibility, reading, writing
 from xlj.checkpoints.digests import digests
 from xlj.config import ConfigError, Model, parse
 from xlj.data.rows.corpus import Corpus
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.growing import GrowingFiles
 from xlj.sharding import meshes, trees
 from xlj.training import loop, metrics, start, state
@@ -197,6 +199,31 @@ def test_the_checkpoint_before_the_decay_is_kept(tiny, store, tmp_path):
     tiny.optimizer.schedule, tiny.optimizer.decay_steps = "wsd", 5
     loop.train(start.prepare(parse(tiny), tmp_path, store))
     assert reading.steps(tmp_path) == [3, 8]
+
+
+def test_no_file_is_deleted_from_a_folder_that_counts_as_a_checkpoint(
+    tiny, store, tmp_path, monkeypatch
+):
+    """A process may be killed between any two of these deletions."""
+    vocabulary, folder = Vocabulary.load(store.vocabulary_file), tmp_path / "checkpoints"
+    (folder / "deleted" / "1" / "meta").mkdir(parents=True)  # of a process that was killed
+    delete, deleted = os.unlink, []
+
+    def recorded(path, *, dir_fd=None):
+        parent = "" if dir_fd is None else os.readlink(f"/proc/self/fd/{dir_fd}")
+        deleted.append(os.path.join(parent, path))
+        delete(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", recorded)
+    checkpointer = writing.Checkpointer(tmp_path, parse(tiny), store.manifest, vocabulary, keep=2)
+    assert not list(folder.iterdir())
+    for step in range(2, 6):
+        checkpointer.save(step, {"params": {"weight": np.arange(3.0) + step}})
+    assert not (folder / "deleted" / "2").exists()  # its files use no more disk space
+    checkpointer.close()
+    assert sorted(entry.name for entry in folder.iterdir()) == ["4", "5"]
+    places = {os.path.relpath(path, folder).split(os.sep)[0] for path in deleted}
+    assert "deleted" in places and not any(place.isdecimal() for place in places)
 
 
 def test_metrics_after_the_step_of_the_checkpoint_are_removed(tmp_path):

@@ -2,6 +2,7 @@
 
 import contextlib
 import operator
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,10 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath, Url
 from xlj.models.encoder import Params
+
+_DELETED = "deleted"
+"""Folder in `checkpoints/` for checkpoints that are being deleted. They are moved there first, so a
+process that is killed while it deletes files leaves no incomplete checkpoint among the others."""
 
 _PIECE_BYTES = 64 << 20
 
@@ -68,8 +73,10 @@ class Checkpointer:
             enable_async_checkpointing=True,
             single_host_load_and_broadcast=True,  # other hosts may get an outdated list of files
             cleanup_tmp_directories=True,
+            todelete_subdir=_DELETED,  # without effect in a bucket
         )
         with self._writing():
+            self._delete_files()
             self._manager = ocp.CheckpointManager(orbax_path(self._folder), options=options)
 
     def save(
@@ -114,6 +121,8 @@ class Checkpointer:
         metrics = None if score is None else {"score": score}
         saved = {name: ocp.args.StandardSave(part) for name, part in parts.items()}
         with self._writing():
+            self._manager.wait_until_finished()
+            self._delete_files()
             self._manager.save(step, args=_composite(meta, vocabulary, **saved), metrics=metrics)
 
     def close(self) -> None:
@@ -126,6 +135,12 @@ class Checkpointer:
             self._manager.wait_until_finished()
             self._manager.check_for_errors()
             self._manager.close()
+            self._delete_files()
+
+    def _delete_files(self) -> None:
+        """Deletes the files of the local checkpoints that Orbax has moved out of the way."""
+        if isinstance(self._folder, Path) and jax.process_index() == 0:
+            shutil.rmtree(self._folder / _DELETED, ignore_errors=True)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
