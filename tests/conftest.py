@@ -108,10 +108,20 @@ def memory(request, peaks):
     unit = 2**30 if sys.platform == "darwin" else 2**20
     peaks[request.node.nodeid] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
     if "jax" in sys.modules and current_memory() > 0.4 * MAX_MEMORY:
-        sys.modules["jax"].clear_caches()
-        gc.collect()
-        if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
-            libc.malloc_trim(0)
+        free_memory()
+
+
+@pytest.fixture(name="free_memory")
+def _free_memory():
+    """Frees the programs of earlier tests, for a test that needs more than half of the limit."""
+    free_memory()
+
+
+def free_memory():
+    sys.modules["jax"].clear_caches()
+    gc.collect()
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)
 
 
 def current_memory():

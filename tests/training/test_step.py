@@ -245,6 +245,7 @@ HALVES = [sorted(registered())[0::2], sorted(registered())[1::2]]
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("free_memory")
 @pytest.mark.parametrize(
     "names, gather", [(HALVES[0], "layer"), (HALVES[1], "step")], ids=map("-".join, HALVES)
 )
