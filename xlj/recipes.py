@@ -13,11 +13,12 @@ import re
 import textwrap
 from argparse import Namespace
 from collections.abc import Iterator
+from typing import Any
 
 from ml_collections import ConfigDict
 
 from xlj.cli import command
-from xlj.config import ROW_KINDS, durations, recipes, registered
+from xlj.config import durations, recipes, registered
 
 _OPERATIONS = 0.25 * 989e12  # per second: a quarter of the bfloat16 peak of an H100
 
@@ -62,21 +63,21 @@ def _lines(name: str) -> Iterator[str]:
 def _needs(config: ConfigDict) -> str:
     """Returns the names of the text and of the model that a run reads."""
     needs = [config.init_from] if config.init_from else []
-    for key in dict.fromkeys(ROW_KINDS[kind].source for kind, _ in _rows(config)):
+    for key in dict.fromkeys(kind.source for kind, _ in _rows(config)):
         text = config.data[key.removeprefix("data.")]
         if not text.startswith("phrasebook:"):
             needs.append(f"{text or 'your text'} ({key})")
     return ", ".join(needs) or "nothing else"
 
 
-def _rows(config: ConfigDict) -> list[tuple[str, int]]:
+def _rows(config: ConfigDict) -> list[tuple[Any, int]]:
     """Returns for each objective (kind of its rows, tokens that the first step reads)."""
     max_length = config.model.positions - 2  # an upper bound for rows with length `auto`
     rows_read = []
     for name, options in registered().items():
         if rows := config.objectives[name].batch_rows:
-            key = ROW_KINDS[options.rows].length.removeprefix("data.")
-            rows_read.append((options.rows, rows * (config.data[key] or max_length)))
+            key = options.row_kind.length.removeprefix("data.")
+            rows_read.append((options.row_kind, rows * (config.data[key] or max_length)))
     return rows_read
 
 

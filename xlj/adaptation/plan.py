@@ -201,18 +201,20 @@ def give_advice(
     of_text = {task.name.partition(".")[2]: task for task in store.tasks(_TEXT)}
     for name in new:
         task = of_text[name]
+        assert task.text is not None
+        sentences = task.text.sentences
         if name in counts and (words := counts[name].words) < _ENOUGH_WORDS:
             lines.append(
-                f"{name} has {task.sentences:,} lines ({words:,} words), which is little: below "
+                f"{name} has {sentences:,} lines ({words:,} words), which is little: below "
                 f"about {_ENOUGH_WORDS:,} words, sentence pairs with an old language and text of "
                 "related languages help more than further passes"
             )
         held = task.held_out.sentences
         if held < _ENOUGH_HELD_OUT and config.data.held_out_share < 0.2:
-            share = min(0.2, _ENOUGH_HELD_OUT / max(1, task.sentences))
+            share = min(0.2, _ENOUGH_HELD_OUT / max(1, sentences))
             lines.append(
                 f"{name} has {held} held-out lines, so its held-out loss is imprecise; to hold out "
-                f"about {int(share * task.sentences)}, add --config.data.held_out_share={share:.2g}"
+                f"about {int(share * sentences)}, add --config.data.held_out_share={share:.2g}"
             )
     rate = config.optimizer.learning_rate
     if parameters < _SMALL_MODEL and rate < _RATE_OF_SMALL:

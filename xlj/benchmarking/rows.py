@@ -9,8 +9,8 @@ from xlj import phrasebook
 from xlj.benchmarking.measurements import Measurement, Size, median_seconds
 from xlj.benchmarking.sentences import vocabulary
 from xlj.config import Config
-from xlj.data.rows import packing
 from xlj.data.rows.batches import Batches
+from xlj.data.rows.kinds.pairs import Pairs
 from xlj.data.rows.preparing import open_rows, prepare_rows
 
 _LINES = 20_000
@@ -23,11 +23,10 @@ def prepare(config: Config, size: Size) -> Iterator[Measurement]:
     """
     pairs = itertools.islice(itertools.cycle(phrasebook.pair_lines("en-de")), _LINES)
     english, german = zip(*pairs, strict=True)
-    pieces, dtype, documents = vocabulary(), np.dtype(np.uint16), np.zeros(_LINES, np.int64)
+    pieces, dtype = vocabulary(), np.dtype(np.uint16)
 
     def call() -> None:
-        sides = pieces.encode(english), pieces.encode(german)
-        packing.pack("pairs", sides, documents, size.length, dtype, mask=pieces.size)
+        Pairs().pack((pieces.encode(english), pieces.encode(german)), size.length, dtype)
 
     seconds = median_seconds(call, size.repeats)
     yield Measurement("prepare", "pairs", _LINES / seconds, "pairs/s")

@@ -16,13 +16,12 @@ from xlj.benchmarking.measurements import Measurement, Size, format_number, in_o
 from xlj.benchmarking.peers import library, masked_lm, torch_device, torch_median_seconds
 from xlj.config import Config, ConfigError, Objectives
 from xlj.data.ragged import Ragged
-from xlj.data.rows import packing
+from xlj.data.rows import records
 from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.row_kind import RowKind
 from xlj.data.tokenizer import vocabulary_training
-from xlj.data.tokenizer.layout import PAD
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.counting import operations
-from xlj.objectives.objective import Rows
 from xlj.optimizers.schedules import Rates
 from xlj.sharding import meshes
 from xlj.training import state, step_memory
@@ -151,9 +150,9 @@ class TrainStep:
         rates = config.optimizer.learning_rate, config.optimizer.weight_decay
         self._rates = Rates(*map(np.float32, rates))
         corpus = Corpus(pieces, ("en", "de"), (1, 1))
-        tokens = _random_rows(options.rows, rows, length, pieces)
+        of_kind, self.tokens = _random_rows(options.row_kind, rows, length, pieces)
         sides = jnp.tile(jnp.array([[0, 1]], jnp.int32), (rows, 1))
-        self._batch = {name: Rows(jnp.asarray(tokens), sides)}
+        self._batch = {name: {**jax.tree.map(jnp.asarray, of_kind), "languages": sides}}
         built = objectives.build({name: options}, config.model, corpus)
         shardings = state.sharding(config, corpus, mesh)
         self._state = state.jitted_init(config, corpus, mesh, shardings)(self._seed)
@@ -161,7 +160,6 @@ class TrainStep:
         compiler = meshes.compiler_options(mesh)
         jitted = jax.jit(step, donate_argnums=0, out_shardings=shardings, compiler_options=compiler)
         self.program = jitted.lower(*self._arguments()).compile()
-        self.tokens = int(np.count_nonzero(tokens != PAD))
         shapes = {name: (rows, length)}
         self.flops = operations({name: options}, config.model, corpus, shapes)[name].total
 
@@ -227,18 +225,15 @@ def _measure_transformers(config: Config, size: Size, dtype: str, sparse: bool) 
     return None if seconds is None else _PeerStep(seconds, measurements.peak_memory())
 
 
-def _random_rows(kind: str, rows: int, length: int, size: int) -> np.ndarray:
-    """Packs random sentences into rows.
+def _random_rows(kind: RowKind, rows: int, length: int, size: int) -> tuple[records.Rows, int]:
+    """Packs random sentences into rows; returns the rows and their number of tokens.
 
     A sentence has 8 to 24 tokens, and at most a quarter of a row.
 
     Args:
-      kind: the kind of rows, such as pairs.
+      kind: the kind of rows.
       rows, length: the number of rows, and the tokens per row.
       size: the size of the vocabulary.
-
-    Returns:
-      int32 [rows, length].
     """
     rng, count, dtype = np.random.default_rng(0), 2 * rows * length // 8, np.dtype(np.uint32)
 
@@ -246,6 +241,7 @@ def _random_rows(kind: str, rows: int, length: int, size: int) -> np.ndarray:
         lengths = rng.integers(8, min(24, length // 4) + 1, count)
         return Ragged(rng.integers(4, size - 1, lengths.sum()).astype(np.int32), lengths)
 
-    sides, documents = (lines(), lines()), np.zeros(count, np.int64)
-    packed = packing.pack(kind, sides, documents, length, dtype, mask=size - 1)
-    return packed.rows[:rows].astype(np.int32)
+    columns, documents = [lines() for _ in kind.columns], np.zeros(count, np.int64)
+    packed = kind.pack(columns, length, dtype, documents=documents, mask=size - 1)
+    few = {name: array[:rows].astype(np.int32) for name, array in packed.rows.items()}
+    return few, records.count_tokens(few, kind.fields(length, dtype.str))

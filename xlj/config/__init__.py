@@ -5,6 +5,6 @@ from xlj.config.fields import ConfigError, as_tree, lookup
 from xlj.config.objectives.options import Options, option, register, registered
 from xlj.config.objectives.supervised import SUPERVISED
 from xlj.config.optimizers import register_optimizer, registered_optimizers
-from xlj.config.row_kinds import ROW_KINDS, max_pairs
+from xlj.config.row_kinds import max_pairs
 from xlj.config.schema import Config, Objectives, Phase, build, default, keys, record
 from xlj.config.sections import FREEZABLE, HELD_OUT, Data, Mesh, Model, Optimizer, Train, Transfer

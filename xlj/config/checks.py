@@ -22,7 +22,6 @@ from xlj.config.fields import (
 from xlj.config.objectives.options import check_common, import_modules
 from xlj.config.optimizers import factors_of
 from xlj.config.paths import check_storable
-from xlj.config.row_kinds import ROW_KINDS
 from xlj.config.schema import Config, build, unresolved
 from xlj.config.sections import (
     BIASES,
@@ -301,9 +300,10 @@ def _check_text(config: Config) -> None:
                 raise ConfigError(
                     f"{path}={name}: the name is used as a folder name; remove the slash"
                 )
-    if config.data.mono and not config.data.languages:
+    if (config.data.mono or config.data.examples) and not config.data.languages:
+        key = "data.mono" if config.data.mono else "data.examples"
         raise ConfigError(
-            "data.mono is set, but data.languages is empty; name the languages of the text with "
+            f"{key} is set, but data.languages is empty; name the languages of the text with "
             "data.languages=en,de,..."
         )
     if config.data.parallel and not config.data.pairs:
@@ -313,11 +313,10 @@ def _check_text(config: Config) -> None:
         )
     positions = config.model.positions
     for name, options in config.objectives.active().items():
-        path, kind = options.path(name), ROW_KINDS[options.rows]
+        path, kind = options.path(name), options.row_kind
         if not lookup(config, kind.source):
             raise ConfigError(
-                f"{path} is on and reads {options.rows}, but {kind.source} is empty; set "
-                f"{kind.source}"
+                f"{path} is on and reads {kind.name}, but {kind.source} is empty; set {kind.source}"
             )
         length = lookup(config, kind.length)
         if length > positions - 2:

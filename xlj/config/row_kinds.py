@@ -1,29 +1,53 @@
-"""Kinds of rows, with the config keys of their text and length."""
+"""Table of the kinds of rows, which users can extend."""
 
-import dataclasses
+from functools import cache
+from typing import Any
 
+from xlj.config.fields import ConfigError, suggestion
+from xlj.config.user_code import function_of
 
-@dataclasses.dataclass(frozen=True)
-class RowKind:
-    """A kind of rows: the key of its text sources and the key of its length."""
-
-    source: str
-    length: str
-
-
-ROW_KINDS = {
-    "text": RowKind("data.mono", "data.length"),
-    "sentences": RowKind("data.mono", "data.length"),
-    "pairs": RowKind("data.parallel", "data.pair_length"),
-    "bitext": RowKind("data.parallel", "data.pair_length"),
+KINDS = {
+    "text": "xlj.data.rows.kinds.text:Text",
+    "sentences": "xlj.data.rows.kinds.sentences:Sentences",
+    "pairs": "xlj.data.rows.kinds.pairs:Pairs",
+    "bitext": "xlj.data.rows.kinds.bitext:Bitext",
 }
-"""Kinds of rows by name (docs/data.md).
+"""Kinds of rows by name: `module:function`, where the function takes no arguments and returns a
+`data.rows.row_kind.RowKind`. The options of an objective name a user's kind in the same form."""
 
-- `text`: running text
-- `sentences`: single sentences with room for pseudo-tokens
-- `pairs`: sentence pairs that are encoded together
-- `bitext`: sentence pairs whose sentences are encoded separately
-"""
+
+@cache
+def load(kind: str) -> Any:
+    """Returns the `RowKind` of a kind.
+
+    Args:
+      kind: a name in `KINDS`, or `module:function`.
+
+    Raises:
+      ConfigError: if there is no such kind, or if a user's kind is incomplete or has the name of
+        one of xlj's kinds.
+    """
+    implementation = KINDS.get(kind, kind)
+    if ":" not in implementation:
+        raise ConfigError(
+            f"rows of kind {kind!r} do not exist; the kinds are {', '.join(KINDS)}, or "
+            f"module:function{suggestion(kind, KINDS)}"
+        )
+    try:
+        row_kind = function_of(implementation, "rows")()
+    except TypeError as error:  # raised by the user's module
+        raise ConfigError(f"rows={kind}: {error}") from error
+    missing = [
+        name for name in ("name", "source", "columns", "length") if not getattr(row_kind, name, "")
+    ]
+    if missing:
+        raise ConfigError(f"rows={kind}: the kind of rows must set {', '.join(missing)}")
+    if not row_kind.name.isidentifier() or (kind not in KINDS and row_kind.name in KINDS):
+        raise ConfigError(
+            f"rows={kind}: the name {row_kind.name!r} must be an identifier that is not one of "
+            f"{', '.join(KINDS)}"
+        )
+    return row_kind
 
 
 def max_pairs(length: int) -> int:

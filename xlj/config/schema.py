@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 
 import ml_collections
 
-from xlj.config import durations, fields, renamed
+from xlj.config import durations, fields, renamed, row_kinds
 from xlj.config.batch_warmup import BatchWarmup
 from xlj.config.fields import ConfigError, ConfigTree, Section, key
 from xlj.config.objectives.options import Options, import_modules, module_digests, registered
-from xlj.config.row_kinds import ROW_KINDS
 from xlj.config.sections import Data, Evaluation, Mesh, Model, Optimizer, Train, Transfer
 
 
@@ -188,9 +187,14 @@ class Config(Section):
         return bool(self.init_from) or any(options.models() for options in objectives)
 
     def row_kinds(self) -> tuple[str, ...]:
-        """Returns the kinds of rows that the run reads, in the order of `ROW_KINDS`."""
-        read = {options.rows for options in self.objectives_on().values()}
-        return tuple(kind for kind in ROW_KINDS if kind in read)
+        """Returns the kinds of rows that the run reads, xlj's first."""
+        read = dict.fromkeys(options.rows for options in self.objectives_on().values())
+        kinds = [*row_kinds.KINDS, *(kind for kind in read if kind not in row_kinds.KINDS)]
+        return tuple(kind for kind in kinds if kind in read)
+
+    def row_sources(self) -> tuple[str, ...]:
+        """Returns the keys of the text from which the run's rows are packed."""
+        return tuple(dict.fromkeys(row_kinds.load(kind).source for kind in self.row_kinds()))
 
     def row_lengths(self) -> dict[str, tuple[int, ...]]:
         """Returns the row lengths of each kind in `row_kinds`, in the order of the phases that read
@@ -198,7 +202,7 @@ class Config(Section):
         by_kind: dict[str, dict[int, None]] = {kind: {} for kind in self.row_kinds()}
         for phase in self.schedule:
             for options in phase.config.objectives.active().values():
-                length = fields.lookup(phase.config, ROW_KINDS[options.rows].length)
+                length = fields.lookup(phase.config, options.row_kind.length)
                 by_kind[options.rows][length] = None
         return {kind: tuple(lengths) for kind, lengths in by_kind.items()}
 

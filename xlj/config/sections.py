@@ -7,6 +7,7 @@ from collections.abc import Collection
 from functools import partial
 from typing import Protocol
 
+from xlj.config import row_kinds
 from xlj.config.choices import AlignmentOptions
 from xlj.config.fields import (
     ConfigError,
@@ -19,7 +20,6 @@ from xlj.config.fields import (
     only_with,
 )
 from xlj.config.optimizers import read_by_optimizer, registered_optimizers
-from xlj.config.row_kinds import ROW_KINDS
 
 
 def _of_text(used_when: UsedWhen | None = None) -> UsedWhen:
@@ -56,20 +56,33 @@ def _for_training_a_vocabulary(config: "Sections", path: str) -> Unused | None:
 
 def _for_text(config: "Sections", path: str) -> Unused | None:
     """Checks that a text source is used: for rows, or to train a vocabulary."""
-    if not config.data.vocabulary or path in {ROW_KINDS[k].source for k in config.row_kinds()}:
+    if not config.data.vocabulary or path in config.row_sources():
         return None
     reason = f"no objective that is on reads {path}, and {_NO_VOCABULARY_IS_TRAINED}"
     return Unused(reason, allowed_in_recipes=True)
 
 
+def _for_examples(config: "Sections", path: str) -> Unused | None:
+    if path in config.row_sources():
+        return None
+    return Unused(f"no objective that is on reads {path}", allowed_in_recipes=True)
+
+
+def _for_languages(config: "Sections", path: str) -> Unused | None:
+    if config.data.mono or config.data.examples:
+        return None
+    return Unused("data.mono is empty")
+
+
 def _for_rows(config: "Sections", path: str) -> Unused | None:
-    if path in {ROW_KINDS[kind].length for kind in config.row_kinds()}:
+    if path in {row_kinds.load(kind).length for kind in config.row_kinds()}:
         return None
     return Unused(f"no objective that is on reads rows of length {path}", allowed_in_recipes=True)
 
 
 def _for_seqio(config: "Sections", path: str) -> Unused | None:
-    if any(text.startswith("seqio:") for text in config.data.mono + config.data.parallel):
+    data = config.data
+    if any(text.startswith("seqio:") for text in data.mono + data.parallel + data.examples):
         return None
     return Unused("data.mono and data.parallel have no seqio: source")
 
@@ -89,7 +102,7 @@ class Data(Section, path="data"):
     languages: tuple[str, ...] = key(
         (),
         "languages of the monolingual text, e.g. en,de,sw",
-        used_when=_of_text(only_if_set("data.mono")),
+        used_when=_of_text(_for_languages),
     )
     mono: tuple[str, ...] = key(
         (),
@@ -109,6 +122,12 @@ class Data(Section, path="data"):
         "line-aligned files joined by '|', FILE.jsonl#FIELD|FIELD, FILE.parquet#FIELD|FIELD, "
         "phrasebook:{pair} (the embedded corpus), tfds:NAME#FIELD|FIELD or seqio:TASK#FIELD|FIELD",
         used_when=_of_text(_for_text),
+    )
+    examples: tuple[str, ...] = key(
+        (),
+        "sources of a kind of rows of your own, as templates with {language}; its columns "
+        "are those that the kind of rows names, in the formats of data.parallel",
+        used_when=_of_text(_for_examples),
     )
     seqio_modules: tuple[str, ...] = key(
         (), "Python modules to import that register seqio Tasks", used_when=_of_text(_for_seqio)
@@ -704,9 +723,7 @@ def _for_retrieval(config: "Sections", path: str) -> Unused | None:
     source = config.evaluation.retrieval.source
     if not source:
         return None if path.endswith(".source") else Unused("evaluation.retrieval.source is empty")
-    if HELD_OUT not in source or "data.parallel" in {
-        ROW_KINDS[kind].source for kind in config.row_kinds()
-    }:
+    if HELD_OUT not in source or "data.parallel" in config.row_sources():
         return None
     reason = "no objective that is on reads sentence pairs, so none are held out"
     return Unused(reason, allowed_in_recipes=True)
@@ -872,7 +889,10 @@ class Sections(Protocol):
     def evaluation(self) -> Evaluation: ...
 
     def row_kinds(self) -> tuple[str, ...]:
-        """Returns the kinds of rows that the run reads, in the order of `ROW_KINDS`."""
+        """Returns the kinds of rows that the run reads, xlj's first."""
+
+    def row_sources(self) -> Collection[str]:
+        """Returns the keys of the text from which the run's rows are packed."""
 
     def objectives_on(self) -> Collection[str]:
         """Returns the objectives that are on in any phase, in the schema's order."""

@@ -7,7 +7,6 @@ import ml_collections
 from xlj.config import durations, families, renamed
 from xlj.config.fields import ConfigError
 from xlj.config.objectives.options import objectives_in, registered
-from xlj.config.row_kinds import ROW_KINDS
 from xlj.config.schema import default
 from xlj.config.sections import HELD_OUT
 
@@ -122,8 +121,7 @@ def _objectives(config: ml_collections.ConfigDict) -> list[ml_collections.Config
 
 
 def _read_pairs(objectives: set[str]) -> bool:
-    kinds = {registered()[name].rows for name in objectives}
-    return any(ROW_KINDS[kind].source == "data.parallel" for kind in kinds)
+    return any(registered()[name].row_kind.source == "data.parallel" for name in objectives)
 
 
 def _modern(config: ml_collections.ConfigDict) -> None:

@@ -1,25 +1,39 @@
-"""Rows of the kind `bitext`: first sentences in one half, second sentences in the other half.
+"""Rows of the kind `bitext`: first sentences in one field, second sentences in another.
 
-Each sentence is an example `<s> A </s>`. The pairs have the same order in both halves. Results
+Each sentence is an example `<s> A </s>`. The pairs have the same order in both fields. Results
 have a fixed number of slots per row, one for each example; unused slots come last.
 """
 
 import jax
 import jax.numpy as jnp
 
+from xlj.config import max_pairs
 from xlj.contracts.arrays import check
+from xlj.data.rows.kinds.bitext import Bitext
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.objectives.objective import Rows
 from xlj.objectives.segments import segments
 
 
 def split_sides(rows: Rows) -> tuple[Rows, Rows]:
-    """Divides rows into their halves: tokens [rows, length] -> int32 [rows, length / 2] twice."""
-    rows.check("split_sides")
-    tokens = rows.tokens.astype(jnp.int32)
-    middle = tokens.shape[1] // 2
-    first, second = (jnp.repeat(rows.languages[:, i : i + 1], 2, axis=1) for i in (0, 1))
-    return Rows(tokens[:, :middle], first), Rows(tokens[:, middle:], second)
+    """Returns the first and the second sentences as rows, with tokens int32 [rows, length / 2]."""
+    check(
+        "split_sides",
+        first=("int [rows, length]", rows["first"]),
+        second=("int [rows, length]", rows["second"]),
+        languages=("int [rows, 2]", rows["languages"]),
+    )
+    first, second = Bitext().layout(rows)
+    return _with_int32(first), _with_int32(second)
+
+
+def _with_int32(rows: Rows) -> Rows:
+    return {**rows, "tokens": rows["tokens"].astype(jnp.int32)}
+
+
+def max_pairs_of(rows: Rows) -> int:
+    """Returns the largest number of pairs in a row of bitext."""
+    return max_pairs(2 * rows["first"].shape[1])
 
 
 def count_examples(tokens: jax.Array) -> jax.Array:

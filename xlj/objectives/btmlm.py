@@ -19,7 +19,15 @@ from xlj.objectives.choosing import choose
 from xlj.objectives.corruption import Masked, at_positions, mask_tokens, split
 from xlj.objectives.flops import Operations, of_layers, of_predictions
 from xlj.objectives.mlm import blind_share, flops, gather, prediction_loss, prediction_part
-from xlj.objectives.objective import ByMicrobatch, Loss, Losses, Objective, Params, Rows
+from xlj.objectives.objective import (
+    ByMicrobatch,
+    Loss,
+    Losses,
+    Objective,
+    Params,
+    Rows,
+    check_rows,
+)
 from xlj.objectives.segments import languages_of, segments, whole_examples
 
 
@@ -165,13 +173,15 @@ def corrupt(
       rngs: a random key for each row, [rows].
       probabilities: the result of `target_probabilities`.
     """
-    rows.check(
+    check_rows(
         "btmlm.corrupt",
+        rows,
         rngs=("key [rows]", rngs),
         probabilities=("float32 [languages, languages]", probabilities),
     )
     mask_rngs, target_rngs, sample_rngs = split(rngs, 3)
-    tokens = rows.tokens.astype(jnp.int32)  # [rows, length], the shape of all arrays up to `masked`
+    # [rows, length] is the shape of all arrays up to `masked`.
+    tokens = rows["tokens"].astype(jnp.int32)
     layout = segments(tokens)
     indices = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
     end = jax.lax.cummax(jnp.where(tokens == EOS, indices, 0), axis=1)
@@ -184,11 +194,11 @@ def corrupt(
     is_slot = (layout.side == 1) & (tokens == vocabulary_size - 1)
     is_placeholder = is_slot & (place < count)
     source = jnp.where(is_slot & ~is_placeholder, PAD, tokens)
-    masked = mask_tokens(rows._replace(tokens=source), mask_rngs, options, vocabulary_size)
+    masked = mask_tokens({**rows, "tokens": source}, mask_rngs, options, vocabulary_size)
     places = places_in(tokens.shape[1])
     # False sorts before True, so the indices of placeholders come first, in order.
     positions = jnp.argsort(~is_placeholder, axis=1, stable=True)[:, :places].astype(jnp.int32)
-    logits = jnp.log(jnp.maximum(jnp.asarray(probabilities), 1e-30))[rows.languages[:, 0]]
+    logits = jnp.log(jnp.maximum(jnp.asarray(probabilities), 1e-30))[rows["languages"][:, 0]]
     drawn = jax.vmap(lambda rng, row: jax.random.categorical(rng, row, shape=tokens.shape[1:]))(
         target_rngs, logits
     )  # [rows, length]: entry n is the target language of example n of the row

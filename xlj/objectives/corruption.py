@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from xlj.config.objectives.mlm import Masking
 from xlj.contracts.arrays import Specified, check
 from xlj.data.tokenizer.layout import SPECIALS
-from xlj.objectives.objective import Rows
+from xlj.objectives.objective import Rows, check_rows
 
 
 class Masked(NamedTuple):
@@ -97,9 +97,9 @@ def mask_tokens(rows: Rows, rngs: jax.Array, options: Masking, vocabulary_size: 
         rest stays unchanged (BERT's shares are 80 %, 10 % and 10 %).
       vocabulary_size: number of token ids. The last id is `<mask>`.
     """
-    rows.check("mask_tokens", rngs=("key [rows]", rngs))
+    check_rows("mask_tokens", rows, rngs=("key [rows]", rngs))
     rate, mask_share, random_share = options.mask_rate, options.mask_share, options.random_share
-    size = max_predictions(rows.tokens.shape[1], rate)
+    size = max_predictions(rows["tokens"].shape[1], rate)
     first, mask = len(SPECIALS), vocabulary_size - 1
 
     def of_row(row: jax.Array, languages: jax.Array, rng: jax.Array) -> Masked:
@@ -126,4 +126,4 @@ def mask_tokens(rows: Rows, rngs: jax.Array, options: Masking, vocabulary_size: 
             languages,
         )
 
-    return jax.vmap(of_row)(rows.tokens.astype(jnp.int32), rows.languages, rngs)
+    return jax.vmap(of_row)(rows["tokens"].astype(jnp.int32), rows["languages"], rngs)

@@ -40,7 +40,7 @@ def operations(
     plain = dataclasses.replace(model, attention="dense", remat="none")
     built = build({name: options[name] for name in shapes}, plain, corpus)
     return {
-        name: count_operations(built[name], plain, corpus, *shape)
+        name: count_operations(built[name], options[name], plain, corpus, *shape)
         if (formula := built[name].flops) is None
         else formula(*shape)
         for name, shape in shapes.items()
@@ -48,7 +48,7 @@ def operations(
 
 
 def count_operations(
-    objective: Objective, model: Model, corpus: Corpus, rows: int, length: int
+    objective: Objective, options: Options, model: Model, corpus: Corpus, rows: int, length: int
 ) -> Operations:
     """Counts the operations of the matrix products in a traced step, which never runs.
 
@@ -76,7 +76,10 @@ def count_operations(
     rng = jax.eval_shape(lambda: jax.random.key(0))
     params, state = jax.eval_shape(initial, rng)
     rngs = jax.eval_shape(partial(jax.random.split, num=rows), rng)
-    batch = jax.eval_shape(lambda: Rows(*(jnp.zeros((rows, n), jnp.int32) for n in (length, 2))))
+    batch = {
+        field.name: jax.ShapeDtypeStruct((rows, *field.shape), field.dtype)
+        for field in options.row_kind.batch_fields(length, "<i4")
+    }
     with in_one_block():
         traced = jax.make_jaxpr(step)(params, state, batch, rngs)
     return Operations(other=float(_products(traced.jaxpr)))

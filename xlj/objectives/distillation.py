@@ -46,13 +46,14 @@ def objective(
     language = corpus.languages.index(options.language)
 
     def corrupt(rows: Rows, rngs: jax.Array) -> DistillationInputs:
-        tokens = rows.tokens.astype(jnp.int32)
-        is_known = (tokens != PAD) & (rows.languages[:, :1] == language)
-        return DistillationInputs(rows._replace(tokens=tokens), is_known.astype(jnp.float32))
+        tokens = rows["tokens"].astype(jnp.int32)
+        is_known = (tokens != PAD) & (rows["languages"][:, :1] == language)
+        return DistillationInputs({**rows, "tokens": tokens}, is_known.astype(jnp.float32))
 
     def vectors(params: Params, inputs: DistillationInputs, rngs: Rngs) -> jax.Array:
-        tokens, languages = inputs.rows
-        return encoder.apply(params, model, whole_examples(model, tokens, languages), rngs)
+        rows = inputs.rows
+        whole = whole_examples(model, rows["tokens"], rows["languages"])
+        return encoder.apply(params, model, whole, rngs)
 
     def loss(params: Params, state: TeacherState, inputs: DistillationInputs, rngs: Rngs) -> Losses:
         targets = jax.lax.stop_gradient(vectors(state["teacher"], inputs, None))

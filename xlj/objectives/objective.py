@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import jax
 from jax.sharding import PartitionSpec
@@ -12,24 +12,23 @@ from xlj.models.dropout import Rngs
 from xlj.models.encoder import Params
 from xlj.objectives.flops import Operations
 
+Rows = Mapping[str, jax.Array]
+"""Rows of one objective: the array [rows, ...] of each field, by name.
 
-class Rows(NamedTuple):
-    """Rows of one objective."""
+The kind of rows defines the fields (`data.rows.row_kind.RowKind`). Most kinds have `tokens`: token
+ids, int32 or the integer type on disk, [rows, length]. All have `languages`: the language of each
+side of a row, as an index into `Corpus.languages`, int32 [rows, sides]. Rows of monolingual text
+have two equal indices."""
 
-    tokens: jax.Array
-    """Token ids, int32 or the integer dtype on disk, [rows, length]."""
-    languages: jax.Array
-    """The language of each side of a row, as an index into `Corpus.languages`, int32 [rows, 2]. In
-    rows of monolingual text, both indices are equal."""
 
-    def check(self, function: str, **more: Specified) -> None:
-        """Checks the arrays, and more arguments, with `xlj.contracts.arrays.check`."""
-        check(
-            function,
-            tokens=("int [rows, length]", self.tokens),
-            languages=("int [rows, 2]", self.languages),
-            **more,
-        )
+def check_rows(function: str, rows: Rows, **more: Specified) -> None:
+    """Checks `tokens` and `languages` of rows, and more arguments, with `arrays.check`."""
+    check(
+        function,
+        tokens=("int [rows, length]", rows["tokens"]),
+        languages=("int [rows, 2]", rows["languages"]),
+        **more,
+    )
 
 
 @jax.tree_util.register_dataclass

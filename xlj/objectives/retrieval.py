@@ -12,7 +12,7 @@ from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
-from xlj.objectives.bitext import average_examples, is_example, split_sides
+from xlj.objectives.bitext import average_examples, is_example, max_pairs_of, split_sides
 from xlj.objectives.corruption import split
 from xlj.objectives.flops import TRAINED, of_layers
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
@@ -71,7 +71,7 @@ def objective(
             for side in (inputs.first, inputs.second)
         )
         shape = inputs.has_negative.shape
-        negatives = _negatives(inputs.first.tokens, inputs.second.tokens, shape[1])
+        negatives = _negatives(inputs.first["tokens"], inputs.second["tokens"], shape[1])
         has_negative = negatives.any(1).astype(jnp.float32)  # [rows x pairs]
 
         def compute_batch_loss(
@@ -114,9 +114,9 @@ def _vectors(model: Model, layer: int, params: Params, rows: Rows, rngs: Rngs) -
 
     Slots without a sentence have zeros.
     """
-    inputs = whole_examples(model, rows.tokens, rows.languages)
+    inputs = whole_examples(model, rows["tokens"], rows["languages"])
     hidden = encoder.apply(params, model, inputs, rngs, layers=layer)
-    mean = average_examples(hidden, rows.tokens, max_pairs(2 * rows.tokens.shape[1]))
+    mean = average_examples(hidden, rows["tokens"], max_pairs(2 * rows["tokens"].shape[1]))
     square = (mean * mean).sum(-1, keepdims=True)
     return mean / jnp.sqrt(jnp.maximum(square, 1e-12))  # 1e-12 keeps the gradient of zeros finite
 
@@ -124,7 +124,7 @@ def _vectors(model: Model, layer: int, params: Params, rows: Rows, rngs: Rngs) -
 def _corrupt(model: Model, rows: Rows, rngs: jax.Array) -> RetrievalInputs:
     """Returns both sides of the pairs, unchanged."""
     first, second = split_sides(rows)
-    zeros = jnp.zeros((len(first.tokens), max_pairs(rows.tokens.shape[1])))
+    zeros = jnp.zeros((len(first["tokens"]), max_pairs_of(rows)))
     gradient = jnp.zeros((*zeros.shape, model.hidden))
     return RetrievalInputs(first, second, gradient, gradient, zeros, zeros, zeros)
 

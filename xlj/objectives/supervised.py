@@ -1,12 +1,10 @@
 """Fine-tuning on rows with labels, which a kind of task (`xlj/tasks/`) defines.
 
-A row has the tokens of one example, or of one window of a long example, and then its labels. Labels
-are stored like token ids, which are not negative. So most kinds of task count labels from 1, and 0
-means no label.
+A row has the tokens of one example, or of one window of a long example, and the labels that its
+kind of task defines.
 """
 
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,42 +22,30 @@ from xlj.objectives.segments import whole_examples
 from xlj.objectives.task_heads import head_of
 
 
-class Examples(NamedTuple):
-    """Rows divided into tokens and labels."""
-
-    tokens: jax.Array
-    """Token ids, int32 [rows, length]."""
-    labels: jax.Array
-    """int32 [rows, labels per row]."""
-    languages: jax.Array
-    """The language of each side of a row, int32 [rows, 2]."""
-
-
 def objective(
     name: str, options: Supervised, model: Model, corpus: Corpus
-) -> Objective[Examples, object]:
+) -> Objective[Rows, object]:
     """Builds the objective of `options.task_kind`, with the loss of its head."""
     kind = options.task_kind
     head = task_heads.of_kind(kind)
 
-    def corrupt(rows: Rows, rngs: jax.Array) -> Examples:
-        numbers = rows.tokens.astype(jnp.int32)
-        return Examples(numbers[:, : options.length], numbers[:, options.length :], rows.languages)
+    def corrupt(rows: Rows, rngs: jax.Array) -> Rows:
+        return {**rows, "tokens": rows["tokens"].astype(jnp.int32)}
 
-    def count(examples: Examples) -> dict[str, jax.Array]:
-        return {name: head.weights(examples.labels).sum(1)}
+    def count(rows: Rows) -> dict[str, jax.Array]:
+        return {name: head.weights(rows).sum(1)}
 
-    def loss(params: Params, state: object, examples: Examples, rngs: Rngs) -> Losses:
-        of_head = logits(kind, params, model, examples.tokens, examples.languages, rngs)
-        losses, correct = head.losses(of_head, examples.labels)
-        return {name: LossSums.weighted(losses, correct, head.weights(examples.labels))}
+    def loss(params: Params, state: object, rows: Rows, rngs: Rngs) -> Losses:
+        of_head = logits(kind, params, model, rows["tokens"], rows["languages"], rngs)
+        losses, correct = head.losses(of_head, rows)
+        return {name: LossSums.weighted(losses, correct, head.weights(rows))}
 
     return Objective(
         losses={name: Loss(options.weight)},
         corrupt=corrupt,
         count=count,
         loss=loss,
-        flops=lambda rows, length: TRAINED * of_layers(model, model.layers, rows, options.length),
+        flops=lambda rows, length: TRAINED * of_layers(model, model.layers, rows, length),
         parts={head_of(kind): partial(init_head, kind, model, len(options.labels))},
     )
 

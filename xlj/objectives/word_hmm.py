@@ -116,7 +116,7 @@ def words_of(tokens: jax.Array) -> jax.Array:
 
 def _count_tokens(inputs: WordHMMInputs) -> jax.Array:
     """Counts the generated tokens, float32 [rows]."""
-    first, second = (words_of(side.tokens) > 0 for side in (inputs.first, inputs.second))
+    first, second = (words_of(side["tokens"]) > 0 for side in (inputs.first, inputs.second))
     return (first.sum(1) + second.sum(1)).astype(jnp.float32)
 
 
@@ -128,14 +128,14 @@ def _corrupt(rows: Rows, rngs: jax.Array) -> WordHMMInputs:
     first, second = split_sides(rows)
     drawn = []
     for side, keys in zip((first, second), split(rngs), strict=True):
-        order = jax.vmap(partial(jax.random.uniform, shape=side.tokens.shape[1:]))(keys)
+        order = jax.vmap(partial(jax.random.uniform, shape=side["tokens"].shape[1:]))(keys)
         # Specials get 2.0, above all random numbers, so they come last and can be recognised.
-        order = jnp.where(words_of(side.tokens) > 0, order, 2.0).reshape(-1)
+        order = jnp.where(words_of(side["tokens"]) > 0, order, 2.0).reshape(-1)
         size = min(word_hmm_head.NOISE, len(order))
         places = jnp.argsort(order, stable=True)[:size]
-        tokens = jnp.where(order[places] < 2, side.tokens.reshape(-1)[places], PAD)
+        tokens = jnp.where(order[places] < 2, side["tokens"].reshape(-1)[places], PAD)
         drawn.append(jnp.pad(tokens, (0, word_hmm_head.NOISE - size), constant_values=PAD))
-    noise = jnp.broadcast_to(jnp.stack(drawn), (len(rows.tokens), 2, word_hmm_head.NOISE))
+    noise = jnp.broadcast_to(jnp.stack(drawn), (len(rows["first"]), 2, word_hmm_head.NOISE))
     return WordHMMInputs(first, second, noise.astype(jnp.int32))
 
 
@@ -150,13 +150,13 @@ def _encode(
       noise: noise pieces of this side, int32 [noise].
       rngs: a random key for each row [rows], for dropout; None in evaluation.
     """
-    inputs = whole_examples(model, side.tokens, side.languages)
+    inputs = whole_examples(model, side["tokens"], side["languages"])
     hidden = encoder.apply(params, model, inputs, rngs, layers=layer)
     head, table = params[HEAD], params["embeddings"]["word"]
     return _Side(
-        words_of(side.tokens),
+        words_of(side["tokens"]),
         word_hmm_head.queries(head, model, hidden),
-        word_hmm_head.keys(head, model, table, side.tokens),
+        word_hmm_head.keys(head, model, table, side["tokens"]),
         word_hmm_head.keys(head, model, table, noise),
         noise != PAD,
     )

@@ -14,10 +14,25 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads
 from xlj.models.dropout import Rngs
-from xlj.objectives.bitext import count_examples, find_starts, is_example, split_sides
+from xlj.objectives.bitext import (
+    count_examples,
+    find_starts,
+    is_example,
+    max_pairs_of,
+    split_sides,
+)
 from xlj.objectives.corruption import mask_tokens, split
 from xlj.objectives.flops import TRAINED, Operations, of_layers
-from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
+from xlj.objectives.objective import (
+    ByMicrobatch,
+    Loss,
+    Losses,
+    LossSums,
+    Objective,
+    Params,
+    Rows,
+    check_rows,
+)
 from xlj.objectives.segments import whole_examples
 
 
@@ -58,10 +73,10 @@ def objective(
     layer = encoder.layer_or_middle(options.layer, model.layers)
 
     def vectors(params: Params, rows: Rows, max_examples: int, rngs: Rngs) -> jax.Array:
-        inputs = whole_examples(model, rows.tokens, rows.languages)
+        inputs = whole_examples(model, rows["tokens"], rows["languages"])
         hidden = encoder.apply(params, model, inputs, rngs, layers=layer)
         first = jnp.take_along_axis(
-            hidden, find_starts(rows.tokens, max_examples)[..., None], axis=1
+            hidden, find_starts(rows["tokens"], max_examples)[..., None], axis=1
         )
         return heads.project(params["contrast_head"], model, first)
 
@@ -77,7 +92,7 @@ def objective(
     def loss(params: Params, state: Queue, inputs: XLCOInputs, rngs: Rngs) -> Losses:
         max_examples = inputs.vectors.shape[1]
         queries = vectors(params, inputs.queries, max_examples, rngs)
-        real = is_example(inputs.queries.tokens, max_examples)
+        real = is_example(inputs.queries["tokens"], max_examples)
         return {name: contrast(queries, inputs.vectors, state, options.temperature, real)}
 
     def init_state(params: Params) -> Queue:
@@ -97,7 +112,7 @@ def objective(
     return Objective(
         losses={name: Loss(options.weight)},
         corrupt=partial(corrupt, options=options, model=model, corpus=corpus),
-        count=lambda inputs: {name: count_examples(inputs.queries.tokens).astype(jnp.float32)},
+        count=lambda inputs: {name: count_examples(inputs.queries["tokens"]).astype(jnp.float32)},
         loss=loss,
         flops=flops,
         parts={"contrast_head": partial(heads.init_projection, model=model)},
@@ -120,7 +135,7 @@ def _update(
         return options.momentum * old + (1 - options.momentum) * new
 
     size, max_examples = len(state["queue"]), inputs.vectors.shape[1]
-    real = is_example(inputs.keys.tokens, max_examples).reshape(-1)
+    real = is_example(inputs.keys["tokens"], max_examples).reshape(-1)
     before = jnp.cumsum(real) - real
     # Slots without an example get the index `size`, outside the queue, which mode="drop" ignores.
     places = jnp.where(real, (state["next"] + before) % size, size)
@@ -149,8 +164,8 @@ def corrupt(
       rows: of the kind `bitext`.
       rngs: a random key for each row, [rows].
     """
-    rows.check("xlco.corrupt", rngs=("key [rows]", rngs))
-    max_examples = max_pairs(rows.tokens.shape[1])
+    check("xlco.corrupt", rngs=("key [rows]", rngs))
+    max_examples = max_pairs_of(rows)
     first_rngs, second_rngs, order_rngs, swap_rngs = split(rngs, 4)
     first, second = split_sides(rows)
     if options.mixup:
@@ -159,9 +174,9 @@ def corrupt(
         mask_tokens(side, side_rngs, options, corpus.vocabulary_size)
         for side, side_rngs in ((first, first_rngs), (second, second_rngs))
     ]
-    one, other = (Rows(side.tokens, side.languages) for side in masked)
+    one, other = ({"tokens": side.tokens, "languages": side.languages} for side in masked)
     queries, keys = _swap_randomly(swap_rngs, one, other)
-    return XLCOInputs(queries, keys, jnp.zeros((len(one.tokens), max_examples, model.hidden)))
+    return XLCOInputs(queries, keys, jnp.zeros((len(one["tokens"]), max_examples, model.hidden)))
 
 
 def _swap_randomly(
@@ -198,15 +213,16 @@ def mix(first: Rows, second: Rows, max_examples: int, rngs: jax.Array) -> tuple[
       max_examples: largest number of pairs in a row.
       rngs: a random key for each row, [rows].
     """
-    first.check(
+    check_rows(
         "mix",
+        first,
         rngs=("key [rows]", rngs),
-        second_tokens=("int [rows, length]", second.tokens),
-        second_languages=("int [rows, 2]", second.languages),
+        second_tokens=("int [rows, length]", second["tokens"]),
+        second_languages=("int [rows, 2]", second["languages"]),
     )
     partner_rngs, *side_rngs = split(rngs, 3)
     drawn = jax.vmap(lambda rng: jax.random.bits(rng, (), jnp.uint32))(partner_rngs) >> 1
-    pairs = count_examples(first.tokens)  # [rows], the shape of all arrays below
+    pairs = count_examples(first["tokens"])  # [rows], the shape of all arrays below
     order = jnp.lexsort((drawn, -pairs))  # by number of pairs, then randomly; padding is last
     rank, real = jnp.arange(len(order)), (pairs > 0).sum()
     following = order[jnp.where(rank + 1 < real, rank + 1, 0)]
@@ -218,8 +234,9 @@ def mix(first: Rows, second: Rows, max_examples: int, rngs: jax.Array) -> tuple[
     def mix_side(side: Rows, side_rng_keys: jax.Array) -> Rows:
         other = jax.tree.map(lambda leaf: leaf[partner], side)
         one, two = _swap_randomly(side_rng_keys, side, other, ~fewer)
-        languages = jnp.stack([one.languages[:, 0], two.languages[:, 0]], axis=1)
-        return Rows(join(one.tokens, two.tokens, pairs, max_examples), languages)
+        languages = jnp.stack([one["languages"][:, 0], two["languages"][:, 0]], axis=1)
+        tokens = join(one["tokens"], two["tokens"], pairs, max_examples)
+        return {"tokens": tokens, "languages": languages}
 
     return mix_side(first, side_rngs[0]), mix_side(second, side_rngs[1])
 

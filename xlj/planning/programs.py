@@ -66,8 +66,9 @@ def compile_phase(
     shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
     steps = phases.jitted_steps(config, sizes.corpus, mesh, shardings)
     step = steps[config.schedule[phase].start]
-    dtype = np.uint16 if sizes.corpus.vocabulary_size <= 2**16 else np.uint32
-    batch = phases.abstract_batch(rows_of(config, sizes, phase), dtype, mesh)
+    ids = "<u2" if sizes.corpus.vocabulary_size <= 2**16 else "<u4"
+    options, shapes = config.objectives_by_phase[phase], rows_of(config, sizes, phase)
+    batch = phases.abstract_batch(options, shapes, ids, mesh)
     lowered = step.lower(state, batch, np.uint32(0), rates(config, 0))
     try:
         compiled = lowered.compile()
@@ -87,4 +88,4 @@ def compile_phase(
 def rows_of(config: Config, sizes: Sizes, phase: int) -> dict[str, tuple[int, int]]:
     """Returns (rows of all devices, row length in tokens) of each objective's batch in a phase."""
     active = config.objectives_by_phase[phase]
-    return {name: (o.batch_rows, sizes.lengths[phase][o.rows]) for name, o in active.items()}
+    return {name: (o.batch_rows, sizes.lengths[phase][o.rows_name]) for name, o in active.items()}

@@ -117,7 +117,8 @@ print(choices[outputs.logits[0].argmax()])""",
             tokens[row, : len(ids)] = ids
             truncated += is_truncated
         numbers = [0 if e.right is None else 1 + e.right for e in examples]
-        return Features(tokens, np.array(numbers, np.int32).reshape(-1, 1), {"examples": truncated})
+        fields = {"labels": np.array(numbers, np.int32).reshape(-1, 1)}
+        return Features(tokens, fields, {"examples": truncated})
 
     def head(self) -> Any:
         """Returns BERT's head: a dense layer and one output per choice, from the vector of `<s>`.

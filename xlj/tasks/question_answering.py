@@ -94,7 +94,9 @@ class QuestionAnswering(TaskKind):
             question_length=task.question_length,
         )
         truncated = {"questions": parts.cut_questions, "answers": parts.lost_answers}
-        return QuestionFeatures(parts.rows.astype(np.int32), parts.answers, truncated, parts)
+        return QuestionFeatures(
+            parts.rows.astype(np.int32), {"labels": parts.answers}, truncated, parts
+        )
 
     def head(self) -> Any:
         """Returns BERT's head: two logits per token, for the start and the end of the answer.
@@ -117,7 +119,10 @@ class QuestionAnswering(TaskKind):
             # Start and end are each a classification over the positions.
             losses=cross_entropy(lambda logits: logits.swapaxes(1, 2), first=0),
             predict=lambda logits: logits,
-            weights=lambda labels: jnp.ones(labels.shape),
+            # A row without text has no answer.
+            weights=lambda rows: jnp.broadcast_to(
+                (rows["tokens"][:, :1] != PAD).astype(jnp.float32), rows["labels"].shape
+            ),
             by_token=True,
         )
 

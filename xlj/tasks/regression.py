@@ -1,8 +1,7 @@
 """Regression: scoring a sentence, or two sentences that are encoded together.
 
-Semantic textual similarity (STS; Cer et al., 2017) is such a task. The label of a row is five
-numbers: 1, then the four bytes of the score as a little-endian float32. Without a score all five
-are 0. One number could not hold a float32, because rows may store numbers of 16 bits.
+Semantic textual similarity (STS; Cer et al., 2017) is such a task. A row has the fields `score`,
+float32, and `has_score`: 1, or 0 if the score is unknown.
 """
 
 import dataclasses
@@ -89,27 +88,24 @@ with torch.no_grad():
     ) -> Features:
         """Converts each example to a row."""
         tokens, truncated = features.of_texts([e.texts for e in examples], vocabulary, task.length)
-        scores = np.array([e.score or 0.0 for e in examples], "<f4")
-        numbers = np.zeros((len(examples), 5), np.int32)
-        numbers[:, 1:] = scores.view(np.uint8).reshape(-1, 4)
-        numbers[:, 0] = [e.score is not None for e in examples]
-        return Features(tokens, numbers, {"examples": truncated})
+        fields: dict[str, np.ndarray] = {
+            "score": np.array([e.score or 0.0 for e in examples], np.float32),
+            "has_score": np.array([e.score is not None for e in examples], np.uint8),
+        }
+        return Features(tokens, fields, {"examples": truncated})
 
     def head(self) -> Any:
         """Returns RoBERTa's classification head with one output.
 
         A prediction counts as correct if the error is at most 0.5.
         """
-        import jax
         import jax.numpy as jnp
 
         from xlj.models import heads
         from xlj.objectives.task_heads import TaskHead
 
-        def losses(scores: Any, labels: Any) -> tuple[Any, Any]:
-            parts = labels[:, 1:].astype(jnp.uint32) << (8 * jnp.arange(4, dtype=jnp.uint32))
-            bits = parts.sum(1, dtype=jnp.uint32)
-            error = scores - jax.lax.bitcast_convert_type(bits, jnp.float32)[:, None]
+        def losses(scores: Any, rows: Any) -> tuple[Any, Any]:
+            error = scores - rows["score"][:, None]
             return error**2, jnp.abs(error) <= 0.5
 
         return TaskHead(
@@ -119,7 +115,7 @@ with torch.no_grad():
             ),
             losses=losses,
             predict=lambda scores: scores[:, 0],
-            weights=lambda labels: labels[:, :1].astype(jnp.float32),
+            weights=lambda rows: rows["has_score"][:, None].astype(jnp.float32),
         )
 
     def decode(

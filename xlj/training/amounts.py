@@ -4,7 +4,7 @@ import copy
 from collections import Counter
 from collections.abc import Mapping
 
-from xlj.config import ROW_KINDS, Config, lookup
+from xlj.config import Config, lookup
 from xlj.data.rows import mixture
 from xlj.data.rows.store import RowStore
 
@@ -37,7 +37,7 @@ class StepAmounts:
             else:
                 # The length of rows may depend on text that is not read yet. Then the longest
                 # rows that the model allows count.
-                row = lookup(config, ROW_KINDS[options.rows].length) or config.model.positions - 2
+                row = lookup(config, options.row_kind.length) or config.model.positions - 2
             total += options.batch_rows * row
         return total
 
@@ -63,7 +63,7 @@ def batch_rows(config: Config) -> Counter[str]:
     """
     rows: Counter[str] = Counter()
     for options in config.objectives.active().values():
-        rows[options.rows] += options.batch_rows
+        rows[options.rows_name] += options.batch_rows
     return rows
 
 
@@ -73,10 +73,11 @@ def rows_to_train(store: RowStore, config: Config) -> dict[str, int]:
     Args:
       config: of the phase.
     """
-    return {
-        options.rows: sum(task.train.rows for task in mixture.select_tasks(store, options, config))
-        for options in config.objectives.active().values()
-    }
+    rows = {}
+    for options in config.objectives.active().values():
+        tasks = mixture.select_tasks(store, options, config)
+        rows[options.rows_name] = sum(task.train.rows for task in tasks)
+    return rows
 
 
 class Amounts:

@@ -12,10 +12,9 @@ from jax.sharding import Mesh
 
 from xlj.config import Config
 from xlj.contracts.arrays import PyTree
-from xlj.data.rows import mixture
+from xlj.data.rows import mixture, records
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
-from xlj.data.tokenizer.layout import PAD
 from xlj.io.hashing import sample
 from xlj.objectives.objective import LossSums, Objective, Params, Rows
 from xlj.sharding import meshes
@@ -43,7 +42,8 @@ class Evaluation:
     def __init__(
         self, store: RowStore, config: Config, objectives: Mapping[str, Objective], mesh: Mesh
     ):
-        self._rows: dict[str, tuple[np.ndarray, np.ndarray, list[str]]] = {}
+        self._rows: dict[str, tuple[dict[str, np.ndarray], list[str]]] = {}
+        self._empty: dict[str, dict[str, np.ndarray]] = {}  # a row without content
         self._mesh = mesh
         self._perplexities: set[str] = set()  # losses whose exponential is reported too
         if config.evaluation.perplexity:
@@ -63,18 +63,25 @@ class Evaluation:
         corpus = Corpus.of(store)
         for name, options in config.objectives_on().items():
             self._batch[name] = options.batch_rows
-            tokens, languages, owners = [], [], []
+            parts, owners = [], []
             first = next(p for p in config.schedule if name in p.config.objectives.active())
             for task in mixture.tasks_of_length(store, options, first.config):
                 count = min(task.held_out.rows, config.train.eval_rows)
                 # Rows on disk are sorted by the lengths of their examples, so they are sampled.
                 chosen = sample(count, task.held_out.rows)
-                tokens.append(store.read(task.name, "held_out", chosen))
-                languages += [corpus.sides(task.languages)] * count
+                sides = np.array([corpus.sides(task.languages)] * count, np.int32)
+                rows = {**store.read(task.name, "held_out", chosen), "languages": sides}
+                if count:
+                    parts.append(rows)
                 owners += [task.name.partition(".")[2]] * count
+                no_sides = np.zeros((1, *sides.shape[1:]), np.int32)
+                self._empty[name] = {**records.empty(task.fields, 1), "languages": no_sides}
             if owners:
-                sides = np.array(languages, np.int32)
-                self._rows[name] = (np.concatenate(tokens), sides, owners)
+                fields = parts[0]
+                joined = {
+                    field: np.concatenate([part[field] for part in parts]) for field in fields
+                }
+                self._rows[name] = joined, owners
 
     def __call__(self, state: State, check: Callable[[], object] = bool) -> dict[str, float]:
         """Returns the metrics of a state.
@@ -105,7 +112,7 @@ class Evaluation:
         if not self._programs:
             self._compile(state)
         metrics: dict[str, float] = {}
-        for name, (_, _, owners) in self._rows.items():
+        for name, (_, owners) in self._rows.items():
             for loss, sums in self._loss_sums(name, state, check).items():
                 metrics |= _by_language(loss, sums, owners)
         return metrics | _perplexities(metrics, self._perplexities)
@@ -125,19 +132,21 @@ class Evaluation:
 
         Rows of padding fill up the last batch.
         """
-        tokens, languages, _ = self._rows[name]
+        (rows, owners), empty = self._rows[name], self._empty[name]
         size = self._batch[name]
-        missing = ((0, max(0, start + size - len(tokens))), (0, 0))
-        padded = np.pad(tokens[start : start + size], missing, constant_values=PAD)
-        sides = np.pad(languages[start : start + size], missing)
-        batch = Rows(*shard((padded, sides), self._mesh))
+        missing = max(0, start + size - len(owners))
+        padded = {
+            field: np.concatenate([array[start : start + size], *[empty[field]] * missing])
+            for field, array in rows.items()
+        }
+        batch: Rows = shard(padded, self._mesh)
         return state.params, state.objectives.get(name, {}), batch, np.int32(start)
 
     def _loss_sums(
         self, name: str, state: State, check: Callable[[], object]
     ) -> dict[str, LossSums]:
         """Returns the sums of each loss of an objective, by row, as NumPy arrays [rows]."""
-        parts, count = [], len(self._rows[name][0])
+        parts, count = [], len(self._rows[name][1])
         for start in range(0, count, self._batch[name]):
             check()
             sums = self._programs[name](*self._arguments(name, state, start))
@@ -161,7 +170,7 @@ def _loss_sums(
       start: number of the batch's first row among the held-out rows, int32 []. A row's masks depend
         on its number, and not on the batch.
     """
-    slots = start + microbatches.slots(rows.tokens.shape[0])
+    slots = start + microbatches.slots(len(rows["languages"]))
     inputs = objective.corrupt(rows, row_rngs(_SEED, f"{name}/evaluation", 0, slots))
     inputs = objective.targets(params, objective_state, inputs, microbatches.map)
     return microbatches.map(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 from jax.sharding import Mesh
 
-from xlj.config import ROW_KINDS, Config, ConfigError, lookup
+from xlj.config import Config, ConfigError, lookup
 from xlj.data.rows import mixture
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
@@ -37,7 +37,7 @@ def sizes_of_rows(store: RowStore, config: Config) -> Sizes:
     for phase in config.schedule:
         active_options = phase.config.objectives.active().values()
         by_kind = {
-            options.rows: mixture.tasks_of_length(store, options, phase.config)
+            options.rows_name: mixture.tasks_of_length(store, options, phase.config)
             for options in active_options
         }
         lengths.append({kind: tasks[0].length for kind, tasks in by_kind.items() if tasks})
@@ -67,7 +67,7 @@ def expected_sizes(
     most = config.model.positions - 2
     lengths = [
         {
-            options.rows: lookup(phase.config, ROW_KINDS[options.rows].length) or most
+            options.rows_name: lookup(phase.config, options.row_kind.length) or most
             for options in phase.config.objectives.active().values()
         }
         for phase in config.schedule
@@ -148,7 +148,7 @@ def _batch_bytes(config: Config, sizes: Sizes) -> list[dict[str, int]]:
     return [
         {
             f"{options.path(name)}.batch_rows={options.batch_rows}": options.batch_rows
-            * lengths.get(options.rows, 0)
+            * lengths.get(options.rows_name, 0)
             * width
             for name, options in active.items()
         }

@@ -4,15 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
-from jax.typing import DTypeLike
 
-from xlj.config import Config
-from xlj.contracts.arrays import PyTree
+from xlj.config import Config, Options
 from xlj.data.rows.corpus import Corpus
 from xlj.objectives import build
-from xlj.objectives.objective import Rows
 from xlj.sharding import meshes
 from xlj.sharding.rules import ROWS
 from xlj.training.state import State
@@ -95,19 +91,21 @@ def _with_flag(step: TrainStep) -> Callable[..., tuple[State, jax.Array]]:
     return train_step
 
 
-def abstract_batch(shapes: Mapping[str, tuple[int, int]], dtype: DTypeLike, mesh: Mesh) -> Batch:
+def abstract_batch(
+    options: Mapping[str, Options], shapes: Mapping[str, tuple[int, int]], ids: str, mesh: Mesh
+) -> Batch:
     """Returns the shapes, dtypes and shardings of a batch, without values.
 
     Args:
+      options: the options of each objective, by name.
       shapes: (number of rows, length of a row) of each objective.
-      dtype: of token ids.
+      ids: the type of token ids, such as `<u2`.
     """
-    rows = NamedSharding(mesh, ROWS)
-
-    def abstract(shape: tuple[int, int], dtype: DTypeLike) -> PyTree:
-        return jax.ShapeDtypeStruct(shape, dtype, sharding=rows)
-
-    return {
-        name: Rows(abstract(shape, dtype), abstract((shape[0], 2), jnp.int32))
-        for name, shape in shapes.items()
-    }
+    sharding = NamedSharding(mesh, ROWS)
+    batch: dict[str, dict[str, Any]] = {}
+    for name, (rows, length) in shapes.items():
+        batch[name] = {
+            field.name: jax.ShapeDtypeStruct((rows, *field.shape), field.dtype, sharding=sharding)
+            for field in options[name].row_kind.batch_fields(length, ids)
+        }
+    return batch

@@ -56,19 +56,22 @@ class Prefetch:
         batch: dict[str, Rows] = {}
         tokens = 0
         for name, shape in self._batches.shapes(step).items():
-            local: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+            local: dict[int, Mapping[str, np.ndarray]] = {}
             for index in self._sharding.addressable_devices_indices_map(shape).values():
                 begin, end, _ = (index or (slice(None),))[0].indices(shape[0])
                 if begin not in local:
                     local[begin] = self._batches.read(name, step, np.arange(begin, end))
-                    tokens += self._batches.tokens(name, local[begin][0])
-            batch[name] = Rows(
-                tokens=self._sharded(shape, {begin: part[0] for begin, part in local.items()}),
-                languages=self._sharded((shape[0], 2), {b: part[1] for b, part in local.items()}),
-            )
+                    tokens += self._batches.tokens(name, local[begin])
+            batch[name] = {
+                field.name: self._sharded(
+                    (shape[0], *field.shape),
+                    {begin: part[field.name] for begin, part in local.items()},
+                )
+                for field in self._batches.fields(name, step)
+            }
         return batch, tokens
 
-    def _sharded(self, shape: tuple[int, int], local: Mapping[int, np.ndarray]) -> jax.Array:
+    def _sharded(self, shape: tuple[int, ...], local: Mapping[int, np.ndarray]) -> jax.Array:
         """Returns a global array, of which this process has some parts.
 
         Args:

@@ -76,8 +76,7 @@ def of_step(config: Config, corpus: Corpus, shapes: Mapping[str, tuple[int, int]
     matrix_products = sum(each.total for each in operations(active, model, corpus, shapes).values())
     electra = six_nd = 0.0
     for name, (rows, length) in shapes.items():
-        generator = active[name].extra_layers
-        tokens, length = rows * active[name].text_length(length), active[name].text_length(length)
+        generator, tokens = active[name].extra_layers, rows * length
         electra += tokens * _electra(model, generator, corpus.vocabulary_size, length)
         six_nd += 6 * tokens * (model.layers + generator) * layer_weights(model)
     return Counts(matrix_products, electra, six_nd)

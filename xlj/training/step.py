@@ -342,7 +342,7 @@ def with_targets(
     dropout_rngs: dict[str, jax.Array] = {}
     for name, rows in batch.items():
         objective, step = objectives[name], state.progress.step
-        slots = microbatches.slots(rows.tokens.shape[0])
+        slots = microbatches.slots(len(rows["languages"]))
         corrupted = objective.corrupt(rows, row_rngs(seed, f"{name}/corruption", step, slots))
         own_state = state.objectives.get(name, {})
         inputs[name] = objective.targets(state.params, own_state, corrupted, microbatches.map)

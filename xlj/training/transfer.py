@@ -158,9 +158,8 @@ def report(matches: Matches, store: RowStore) -> str:
     counts: dict[str, np.ndarray] = {}
     for task in (*store.tasks("text"), *store.tasks("sentences")):
         rows = store.read(task.name, "train", np.arange(min(_ROWS, task.train.rows)))
-        counts.setdefault(
-            task.languages[0], np.bincount(rows.ravel(), minlength=len(matches.rules))
-        )
+        ids = rows["tokens"].ravel()
+        counts.setdefault(task.languages[0], np.bincount(ids, minlength=len(matches.rules)))
     return share_table(matches, counts)
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Mapping, MutableMapping, Seque
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from xlj.config import row_kinds
 from xlj.config.fields import ConfigError, Section, Unused, UsedWhen, Value, key
-from xlj.config.row_kinds import ROW_KINDS
 from xlj.config.sections import Sections
 
 
@@ -36,7 +36,7 @@ class Options(Section, path="objectives"):
     """
 
     rows: ClassVar[str]
-    """The kind of rows that the objective reads, one of `ROW_KINDS`."""
+    """The kind of rows that the objective reads: one of `row_kinds.KINDS`, or `module:function`."""
     implementation: ClassVar[str]
     """`module:function`, where the function makes the `Objective` from (name, options, model,
     corpus). Imported when a run starts, so that configs need no JAX."""
@@ -92,9 +92,15 @@ class Options(Section, path="objectives"):
         The encoder of each model becomes the part of the state with this name."""
         return {}
 
-    def text_length(self, length: int) -> int:
-        """Returns how many of the `length` numbers of a row are tokens."""
-        return length
+    @property
+    def row_kind(self) -> Any:
+        """The kind of rows that the objective reads (`data.rows.row_kind.RowKind`)."""
+        return row_kinds.load(self.rows)
+
+    @property
+    def rows_name(self) -> str:
+        """The name of the rows in a row store."""
+        return str(self.row_kind.name)
 
     @classmethod
     def shrink(
@@ -144,10 +150,11 @@ def register(name: str) -> Callable[[Class], Class]:
             raise ValueError(
                 f"{type(previous).__module__} has already registered an objective {name}"
             )
-        if getattr(options, "rows", "") not in ROW_KINDS or not hasattr(options, "implementation"):
+        rows, kinds = getattr(options, "rows", ""), row_kinds.KINDS
+        if (rows not in kinds and ":" not in rows) or not hasattr(options, "implementation"):
             raise ValueError(
-                f"{options.__name__} must set `rows`, one of {', '.join(ROW_KINDS)}, and "
-                "`implementation`, module:function"
+                f"{options.__name__} must set `rows`, one of {', '.join(kinds)} or "
+                "module:function, and `implementation`, module:function"
             )
         options._path = f"objectives.{name}"
         _REGISTERED[name] = options()

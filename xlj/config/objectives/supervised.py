@@ -17,7 +17,7 @@ class Supervised(Options, path="train"):
     """The options of a fine-tuning objective, which reads the rows of a kind of task.
 
     Attributes:
-      length: number of tokens in a row; the labels follow the tokens.
+      length: number of tokens in a row.
       labels: names of the classes or tags; empty for kinds of task without labels.
     """
 
@@ -31,9 +31,10 @@ class Supervised(Options, path="train"):
         """Returns the section of `batch_rows` in a fine-tuning config."""
         return "train"
 
-    def text_length(self, length: int) -> int:
-        """Returns the number of tokens in a row, without its labels."""
-        return self.length
+    @property
+    def rows_name(self) -> str:
+        """The name of the rows in a row store."""
+        return self.rows
 
     @property
     def task_kind(self) -> str:

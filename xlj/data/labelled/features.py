@@ -17,12 +17,13 @@ class Features:
 
     Attributes:
       tokens: token ids, int32 [rows, length].
-      labels: int32 [rows, labels per row].
+      labels: the fields of the labels by name, arrays [rows, ...] of any numeric type. A row
+        without a label has zeros.
       cut: number of truncated texts, by type of text, such as `examples` or `words`.
     """
 
     tokens: np.ndarray
-    labels: np.ndarray
+    labels: Mapping[str, np.ndarray]
     cut: Mapping[str, int]
 
 
@@ -53,14 +54,15 @@ def of_sentences(
     Args:
       examples: the examples.
       vocabulary: the vocabulary.
-      labels: the zero-based number of each label. In `Features.labels`, a label has this number
-        plus 1, and 0 means unlabelled.
+      labels: the zero-based number of each label. In the field `labels`, int32 [rows, 1], a label
+        has this number plus 1, and 0 means unlabelled.
       length: number of tokens of a row.
       apart: whether two sentences are encoded separately, as `<s> A </s> <s> B </s>`.
     """
     tokens, cut = of_texts([example.texts for example in examples], vocabulary, length, apart)
     numbers = [0 if e.label is None else 1 + labels[e.label] for e in examples]
-    return Features(tokens, np.array(numbers, np.int32).reshape(-1, 1), {"examples": cut})
+    column = np.array(numbers, np.int32).reshape(-1, 1)
+    return Features(tokens, {"labels": column}, {"examples": cut})
 
 
 def of_texts(
@@ -109,8 +111,8 @@ def of_words(
     Args:
       examples: the sentences.
       vocabulary: the vocabulary.
-      labels: the zero-based number of each tag. In `Features.labels`, a tag has this number plus 1,
-        and 0 means no tag.
+      labels: the zero-based number of each tag. In the field `labels`, int32 [rows, length], a tag
+        has this number plus 1, and 0 means no tag.
       length: number of tokens of a row.
     """
     room = length - 2
@@ -145,7 +147,7 @@ def of_words(
     tags = itertools.chain.from_iterable(e.tags or [None] * len(e.words) for e in examples)
     values = [0 if tag is None else 1 + labels[tag] for tag in tags]
     numbers[row_and_column[:, 0], row_and_column[:, 1]] = values
-    return WordFeatures(tokens, numbers, {"words": cut}, row_and_column)
+    return WordFeatures(tokens, {"labels": numbers}, {"words": cut}, row_and_column)
 
 
 def fit_sizes(sizes: Sequence[int], room: int) -> list[int]:

@@ -8,9 +8,10 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.data.labelled.features import Features
-from xlj.data.rows import store
+from xlj.data.rows import records, store
+from xlj.data.rows.records import Field, Rows
 from xlj.data.rows.store import Manifest, RowStore, Split, TaskRows
-from xlj.data.tokenizer.layout import BOS, PAD
+from xlj.data.tokenizer.layout import BOS
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic
 
@@ -28,15 +29,13 @@ def write(
       features: the training examples of each language, as rows.
       vocabulary: the vocabulary of the rows.
     """
-    rows = {
-        language: np.concatenate([part.tokens, part.labels], axis=1).astype(vocabulary.dtype)
+    rows: dict[str, Rows] = {
+        language: {"tokens": part.tokens.astype(vocabulary.dtype), **part.labels}
         for language, part in features.items()
     }
     tasks = tuple(_task(kind, language, part) for language, part in rows.items())
     recipe = {"format": store.FORMAT, "kind": kind}
-    manifest = Manifest(
-        vocabulary.size, vocabulary.digest, vocabulary.dtype.str, recipe=recipe, tasks=tasks
-    )
+    manifest = Manifest(vocabulary.size, vocabulary.digest, recipe=recipe, tasks=tasks)
     folder = cache / f"{kind}-{manifest.content_hash[:16]}"
     if not (folder / store.MANIFEST).is_file():
         try:
@@ -45,7 +44,7 @@ def write(
                     with atomic.as_config_error(folder):
                         (part / task.name).mkdir()
                     shard = store.shard_file(part / task.folder, 0)
-                    atomic.write(shard, store.to_records(task_rows).tobytes())
+                    atomic.write(shard, records.to_records(task_rows, task.fields).tobytes())
                 atomic.write(part / store.VOCABULARY, vocabulary.model)
                 atomic.write(part / store.MANIFEST, manifest.to_json())
         except ConfigError:
@@ -54,22 +53,27 @@ def write(
     return RowStore(folder)
 
 
-def _task(kind: str, language: str, rows: np.ndarray) -> TaskRows:
-    tokens, count = int(np.count_nonzero(rows != PAD)), len(rows)
-    digest = hashlib.sha256(rows.tobytes()).hexdigest()
+def _task(kind: str, language: str, rows: Rows) -> TaskRows:
+    fields = tuple(
+        Field(name, array.dtype.str, array.shape[1:], is_text=name == "tokens")
+        for name, array in rows.items()
+    )
+    count, starts = records.count(rows), rows["tokens"][:, 0] == BOS
+    digest = hashlib.sha256(records.to_records(rows, fields).tobytes()).hexdigest()
     return TaskRows(
         name=f"{kind}.{language}",
         folder=f"{kind}.{language}",
         kind=kind,
         languages=(language,),
-        length=rows.shape[1],
-        sentences=count,
-        cut=0,
-        dropped={},
-        input_bytes=0,
-        input_sha256="",
+        length=rows["tokens"].shape[1],
+        fields=fields,
         train=Split(
-            count, tokens, int(np.count_nonzero(rows[:, 0] == BOS)), count, digest, (count,)
+            count,
+            records.count_tokens(rows, fields),
+            int(np.count_nonzero(starts)),
+            count,
+            digest,
+            (count,),
         ),
-        held_out=Split(0, 0, 0, 0, hashlib.sha256(b"").hexdigest(), (0,)),
+        held_out=Split.without_rows(shards=1),
     )

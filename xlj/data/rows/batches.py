@@ -6,12 +6,12 @@ import numpy as np
 
 from xlj.config import Config, ConfigError
 from xlj.config import Phase as ConfigPhase
-from xlj.data.rows import mixture
+from xlj.data.rows import mixture, records
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.draws import Phase, Stream
 from xlj.data.rows.fetching import Fetcher
-from xlj.data.rows.store import RowStore, RowStoreError, row_crcs
-from xlj.data.tokenizer.layout import PAD
+from xlj.data.rows.records import Field, Rows
+from xlj.data.rows.store import RowStore, RowStoreError
 
 
 class Batches:
@@ -40,9 +40,10 @@ class Batches:
         self._streams: dict[str, Stream] = {}
         self._options = config.objectives_on()
         self._lengths: dict[tuple[str, int], int] = {}  # by objective and first step of the phase
-        self._languages: dict[str, np.ndarray] = {}  # language ids of both sides, [tasks, 2]
+        self._fields: dict[tuple[str, int], tuple[Field, ...]] = {}
+        self._languages: dict[str, np.ndarray] = {}  # language ids of all sides, [tasks, sides]
         for name, options in self._options.items():
-            tasks = [task for task in store.tasks(options.rows) if task.train.rows]
+            tasks = [task for task in store.tasks(options.rows_name) if task.train.rows]
             phases = []
             for phase, active in zip(config.schedule, config.objectives_by_phase, strict=True):
                 tasks_of_phase = mixture.select_tasks(store, options, phase.config)
@@ -51,12 +52,14 @@ class Batches:
                     in_phase = f" in phase {phase.name}" * bool(phase.name)
                     raise ConfigError(
                         f"objectives.{name} is on{in_phase}, but {store.path} has no training rows "
-                        f"of kind {options.rows} for it; prepare rows with this config, or set "
-                        f"objectives.{name}.batch_rows=0"
+                        f"of kind {options.rows_name} for it; prepare rows with this config, or "
+                        f"set objectives.{name}.batch_rows=0"
                     )
                 draws_by_task = mixture.count_draws(store, options, phase.config) if rows else {}
                 counts = tuple(draws_by_task.get(task.name, 0) for task in tasks)
-                self._lengths[name, phase.start] = tasks_of_phase[0].length if rows else 0
+                if rows:
+                    self._lengths[name, phase.start] = tasks_of_phase[0].length
+                    self._fields[name, phase.start] = tasks_of_phase[0].fields
                 phases.append(Phase(phase.start, rows, counts, _warmup_ranges(phase, rows)))
             self._streams[name] = Stream(
                 name,
@@ -76,10 +79,15 @@ class Batches:
             for name, options in phase.config.objectives.active().items()
         }
 
-    def tokens(self, objective: str, rows: np.ndarray) -> int:
-        """Counts the tokens of rows of an objective, without padding and labels."""
-        text_length = self._options[objective].text_length(rows.shape[1])
-        return int(np.count_nonzero(rows[:, :text_length] != PAD))
+    def fields(self, objective: str, step: int) -> tuple[Field, ...]:
+        """Returns the fields of an objective's batch at a step (`read`)."""
+        of_rows = self._fields[objective, self._config.phase_at(step).start]
+        return (*of_rows, Field("languages", "<i4", self._languages[objective].shape[1:]))
+
+    def tokens(self, objective: str, rows: Rows) -> int:
+        """Counts the token ids in rows of an objective, without padding."""
+        fields = self.store.tasks(self._options[objective].rows_name)[0].fields
+        return records.count_tokens(rows, fields)
 
     def draw(self, objective: str, step: int, slots: np.ndarray) -> list[tuple[str, int]]:
         """Returns which rows fill some slots of the batch of a step.
@@ -115,8 +123,8 @@ class Batches:
         filled = np.flatnonzero(slots % parts < microbatches)
         return slots[filled] // parts * microbatches + slots[filled] % parts, filled
 
-    def read(self, objective: str, step: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Reads the token ids and languages of some slots of the batch of a step.
+    def read(self, objective: str, step: int, slots: np.ndarray) -> Rows:
+        """Reads some slots of the batch of a step.
 
         Args:
           objective: name of the objective.
@@ -124,26 +132,25 @@ class Batches:
           slots: slots of the batch, int64 [n], below batch_rows.
 
         Returns:
-          Token ids, uint16 or uint32 [n, length]; and the language of each side as an index into
-          `corpus.languages`, int32 [n, 2]. A slot without a row has padding only.
+          The array [n, ...] of each field of the rows, by name, and in the field `languages` the
+          language of each side as an index into `corpus.languages`, int32 [n, sides]. A slot
+          without a row has padding and zeros only.
 
         Raises:
           RowStoreError: if a row is damaged and `data.damaged_rows` is not `pad`. With `pad`, the
-            slot has padding only, and a message is printed.
+            slot counts as one without a row, and a message is printed.
         """
         stream = self._streams[objective]
         places, filled = self._places(step, slots)
         draws = stream.draw(step, places)
-        dtype = np.dtype(self.store.manifest.dtype)
-        length = self._lengths[objective, self._config.phase_at(step).start]
-        batch = np.full((len(slots), length), PAD, dtype)
+        batch = records.empty(self.fields(objective, step), len(slots))
         self._fetcher.prefetch([stream.tasks[t] for t in draws.tasks], draws.rows, draws.ahead)
         for task in np.unique(draws.tasks):
             indices, name = np.flatnonzero(draws.tasks == task), stream.tasks[task]
             rows = draws.rows[indices]
-            records = self._fetcher.read(name, rows, draws.ahead[indices])
-            batch[filled[indices]] = records["ids"]
-            for bad in np.flatnonzero(row_crcs(records["ids"]) != records["crc"]):
+            found = self._fetcher.read(name, rows, draws.ahead[indices])
+            is_good = np.ones(len(rows), bool)
+            for bad in records.find_damaged(found):
                 damage = self.store.damage(name, "train", int(rows[bad]))
                 if not self._pads:
                     raise RowStoreError(damage)
@@ -152,10 +159,11 @@ class Batches:
                     file=sys.stderr,
                     flush=True,
                 )
-                batch[filled[indices[bad]]] = PAD
-        languages = np.zeros((len(slots), 2), np.int32)
-        languages[filled] = self._languages[objective][draws.tasks]
-        return batch, languages
+                is_good[bad] = False
+            for field, values in records.to_rows(found).items():
+                batch[field][filled[indices[is_good]]] = values[is_good]
+        batch["languages"][filled] = self._languages[objective][draws.tasks]
+        return batch
 
 
 def _warmup_ranges(phase: ConfigPhase, rows: int) -> tuple[tuple[int, int], ...]:

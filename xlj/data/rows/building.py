@@ -54,9 +54,7 @@ def build_rows(request: Request, runner: str = "", arguments: Sequence[str] = ()
         )
         _check_malformed(tasks, data.malformed_share)
         content = request.listing(request.tasks)
-        manifest = Manifest(
-            vocabulary.size, vocabulary.digest, vocabulary.dtype.str, content, tasks
-        )
+        manifest = Manifest(vocabulary.size, vocabulary.digest, content, tasks)
         atomic.write(request.folder / MANIFEST, manifest.to_json())
     return request.folder
 
@@ -169,11 +167,11 @@ def _record_task(request: Request, text: Text, kind: str, shards: Shards) -> Tas
     Rows of the first length of a kind are named `text.en`; rows of other lengths have the length in
     their name: `text@8192.en`.
     """
-    task = text.task.of_kind(kind)
+    task = text.task.of_kind(shards.row_kind)
     later_lengths = request.lengths[kind][1:]
     name = task.name
     if shards.length in later_lengths:
-        name = name.replace(kind, f"{kind}@{shards.length}", 1)
+        name = name.replace(".", f"@{shards.length}.", 1)
 
     def describe_place(unit: int, part: int, lines_before: int) -> str:
         part_of_text = text.units[unit][part]
@@ -195,10 +193,12 @@ def _check_malformed(tasks: Sequence[TaskRows], max_share: float) -> None:
     `_MIN_RECORDS` records are not checked.
     """
     for task in tasks:
-        bad = sum(task.dropped.get(why, 0) for why in task.malformed)
-        if task.sentences >= _MIN_RECORDS and bad > max_share * task.sentences:
+        text = task.text
+        assert text is not None
+        bad = sum(text.dropped.get(why, 0) for why in text.malformed)
+        if text.sentences >= _MIN_RECORDS and bad > max_share * text.sentences:
             raise ConfigError(
-                f"{task.name}: {bad:,} of {task.sentences:,} records are malformed, more than "
+                f"{task.name}: {bad:,} of {text.sentences:,} records are malformed, more than "
                 f"data.malformed_share={max_share:g}; check the format of the files, or raise the "
                 f"limit; {malformed_records([task])}"
             )

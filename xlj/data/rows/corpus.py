@@ -28,19 +28,20 @@ class Corpus:
         """Returns the corpus of a row store."""
         tokens = dict.fromkeys(store.manifest.languages, 0)
         for task in store.manifest.tasks:
-            if len(task.languages) == 1:
+            if len(set(task.languages)) == 1:
                 language = task.languages[0]
                 tokens[language] = max(tokens[language], task.train.tokens)
-        pairs = [task.languages for task in store.manifest.tasks if len(task.languages) == 2]
+        pairs = [task.languages for task in store.manifest.tasks if len(set(task.languages)) > 1]
         paired = tuple(dict.fromkeys(name for languages in pairs for name in languages))
         return cls(store.manifest.vocabulary_size, tuple(tokens), tuple(tokens.values()), paired)
 
-    def sides(self, languages: tuple[str, ...]) -> tuple[int, int]:
-        """Returns the language ids of the two sides of a task.
+    def sides(self, languages: tuple[str, ...]) -> tuple[int, ...]:
+        """Returns the language ids of the sides of a task, one for each column of its text.
 
-        Monolingual text has two equal ids.
+        Text with one column has two equal ids, for examples with two sentences.
 
         Args:
           languages: the languages of the task.
         """
-        return self.languages.index(languages[0]), self.languages.index(languages[-1])
+        ids = tuple(map(self.languages.index, languages))
+        return ids * 2 if len(ids) == 1 else ids

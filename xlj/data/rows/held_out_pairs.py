@@ -4,8 +4,8 @@ from collections import Counter
 
 import numpy as np
 
+from xlj.config import row_kinds
 from xlj.data.ragged import Ragged
-from xlj.data.rows import packing
 from xlj.data.rows.store import RowStore
 from xlj.io.hashing import sample
 
@@ -28,7 +28,8 @@ def read(store: RowStore, pair: str, count: int) -> tuple[Ragged, Ragged]:
     name = next(name for name in (f"pairs.{pair}", f"bitext.{pair}") if name in names)
     rows = store.task(name).held_out.rows
     kind = name.partition(".")[0]
-    first, second = packing.sides_of(kind, store.read(name, "held_out", np.arange(rows)))
+    columns = row_kinds.load(kind).unpack(store.read(name, "held_out", np.arange(rows)))
+    first, second = columns
     distinct = np.flatnonzero(_occurs_once(first) & _occurs_once(second))
     keep = np.zeros(len(first.lengths), bool)
     keep[distinct[sample(count, len(distinct))]] = True

@@ -5,6 +5,9 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
+
+from xlj.config import row_kinds
 from xlj.data.rows import packing
 from xlj.data.rows.prepasses import Text
 from xlj.data.rows.request import SAMPLED_UNITS, Request
@@ -53,7 +56,7 @@ def measure(request: Request, texts: Sequence[Text], vocabulary: Vocabulary, run
     atomic.write(model, vocabulary.model)
     jobs = []
     for text in texts:
-        if len(text.task.languages) == 2:
+        if len(text.task.languages) > 1:
             name, kinds = text.task.name, tuple(request.row_kinds(text.task))
             order = sorted(range(len(text.units)), key=lambda i: name_hash(f"{name}/{i}"))
             jobs += [
@@ -89,12 +92,12 @@ class _MeasureUnit(UnitJob):
         vocabulary, pairs = Vocabulary.load(self.vocabulary), 0
         counts: dict[str, Counter[str]] = {kind: Counter() for kind in self.kinds}
         for chunk in UnitReader(self.unit, self.index, self.reading).chunks():
-            first, second = (vocabulary.encode(column) for column in chunk.columns)
-            has_tokens = (first.lengths > 0) & (second.lengths > 0)
+            columns = [vocabulary.encode(column) for column in chunk.columns]
+            has_tokens = np.all([column.lengths > 0 for column in columns], axis=0)
             for kind, count in counts.items():
-                tokens = packing.row_tokens(kind, first, second)[has_tokens]
+                tokens = row_kinds.load(kind).row_tokens(columns)[has_tokens]
                 count.update(packing.histogram(tokens))
-            pairs += len(first.lengths)
+            pairs += len(has_tokens)
             if pairs >= _MAX_UNIT_PAIRS:
                 break
         atomic.write(self.file, json.dumps(counts).encode())

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from xlj.config import ROW_KINDS, Config, Data, Options, lookup
+from xlj.config import Config, Data, Options, lookup
 from xlj.data.rows.draws import BLOCK, draws_per_block, sampling_rates
 from xlj.data.rows.store import RowStore, TaskRows
 
@@ -18,10 +18,10 @@ def tasks_of_length(store: RowStore, options: Options, config: Config) -> list[T
       options: the options of the objective.
       config: the config of a phase.
     """
-    tasks = store.tasks(options.rows)
+    tasks = store.tasks(options.rows_name)
     if len({task.length for task in tasks}) < 2:
         return list(tasks)
-    length = lookup(config, ROW_KINDS[options.rows].length)
+    length = lookup(config, options.row_kind.length)
     return [task for task in tasks if task.length == length]
 
 
@@ -91,5 +91,7 @@ def mean_tokens_per_row(store: RowStore, options: Options, config: Config) -> fl
       config: the config of a phase.
     """
     counts = count_draws(store, options, config)
-    means = {task.name: task.train.tokens / task.train.rows for task in store.tasks(options.rows)}
+    means = {
+        task.name: task.train.tokens / task.train.rows for task in store.tasks(options.rows_name)
+    }
     return sum(count * means[name] for name, count in counts.items()) / BLOCK

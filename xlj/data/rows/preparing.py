@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from xlj.config import ROW_KINDS, Config, ConfigError
+from xlj.config import Config, ConfigError, row_kinds
 from xlj.config.checks import check_languages, check_phases
 from xlj.data.rows.building import build_rows, measure_pairs
 from xlj.data.rows.draws import sampling_rates
@@ -38,14 +38,16 @@ def open_rows(config: Config) -> tuple[Config, RowStore | None]:
     store = _open_fitting(config)
     tasks = store.manifest.tasks
     values: dict[str, Any] = {
-        ROW_KINDS[task.kind].length.removeprefix("data."): task.length
-        for task in reversed(tasks)  # the first task has the length of the first phase
+        kind.length.removeprefix("data."): task.length
+        for kind in map(row_kinds.load, config.row_kinds())
+        for task in reversed(store.tasks(kind.name))  # the first has the length of the first phase
     }
     values["languages"], values["pairs"] = _names_of(tasks, sides=1), _names_of(tasks, sides=2)
     values["vocabulary"] = str(store.vocabulary_file)
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, **values))
     check_languages(config)
-    return config, RowStore(store.path, config.row_kinds())
+    names = [row_kinds.load(kind).name for kind in config.row_kinds()]
+    return config, RowStore(store.path, names)
 
 
 def prepare_rows(
@@ -114,7 +116,7 @@ def with_pair_length(
       ConfigError: if the config or its text is invalid, or if `processes` is more than 1 and the
         length is not yet stored.
     """
-    length_keys = {ROW_KINDS[kind].length for kind in config.row_kinds()}
+    length_keys = {row_kinds.load(kind).length for kind in config.row_kinds()}
     if config.data.rows or config.data.pair_length or "data.pair_length" not in length_keys:
         return config
     request = request_of(config, vocabulary)
@@ -144,15 +146,15 @@ def register_seqio(config: Config) -> list[str]:
     request = request_of(with_pair_length(config))
     names = []
     for task in request.tasks:
-        for kind in dict.fromkeys((task.kind, *request.row_kinds(task))):
-            of_kind = task.of_kind(kind)
+        of_kinds = [task.of_kind(row_kinds.load(kind)) for kind in request.row_kinds(task)]
+        for of_kind in {of_kind.name: of_kind for of_kind in (task, *of_kinds)}.values():
             seqio_tasks.register(of_kind, config.data)
             names.append(seqio_name(of_kind.name))
     store = _open_finished(request)
     if store is None:
         return names
     seqio = import_quietly("seqio")
-    for kind in ROW_KINDS:
+    for kind in dict.fromkeys(task.kind for task in store.manifest.tasks):
         tokens = {rows.name: rows.train.tokens for rows in store.tasks(kind)}
         # Rows of a second length (`text@8192.en`) have no Task.
         if tokens := {name: n for name, n in tokens.items() if name.startswith(f"{kind}.")}:
@@ -193,7 +195,7 @@ def _open_fitting(config: Config) -> RowStore:
         raise ConfigError(f"data.rows={data.rows}: {error}") from error
     kinds = ", ".join(dict.fromkeys(task.kind for task in store.manifest.tasks))
     for name, options in config.objectives_on().items():
-        kind = options.rows
+        kind = options.rows_name
         tasks = store.tasks(kind)
         if not tasks:
             raise ConfigError(
@@ -225,5 +227,5 @@ def _open_fitting(config: Config) -> RowStore:
 
 def _names_of(tasks: tuple[TaskRows, ...], sides: int) -> tuple[str, ...]:
     """Returns the distinct languages (one side) or pairs (two sides) of the rows, in order."""
-    with_sides = (task for task in tasks if len(task.languages) == sides)
+    with_sides = (task for task in tasks if len(set(task.languages)) == sides)
     return tuple(dict.fromkeys(task.name.partition(".")[2] for task in with_sides))

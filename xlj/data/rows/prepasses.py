@@ -118,7 +118,7 @@ def hold_out(request: Request, texts: Sequence[Text], run: RunJobs) -> dict[str,
     share = request.data.held_out_share
     rule, folder = Rule(share), _folder(request, "companions")
     rules = {name: rule for text in texts for name in text.task.languages}
-    pairs = [text for text in texts if len(text.task.languages) == 2 and share]
+    pairs = [text for text in texts if len(text.task.languages) > 1 and share]
     # The record of a task is a JSON file that names the file with its companions.
     records = [folder / f"{hash_json(request.listing([text.task]))}.json" for text in pairs]
     part_folders, jobs = {}, []
@@ -137,8 +137,10 @@ def hold_out(request: Request, texts: Sequence[Text], run: RunJobs) -> dict[str,
         storage.remove_folder(parts)
     files: dict[str, list[AnyPath]] = defaultdict(list)
     for text, record in zip(pairs, records, strict=True):
-        other = text.task.languages[1 - held_out.deciding_column(text.task.languages)]
-        files[other].append(folder / json_file.read_object(record)["file"])
+        deciding = held_out.deciding_column(text.task.languages)
+        others = [name for i, name in enumerate(text.task.languages) if i != deciding]
+        for name in dict.fromkeys(others):
+            files[name].append(folder / json_file.read_object(record)["file"])
     for name, files_of_language in files.items():
         hashes = map(hash_sets.open_set, files_of_language)
         rules[name] = Rule(share, hash_sets.write(folder, hashes))

@@ -2,11 +2,11 @@
 
 from collections.abc import Collection, Sequence
 
-from xlj.config import ROW_KINDS, Data
+from xlj.config import Data
 from xlj.data.rows import packing
 from xlj.data.rows.draws import BLOCK
 from xlj.data.rows.mixture import draws_of_tasks
-from xlj.data.rows.store import RowStore, TaskRows
+from xlj.data.rows.store import RowStore, TaskRows, TextCounts
 from xlj.data.text import held_out
 from xlj.io.json_file import Record
 
@@ -50,13 +50,14 @@ def report(store: RowStore, data: Data) -> str:
     """
     manifest = store.manifest
     table, notes, warnings = [[*_HEADER, "reasons"]], [], []
-    for kind, length in ((k, n) for k in ROW_KINDS for n in _lengths(store, k)):
+    kinds = dict.fromkeys(task.kind for task in manifest.tasks)
+    for kind, length in ((k, n) for k in kinds for n in _lengths(store, k)):
         tasks = [task for task in store.tasks(kind) if task.length == length]
         draws = draws_of_tasks(tasks, data)
         for task in tasks:
             table.append(_table_row(task, draws.get(task.name, 0) / BLOCK))
             warnings += _warnings(task, manifest.recipe)
-    notes += [f"{t.name}: {malformed_records([t])}" for t in manifest.tasks if t.malformed]
+    notes += [f"{t.name}: {malformed_records([t])}" for t in manifest.tasks if _text(t).malformed]
     if manifest.recipe["held_out_share"]:
         with_held_out = {name for t in manifest.tasks if t.held_out.rows for name in t.languages}
         languages = dict.fromkeys(name for t in manifest.tasks for name in t.languages)
@@ -84,14 +85,20 @@ def _lengths(store: RowStore, kind: str) -> list[int]:
     return list(dict.fromkeys(task.length for task in store.tasks(kind)))
 
 
+def _text(task: TaskRows) -> TextCounts:
+    assert task.text is not None, f"{task.name} has labelled rows"
+    return task.text
+
+
 def _table_row(task: TaskRows, drawn: float) -> list[str]:
-    dropped, rows = sum(task.dropped.values()), task.train.rows
-    reasons = [f"{count:,} {_PRINTED.get(why, why)}" for why, count in task.dropped.items()]
-    counts = task.sentences, task.train.sentences, task.held_out.sentences, dropped
+    text, rows = _text(task), task.train.rows
+    dropped = sum(text.dropped.values())
+    reasons = [f"{count:,} {_PRINTED.get(why, why)}" for why, count in text.dropped.items()]
+    counts = text.sentences, task.train.sentences, task.held_out.sentences, dropped
     return [
         task.name,
         *(f"{count:,}" for count in counts),
-        _percent(dropped / max(1, task.sentences)),
+        _percent(dropped / max(1, text.sentences)),
         f"{rows:,}",
         _percent(task.train.tokens / max(1, rows * task.length)),
         _percent(drawn),
@@ -101,14 +108,14 @@ def _table_row(task: TaskRows, drawn: float) -> list[str]:
 
 def _warnings(task: TaskRows, recipe: Record) -> list[str]:
     """Describes losses of a source that exceed `_WARN_ABOVE`, and proposes a remedy for each."""
-    warnings, name = [], task.name.partition(".")[2]
-    if sum(task.dropped.values()) > _WARN_ABOVE * task.sentences:
-        why, count = max(task.dropped.items(), key=lambda item: item[1])
+    warnings, name, text = [], task.name.partition(".")[2], _text(task)
+    if sum(text.dropped.values()) > _WARN_ABOVE * text.sentences:
+        why, count = max(text.dropped.items(), key=lambda item: item[1])
         reason = _PRINTED.get(why, why)
         advice = _ADVICE.get(reason, "check these lines of the text")
         if reason == "too long":
             fitting = task.train.sentences + task.held_out.sentences
-            length = packing.shortest_length(task.too_long, _TARGET_SHARE, fitting)
+            length = packing.shortest_length(text.too_long, _TARGET_SHARE, fitting)
             advice = "raise data.pair_length, or set it to auto"
             if length:
                 advice = (
@@ -116,15 +123,15 @@ def _warnings(task: TaskRows, recipe: Record) -> list[str]:
                     "data.pair_length=auto keeps 99 %"
                 )
         elif reason == held_out.REASON:
-            share = float(f"{recipe['held_out_share'] * _WARN_ABOVE * task.sentences / count:.1g}")
+            share = float(f"{recipe['held_out_share'] * _WARN_ABOVE * text.sentences / count:.1g}")
             advice = f"data.held_out_share={share:g} holds out fewer"
         warnings.append(
-            f"warning: {task.name}: {count:,} of {task.sentences:,} dropped ({reason}); {advice}"
+            f"warning: {task.name}: {count:,} of {text.sentences:,} dropped ({reason}); {advice}"
         )
     sentences = task.train.sentences + task.held_out.sentences
-    if task.kind == "sentences" and task.cut > _WARN_ABOVE * sentences:
+    if task.kind == "sentences" and text.cut > _WARN_ABOVE * sentences:
         warnings.append(
-            f"warning: {task.name}: {task.cut:,} of {sentences:,} sentences are truncated; raise "
+            f"warning: {task.name}: {text.cut:,} of {sentences:,} sentences are truncated; raise "
             f"data.length, which is {task.length}"
         )
     return warnings
@@ -140,10 +147,10 @@ def malformed_records(tasks: Sequence[TaskRows]) -> str:
     Text that is packed into several kinds of rows counts once. The result is empty if there are no
     malformed records.
     """
-    task_of_text = {(ROW_KINDS[task.kind].source, task.languages): task for task in reversed(tasks)}
+    texts = {(_text(task).input_sha256, task.languages): _text(task) for task in reversed(tasks)}
     totals: dict[str, tuple[int, str]] = {}
-    for task in reversed(task_of_text.values()):
-        for why, (count, first) in task.malformed.items():
+    for text in reversed(texts.values()):
+        for why, (count, first) in text.malformed.items():
             total, first_of_all = totals.get(why, (0, first))
             totals[why] = (total + count, first_of_all)
     reasons = [

@@ -7,13 +7,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlj.config import ROW_KINDS, Config, ConfigError, Data
-from xlj.data.rows.packing import PACKING
+from xlj.config import Config, ConfigError, Data, row_kinds
 from xlj.data.rows.shards import SHARD_UNITS, Shards
 from xlj.data.rows.store import FORMAT, MANIFEST
 from xlj.data.text import reading
 from xlj.data.text.cleaning import CLEANING
 from xlj.data.text.reading import CHUNK_CHARACTERS, CHUNK_LINES, ReadOptions
+from xlj.data.text.sources import module_digest
 from xlj.data.text.text_tasks import TextTask, text_tasks
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -63,20 +63,20 @@ class Request:
         """
         content = {
             "format": FORMAT,
-            "packing": PACKING,
             "text": self.listing(self.tasks),
             "vocabulary": self.vocabulary.digest if self.vocabulary else self._training_settings,
-            "lengths": {
-                kind: lengths[0] if len(lengths) == 1 else lengths
-                for kind, lengths in self.lengths.items()
-            },
+            "kinds": {kind: [_identity(kind), lengths] for kind, lengths in self.lengths.items()},
         }
         return self.cache / hash_json(content)
 
     @property
     def folders(self) -> list[AnyPath]:
         """The folders to which a build writes."""
-        tasks = [task.of_kind(k).name for task in self.tasks for k in self.row_kinds(task)]
+        tasks = [
+            task.of_kind(row_kinds.load(kind)).name
+            for task in self.tasks
+            for kind in self.row_kinds(task)
+        ]
         return [self.folder, *(self.cache / name for name in (*PREPASS_FOLDERS, *tasks))]
 
     @property
@@ -138,19 +138,18 @@ class Request:
         """
         content = {
             "format": FORMAT,
-            "packing": PACKING,
             "shard_units": SHARD_UNITS,
             "text": self.listing([task]),
-            "kind": kind,
+            "kind": [kind, _identity(kind)],
             "length": length,
-            "hangs_on": depends_on,  # another key would change the names of existing folders
+            "depends_on": depends_on,
         }
-        folder = self.cache / task.of_kind(kind).name / hash_json(content)
+        folder = self.cache / task.of_kind(row_kinds.load(kind)).name / hash_json(content)
         return Shards(folder, kind, units, length, dtype)
 
     def row_kinds(self, task: TextTask) -> list[str]:
         """Returns the kinds of rows that are packed from the text of a task."""
-        return [k for k in self.lengths if ROW_KINDS[k].source == ROW_KINDS[task.kind].source]
+        return [kind for kind in self.lengths if row_kinds.load(kind).source == task.source]
 
     @property
     def _training_settings(self) -> dict[str, object]:
@@ -174,7 +173,7 @@ def request_of(config: Config, vocabulary: Vocabulary | None = None) -> Request:
     data = config.data
     cache = storage.to_path(data.cache)
     try:
-        tasks = tuple(text_tasks(data))
+        tasks = tuple(text_tasks(data, map(row_kinds.load, config.row_kinds())))
     except ConfigError as error:
         stores = sorted(
             storage.find_files_below(cache, f"*/{MANIFEST}"),
@@ -195,6 +194,12 @@ def request_of(config: Config, vocabulary: Vocabulary | None = None) -> Request:
     except OSError as error:
         raise ConfigError(f"data.cache={data.cache} cannot be created: {error}") from error
     return Request(data, config.row_lengths(), tasks, vocabulary)
+
+
+def _identity(kind: str) -> list[Any]:
+    """Returns JSON values that identify the code of a kind of rows."""
+    module = kind.partition(":")[0] if ":" in kind else ""
+    return [row_kinds.load(kind).version, module_digest(module, "rows") if module else ""]
 
 
 def hash_json(content: Any) -> str:

@@ -16,9 +16,11 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from xlj.config import ConfigError
-from xlj.data.rows import packing, store
-from xlj.data.rows.store import Split, TaskRows
+from xlj.config import ConfigError, row_kinds
+from xlj.data.rows import records, store
+from xlj.data.rows.records import Field, Rows
+from xlj.data.rows.row_kind import RowKind
+from xlj.data.rows.store import Split, TaskRows, TextCounts
 from xlj.io import atomic, json_file, storage
 from xlj.io.hashing import combine, name_hash, permute
 from xlj.io.json_file import Record
@@ -34,7 +36,7 @@ _PIECE_ROWS = 8192
 class Counts:
     """Counts of a unit, of a shard, or of several shards.
 
-    `store.TaskRows` describes the attributes that are not described here.
+    `store.TextCounts` describes the attributes that are not described here.
 
     Attributes:
       train, held_out: `rows`, `tokens`, `examples` and `sentences` of the split.
@@ -78,7 +80,7 @@ class Shards:
 
     Attributes:
       folder: the folder.
-      kind: kind of rows.
+      kind: kind of rows, for `row_kinds.load`.
       units: number of units of text from which the rows are packed.
       length: number of tokens of a row.
       dtype: dtype of the token ids, `<u2` or `<u4`.
@@ -89,6 +91,17 @@ class Shards:
     units: int
     length: int
     dtype: str
+
+    @property
+    def row_kind(self) -> RowKind:
+        """The kind of rows."""
+        kind: RowKind = row_kinds.load(self.kind)
+        return kind
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields of a record."""
+        return self.row_kind.fields(self.length, self.dtype)
 
     @property
     def count(self) -> int:
@@ -117,9 +130,7 @@ class Shards:
         return file.stat().st_size == rows * self._record_dtype.itemsize
 
     @contextmanager
-    def writing_unit(
-        self, unit: int, counts: Counts
-    ) -> Iterator[Callable[[np.ndarray, np.ndarray], None]]:
+    def writing_unit(self, unit: int, counts: Counts) -> Iterator[Callable[[Rows, Rows], None]]:
         """Writes the rows of a unit.
 
         The unit is complete when the block ends without an error.
@@ -129,19 +140,19 @@ class Shards:
           counts: the counts of the unit, which are written at the end of the block.
 
         Yields:
-          A function that appends training rows and held-out rows, two arrays [rows, length].
+          A function that appends training rows and held-out rows.
         """
         file, sizes, digest = self.unit_file(unit), [], hashlib.sha256()
         with atomic.as_config_error(file):
             file.parent.mkdir(parents=True, exist_ok=True)
         with atomic.writing(file) as out:
 
-            def write(train: np.ndarray, held_out: np.ndarray) -> None:
+            def write(train: Rows, held_out: Rows) -> None:
                 for rows in (train, held_out):
-                    body = store.to_records(rows).tobytes()
+                    body = records.to_records(rows, self.fields).tobytes()
                     digest.update(body)
                     out.write(body)
-                    sizes.append(len(rows))
+                    sizes.append(records.count(rows))
 
             yield write
         _write_counts(file, counts, {"pieces": sizes, "sha256": digest.hexdigest()})
@@ -167,9 +178,9 @@ class Shards:
         counts = Counts()
         for part, _, _ in units:
             counts.add(part)
-        held_out = np.concatenate([rows["ids"][is_held_out] for _, rows, is_held_out in units])
-        held_out = packing.repack(self.kind, held_out)
-        counts.held_out["rows"] = len(held_out)
+        unpacked = np.concatenate([rows[is_held_out] for _, rows, is_held_out in units])
+        held_out = self.row_kind.repack(records.to_rows(unpacked))
+        counts.held_out["rows"] = records.count(held_out)
         file = store.shard_file(self.folder, shard)
         digests = [hashlib.sha256(), hashlib.sha256()]
         with atomic.writing(file) as out:
@@ -177,7 +188,7 @@ class Shards:
             for piece in _shuffled(train, shard):
                 digests[0].update(piece.tobytes())
                 out.write(piece.tobytes())
-            body = store.to_records(held_out).tobytes()
+            body = records.to_records(held_out, self.fields).tobytes()
             digests[1].update(body)
             out.write(body)
         sha256 = [digest.hexdigest() for digest in digests]
@@ -229,12 +240,7 @@ class Shards:
             )
             for split in store.SPLITS
         }
-        return TaskRows(
-            name=name,
-            folder=folder,
-            kind=self.kind,
-            languages=languages,
-            length=self.length,
+        text = TextCounts(
             sentences=total.sentences,
             cut=total.cut,
             dropped={why: count for why, count in sorted(total.dropped.items()) if count},
@@ -244,12 +250,21 @@ class Shards:
                 why: (count, place(*first)) for why, (count, *first) in total.malformed.items()
             },
             too_long=dict(sorted(total.too_long.items(), key=lambda item: int(item[0]))),
+        )
+        return TaskRows(
+            name=name,
+            folder=folder,
+            kind=self.row_kind.name,
+            languages=languages,
+            length=self.length,
+            fields=self.fields,
+            text=text,
             **splits,
         )
 
     @property
     def _record_dtype(self) -> np.dtype:
-        return store.record_dtype(self.length, self.dtype)
+        return records.record_dtype(self.fields)
 
     def _read_unit(self, unit: int) -> tuple[Counts, np.ndarray, np.ndarray]:
         """Returns (counts, records, is_held_out) of a unit, after a check of the records' digest.

@@ -8,8 +8,9 @@ vocabulary.model         a SentencePiece model, or a tokenizer.json
 A task is the rows of one language or pair. For each task, the manifest names a folder, which is
 `../text.en/<hash>` or a subfolder. This folder contains the shards of the task:
 
-00000.rows, 00001.rows   a record for each row: its ids (little-endian uint16 or uint32, [length])
-                         and their CRC32 (uint32); training rows first, then held-out rows
+00000.rows, 00001.rows   a record for each row: its fields, which the manifest names with their
+                         types and shapes (such as token ids, little-endian uint16), and their CRC32
+                         (uint32); training rows first, then held-out rows
 """
 
 import dataclasses
@@ -17,26 +18,27 @@ import functools
 import hashlib
 import json
 import os
-import zlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
+from xlj.data.rows import records
+from xlj.data.rows.records import Field
 from xlj.io.quoting import quoted, shortened
 
 if TYPE_CHECKING:  # importing this module must need only NumPy and the standard library
     from xlj.io.json_file import Record
     from xlj.io.storage import AnyPath
 
-FORMAT = 2
-"""Version of the format of the files; tests/formats contains rows of each version."""
+FORMAT = 3
+"""Version of the format of the files; tests/formats contains rows of this version."""
 MANIFEST = "manifest.json"
 VOCABULARY = "vocabulary.model"
 SPLITS = ("train", "held_out")
 OMITTED_IF_EMPTY = ("malformed", "too_long")
-"""Attributes of `TaskRows` and `shards.Counts` that are not written to files if they are empty."""
+"""Attributes of `TextCounts` and `shards.Counts` that files do not contain if they are empty."""
 
 
 class RowStoreError(RuntimeError):
@@ -54,7 +56,7 @@ class Split:
       rows: number of rows.
       tokens: number of ids in the rows, without padding.
       examples: number of examples in the rows; each starts with `<s>`.
-      sentences: number of lines or pairs in the rows.
+      sentences: number of records of the source in the rows, such as lines or pairs.
       sha256: digest of the rows.
       shards: number of rows in each shard.
     """
@@ -66,6 +68,37 @@ class Split:
     sha256: str
     shards: tuple[int, ...]
 
+    @classmethod
+    def without_rows(cls, shards: int) -> "Split":
+        """Returns a split of a task that has no such rows in its shards."""
+        return cls(0, 0, 0, 0, hashlib.sha256(b"").hexdigest(), (0,) * shards)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextCounts:
+    """Counts of the text from which the rows of a task were packed.
+
+    Attributes:
+      sentences: number of records of the sources that were read: lines with text, or pairs.
+      cut: number of documents that were cut into several examples, or of sentences that were
+        truncated; held-out lines are not counted.
+      dropped: number of records that are in no row, by reason.
+      input_bytes: size of the sources in bytes; approximate if the sources are not files.
+      input_sha256: digest of the whole text as it was read.
+      malformed: by reason, the number of malformed records and the place of the first. `dropped`
+        counts them too, except lines of which only a byte order mark was removed.
+      too_long: number of records that were dropped because they are too long, by the length of the
+        shortest row with room for them, rounded up to a multiple of 8 (`packing.histogram`).
+    """
+
+    sentences: int
+    cut: int
+    dropped: Mapping[str, int]
+    input_bytes: int
+    input_sha256: str
+    malformed: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
+    too_long: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
 
 @dataclasses.dataclass(frozen=True)
 class TaskRows:
@@ -74,20 +107,12 @@ class TaskRows:
     Attributes:
       name: name of the task, such as `text.en` or `pairs.en-de`.
       folder: the folder of the shards, relative to the folder of the store.
-      kind: kind of rows, one of `config.ROW_KINDS`.
-      languages: one language for monolingual text, two languages for pairs.
+      kind: name of the kind of rows (`RowKind.name`), or of the kind of a fine-tuning task.
+      languages: the language of each column of the text.
       length: number of tokens of a row.
-      sentences: number of lines with text, or of pairs, that were read.
-      cut: number of documents that were cut into several examples, or of sentences that were
-        truncated; held-out lines are not counted.
-      dropped: number of sentences or pairs that are in no row, by reason.
-      input_bytes: size of the sources in bytes; approximate if the sources are not files.
-      input_sha256: digest of the whole text as it was read.
+      fields: the fields of a record.
       train, held_out: the training rows and the held-out rows.
-      malformed: by reason, the number of malformed records and the place of the first. `dropped`
-        counts them too, except lines of which only a byte order mark was removed.
-      too_long: number of pairs that were dropped because they are too long, by the length of the
-        shortest row with room for them, rounded up to a multiple of 8 (`packing.histogram`).
+      text: counts of the text; None for rows of labelled examples.
     """
 
     name: str
@@ -95,22 +120,20 @@ class TaskRows:
     kind: str
     languages: tuple[str, ...]
     length: int
-    sentences: int
-    cut: int
-    dropped: Mapping[str, int]
-    input_bytes: int
-    input_sha256: str
+    fields: tuple[Field, ...]
     train: Split
     held_out: Split
-    malformed: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
-    too_long: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    text: TextCounts | None = None
 
     def as_json(self) -> "Record":
         """Converts the object to JSON values, which `task_rows_from_json` converts back."""
         content = dataclasses.asdict(self)
-        for name in OMITTED_IF_EMPTY:
-            if not content[name]:
-                del content[name]
+        if self.text is None:
+            del content["text"]
+        else:
+            for name in OMITTED_IF_EMPTY:
+                if not content["text"][name]:
+                    del content["text"][name]
         return content
 
     def split(self, name: str) -> Split:
@@ -127,7 +150,6 @@ class Manifest:
     Attributes:
       vocabulary_size: number of ids, including special tokens and `<mask>`.
       vocabulary_digest: sha256 of the vocabulary's file.
-      dtype: type of the ids on disk, `<u2` or `<u4`.
       recipe: the JSON values that determine the text of the rows (`request.Request.listing`); for
         rows of fine-tuning, only their format and kind.
       tasks: the rows of each task, in the order of the config.
@@ -136,7 +158,6 @@ class Manifest:
 
     vocabulary_size: int
     vocabulary_digest: str
-    dtype: str
     recipe: "Record"
     tasks: tuple[TaskRows, ...]
     format: int = FORMAT
@@ -152,8 +173,9 @@ class Manifest:
         content = dataclasses.asdict(self)
         del content["recipe"]
         for task in content["tasks"]:
-            del task["folder"], task["input_bytes"], task["input_sha256"]
-            del task["malformed"], task["too_long"]
+            del task["folder"]
+            for name in ("input_bytes", "input_sha256", "malformed", "too_long"):
+                (task["text"] or {}).pop(name, None)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> bytes:
@@ -228,7 +250,7 @@ class RowStore:
         """Returns the task with a name, such as `text.en`."""
         return self._tasks[name]
 
-    def read(self, task: str, split: str, rows: np.ndarray) -> np.ndarray:
+    def read(self, task: str, split: str, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Reads rows of a task, and checks the CRC32 of each row.
 
         Args:
@@ -237,7 +259,7 @@ class RowStore:
           rows: row numbers, int64 [n].
 
         Returns:
-          Token ids, uint16 or uint32 [n, length].
+          The array [n, ...] of each field, by name.
 
         Raises:
           RowStoreError: if a row is damaged.
@@ -247,16 +269,16 @@ class RowStore:
         rows = np.asarray(rows, np.int64)
         if rows.size and not 0 <= rows.min() <= rows.max() < count:
             raise IndexError(f"{task}/{split} has rows 0 to {count - 1}, not {rows}")
-        records = np.empty(len(rows), self._record_dtype(self._tasks[task]))
+        found = np.empty(len(rows), self._record_dtype(self._tasks[task]))
         shards = np.searchsorted(self._starts[task, split], rows, "right") - 1
         for shard in np.unique(shards):
             is_in_shard = shards == shard
             numbers = rows[is_in_shard] - self._starts[task, split][shard]
-            records[is_in_shard] = self._read_records(task, split, int(shard), numbers)
-        damaged = np.flatnonzero(row_crcs(records["ids"]) != records["crc"])
+            found[is_in_shard] = self._read_records(task, split, int(shard), numbers)
+        damaged = records.find_damaged(found)
         if damaged.size:
             raise RowStoreError(self.damage(task, split, int(rows[damaged[0]])))
-        return records["ids"]
+        return records.to_rows(found)
 
     def fetch(self, task: str, row: int, count: int) -> np.ndarray:
         """Reads `count` consecutive training rows of a task, starting with row number `row`.
@@ -264,7 +286,7 @@ class RowStore:
         Does not check their CRC32s.
 
         Returns:
-          Records of type `record_dtype`, [count].
+          Records (`records.record_dtype`), [count].
 
         Raises:
           RowStoreError: if a file cannot be read or has become shorter.
@@ -301,7 +323,7 @@ class RowStore:
         return f"delete {file} and run python -m xlj.prepare again, on the same text, to rebuild it"
 
     def _record_dtype(self, task: TaskRows) -> np.dtype:
-        return record_dtype(task.length, self.manifest.dtype)
+        return records.record_dtype(task.fields)
 
     def _check_size(self, file: "AnyPath", size: int, sizes: Mapping[str, int]) -> None:
         actual = sizes.get(file.name, -1)
@@ -338,8 +360,8 @@ class RowStore:
         file, rows = self.file(task, shard), self._tasks[task]
         train, held_out = rows.train.shards[shard], rows.held_out.shards[shard]
         assert isinstance(file, Path)
-        records = np.memmap(file, self._record_dtype(rows), "r", shape=(train + held_out,))
-        return np.asarray(records[:train] if split == "train" else records[train:])
+        both = np.memmap(file, self._record_dtype(rows), "r", shape=(train + held_out,))
+        return np.asarray(both[:train] if split == "train" else both[train:])
 
     def _open_file(self, task: str, shard: int) -> BinaryIO:
         """Opens a shard for random access, without the kernel's read-ahead."""
@@ -347,18 +369,6 @@ class RowStore:
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
         return file
-
-
-def record_dtype(length: int, dtype: str) -> np.dtype:
-    """Returns the type of a record, which is a row on disk: its ids, [length], and their CRC32."""
-    return np.dtype([("ids", dtype, (length,)), ("crc", "<u4")])
-
-
-def to_records(rows: np.ndarray) -> np.ndarray:
-    """Converts rows, [rows, length], to records with a CRC32, [rows]."""
-    records = np.empty(len(rows), record_dtype(rows.shape[1], rows.dtype.str))
-    records["ids"], records["crc"] = rows, row_crcs(rows)
-    return records
 
 
 def shard_file(folder: "AnyPath", shard: int) -> "AnyPath":
@@ -372,16 +382,18 @@ def task_rows_from_json(content: "Record") -> TaskRows:
         name: Split(**{**content[name], "shards": tuple(content[name]["shards"])})
         for name in SPLITS
     }
-    malformed = {
-        why: (count, first) for why, (count, first) in content.get("malformed", {}).items()
-    }
+    fields = tuple(
+        Field(name, dtype, tuple(shape), is_text)
+        for name, dtype, shape, is_text in content["fields"]
+    )
+    text = content.get("text")
+    if text is not None:
+        malformed = {
+            why: (count, first) for why, (count, first) in text.get("malformed", {}).items()
+        }
+        text = TextCounts(**{**text, "malformed": malformed})
     languages = tuple(content["languages"])
-    return TaskRows(**{**content, **splits, "languages": languages, "malformed": malformed})
-
-
-def row_crcs(rows: np.ndarray) -> np.ndarray:
-    """Computes the CRC32 of each row's bytes, uint32 [rows]."""
-    return np.array([zlib.crc32(row) for row in np.ascontiguousarray(rows)], "<u4")
+    return TaskRows(**{**content, **splits, "languages": languages, "fields": fields, "text": text})
 
 
 def _sizes(folder: "AnyPath", shards: int) -> dict[str, int]:

@@ -7,14 +7,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from xlj.data.rows import packing
-from xlj.data.rows.packing import Packed
+from xlj.data.ragged import Ragged
+from xlj.data.rows import packing, records
+from xlj.data.rows.records import Rows
+from xlj.data.rows.row_kind import Packed
 from xlj.data.rows.shards import SHARD_UNITS, Counts, Shards
 from xlj.data.text import held_out
 from xlj.data.text.held_out import Rule
 from xlj.data.text.reading import Chunk, ReadOptions, UnitReader
 from xlj.data.text.text_tasks import Unit
-from xlj.data.tokenizer.layout import PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.storage import AnyPath
 
@@ -112,9 +113,7 @@ class _Packer:
         self.shards, self.counts = shards, Counts()
         self._plan = plan
 
-    def pack_chunk(
-        self, chunk: Chunk, encoded: list[packing.Ragged]
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def pack_chunk(self, chunk: Chunk, encoded: list[Ragged]) -> tuple[Rows, Rows]:
         """Packs a chunk of text.
 
         Args:
@@ -122,7 +121,7 @@ class _Packer:
           encoded: the token ids of each column of the chunk.
 
         Returns:
-          The training rows and the held-out rows, uint16 or uint32 [rows, length] each.
+          The training rows and the held-out rows.
         """
         plan, counts = self._plan, self.counts
         is_held_out, is_dropped = held_out.split(plan.languages, chunk.hashes, plan.rules)
@@ -143,21 +142,18 @@ class _Packer:
         counts.cut += train.cut
         for split, packed in ((counts.train, train), (counts.held_out, held)):
             split.update(
-                rows=len(packed.rows),
-                tokens=int(np.count_nonzero(packed.rows != PAD)),
+                rows=records.count(packed.rows),
+                tokens=records.count_tokens(packed.rows, self.shards.fields),
                 examples=packed.examples,
                 sentences=packed.sentences,
             )
         return train.rows, held.rows
 
-    def _pack(
-        self, encoded: list[packing.Ragged], keep: np.ndarray, documents: np.ndarray
-    ) -> Packed:
-        return packing.pack(
-            self.shards.kind,
-            [side.select(keep) for side in encoded],
-            documents[keep],
+    def _pack(self, encoded: list[Ragged], keep: np.ndarray, documents: np.ndarray) -> Packed:
+        return self.shards.row_kind.pack(
+            [column.select(keep) for column in encoded],
             self.shards.length,
             np.dtype(self.shards.dtype),
+            documents=documents[keep],
             mask=_load_vocabulary(self._plan.vocabulary).mask,
         )

@@ -57,7 +57,7 @@ def deciding_column(languages: Sequence[str]) -> int:
 def split(
     languages: Sequence[str], hashes: Sequence[np.ndarray], rules: Sequence[Rule]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Divides lines of text (one column) or pairs (two columns) into training and held-out lines.
+    """Divides lines of text (one column) or records of several texts into training and held-out.
 
     Args:
       languages: the language of each column.
@@ -83,16 +83,18 @@ def split(
 def find_companions(
     languages: Sequence[str], hashes: Sequence[np.ndarray], rule: Rule
 ) -> np.ndarray:
-    """Returns the hashes of the companions in pairs.
+    """Returns the hashes of the companions in records of several texts.
 
     Args:
-      languages: the two languages of the pairs.
-      hashes: the hashes of each side, uint64 [pairs].
+      languages: the language of each column.
+      hashes: the hashes of each column, uint64 [records].
       rule: the held-out rule; only its threshold is used.
 
     Returns:
-      The hashes of companions, which are all on the side that does not decide: uint64 [companions].
+      The hashes of companions, which are in all columns but the deciding one: uint64 [companions].
     """
     deciding = deciding_column(languages)
-    other = hashes[1 - deciding][hashes[deciding] < rule.threshold]
+    is_low = hashes[deciding] < rule.threshold
+    others = [column[is_low] for i, column in enumerate(hashes) if i != deciding]
+    other = np.concatenate(others)
     return other[other >= rule.threshold]

@@ -51,9 +51,7 @@ class ReadOptions:
         """Returns JSON values that identify `malformed` and `filter`, for hashes of row stores."""
         module = self.filter.partition(":")[0]
         digest = module_digest(module, "data.filter") if module else ""
-        # The key `invalid_utf8` keeps the hashes of row stores that older versions of xlj built.
-        key = "invalid_utf8" if self.malformed == "error" else "malformed"
-        return {key: self.malformed, "filter": [self.filter, digest]}
+        return {"malformed": self.malformed, "filter": [self.filter, digest]}
 
     @classmethod
     def of(cls, data: Data) -> "ReadOptions":
@@ -66,7 +64,7 @@ class Chunk:
     """Consecutive lines of text, in which an empty line ends a document, or consecutive pairs.
 
     Attributes:
-      columns: the clean lines of each column; one column for text, two for pairs.
+      columns: the clean lines of each column of the source.
       hashes: the hashes of the lines of each column (`line_hashes`), uint64 [lines].
       places: the index of each line or pair in its unit, int64 [lines]. Malformed records are not
         counted. The blank line that ends each part of text is counted.
@@ -133,7 +131,7 @@ class UnitReader:
                 if columns and columns[0]:
                     yield [clean_all(column) for column in columns]
             self.lines += count
-            if part.source.columns == 1:
+            if len(part.source.columns) == 1:
                 yield [[""]]  # the end of a part ends a document
 
     def _drop_malformed(self, raw: RawBlock, part: int, before: int) -> list[Sequence[str]]:
@@ -232,7 +230,7 @@ def open_excluded_sources(data: Data) -> list[TextSource]:
     for text in data.exclude:
         name, sign, fields = text.partition("#")
         for field in fields.split("|"):
-            sources = open_sources(f"{name}{sign}{field}", 1, data, "data.exclude")
+            sources = open_sources(f"{name}{sign}{field}", ("text",), data, "data.exclude")
             if not sources:
                 raise ConfigError(f"data.exclude={text}: no such file")
             excluded += sources

@@ -5,8 +5,9 @@ each of which a single process reads. The method `blocks` yields text in columns
 
 - Monolingual text has one column, `(lines,)`. An empty line ends a document.
 - Pairs have two columns, `(first sides, second sides)`.
+- Examples have the columns that their kind of rows names.
 
-A `Malformed` replaces a record that cannot be read. In a pair, it replaces both sides.
+A `Malformed` replaces a record that cannot be read, in all columns.
 
 TensorFlow, seqio, TFDS and pyarrow are imported only when a source that needs them is read.
 """
@@ -35,7 +36,7 @@ BLOCK_LINES = 4096
 """The maximum number of records that are read at once from Parquet, TMX and the phrasebook."""
 
 RawBlock = tuple[Sequence[Line], ...]
-"""Lines of text, or the two sides of pairs, before cleaning: columns of equal length."""
+"""Lines of text, or records of several texts, before cleaning: columns of equal length."""
 
 _JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 
@@ -71,11 +72,11 @@ class TextSource:
 
     Attributes:
       text: the filled template, which names the source.
-      columns: number of columns: 1 for monolingual text, 2 for pairs.
+      columns: names of the columns; one for monolingual text, two for pairs.
     """
 
     text: str
-    columns: int
+    columns: tuple[str, ...]
 
     def identity(self) -> str | list | dict:
         """Returns JSON values that identify the text, without reading the text."""
@@ -117,13 +118,13 @@ class TextSource:
 
 @dataclasses.dataclass(frozen=True)
 class FileSource(TextSource):
-    """A file of lines: lines of text, or pairs with a tab or ` ||| ` between the sentences.
+    """A file of lines: lines of text, or records with tabs or ` ||| ` between their texts.
 
     A local file is identified by its path, size and modification time. A URL is identified by the
     URL itself, and the size and version that the server reports (`storage.identity`).
 
     Attributes:
-      paths: the file; `AlignedFiles` has two.
+      paths: the file; `AlignedFiles` has one for each column.
     """
 
     paths: tuple[AnyPath, ...]
@@ -143,7 +144,10 @@ class FileSource(TextSource):
 
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
         for lines in self._lines(start, stop, files.LINE_BYTES):
-            yield (lines,) if self.columns == 1 else _to_block(map(_split_pair_line, lines))
+            if len(self.columns) == 1:
+                yield (lines,)
+            else:
+                yield _to_block(_split_line(line, len(self.columns)) for line in lines)
 
     def _lines(self, start: int, stop: int, longest: int) -> Iterator[list[Line]]:
         return files.range_blocks(self.paths[0], start, stop, longest)
@@ -156,7 +160,7 @@ class FileSource(TextSource):
 
 
 class AlignedFiles(FileSource):
-    """Two files that are aligned by line number; one process reads both files."""
+    """Files that are aligned by line number, one for each column; one process reads all files."""
 
     def unsplittable(self, size: int) -> int:
         return self._size() if self._size() > size else 0
@@ -322,7 +326,7 @@ class PhrasebookSource(TextSource):
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
         rows: Iterator[tuple[str, ...]] = (
             zip(phrasebook.text_lines(self.name))
-            if self.columns == 1
+            if len(self.columns) == 1
             else phrasebook.pair_lines(self.name)
         )
         while block := tuple(itertools.islice(rows, BLOCK_LINES)):
@@ -429,25 +433,25 @@ def module_digest(module: str, key: str = "data.seqio_modules") -> str:
     return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
 
 
-def open_sources(text: str, columns: int, data: Data, key: str) -> list[TextSource]:
+def open_sources(text: str, columns: tuple[str, ...], data: Data, key: str) -> list[TextSource]:
     """Returns the sources that a filled template names; an empty list if none exists.
 
     If a wildcard matches several files, the sources are sorted by file name.
 
     Args:
       text: the filled template.
-      columns: number of columns: 1 for monolingual text, 2 for pairs.
+      columns: names of the columns.
       data: the `data` section of the config.
       key: the config key of the template, for errors.
 
     Raises:
-      ConfigError: if the template is invalid, only one of two aligned files exists, or a file has a
+      ConfigError: if the template is invalid, only some of the aligned files exist, or a file has a
         format that is not supported.
     """
     scheme, _, rest = text.partition(":")
     if scheme == "phrasebook":
-        sides = (rest,) if columns == 1 else split_pair(rest, tuple(phrasebook.LANGUAGES))
-        is_known = set(sides) <= set(phrasebook.LANGUAGES)
+        sides = (rest,) if len(columns) == 1 else split_pair(rest, tuple(phrasebook.LANGUAGES))
+        is_known = set(sides) <= set(phrasebook.LANGUAGES) and len(sides) == len(columns)
         return [PhrasebookSource(text, columns, rest)] if is_known else []
     if scheme in ("tfds", "seqio"):
         name, fields = _split_fields(text, rest, columns, key)
@@ -456,16 +460,23 @@ def open_sources(text: str, columns: int, data: Data, key: str) -> list[TextSour
     return _open_files(text, columns, key)
 
 
-def _split_fields(text: str, rest: str, columns: int, key: str) -> tuple[str, tuple[str, ...]]:
+def _split_fields(
+    text: str, rest: str, columns: tuple[str, ...], key: str
+) -> tuple[str, tuple[str, ...]]:
     name, _, fields = rest.partition("#")
     parts = tuple(fields.split("|"))
-    if not name or len(parts) != columns or not all(parts):
-        shape = "#FIELD" if columns == 1 else "#FIELD|FIELD"
+    if not name or len(parts) != len(columns) or not all(parts):
+        shape = _shape(columns)
         raise ConfigError(f"{key}={text}: expected the form {text.partition('#')[0]}{shape}")
     return name, parts
 
 
-def _open_files(text: str, columns: int, key: str) -> list[TextSource]:
+def _shape(columns: tuple[str, ...]) -> str:
+    """Returns how a template names the fields of its columns."""
+    return "#" + "|".join(["FIELD"] * len(columns))
+
+
+def _open_files(text: str, columns: tuple[str, ...], key: str) -> list[TextSource]:
     if "#" in text:
         name, fields = _split_fields(text, text, columns, key)
         sources: list[TextSource] = []
@@ -475,7 +486,7 @@ def _open_files(text: str, columns: int, key: str) -> list[TextSource]:
                 sources.append(ParquetFile(text, columns, (path,), fields))
             elif ending in _JSON_ENDINGS:
                 sources.append(JsonLines(text, columns, (path,), fields))
-            elif ending == ".tmx" and columns == 2:
+            elif ending == ".tmx" and len(columns) == 2:
                 sources.append(TmxFile(text, columns, (path,), fields))
             else:
                 raise ConfigError(
@@ -485,8 +496,8 @@ def _open_files(text: str, columns: int, key: str) -> list[TextSource]:
                 )
         return sources
     sides = [storage.find_files(side) for side in text.split("|")]
-    if len(sides) > columns:
-        allowed = "one file" if columns == 1 else "one TSV file or two files"
+    if len(sides) not in (1, len(columns)):
+        allowed = "one file" if len(columns) == 1 else f"one TSV file or {len(columns)} files"
         raise ConfigError(f"{key}={text}: a template of this key must name {allowed}")
     if any(sides) and not all(sides):
         missing = text.split("|")[[bool(side) for side in sides].index(False)]
@@ -501,17 +512,17 @@ def _open_files(text: str, columns: int, key: str) -> list[TextSource]:
         )
     for path in itertools.chain.from_iterable(sides):
         if _ending_of(path) in (".parquet", *_JSON_ENDINGS):
-            shape = "#FIELD" if columns == 1 else "#FIELD|FIELD"
             raise ConfigError(
-                f"{path}: set the field that contains the text, such as {key}={text}{shape}"
+                f"{path}: set the field that contains the text, such as "
+                f"{key}={text}{_shape(columns)}"
             )
         if _ending_of(path) == ".tmx":
             raise ConfigError(
                 f"{path}: set the languages to read, such as {key}={text}#SOURCE|TARGET"
             )
         # Some files of pairs end in .csv, but have tabs between columns.
-        formats.refuse(path, readable=("CSV",) if columns == 2 else ())
-    kind = AlignedFiles if len(sides) == 2 else FileSource
+        formats.refuse(path, readable=("CSV",) if len(columns) > 1 else ())
+    kind = AlignedFiles if len(sides) > 1 else FileSource
     return [kind(text, columns, paths) for paths in zip(*sides, strict=True)]
 
 
@@ -531,17 +542,21 @@ def _get_field(record: Any, field: str) -> Line:
     return INVALID_UTF8 if record and not json_file.is_text(record) else record or ""
 
 
-def _split_pair_line(line: Line) -> Sequence[Line]:
-    """Splits a line at a tab or `|||` into the two sentences of a pair."""
+def _split_line(line: Line, columns: int) -> Sequence[Line]:
+    """Splits a line at tabs or `|||` into the texts of a record."""
     if isinstance(line, Malformed):
-        return line, line
+        return [line] * columns
     sides: list[Line] = [*formats.split_columns(line)]
-    if len(sides) != 2:
+    if len(sides) != columns:
         expected = "a line must be two sentences with one tab (or one |||) between them"
+        if columns > 2:
+            expected = f"a line must be {columns} texts with tabs (or |||) between them"
         separators = "tabs" if "\t" in line or len(sides) == 1 else "separators |||"
         problem = f" has {len(sides) - 1} {separators}; {expected}"
         bad = Malformed("wrong number of columns", problem)
-        return [bad if line.strip() else Malformed("blank line", f" is blank; {expected}")] * 2
+        return [
+            bad if line.strip() else Malformed("blank line", f" is blank; {expected}")
+        ] * columns
     if isinstance(line, Marked):
         sides[0] = Marked(sides[0])
     return sides
@@ -552,28 +567,28 @@ def _check_record(
 ) -> Sequence[Line]:
     """Returns a record, or a `Malformed` for each column if the record is malformed.
 
-    A record is malformed if one of its texts is malformed or contains NUL, or if one side of a pair
-    is blank.
+    A record is malformed if one of its texts is malformed or contains NUL, or if one of several
+    texts is blank.
 
     Args:
       record: the text of each column.
       before: the value of `Malformed.before` for a malformed record.
-      may_be_empty: whether a pair with two blank sides is valid.
+      may_be_empty: whether a record whose texts are all blank is valid.
     """
     texts = [text for text in record if isinstance(text, str)]
     bad = next((text for text in record if isinstance(text, Malformed)), None)
     if bad is None and any("\0" in text for text in texts):
         bad = NUL
-    if bad is None and len(record) == 2:
+    if bad is None and len(record) > 1:
         blank = [not text or text.isspace() for text in texts]
         if any(blank) and not (may_be_empty and all(blank)):
             bad = Malformed("blank side", " has a blank side")
     return record if bad is None else [dataclasses.replace(bad, before=before)] * len(record)
 
 
-def _to_block(pairs: Iterable[Sequence[Line]], may_be_empty: bool = False) -> RawBlock:
-    """Checks pairs (`_check_record`) and converts them to columns."""
-    checked = (_check_record(pair, may_be_empty=may_be_empty) for pair in pairs)
+def _to_block(records: Iterable[Sequence[Line]], may_be_empty: bool = False) -> RawBlock:
+    """Checks records (`_check_record`) and converts them to columns."""
+    checked = (_check_record(record, may_be_empty=may_be_empty) for record in records)
     return tuple(zip(*checked, strict=True))
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from xlj.config import ConfigError, Data
 from xlj.data.text.sources import FileSource, Part, TextSource, open_sources
@@ -17,14 +18,14 @@ class TextTask:
     """All sources of one language or pair.
 
     Attributes:
-      name: kind of rows and language or pair, such as `text.en` or `pairs.en-de`.
-      kind: kind of rows, one of `config.ROW_KINDS`.
-      languages: the language of each column; one for monolingual text, two for pairs.
+      name: kind of text or of rows, and language or pair, such as `text.en` or `pairs.en-de`.
+      source: the config key of the templates of the sources, such as `data.mono`.
+      languages: the language of each column.
       sources: the sources, in the order in which they are read.
     """
 
     name: str
-    kind: str
+    source: str
     languages: tuple[str, ...]
     sources: tuple[TextSource, ...]
 
@@ -46,13 +47,18 @@ class TextTask:
                 unit = ()
         return [*units, unit] if unit else units
 
-    def of_kind(self, kind: str) -> "TextTask":
-        """Returns a task with the same sources, whose text becomes rows of another kind."""
-        return dataclasses.replace(self, name=f"{kind}.{self.name.partition('.')[2]}", kind=kind)
+    def of_kind(self, row_kind: Any) -> "TextTask":
+        """Returns a task with the same sources, named for a `RowKind` that packs its text."""
+        name = f"{row_kind.name}.{self.name.partition('.')[2]}"
+        return dataclasses.replace(self, name=name)
 
 
-def text_tasks(data: Data) -> list[TextTask]:
-    """Returns a task of kind `text` for each language, then a task of kind `pairs` for each pair.
+def text_tasks(data: Data, row_kinds: Iterable[Any] = ()) -> list[TextTask]:
+    """Returns a task for each language of `data.mono`, then for each pair of `data.parallel`, then
+    for each language of `data.examples`.
+
+    Args:
+      row_kinds: the kinds of rows (`RowKind`) that name the columns of `data.examples`.
 
     Raises:
       ConfigError: if the config has no template, or if a template is invalid. Also if a language or
@@ -61,13 +67,14 @@ def text_tasks(data: Data) -> list[TextTask]:
     """
     problems: list[str] = []
     tasks = []
-    for kind, key, templates, languages in _requested(data):
+    for kind, key, templates, columns, languages in _requested(data, row_kinds):
+        find = _source_finder(data, key, columns)
         sources_of, template_problems = match(
-            templates, key, _placeholders(languages), _NAME_KEYS[key], _source_finder(data, key)
+            templates, key, _placeholders(languages, key), _NAME_KEYS[key], find
         )
         problems += template_problems + _describe_shared_files(key, sources_of)
         tasks += [
-            TextTask(f"{kind}.{name}", kind, languages[name], tuple(sources))
+            TextTask(f"{kind}.{name}", key, languages[name], tuple(sources))
             for name, sources in sources_of.items()
         ]
     if problems:
@@ -81,8 +88,8 @@ def describe_unused_files(data: Data, tasks: Iterable[TextTask]) -> list[str]:
     """Describes files that match a template only for languages or pairs not in the config."""
     used = {path for task in tasks for source in task.sources for path in _paths(source)}
     descriptions = []
-    for _, key, templates, languages in _requested(data):
-        names = dict.fromkeys(next(iter(_placeholders(languages).values())), "*")
+    for _, key, templates, _, languages in _requested(data):
+        names = dict.fromkeys(next(iter(_placeholders(languages, key).values())), "*")
         for template in templates:
             if template.partition(":")[0] in _NOT_LISTABLE or "{" not in template:
                 continue
@@ -101,36 +108,62 @@ def describe_unused_files(data: Data, tasks: Iterable[TextTask]) -> list[str]:
 
 _NOT_LISTABLE = ("phrasebook", "tfds", "seqio", "https", "http")
 """Schemes of templates whose files cannot be listed."""
-_NAME_KEYS = {"data.mono": "data.languages", "data.parallel": "data.pairs"}
+_NAME_KEYS = {
+    "data.mono": "data.languages",
+    "data.parallel": "data.pairs",
+    "data.examples": "data.languages",
+}
 """For each config key of templates, the config key of the languages or pairs that fill them."""
 
 
-def _requested(data: Data) -> list[tuple[str, str, tuple[str, ...], dict[str, tuple[str, ...]]]]:
-    """Returns what to read for each kind of rows whose templates the config sets.
+class _Requested(NamedTuple):
+    """What to read for a config key of templates."""
 
-    Each entry is (kind of rows, key of templates, templates, {language or pair: its languages}).
+    kind: str
+    key: str
+    templates: tuple[str, ...]
+    columns: tuple[str, ...]
+    languages: dict[str, tuple[str, ...]]
+    """The language of each column, by the name of the language or pair."""
+
+
+def _requested(data: Data, row_kinds: Iterable[Any] = ()) -> list[_Requested]:
+    """Returns what to read for each key of templates that the config sets.
+
+    Raises:
+      ConfigError: if kinds of rows name other columns for the same source.
     """
+    of_kinds = {kind.columns: kind.name for kind in row_kinds if kind.source == "data.examples"}
+    if len(of_kinds) > 1:
+        raise ConfigError(
+            f"kinds of rows name different columns of data.examples: "
+            f"{' and '.join(f'{name} {columns}' for columns, name in of_kinds.items())}"
+        )
+    columns = next(iter(of_kinds), ("text",))
     mono: dict[str, tuple[str, ...]] = {name: (name,) for name in data.languages}
     pairs: dict[str, tuple[str, ...]] = {n: split_pair(n, data.languages) for n in data.pairs}
+    examples = {name: (name,) * len(columns) for name in data.languages}
     requests = [
-        ("text", "data.mono", data.mono, mono),
-        ("pairs", "data.parallel", data.parallel, pairs),
+        _Requested("text", "data.mono", data.mono, ("text",), mono),
+        _Requested("pairs", "data.parallel", data.parallel, ("source", "target"), pairs),
+        _Requested("examples", "data.examples", data.examples, columns, examples),
     ]
-    return [request for request in requests if request[2]]
+    return [request for request in requests if request.templates]
 
 
-def _placeholders(languages: Mapping[str, tuple[str, ...]]) -> dict[str, dict[str, str]]:
-    """Returns, for each language or pair, the value of each placeholder of a template."""
+def _placeholders(languages: Mapping[str, tuple[str, ...]], key: str) -> dict[str, dict[str, str]]:
+    """Returns, for each language or pair, the value of each placeholder of a template of a key."""
     return {
-        name: {"language": name}
-        if len(sides) == 1
-        else {"pair": name, "source": sides[0], "target": sides[1]}
+        name: {"pair": name, "source": sides[0], "target": sides[1]}
+        if _NAME_KEYS[key] == "data.pairs"
+        else {"language": name}
         for name, sides in languages.items()
     }
 
 
-def _source_finder(data: Data, key: str) -> Callable[[str, str], list[TextSource]]:
-    columns = 1 if key == "data.mono" else 2
+def _source_finder(
+    data: Data, key: str, columns: tuple[str, ...]
+) -> Callable[[str, str], list[TextSource]]:
     return lambda text, _: open_sources(text, columns, data, key)
 
 

@@ -1,0 +1,90 @@
+"""Rows of sentence pairs whose two sentences are encoded separately."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlj.config import max_pairs
+from xlj.data.ragged import Ragged
+from xlj.data.rows import packing
+from xlj.data.rows.records import Field, Rows
+from xlj.data.rows.row_kind import Packed, RowKind
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
+
+
+class Bitext(RowKind):
+    """Sentence pairs: the first sentences in one field, the second sentences in another.
+
+    Each sentence is an example `<s> A </s>`, and the pairs have the same order in both fields. A
+    field has half of the tokens of a row, and at most `max_pairs(length)` sentences. Pairs are
+    packed best-fit decreasing by the longer sentence. Pairs with an empty side, and pairs with a
+    side that does not fit in a field, are dropped and counted.
+    """
+
+    name = "bitext"
+    source = "data.parallel"
+    columns = ("source", "target")
+    length = "data.pair_length"
+
+    def fields(self, length: int, ids: str) -> tuple[Field, ...]:
+        """Returns the fields `first` and `second`."""
+        half = (length // 2,)
+        return tuple(Field(name, ids, half, is_text=True) for name in ("first", "second"))
+
+    def pack(
+        self,
+        columns: Sequence[Ragged],
+        length: int,
+        ids: np.dtype,
+        *,
+        documents: np.ndarray | None = None,
+        mask: int = 0,
+    ) -> Packed:
+        """Packs each pair into both fields of a row."""
+        half = length // 2
+        sizes = self.row_tokens(columns)
+        keep, dropped, too_long = packing.find_fitting(columns, sizes, length)
+        bins, offsets, count = packing.best_fit(sizes[keep] // 2, half, max_pairs(length))
+        # Rows are sorted by their first pair; with one pair per row, rows are in the order of the
+        # text.
+        _, begins = np.unique(bins, return_index=True)
+        bins = np.argsort(np.argsort(begins))[bins]
+        order = np.lexsort((offsets, bins))
+        row_starts = np.searchsorted(bins[order], np.arange(count))
+        rows = {}
+        for name, column in zip(("first", "second"), columns, strict=True):
+            side = column.select(keep)
+            rows[name] = np.full((count, half), PAD, ids)
+            flat = rows[name].reshape(-1)
+            sizes_in_order = side.lengths[order] + 2
+            before = np.cumsum(sizes_in_order) - sizes_in_order
+            starts = np.empty_like(before)
+            in_row = np.repeat(before[row_starts], np.bincount(bins, minlength=count))
+            starts[order] = before - in_row
+            starts += bins * half
+            flat[starts] = BOS
+            flat[starts + 1 + side.lengths] = EOS
+            packing.copy_runs(side.ids, side.starts, flat, starts + 1, side.lengths)
+        return Packed(rows, 2 * len(bins), len(bins), 0, dropped, too_long)
+
+    def repack(self, rows: Rows) -> Rows:
+        """Packs the pairs of rows again, best-fit decreasing."""
+        length = 2 * rows["first"].shape[1]
+        return self.pack(self.unpack(rows), length, rows["first"].dtype).rows
+
+    def unpack(self, rows: Rows) -> tuple[Ragged, ...]:
+        """Returns the first and the second sentences of all pairs in order."""
+        return packing.split_sentences(rows["first"]), packing.split_sentences(rows["second"])
+
+    def row_tokens(self, columns: Sequence[Ragged]) -> np.ndarray:
+        """Returns the length of the shortest row that has room for a pair, int64 [pairs]."""
+        longer: np.ndarray = np.maximum(*(column.lengths for column in columns))
+        return 2 * (longer + 2)
+
+    def layout(self, rows: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+        """Returns the first and the second sentences as rows."""
+        return tuple(
+            {"tokens": rows[name], "languages": rows["languages"][:, [side, side]]}
+            for side, name in enumerate(("first", "second"))
+        )

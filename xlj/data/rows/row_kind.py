@@ -1,0 +1,122 @@
+"""Defines the interface of a kind of rows; a subclass implements each kind."""
+
+import abc
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlj.data.ragged import Ragged
+from xlj.data.rows.records import Field, Rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Packed:
+    """Packed rows, and counts of what happened to the input.
+
+    Attributes:
+      rows: the rows.
+      examples: number of examples in the rows; each example starts with `<s>`.
+      sentences: number of records of the source that are in the rows, such as lines or pairs.
+      cut: number of documents that were cut into several examples, or of sentences that were
+        truncated.
+      dropped: number of records that are not in the rows, by reason.
+      too_long: `RowKind.row_tokens` of each record that was dropped because it is too long, int64.
+    """
+
+    rows: Rows
+    examples: int
+    sentences: int
+    cut: int = 0
+    dropped: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    too_long: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0, np.int64))
+
+
+class RowKind(abc.ABC):
+    """A kind of rows: its text, the fields of its records, and how text is packed into them.
+
+    docs/own_objective.md shows an example.
+
+    Attributes:
+      name: name of the kind; an identifier.
+      source: the config key of the templates of its text.
+      columns: names of the columns of a source. Kinds with the same source have the same columns.
+      length: the config key of the length of a row, in tokens.
+      version: version of `pack`. It is part of the recipe of rows, so a new version rebuilds them.
+    """
+
+    name: str
+    source: str
+    columns: tuple[str, ...]
+    length: str
+    version: int = 1
+
+    def fields(self, length: int, ids: str) -> tuple[Field, ...]:
+        """Returns the fields of a record. The default has one field of token ids, `tokens`.
+
+        Args:
+          length: number of tokens of a row.
+          ids: type of token ids, `<u2` or `<u4`.
+        """
+        return (Field("tokens", ids, (length,), is_text=True),)
+
+    def batch_fields(self, length: int, ids: str) -> tuple[Field, ...]:
+        """Returns the fields of a row in a batch: those of its record, and `languages`.
+
+        Args:
+          length: number of tokens of a row.
+          ids: type of token ids.
+        """
+        sides = max(2, len(self.columns))
+        return (*self.fields(length, ids), Field("languages", "<i4", (sides,)))
+
+    @abc.abstractmethod
+    def pack(
+        self,
+        columns: Sequence[Ragged],
+        length: int,
+        ids: np.dtype,
+        *,
+        documents: np.ndarray,
+        mask: int,
+    ) -> Packed:
+        """Packs text into rows. The result depends on the arguments only.
+
+        Args:
+          columns: the token ids of each column of the source.
+          length: number of tokens of a row.
+          ids: type of token ids.
+          documents: the document of each record of the source, int64 [records], non-decreasing.
+          mask: the id of `<mask>`.
+        """
+
+    def repack(self, rows: Rows) -> Rows:
+        """Packs the examples of rows again, into fewer rows if possible.
+
+        The held-out examples of all parts of a text are packed again. The default keeps the rows.
+        """
+        return rows
+
+    def unpack(self, rows: Rows) -> tuple[Ragged, ...]:
+        """Returns the columns of the source that are in rows, without special tokens."""
+        raise NotImplementedError(f"rows of kind {self.name} cannot be unpacked")
+
+    def row_tokens(self, columns: Sequence[Ragged]) -> np.ndarray:
+        """Returns the length of the shortest row that has room for a record, int64 [records].
+
+        The default is the length of an example with all columns: `<s> A </s> B </s>`.
+        """
+        lengths: np.ndarray = np.sum([column.lengths for column in columns], axis=0)
+        return lengths + len(columns) + 1
+
+    def layout(self, rows: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+        """Returns the texts of rows that an encoder reads one by one, as rows with `tokens`.
+
+        Args:
+          rows: the fields of a batch, and `languages`, int32 [rows, sides]: arrays of NumPy or JAX.
+
+        Returns:
+          Rows with the fields `tokens` and `languages`. The default returns the rows.
+        """
+        return ({name: rows[name] for name in ("tokens", "languages")},)
