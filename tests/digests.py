@@ -41,7 +41,6 @@ from xlj.config import finetuning, parse, recipes
 from xlj.data.rows.batches import Batches
 from xlj.finetuning import running
 from xlj.objectives import build
-from xlj.objectives.objective import Rows
 from xlj.objectives.segments import segments
 from xlj.training import loop, start
 from xlj.training.randomness import row_rngs
@@ -178,33 +177,51 @@ def run(name, folder, workdir):
 
 
 def digest(*arrays):
-    """Digests arrays; integers and bits of other types count as int64, numbers as float32."""
+    """Digests arrays; integers count as int64, numbers as float32, random keys as their data."""
     found = hashlib.sha256()
-    for array in map(np.asarray, arrays):
-        is_number = np.issubdtype(array.dtype, np.floating)
-        found.update(np.ascontiguousarray(array, np.float32 if is_number else np.int64).tobytes())
+    for array in arrays:
+        if isinstance(array, jax.Array) and jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+            array = jax.random.key_data(array)
+        is_number = np.issubdtype(np.asarray(array).dtype, np.floating)
+        kind = np.float32 if is_number else np.int64
+        found.update(np.ascontiguousarray(array, kind).tobytes())
     return found.hexdigest()[:16]
+
+
+def read(batches, name, step, slots):
+    """Returns the rows of a batch, their tokens in one array, and their layout."""
+    batch = batches.read(name, step, slots)
+    ids = [batch[field] for field in ("tokens", "first", "second") if field in batch]
+    return batch, np.concatenate(ids, axis=1), batch["languages"]
+
+
+def leaves_of(made):
+    """Returns the leaves; a score counts as five numbers, as it was once stored."""
+    if isinstance(made, dict) and "score" in made:
+        numbers = np.asarray(made["score"]).view(np.uint8).reshape(-1, 4)
+        labels = np.concatenate([np.asarray(made["has_score"])[:, None], numbers], 1)
+        made = {"tokens": made["tokens"], "languages": made["languages"], "labels": labels}
+    return jax.tree.leaves(made)
 
 
 def seen(begin):
     """Returns the digests of what the objectives of a run see, in one text for each step."""
-    config, batches = begin.config, Batches(begin.store, begin.config)
+    config, batches, corrupt = begin.config, Batches(begin.store, begin.config), {}
     texts = []
     for step in range(config.train.steps):
-        objectives = build(
-            config.objectives_on(), config.phase_at(step).config.model, batches.corpus
-        )
-        text = []
+        phase, text = config.phase_at(step), []
         for name, (rows, _) in batches.shapes(step).items():
+            if (name, phase.start) not in corrupt:
+                active = phase.config.objectives.active()
+                objective = build(active, phase.config.model, batches.corpus)[name]
+                corrupt[name, phase.start] = jax.jit(objective.corrupt)
             slots = np.arange(rows)
-            batch = Rows(*batches.read(name, step, slots))
-            length = config.objectives_on()[name].text_length(batch.tokens.shape[1])
-            layout = segments(batch.tokens[:, :length])
+            batch, ids, languages = read(batches, name, step, slots)
             rngs = row_rngs(config.train.seed, f"{name}/corruption", step, slots)
-            made = jax.jit(objectives[name].corrupt)(batch, rngs)
-            leaves = sorted(digest(leaf) for leaf in jax.tree.leaves(made))
-            text.append(f"{name} {digest(batch.tokens, batch.languages)} {digest(*layout)}")
-            text[-1] += f" {digest(*leaves and [np.frombuffer(''.join(leaves).encode(), 'u1')])}"
+            made = corrupt[name, phase.start](batch, rngs)
+            leaves = sorted(map(digest, leaves_of(made)))
+            digests = digest(ids), digest(languages), digest(*segments(ids)), "+".join(leaves)
+            text.append(f"{name}: {' '.join(digests)}")
         texts.append("; ".join(text))
     return texts
 

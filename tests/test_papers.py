@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from xlj.cli import alignment_flags, command, configs, retrieval_flags
-from xlj.config import ROW_KINDS, parse
+from xlj.config import parse
 from xlj.config.fields import lookup
 from xlj.data.rows.corpus import Corpus
 from xlj.sweeping import definition
@@ -117,7 +117,7 @@ def _operations(config, size):
     def shapes(step):
         active = config.phase_at(step).config.objectives
         return {
-            name: (options.batch_rows, lookup(config, ROW_KINDS[options.rows].length))
+            name: (options.batch_rows, lookup(config, options.row_kind.length))
             for name, options in active.active().items()
         }
 

@@ -5,22 +5,20 @@ from pathlib import Path
 
 import chex
 import jax
-import jax.numpy as jnp
 import pytest
 from test_papers import recipes_of_papers
 
 from xlj import config as schema
 from xlj import objectives
-from xlj.config import ROW_KINDS, ConfigError, parse, variants
+from xlj.config import ConfigError, parse, variants
 from xlj.config.fields import lookup
 from xlj.data.rows.corpus import Corpus
 from xlj.data.text.templates import paired_languages
 from xlj.data.text.text_tasks import text_tasks
 from xlj.data.tokenizer import vocabulary_training
-from xlj.objectives.objective import Rows
 from xlj.optimizers.schedules import Rates
 from xlj.sharding import meshes
-from xlj.training import loop, start, state
+from xlj.training import loop, phases, start, state
 from xlj.training.step import make_train_step
 
 ROOT = Path(__file__).parents[1]
@@ -88,11 +86,9 @@ def test_recipes_build_and_trace(name, variant):
         built = objectives.build(active, config.model, corpus)
         batch = {}
         for objective_name, options in active.items():
-            length = lookup(config, ROW_KINDS[options.rows].length) or 128  # auto: any length
-            batch[objective_name] = Rows(
-                jax.ShapeDtypeStruct((options.batch_rows, length), jnp.uint32),
-                jax.ShapeDtypeStruct((options.batch_rows, 2), jnp.int32),
-            )
+            length = lookup(config, options.row_kind.length) or 128  # auto: any length
+            shapes = {objective_name: (options.batch_rows, length)}
+            batch |= phases.abstract_batch(active, shapes, "<u4", mesh)
         before = jax.eval_shape(lambda: state.init(config, corpus, 0))
         after = jax.eval_shape(
             make_train_step(phase, built, mesh), before, batch, 0, Rates(1e-3, 0.0)

@@ -46,7 +46,7 @@ def test_counted_passes_equal_the_passes_of_the_batches(tiny, store):
     batches, rows = Batches(store, config), 0
     for step in range(40):
         count, _ = batches.shapes(step)["mmlm"]
-        _, languages = batches.read("mmlm", step, np.arange(count))
+        languages = batches.read("mmlm", step, np.arange(count))["languages"]
         rows += int((languages[:, 0] == store.manifest.languages.index("sw")).sum())
     available_rows = store.task("text.sw").train.rows
     assert plan.count_passes(config, store, ["sw"]) == pytest.approx(rows / available_rows, rel=0.1)
@@ -176,7 +176,9 @@ def test_advice_contains_numbers(tiny, store):
     counts = {"sw": Fertility(2_345, 5_000, 0)}
     lines = plan.give_advice(counts, store, parse(tiny), ["sw"], 10**9)
     task = store.task("text.sw")
-    assert lines[0].startswith(f"sw has {task.sentences:,} lines (2,345 words), which is little")
+    assert lines[0].startswith(
+        f"sw has {task.text.sentences:,} lines (2,345 words), which is little"
+    )
     held_out = task.held_out.sentences
     assert lines[1].startswith(f"sw has {held_out} held-out lines")
     assert lines[1].endswith("to hold out about 80, add --config.data.held_out_share=0.2")

@@ -123,8 +123,8 @@ def _unzst(content: bytes) -> bytes:
 
 def _units(path: str, columns: int, malformed: str) -> tuple[int, int, int]:
     """Returns (lines, kept lines, dropped lines) of a source that is read in small units."""
-    sources = tuple(open_sources(path, columns, Data(), "data.mono"))
-    task = TextTask("text.en", "text", ("en",) * columns, sources)
+    sources = tuple(open_sources(path, ("text", "other")[:columns], Data(), "data.mono"))
+    task = TextTask("text.en", "data.mono", ("en",) * columns, sources)
     lines = kept = dropped = 0
     size = sum(part.size for unit in task.units(1 << 40) for part in unit)
     for index, unit in enumerate(task.units(max(48, size // 200))):

@@ -55,6 +55,7 @@ from xlj.objectives import (
     kept_logits,
     logits,
     mlm,
+    objective,
     retrieval,
     rtd,
     segments,
@@ -63,7 +64,6 @@ from xlj.objectives import (
     xlco,
 )
 from xlj.objectives.corruption import Masked
-from xlj.objectives.objective import Rows
 from xlj.sharding import devices
 from xlj.sharding import trees as array_trees
 
@@ -92,7 +92,8 @@ def keys(*shape):
 
 
 KEY, TOKENS, HIDDEN = keys(), i32(R, N), f32(R, N, H)
-ROWS = Rows(TOKENS, i32(R, 2))
+ROWS = {"tokens": TOKENS, "languages": i32(R, 2)}
+BITEXT = {"first": TOKENS, "second": TOKENS, "languages": i32(R, 2)}
 MASKED = Masked(TOKENS, i32(R, SLOTS), i32(R, SLOTS), f32(R, SLOTS), i32(R, 2))
 SEGMENTS = segments.Segments(TOKENS, TOKENS, TOKENS)
 INPUTS = encoder.Inputs(TOKENS, TOKENS, TOKENS, TOKENS, None, TOKENS)
@@ -255,7 +256,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     position_bias.buckets: ({"count": 8, "distance": 12}, {"differences": i32(R)}),
     position_bias.bias_tiles: ({"block": 4}, {"bias": f32(2, 16)}),
     block.stream_of: ({"model": MODEL}, {"x": HIDDEN}),
-    bitext.split_sides: ({}, {"rows": ROWS}),
+    bitext.split_sides: ({}, {"rows": BITEXT}),
     bitext.count_examples: ({}, {"tokens": TOKENS}),
     bitext.is_example: ({"max_examples": 2}, {"tokens": TOKENS}),
     bitext.find_starts: ({"max_examples": 2}, {"tokens": TOKENS}),
@@ -330,7 +331,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     supervised.init_head: ({"kind": "tagging", "model": MODEL, "labels": 3}, {"rng": KEY}),
     xlco.corrupt: (
         {"options": Contrast(), "model": MODEL, "corpus": CORPUS},
-        {"rows": ROWS, "rngs": keys(R)},
+        {"rows": BITEXT, "rngs": keys(R)},
     ),
     xlco.mix: ({"max_examples": 2}, {"first": ROWS, "second": ROWS, "rngs": keys(R)}),
     xlco.join: ({"max_examples": 2}, {"first": TOKENS, "second": TOKENS, "pairs": i32(R)}),
@@ -353,6 +354,7 @@ OF_ANY_ARRAYS = (
 module."""
 CHECKS = (
     sinkhorn.check_pairs, logits.check_block, logits.check_factors, dense_attention.check_inputs,
+    objective.check_rows,
 )  # fmt: skip
 INNER = tuple(f"fused_attention.{name}" for name in ("gpu", "tpu", "tiles")) + ("local_blocks",)
 """Modules that only `fused_attention.attend` and `dense_attention` call."""

@@ -49,7 +49,7 @@ def test_rows_of_every_format_can_be_read(archive, tmp_path):
     assert store.manifest.content_hash == expected["content_hash"]
     assert store.manifest.languages == ["en", "de"]
     for task in store.manifest.tasks:
-        rows = store.read(task.name, "train", np.arange(task.train.rows))
+        rows = store.read(task.name, "train", np.arange(task.train.rows))["tokens"]
         assert rows.shape == (task.train.rows, 16) and (rows[:, 0] == 0).all()
 
 

@@ -11,7 +11,7 @@ from references import encoder as reference
 from references.dropout import kept
 
 from xlj.config import Model
-from xlj.data.rows.packing import sides_of
+from xlj.data.rows.kinds.pairs import Pairs
 from xlj.models import embeddings, encoder
 from xlj.models.dense import matmul
 from xlj.objectives.segments import segments
@@ -259,7 +259,8 @@ def test_a_separator_replaces_the_first_end_of_a_pair():
     layout = segments(tokens)
     replaced = jnp.asarray([[0, 7, 8, 4, 9, 6, 2, 0, 7, 2, 0, 5, 4, 9, 2, 1]])
     assert embeddings.insert_separators(tokens, layout.side).tolist() == replaced.tolist()
-    first, second = sides_of("pairs", np.asarray([[0, 7, 8, 2, 9, 6, 2, 0, 5, 2, 9, 2, 1, 1]]))
+    row = np.asarray([[0, 7, 8, 2, 9, 6, 2, 0, 5, 2, 9, 2, 1, 1]])
+    first, second = Pairs().unpack({"tokens": row})
     assert (first.ids.tolist(), second.ids.tolist()) == ([7, 8, 5], [9, 6, 9])
     plain = dataclasses.replace(TINY, layers=1)
     insert_separators = dataclasses.replace(plain, pair_separator="parallel")

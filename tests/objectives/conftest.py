@@ -74,7 +74,7 @@ def params_of():
 
 @pytest.fixture
 def keys_of():
-    return lambda rows, seed=0: jax.random.split(jax.random.key(seed), len(rows.tokens))
+    return lambda rows, seed=0: jax.random.split(jax.random.key(seed), len(rows["languages"]))
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 import jax.numpy as jnp
 import numpy as np
 
+from xlj.config import row_kinds
 from xlj.data.ragged import Ragged
-from xlj.data.rows import packing
+from xlj.data.rows import records
 from xlj.data.rows.corpus import Corpus
-from xlj.objectives.objective import Rows
 
 SIZE = 60
 CORPUS = Corpus(SIZE, ("en", "de", "sw"), (100, 50, 20))
@@ -18,19 +18,29 @@ def ragged(rng, count, low, high):
 
 
 def rows_of(kind, seed=0, count=24, length=48, shortest=1):
-    """Draws rows [n, length] of a kind, with a random language for each side, of sentences of at
-    least `shortest` tokens."""
-    rng, dtype = np.random.default_rng(seed), np.dtype(np.uint16)
-    first, second = ragged(rng, count, shortest, 9), ragged(rng, count, shortest, 9)
-    if kind == "text":
-        packed = packing.pack_text(first, np.arange(count) // 3, length, dtype)
-    elif kind == "pairs":
-        packed = packing.pack_pairs(first, second, length, dtype)
-    elif kind == "bitext":
-        packed = packing.pack_bitext(first, second, length, dtype)
-    else:
-        packed = packing.pack_sentences(first, length, dtype, mask=SIZE - 1)
-    languages = rng.integers(0, 3, (len(packed.rows), 2))
-    if kind in ("text", "sentences"):
+    """Draws rows of a kind, with a random language for each side, of sentences of at least
+    `shortest` tokens."""
+    rng, dtype, row_kind = np.random.default_rng(seed), np.dtype(np.uint16), row_kinds.load(kind)
+    columns = [ragged(rng, count, shortest, 9) for _ in range(2)][: len(row_kind.columns)]
+    documents = np.arange(count) // 3
+    packed = row_kind.pack(columns, length, dtype, documents=documents, mask=SIZE - 1)
+    return as_batch(packed.rows, rng, two_languages=len(row_kind.columns) > 1)
+
+
+def as_batch(rows, rng, two_languages=True):
+    """Returns packed rows as arrays of JAX, with random languages."""
+    languages = rng.integers(0, 3, (records.count(rows), 2))
+    if not two_languages:
         languages[:, 1] = languages[:, 0]
-    return Rows(jnp.asarray(packed.rows, jnp.int32), jnp.asarray(languages, jnp.int32))
+    return {name: jnp.asarray(x, jnp.int32) for name, x in {**rows, "languages": languages}.items()}
+
+
+def tokens_of(rows):
+    """Returns the tokens of rows of bitext, both sides in one array [rows, length]."""
+    return jnp.concatenate([rows["first"], rows["second"]], axis=1)
+
+
+def with_tokens(rows, tokens):
+    """Returns rows of bitext with other tokens, both sides in one array [rows, length]."""
+    half = tokens.shape[1] // 2
+    return {**rows, "first": tokens[:, :half], "second": tokens[:, half:]}

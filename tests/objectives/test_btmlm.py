@@ -69,21 +69,23 @@ def test_the_whole_step_equals_numpy(
     params, rows = params_of(model, objective), rows_of("sentences", count=60, shortest=3)
     before, after, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
     plain = float64(params)
-    source, placed = reference.placeholders(rows.tokens, 0.17, MASK)
+    source, placed = reference.placeholders(rows["tokens"], 0.17, MASK)
     expected = btmlm.target_probabilities(CORPUS, 0.5)
     np.testing.assert_array_equal(objective.corrupt.keywords["probabilities"], expected)
     np.testing.assert_array_equal(before.source, source)
     assert_masked(source, before.masked, options)
     targets = np.asarray(before.targets)
-    assert (targets != np.asarray(rows.languages[:, :1]))[placed].all()
-    examples_of_rows = np.asarray(segments(rows.tokens).segment)
+    assert (targets != np.asarray(rows["languages"][:, :1]))[placed].all()
+    examples_of_rows = np.asarray(segments(rows["tokens"]).segment)
     for row, languages, placed_in_row in zip(examples_of_rows, targets, placed, strict=True):
         for example in set(row[placed_in_row]):  # all placeholders of a sentence have one language
             assert len({*languages[placed_in_row & (row == example)]}) == 1
     noise = None
     if generation == "sample":
         noise = gumbel(before.sample_rngs, before.positions, source.shape[1])
-    filled = reference.pseudo_tokens(plain, model, source, placed, targets, rows.languages, noise)
+    filled = reference.pseudo_tokens(
+        plain, model, source, placed, targets, rows["languages"], noise
+    )
     np.testing.assert_array_equal(after.source, filled)
     second_stage = np.where(placed, filled, before.masked.tokens)
     np.testing.assert_array_equal(after.masked.tokens, second_stage)
@@ -97,7 +99,7 @@ def test_the_whole_step_equals_numpy(
 def test_the_pseudo_ratio_sets_the_number_of_filled_placeholders(ratio, model, params_of, keys_of):
     options = dataclasses.replace(OPTIONS, pseudo_ratio=ratio)
     rows, before, after, *_ = prepared(model, options, params_of, keys_of)
-    tokens, source = np.asarray(rows.tokens), np.asarray(after.source)
+    tokens, source = np.asarray(rows["tokens"]), np.asarray(after.source)
     for old, new in zip(tokens, source, strict=True):
         for start in np.flatnonzero(old == BOS):
             end = start + int(np.argmax(old[start:] == EOS))
@@ -115,7 +117,7 @@ def test_the_pseudo_ratio_sets_the_number_of_filled_placeholders(ratio, model, p
 
 def test_only_source_tokens_are_masked_and_pseudo_tokens_are_seen(model, params_of, keys_of):
     rows, before, after, objective, params, model = prepared(model, OPTIONS, params_of, keys_of)
-    side = np.asarray(segments(rows.tokens).side)
+    side = np.asarray(segments(rows["tokens"]).side)
     assert (side[np.asarray(after.masked.selected())] == 0).all()
     np.testing.assert_array_equal(
         np.where(side == 1, after.source, 0), np.where(side == 1, after.masked.tokens, 0)
@@ -178,7 +180,7 @@ def test_placeholders_belong_to_the_second_side_in_both_stages(
     for inputs in recorded:
         types = jnp.take_along_axis(inputs.sides, before.positions, axis=1)
         assert (np.asarray(types)[np.asarray(before.used)] == 1).all()
-        assert not np.asarray(inputs.sides)[np.asarray(rows.tokens) == BOS].any()
+        assert not np.asarray(inputs.sides)[np.asarray(rows["tokens"]) == BOS].any()
     assert len(recorded) == 2
     params["embeddings"]["token_type"] = params["embeddings"]["token_type"].at[1].multiply(-9)
     other = objective.targets(params, {}, before, whole)
@@ -193,8 +195,8 @@ def test_target_languages_follow_the_configured_distribution(keys_of):
         result = btmlm.corrupt(
             rows, keys_of(rows), options=options, vocabulary_size=SIZE, probabilities=table
         )
-        source = np.broadcast_to(np.asarray(rows.languages[:, :1]), result.targets.shape)
-        first = np.asarray(rows.tokens) == BOS  # one draw per example
+        source = np.broadcast_to(np.asarray(rows["languages"][:, :1]), result.targets.shape)
+        first = np.asarray(rows["tokens"]) == BOS  # one draw per example
         for language in range(3):
             targets = np.asarray(result.targets)[first & (source == language)]
             shares = np.bincount(targets, minlength=3) / len(targets)

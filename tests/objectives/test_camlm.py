@@ -30,7 +30,7 @@ def test_the_whole_step_equals_numpy(
     objective = camlm.objective("camlm", options, model, CORPUS)
     params, rows = params_of(model, objective), rows_of("pairs")
     _, masked, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
-    assert_masked(rows.tokens, masked, options)
+    assert_masked(rows["tokens"], masked, options)
     assert_sums(losses["camlm"], counts["camlm"], reference(float64(params), model, masked))
     assert objective.losses["camlm"].weight == 3 and objective.losses["camlm"].over_vocabulary
 
@@ -118,10 +118,12 @@ def test_specials_are_never_selected_and_every_query_sees_a_key():
     rows = rows_of("pairs", seed=1)
     model = Model(layers=1, hidden=16, heads=2)
     objective = camlm.objective("camlm", OPTIONS, model, CORPUS)
-    masked = jax.jit(objective.corrupt)(rows, jax.random.split(jax.random.key(0), len(rows.tokens)))
+    masked = jax.jit(objective.corrupt)(
+        rows, jax.random.split(jax.random.key(0), len(rows["tokens"]))
+    )
     inputs = camlm.inputs_of(model, masked)
     assert inputs.languages is None
-    assert (np.asarray(rows.tokens)[np.asarray(masked.selected())] >= len(SPECIALS)).all()
+    assert (np.asarray(rows["tokens"])[np.asarray(masked.selected())] >= len(SPECIALS)).all()
     sees = (
         np.asarray(inputs.query_segment_ids)[:, :, None]
         == np.asarray(inputs.key_segment_ids)[:, None, :]
@@ -135,11 +137,13 @@ def test_only_selected_tokens_are_marked_with_languages():
         Model(layers=1, hidden=16, heads=2), language_embeddings="predicted"
     )
     objective = camlm.objective("camlm", OPTIONS, model, CORPUS)
-    masked = jax.jit(objective.corrupt)(rows, jax.random.split(jax.random.key(0), len(rows.tokens)))
+    masked = jax.jit(objective.corrupt)(
+        rows, jax.random.split(jax.random.key(0), len(rows["tokens"]))
+    )
     languages = np.asarray(camlm.inputs_of(model, masked).languages)
-    selected, side = np.asarray(masked.selected()), np.asarray(segments(rows.tokens).side)
+    selected, side = np.asarray(masked.selected()), np.asarray(segments(rows["tokens"]).side)
     assert (languages[~selected] == -1).all()
-    own = np.take_along_axis(np.asarray(rows.languages), side, axis=1)
+    own = np.take_along_axis(np.asarray(rows["languages"]), side, axis=1)
     assert (languages[selected] == own[selected]).all()
 
 
@@ -149,7 +153,9 @@ def test_only_embeddings_of_marked_languages_have_a_gradient(params_of):
     )
     objective = camlm.objective("camlm", OPTIONS, model, CORPUS)
     rows, params = rows_of("pairs", seed=2), params_of(model, objective)
-    masked = jax.jit(objective.corrupt)(rows, jax.random.split(jax.random.key(0), len(rows.tokens)))
+    masked = jax.jit(objective.corrupt)(
+        rows, jax.random.split(jax.random.key(0), len(rows["tokens"]))
+    )
     loss = jax.jit(lambda p: objective.loss(p, {}, masked, None)["camlm"].sum.sum())
     gradient = jax.grad(loss)(params)
     marked = np.unique(camlm.inputs_of(model, masked).languages)

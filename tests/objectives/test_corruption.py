@@ -7,7 +7,6 @@ import pytest
 
 from xlj.config.objectives.mlm import MultilingualMLM
 from xlj.objectives.corruption import at_positions, mask_tokens, max_predictions
-from xlj.objectives.objective import Rows
 
 SIZE = 300
 MASK = SIZE - 1
@@ -27,7 +26,9 @@ def masked(tokens, keys=None, rate=0.15):
     keys = jax.random.split(jax.random.key(1), len(tokens)) if keys is None else keys
     languages = jnp.zeros((len(tokens), 2), jnp.int32)
     options = MultilingualMLM(mask_rate=rate)
-    return MASK_TOKENS(Rows(tokens, languages), keys, options=options, vocabulary_size=SIZE)
+    return MASK_TOKENS(
+        {"tokens": tokens, "languages": languages}, keys, options=options, vocabulary_size=SIZE
+    )
 
 
 def test_shares_of_selected_tokens_and_of_their_replacements():
@@ -99,7 +100,7 @@ def test_a_share_of_0_is_never_drawn(monkeypatch):
     """This holds even if the uniform draw is exactly 0."""
     monkeypatch.setattr(jax.random, "uniform", lambda rng, shape=(): jnp.zeros(shape))
     tokens, keys = rows(8), jax.random.split(jax.random.key(1), 8)
-    batch = Rows(tokens, jnp.zeros((8, 2), jnp.int32))
+    batch = {"tokens": tokens, "languages": jnp.zeros((8, 2), jnp.int32)}
     for random_share, is_unchanged in ((0.0, True), (0.5, False)):
         options = MultilingualMLM(mask_rate=0.5, mask_share=0.0, random_share=random_share)
         result = mask_tokens(batch, keys, options, SIZE)

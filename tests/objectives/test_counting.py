@@ -27,6 +27,9 @@ of the vocabulary's bias. XLCO's formula uses the mean number of pairs per row; 
 largest number."""
 
 
+SIX_ROWS = counting.abstract_rows(registered()["mmlm"], 6, 16)
+
+
 def built(name, model, corpus=LARGE_CORPUS, **values):
     teacher = {"teacher": "a checkpoint"} if name == "distillation" else {}
     options = dataclasses.replace(registered()[name], batch_rows=32, **teacher, **values)
@@ -43,8 +46,9 @@ def test_each_objective_of_xlj_has_an_entry_in_distances():
 def test_the_count_differs_from_the_formula_by_the_known_percentage(name):
     """Counts 32 rows of 512 tokens with the sizes of a base model."""
     model = dataclasses.replace(BASE, attention="dense")
-    objective = built(name, model)[1]
-    count = counting.count_operations(objective, model, LARGE_CORPUS, 32, 512).total
+    options, objective = built(name, model)
+    batch = counting.abstract_rows(options, 32, 512)
+    count = counting.count_operations(objective, model, LARGE_CORPUS, batch).total
     distance = 100 * (count / objective.flops(32, 512).total - 1)
     assert distance == pytest.approx(DISTANCES[name], abs=0.02)
 
@@ -52,8 +56,10 @@ def test_the_count_differs_from_the_formula_by_the_known_percentage(name):
 def test_a_supervised_task_is_counted():
     options = SUPERVISED["tagging"](batch_rows=8, length=62, labels=("a", "b", "c"))
     objective = build({"tagging": options}, BASE, LARGE_CORPUS)["tagging"]
-    count = counting.count_operations(objective, BASE, LARGE_CORPUS, 8, 2 * 62).total
-    assert count == pytest.approx(objective.flops(8, 2 * 62).total, rel=1e-3)
+    ids = jax.ShapeDtypeStruct((8, 62), jnp.int32)
+    batch = {"tokens": ids, "labels": ids, "languages": jax.ShapeDtypeStruct((8, 2), jnp.int32)}
+    count = counting.count_operations(objective, BASE, LARGE_CORPUS, batch).total
+    assert count == pytest.approx(objective.flops(8, 62).total, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -92,19 +98,19 @@ def test_loops_branches_and_the_next_state_are_counted():
         # The backward pass of the loop has twice as many operations.
         x = jax.lax.scan(iteration, jnp.ones((4, 8)), length=5)[0]
         x += jax.lax.cond(x[0, 0] > 0, lambda: jnp.ones((4, 3)) @ jnp.ones((3, 8)), lambda: x)
-        each = jnp.broadcast_to(x.sum(), len(rows.tokens))
+        each = jnp.broadcast_to(x.sum(), len(rows["tokens"]))
         return {"own": LossSums(each, each, each)}
 
     objective = Objective(
         losses={"own": Loss(1.0)},
         corrupt=lambda rows, rngs: rows,
-        count=lambda rows: {"own": jnp.ones(len(rows.tokens))},
+        count=lambda rows: {"own": jnp.ones(len(rows["tokens"]))},
         loss=loss,
         parts={"own_head": lambda rng: {"kernel": jax.random.normal(rng, (8, 8))}},
         init_state=lambda params: {"square": square},
         update=lambda state, params, rows: {"square": state["square"] @ state["square"]},
     )
-    actual = counting.count_operations(objective, model, CORPUS, 6, 16)
+    actual = counting.count_operations(objective, model, CORPUS, SIX_ROWS)
     loop = 5 * 2 * 4 * 8 * 8
     # The first iteration of the loop needs no gradient of its input, but all iterations run the
     # same program.
@@ -115,7 +121,7 @@ def test_an_encoder_without_a_gradient_is_counted_only_forward():
     model = Model(layers=2, hidden=8, heads=2, intermediate=16, positions=34)
 
     def inputs(rows):
-        ids = rows.tokens
+        ids = rows["tokens"]
         return encoder.Inputs(ids, ids * 0, ids * 0 + 1, ids * 0 + 1)
 
     def loss(params, state, rows, rngs):
@@ -126,9 +132,9 @@ def test_an_encoder_without_a_gradient_is_counted_only_forward():
     objective = Objective(
         losses={"own": Loss(1.0)},
         corrupt=lambda rows, rngs: rows,
-        count=lambda rows: {"own": jnp.ones(len(rows.tokens))},
+        count=lambda rows: {"own": jnp.ones(len(rows["tokens"]))},
         loss=loss,
         parts={"own_head": lambda rng: {"bias": jnp.zeros(8)}},
     )
-    actual = counting.count_operations(objective, model, CORPUS, 6, 16).total
+    actual = counting.count_operations(objective, model, CORPUS, SIX_ROWS).total
     assert actual == of_layers(model, 2, 6, 16).total and math.isfinite(actual)

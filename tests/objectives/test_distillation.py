@@ -26,7 +26,7 @@ def test_the_whole_step_equals_numpy(full_model, params_of, keys_of, step_of):
     _, _, losses, counts, next_state = outputs
     actual = losses["distillation"]
     sums, expected = distilled(
-        float64(params), float64(teacher), full_model, rows.tokens, rows.languages, language=1
+        float64(params), float64(teacher), full_model, rows["tokens"], rows["languages"], language=1
     )
     np.testing.assert_allclose(actual.sum, sums, rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(actual.count, expected)
@@ -41,7 +41,7 @@ def test_only_the_student_has_dropout(model, params_of, keys_of):
     objective = distillation.objective("distillation", OPTIONS, model, CORPUS)
     params, rows = params_of(model, objective), rows_of("text", count=60)
     inputs, state = objective.corrupt(rows, keys_of(rows)), objective.init_state(params)
-    german = np.asarray(rows.languages[:, 0]) == 1
+    german = np.asarray(rows["languages"][:, 0]) == 1
     for keys, differs in ((None, False), (keys_of(rows), True)):
         sums = objective.loss(params, state, inputs, keys)["distillation"].sum
         assert (np.asarray(sums)[german] > 0.1).all() == differs

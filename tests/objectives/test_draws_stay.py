@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 from random_rows import CORPUS, SIZE
 
-from xlj.config import Model
+from xlj.config import Model, row_kinds
 from xlj.config.objectives.btmlm import BackTranslation
 from xlj.config.objectives.dwa import WordAlignment
 from xlj.config.objectives.mlm import Masking
 from xlj.config.objectives.rtd import ReplacedTokenDetection
 from xlj.config.objectives.xlco import Contrast
 from xlj.data.ragged import Ragged
-from xlj.data.rows import packing
+from xlj.data.rows import records
 from xlj.objectives import btmlm, dwa, mlm, rtd, xlco
-from xlj.objectives.objective import Rows
 
 MODEL = Model(layers=3, hidden=8, heads=2)
 SHARES = {"mask_rate": 0.3, "mask_share": 0.5, "random_share": 0.3}
@@ -45,21 +44,28 @@ def sentences(count, factor):
 
 
 def rows(kind):
-    first, second, dtype = sentences(16, 3), sentences(16, 5), np.dtype(np.uint16)
-    if kind == "sentences":
-        packed = packing.pack_sentences(first, 48, dtype, mask=SIZE - 1)
-    else:
-        packed = getattr(packing, f"pack_{kind}")(first, second, 48, dtype)
-    languages = np.stack([np.arange(len(packed.rows)) % 3, np.arange(len(packed.rows)) % 2], 1)
-    return Rows(jnp.asarray(packed.rows, jnp.int32), jnp.asarray(languages, jnp.int32))
+    row_kind = row_kinds.load(kind)
+    columns = [sentences(16, 3), sentences(16, 5)][: len(row_kind.columns)]
+    packed = row_kind.pack(columns, 48, np.dtype(np.uint16), documents=np.arange(16), mask=SIZE - 1)
+    numbers = np.arange(records.count(packed.rows))
+    languages = np.stack([numbers % 3, numbers % 2], 1)
+    rows = {**packed.rows, "languages": languages}
+    return {name: jnp.asarray(array, jnp.int32) for name, array in rows.items()}
 
 
 def checksum(name):
     module, kind, options = OBJECTIVES[name]
     objective, batch = module.objective(name, options, MODEL, CORPUS), rows(kind)
-    result = jax.jit(objective.corrupt)(batch, jax.random.split(jax.random.key(3), len(batch[0])))
+    result = jax.jit(objective.corrupt)(
+        batch, jax.random.split(jax.random.key(3), len(batch["languages"]))
+    )
     checksum_of_leaves = 0
-    for leaf in jax.tree.leaves(result):
+    as_pair = jax.tree.map(
+        lambda part: (part["tokens"], part["languages"]) if isinstance(part, dict) else part,
+        result,
+        is_leaf=lambda part: isinstance(part, dict),
+    )
+    for leaf in jax.tree.leaves(as_pair):
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf = jax.random.key_data(leaf)
         checksum_of_leaves = zlib.crc32(np.ascontiguousarray(leaf).tobytes(), checksum_of_leaves)

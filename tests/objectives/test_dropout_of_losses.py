@@ -61,7 +61,7 @@ def test_each_pass_of_a_loss_has_dropout(name, full_model, keys_of):
 
     params, state, inputs = abstract
     inputs = jax.eval_shape(targets, params, state, inputs)
-    encoder_inputs = whole_examples(model, rows.tokens, rows.languages)
+    encoder_inputs = whole_examples(model, rows["tokens"], rows["languages"])
     expected = sum(
         count_masks_of(
             lambda p, n=n: encoder.apply(p, model, encoder_inputs, keys, layers=n), params

@@ -59,10 +59,10 @@ def test_the_whole_step_equals_numpy(
     objective = dwa.objective("dwa", options, full_model, CORPUS)
     params, rows = params_of(full_model, objective), rows_of("pairs", seed=4)
     before, after, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
-    assert_masked(rows.tokens, after.masked, options)
+    assert_masked(rows["tokens"], after.masked, options)
     assert after.positions.shape == after.labels.shape == before.labels.shape
-    plain, tokens = float64(params), np.asarray(rows.tokens)
-    labels = reference.labels(plain, full_model, tokens, rows.languages, options)
+    plain, tokens = float64(params), np.asarray(rows["tokens"])
+    labels = reference.labels(plain, full_model, tokens, rows["languages"], options)
     candidates = np.asarray(after.masked.selected())
     if queries == "unmasked":
         order = jax.vmap(lambda rng: jax.random.uniform(rng, tokens.shape[1:]))(after.query_rngs)
@@ -87,10 +87,10 @@ def links_of(similarity, *ids, filtering):
 def every_link(model, params, rows, filtering=True):
     """Yields (row, position in the first sentence, position in the second) of all links, pair by
     pair."""
-    inputs = whole_examples(model, rows.tokens, rows.languages)
+    inputs = whole_examples(model, rows["tokens"], rows["languages"])
     layer = encoder.middle_layer(model.layers)
     hidden = np.asarray(jax.jit(lambda p: encoder.apply(p, model, inputs, layers=layer))(params))
-    layout, tokens = jax.tree.map(np.asarray, segments(rows.tokens)), np.asarray(rows.tokens)
+    layout, tokens = jax.tree.map(np.asarray, segments(rows["tokens"])), np.asarray(rows["tokens"])
     for row in range(len(tokens)):
         word = ~np.isin(tokens[row], (0, 1, 2))
         for example in range(1, layout.segment[row].max() + 1):
@@ -138,7 +138,7 @@ def test_masked_queries_have_the_labels_of_their_separate_pair(
     selected = np.asarray(after.masked.selected())
     assert labels_of_queries(after) == {at: label for at, label in links.items() if selected[at]}
     if not filtering:  # every token has a link
-        assert len(links) == (~np.isin(np.asarray(rows.tokens), (0, 1, 2))).sum()
+        assert len(links) == (~np.isin(np.asarray(rows["tokens"]), (0, 1, 2))).sum()
 
 
 def test_unmasked_queries_and_no_queries(model, params_of, keys_of):
@@ -178,7 +178,7 @@ def test_the_loss_of_the_pointer_equals_numpy(query_layer, which, model, params_
     every = np.asarray(encoder.apply(params, model, inputs, all_layers=True), np.float64)
     hidden = every[query_layer]  # -1 is the last
     head = jax.tree.map(lambda x: np.asarray(x, np.float64), params["pointer_head"])
-    layout, tokens = jax.tree.map(np.asarray, segments(rows.tokens)), np.asarray(rows.tokens)
+    layout, tokens = jax.tree.map(np.asarray, segments(rows["tokens"])), np.asarray(rows["tokens"])
     sums, correct = np.zeros(len(tokens)), np.zeros(len(tokens))
     for (row, at), label in queries(after):
         other = (layout.segment[row] == layout.segment[row, at]) & (

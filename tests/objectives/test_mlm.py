@@ -27,8 +27,8 @@ def test_the_whole_step_equals_numpy(
     objective = mlm.objective("tlm", OPTIONS, model, CORPUS)
     params, rows = params_of(model, objective), rows_of(kind)
     _, masked, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
-    assert_masked(rows.tokens, masked, OPTIONS)
-    np.testing.assert_array_equal(masked.languages, rows.languages)
+    assert_masked(rows["tokens"], masked, OPTIONS)
+    np.testing.assert_array_equal(masked.languages, rows["languages"])
     assert_sums(losses["tlm"], counts["tlm"], reference(float64(params), model, masked))
     assert objective.losses["tlm"].weight == 3 and objective.losses["tlm"].over_vocabulary
     assert not objective.evolves and objective.update("kept", params, masked) == "kept"
@@ -40,7 +40,7 @@ def test_logits_are_products_in_the_dtype_of_the_model(full_model, params_of, ke
     objective = mlm.objective("mmlm", OPTIONS, model, CORPUS)
     params, rows = params_of(model, objective), rows_of("text")
     masked, head = objective.corrupt(rows, keys_of(rows)), params["prediction_head"]
-    hidden = jax.random.normal(jax.random.key(1), (*rows.tokens.shape, model.hidden))
+    hidden = jax.random.normal(jax.random.key(1), (*rows["tokens"].shape, model.hidden))
     factors = heads.predict(
         head, params["embeddings"]["word"], model, mlm.gather(hidden, masked.positions)
     )

@@ -54,16 +54,16 @@ class Mine(Options):
 
 def objective(name, options, model, corpus):
     def vectors(params, rows, rngs):
-        inputs = whole_examples(model, rows.tokens, rows.languages)
+        inputs = whole_examples(model, rows["tokens"], rows["languages"])
         return encoder.apply(params, model, inputs, rngs, layers=options.layer or model.layers)
 
     def count(rows):
-        return {name: (rows.tokens[:, 0] != PAD).astype(jnp.float32)}
+        return {name: (rows["tokens"][:, 0] != PAD).astype(jnp.float32)}
 
     def loss(params, state, rows, rngs):
         first = vectors(params, rows, rngs)[:, 0] - state["centre"]
         logits = first @ params["mine_head"]["kernel"]
-        language, real = rows.languages[:, 0], count(rows)[name]
+        language, real = rows["languages"][:, 0], count(rows)[name]
         losses = -jnp.take_along_axis(jax.nn.log_softmax(logits), language[:, None], 1)[:, 0]
         return {name: LossSums(losses * real, real, (logits.argmax(1) == language) * real)}
 
@@ -76,7 +76,7 @@ def objective(name, options, model, corpus):
 
     return Objective(
         losses={name: Loss(options.weight)},
-        corrupt=lambda rows, rngs: rows._replace(tokens=rows.tokens.astype(jnp.int32)),
+        corrupt=lambda rows, rngs: {**rows, "tokens": rows["tokens"].astype(jnp.int32)},
         count=count,
         loss=loss,
         parts={"mine_head": head},

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiled import compiled
-from random_rows import CORPUS, rows_of
+from random_rows import CORPUS, rows_of, tokens_of, with_tokens
 from references import bitext as reference
 from references.encoder import float64
 
@@ -36,9 +36,9 @@ def in_two_microbatches(function, inputs):
 def vectors(params, model, side, padding):
     """Returns the normalised mean vector at the middle layer of each row, which has one example.
     Rows of padding have a constant vector."""
-    read = whole_examples(model, side.tokens, side.languages)
+    read = whole_examples(model, side["tokens"], side["languages"])
     hidden = encoder.apply(params, model, read, layers=encoder.middle_layer(model.layers))
-    mean = average_examples(hidden, side.tokens, 1)[:, 0].at[padding].set(1.0)
+    mean = average_examples(hidden, side["tokens"], 1)[:, 0].at[padding].set(1.0)
     return mean / jnp.linalg.norm(mean, axis=1, keepdims=True)
 
 
@@ -67,7 +67,7 @@ def test_loss_has_negatives_from_all_rows(options, model, params_of, keys_of):
     objective = compiled(retrieval.objective("retrieval", options, model, CORPUS))
     params, rows = params_of(model, objective), rows_of("bitext", count=20)
     rows = jax.tree.map(lambda x: x.at[7].set(x[3]), rows)  # a pair that occurs twice
-    rows = rows._replace(tokens=rows.tokens.at[9].set(1))  # and a row of padding
+    rows = with_tokens(rows, tokens_of(rows).at[9].set(1))  # and a row of padding
     inputs = objective.corrupt(rows, keys_of(rows))
     result = objective.targets(params, {}, inputs, whole)
     vectors_of = jax.jit(lambda side: vectors(params, model, side, 9))
@@ -98,12 +98,13 @@ def test_the_whole_step_equals_numpy(
     params = params_of(full_model, objective)
     rows = rows_of("bitext", count=count, length=length)
     rows = jax.tree.map(lambda x: x[:10], rows)  # if rows have several pairs, the last may have one
-    tokens, half = rows.tokens.at[7].set(rows.tokens[3]), length // 2
-    rows = rows._replace(tokens=tokens.at[-1].set(1).at[5, :half].set(tokens[2, :half]))
+    tokens, half = tokens_of(rows), length // 2
+    tokens = tokens.at[7].set(tokens[3])
+    changed = tokens.at[-1].set(1).at[5, :half].set(tokens[2, :half])
     if most > 1:  # both sides need the same number of examples
-        assert len(rows.tokens) >= 7
-        rows = rows._replace(tokens=rows.tokens.at[5, half:].set(tokens[2, half:]))
-    number = len(rows.tokens)
+        assert len(tokens) >= 7
+        changed = changed.at[5, half:].set(tokens[2, half:])
+    rows, number = with_tokens(rows, changed), len(tokens)
     before, after, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
     shape = (number, most)
     for part, expected in zip(before[2:], [(*shape, 32)] * 2 + [shape] * 3, strict=True):
@@ -112,10 +113,10 @@ def test_the_whole_step_equals_numpy(
         reference.averaged(float64(params), full_model, side, layer, most)
         for side in (after.first, after.second)
     )
-    sides = np.asarray(rows.tokens[:, :half]), np.asarray(rows.tokens[:, half:])
+    sides = np.asarray(rows["first"]), np.asarray(rows["second"])
     for number, (side, tokens) in enumerate(zip(before[:2], sides, strict=True)):
-        np.testing.assert_array_equal(side.tokens, tokens)
-        np.testing.assert_array_equal(side.languages, rows.languages[:, [number, number]])
+        np.testing.assert_array_equal(side["tokens"], tokens)
+        np.testing.assert_array_equal(side["languages"], rows["languages"][:, [number, number]])
     negatives = reference.negatives_of(*sides, most)
     sums, correct = (
         x.reshape(shape).sum(1) for x in reference.compared(first, second, negatives, 7.0, kind)
@@ -147,11 +148,12 @@ def test_the_gradient_is_that_of_one_loss_over_all_rows(options, model, params_o
     microbatches."""
     objective = compiled(retrieval.objective("retrieval", options, model, CORPUS))
     params, rows = params_of(model, objective), rows_of("bitext", count=12)
-    tokens = rows.tokens.at[7].set(rows.tokens[3]).at[9].set(1)  # one pair twice, a row of padding
+    tokens = tokens_of(rows)
+    tokens = tokens.at[7].set(tokens[3]).at[9].set(1)  # one pair twice, a row of padding
     half = tokens.shape[1] // 2
     tokens = tokens.at[5, :half].set(tokens[2, :half])  # one sentence with two translations
     tokens = tokens.at[6, half:].set(tokens[8, :half])  # and one on both sides
-    rows = rows._replace(tokens=tokens)
+    rows = with_tokens(rows, tokens)
     inputs = objective.corrupt(rows, keys_of(rows))
     result = objective.targets(params, {}, inputs, whole)
     allowed = ~np.eye(12, dtype=bool)

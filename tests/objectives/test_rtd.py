@@ -58,7 +58,7 @@ def test_losses_and_labels_equal_a_plain_implementation(kind, dropout, model, pa
     hidden = apply(params, model, encoder_inputs, discriminator_rngs)
     detect = jax.jit(heads.detect, static_argnums=1)
     scores = np.asarray(detect(params["detection_head"], model, hidden), np.float64)
-    tokens, new = np.asarray(rows.tokens), np.asarray(replaced)
+    tokens, new = np.asarray(rows["tokens"]), np.asarray(replaced)
     selected = np.asarray(masked.selected())
     assert (new[~selected] == tokens[~selected]).all() and (new != tokens).any()
     for row in range(len(tokens)):
@@ -118,9 +118,9 @@ def test_the_whole_step_equals_numpy(
     objective = rtd.objective("trtd", options, full_model, CORPUS)
     params, rows = params_of(full_model, objective), rows_of("pairs")
     inputs, _, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
-    assert_masked(rows.tokens, inputs.masked, options)
-    noise = gumbel(inputs.sample_rngs, inputs.masked.positions, rows.tokens.shape[1])
-    original = np.asarray(rows.tokens)
+    assert_masked(rows["tokens"], inputs.masked, options)
+    noise = gumbel(inputs.sample_rngs, inputs.masked.positions, rows["tokens"].shape[1])
+    original = np.asarray(rows["tokens"])
     expected = reference(float64(params), full_model, original, inputs.masked, noise, 0.5)
     names = "trtd_generator", "trtd_discriminator"
     for name, sums, weight in zip(names, expected, (3, 7), strict=True):

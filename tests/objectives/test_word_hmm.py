@@ -26,7 +26,7 @@ OPTIONS = WordHMM(layer=1, weight=2.0, normaliser_weight=0.3, agreement=0.0)
 def result(full_model):
     objective = compiled(word_hmm.objective("word_hmm", OPTIONS, full_model, CORPUS))
     rows = rows_of("bitext")
-    rngs = jax.random.split(jax.random.key(5), len(rows.tokens))
+    rngs = jax.random.split(jax.random.key(5), len(rows["languages"]))
     init = jax.jit(encoder.init, static_argnums=(1, 2, 3))
     params = init(jax.random.key(1), full_model, CORPUS.vocabulary_size, 2)
     params = params | {name: init(jax.random.key(2)) for name, init in objective.parts.items()}
@@ -43,16 +43,16 @@ def plain(params, model, inputs, row, agreement=0.0):
     head, table = params[word_hmm.HEAD], params["embeddings"]["word"]
     sides = inputs.first, inputs.second
     hidden = [
-        encoder.apply(params, model, whole_examples(model, *side), layers=OPTIONS.layer)[row]
+        encoder.apply(params, model, whole_examples(model, **side), layers=OPTIONS.layer)[row]
         for side in sides
     ]
-    words = [word_hmm.words_of(side.tokens)[row] for side in sides]
+    words = [word_hmm.words_of(side["tokens"])[row] for side in sides]
     total = trained = squares = 0.0
     emissions, posteriors = [], []
     for source, target in ((0, 1), (1, 0)):
         noise = inputs.noise[row, target]
         others, real = table[noise] @ head["key"]["kernel"], noise != PAD
-        keys = table[sides[target].tokens[row]] @ head["key"]["kernel"]
+        keys = table[sides[target]["tokens"][row]] @ head["key"]["kernel"]
 
         def emitted(queries, keys=keys, others=others, real=real):
             powers = jnp.where(real, jnp.exp(queries @ others.T), 0)
@@ -121,7 +121,7 @@ def test_losses_of_rows_are_independent_of_other_rows(result):
     objective, params, inputs = result
     whole = objective.loss(params, {}, inputs, None)
     counts = objective.count(inputs)
-    tokens = np.concatenate([inputs.first.tokens, inputs.second.tokens], axis=1)
+    tokens = np.concatenate([inputs.first["tokens"], inputs.second["tokens"]], axis=1)
     words = ~np.isin(tokens, [BOS, EOS, PAD])
     np.testing.assert_array_equal(counts["word_hmm"], words.sum(1))
     part = jax.tree.map(lambda x: x[1:3], inputs)
@@ -133,7 +133,7 @@ def test_losses_of_rows_are_independent_of_other_rows(result):
 def test_noise_contains_all_tokens_of_a_side_of_the_batch(result):
     _, _, inputs = result
     assert (np.asarray(inputs.noise) == np.asarray(inputs.noise[:1])).all()
-    for side, tokens in enumerate((inputs.first.tokens, inputs.second.tokens)):
+    for side, tokens in enumerate((inputs.first["tokens"], inputs.second["tokens"])):
         words = np.sort(np.asarray(tokens)[np.asarray(word_hmm.words_of(tokens)) > 0])
         noise = np.asarray(inputs.noise[0, side])
         np.testing.assert_array_equal(np.sort(noise[noise != PAD]), words)
@@ -144,7 +144,9 @@ def test_noise_is_drawn_at_random_if_the_batch_has_more_tokens(monkeypatch, full
     objective = word_hmm.objective("word_hmm", OPTIONS, full_model, CORPUS)
     rows = rows_of("bitext")
     noises = [
-        objective.corrupt(rows, jax.random.split(jax.random.key(seed), len(rows.tokens))).noise[0]
+        objective.corrupt(
+            rows, jax.random.split(jax.random.key(seed), len(rows["languages"]))
+        ).noise[0]
         for seed in range(3)
     ]
     assert all((noise != PAD).all() and noise.shape == (2, 8) for noise in noises)

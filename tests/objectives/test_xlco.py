@@ -8,17 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiled import compiled
-from random_rows import CORPUS, SIZE, ragged, rows_of
+from random_rows import CORPUS, SIZE, as_batch, ragged, rows_of, tokens_of, with_tokens
 from references import bitext as reference
 from references.encoder import float64
 
 from xlj.config.objectives.xlco import Contrast
-from xlj.data.rows import packing
+from xlj.data.rows.kinds.bitext import Bitext
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.objectives import xlco
 from xlj.objectives.bitext import split_sides
-from xlj.objectives.objective import Rows
 
 mix = jax.jit(xlco.mix, static_argnums=2)
 
@@ -46,20 +45,20 @@ def text(row):
 def test_each_pair_is_joined_with_another_pair_in_a_random_order_on_each_side(keys_of):
     rows = rows_of("bitext", count=200, shortest=4)  # long enough that all differ
     first, second = split_sides(rows)
-    first_index = {text(row): i for i, row in enumerate(np.asarray(first.tokens))}
-    second_index = {text(row): i for i, row in enumerate(np.asarray(second.tokens))}
+    first_index = {text(row): i for i, row in enumerate(np.asarray(first["tokens"]))}
+    second_index = {text(row): i for i, row in enumerate(np.asarray(second["tokens"]))}
     assert len(first_index) == len(second_index) == 200
     partners = []
     for step in (0, 1):
         one, other = mix(first, second, 1, keys_of(rows, step))
         partners_of_step, orders = [], []
-        for i, (a, b) in enumerate(zip(one.tokens, other.tokens, strict=True)):
+        for i, (a, b) in enumerate(zip(one["tokens"], other["tokens"], strict=True)):
             left = [first_index[part] for part in examples(np.asarray(a))]
             right = [second_index[part] for part in examples(np.asarray(b))]
             assert set(left) == set(right) and i in left
             for side, mixed, parts in ((first, one, left), (second, other, right)):
-                expected = [side.languages[part, 0] for part in parts]
-                np.testing.assert_array_equal(mixed.languages[i], expected)
+                expected = [side["languages"][part, 0] for part in parts]
+                np.testing.assert_array_equal(mixed["languages"][i], expected)
             partners_of_step.append(left[1] if left[0] == i else left[0])
             orders.append((left[0] == i, right[0] == i))
         assert all(partner != i for i, partner in enumerate(partners_of_step))
@@ -75,14 +74,16 @@ def joined(keys_of):
     of each row and side, the mixed sides, and their examples."""
     rng = np.random.default_rng(0)
     packed = [  # pairs of long sentences, and of short ones, up to the maximum of a row
-        packing.pack_bitext(*(ragged(rng, *sizes) for _ in range(2)), 160, np.dtype(np.uint16)).rows
+        Bitext().pack([ragged(rng, *sizes) for _ in range(2)], 160, np.dtype(np.uint16)).rows
         for sizes in ((200, 4, 60), (100, 4, 16))
     ]
-    tokens = jnp.asarray(np.concatenate(packed), jnp.int32).at[-2:].set(PAD)
-    rows = Rows(tokens, jnp.asarray(rng.integers(0, 3, (len(tokens), 2)), jnp.int32))
+    fields = {name: np.concatenate([part[name] for part in packed]) for name in packed[0]}
+    for tokens in fields.values():
+        tokens[-2:] = PAD
+    rows = as_batch(fields, rng)
     sides = split_sides(rows)
     mixed = mix(*sides, 5, keys_of(rows))
-    split, result = ([reference.examples(s.tokens) for s in both] for both in (sides, mixed))
+    split, result = ([reference.examples(s["tokens"]) for s in both] for both in (sides, mixed))
     assert {len(row) for row in split[0]} >= {0, 1, 2, 3, 5}
     return sides, split, mixed, result
 
@@ -104,7 +105,7 @@ def test_a_row_keeps_its_number_of_pairs_and_is_padded(joined):
     _, split, mixed, result = joined
     for side, examples_of_side in zip(mixed, result, strict=True):
         assert [len(row) for row in examples_of_side] == [len(row) for row in split[0]]
-        for tokens, examples_of_row in zip(side.tokens, examples_of_side, strict=True):
+        for tokens, examples_of_row in zip(side["tokens"], examples_of_side, strict=True):
             assert (np.asarray(tokens)[sum(map(len, examples_of_row)) :] == PAD).all()
 
 
@@ -141,8 +142,10 @@ def test_languages_of_joined_pairs_have_the_order_of_their_sentences(joined):
         for side, mixed_side, first in zip(
             sides, mixed, (origins[0][0] == row, second), strict=True
         ):
-            expected = [side.languages[r, 0] for r in ((row, partner), (partner, row))[not first]]
-            np.testing.assert_array_equal(mixed_side.languages[row], expected)
+            expected = [
+                side["languages"][r, 0] for r in ((row, partner), (partner, row))[not first]
+            ]
+            np.testing.assert_array_equal(mixed_side["languages"][row], expected)
         several += 1
     assert several > 50
 
@@ -186,7 +189,8 @@ def test_the_whole_step_equals_numpy(length, count, most, full_model, params_of,
     objective = xlco.objective("xlco", options, full_model, CORPUS)
     params, other = params_of(full_model, objective), params_of(full_model, objective, seed=5)
     rows = rows_of("bitext", count=count, length=length)
-    rows, rng = rows._replace(tokens=rows.tokens.at[-1].set(PAD)), np.random.default_rng(0)
+    rows = with_tokens(rows, tokens_of(rows).at[-1].set(PAD))
+    rng = np.random.default_rng(0)
     state = objective.init_state(other)  # a momentum encoder that is not the encoder
     assert int(state["next"]) == int(state["filled"]) == 0 and state["queue"].shape == (80, 32)
     queue = rng.normal(size=(80, 32)).astype(np.float32)
@@ -203,7 +207,7 @@ def test_the_whole_step_equals_numpy(length, count, most, full_model, params_of,
     )
     np.testing.assert_array_equal(real_queries, real)
     sums, correct = reference.contrast(queries, keys, queue[:65].astype(float), 0.6, real)
-    pairs = [len(row) for row in reference.examples(rows.tokens[:, : length // 2])]
+    pairs = [len(row) for row in reference.examples(rows["first"])]
     np.testing.assert_allclose(losses["xlco"].sum, sums, rtol=1e-3, atol=1e-3)
     np.testing.assert_array_equal(losses["xlco"].correct, correct)
     np.testing.assert_array_equal(losses["xlco"].count, pairs)
@@ -222,20 +226,20 @@ def test_both_sides_are_masked_and_either_may_be_the_query(mixup, model, keys_of
         for o in (options, dataclasses.replace(options, mask_rate=0.0))
     )
     for side in ("queries", "keys"):
-        new, old = (np.asarray(getattr(inputs, side).tokens) for inputs in (result, plain))
+        new, old = (np.asarray(getattr(inputs, side)["tokens"]) for inputs in (result, plain))
         words = (old > 3).sum()
         changed = (new != old) & (new != SIZE - 1)
         np.testing.assert_allclose((new == SIZE - 1).sum() / words, 0.4 * 0.6, atol=0.02)
         np.testing.assert_allclose(changed.sum() / words, 0.4 * 0.3, atol=0.02)
         assert (new == old)[old < 4].all()
-    first = np.asarray(rows.tokens[:, : rows.tokens.shape[1] // 2])
+    first = np.asarray(rows["first"])
     starts = {text(row)[:2] for row in first} if not mixup else set()
     if starts:
-        of_first = [text(row)[:2] in starts for row in np.asarray(plain.queries.tokens)]
+        of_first = [text(row)[:2] in starts for row in np.asarray(plain.queries["tokens"])]
         assert 60 < sum(of_first) < 150
-        one, two = (np.asarray(rows.languages[:, i]) for i in (0, 1))
+        one, two = (np.asarray(rows["languages"][:, i]) for i in (0, 1))
         expected = np.where(of_first, one, two)
-        assert (np.asarray(result.queries.languages[:, 0]) == expected).mean() > 0.95
+        assert (np.asarray(result.queries["languages"][:, 0]) == expected).mean() > 0.95
 
 
 def test_an_empty_queue_gives_no_loss_and_a_finite_gradient(model, params_of, keys_of):
@@ -287,15 +291,15 @@ def test_no_gradient_reaches_the_keys(model, params_of, keys_of):
 
     gradient = jax.jit(jax.grad(loss))(state["momentum"])
     assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves(gradient))
-    assert inputs.queries.tokens.shape[1] == rows.tokens.shape[1] // 2
+    assert inputs.queries["tokens"].shape[1] == rows["first"].shape[1]
 
 
 def test_padding_is_never_a_partner(keys_of):
     """Evaluation pads the last batch."""
     rows = rows_of("bitext", count=12)
-    padded = rows._replace(tokens=rows.tokens.at[7:].set(PAD))
+    padded = with_tokens(rows, tokens_of(rows).at[7:].set(PAD))
     one, other = mix(*split_sides(padded), 1, keys_of(rows))
-    for tokens in (one.tokens, other.tokens):
+    for tokens in (one["tokens"], other["tokens"]):
         assert (np.asarray(tokens[:7, 0]) == BOS).all()
         assert all(len(examples(row)) == 2 for row in np.asarray(tokens[:7]))
         assert (np.asarray(tokens[7:]) == PAD).all()
@@ -306,8 +310,8 @@ def test_a_batch_of_another_size_overwrites_the_oldest_keys(model, params_of, ke
     state, inputs = objective.init_state(params), objective.corrupt(rows, keys)
     for value, count in ((1.0, 20), (2.0, 20), (3.0, 16)):  # the other rows of 24 are padding
         vectors = jnp.full((24, 1, model.hidden), value).at[3 : 27 - count].set(9.0)
-        tokens = inputs.keys.tokens.at[3 : 27 - count].set(PAD)
-        batch = inputs._replace(vectors=vectors, keys=inputs.keys._replace(tokens=tokens))
+        tokens = inputs.keys["tokens"].at[3 : 27 - count].set(PAD)
+        batch = inputs._replace(vectors=vectors, keys={**inputs.keys, "tokens": tokens})
         state = objective.update(state, params, batch)
     queue = [float(row[0]) for row in state["queue"]]
     assert queue == [3.0] * 8 + [1.0] * 12 + [2.0] * 20 + [3.0] * 8

@@ -34,14 +34,14 @@ def by_example(vector, params, model, side, layer, most):
       vectors: [rows, most, hidden], 0 where a row has no such example.
       is_real: bool [rows, most], whether a row has the example.
     """
-    ids_of_rows = examples(side.tokens)
+    ids_of_rows = examples(side["tokens"])
     places = [
         (row, n) for row, ids_of_row in enumerate(ids_of_rows) for n in range(len(ids_of_row))
     ]
-    alone = np.full((len(places), np.asarray(side.tokens).shape[1]), PAD)
+    alone = np.full((len(places), np.asarray(side["tokens"]).shape[1]), PAD)
     for k, (row, n) in enumerate(places):
         alone[k, : len(ids_of_rows[row][n])] = ids_of_rows[row][n]
-    languages = np.asarray(side.languages)[[row for row, _ in places]]
+    languages = np.asarray(side["languages"])[[row for row, _ in places]]
     hidden = encode(params, model, alone, languages)[layer]
     computed = np.stack([vector(h, ids) for h, ids in zip(hidden, alone, strict=True)])
     vectors = np.zeros((len(ids_of_rows), most, computed.shape[1]))

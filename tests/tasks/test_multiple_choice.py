@@ -63,7 +63,7 @@ def test_a_row_repeats_the_premise_for_each_choice(vocabulary):
         second.pop()
     row = [BOS, *premise, EOS, *first, EOS, BOS, *premise, EOS, *second, EOS]
     assert features.tokens[0].tolist() == row + [PAD] * (48 - len(row))
-    assert features.labels.tolist() == [[2], [0]] and features.cut == {"examples": 1}
+    assert features.labels["labels"].tolist() == [[2], [0]] and features.cut == {"examples": 1}
     swapped = [Choices(texts[0], texts[:0:-1], 0, "")]  # the first choice alone is truncated
     assert KIND.rows(swapped, vocabulary, (), TASK).cut == {"examples": 1}
     eight = [Choices("a", ("b",) * 8, 0, "f:1")]
@@ -117,7 +117,8 @@ def test_the_loss_of_an_example_is_that_of_its_own_choices(monkeypatch):
     @jax.jit  # one program compiles faster than each operation alone
     def run(params, hidden, tokens, labels):
         logits = head.logits(params, Model(hidden=3, heads=1), hidden, tokens, "keys")
-        return logits, *head.losses(logits, labels), head.weights(labels), head.predict(logits)
+        rows = {"labels": labels}
+        return logits, *head.losses(logits, rows), head.weights(rows), head.predict(logits)
 
     logits, losses, correct, weights, best = run(params, hidden, tokens, labels)
     of_choices = hidden[:, ::5] @ params["dense"]["kernel"] + params["dense"]["bias"]

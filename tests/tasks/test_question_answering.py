@@ -34,7 +34,7 @@ def test_windows_with_the_whole_answer_have_its_positions_as_labels(rows, vocabu
     answers = [
         "" if not first else LONG[slice(*windows.spans[[first + shift, last + shift], [0, 1]])]
         for shift, (first, last) in zip(
-            windows.tokens - windows.contexts[:, 0], rows.labels.tolist(), strict=True
+            windows.tokens - windows.contexts[:, 0], rows.labels["labels"].tolist(), strict=True
         )
     ]
     assert windows.questions.tolist() == [0] * (len(answers) - 2) + [1, 2]
@@ -47,25 +47,27 @@ def test_windows_with_the_whole_answer_have_its_positions_as_labels(rows, vocabu
 def test_the_losses_of_start_and_end_are_over_the_tokens_without_padding():
     """Compares with NumPy. The label 0, the position of `<s>`, counts as any other position."""
     head, rng = KIND.head(), np.random.default_rng(0)
-    hidden = rng.normal(size=(3, 6, 4)).astype(np.float32)
+    hidden = rng.normal(size=(4, 6, 4)).astype(np.float32)
     tokens = np.array(
-        [[BOS, 7, EOS, 8, 9, EOS], [BOS, 7, EOS, 8, EOS, PAD], [BOS, EOS] + 4 * [PAD]]
+        [[BOS, 7, EOS, 8, 9, EOS], [BOS, 7, EOS, 8, EOS, PAD], [BOS, EOS] + 4 * [PAD], 6 * [PAD]]
     )
-    labels = np.array([[3, 4], [0, 0], [0, 0]])
+    labels = np.array([[3, 4], [0, 0], [0, 0], [0, 0]])
     params = {"output": {"kernel": rng.normal(size=(4, 2)), "bias": rng.normal(size=2)}}
 
     @jax.jit  # one program compiles faster than each operation alone
     def run(params, hidden, tokens, labels):
         logits = head.logits(params, Model(hidden=4, heads=1), hidden, tokens, None)
-        return logits, *head.losses(logits, labels), head.weights(labels)
+        rows = {"tokens": tokens, "labels": labels}
+        return logits, *head.losses(logits, rows), head.weights(rows)
 
     logits, losses, correct, weights = run(params, hidden, tokens, labels)
     expected = hidden @ params["output"]["kernel"] + params["output"]["bias"]
-    expected = np.where((tokens == PAD)[..., None], -np.inf, expected)
+    expected[(tokens == PAD) & (np.arange(6) > 0)] = -np.inf
     np.testing.assert_allclose(head.predict(logits), expected, rtol=1e-5)
     of_label = np.take_along_axis(expected, labels[:, None], 1)[:, 0]
     np.testing.assert_allclose(losses, np.log(np.exp(expected).sum(1)) - of_label, rtol=1e-5)
-    assert (correct == (expected.argmax(1) == labels)).all() and (weights == np.ones((3, 2))).all()
+    assert (correct == (expected.argmax(1) == labels)).all()
+    assert weights.tolist() == [[1, 1]] * 3 + [[0, 0]]  # a row without text does not count
     assert head.by_token
 
 
@@ -73,7 +75,7 @@ def test_the_losses_of_start_and_end_are_over_the_tokens_without_padding():
 def test_predictions_are_described(no_answer, rows):
     """With `no_answer`, the smallest score of `<s>` over the windows is subtracted."""
     logits = np.zeros((*rows.tokens.shape, 2), np.float32)
-    for window, (first, last) in enumerate(rows.labels):
+    for window, (first, last) in enumerate(rows.labels["labels"]):
         logits[window, first, 0], logits[window, last, 1] = 4, 3
         logits[window, 0] = 0.5 + window, 0.25
     task = Task(answer_length=8, no_answer=no_answer)

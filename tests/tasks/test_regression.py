@@ -31,14 +31,14 @@ def test_scores_are_read_from_tables(tmp_path):
             KIND.read(file, "en", Task(kind="regression"))
 
 
-def test_rows_store_scores_as_the_bytes_of_float32(vocabulary):
+def test_rows_store_scores_as_float32(vocabulary):
     scores = [3.3, -0.0, 1e-7, None, 5.0]
     examples = [RatedText(("a cat", "a dog"), score, "") for score in scores]
     features = KIND.rows(examples, vocabulary, (), Task(length=16))
-    assert features.labels.min() >= 0 and features.labels.max() < 256
-    decoded = features.labels[:, 1:].astype(np.uint8).view("<f4")[:, 0]
-    np.testing.assert_array_equal(decoded, np.array([score or 0 for score in scores], np.float32))
-    assert features.labels[:, 0].tolist() == [1, 1, 1, 0, 1]
+    stored = features.labels["score"]
+    expected = np.array([score or 0 for score in scores], np.float32)
+    assert stored.dtype == np.float32 and stored.tobytes() == expected.tobytes()
+    assert features.labels["has_score"].tolist() == [1, 1, 1, 0, 1]
 
 
 def test_losses_are_squared_errors_of_the_rows_with_a_score(vocabulary):

@@ -33,7 +33,7 @@ def test_passes_and_tokens_of_steps_equal_those_of_the_batches(tiny):
                 slots = np.arange(rows)
                 kind = config.objectives_on()[name].rows
                 drawn[kind] += len(batches.draw(name, step, slots))
-                tokens += batches.tokens(name, batches.read(name, step, slots)[0])
+                tokens += batches.tokens(name, batches.read(name, step, slots))
         expected = {kind: rows / available[kind] for kind, rows in drawn.items()}
         assert amounts.passes(begin, end) == pytest.approx(expected) and len(expected) == 2
         assert amounts.tokens(begin, end) == pytest.approx(tokens, rel=0.02)

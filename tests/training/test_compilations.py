@@ -85,7 +85,7 @@ def test_runs_of_a_sweep_share_their_programs(tiny, store, tmp_path):
         sharding = states.sharding(config, corpus, mesh)
         state = states.abstract(config, corpus, mesh)
         (step,) = phases.jitted_steps(config, corpus, mesh, sharding).values()
-        batch = phases.abstract_batch({"mmlm": (16, 32)}, np.uint16, mesh)
+        batch = phases.abstract_batch(config.objectives_on(), {"mmlm": (16, 32)}, "<u2", mesh)
         seed = np.uint32(config.train.seed)
         init = states.jitted_init(config, corpus, mesh, sharding).lower(seed)
         lowered = step.lower(state, batch, seed, rates(config, 0))

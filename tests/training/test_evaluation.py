@@ -48,7 +48,7 @@ def test_each_row_has_its_own_masks_and_each_language_has_the_same_weight(tiny, 
     def loss(params, objective_state, inputs, rngs):
         rows, keys = inputs
         numbers = jax.vmap(jax.random.uniform)(keys)
-        counts = (rows.tokens != PAD).sum(1).astype(jnp.float32)
+        counts = (rows["tokens"] != PAD).sum(1).astype(jnp.float32)
         return {"mmlm": LossSums(sum=numbers, count=counts, correct=numbers / 2)}
 
     tiny.objectives.tlm.batch_rows, tiny.objectives.mmlm.batch_rows = 0, 8
@@ -63,7 +63,7 @@ def test_each_row_has_its_own_masks_and_each_language_has_the_same_weight(tiny, 
     expected, start = {}, 0
     for task in store.tasks("text"):
         count = min(task.held_out.rows, 19)
-        tokens = store.read(task.name, "held_out", sample(count, task.held_out.rows))
+        tokens = store.read(task.name, "held_out", sample(count, task.held_out.rows))["tokens"]
         keys = row_rngs(0, "mmlm/evaluation", 0, jnp.arange(start, start + count))
         total = np.asarray(jax.vmap(jax.random.uniform)(keys)).sum()
         expected[task.name.partition(".")[2]] = total / np.count_nonzero(tokens != PAD)

@@ -11,7 +11,7 @@ import pytest
 from xlj import config as schema
 from xlj import objectives
 from xlj.config import parse
-from xlj.objectives.objective import Loss, LossSums, Objective, Rows
+from xlj.objectives.objective import Loss, LossSums, Objective
 from xlj.optimizers.schedules import rates
 from xlj.planning import programs
 from xlj.sharding import meshes, trees
@@ -37,7 +37,9 @@ def compiled(layers=6, rows=2, hidden=512):
     state = states.abstract(config, sizes.corpus, mesh)
     sharding = jax.tree.map(lambda leaf: leaf.sharding, state)
     (step,) = phases.jitted_steps(config, sizes.corpus, mesh, sharding).values()
-    batch = phases.abstract_batch(programs.rows_of(config, sizes, 0), np.uint32, mesh)
+    batch = phases.abstract_batch(
+        config.objectives_on(), programs.rows_of(config, sizes, 0), "<u4", mesh
+    )
     program = step.lower(state, batch, np.uint32(0), rates(config, 0)).compile()
 
     def size(tree):
@@ -128,7 +130,7 @@ def step_counter(name):
 
     return Objective(
         losses={name: Loss(0.0)},
-        corrupt=lambda rows, rngs: rows.tokens,
+        corrupt=lambda rows, rngs: rows["tokens"],
         count=lambda inputs: {name: jnp.zeros(len(inputs))},
         loss=no_loss,
         init_state=lambda params: {"steps": jnp.zeros((), jnp.int32)},
@@ -162,7 +164,10 @@ def test_the_state_of_an_objective_restarts_only_after_a_phase_without_the_objec
     state = jax.device_put(jax.tree.map(np.array, state), trees.replicated(mesh))
     sharding = jax.tree.map(lambda leaf: leaf.sharding, state)
     steps = phases.jitted_steps(config, expected_sizes(config).corpus, mesh, sharding)
-    rows, counts = Rows(np.zeros((2, 3), np.uint32), np.zeros((2, 2), np.int32)), []
+    rows, counts = (
+        {"tokens": np.zeros((2, 3), np.uint32), "languages": np.zeros((2, 2), np.int32)},
+        [],
+    )
     for number in range(config.train.steps):
         batch = dict.fromkeys(config.phase_at(number).active(), rows)
         arguments = state, batch, np.uint32(0), rates(config, number)

@@ -19,7 +19,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
-from xlj.objectives.objective import Loss, Rows
+from xlj.objectives.objective import Loss
 from xlj.optimizers.schedules import rates
 from xlj.sharding import meshes, rules, trees
 from xlj.sharding.devices import on_mesh
@@ -36,7 +36,7 @@ def prepare(config, store, devices=1):
 
     def batch(step):
         return {
-            name: jax.device_put(Rows(*batches.read(name, step, np.arange(shape[0]))), rows)
+            name: jax.device_put(batches.read(name, step, np.arange(shape[0])), rows)
             for name, shape in batches.shapes(step).items()
         }
 
@@ -107,7 +107,7 @@ def constant_batch(token):
     """Returns batches of both objectives in which each token is `token`."""
     languages = jnp.zeros((16, 2), jnp.int32)
     return {
-        name: Rows(jnp.full((16, length), token), languages)
+        name: {"tokens": jnp.full((16, length), token), "languages": languages}
         for name, length in (("mmlm", 32), ("tlm", 48))
     }
 
@@ -465,7 +465,7 @@ def test_16_rows_are_memorised(tiny, store):
     corpus = Corpus.of(store)
     mesh = meshes.make_mesh(config, jax.devices()[:1])
     step = jax.jit(make_train_step(config, objectives_package.build_all(config, corpus), mesh))
-    batch = {"mmlm": Rows(*Batches(store, config).read("mmlm", 0, np.arange(16)))}
+    batch = {"mmlm": Batches(store, config).read("mmlm", 0, np.arange(16))}
     current = state.init(config, corpus, 0)
     for number in range(config.train.steps):
         before = current.progress

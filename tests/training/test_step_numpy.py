@@ -12,7 +12,7 @@ from xlj import config as schema
 from xlj import optimizers
 from xlj.config import parse
 from xlj.objectives.flops import Operations
-from xlj.objectives.objective import Loss, LossSums, Objective, Rows
+from xlj.objectives.objective import Loss, LossSums, Objective
 from xlj.optimizers.schedules import rates
 from xlj.sharding import meshes, trees
 from xlj.training.randomness import row_rngs
@@ -29,7 +29,7 @@ def linear_objective():
     """An objective with losses and gradients linear in the parameters and in random numbers."""
 
     def corrupt(rows, rngs):
-        return rows.tokens.astype(jnp.float32), jax.vmap(jax.random.uniform)(rngs)
+        return rows["tokens"].astype(jnp.float32), jax.vmap(jax.random.uniform)(rngs)
 
     def loss(params, state, inputs, rngs):
         tokens, noise = inputs
@@ -67,7 +67,7 @@ def evolving_objective():
 
     return Objective(
         losses={"b": Loss(WEIGHTS["b"])},
-        corrupt=lambda rows, rngs: rows.tokens.astype(jnp.float32),
+        corrupt=lambda rows, rngs: rows["tokens"].astype(jnp.float32),
         count=lambda inputs: {"b": jnp.ones(len(inputs))},
         loss=loss,
         flops=lambda rows, length: Operations(),
@@ -224,7 +224,9 @@ def test_steps_equal_those_of_numpy(normalisation, accumulation, optimizer):
         if number in (1, 3):  # the loss or only the gradient is not finite: the step is skipped
             a[0, 0] = BROKEN if number == 1 else STEEP
         languages = jnp.zeros((ROWS, 2), jnp.int32)
-        batch = {n: Rows(jnp.asarray(x), languages) for n, x in (("a", a), ("b", b))}
+        batch = {
+            n: {"tokens": jnp.asarray(x), "languages": languages} for n, x in (("a", a), ("b", b))
+        }
         state = step(state, batch, np.uint32(SEED), rates(config, number))
         numpy_step.run_step(a.astype(float), b.astype(float))
         chex.assert_trees_all_close(

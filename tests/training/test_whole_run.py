@@ -78,7 +78,7 @@ def test_every_step_has_the_rows_of_its_phase(config, store):
     for step in range(11):
         rows, length = batches.shapes(step)["mmlm"]
         drawn = batches.draw("mmlm", step, np.arange(rows))
-        read_rows = batches.read("mmlm", step, np.arange(rows))[0]
+        read_rows = batches.read("mmlm", step, np.arange(rows))["tokens"]
         assert (len(drawn), length) == (ROWS[step], LENGTHS[step])
         assert read_rows.shape == (max(16 * (step < 7), ROWS[step]), length)
         assert ((read_rows != PAD).any(1)).sum() == ROWS[step]
@@ -181,7 +181,7 @@ def test_a_run_is_the_same_wherever_it_is_interrupted(
     batches, tokens = Batches(store, config), 0
     for step, line in enumerate(lines[1:]):
         tokens += int(
-            (batches.read("mmlm", step, np.arange(16 if step < 7 else 8))[0] != PAD).sum()
+            (batches.read("mmlm", step, np.arange(16 if step < 7 else 8))["tokens"] != PAD).sum()
         )
         assert line["tokens"] == tokens
     monkeypatch.setattr(Preemption, "requested", lambda self: step < 10)

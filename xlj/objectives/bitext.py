@@ -7,7 +7,6 @@ have a fixed number of slots per row, one for each example; unused slots come la
 import jax
 import jax.numpy as jnp
 
-from xlj.config import max_pairs
 from xlj.contracts.arrays import check
 from xlj.data.rows.kinds.bitext import Bitext
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
@@ -29,11 +28,6 @@ def split_sides(rows: Rows) -> tuple[Rows, Rows]:
 
 def _with_int32(rows: Rows) -> Rows:
     return {**rows, "tokens": rows["tokens"].astype(jnp.int32)}
-
-
-def max_pairs_of(rows: Rows) -> int:
-    """Returns the largest number of pairs in a row of bitext."""
-    return max_pairs(2 * rows["first"].shape[1])
 
 
 def count_examples(tokens: jax.Array) -> jax.Array:

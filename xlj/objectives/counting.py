@@ -40,21 +40,37 @@ def operations(
     plain = dataclasses.replace(model, attention="dense", remat="none")
     built = build({name: options[name] for name in shapes}, plain, corpus)
     return {
-        name: count_operations(built[name], options[name], plain, corpus, *shape)
+        name: count_operations(built[name], plain, corpus, abstract_rows(options[name], *shape))
         if (formula := built[name].flops) is None
         else formula(*shape)
         for name, shape in shapes.items()
     }
 
 
+def abstract_rows(options: Options, rows: int, length: int, ids: str = "<i4") -> dict[str, Any]:
+    """Returns the shapes and dtypes of rows of an objective's batch, without values.
+
+    Args:
+      rows, length: the number of rows, and the length of a row in tokens.
+      ids: the type of token ids.
+    """
+    return {
+        field.name: jax.ShapeDtypeStruct((rows, *field.shape), field.dtype)
+        for field in options.row_kind.batch_fields(length, ids)
+    }
+
+
 def count_operations(
-    objective: Objective, options: Options, model: Model, corpus: Corpus, rows: int, length: int
+    objective: Objective, model: Model, corpus: Corpus, batch: Mapping[str, Any]
 ) -> Operations:
     """Counts the operations of the matrix products in a traced step, which never runs.
 
     The step includes corruption, targets, losses, gradients and the next state. It is traced for
     one device, with the whole vocabulary as one block. A `while` loop counts as one iteration. Of
     several branches, only the most expensive one counts.
+
+    Args:
+      batch: rows, or their shapes and dtypes (`abstract_rows`).
     """
     parts = objective.parts
 
@@ -75,11 +91,7 @@ def count_operations(
 
     rng = jax.eval_shape(lambda: jax.random.key(0))
     params, state = jax.eval_shape(initial, rng)
-    rngs = jax.eval_shape(partial(jax.random.split, num=rows), rng)
-    batch = {
-        field.name: jax.ShapeDtypeStruct((rows, *field.shape), field.dtype)
-        for field in options.row_kind.batch_fields(length, "<i4")
-    }
+    rngs = jax.eval_shape(partial(jax.random.split, num=len(batch["languages"])), rng)
     with in_one_block():
         traced = jax.make_jaxpr(step)(params, state, batch, rngs)
     return Operations(other=float(_products(traced.jaxpr)))

@@ -12,7 +12,7 @@ from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
-from xlj.objectives.bitext import average_examples, is_example, max_pairs_of, split_sides
+from xlj.objectives.bitext import average_examples, is_example, split_sides
 from xlj.objectives.corruption import split
 from xlj.objectives.flops import TRAINED, of_layers
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
@@ -124,7 +124,7 @@ def _vectors(model: Model, layer: int, params: Params, rows: Rows, rngs: Rngs) -
 def _corrupt(model: Model, rows: Rows, rngs: jax.Array) -> RetrievalInputs:
     """Returns both sides of the pairs, unchanged."""
     first, second = split_sides(rows)
-    zeros = jnp.zeros((len(first["tokens"]), max_pairs_of(rows)))
+    zeros = jnp.zeros((len(first["tokens"]), max_pairs(2 * rows["first"].shape[1])))
     gradient = jnp.zeros((*zeros.shape, model.hidden))
     return RetrievalInputs(first, second, gradient, gradient, zeros, zeros, zeros)
 

@@ -18,7 +18,6 @@ from xlj.objectives.bitext import (
     count_examples,
     find_starts,
     is_example,
-    max_pairs_of,
     split_sides,
 )
 from xlj.objectives.corruption import mask_tokens, split
@@ -165,7 +164,7 @@ def corrupt(
       rngs: a random key for each row, [rows].
     """
     check("xlco.corrupt", rngs=("key [rows]", rngs))
-    max_examples = max_pairs_of(rows)
+    max_examples = max_pairs(2 * rows["first"].shape[1])
     first_rngs, second_rngs, order_rngs, swap_rngs = split(rngs, 4)
     first, second = split_sides(rows)
     if options.mixup:

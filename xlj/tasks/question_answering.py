@@ -111,7 +111,9 @@ class QuestionAnswering(TaskKind):
 
         def logits(head: Any, model: Any, hidden: Any, tokens: Any, rngs: Any) -> Any:
             outputs = heads.classify_tokens(head, model, hidden, 0.0)
-            return jnp.where((tokens != PAD)[..., None], outputs, -jnp.inf)
+            # The first column of a row without text has a logit, so that its loss is finite.
+            may_be_chosen = (tokens != PAD).at[:, 0].set(True)
+            return jnp.where(may_be_chosen[..., None], outputs, -jnp.inf)
 
         return TaskHead(
             init=lambda rng, model, labels: heads.init_token_classification(rng, model, 2),

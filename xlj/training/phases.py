@@ -9,6 +9,7 @@ from jax.sharding import Mesh, NamedSharding
 from xlj.config import Config, Options
 from xlj.data.rows.corpus import Corpus
 from xlj.objectives import build
+from xlj.objectives.counting import abstract_rows
 from xlj.sharding import meshes
 from xlj.sharding.rules import ROWS
 from xlj.training.state import State
@@ -102,10 +103,10 @@ def abstract_batch(
       ids: the type of token ids, such as `<u2`.
     """
     sharding = NamedSharding(mesh, ROWS)
-    batch: dict[str, dict[str, Any]] = {}
-    for name, (rows, length) in shapes.items():
-        batch[name] = {
-            field.name: jax.ShapeDtypeStruct((rows, *field.shape), field.dtype, sharding=sharding)
-            for field in options[name].row_kind.batch_fields(length, ids)
-        }
+
+    def placed(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    rows = {name: abstract_rows(options[name], *shape, ids) for name, shape in shapes.items()}
+    batch: Batch = jax.tree.map(placed, rows)
     return batch

@@ -37,7 +37,7 @@ def test_a_pair_becomes_a_row_with_two_sides(vocabulary):
     row = [BOS, *first, EOS, *second, EOS]
     assert rows.tokens[0].tolist() == row + [PAD] * (64 - len(row))
     assert rows.tokens[1].tolist() == [BOS, *first, EOS] + [PAD] * (62 - len(first))
-    assert rows.labels.tolist() == [[2], [0]]
+    assert rows.labels["labels"].tolist() == [[2], [0]]
     assert rows.cut == {"examples": 0}
 
 
@@ -83,7 +83,7 @@ def test_words_are_labelled_at_their_first_piece_and_no_word_is_lost(vocabulary)
         examples.append(Words(sentence, tags, f"f:{number}"))
     rows = features.of_words(examples, vocabulary, LABELS, 24)
     word_tags = [(word, tag) for e in examples for word, tag in zip(e.words, e.tags, strict=True)]
-    assert len(rows.places) == len(word_tags) == np.count_nonzero(rows.labels)
+    assert len(rows.places) == len(word_tags) == np.count_nonzero(rows.labels["labels"])
     assert len({tuple(place) for place in rows.places}) == len(word_tags)
     for (word, tag), place in zip(word_tags, rows.places, strict=True):
         row, column = place
@@ -91,7 +91,7 @@ def test_words_are_labelled_at_their_first_piece_and_no_word_is_lost(vocabulary)
         ids = ids if len(ids) else [UNK]
         column -= int(len(ids) > 1 and vocabulary.pieces[ids[0]] == "\u2581")
         assert rows.tokens[row, column : column + len(ids)].tolist() == list(ids)
-        assert rows.labels[tuple(place)] == 1 + LABELS[tag]
+        assert rows.labels["labels"][tuple(place)] == 1 + LABELS[tag]
     assert (rows.tokens[:, 0] == BOS).all() and ((rows.tokens == EOS).sum(1) == 1).all()
     # Each sentence begins a new row.
     numbers = np.repeat(np.arange(len(examples)), [len(e.words) for e in examples])
@@ -106,7 +106,7 @@ def test_a_word_longer_than_a_row_keeps_its_label(vocabulary):
     rows = features.of_words([Words(("Der", word), ("no", "yes"), "f:1")], vocabulary, LABELS, 16)
     assert len(vocabulary.encode_batch([word])[0]) > 14
     assert rows.cut == {"words": 1} and rows.tokens.shape == (2, 16)
-    assert sorted(rows.labels[1]) == [0] * 15 + [2]
+    assert sorted(rows.labels["labels"][1]) == [0] * 15 + [2]
 
 
 def test_the_row_store_has_tokens_and_labels_and_is_reused(vocabulary, tmp_path):
@@ -125,7 +125,9 @@ def test_the_row_store_has_tokens_and_labels_and_is_reused(vocabulary, tmp_path)
         actual = RowStore(store.path).read(
             f"classification.{language}", "train", np.arange(len(rows.tokens))
         )
-        assert (actual == np.concatenate([rows.tokens, rows.labels], axis=1)).all()
+        assert actual.keys() == {"tokens", "labels"} and actual["labels"].dtype == np.int32
+        assert np.array_equal(actual["tokens"], rows.tokens)
+        assert np.array_equal(actual["labels"], rows.labels["labels"])
     fewer = row_store.write(tmp_path, "classification", {"de": rows_by_language["de"]}, vocabulary)
     assert fewer.path != store.path
 
@@ -144,7 +146,8 @@ def test_a_label_is_at_the_first_piece_that_has_characters(vocabulary):
     ids = vocabulary.encode_batch([word])[0].tolist()
     assert [vocabulary.pieces[i] for i in ids] == ["\u2581", "<unk>"]
     rows = features.of_words([Words((word,), ("yes",), "f:1")], vocabulary, LABELS, 16)
-    assert rows.places.tolist() == [[0, 2]] and rows.labels[0].nonzero()[0].tolist() == [2]
+    labels = rows.labels["labels"][0]
+    assert rows.places.tolist() == [[0, 2]] and labels.nonzero()[0].tolist() == [2]
 
 
 def test_words_keep_the_space_before_them():
@@ -159,4 +162,4 @@ def test_words_keep_the_space_before_them():
     assert vocabulary.native_ids[ids[1:-1]].tolist() == joined
     pieces = [vocabulary.pieces[i] for i in ids]
     starts = [i + (p == "\u0120") for i, p in enumerate(pieces) if p.startswith("\u0120")]
-    assert starts == np.flatnonzero(rows.labels[0]).tolist()
+    assert starts == np.flatnonzero(rows.labels["labels"][0]).tolist()

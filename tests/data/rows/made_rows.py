@@ -54,7 +54,8 @@ def examples(store: RowStore, task: str, split: str) -> list[str]:
     """Decodes each example; a tab separates the sides of a pair."""
     vocabulary = Vocabulary.load(store.vocabulary_file)
     texts = []
-    for row in store.read(task, split, np.arange(store.task(task).split(split).rows)):
+    rows = store.read(task, split, np.arange(store.task(task).split(split).rows))
+    for row in np.concatenate(list(rows.values()), axis=1):
         ids = row[row != PAD]
         for example in np.split(ids, np.flatnonzero(ids == BOS)[1:]):
             sides = np.split(example, np.flatnonzero(example == EOS)[:-1] + 1)

@@ -59,21 +59,30 @@ def test_languages_that_are_not_sampled_get_no_draws(tiny, store):
     }
 
 
+def read_row(store, task, number):
+    return store.read(task, "train", np.array([number]))["tokens"][0]
+
+
 def test_a_batch_contains_the_drawn_rows(tiny, store):
     batches = Batches(store, parse(tiny))
     for step in (0, 3, 400):
         for name in ("mmlm", "tlm"):
-            rows, languages = batches.read(name, step, np.arange(16))
+            batch = batches.read(name, step, np.arange(16))
+            rows, languages = batch["tokens"], batch["languages"]
             for row, (task, number) in zip(
                 rows, batches.draw(name, step, np.arange(16)), strict=True
             ):
-                assert np.array_equal(row, store.read(task, "train", np.array([number]))[0])
+                assert np.array_equal(
+                    row, store.read(task, "train", np.array([number]))["tokens"][0]
+                )
             of_sides = [[batches.corpus.languages[side] for side in pair] for pair in languages]
             tasks = [task for task, _ in batches.draw(name, step, np.arange(16))]
             expected = [task.partition(".")[2].split("-") for task in tasks]
             assert of_sides == [[pair[0], pair[-1]] for pair in expected]
-            part, sides = Batches(store, parse(tiny)).read(name, step, np.array([9, 2]))
-            assert np.array_equal(part, rows[[9, 2]]) and np.array_equal(sides, languages[[9, 2]])
+            part = Batches(store, parse(tiny)).read(name, step, np.array([9, 2]))
+            assert list(part) == ["tokens", "languages"]
+            for field, values in part.items():
+                assert np.array_equal(values, batch[field][[9, 2]])
 
 
 def test_batches_grow_by_microbatches_and_draw_no_row_for_empty_slots(tiny, store):
@@ -89,20 +98,24 @@ def test_batches_grow_by_microbatches_and_draw_no_row_for_empty_slots(tiny, stor
         slots, drawn = np.arange(rows), []
         for step, size in enumerate([1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4]):
             assert batches.shapes(step)[name][0] == rows
-            read, languages = batches.read(name, step, slots)
+            batch = batches.read(name, step, slots)
+            read, languages = batch["tokens"], batch["languages"]
             filled = slots % 4 < size
             assert ((read != PAD).any(1) == filled).all() and not languages[~filled].any()
             draws = batches.draw(name, step, slots)
             assert len(draws) == rows * size // 4
             for row, (task, number) in zip(read[filled], draws, strict=True):
-                assert np.array_equal(row, store.read(task, "train", np.array([number]))[0])
+                assert np.array_equal(
+                    row, store.read(task, "train", np.array([number]))["tokens"][0]
+                )
             part, empty = batches.read(name, step, slots[5:7]), batches.read(name, step, slots[3:4])
-            assert np.array_equal(part[0], read[5:7]) and np.array_equal(part[1], languages[5:7])
-            assert np.array_equal(empty[0], read[3:4])
+            assert np.array_equal(part["tokens"], read[5:7])
+            assert np.array_equal(part["languages"], languages[5:7])
+            assert np.array_equal(empty["tokens"], read[3:4])
             drawn += draws
         first = [alone.draw(name, step, slots[:1])[0][0] for step in range(len(drawn))]
         assert [task for task, _ in drawn] == first
-        assert (batches.read(name, 11, slots)[0] != PAD).any(1).all()
+        assert (batches.read(name, 11, slots)["tokens"] != PAD).any(1).all()
 
 
 def test_alpha_weights_languages_by_tokens_and_each_phase_has_its_own_alpha(
@@ -132,7 +145,7 @@ def test_alpha_weights_languages_by_tokens_and_each_phase_has_its_own_alpha(
 
 def test_a_damaged_row_stops_the_run_or_leaves_its_slot_empty(tiny, copy, capsys):
     store, damage = copy
-    whole, _ = Batches(store, parse(tiny)).read("mmlm", 7, np.arange(16))
+    whole = Batches(store, parse(tiny)).read("mmlm", 7, np.arange(16))["tokens"]
     task, row = Batches(store, parse(tiny)).draw("mmlm", 7, np.array([11]))[0]
     damage(task, row)
     message = rf"00000\.rows: row {row} is damaged.*delete .*{task}.* xlj\.prepare"
@@ -140,10 +153,10 @@ def test_a_damaged_row_stops_the_run_or_leaves_its_slot_empty(tiny, copy, capsys
         Batches(store, parse(tiny)).read("mmlm", 7, np.arange(16))
     tiny.data.damaged_rows = "pad"
     batches = Batches(store, parse(tiny))
-    actual, _ = batches.read("mmlm", 7, np.arange(16))
+    actual = batches.read("mmlm", 7, np.arange(16))["tokens"]
     assert (actual[11] == PAD).all()
     assert np.array_equal(np.delete(actual, 11, 0), np.delete(whole, 11, 0))
-    others, _ = batches.read("mmlm", 7, np.arange(8))
+    others = batches.read("mmlm", 7, np.arange(8))["tokens"]
     assert np.array_equal(others, whole[:8])
     output = capsys.readouterr().err
     assert output.startswith("step 7: ") and f"row {row} is damaged" in output

@@ -30,14 +30,15 @@ REAL = Path(__file__).parents[3].parent / "shared" / "data"
 def test_rows_contain_the_text(built, text):
     pairs = examples(built, "pairs.xx-yy", "train") + examples(built, "pairs.xx-yy", "held_out")
     expected = [line.replace("\u00a0", "") for line in (text / "xx-yy.tsv").read_text().split("\n")]
-    dropped = built.task("pairs.xx-yy").dropped
+    dropped = built.task("pairs.xx-yy").text.dropped
     assert len(pairs) + dropped[held_out.REASON] == len(expected) - 1
     assert set(pairs) < set(expected)
     # Documents are cut into rows and lose their held-out lines, but no token is lost.
     task = built.task("text.xx")
     lines = [line for line in (text / "xx.txt").read_text().split("\n") if line]
     ids = Vocabulary.load(built.vocabulary_file).encode(lines).ids
-    rows = [built.read("text.xx", s, np.arange(task.split(s).rows)) for s in ("train", "held_out")]
+    splits = {split: np.arange(task.split(split).rows) for split in ("train", "held_out")}
+    rows = [built.read("text.xx", split, numbers)["tokens"] for split, numbers in splits.items()]
     actual = np.concatenate(rows)
     assert np.array_equal(
         np.bincount(ids, minlength=500)[4:], np.bincount(actual[actual != PAD], minlength=500)[4:]
@@ -50,7 +51,7 @@ def test_rows_contain_the_text(built, text):
     actual = [re.search(r"q(\d+)z", line) for line in examples(built, "text.xx", "train")]
     numbers = [int(number[1]) for number in actual[: task.train.shards[0]] if number]
     assert abs(np.corrcoef(numbers[:-1], numbers[1:])[0, 1]) < 0.1
-    assert task.sentences == len(lines) == task.train.sentences + task.held_out.sentences
+    assert task.text.sentences == len(lines) == task.train.sentences + task.held_out.sentences
     assert task.train.tokens / task.train.rows / 64 > 0.99
     assert dropped == {"empty side": 1, held_out.REASON: dropped[held_out.REASON]}
 
@@ -78,7 +79,7 @@ def test_the_requested_share_of_lines_is_held_out(built, text):
         low[language] = len(expected)
     pairs = built.task("pairs.xx-yy")
     assert 350 < pairs.held_out.sentences < 500
-    assert 350 < pairs.dropped[held_out.REASON] < 500
+    assert 350 < pairs.text.dropped[held_out.REASON] < 500
 
 
 @pytest.fixture
@@ -155,11 +156,11 @@ def test_a_sentence_that_is_held_out_anywhere_is_not_trained_on(
     for task in store.manifest.tasks:
         read = len(pairs.get(task.name[6:], ())) or len(text[task.name[5:]])
         sentences_in_rows = task.train.sentences + task.held_out.sentences
-        assert read == task.sentences == sentences_in_rows + sum(task.dropped.values())
-        assert set(task.dropped) <= {held_out.REASON} and (task.kind == "pairs") >= len(
-            task.dropped
+        assert read == task.text.sentences == sentences_in_rows + sum(task.text.dropped.values())
+        assert set(task.text.dropped) <= {held_out.REASON} and (task.kind == "pairs") >= len(
+            task.text.dropped
         )
-    assert sum(task.dropped.get(held_out.REASON, 0) for task in store.tasks("pairs")) > 0
+    assert sum(task.text.dropped.get(held_out.REASON, 0) for task in store.tasks("pairs")) > 0
 
 
 def test_adding_a_language_does_not_change_the_rows_of_other_languages(
@@ -184,7 +185,7 @@ def test_counts_in_the_manifest_equal_those_of_the_rows(built):
     for task in built.manifest.tasks:
         for name in ("train", "held_out"):
             split = task.split(name)
-            rows = built.read(task.name, name, np.arange(split.rows))
+            rows = built.read(task.name, name, np.arange(split.rows))["tokens"]
             assert split.tokens == (rows != PAD).sum()
             assert split.examples == (rows == BOS).sum() >= split.rows > 0
 

@@ -68,7 +68,7 @@ def test_a_damaged_unit_is_rebuilt(built, config, tmp_path):
     for file in (shard, shard.with_suffix(".json")):
         file.unlink()
     with shards.writing_unit(17, Counts()) as add:
-        add(np.zeros((3, 64), np.uint16), np.zeros((0, 64), np.uint16))
+        add(*({"tokens": np.zeros((rows, 64), np.uint16)} for rows in (3, 0)))
     note = shards.unit_file(17).with_suffix(".json")
     note.write_text(note.read_text().replace('"sha256": "', '"sha256": "0'))
     with pytest.raises(RuntimeError, match="00000017.rows is damaged; run the command again"):

@@ -70,7 +70,7 @@ def test_rows_are_built_from_seqio_and_tfds_sources(config, text, tmp_path, monk
     pairs = examples(store, "pairs.xx-yy", "train")
     assert len(pairs) == 3000
     assert "first line 0 second line 0\tfirst line 2999 second line 2999" in pairs
-    assert store.task("text.xx").sentences == 10_001
+    assert store.task("text.xx").text.sentences == 10_001
     assert "held-out rows" not in report(store, Data(alpha=0.7))  # the config requests none
     assert not list(tmp_path.rglob("companions/*"))
 

@@ -6,10 +6,10 @@ import pytest
 from xlj.data.rows import draws
 from xlj.data.rows.draws import BLOCK, Phase, Stream, draws_per_block, sampling_rates
 from xlj.data.rows.fetching import Fetcher
-from xlj.data.rows.store import record_dtype
+from xlj.data.rows.records import Field, record_dtype
 
 BATCH = 2048
-RECORD = record_dtype(1, "<u2")
+RECORD = record_dtype([Field("tokens", "<u2", (1,), is_text=True)])
 
 
 def stream(sizes, alpha=0.7, batch=BATCH):

@@ -79,7 +79,9 @@ def test_the_warning_names_the_length_that_95_percent_of_pairs_fit(of_pairs, pai
     store = prepare_rows(of_pairs(tmp_path, TLM, pair_length=40))
     (task,) = store.manifest.tasks
     dropped = sum(size > 40 for size in sizes)
-    assert task.dropped == {"too long": dropped} and sum(task.too_long.values()) == dropped
+    assert (
+        task.text.dropped == {"too long": dropped} and sum(task.text.too_long.values()) == dropped
+    )
     (line,) = (
         x for x in report(store, Data(alpha=0.7)).split("\n") if x.startswith("pairs.xx-yy ")
     )

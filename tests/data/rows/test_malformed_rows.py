@@ -39,13 +39,13 @@ def test_skipped_records_are_counted_and_the_first_place_of_each_reason_is_store
 ):
     store = prepare_rows(malformed("one", malformed="skip"))
     task = store.task("pairs.xx-yy")
-    assert task.malformed == {
+    assert task.text.malformed == {
         "blank line": (3, f"{tmp_path}/{BLANK}"),
         "wrong number of columns": (1, f"{tmp_path}/bad.tsv: line 1503"),
         "byte order marks at the starts of lines": (1, f"{tmp_path}/bad.tsv: line 1"),
     }
-    assert task.dropped["blank line"] == 3 and task.sentences == GOOD + 4
-    assert not store.task("text.xx").malformed
+    assert task.text.dropped["blank line"] == 3 and task.text.sentences == GOOD + 4
+    assert not store.task("text.xx").text.malformed
     lines = report(store, Data(alpha=0.7)).split("\n")
     (line,) = (line for line in lines if line.startswith("pairs.xx-yy: malformed"))
     assert f"blank line: 3 (first: {tmp_path}/{BLANK}); byte order marks" in line
@@ -79,6 +79,6 @@ def test_too_many_malformed_records_are_an_error_with_one_or_several_workers(
         assert BLANK in str(error.value)
     # All rows were built: only the manifest was missing.
     share = {"malformed": "skip", "malformed_share": 4 / 3004}
-    assert prepare_rows(malformed("cache", **share)).task("pairs.xx-yy").sentences == GOOD + 4
+    assert prepare_rows(malformed("cache", **share)).task("pairs.xx-yy").text.sentences == GOOD + 4
     monkeypatch.setattr(building, "_MIN_RECORDS", GOOD + 5)
     prepare_rows(malformed("few", malformed="skip"))

@@ -7,9 +7,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from xlj.config import max_pairs
+from xlj.config import max_pairs, row_kinds
 from xlj.data.ragged import Ragged
-from xlj.data.rows import packing
+from xlj.data.rows import packing, records
+from xlj.data.rows.kinds.bitext import Bitext
+from xlj.data.rows.kinds.pairs import Pairs
+from xlj.data.rows.kinds.sentences import Sentences
+from xlj.data.rows.kinds.text import Text
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 
 DTYPE = np.dtype("<u2")
@@ -52,10 +56,12 @@ def examples(rows: np.ndarray) -> list[tuple[int, ...]]:
 def test_text_stays_in_order(sizes, length):
     lines = ragged([size for document in sizes for size in document])
     documents = np.repeat(np.arange(len(sizes)), [len(document) for document in sizes])
-    packed = packing.pack_text(lines, documents, length, DTYPE)
-    bodies = {e[1]: e[1:-1] for e in examples(packed.rows)}  # by the unique first id
+    packed = Text().pack([lines], length, DTYPE, documents=documents)
+    bodies = {e[1]: e[1:-1] for e in examples(packed.rows["tokens"])}  # by the unique first id
     assert len(bodies) == packed.examples
-    assert all(e[0] == BOS and e[-1] == EOS and len(e) <= length for e in examples(packed.rows))
+    assert all(
+        e[0] == BOS and e[-1] == EOS and len(e) <= length for e in examples(packed.rows["tokens"])
+    )
     line_ids, cut = parts(lines), 0
     for number in range(len(sizes)):
         joined = sum((line_ids[i] for i in np.flatnonzero(documents == number)), ())
@@ -69,15 +75,15 @@ def test_text_stays_in_order(sizes, length):
 
 
 def test_short_documents_share_rows():
-    packed = packing.pack_text(ragged([8] * 30), np.arange(30), 32, DTYPE)
-    assert packed.examples == 30 and len(packed.rows) == 10
+    packed = Text().pack([ragged([8] * 30)], 32, DTYPE, documents=np.arange(30))
+    assert packed.examples == 30 and len(packed.rows["tokens"]) == 10
 
 
 @given(SIDES, LENGTHS)
 @example(EDGE_CASES, 64)
 def test_pairs_are_whole_or_dropped_and_counted(sizes, length):
     first, second = two_sides(sizes)
-    packed = packing.pack_pairs(first, second, length, DTYPE)
+    packed = Pairs().pack([first, second], length, DTYPE)
     expected, dropped = Counter(), {"empty side": 0, "too long": 0}
     for a, b in zip(parts(first), parts(second), strict=True):
         if not a or not b:
@@ -86,7 +92,7 @@ def test_pairs_are_whole_or_dropped_and_counted(sizes, length):
             dropped["too long"] += 1
         else:
             expected[BOS, *a, EOS, *b, EOS] += 1
-    assert Counter(examples(packed.rows)) == expected and packed.dropped == dropped
+    assert Counter(examples(packed.rows["tokens"])) == expected and packed.dropped == dropped
     assert packed.examples == packed.sentences == expected.total()
 
 
@@ -95,7 +101,7 @@ def test_pairs_fill_rows_of_four_times_their_mean_length():
     for mean in (10, 20, 28):
         sides = [ragged(rng.gamma(3, mean / 6, 16_384).astype(int) + 1) for _ in range(2)]
         length = int(4 * (sides[0].lengths + sides[1].lengths + 3).mean())
-        rows = packing.pack_pairs(*sides, length, DTYPE).rows
+        rows = Pairs().pack(sides, length, DTYPE).rows["tokens"]
         assert (rows != PAD).mean() >= 0.95
 
 
@@ -104,13 +110,13 @@ def test_pairs_fill_rows_of_four_times_their_mean_length():
 @example([0, 50, 51, 52], 64)
 def test_sentences_with_slots_always_fit(sizes, length):
     lines = ragged(sizes)
-    packed = packing.pack_sentences(lines, length, DTYPE, mask=MASK)
+    packed = Sentences().pack([lines], length, DTYPE, mask=MASK)
     limit = int(length / 1.2) - 2
     expected: Counter = Counter()
     for line in filter(None, parts(lines)):
         line = line[:limit]
         expected[BOS, *line, EOS, *[MASK] * int(np.ceil(len(line) / 5))] += 1
-    assert Counter(examples(packed.rows)) == expected
+    assert Counter(examples(packed.rows["tokens"])) == expected
     assert packed.cut == (lines.lengths > limit).sum()
     assert packed.dropped == {"empty": (lines.lengths == 0).sum()}
 
@@ -121,10 +127,14 @@ def test_sentences_with_slots_always_fit(sizes, length):
 def test_both_halves_of_a_bitext_row_have_its_pairs_in_one_order(sizes, length):
     first, second = two_sides(sizes)
     half, most = length // 2, max_pairs(length)
-    packed = packing.pack_bitext(first, second, length, DTYPE)
+    packed = Bitext().pack([first, second], length, DTYPE)
     actual = []
-    for row in packed.rows:
-        sides = [examples(side[None]) for side in (row[:half], row[half : 2 * half])]
+    assert {field: rows.shape[1] for field, rows in packed.rows.items()} == {
+        "first": half,
+        "second": half,
+    }
+    for row in zip(packed.rows["first"], packed.rows["second"], strict=True):
+        sides = [examples(side[None]) for side in row]
         assert 1 <= len(sides[0]) == len(sides[1]) <= most
         actual += zip(*sides, strict=True)
     expected = [
@@ -146,18 +156,20 @@ def test_both_halves_of_a_bitext_row_have_its_pairs_in_one_order(sizes, length):
 @pytest.mark.parametrize("length", [64, 96, 128])
 def test_bitext_rows_contain_as_many_short_pairs_as_allowed(length):
     rng = np.random.default_rng(length)
-    packed = packing.pack_bitext(*two_sides(rng.integers(1, 30, (400, 2))), length, DTYPE)
-    assert len(packed.rows) < 0.9 * packed.sentences
-    short = packing.pack_bitext(*two_sides([(3, 3)] * 100), length, DTYPE)
-    assert len(short.rows) == -(-100 // max_pairs(length))
+    packed = Bitext().pack(two_sides(rng.integers(1, 30, (400, 2))), length, DTYPE)
+    assert len(packed.rows["first"]) < 0.9 * packed.sentences
+    short = Bitext().pack(two_sides([(3, 3)] * 100), length, DTYPE)
+    assert len(short.rows["first"]) == -(-100 // max_pairs(length))
 
 
 @pytest.mark.parametrize("kind", ["pairs", "bitext"])
 @given(SIDES, LENGTHS, st.integers(1, 4))
 @example([(3, 2)] * 9, 128, 3)
 def test_pairs_are_recovered_unchanged_from_rows_and_repacked_rows(kind, sizes, length, every):
-    rows = packing.pack(kind, two_sides(sizes), None, length, DTYPE, mask=299).rows
-    few = packing.repack(kind, rows[::every])
+    row_kind = row_kinds.load(kind)
+    rows = row_kind.pack(two_sides(sizes), length, DTYPE).rows
+    some = {name: array[::every] for name, array in rows.items()}
+    few = row_kind.repack(some)
     fits = (lambda a, b: max(a, b) + 2 <= length // 2) if kind == "bitext" else (
         lambda a, b: a + b + 3 <= length)  # fmt: skip
     expected = [
@@ -166,20 +178,22 @@ def test_pairs_are_recovered_unchanged_from_rows_and_repacked_rows(kind, sizes, 
         if a and b and fits(a, b)
     ]
     pairs, some_pairs, few_pairs = (
-        sorted(zip(*map(parts, packing.sides_of(kind, r)), strict=True))
-        for r in (rows, rows[::every], few)
+        sorted(zip(*map(parts, row_kind.unpack(r)), strict=True)) for r in (rows, some, few)
     )
-    assert pairs == expected and some_pairs == few_pairs and len(few) <= len(rows[::every])
+    assert pairs == expected and some_pairs == few_pairs
+    assert records.count(few) <= records.count(some)
 
 
 @given(st.lists(st.integers(1, 40), max_size=30), LENGTHS)
 def test_repacking_loses_nothing(sizes, length):
     single = [
-        packing.pack_text(ragged([size], 4 + 40 * i), np.zeros(1, int), length, DTYPE).rows
+        Text()
+        .pack([ragged([size], 4 + 40 * i)], length, DTYPE, documents=np.zeros(1, int))
+        .rows["tokens"]
         for i, size in enumerate(sizes)
     ]
     rows = np.concatenate([np.empty((0, length), DTYPE), *single])
-    packed = packing.repack("text", rows)
+    packed = Text().repack({"tokens": rows})["tokens"]
     assert Counter(examples(packed)) == Counter(examples(rows)) and len(packed) <= len(rows)
     fullest = np.sort((packed != PAD).sum(1))[:2]
     assert len(packed) < 2 or fullest.sum() > length, "two rows would have fitted into one"
@@ -216,5 +230,6 @@ def test_best_fit_puts_the_longest_item_first_into_the_fullest_bin(sizes):
 
 def test_empty_text_gives_no_rows():
     empty = Ragged(np.empty(0, np.int32), np.zeros(3, np.int64))
-    assert packing.pack_text(empty, np.zeros(3, int), 16, DTYPE).rows.shape == (0, 16)
-    assert packing.pack_pairs(empty, empty, 16, DTYPE).rows.shape == (0, 16)
+    text = Text().pack([empty], 16, DTYPE, documents=np.zeros(3, int)).rows["tokens"]
+    assert text.shape == Pairs().pack([empty, empty], 16, DTYPE).rows["tokens"].shape == (0, 16)
+    assert Bitext().pack([empty, empty], 16, DTYPE).rows["second"].shape == (0, 8)

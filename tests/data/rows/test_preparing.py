@@ -7,6 +7,7 @@ import pytest
 
 from xlj.config import ConfigError, parse
 from xlj.data.rows import request
+from xlj.data.rows.kinds.pairs import Pairs
 from xlj.data.rows.preparing import open_rows, prepare_rows
 from xlj.data.rows.request import request_of
 
@@ -41,11 +42,14 @@ def test_rows_may_be_named_by_their_hash(rows, store):
         open_rows(parse(rows))
 
 
-@pytest.mark.parametrize("version", ["CLEANING", "PACKING", "FORMAT", "CHUNK_LINES"])
-def test_rows_of_another_version_are_built_again(tiny, store, monkeypatch, version):
+@pytest.mark.parametrize(
+    "module, version",
+    [*((request, name) for name in ("CLEANING", "FORMAT", "CHUNK_LINES")), (Pairs, "version")],
+)
+def test_rows_of_another_version_are_built_again(tiny, store, monkeypatch, module, version):
     config = parse(tiny)
     assert request_of(config).folder == store.path
-    monkeypatch.setattr(request, version, 99)
+    monkeypatch.setattr(module, version, 99)
     assert request_of(config).folder.parent == store.path.parent
     assert request_of(config).folder != store.path
 

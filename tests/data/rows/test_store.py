@@ -11,8 +11,15 @@ import sys
 import numpy as np
 import pytest
 
-from xlj.data.rows import store
-from xlj.data.rows.store import Manifest, RowStore, RowStoreError, Split, TaskRows
+from xlj.data.rows.records import Field, to_records
+from xlj.data.rows.store import (
+    Manifest,
+    RowStore,
+    RowStoreError,
+    Split,
+    TaskRows,
+    TextCounts,
+)
 
 ROWS = {"train": 300, "held_out": 7}
 SHARDS = {"train": (100, 0, 200), "held_out": (3, 4, 0)}
@@ -39,32 +46,34 @@ def path(tmp_path, rows):
         digest = hashlib.sha256(content).hexdigest()
         splits[name] = Split(len(content), 9, 9, 9, digest, SHARDS[name])
     cuts = {name: np.cumsum([0, *SHARDS[name]]) for name in ROWS}
+    fields = (
+        Field("tokens", rows["train"].dtype.str, (16,), is_text=True),
+        Field("score", "<f4", ()),
+    )
     for shard in range(3):
         parts = [rows[name][cuts[name][shard] : cuts[name][shard + 1]] for name in ROWS]
-        body = b"".join(store.to_records(part).tobytes() for part in parts)
+        body = b"".join(
+            to_records({"tokens": x, "score": x[:, 0] / 2}, fields).tobytes() for x in parts
+        )
         (folder / "text.en" / f"0000{shard}.rows").write_bytes(body)
-    empty = Split(0, 0, 0, 0, hashlib.sha256().hexdigest(), (0,))
+    empty = Split.without_rows(shards=1)
     (tmp_path / "pairs.en-de" / "abc" / "00000.rows").touch()
     manifest = Manifest(
         vocabulary_size=500,
         vocabulary_digest=hashlib.sha256(b"model").hexdigest(),
-        dtype=rows["train"].dtype.str,
         recipe={"any": 1},
         tasks=(
-            TaskRows("text.en", "text.en", "text", ("en",), 16, 9, 0, {}, 5, "", **splits),
+            TaskRows("text.en", "text.en", "text", ("en",), 16, fields, **splits),
             TaskRows(
                 "pairs.en-de",
                 "../pairs.en-de/abc",
                 "pairs",
                 ("en", "de"),
                 16,
-                0,
-                0,
-                {"too long": 2},
-                5,
-                "",
+                fields[:1],
                 empty,
                 empty,
+                TextCounts(0, 0, {"too long": 2}, 5, "", {"no JSON": (1, "a: line 2")}),
             ),
         ),
     )
@@ -77,14 +86,20 @@ def test_rows_are_read_in_any_order(path, rows):
     for name in ROWS:
         order = np.random.default_rng(1).integers(0, ROWS[name], 1000)
         actual = opened.read("text.en", name, order)
-        assert actual.dtype == rows[name].dtype and np.array_equal(actual, rows[name][order])
-    assert opened.read("pairs.en-de", "train", np.empty(0, np.int64)).shape == (0, 16)
+        assert list(actual) == ["tokens", "score"]
+        assert actual["tokens"].dtype == rows[name].dtype and actual["score"].dtype == np.float32
+        assert np.array_equal(actual["tokens"], rows[name][order])
+        assert np.array_equal(actual["score"], (rows[name][order, 0] / 2).astype(np.float32))
+    empty = opened.read("pairs.en-de", "train", np.empty(0, np.int64))
+    assert list(empty) == ["tokens"] and empty["tokens"].shape == (0, 16)
 
 
 def test_the_manifest_is_read_unchanged(path):
     opened = RowStore(path)
     assert [task.name for task in opened.tasks("pairs")] == ["pairs.en-de"]
     assert opened.task("pairs.en-de").languages == ("en", "de")
+    assert opened.task("text.en").text is None
+    assert opened.task("pairs.en-de").text.malformed == {"no JSON": (1, "a: line 2")}
     assert json.loads(opened.manifest.to_json()) == json.loads(
         (path / "manifest.json").read_bytes()
     )
@@ -111,7 +126,7 @@ def test_every_flipped_byte_is_detected(path, rows):
         with pytest.raises(RowStoreError, match=rf"text.en/00002\.rows: row {row} is damaged"):
             RowStore(path).read("text.en", "train", np.arange(300))
         others = np.delete(np.arange(300), 100 + row)
-        assert len(RowStore(path).read("text.en", "train", others)) == 299
+        assert len(RowStore(path).read("text.en", "train", others)["tokens"]) == 299
 
 
 def test_a_damaged_row_is_reported_with_its_place_and_remedy(path):
@@ -137,7 +152,7 @@ def test_files_of_the_wrong_size_are_detected_on_opening(path):
 def test_a_file_that_fails_or_shrinks_while_rows_are_read_is_named(path, rows, monkeypatch):
     opened, file = RowStore(path), path / "text.en" / "00002.rows"
     good = opened.fetch("text.en", 90, 30)
-    np.testing.assert_array_equal(good["ids"], rows["train"][90:120])
+    np.testing.assert_array_equal(good["tokens"], rows["train"][90:120])
     body = file.read_bytes()
     file.write_bytes(body[: 12 * (len(body) // 200) + 5])
     with pytest.raises(RowStoreError, match=r"text.en/00002\.rows has become shorter; delete"):
@@ -160,7 +175,7 @@ def test_damaged_manifests_and_vocabularies_are_detected(path):
     for bad, message in (
         (good[:-30], "damaged"),
         (good.replace('"rows": 300', '"rows": 299'), "content hash"),
-        (good.replace('"format": 2', '"format": 99'), "format 99"),
+        (good.replace('"format": 3', '"format": 99'), "format 99"),
     ):
         assert bad != good
         (path / "manifest.json").write_text(bad)
@@ -179,10 +194,17 @@ def test_the_content_hash_depends_on_content_only(path):
     manifest = RowStore(path).manifest
     other_recipe = dataclasses.replace(manifest, recipe={"any": 2})
     assert other_recipe.content_hash == manifest.content_hash
-    task = manifest.tasks[0]
-    for change in ({"sentences": 10}, {"train": dataclasses.replace(task.train, sha256="0")}):
-        tasks = (dataclasses.replace(task, **change), manifest.tasks[1])
-        assert dataclasses.replace(manifest, tasks=tasks).content_hash != manifest.content_hash
+    replace, (first, second) = dataclasses.replace, manifest.tasks
+    for change, changes in (
+        ({"train": replace(second.train, sha256="0")}, True),
+        ({"fields": first.fields}, True),
+        ({"text": replace(second.text, sentences=10)}, True),
+        ({"text": replace(second.text, dropped={})}, True),
+        ({"text": replace(second.text, input_bytes=10, too_long={"8": 1}, malformed={})}, False),
+        ({"folder": "elsewhere"}, False),
+    ):
+        other = replace(manifest, tasks=(first, replace(second, **change)))
+        assert (other.content_hash != manifest.content_hash) == changes, change
 
 
 def test_reading_imports_numpy_only():

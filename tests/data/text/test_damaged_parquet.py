@@ -17,7 +17,7 @@ def path(tmp_path):
 
 
 def read(path):
-    (source,) = open_sources(f"{path}#text", 1, Data(), "data.mono")
+    (source,) = open_sources(f"{path}#text", ("text",), Data(), "data.mono")
     reader = UnitReader(tuple(source.parts(1 << 20)), 0, ReadOptions("skip", ""))
     return [line for chunk in reader.chunks() for line in chunk.columns[0]], reader
 

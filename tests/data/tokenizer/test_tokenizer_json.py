@@ -165,7 +165,7 @@ def test_rows_can_be_built_with_a_tokenizer_json(tiny, tmp_path):
     vocabulary = Vocabulary.load(store.vocabulary_file)
     assert store.manifest.vocabulary_size == vocabulary.size
     assert store.manifest.vocabulary_digest == Vocabulary.load(tiny.data.vocabulary).digest
-    rows = store.read("text.de", "train", np.arange(9))
+    rows = store.read("text.de", "train", np.arange(9))["tokens"]
     assert set(np.unique(rows[:, 0])) == {0} and vocabulary.mask not in rows
     text = decode(vocabulary, rows[0])
     assert len(text.split()) > 5 and "[" not in text
