@@ -11,6 +11,8 @@ labels and weights), and of each parameter after the last step. Two machines may
 parameters from equal batches.
 """
 
+# ruff: noqa: E402
+
 import argparse
 import hashlib
 import json
@@ -227,7 +229,8 @@ def seen(begin):
 
 
 def last_checkpoint(workdir):
-    folders = [path for path in workdir.rglob("checkpoints/*") if path.name.isdecimal()]
+    found = [*workdir.glob("checkpoints/*"), *workdir.glob("*/checkpoints/*")]
+    folders = [path for path in found if path.name.isdecimal()]
     return max(folders, key=lambda path: int(path.name), default=None)
 
 
@@ -263,6 +266,7 @@ def main():
     if flags.resume:
         run(flags.only, flags.folder, flags.resume)
         return
+    print(schema.__file__, flush=True)
     folder = flags.folder or Path(tempfile.mkdtemp())
     if not (folder / "mono").exists():
         write_text(folder)

@@ -145,9 +145,10 @@ def damaged(content: bytes, draw: random.Random) -> bytes:
 def rows(store: RowStore) -> list[np.ndarray]:
     """Reads all rows of a store."""
     return [
-        store.read(task.name, split, np.arange(task.split(split).rows))
+        field
         for task in store.manifest.tasks
         for split in ("train", "held_out")
+        for field in store.read(task.name, split, np.arange(task.split(split).rows)).values()
     ]
 
 

@@ -35,8 +35,8 @@ def archive_names(files):
 
 
 def test_every_format_has_a_small_archive():
-    """Rows have no archive of format 1, because that format was never published."""
-    assert archive_names(ROWS) == [f"rows_{n}" for n in range(2, stores.FORMAT + 1)]
+    """Rows of formats 1 and 2 have no archive, because these formats were never published."""
+    assert archive_names(ROWS) == [f"rows_{n}" for n in range(3, stores.FORMAT + 1)]
     assert archive_names(CHECKPOINTS) == [f"checkpoint_{n}" for n in range(1, reading.FORMAT + 1)]
     for file in (*ROWS, *CHECKPOINTS):
         assert file.stat().st_size < 24_000
@@ -81,10 +81,10 @@ def test_training_resumes_from_archived_rows_and_an_archived_checkpoint(tmp_path
 def test_errors_for_other_formats_explain_how_to_continue(tmp_path, monkeypatch):
     cache, expected = unpack(ROWS[-1], tmp_path / "rows")
     manifest = cache / expected["name"] / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"format": 2', '"format": 1', 1))
+    manifest.write_text(manifest.read_text().replace('"format": 3', '"format": 2', 1))
     with pytest.raises(
         RowStoreError,
-        match=r"rows have format 1, but .* reads format 2; delete .*xlj\.prepare again",
+        match=r"rows have format 2, but .* reads format 3; delete .*xlj\.prepare again",
     ):
         RowStore(manifest.parent)
     folder, _ = unpack(CHECKPOINTS[-1], tmp_path / "checkpoint")

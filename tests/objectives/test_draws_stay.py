@@ -15,7 +15,7 @@ from xlj.config.objectives.mlm import Masking
 from xlj.config.objectives.rtd import ReplacedTokenDetection
 from xlj.config.objectives.xlco import Contrast
 from xlj.data.ragged import Ragged
-from xlj.data.rows import records
+from xlj.data.rows import row_records
 from xlj.objectives import btmlm, dwa, mlm, rtd, xlco
 
 MODEL = Model(layers=3, hidden=8, heads=2)
@@ -47,7 +47,7 @@ def rows(kind):
     row_kind = row_kinds.load(kind)
     columns = [sentences(16, 3), sentences(16, 5)][: len(row_kind.columns)]
     packed = row_kind.pack(columns, 48, np.dtype(np.uint16), documents=np.arange(16), mask=SIZE - 1)
-    numbers = np.arange(records.count(packed.rows))
+    numbers = np.arange(row_records.count(packed.rows))
     languages = np.stack([numbers % 3, numbers % 2], 1)
     rows = {**packed.rows, "languages": languages}
     return {name: jnp.asarray(array, jnp.int32) for name, array in rows.items()}

@@ -3,9 +3,10 @@
 import time
 
 import jax
-import numpy as np
 import pytest
 
+from xlj.data.rows import row_records
+from xlj.data.rows.row_records import Field
 from xlj.sharding import meshes
 from xlj.training.prefetch import Prefetch
 
@@ -23,7 +24,10 @@ class Endless:
     def read(self, name, step, slots):
         if step == self.fail_at:
             raise OSError("a row is gone")
-        return np.zeros((len(slots), 4), np.uint16), np.zeros((len(slots), 2), np.int32)
+        return row_records.empty(self.fields(name, step), len(slots))
+
+    def fields(self, name, step):
+        return Field("tokens", "<u2", (4,), is_text=True), Field("languages", "<i4", (2,))
 
     def tokens(self, name, rows):
         return 0
@@ -43,7 +47,7 @@ def test_an_error_in_reading_is_raised_when_the_batch_is_requested():
     prefetch = Prefetch(Endless(fail_at=1), meshes.one_device(), 0, 3_000_000)
     iterator = iter(prefetch)
     rows, _ = next(iterator)
-    assert isinstance(rows["mmlm"].tokens, jax.Array)
+    assert isinstance(rows["mmlm"]["tokens"], jax.Array)
     with pytest.raises(OSError, match="a row is gone"):
         next(iterator)
     prefetch.close()

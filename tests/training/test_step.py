@@ -209,7 +209,7 @@ def test_a_step_that_skips_empty_microbatches_equals_one_that_computes_them(tiny
     np.testing.assert_allclose(
         bounded.progress.gradient_norm, plain.progress.gradient_norm, rtol=1e-5
     )
-    filled = int((np.asarray(rows["mmlm"].tokens) != PAD).any(1).sum())
+    filled = int((np.asarray(rows["mmlm"]["tokens"]) != PAD).any(1).sum())
     assert filled == 8 and 0 < int(bounded.progress.losses["mmlm"].count) < filled * 32 * 0.3
     # The same program computes a whole batch next.
     whole = step(bounded, batch(5), *step_arguments(config, 5), np.int32(4))
@@ -312,7 +312,7 @@ def test_bfloat16_gives_nearly_the_same_loss(tiny, store):
 def test_microbatches_have_unequal_counts(tiny, store):
     """`test_accumulation_does_not_change_the_gradient` relies on this."""
     config = parse(tiny)
-    rows, _ = Batches(store, config).read("mmlm", 0, np.arange(16))
+    rows = Batches(store, config).read("mmlm", 0, np.arange(16))["tokens"]
     counts = (rows > 3).reshape(4, 4, -1).sum((0, 2))
     assert len(set(counts.tolist())) > 1
 
@@ -389,7 +389,7 @@ def test_accumulation_computes_one_microbatch_at_a_time(tiny, store, accumulatio
     mesh, objectives, batch = prepare(config, store)
     shapes = jax.eval_shape(lambda: state.init(config, Corpus.of(store), 0))
     step = make_train_step(config, objectives, mesh)
-    rows, length = batch(0)["mmlm"].tokens.shape
+    rows, length = batch(0)["mmlm"]["tokens"].shape
     program = str(jax.make_jaxpr(step)(shapes, batch(0), *step_arguments(config)))
     hidden = f"f32[{rows // accumulation},{length},{config.model.hidden}]"
     assert hidden in program

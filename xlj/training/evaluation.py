@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 
 from xlj.config import Config
 from xlj.contracts.arrays import PyTree
-from xlj.data.rows import mixture, records
+from xlj.data.rows import mixture, row_records
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
 from xlj.io.hashing import sample
@@ -75,7 +75,7 @@ class Evaluation:
                     parts.append(rows)
                 owners += [task.name.partition(".")[2]] * count
                 no_sides = np.zeros((1, *sides.shape[1:]), np.int32)
-                self._empty[name] = {**records.empty(task.fields, 1), "languages": no_sides}
+                self._empty[name] = {**row_records.empty(task.fields, 1), "languages": no_sides}
             if owners:
                 fields = parts[0]
                 joined = {

@@ -6,7 +6,7 @@ import pytest
 from xlj.data.rows import draws
 from xlj.data.rows.draws import BLOCK, Phase, Stream, draws_per_block, sampling_rates
 from xlj.data.rows.fetching import Fetcher
-from xlj.data.rows.records import Field, record_dtype
+from xlj.data.rows.row_records import Field, record_dtype
 
 BATCH = 2048
 RECORD = record_dtype([Field("tokens", "<u2", (1,), is_text=True)])

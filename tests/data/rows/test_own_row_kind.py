@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from xlj.config import Options, register
 from xlj.data.rows import packing
-from xlj.data.rows.records import Field
+from xlj.data.rows.row_records import Field
 from xlj.data.rows.row_kind import Packed, RowKind
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder

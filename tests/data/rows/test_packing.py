@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from xlj.config import max_pairs, row_kinds
 from xlj.data.ragged import Ragged
-from xlj.data.rows import packing, records
+from xlj.data.rows import packing, row_records
 from xlj.data.rows.kinds.bitext import Bitext
 from xlj.data.rows.kinds.pairs import Pairs
 from xlj.data.rows.kinds.sentences import Sentences
@@ -181,7 +181,7 @@ def test_pairs_are_recovered_unchanged_from_rows_and_repacked_rows(kind, sizes, 
         sorted(zip(*map(parts, row_kind.unpack(r)), strict=True)) for r in (rows, some, few)
     )
     assert pairs == expected and some_pairs == few_pairs
-    assert records.count(few) <= records.count(some)
+    assert row_records.count(few) <= row_records.count(some)
 
 
 @given(st.lists(st.integers(1, 40), max_size=30), LENGTHS)

@@ -8,8 +8,8 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.data.labelled.features import Features
-from xlj.data.rows import records, store
-from xlj.data.rows.records import Field, Rows
+from xlj.data.rows import row_records, store
+from xlj.data.rows.row_records import Field, Rows
 from xlj.data.rows.store import Manifest, RowStore, Split, TaskRows
 from xlj.data.tokenizer.layout import BOS
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -44,7 +44,7 @@ def write(
                     with atomic.as_config_error(folder):
                         (part / task.name).mkdir()
                     shard = store.shard_file(part / task.folder, 0)
-                    atomic.write(shard, records.to_records(task_rows, task.fields).tobytes())
+                    atomic.write(shard, row_records.to_records(task_rows, task.fields).tobytes())
                 atomic.write(part / store.VOCABULARY, vocabulary.model)
                 atomic.write(part / store.MANIFEST, manifest.to_json())
         except ConfigError:
@@ -58,8 +58,8 @@ def _task(kind: str, language: str, rows: Rows) -> TaskRows:
         Field(name, array.dtype.str, array.shape[1:], is_text=name == "tokens")
         for name, array in rows.items()
     )
-    count, starts = records.count(rows), rows["tokens"][:, 0] == BOS
-    digest = hashlib.sha256(records.to_records(rows, fields).tobytes()).hexdigest()
+    count, starts = row_records.count(rows), rows["tokens"][:, 0] == BOS
+    digest = hashlib.sha256(row_records.to_records(rows, fields).tobytes()).hexdigest()
     return TaskRows(
         name=f"{kind}.{language}",
         folder=f"{kind}.{language}",
@@ -69,7 +69,7 @@ def _task(kind: str, language: str, rows: Rows) -> TaskRows:
         fields=fields,
         train=Split(
             count,
-            records.count_tokens(rows, fields),
+            row_records.count_tokens(rows, fields),
             int(np.count_nonzero(starts)),
             count,
             digest,

@@ -6,11 +6,11 @@ import numpy as np
 
 from xlj.config import Config, ConfigError
 from xlj.config import Phase as ConfigPhase
-from xlj.data.rows import mixture, records
+from xlj.data.rows import mixture, row_records
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.draws import Phase, Stream
 from xlj.data.rows.fetching import Fetcher
-from xlj.data.rows.records import Field, Rows
+from xlj.data.rows.row_records import Field, Rows
 from xlj.data.rows.store import RowStore, RowStoreError
 
 
@@ -87,7 +87,7 @@ class Batches:
     def tokens(self, objective: str, rows: Rows) -> int:
         """Counts the token ids in rows of an objective, without padding."""
         fields = self.store.tasks(self._options[objective].rows_name)[0].fields
-        return records.count_tokens(rows, fields)
+        return row_records.count_tokens(rows, fields)
 
     def draw(self, objective: str, step: int, slots: np.ndarray) -> list[tuple[str, int]]:
         """Returns which rows fill some slots of the batch of a step.
@@ -143,14 +143,14 @@ class Batches:
         stream = self._streams[objective]
         places, filled = self._places(step, slots)
         draws = stream.draw(step, places)
-        batch = records.empty(self.fields(objective, step), len(slots))
+        batch = row_records.empty(self.fields(objective, step), len(slots))
         self._fetcher.prefetch([stream.tasks[t] for t in draws.tasks], draws.rows, draws.ahead)
         for task in np.unique(draws.tasks):
             indices, name = np.flatnonzero(draws.tasks == task), stream.tasks[task]
             rows = draws.rows[indices]
             found = self._fetcher.read(name, rows, draws.ahead[indices])
             is_good = np.ones(len(rows), bool)
-            for bad in records.find_damaged(found):
+            for bad in row_records.find_damaged(found):
                 damage = self.store.damage(name, "train", int(rows[bad]))
                 if not self._pads:
                     raise RowStoreError(damage)
@@ -160,7 +160,7 @@ class Batches:
                     flush=True,
                 )
                 is_good[bad] = False
-            for field, values in records.to_rows(found).items():
+            for field, values in row_records.to_rows(found).items():
                 batch[field][filled[indices[is_good]]] = values[is_good]
         batch["languages"][filled] = self._languages[objective][draws.tasks]
         return batch

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlj.data.ragged import Ragged
-from xlj.data.rows.records import Field, Rows
+from xlj.data.rows.row_records import Field, Rows
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from xlj.data.rows import records
-from xlj.data.rows.records import Field
+from xlj.data.rows import row_records
+from xlj.data.rows.row_records import Field
 from xlj.io.quoting import quoted, shortened
 
 if TYPE_CHECKING:  # importing this module must need only NumPy and the standard library
@@ -275,10 +275,10 @@ class RowStore:
             is_in_shard = shards == shard
             numbers = rows[is_in_shard] - self._starts[task, split][shard]
             found[is_in_shard] = self._read_records(task, split, int(shard), numbers)
-        damaged = records.find_damaged(found)
+        damaged = row_records.find_damaged(found)
         if damaged.size:
             raise RowStoreError(self.damage(task, split, int(rows[damaged[0]])))
-        return records.to_rows(found)
+        return row_records.to_rows(found)
 
     def fetch(self, task: str, row: int, count: int) -> np.ndarray:
         """Reads `count` consecutive training rows of a task, starting with row number `row`.
@@ -286,7 +286,7 @@ class RowStore:
         Does not check their CRC32s.
 
         Returns:
-          Records (`records.record_dtype`), [count].
+          Records (`row_records.record_dtype`), [count].
 
         Raises:
           RowStoreError: if a file cannot be read or has become shorter.
@@ -323,7 +323,7 @@ class RowStore:
         return f"delete {file} and run python -m xlj.prepare again, on the same text, to rebuild it"
 
     def _record_dtype(self, task: TaskRows) -> np.dtype:
-        return records.record_dtype(task.fields)
+        return row_records.record_dtype(task.fields)
 
     def _check_size(self, file: "AnyPath", size: int, sizes: Mapping[str, int]) -> None:
         actual = sizes.get(file.name, -1)

@@ -8,9 +8,9 @@ from functools import lru_cache
 import numpy as np
 
 from xlj.data.ragged import Ragged
-from xlj.data.rows import packing, records
-from xlj.data.rows.records import Rows
+from xlj.data.rows import packing, row_records
 from xlj.data.rows.row_kind import Packed
+from xlj.data.rows.row_records import Rows
 from xlj.data.rows.shards import SHARD_UNITS, Counts, Shards
 from xlj.data.text import held_out
 from xlj.data.text.held_out import Rule
@@ -142,8 +142,8 @@ class _Packer:
         counts.cut += train.cut
         for split, packed in ((counts.train, train), (counts.held_out, held)):
             split.update(
-                rows=records.count(packed.rows),
-                tokens=records.count_tokens(packed.rows, self.shards.fields),
+                rows=row_records.count(packed.rows),
+                tokens=row_records.count_tokens(packed.rows, self.shards.fields),
                 examples=packed.examples,
                 sentences=packed.sentences,
             )

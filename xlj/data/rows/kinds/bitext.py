@@ -8,8 +8,8 @@ import numpy as np
 from xlj.config import max_pairs
 from xlj.data.ragged import Ragged
 from xlj.data.rows import packing
-from xlj.data.rows.records import Field, Rows
 from xlj.data.rows.row_kind import Packed, RowKind
+from xlj.data.rows.row_records import Field, Rows
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from xlj.data.ragged import Ragged
 from xlj.data.rows import packing
-from xlj.data.rows.records import Rows
 from xlj.data.rows.row_kind import Packed, RowKind
+from xlj.data.rows.row_records import Rows
 from xlj.data.tokenizer.layout import EOS
 
 
