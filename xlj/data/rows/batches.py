@@ -149,8 +149,8 @@ class Batches:
             indices, name = np.flatnonzero(draws.tasks == task), stream.tasks[task]
             rows = draws.rows[indices]
             found = self._fetcher.read(name, rows, draws.ahead[indices])
-            is_good = np.ones(len(rows), bool)
-            for bad in row_records.find_damaged(found):
+            damaged = row_records.find_damaged(found)
+            for bad in damaged:
                 damage = self.store.damage(name, "train", int(rows[bad]))
                 if not self._pads:
                     raise RowStoreError(damage)
@@ -159,9 +159,10 @@ class Batches:
                     file=sys.stderr,
                     flush=True,
                 )
-                is_good[bad] = False
+            if damaged.size:
+                found, indices = np.delete(found, damaged), np.delete(indices, damaged)
             for field, values in row_records.to_rows(found).items():
-                batch[field][filled[indices[is_good]]] = values[is_good]
+                batch[field][filled[indices]] = values
         batch["languages"][filled] = self._languages[objective][draws.tasks]
         return batch
 

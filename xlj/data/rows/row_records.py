@@ -78,6 +78,7 @@ def count_tokens(rows: Rows, fields: Sequence[Field]) -> int:
 def _crcs(records: np.ndarray) -> np.ndarray:
     """Computes the CRC32 of the fields of each record, uint32 [records]."""
     size = records.dtype.itemsize
-    data = np.ascontiguousarray(records).view(np.uint8).reshape(len(records), size)
     end = size - records.dtype[_CRC].itemsize
-    return np.array([zlib.crc32(row[:end].data) for row in data], "<u4")
+    data = np.ascontiguousarray(records).view(np.uint8).reshape(len(records), size)
+    fields: np.ndarray = np.ascontiguousarray(data[:, :end])
+    return np.array([zlib.crc32(row) for row in fields], "<u4")
