@@ -62,11 +62,13 @@ def pretraining(recipe, **changes):
         config.train.steps, config.train.seed, config.train.checkpoint_every = STEPS, SEED, 20
         config.train.eval_every = config.train.log_every = 20
         config.train.eval_rows, config.evaluation = 8, schema.default().evaluation
+        config.train.batch_warmup = min(11, config.train.batch_warmup)
         config.optimizer.warmup_steps = 7
         config.optimizer.decay_steps = min(9, config.optimizer.decay_steps)
         for number, phase in enumerate(config.phases.values()):
             phase.start_step = 17 + 8 * number
-            phase.get("data", {}).pop("sampled", None)
+            if "sampled" in phase.get("data", {}):
+                phase.data.sampled = ""
         for key, value in changes.items():
             config.update_from_flattened_dict(
                 {
@@ -92,6 +94,7 @@ def fine_tuning(kind, ending, **changes):
         config.task.length, config.train.batch_rows, config.train.epochs = 32, 8, 1
         config.train.log_every, config.train.seed, config.train.evaluations = 20, SEED, 2
         config.task.languages = config.task.test_languages = "en"
+        config.task.select = "last"
         for key, value in changes.items():
             config.update_from_flattened_dict({key.replace("__", "."): value})
         return finetuning.parse(config)

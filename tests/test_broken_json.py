@@ -123,10 +123,10 @@ def test_a_damaged_manifest_of_rows_is_reported(tmp_path, content):
 @with_broken_json
 def test_a_unit_with_a_damaged_note_is_built_again(tmp_path, content):
     task_shards = shards.Shards(tmp_path / "text.en", "text", 1, 16, "<u2")
-    counts, rows = shards.Counts(), np.zeros((1, 16), np.uint16)
+    counts, rows = shards.Counts(), [{"tokens": np.zeros((n, 16), np.uint16)} for n in (1, 0)]
     counts.train.update(rows=1, tokens=16, examples=1, sentences=1)
     with task_shards.writing_unit(0, counts) as add:
-        add(rows, rows[:0])
+        add(*rows)
     note = task_shards.unit_file(0).with_suffix(".json")
     good = note.read_bytes()
     write(note, content)

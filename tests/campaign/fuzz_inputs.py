@@ -121,7 +121,7 @@ def _weights() -> dict[str, dict[str, bytes]]:
 def _rows(model: bytes) -> dict[str, bytes]:
     """Creates a row store of one task whose folder is inside the store."""
     tokens = np.random.default_rng(0).integers(4, 40, (5, 8))
-    rows = {"en": Features(tokens, np.zeros((5, 1), int), {})}
+    rows = {"en": Features(tokens, {"labels": np.zeros((5, 1), np.int32)}, {})}
     with tempfile.TemporaryDirectory() as cache:
         store = row_store.write(Path(cache), "classification", rows, Vocabulary(model))
         return files_of(store.path)

@@ -11,7 +11,7 @@ from xlj import bench, prepare, train
 from xlj import config as schema
 from xlj.cli import configs
 from xlj.cli.configs import name_of
-from xlj.config import ConfigError, renamed
+from xlj.config import ConfigError
 from xlj.config.families import options_of
 
 QUICKSTART = "configs/quickstart.py"
@@ -89,9 +89,7 @@ class UncheckedSchema:
 
     @staticmethod
     def parse(config, explicit):
-        tree = config.to_dict()
-        renamed.translate(tree, explicit)
-        return schema.build(tree)
+        return schema.build(config.to_dict())
 
 
 @st.composite

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 from every_objective import OBJECTIVES, objective_and_rows
 from jax.extend.core import jaxprs_in_params
-from random_rows import CORPUS, SIZE
+from random_rows import CORPUS, SIZE, tokens_of
 
 from xlj.models import encoder
 from xlj.objectives.segments import whole_examples
@@ -61,7 +61,8 @@ def test_each_pass_of_a_loss_has_dropout(name, full_model, keys_of):
 
     params, state, inputs = abstract
     inputs = jax.eval_shape(targets, params, state, inputs)
-    encoder_inputs = whole_examples(model, rows["tokens"], rows["languages"])
+    tokens = rows["tokens"] if "tokens" in rows else tokens_of(rows)
+    encoder_inputs = whole_examples(model, tokens, rows["languages"])
     expected = sum(
         count_masks_of(
             lambda p, n=n: encoder.apply(p, model, encoder_inputs, keys, layers=n), params

@@ -94,8 +94,8 @@ def test_operations_of_each_objective_equal_the_reference(full_model):
     assert total(retrieval, options) == reference.retrieval(full_model, rows, length, 1)
     options = Distillation(language="de")
     assert total(distillation, options) == reference.distillation(full_model, rows, length)
-    options = SUPERVISED["tagging"](batch_rows=rows, length=20, labels=("a", "b"))
-    assert total(supervised, options) == reference.supervised(full_model, rows, 20)
+    options = SUPERVISED["tagging"](batch_rows=rows, length=length, labels=("a", "b"))
+    assert total(supervised, options) == reference.supervised(full_model, rows, length)
 
 
 def test_layers_that_are_not_set_are_at_two_thirds_of_the_depth(full_model):

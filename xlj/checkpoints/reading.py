@@ -22,7 +22,7 @@ from jax.sharding import Mesh
 
 from xlj.checkpoints import orbax_errors
 from xlj.checkpoints.digests import digests
-from xlj.config import ConfigError, Model, renamed
+from xlj.config import ConfigError, Model
 from xlj.config.fields import ConfigTree
 from xlj.contracts.arrays import PyTree, Tree
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -60,9 +60,9 @@ class Checkpoint:
     meta: Record
 
     def config(self) -> ConfigTree:
-        """Returns the config of the run that wrote the checkpoint, as nested dicts. Keys that xlj
-        has renamed since then have their current names."""
-        return renamed.translate_recorded(self.meta["config"])
+        """Returns the config of the run that wrote the checkpoint, as nested dicts."""
+        config: ConfigTree = self.meta["config"]
+        return config
 
     def digest(self) -> str:
         """Returns the SHA-256 of the description, which contains the digests of all tensors."""

@@ -14,7 +14,6 @@ from xlj.config import recipes
 from xlj.config.families import options_of
 from xlj.config.fields import ConfigError, Section, nearest
 from xlj.config.objectives.options import import_modules
-from xlj.config.renamed import RENAMED
 from xlj.config.variants import Variant
 from xlj.io.quoting import shortened
 
@@ -77,16 +76,13 @@ def load(
 def _read(file: str, overrides: Sequence[str], schema: Schema) -> ConfigDict:
     """Reads the ConfigDict of a file. ml_collections converts the value of each override to the
     type of its key."""
-    with_old_key = [argument for argument in overrides if key_of(argument) in RENAMED]
     with_duration = [argument for argument in overrides if _is_duration(argument, schema)]
-    others = [argument for argument in overrides if argument not in with_old_key + with_duration]
+    others = [argument for argument in overrides if argument not in with_duration]
     others = [*_expand_family(others), *others]
     argv, values = ["", f"--config={file}", *others], flags.FlagValues()
     config_flags.DEFINE_config_file("config", lock_config=True, flag_values=values, sys_argv=argv)
     try:
         values(argv)
-        for argument in with_old_key:
-            _set_old_key(values.config, argument)
         for argument in with_duration:
             *sections, name = key_of(argument).split(".")
             with values.config.ignore_type():
@@ -118,19 +114,6 @@ def _expand_family(overrides: Sequence[str]) -> list[str]:
                 shown = ",".join(value) if isinstance(value, tuple) else value
                 options.append(f"--config.model.{name}={shown}")
     return options
-
-
-def _set_old_key(config: ConfigDict, argument: str) -> None:
-    """Sets a key with an old name to the value of an argument, converted to the new key's type."""
-    key, values = key_of(argument), flags.FlagValues()
-    new, (*sections, name) = RENAMED[key][0], key.split(".")
-    argv = ["", f"--config.{new}={argument.partition('=')[2]}"]
-    changed = config.copy_and_resolve_references()
-    config_flags.DEFINE_config_dict("config", changed, flag_values=values, sys_argv=argv)
-    values(argv)
-    functools.reduce(getattr, sections, config)[name] = functools.reduce(
-        getattr, new.split("."), changed
-    )
 
 
 def _is_duration(argument: str, schema: Schema) -> bool:
@@ -181,6 +164,6 @@ def _overridden_keys(overrides: Sequence[str], schema: Schema) -> list[str]:
     # The names of phases are in the file, not in the schema.
     paths = [name for name in names if not name.startswith("phases.")]
     for name in paths:
-        if name not in known and name not in RENAMED:
+        if name not in known:
             raise ConfigError(f"unknown config key {shortened(name)}{nearest(name, known)}")
     return paths

@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 
 import ml_collections
 
-from xlj.config import renamed
 from xlj.config.families import options_of
 from xlj.config.fields import (
     ConfigError,
@@ -47,7 +46,6 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
         impossible value, or has no effect, or if keys contradict each other.
     """
     tree = config.to_dict()
-    explicit = renamed.translate(tree, explicit)
     import_modules(tree.get("objective_modules", ""))
     parsed = build(tree)
     check_storable("data.cache", parsed.data.cache)

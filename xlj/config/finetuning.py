@@ -7,7 +7,7 @@ from typing import Any
 
 import ml_collections
 
-from xlj.config import fields, renamed
+from xlj.config import fields
 from xlj.config.checks import check_optimizer
 from xlj.config.fields import ConfigError, Section, Unused, check_unused, key, like, only_with
 from xlj.config.paths import local_path
@@ -274,7 +274,7 @@ def task_of_model(
 def default() -> ml_collections.ConfigDict:
     """Returns a ConfigDict with every key of the schema at its default. Setting an unknown key is
     an error."""
-    return renamed.accept_old_keys(fields.default_of(FinetuningConfig))
+    return fields.default_of(FinetuningConfig)
 
 
 def keys() -> Iterator[tuple[str, dataclasses.Field]]:
@@ -293,7 +293,6 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
         or if keys contradict each other.
     """
     tree = config.to_dict()
-    explicit = renamed.translate(tree, explicit)
     parsed: FinetuningConfig = fields.build(FinetuningConfig, tree)
     local_path("cache", parsed.cache)
     if parsed.train.metrics_hook:

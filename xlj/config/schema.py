@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import ml_collections
 
-from xlj.config import durations, fields, renamed, row_kinds
+from xlj.config import durations, fields, row_kinds
 from xlj.config.batch_warmup import BatchWarmup
 from xlj.config.fields import ConfigError, ConfigTree, Section, key
 from xlj.config.objectives.options import Options, import_modules, module_digests, registered
@@ -310,7 +310,7 @@ def unresolved(config: Config) -> dict[str, str]:
 def default(objective_modules: str = "") -> ml_collections.ConfigDict:
     """Returns a ConfigDict with every key of the schema at its default.
 
-    Setting an unknown key is an error. Old names of keys are accepted (`renamed`).
+    Setting an unknown key is an error.
 
     Args:
       objective_modules: modules that register your own objectives, separated by commas. The
@@ -320,7 +320,7 @@ def default(objective_modules: str = "") -> ml_collections.ConfigDict:
       ConfigError: if a module cannot be imported.
     """
     import_modules(objective_modules)
-    config = renamed.accept_old_keys(fields.default_of(Config))
+    config = fields.default_of(Config)
     config.objective_modules = objective_modules
     return config
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import ml_collections
 
-from xlj.config import durations, families, renamed
+from xlj.config import durations, families
 from xlj.config.fields import ConfigError
 from xlj.config.objectives.options import objectives_in, registered
 from xlj.config.schema import default
@@ -133,8 +133,6 @@ def _modern(config: ml_collections.ConfigDict) -> None:
     """
     if config.model.family == "modernbert":
         return
-    with config.unlocked():
-        renamed.translate(config)
     model, layers = config.model, config.model.layers
 
     def scaled(layer: int) -> int:
@@ -152,8 +150,6 @@ def _modern(config: ml_collections.ConfigDict) -> None:
 
 
 def _tiny(config: ml_collections.ConfigDict) -> None:
-    with config.unlocked():
-        renamed.translate(config)
     data, model, train, optimizer = config.data, config.model, config.train, config.optimizer
     on, layers, steps = _active_objectives(config), model.layers, train.steps
     rows = _ROWS // 2 if len(on) <= 2 else _ROWS // 4

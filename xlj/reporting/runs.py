@@ -7,7 +7,6 @@ from pathlib import Path
 
 from xlj.config import ConfigError
 from xlj.config.fields import flat
-from xlj.config.renamed import translate_recorded
 from xlj.distributed import host_speeds
 from xlj.evaluation import adaptation_record
 from xlj.io import json_file
@@ -136,7 +135,7 @@ def read(workdir: Path, name: str) -> Run:
     return Run(
         name,
         workdir,
-        flat(translate_recorded(config)),
+        flat(config),
         lines,
         results,
         layers,

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from xlj.config import ConfigError
 from xlj.config.fields import flat
-from xlj.config.renamed import translate_recorded
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
 from xlj.sweeping.definition import Run
@@ -69,7 +68,7 @@ def _read_started_config(run: Run) -> Record:
             config = content if file == _CONFIG else content.get("config", {})
             if not isinstance(config, dict):
                 raise ConfigError(f"{run.workdir / file} is damaged: config is not a JSON object")
-            return translate_recorded(config)
+            return config
     return {}
 
 

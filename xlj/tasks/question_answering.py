@@ -112,7 +112,7 @@ class QuestionAnswering(TaskKind):
         def logits(head: Any, model: Any, hidden: Any, tokens: Any, rngs: Any) -> Any:
             outputs = heads.classify_tokens(head, model, hidden, 0.0)
             # The first column of a row without text has a logit, so that its loss is finite.
-            may_be_chosen = (tokens != PAD).at[:, 0].set(True)
+            may_be_chosen = (tokens != PAD) | (jnp.arange(tokens.shape[1]) == 0)
             return jnp.where(may_be_chosen[..., None], outputs, -jnp.inf)
 
         return TaskHead(

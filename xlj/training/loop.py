@@ -150,9 +150,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
             writing.Checkpointer(workdir, config, store.manifest, start.vocabulary, *keep)
         )
         prefetch = enter(Prefetch(batches, mesh, done, total))
-        seen = latest.meta.get("tokens") if latest is not None else 0
-        if seen is None:  # the checkpoint is of an older version of xlj, which did not count tokens
-            seen = round(amounts.tokens(0, done))
+        seen = latest.meta["tokens"] if latest is not None else 0
         clock = Throughput(flops, prefetch, seen)
         step_memory = enter(StepMemory(mesh))
         speeds = HostSpeeds(files)
