@@ -94,7 +94,7 @@ def fine_tuning(kind, ending, **changes):
         config.task.length, config.train.batch_rows, config.train.epochs = 32, 8, 1
         config.train.log_every, config.train.seed, config.train.evaluations = 20, SEED, 2
         config.task.languages = config.task.test_languages = "en"
-        config.task.select = "last"
+        config.task.select, config.task.test = "last", config.task.train
         for key, value in changes.items():
             config.update_from_flattened_dict({key.replace("__", "."): value})
         return finetuning.parse(config)
@@ -120,7 +120,9 @@ RUNS = {
     "apart": fine_tuning("classification", "pairs.tsv", task__pairs="apart"),
     "tagging": fine_tuning("tagging", "conll"),
     "regression": fine_tuning("regression", "scores.tsv"),
-    "question_answering": fine_tuning("question_answering", "json"),
+    "question_answering": fine_tuning(
+        "question_answering", "json", task__question_length=8, task__stride=4, task__answer_length=2
+    ),
     "multiple_choice": fine_tuning("multiple_choice", "choices.jsonl"),
 }
 
