@@ -76,6 +76,7 @@ def test_a_full_disk_is_named_and_leaves_no_folder(tmp_path, capsys, monkeypatch
 
 
 def test_a_folder_that_is_not_complete_is_not_overwritten(tmp_path):
+    """OUTPUT may be a folder with other files of the user."""
     (tmp_path / "config.json").write_text("{}")
     assert not make_folder.is_complete(tmp_path)
     with pytest.raises(ConfigError, match="already exists; name a new folder"):
