@@ -6,13 +6,18 @@ import itertools
 import jax
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from xlj import convert, phrasebook
 from xlj.checkpoints import stored_models, writing
 from xlj.config import ConfigError, Model, build
 from xlj.conversion import importing
+from xlj.conversion.exporting import export
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.interop import sentence_modules
+from xlj.interop.folder import open_folder
+from xlj.interop.sentence_modules import Dense, SentenceModules
 from xlj.models import encoder, heads
 from xlj.sharding import meshes, trees
 
@@ -76,3 +81,28 @@ def test_extend_adds_pieces_and_keeps_the_parameters_of_old_pieces(tmp_path, cal
         np.testing.assert_array_equal(after[-1], before[-1])  # <mask>
         assert after.shape[0] == new.size and np.isfinite(after).all()
     assert "300 -> 350 ids" in printed
+
+
+def test_an_export_has_the_sentence_modules_of_its_origin(checkpoint, tmp_path):
+    """Other exports have the modules of the exported model, but a run, such as that of an
+    adaptation, has none."""
+    source = stored_models.find(checkpoint)
+    modules = SentenceModules(("mean",), steps=(Dense(32, 8, "Tanh"), None), length=64)
+    rng = np.random.default_rng(0)
+    weights = {
+        "sentence/0/kernel": rng.normal(size=(32, 8)).astype(np.float32),
+        "sentence/0/bias": rng.normal(size=8).astype(np.float32),
+    }
+    origin = dataclasses.replace(source, sentence=modules, leaves=weights)
+    export(str(checkpoint), tmp_path / "with", origin=origin)
+    export(str(checkpoint), tmp_path / "without")
+    assert not (tmp_path / "without/modules.json").exists()
+    read = stored_models.find(tmp_path / "with")
+    assert read.sentence == modules
+    _, stored = sentence_modules.read(tmp_path / "with", open_folder(tmp_path / "with"), 32)
+    assert stored.keys() == weights.keys()
+    for name, weight in weights.items():
+        np.testing.assert_array_equal(stored[name], weight, name)
+    tensors = load_file(tmp_path / "without/model.safetensors")
+    for name, tensor in load_file(tmp_path / "with/model.safetensors").items():
+        np.testing.assert_array_equal(tensor, tensors[name], name)

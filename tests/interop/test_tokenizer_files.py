@@ -352,3 +352,18 @@ def test_a_damaged_vocabulary_of_ernie_m_is_refused(ernie_m, change, message):
     (folder / "vocab.txt").write_text("\n".join(change(lines)) + "\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=message):
         tokenizer_files.read(folder)
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "xlm-roberta"])
+def test_a_wrong_id_of_pad_is_reported_where_positions_depend_on_it(kind, xlmr, capsys):
+    """Other tests of warnings have no `model_type`. The released multilingual-e5-small is such a
+    BERT, and each command warned of it."""
+    config = {"model_type": kind, "pad_token_id": 0, "cls_token_id": 2}
+    (xlmr / "config.json").write_text(json.dumps(config))
+    tokenizer_files.read(xlmr)
+    of_file = f"warning: {xlmr}/config.json:"
+    value = "but the tokenizer has '{}' ({}); xlj uses the tokenizer's value"
+    expected = [f"{of_file} cls_token_id is 2, {value.format('<s>', 0)}"]
+    if kind != "bert":
+        expected.append(f"{of_file} pad_token_id is 0, {value.format('<pad>', 1)}")
+    assert capsys.readouterr().err.splitlines() == expected

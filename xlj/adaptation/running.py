@@ -178,7 +178,7 @@ def adapt(
             if folders.model.exists():
                 shutil.rmtree(folders.model)  # it was exported after fewer steps
             json_file.write(folders.progress, progress)
-        _write_results(folders, progress, request)
+        _write_results(folders, progress, request, source)
     return True
 
 
@@ -377,14 +377,16 @@ def _print_plan(
     print(*advice, "", sep="\n", flush=True)
 
 
-def _write_results(folders: Folders, progress: Record, request: Request) -> None:
+def _write_results(
+    folders: Folders, progress: Record, request: Request, source: StoredModel
+) -> None:
     """Writes the report and the exported folder, and prints the measures."""
     json_file.write(folders.run / FILE, progress)
     run = reported_runs.read(folders.run, "adapted")
     title = f"Adapted to {', '.join(request.languages)}"
     atomic.write(folders.report, page([run], title).encode())
     if not folders.model.exists():
-        export(str(folders.run), folders.model, name=folders.output.name)
+        export(str(folders.run), folders.model, name=folders.output.name, origin=source)
     rows = adaptation_record.table(progress["before"], progress["after"])
     print("", *(line.rstrip() for line in align_columns(rows, left=(0, 1))), sep="\n")
     print(f"\nreport: {folders.report}\nmodel:  {folders.model}")

@@ -19,7 +19,12 @@ from xlj.training.metrics import Line
 
 
 def export(
-    checkpoint: str, output: Path, layer: int | None = None, pooling: str = "", name: str = ""
+    checkpoint: str,
+    output: Path,
+    layer: int | None = None,
+    pooling: str = "",
+    name: str = "",
+    origin: StoredModel | None = None,
 ) -> None:
     """Writes a Hugging Face folder, and prints what it does not contain.
 
@@ -53,7 +58,8 @@ def export(
     trained = source.checkpoint and source.checkpoint.step
     needs_rows = trained or vocabulary.markers == "sentencepiece"
     as_rows = exported.hf_task is not None and source.separators == 1 and bool(needs_rows)
-    sentence = None if headless else source.sentence
+    origin = origin or source
+    sentence = None if headless else origin.sentence
     if pooling:
         sentence = sentence_modules.pooling_only(model, pooling)
     with atomic.new_folder(output) as folder:
@@ -61,7 +67,7 @@ def export(
         if exported.hf_task and source.task and not own:
             json_file.write(folder / TASK, labelling_options(source.task))
         if sentence:
-            sentence_modules.write(folder, sentence, source.leaves, model.hidden)
+            sentence_modules.write(folder, sentence, origin.leaves, model.hidden)
         text = model_card.card(
             name or output.name,
             exported,
@@ -74,8 +80,8 @@ def export(
         (folder / "README.md").write_text(text, "utf-8")
     for name, reason in exported.left_out.items():
         print(f"not exported: {name} ({reason})")
-    if source.sentence and sentence != source.sentence:
-        print(f"not exported: the sentence modules ({source.sentence.report()})")
+    if origin.sentence and sentence != origin.sentence:
+        print(f"not exported: the sentence modules ({origin.sentence.report()})")
     rows, ids = len(exported.rows), vocabulary.size
     surplus_text = f" ({rows - ids:,} more than the tokenizer has ids)" if rows > ids else ""
     print(f"embedding rows: {rows:,}{surplus_text}")

@@ -24,32 +24,39 @@ from xlj.config import ConfigError
 if TYPE_CHECKING:
     from tokenizers.normalizers import Normalizer
 
-_GUARD, _TILDE = "\U0010fffe", "\U0010ffff"  # noncharacters, which do not occur in text
-_FULLWIDTH_TILDE = "\uff5e"  # the only character that NFKC changes and nmt_nfkc does not
+# Noncharacters, which do not occur in text: the guard, and substitutes for characters that NFKC
+# changes and the rules do not. These are U+FF5E (fullwidth tilde) in nmt_nfkc, and in XLM-R also
+# U+1F23B, which Unicode did not have when the rules were made.
+_GUARD = "\U0010fffe"
+_SUBSTITUTES = [chr(plane << 16 | 0xFFFF) for plane in range(16, 0, -1)]
 
 
 def normalizer(charsmap: bytes) -> "Normalizer":
     """Returns a `tokenizers` normaliser that applies a model's rules as SentencePiece does.
 
     Args:
-      charsmap: the model's `precompiled_charsmap`: `nmt_nfkc`, `nfkc`, or either with case folding.
+      charsmap: the model's `precompiled_charsmap`: `nmt_nfkc`, `nfkc`, or either with case folding,
+        of this or an older release of Unicode.
 
     Raises:
       ConfigError: if the model has other rules.
     """
     from tokenizers import Regex, normalizers
 
-    rules = normalizers.Precompiled(charsmap)
-    steps = [
-        normalizers.Replace(Regex(_guard_positions()), _GUARD),
-        normalizers.NFKC(),
-        rules,
-        normalizers.Replace(_GUARD, ""),
-    ]
-    if rules.normalize_str(_FULLWIDTH_TILDE) == _FULLWIDTH_TILDE:
-        steps.insert(0, normalizers.Replace(_FULLWIDTH_TILDE, _TILDE))
-        steps.append(normalizers.Replace(_TILDE, _FULLWIDTH_TILDE))
-    normalizer_steps = normalizers.Sequence(steps)
+    rules, by_unicode = normalizers.Precompiled(charsmap), normalizers.NFKC()
+    unchanged = [c for c in _decomposing() if rules.normalize_str(c) == c]
+    kept = [c for c in unchanged if by_unicode.normalize_str(c) != c]
+    substitutes = list(zip(kept, _SUBSTITUTES, strict=False))
+    normalizer_steps = normalizers.Sequence(
+        [
+            *(normalizers.Replace(character, other) for character, other in substitutes),
+            normalizers.Replace(Regex(_guard_positions()), _GUARD),
+            by_unicode,
+            rules,
+            normalizers.Replace(_GUARD, ""),
+            *(normalizers.Replace(other, character) for character, other in substitutes),
+        ]
+    )
     for character in _decomposing():
         by_nfkc, by_rules = (
             normalizer_steps.normalize_str(character),

@@ -345,13 +345,16 @@ def _named_specials(folder: Path) -> Iterator[tuple[str, str, str, str]]:
 def _warn_of_ids(folder: Path, vocabulary: Vocabulary) -> None:
     """Warns about ids of special tokens in config.json that differ from the tokenizer's ids.
 
-    For example, mmBERT has a different cls_token_id.
+    For example, mmBERT has a different cls_token_id. There is no warning about `<pad>` in BERT,
+    whose positions do not depend on it; multilingual-e5-small has BERT's id with XLM-R's tokenizer.
     """
     config = _read_optional(folder, MODEL_CONFIG)
+    unused = "pad_token_id" if config.get("model_type") == "bert" else None
     specials = zip(vocabulary.native_specials, vocabulary.native_special_ids, strict=True)
     for (token, number), keys in zip(specials, _NAMES.values(), strict=True):
         for key in (f"{key}_token_id" for key in keys):
-            if isinstance(config_id := config.get(key), int) and config_id != number:
+            config_id = config.get(key)
+            if key != unused and isinstance(config_id, int) and config_id != number:
                 _warn(f"{folder / MODEL_CONFIG}: {key} is {config_id}", token, number)
 
 
