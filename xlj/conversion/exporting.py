@@ -37,6 +37,8 @@ def export(
         exported.
       name: the name of the folder that contains `output`, for the title of the model card; if
         empty, the title is the name of `output`.
+      origin: the model from which the checkpoint was trained, whose sentence modules the folder
+        gets; None for those of the checkpoint.
 
     Raises:
       ConfigError: if the model or the layer does not exist, or no architecture of transformers
