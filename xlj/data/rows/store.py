@@ -211,6 +211,7 @@ class RowStore:
             opened = tuple(task for task in self.manifest.tasks if task.kind in kinds)
             self.manifest = dataclasses.replace(self.manifest, tasks=opened)
         self._tasks = {task.name: task for task in self.manifest.tasks}
+        self._dtypes = {name: row_records.record_dtype(x.fields) for name, x in self._tasks.items()}
         self._starts = {
             (task.name, split): np.cumsum([0, *task.split(split).shards])
             for task in self.manifest.tasks
@@ -226,7 +227,7 @@ class RowStore:
             sizes = _sizes(self.path / task.folder, len(task.train.shards))
             rows = zip(task.train.shards, task.held_out.shards, strict=True)
             for shard, (train, held_out) in enumerate(rows):
-                size = (train + held_out) * self._record_dtype(task).itemsize
+                size = (train + held_out) * self._dtypes[task.name].itemsize
                 self._check_size(self.file(task.name, shard), size, sizes)
 
     @property
@@ -269,7 +270,7 @@ class RowStore:
         rows = np.asarray(rows, np.int64)
         if rows.size and not 0 <= rows.min() <= rows.max() < count:
             raise IndexError(f"{task}/{split} has rows 0 to {count - 1}, not {rows}")
-        found = np.empty(len(rows), self._record_dtype(self._tasks[task]))
+        found = np.empty(len(rows), self._dtypes[task])
         shards = np.searchsorted(self._starts[task, split], rows, "right") - 1
         for shard in np.unique(shards):
             is_in_shard = shards == shard
@@ -291,7 +292,7 @@ class RowStore:
         Raises:
           RowStoreError: if a file cannot be read or has become shorter.
         """
-        starts, kind = self._starts[task, "train"], self._record_dtype(self._tasks[task])
+        starts, kind = self._starts[task, "train"], self._dtypes[task]
         parts, shard = [], int(np.searchsorted(starts, row, "right")) - 1
         while count:
             in_shard = min(count, int(starts[shard + 1]) - row)
@@ -322,9 +323,6 @@ class RowStore:
             return f"delete {self.path} and run the command again, which rebuilds the rows"
         return f"delete {file} and run python -m xlj.prepare again, on the same text, to rebuild it"
 
-    def _record_dtype(self, task: TaskRows) -> np.dtype:
-        return row_records.record_dtype(task.fields)
-
     def _check_size(self, file: "AnyPath", size: int, sizes: Mapping[str, int]) -> None:
         actual = sizes.get(file.name, -1)
         if actual != size:
@@ -339,19 +337,22 @@ class RowStore:
         before = rows.train.shards[shard] if split == "held_out" else 0
         first, last = int(numbers.min()), int(numbers.max())
         body = self._read_consecutive(task, shard, before + first, last - first + 1)
-        return np.frombuffer(body, self._record_dtype(rows))[numbers - first]
+        return np.frombuffer(body, self._dtypes[task])[numbers - first]
 
     def _read_consecutive(self, task: str, shard: int, row: int, count: int) -> bytes:
         """Reads `count` consecutive records of a shard as bytes, starting with record `row`."""
-        size, file = self._record_dtype(self._tasks[task]).itemsize, self.file(task, shard)
+        size = self._dtypes[task].itemsize
+        begin, end = int(row) * size, (int(row) + count) * size
         try:
-            if isinstance(file, Path):
-                body = os.pread(self._file(task, shard).fileno(), count * size, int(row) * size)
+            if isinstance(self.path, Path):  # the path of a file takes longer than the reading
+                body = os.pread(self._file(task, shard).fileno(), end - begin, begin)
             else:
-                body = file.read_range(int(row) * size, (int(row) + count) * size)
+                folder = self.path / self._tasks[task].folder
+                body = (folder / shard_file_name(shard)).read_range(begin, end)
         except OSError as error:
-            raise RowStoreError(f"{file} cannot be read ({error})") from error
-        if len(body) != count * size:  # the file has shrunk since the store was opened
+            raise RowStoreError(f"{self.file(task, shard)} cannot be read ({error})") from error
+        if len(body) != end - begin:  # the file has shrunk since the store was opened
+            file = self.file(task, shard)
             raise RowStoreError(f"{file} has become shorter; {self._rebuild_hint(file)}")
         return body
 
@@ -360,7 +361,7 @@ class RowStore:
         file, rows = self.file(task, shard), self._tasks[task]
         train, held_out = rows.train.shards[shard], rows.held_out.shards[shard]
         assert isinstance(file, Path)
-        both = np.memmap(file, self._record_dtype(rows), "r", shape=(train + held_out,))
+        both = np.memmap(file, self._dtypes[task], "r", shape=(train + held_out,))
         return np.asarray(both[:train] if split == "train" else both[train:])
 
     def _open_file(self, task: str, shard: int) -> BinaryIO:
@@ -373,7 +374,12 @@ class RowStore:
 
 def shard_file(folder: "AnyPath", shard: int) -> "AnyPath":
     """Returns the file of a shard in the folder of its task."""
-    return folder / f"{shard:05d}.rows"
+    return folder / shard_file_name(shard)
+
+
+def shard_file_name(shard: int) -> str:
+    """Returns the name of the file of a shard."""
+    return f"{shard:05d}.rows"
 
 
 def task_rows_from_json(content: "Record") -> TaskRows:
