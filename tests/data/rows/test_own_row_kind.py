@@ -14,6 +14,7 @@ from xlj.config import ConfigError, parse, row_kinds
 from xlj.config.objectives import options
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.preparing import open_rows, prepare_rows
+from xlj.data.rows.report import report
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.training import loop, metrics, start
@@ -136,6 +137,8 @@ def test_an_own_kind_of_rows_is_built_read_and_trained(own, tmp_path, capsys):
         assert batch["overlap"][n] == expected[row.astype(int).tobytes()]
         assert len(set(batch["languages"][n].tolist())) == 1
 
+    line = next(x for x in report(store, parsed.data).split("\n") if x.startswith("triples.en"))
+    assert line.split()[7] == f"{100 * task.train.tokens / task.train.rows / 96:.1f}%"
     outcome = loop.train(start.prepare(parsed, tmp_path / "run"))
     assert outcome.finished
     lines = metrics.read(tmp_path / "run")

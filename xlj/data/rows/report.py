@@ -1,5 +1,6 @@
 """Describes how text became rows, as a table with warnings, from the manifest of a row store."""
 
+import math
 from collections.abc import Collection, Sequence
 
 from xlj.config import Data
@@ -93,6 +94,7 @@ def _text(task: TaskRows) -> TextCounts:
 def _table_row(task: TaskRows, drawn: float) -> list[str]:
     text, rows = _text(task), task.train.rows
     dropped = sum(text.dropped.values())
+    room = sum(math.prod(field.shape) for field in task.fields if field.is_text)  # of a row
     reasons = [f"{count:,} {_PRINTED.get(why, why)}" for why, count in text.dropped.items()]
     counts = text.sentences, task.train.sentences, task.held_out.sentences, dropped
     return [
@@ -100,7 +102,7 @@ def _table_row(task: TaskRows, drawn: float) -> list[str]:
         *(f"{count:,}" for count in counts),
         _percent(dropped / max(1, text.sentences)),
         f"{rows:,}",
-        _percent(task.train.tokens / max(1, rows * task.length)),
+        _percent(task.train.tokens / max(1, rows * room)),
         _percent(drawn),
         ", ".join(reasons),
     ]
