@@ -13,8 +13,10 @@ from xlj import config as schema
 from xlj.config import ConfigError, parse, row_kinds
 from xlj.config.objectives import options
 from xlj.data.rows.batches import Batches
+from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import open_rows, prepare_rows
 from xlj.data.rows.report import report
+from xlj.data.rows.request import request_of
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.training import loop, metrics, start
@@ -121,6 +123,8 @@ def test_an_own_kind_of_rows_is_built_read_and_trained(own, tmp_path, capsys):
     assert task.name == "triples.en" and task.languages == ("en",) * 3
     assert [field.name for field in task.fields] == ["query", "positive", "negative", "overlap"]
     assert task.text.dropped["too long"] == 1
+    corpus = Corpus.of(store)
+    assert corpus.languages == ("en", "de") and corpus.paired == ()  # no pair of two languages
     assert task.train.sentences + task.held_out.sentences <= 300 and task.held_out.rows > 10
     assert (task.train.sha256, task.train.rows) == (other.train.sha256, other.train.rows)
     expected = {}
@@ -144,6 +148,9 @@ def test_an_own_kind_of_rows_is_built_read_and_trained(own, tmp_path, capsys):
     lines = metrics.read(tmp_path / "run")
     assert {"eval/ranking/en/loss", "eval/ranking/de/loss"} <= lines[-1].keys()
     assert 0 < lines[-1]["eval/ranking/loss"] < 10
+    assert request_of(parsed).folder == store.path
+    (tmp_path / "own_triples.py").write_text(CODE + "# changed", "utf-8")
+    assert request_of(parsed).folder != store.path
     config.data.rows, config.data.examples = store.path.name, ""
     assert open_rows(parse(config))[0].data.languages == ("en", "de")
 

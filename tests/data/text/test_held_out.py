@@ -14,7 +14,8 @@ from xlj.data.text.held_out import Rule
 
 
 def corpus(seed: int) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
-    """Text and pairs of four languages that share many sentences, written in several ways."""
+    """Text and pairs of four languages, and records of three texts in one language, which share
+    many sentences, written in several ways."""
     rng = random.Random(seed)
     ways = (str, str.upper, str.title, lambda line: line.replace(" ", "\u3000"), lambda line: "")
 
@@ -28,6 +29,8 @@ def corpus(seed: int) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
     for pair in (("en", "de"), ("en", "fr"), ("sw", "en"), ("de", "fr")):
         numbers = [(n := rng.randrange(3000), n + rng.randrange(2)) for _ in range(3000)]
         tasks[pair] = [(line(pair[0], a), line(pair[1], b)) for a, b in numbers]
+    triples = [[rng.randrange(3000) for _ in range(3)] for _ in range(2000)]
+    tasks["sw", "sw", "sw"] = [tuple(line("sw", n) for n in numbers) for numbers in triples]
     return tasks
 
 
@@ -41,11 +44,13 @@ SHARE = 0.05
 def rules(tasks, folder) -> dict[str, Rule]:
     companions: dict[str, list] = {name: [] for languages in tasks for name in languages}
     for languages, rows in tasks.items():
-        if len(languages) == 2:
+        if len(languages) > 1:
             for part in (rows[:1000], rows[1000:]):
                 hashes = [line_hashes(column) for column in columns(part)]
                 part_hashes = held_out.find_companions(languages, hashes, Rule(SHARE))
-                companions[languages[1 - held_out.deciding_column(languages)]].append(part_hashes)
+                deciding = held_out.deciding_column(languages)
+                for name in {*languages[:deciding], *languages[deciding + 1 :]}:
+                    companions[name].append(part_hashes)
     assert not companions["en"]
     return {name: Rule(SHARE, hash_sets.write(folder, parts)) for name, parts in companions.items()}
 
@@ -55,7 +60,7 @@ def outcomes(tasks, by_language):
     for languages, rows in tasks.items():
         hashes = [line_hashes(column) for column in columns(rows)]
         out, sharing = held_out.split(languages, hashes, [by_language[name] for name in languages])
-        assert not (out & sharing).any() and (len(languages) == 2 or not sharing.any())
+        assert not (out & sharing).any() and (len(languages) > 1 or not sharing.any())
         for row, is_out, is_sharing in zip(rows, out, sharing, strict=True):
             sides = zip(languages, row, strict=True)
             sentences = [(name, " ".join(side.casefold().split())) for name, side in sides if side]
