@@ -63,6 +63,16 @@ def read_row(store, task, number):
     return store.read(task, "train", np.array([number]))["tokens"][0]
 
 
+def test_the_mean_tokens_of_a_row_are_those_of_the_drawn_rows_without_padding(tiny, store):
+    config = parse(tiny)
+    for name in ("mmlm", "tlm"):
+        options, mean = config.objectives_on()[name], 0.0
+        for task, count in mixture.count_draws(store, options, config).items():
+            rows = store.read(task, "train", np.arange(store.task(task).train.rows))["tokens"]
+            mean += count / BLOCK * (rows != PAD).sum(1).mean()
+        assert mixture.mean_tokens_per_row(store, options, config) == pytest.approx(mean)
+
+
 def test_a_batch_contains_the_drawn_rows(tiny, store):
     batches = Batches(store, parse(tiny))
     for step in (0, 3, 400):
