@@ -15,6 +15,9 @@ KINDS = {
 """Kinds of rows by name: `module:function`, where the function takes no arguments and returns a
 `data.rows.row_kind.RowKind`. The options of an objective name a user's kind in the same form."""
 
+SOURCES = {"data.mono": 1, "data.parallel": 2, "data.examples": 0}
+"""The config keys of text, and the number of columns of each; 0 for any number."""
+
 
 @cache
 def load(kind: str) -> Any:
@@ -33,10 +36,11 @@ def load(kind: str) -> Any:
             f"rows of kind {kind!r} do not exist; the kinds are {', '.join(KINDS)}, or "
             f"module:function{suggestion(kind, KINDS)}"
         )
+    function = function_of(implementation, "rows")
     try:
-        row_kind = function_of(implementation, "rows")()
-    except TypeError as error:  # raised by the user's module
-        raise ConfigError(f"rows={kind}: {error}") from error
+        row_kind = function()
+    except Exception as error:  # raised by the user's module
+        raise ConfigError(f"rows={kind}: {type(error).__name__}: {error}") from error
     missing = [
         name for name in ("name", "source", "columns", "length") if not getattr(row_kind, name, "")
     ]
@@ -46,6 +50,14 @@ def load(kind: str) -> Any:
         raise ConfigError(
             f"rows={kind}: the name {row_kind.name!r} must be an identifier that is not one of "
             f"{', '.join(KINDS)}"
+        )
+    columns = SOURCES.get(row_kind.source)
+    if columns is None or len(row_kind.columns) != (columns or len(row_kind.columns)):
+        has = {key: "any" if count == 0 else count for key, count in SOURCES.items()}
+        raise ConfigError(
+            f"rows={kind}: {row_kind.source} with {len(row_kind.columns)} columns does not exist; "
+            f"the sources and their numbers of columns are "
+            f"{', '.join(f'{key} ({count})' for key, count in has.items())}"
         )
     return row_kind
 

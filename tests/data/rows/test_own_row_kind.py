@@ -4,6 +4,7 @@ Of the tests of rows, only this one has more than two columns, and a field of an
 """
 
 import importlib
+import json
 import sys
 
 import numpy as np
@@ -14,7 +15,7 @@ from xlj.config import ConfigError, parse, row_kinds
 from xlj.config.objectives import options
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.preparing import open_rows, prepare_rows
+from xlj.data.rows.preparing import open_rows, prepare_rows, with_pair_length
 from xlj.data.rows.report import report
 from xlj.data.rows.request import request_of
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
@@ -155,6 +156,19 @@ def test_an_own_kind_of_rows_is_built_read_and_trained(own, tmp_path, capsys):
     assert open_rows(parse(config))[0].data.languages == ("en", "de")
 
 
+def test_only_rows_of_pair_length_choose_the_pair_length(own, tmp_path):
+    """The examples are longer than the pairs, and their rows have `data.length`."""
+    config, _ = own
+    pairs = "".join(f"{n} cats\t{n} Katzen\n" for n in range(300))
+    (tmp_path / "en-de.tsv").write_text(pairs, "utf-8")
+    config.data.pairs, config.data.parallel = "en-de", f"{tmp_path}/{{pair}}.tsv"
+    config.data.pair_length, config.objectives.tlm.batch_rows = "auto", 8
+    length = with_pair_length(parse(config)).data.pair_length
+    (request,) = (tmp_path / "rows" / "lengths").glob("*.json")
+    assert list(json.loads(request.read_bytes())) == ["pairs.en-de pairs"]
+    assert 16 <= length <= 24
+
+
 @pytest.mark.parametrize(
     "text, message",
     [
@@ -172,7 +186,9 @@ def test_incomplete_kinds_of_rows_are_refused(tmp_path, monkeypatch):
     (tmp_path / "own_kinds.py").write_text(
         CODE.partition("@register")[0]
         + "class Text(Triples):\n    name = 'text'\n"
-        + "class Nameless(Triples):\n    name = source = ''\n",
+        + "class Nameless(Triples):\n    name = source = ''\n"
+        + "class Mono(Triples):\n    source = 'data.mono'\n"
+        + "class Elsewhere(Triples):\n    source = 'data.triples'\n",
         "utf-8",
     )
     monkeypatch.syspath_prepend(tmp_path)
@@ -181,7 +197,9 @@ def test_incomplete_kinds_of_rows_are_refused(tmp_path, monkeypatch):
         ("own_kinds:Missing", "rows=own_kinds:Missing: module 'own_kinds' has no attribute"),
         ("own_kinds:Text", "the name 'text' must be an identifier that is not one of text"),
         ("own_kinds:Nameless", "the kind of rows must set name, source"),
-        ("own_kinds:RowKind", "rows=own_kinds:RowKind: Can't instantiate abstract class"),
+        ("own_kinds:RowKind", "rows=own_kinds:RowKind: TypeError: Can't instantiate abstract"),
+        ("own_kinds:Mono", r"data\.mono with 3 columns does not exist; .* data\.mono \(1\), "),
+        ("own_kinds:Elsewhere", r"data\.triples with 3 columns .* data\.examples \(any\)"),
     ):
         with pytest.raises(ConfigError, match=message):
             row_kinds.load(kind)

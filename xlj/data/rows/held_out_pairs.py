@@ -28,8 +28,7 @@ def read(store: RowStore, pair: str, count: int) -> tuple[Ragged, Ragged]:
     name = next(name for name in (f"pairs.{pair}", f"bitext.{pair}") if name in names)
     rows = store.task(name).held_out.rows
     kind = name.partition(".")[0]
-    columns = row_kinds.load(kind).unpack(store.read(name, "held_out", np.arange(rows)))
-    first, second = columns
+    first, second = row_kinds.load(kind).unpack(store.read(name, "held_out", np.arange(rows)))
     distinct = np.flatnonzero(_occurs_once(first) & _occurs_once(second))
     keep = np.zeros(len(first.lengths), bool)
     keep[distinct[sample(count, len(distinct))]] = True

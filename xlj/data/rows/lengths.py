@@ -56,8 +56,13 @@ def measure(request: Request, texts: Sequence[Text], vocabulary: Vocabulary, run
     atomic.write(model, vocabulary.model)
     jobs = []
     for text in texts:
-        if len(text.task.languages) > 1:
-            name, kinds = text.task.name, tuple(request.row_kinds(text.task))
+        kinds = tuple(
+            kind
+            for kind in request.row_kinds(text.task)
+            if row_kinds.load(kind).length == "data.pair_length"
+        )
+        if kinds:
+            name = text.task.name
             order = sorted(range(len(text.units)), key=lambda i: name_hash(f"{name}/{i}"))
             jobs += [
                 _MeasureUnit(
