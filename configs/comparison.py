@@ -38,7 +38,7 @@ def aligned(config):
     start(config)
     config.objectives.camlm.batch_rows = 16
     config.objectives.retrieval.batch_rows = 4  # a row has about four pairs
-    config.objectives.camlm.mask_rate = 0.25
+    config.objectives.masking.pair_rate = 0.25
     config.objectives.retrieval.weight = 0.3
 
 
@@ -63,14 +63,13 @@ def ernie_m(config):
 def mrtd(config):
     config.objectives.mmlm.batch_rows = 0
     config.objectives.mrtd.batch_rows = 16
-    config.objectives.mrtd.generator_layers = 1
+    config.objectives.generator.layers = 1
     config.optimizer.learning_rate = 5e-4  # XLM-E's; with 3e-3 the discriminator learns nothing
 
 
 def mrtd_trtd(config):
     mrtd(config)
     config.objectives.trtd.batch_rows = 16
-    config.objectives.trtd.generator_layers = 1
 
 
 VARIANTS = {f.__name__: f for f in (start, aligned, tlm, dwa, ernie_m, mrtd, mrtd_trtd)}

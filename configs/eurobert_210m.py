@@ -54,10 +54,11 @@ def get_config(variant=""):
     config.model.pair_separator = "parallel"
     config.model.dtype = "bfloat16"
 
-    for objective, rows in ((config.objectives.mmlm, 2048), (config.objectives.tlm, 256)):
-        objective.batch_rows = rows
-        objective.mask_rate = 0.5
-        objective.mask_share, objective.random_share = 1.0, 0.0
+    config.objectives.mmlm.batch_rows = 2048
+    config.objectives.tlm.batch_rows = 256
+    config.objectives.masking.rate = 0.5
+    config.objectives.masking.mask_share = 1.0
+    config.objectives.masking.random_share = 0.0
 
     config.optimizer.learning_rate = 1e-4
     config.optimizer.b1, config.optimizer.b2 = 0.9, 0.95
@@ -74,10 +75,7 @@ def get_config(variant=""):
             "start_step": "4_700_000_000_000tok",
             "data": {"length": 8192},
             "model": {"rotary_base": 250_000.0},
-            "objectives": {
-                "mmlm": {"mask_rate": 0.1, "batch_rows": 512},
-                "tlm": {"mask_rate": 0.1},
-            },
+            "objectives": {"masking": {"rate": 0.1}, "mmlm": {"batch_rows": 512}},
             "optimizer": {"schedule": "linear", "warmup_steps": 0},
         },
     }

@@ -29,7 +29,7 @@ def get_config(variant=""):
     config.objectives.xlco.momentum = 0.9999
     config.objectives.xlco.temperature = 0.25
     config.objectives.xlco.mixup = True
-    config.objectives.xlco.mask_rate = 0.15
+    config.objectives.masking.rate = 0.15
 
     trained = ("mmlm", "tlm", "xlco")
     for name in trained:

@@ -45,7 +45,7 @@ from xlj.config import variants
 
 def dictionaries(config):
     config.transfer.dictionaries = "data/muse/{pair}.txt"
-    config.transfer.dictionaries_first = True
+    config.transfer.rules = "dictionary,exact,normalised"
 
 
 def body(config):
@@ -81,8 +81,7 @@ def get_config(variant=""):
     config = xlm_r_base.get_config()
     config.init_from = "checkpoints/roberta-base"
     config.transfer.vocabulary = "matched"
-    config.transfer.accents = False
-    config.transfer.place = False
+    config.transfer.rules = "exact,normalised,dictionary"
 
     config.data.mono = "data/wiki/{language}.txt.gz"
     config.data.vocabulary = "checkpoints/xlm-roberta-base/sentencepiece.bpe.model"

@@ -62,13 +62,13 @@ def get_config(variant=""):
             "start_step": "2_300_000_000_000tok",
             "data": {"length": 8192, "alpha": 0.5, "sampled": xlm_r_base.OWN_SCRIPT},
             "model": {"rotary_base": 160_000.0, "rotary_local_base": 160_000.0},
-            "objectives": {"mmlm": {"mask_rate": 0.15}},
+            "objectives": {"masking": {"rate": 0.15}},
             "optimizer": {"schedule": "constant", "warmup_steps": 0},
         },
         "decay": {
             "start_step": "2_900_000_000_000tok",
             "data": {"alpha": 0.3, "sampled": ""},
-            "objectives": {"mmlm": {"mask_rate": 0.05}},
+            "objectives": {"masking": {"rate": 0.05}},
             "optimizer": {"schedule": "sqrt", "floor": 0.02},
         },
     }

@@ -49,7 +49,7 @@ def get_config(variant=""):
     config.model.dtype = "bfloat16"
 
     config.objectives.mmlm.batch_rows = 4608
-    config.objectives.mmlm.mask_rate = 0.3
+    config.objectives.masking.rate = 0.3
 
     config.optimizer.name = "stable_adamw"
     config.optimizer.b1, config.optimizer.b2 = 0.9, 0.98

@@ -58,11 +58,10 @@ def get_config(variant=""):
     config.model.dropout = 0.0
     config.model.attention_dropout = 0.0
 
+    config.objectives.masking.pair_rate = 0.25
     config.objectives.mmlm.batch_rows = 8
     config.objectives.tlm.batch_rows = 8
-    config.objectives.tlm.mask_rate = 0.25
     config.objectives.camlm.batch_rows = 16
-    config.objectives.camlm.mask_rate = 0.25
     config.objectives.retrieval.batch_rows = 64
     config.objectives.retrieval.negatives = "all"
     config.objectives.retrieval.weight = 0.3

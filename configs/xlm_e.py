@@ -38,6 +38,7 @@ trains on the embedded corpus.
 
 import xlm_r_base
 
+from xlj import config as schema
 from xlj.config import variants
 
 
@@ -45,6 +46,8 @@ def mmlm_tlm(config):
     for name in ("mmlm", "tlm"):
         config.objectives[name].batch_rows = config.objectives.mrtd.batch_rows
     variants.without("mrtd", "trtd")(config)
+    for section in ("masking", "generator"):
+        config.objectives[section] = schema.default().objectives[section]
     config.model.position_bias = "none"
 
 
@@ -63,15 +66,14 @@ def get_config(variant=""):
     config.model.position_bias = "gated"
 
     config.objectives.mmlm.batch_rows = 0
+    config.objectives.masking.rate = 0.15
+    config.objectives.masking.mask_share = 1.0
+    config.objectives.masking.random_share = 0.0
+    config.objectives.generator.layers = 4
+    config.objectives.generator.embeddings = "shared"
     for objective in (config.objectives.mrtd, config.objectives.trtd):
         objective.batch_rows = 2048
-        objective.mask_rate = 0.15
-        objective.mask_share = 1.0
-        objective.random_share = 0.0
         objective.weight = 50.0
-        objective.temperature = 1.0
-        objective.generator_layers = 4
-        objective.generator_embeddings = "shared"
 
     config.optimizer.learning_rate = 5e-4
     config.optimizer.warmup_steps = 10_000

@@ -43,7 +43,7 @@ def get_config(variant=""):
     config.model.dtype = "bfloat16"
 
     config.objectives.mmlm.batch_rows = 8192
-    config.objectives.mmlm.mask_rate = 0.15
+    config.objectives.masking.rate = 0.15
 
     config.optimizer.learning_rate = 6e-4
     config.optimizer.warmup_steps = 24_000

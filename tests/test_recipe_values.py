@@ -14,11 +14,13 @@ import xlm_r_base
 from xlj import config as schema
 from xlj.config import parse
 from xlj.config.fields import lookup
+from xlj.config.sections import MATCHING_RULES
 
 PAIRS = {"parallel": ("data/parallel/{pair}.tsv.gz",)}
 PAPERS = (Path(__file__).parents[1] / "docs/papers.md").read_text("utf-8")
 ADAM = {"b1": 0.9, "b2": 0.98, "epsilon": 1e-6, "weight_decay": 0.01, "schedule": "linear"}
 BASE = {"layers": 12, "hidden": 768, "heads": 12, "intermediate": 3072}
+ALL_MASKED = {"mask_share": 1.0, "random_share": 0.0}
 LARGE = {"layers": 24, "hidden": 1024, "heads": 16, "intermediate": 4096}
 
 
@@ -35,8 +37,8 @@ XLM_R = flat(  # Conneau et al., 2020, Table 8 and section 3; RoBERTa (Liu et al
     model=BASE | {"dropout": 0.1, "attention_dropout": 0.1, "norm": "post"},
     data={"alpha": 0.3, "vocabulary_size": 250_002, "length": 512}
     | {"mono": ("data/cc100/{language}.txt.xz",)},
-    objectives__mmlm={"batch_rows": 8192, "mask_rate": 0.15, "mask_share": 0.8, "random_share": 0.1}
-    | {"weight": 1.0},
+    objectives__mmlm={"batch_rows": 8192, "weight": 1.0},
+    objectives__masking={"rate": 0.15, "pair_rate": 0.0, "mask_share": 0.8, "random_share": 0.1},
     optimizer=ADAM | {"learning_rate": 6e-4, "warmup_steps": 24_000, "clip_norm": 0.0},
     train={"steps": 1_500_000},
 )
@@ -47,7 +49,7 @@ XLM_R_TLM = (
         data={"alpha": 0.7, "pair_length": 512, "mono": ("data/ccnet/{language}.txt.xz",)} | PAIRS,
         objectives={"normalisation": "global"},
         objectives__mmlm={"batch_rows": 2048},
-        objectives__tlm={"batch_rows": 256, "mask_rate": 0.15, "weight": 1.0},
+        objectives__tlm={"batch_rows": 256, "weight": 1.0},
         optimizer={"learning_rate": 2e-4, "warmup_steps": 10_000, "clip_norm": 1.0},
         train={"steps": 200_000},
     )
@@ -59,8 +61,8 @@ ERNIE_M = (
         model={"language_embeddings": "predicted"},
         data={"pair_length": 512} | PAIRS,
         objectives__mmlm={"batch_rows": 2048},
-        objectives__tlm={"batch_rows": 256, "mask_rate": 0.15, "weight": 1.0},
-        objectives__camlm={"batch_rows": 256, "mask_rate": 0.15, "weight": 1.0},
+        objectives__tlm={"batch_rows": 256, "weight": 1.0},
+        objectives__camlm={"batch_rows": 256, "weight": 1.0},
         objectives__btmlm={"pseudo_ratio": 0.2, "target_alpha": 0.0, "generation": "argmax"},
         optimizer={"learning_rate": 2e-4, "warmup_steps": 10_000, "clip_norm": 1.0},
         train={"steps": 200_000},
@@ -78,7 +80,7 @@ ERNIE_M = (
 XLM_ALIGN = XLM_R_TLM | flat(  # Chi et al., 2021, section 4.1 and Table 11
     data={"mono": ("data/wiki/{language}.txt.gz", "data/ccnet/{language}.txt.xz")},
     objectives__tlm={"batch_rows": 0},
-    objectives__dwa={"batch_rows": 256, "mask_rate": 0.15, "weight": 1.0, "alignment_weight": 1.0}
+    objectives__dwa={"batch_rows": 256, "weight": 1.0}
     | {"label_layer": 10, "query_layer": 12, "sinkhorn_iterations": 2, "filtering": True}
     | {"queries": "masked"},
     train={"steps": 150_000},
@@ -93,12 +95,9 @@ XLM_E = XLM_R | flat(  # Chi et al., 2022, section 4.1, Appendix A and Table 6
     data={"alpha": 0.7, "pair_length": 512} | PAIRS,
     objectives={"normalisation": "per_objective"},
     objectives__mmlm={"batch_rows": 0},
-    **{
-        f"objectives__{task}": {"batch_rows": 2048, "mask_rate": 0.15, "weight": 50.0}
-        | {"generator_weight": 1.0, "temperature": 1.0, "mask_share": 1.0, "random_share": 0.0}
-        | {"generator_layers": 4, "generator_embeddings": "shared"}
-        for task in ("mrtd", "trtd")
-    },
+    **{f"objectives__{task}": {"batch_rows": 2048, "weight": 50.0} for task in ("mrtd", "trtd")},
+    objectives__masking=ALL_MASKED | {"rate": 0.15},
+    objectives__generator={"layers": 4, "embeddings": "shared"},
     optimizer={"learning_rate": 5e-4, "warmup_steps": 10_000, "clip_norm": 2.0},
     train={"steps": 125_000},
 )
@@ -107,8 +106,8 @@ META_XLM = (
     | flat(  # Chi et al., 2021, Appendix A and Table 7; section 3.2
         data={"alpha": 0.7, "mono": ("data/wiki/{language}.txt.gz",)}
         | {"vocabulary": "checkpoints/xlm-roberta-base/sentencepiece.bpe.model"},
-        transfer={"vocabulary": "matched", "accents": False, "place": False, "unmatched": "random"}
-        | {"dictionaries": (), "dictionaries_first": False, "parts": ("body", "embeddings")},
+        transfer={"vocabulary": "matched", "rules": ("exact", "normalised", "dictionary")}
+        | {"dictionaries": (), "unmatched": "random", "parts": ("body", "embeddings")},
         objectives__mmlm={"batch_rows": 64},
         optimizer={"learning_rate": 1e-4, "warmup_steps": 10_000, "clip_norm": 1.0},
         train={"steps": 200_000},
@@ -116,7 +115,7 @@ META_XLM = (
     | {"init_from": "checkpoints/roberta-base"}
 )
 FROM_SCRATCH = {"init_from": "", "transfer.vocabulary": "same"} | flat(
-    transfer={"accents": True, "place": True}  # unused
+    transfer={"rules": MATCHING_RULES}  # unused
 )
 XLM = flat(  # Lample and Conneau, 2019, section 5.1, and the released command
     model={"layers": 12, "hidden": 1024, "heads": 8, "intermediate": 4096, "dropout": 0.1}
@@ -124,8 +123,8 @@ XLM = flat(  # Lample and Conneau, 2019, section 5.1, and the released command
     data={"alpha": 0.7, "vocabulary_alpha": 0.5, "vocabulary_size": 95_000, "length": 256}
     | {"pair_length": 256, "vocabulary_type": "bpe", "mono": ("data/wiki/{language}.txt.gz",)}
     | PAIRS,
-    objectives__mmlm={"batch_rows": 64, "mask_rate": 0.15},
-    objectives__tlm={"batch_rows": 16, "mask_rate": 0.15},
+    objectives__mmlm={"batch_rows": 64},
+    objectives__tlm={"batch_rows": 16},
     optimizer=ADAM | {"learning_rate": 1e-4, "warmup_steps": 10_000, "weight_decay": 0.0},
     train={"steps": 500_000},
 )
@@ -133,7 +132,7 @@ INFOXLM = (
     XLM_R_TLM
     | flat(  # the released command; weights are 0 while the queue fills
         objectives__xlco={"batch_rows": 256, "layer": 8, "queue": 131_072, "momentum": 0.9999}
-        | {"temperature": 0.25, "mixup": True, "mask_rate": 0.15, "weight": 0.0},
+        | {"temperature": 0.25, "mixup": True, "weight": 0.0},
         objectives__mmlm={"weight": 0.0},
         objectives__tlm={"weight": 0.0},
     )
@@ -169,7 +168,8 @@ MODERNBERT = flat(  # its paper, and yamls/modernbert of its repository
     | {"vocabulary_size": 50_368},
     model=MODERN
     | {"positions": 8194, "rotary_base": 10_000.0, "rotary_local_base": 10_000.0, "dropout": 0.1},
-    objectives__mmlm={"batch_rows": 4608, "mask_rate": 0.3, "mask_share": 0.8},
+    objectives__mmlm={"batch_rows": 4608},
+    objectives__masking={"rate": 0.3, "mask_share": 0.8},
     optimizer={"name": "stable_adamw", "b1": 0.9, "b2": 0.98, "epsilon": 1e-6}
     | {"learning_rate": 8e-4, "weight_decay": 1e-5, "decoupling": "fully", "clip_norm": 0.0}
     | {"schedule": "constant", "warmup_steps": "3_000_000_000tok"},
@@ -201,13 +201,13 @@ def mmbert_phases(schedule, floor, **rates):
             "start_step": "2_300_000_000_000tok",
             "data": {"length": 8192, "alpha": 0.5, "sampled": xlm_r_base.OWN_SCRIPT},
             "model": {"rotary_base": 160_000.0, "rotary_local_base": 160_000.0},
-            "objectives": {"mmlm": {"mask_rate": 0.15}},
+            "objectives": {"masking": {"rate": 0.15}},
             "optimizer": constant,
         },
         "decay": {
             "start_step": "2_900_000_000_000tok",
             "data": {"alpha": 0.3, "sampled": ""},
-            "objectives": {"mmlm": {"mask_rate": 0.05}},
+            "objectives": {"masking": {"rate": 0.05}},
             "optimizer": {"schedule": schedule, "floor": floor},
         },
     }
@@ -234,8 +234,9 @@ EUROBERT = flat(  # its paper and its code
     | {"biases": (), "feed_forward": "swiglu", "prediction": "linear", "tied": False}
     | {"dropout": 0.0, "attention_dropout": 0.0, "positions": 8194, "rotary_base": 10_000.0}
     | {"pair_separator": "parallel", "key_value_heads": 0},
-    objectives__mmlm={"batch_rows": 2048, "mask_rate": 0.5, "mask_share": 1.0, "random_share": 0.0},
-    objectives__tlm={"batch_rows": 256, "mask_rate": 0.5, "mask_share": 1.0, "random_share": 0.0},
+    objectives__mmlm={"batch_rows": 2048},
+    objectives__tlm={"batch_rows": 256},
+    objectives__masking=ALL_MASKED | {"rate": 0.5},
     optimizer={"name": "adamw", "learning_rate": 1e-4, "b1": 0.9, "b2": 0.95, "epsilon": 1e-5}
     | {"weight_decay": 0.1, "clip_norm": 1.0, "schedule": "constant", "warmup_steps": 2_000},
     train={"steps": "5_000_000_000_000tok"},
@@ -245,10 +246,7 @@ EUROBERT = flat(  # its paper and its code
             "start_step": "4_700_000_000_000tok",
             "data": {"length": 8192},
             "model": {"rotary_base": 250_000.0},
-            "objectives": {
-                "mmlm": {"mask_rate": 0.1, "batch_rows": 512},
-                "tlm": {"mask_rate": 0.1},
-            },
+            "objectives": {"masking": {"rate": 0.1}, "mmlm": {"batch_rows": 512}},
             "optimizer": {"schedule": "linear", "warmup_steps": 0},
         }
     }
@@ -319,9 +317,7 @@ VALUES = {
     "xlm_align:aligned_queries": ablation(queries="aligned"),
     "xlm_align:no_queries": ablation(queries="none"),
     "xlm_e": XLM_E,
-    "xlm_e:without_trtd": XLM_E
-    | WITHOUT_PAIRS
-    | flat(objectives__trtd={"batch_rows": 0, "mask_share": 0.8, "random_share": 0.1}),
+    "xlm_e:without_trtd": XLM_E | WITHOUT_PAIRS | flat(objectives__trtd={"batch_rows": 0}),
     "xlm_e:mmlm_tlm": XLM_R  # Figure 1
     | flat(data={"alpha": 0.7, "pair_length": 512} | PAIRS, model={"position_bias": "none"})
     | flat(objectives__mmlm={"batch_rows": 2048}, objectives__tlm={"batch_rows": 2048})
@@ -338,7 +334,7 @@ VALUES = {
     "modern_xlm_e": XLM_E
     | flat(model=MODERN | {"dropout": 0.1, "position_bias": "none", "positions": 1026})
     | flat(model={"rotary_base": 10_000.0, "rotary_local_base": 10_000.0})
-    | flat(objectives__mrtd={"generator_layers": 7}, objectives__trtd={"generator_layers": 7})
+    | flat(objectives__generator={"layers": 7})
     | flat(data={"vocabulary_type": "bpe", "vocabulary_size": 256_000})
     | MMBERT_OPTIMIZER
     | flat(optimizer={"warmup_steps": "3_000_000_000tok", "decay_steps": "26_200_000_000tok"})
@@ -355,7 +351,8 @@ VALUES = {
     "meta_xlm": META_XLM,
     "meta_xlm:xlm": META_XLM | FROM_SCRATCH,
     "meta_xlm:dict": META_XLM
-    | flat(transfer={"dictionaries": ("data/muse/{pair}.txt",), "dictionaries_first": True}),
+    | flat(transfer={"dictionaries": ("data/muse/{pair}.txt",)})
+    | {"transfer.rules": ("dictionary", "exact", "normalised")},
     "meta_xlm:body": META_XLM | {"transfer.parts": ("body",)},
     "meta_xlm:embeddings": META_XLM | {"transfer.parts": ("embeddings",)},
     "meta_xlm:kd": META_XLM

@@ -21,7 +21,7 @@ from xlj.alignment_math import extraction, hmm, similarity, sinkhorn
 from xlj.config import Model
 from xlj.config.objectives.btmlm import BackTranslation
 from xlj.config.objectives.dwa import WordAlignment
-from xlj.config.objectives.mlm import Masking
+from xlj.config.objectives.mlm import TranslationLM
 from xlj.config.objectives.rtd import ReplacedTokenDetection
 from xlj.config.objectives.xlco import Contrast
 from xlj.data.rows.corpus import Corpus
@@ -133,7 +133,7 @@ def trees():
 
 PARAMS = trees()
 HEAD = PARAMS["prediction_head"]
-DWA, MASKING = WordAlignment(), Masking()
+DWA, MASKING = WordAlignment(), TranslationLM()
 
 ENTRIES: dict[Callable, tuple[dict, dict]] = {
     # function: (other arguments, including parameters whose shapes flax checks; arrays)

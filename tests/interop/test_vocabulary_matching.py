@@ -15,6 +15,8 @@ BERT = MarkedPieces(
     "wordpiece",
 )
 
+PAPER = ("dictionary", "exact", "normalised", "accents", "place")
+
 
 def old_ids(matches):
     """Returns the old id of each new id; -1 without one."""
@@ -106,7 +108,7 @@ def test_dictionaries_can_come_first_as_in_the_paper():
     pieces = ("▁the", "▁The", "▁Dog", "ing", "▁café", "▁paris", "▁xyz")
     without_dictionary = ["the", "the", "dog", "##ing", "cafe", "paris", None]
     assert [piece for _, piece in match_pieces(BERT, pieces, german)] == without_dictionary
-    assert match_pieces(BERT, pieces, german, dictionaries_first=True) == [
+    assert match_pieces(BERT, pieces, german, rules=PAPER) == [
         ("dictionary", "to"),
         ("dictionary", "to"),
         ("dictionary", "paris"),
@@ -121,7 +123,8 @@ def test_dictionaries_can_come_first_as_in_the_paper():
 @pytest.mark.parametrize("place", [True, False])
 def test_guesses_can_be_switched_off(accents, place):
     pieces = ("▁Café", "▁und", "▁Ing", "▁Íng", "ing", "▁The")
-    assert match_pieces(BERT, pieces, accents=accents, place=place) == [
+    rules = [*PAPER[1:], *["accents"] * accents, *["place"] * place]
+    assert match_pieces(BERT, pieces, rules=rules) == [
         ("accents", "cafe") if accents else ("none", None),
         ("place", "##und") if place else ("none", None),
         ("place", "##ing") if place else ("none", None),

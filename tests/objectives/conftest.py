@@ -136,7 +136,9 @@ def assert_masked():
             )
             actions += [replacements[0].sum(), replacements[1].sum(), len(chosen)]
         shares = actions[:2] / actions[2]
-        np.testing.assert_allclose(shares, [options.mask_share, options.random_share], atol=0.15)
+        np.testing.assert_allclose(
+            shares, [options.masking.mask_share, options.masking.random_share], atol=0.15
+        )
 
     return assert_masked
 

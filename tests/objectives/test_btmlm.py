@@ -12,12 +12,13 @@ from references import btmlm as reference
 from references.encoder import float64
 
 from xlj.config.objectives.btmlm import BackTranslation
+from xlj.config.objectives.masking import Masking
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.objectives import btmlm
 from xlj.objectives.segments import segments
 
-OPTIONS = BackTranslation(mask_rate=0.2, pseudo_ratio=0.2)
+OPTIONS = BackTranslation(masking=Masking(rate=0.2), pseudo_ratio=0.2)
 MASK = SIZE - 1
 
 
@@ -35,7 +36,7 @@ def prepared(model, options, params_of, keys_of, seed=0):
 
 def test_placeholders_whose_sentence_is_outside_the_window_are_counted(model, params_of, keys_of):
     model = dataclasses.replace(model, local_attention=3, full_attention_every=2)
-    options = BackTranslation(mask_rate=0.2, pseudo_ratio=0.2)
+    options = BackTranslation(masking=Masking(rate=0.2), pseudo_ratio=0.2)
     rows, _, result, objective, params, model = prepared(model, options, params_of, keys_of)
     tokens, used = np.asarray(result.source), np.asarray(result.used)
     blind = 0
@@ -62,7 +63,7 @@ def test_the_whole_step_equals_numpy(
 ):
     model = dataclasses.replace(full_model, language_embeddings=embeddings)
     options = BackTranslation(
-        mask_rate=0.3, mask_share=0.5, random_share=0.35, weight=3.0, pseudo_ratio=0.17,
+        masking=Masking(rate=0.3, mask_share=0.5, random_share=0.35), weight=3.0, pseudo_ratio=0.17,
         target_alpha=0.5, generation=generation,
     )  # fmt: skip
     objective = btmlm.objective("btmlm", options, model, CORPUS)

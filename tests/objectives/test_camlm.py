@@ -11,6 +11,7 @@ from references.encoder import float64
 from references.mlm import camlm as reference
 
 from xlj.config import Model
+from xlj.config.objectives.masking import Masking
 from xlj.config.objectives.mlm import CrossAttentionMLM
 from xlj.data.tokenizer.layout import SPECIALS
 from xlj.models import encoder, heads
@@ -18,7 +19,7 @@ from xlj.objectives import camlm
 from xlj.objectives.mlm import gather
 from xlj.objectives.segments import segments
 
-OPTIONS = CrossAttentionMLM(mask_rate=0.3, mask_share=0.4, random_share=0.3)
+OPTIONS = CrossAttentionMLM(masking=Masking(rate=0.3, mask_share=0.4, random_share=0.3))
 
 
 @pytest.mark.parametrize("embeddings", ["predicted", "all"])

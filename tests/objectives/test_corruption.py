@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from xlj.config.objectives.masking import Masking
 from xlj.config.objectives.mlm import MultilingualMLM
 from xlj.objectives.corruption import at_positions, mask_tokens, max_predictions
 
@@ -25,7 +26,7 @@ def rows(count=512, length=64, seed=0):
 def masked(tokens, keys=None, rate=0.15):
     keys = jax.random.split(jax.random.key(1), len(tokens)) if keys is None else keys
     languages = jnp.zeros((len(tokens), 2), jnp.int32)
-    options = MultilingualMLM(mask_rate=rate)
+    options = MultilingualMLM(masking=Masking(rate=rate))
     return MASK_TOKENS(
         {"tokens": tokens, "languages": languages}, keys, options=options, vocabulary_size=SIZE
     )
@@ -102,7 +103,8 @@ def test_a_share_of_0_is_never_drawn(monkeypatch):
     tokens, keys = rows(8), jax.random.split(jax.random.key(1), 8)
     batch = {"tokens": tokens, "languages": jnp.zeros((8, 2), jnp.int32)}
     for random_share, is_unchanged in ((0.0, True), (0.5, False)):
-        options = MultilingualMLM(mask_rate=0.5, mask_share=0.0, random_share=random_share)
+        masking = Masking(rate=0.5, mask_share=0.0, random_share=random_share)
+        options = MultilingualMLM(masking=masking)
         result = mask_tokens(batch, keys, options, SIZE)
         assert (np.asarray(result.tokens == tokens)).all() == is_unchanged
         assert (result.tokens != MASK).all() and result.weights.sum() > 50

@@ -11,19 +11,20 @@ from random_rows import CORPUS, SIZE
 from xlj.config import Model, row_kinds
 from xlj.config.objectives.btmlm import BackTranslation
 from xlj.config.objectives.dwa import WordAlignment
-from xlj.config.objectives.mlm import Masking
-from xlj.config.objectives.rtd import ReplacedTokenDetection
+from xlj.config.objectives.masking import Masking
+from xlj.config.objectives.mlm import TranslationLM
+from xlj.config.objectives.rtd import TranslationRTD
 from xlj.config.objectives.xlco import Contrast
 from xlj.data.ragged import Ragged
 from xlj.data.rows import row_records
 from xlj.objectives import btmlm, dwa, mlm, rtd, xlco
 
 MODEL = Model(layers=3, hidden=8, heads=2)
-SHARES = {"mask_rate": 0.3, "mask_share": 0.5, "random_share": 0.3}
+SHARES = {"masking": Masking(rate=0.3, mask_share=0.5, random_share=0.3)}
 OBJECTIVES = {
-    "mlm": (mlm, "pairs", Masking(**SHARES)),
+    "mlm": (mlm, "pairs", TranslationLM(**SHARES)),
     "btmlm": (btmlm, "sentences", BackTranslation(**SHARES)),
-    "rtd": (rtd, "pairs", ReplacedTokenDetection(**SHARES)),
+    "rtd": (rtd, "pairs", TranslationRTD(**SHARES)),
     "dwa": (dwa, "pairs", WordAlignment(**SHARES)),
     "xlco": (xlco, "bitext", Contrast(**SHARES)),
 }

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import with_constants
 from random_rows import CORPUS, rows_of
 from references import dwa as reference
 from references.encoder import float64
@@ -14,11 +15,12 @@ from references.encoder import float64
 from xlj.alignment_math import extraction
 from xlj.alignment_math.sinkhorn import sinkhorn
 from xlj.config.objectives.dwa import WordAlignment
+from xlj.config.objectives.masking import Masking
 from xlj.models import encoder
 from xlj.objectives import dwa
 from xlj.objectives.segments import segments, whole_examples
 
-OPTIONS = WordAlignment(mask_rate=0.3)
+OPTIONS = WordAlignment(masking=Masking(rate=0.3))
 
 
 def whole(function, inputs):
@@ -35,7 +37,7 @@ def prepared(model, params_of, keys_of, **options):
 
 
 FILTERED = {"filtering_alpha": 0.6, "filtering_iterations": 4, "sinkhorn_mu": 0.7}
-UNION = {"filtering": False, "sinkhorn_first": "rows", "sinkhorn_mu": 2.0}
+UNION = {"sinkhorn_first": "rows", "sinkhorn_mu": 2.0}
 
 
 @pytest.mark.parametrize(
@@ -53,9 +55,11 @@ def test_the_whole_step_equals_numpy(
     assert_masked,
 ):
     options = WordAlignment(
-        mask_rate=0.4, mask_share=0.5, random_share=0.35, weight=3.0, alignment_weight=7.0,
-        label_layer=label_layer, query_layer=2, sinkhorn_iterations=3, queries=queries, **labelling,
+        masking=Masking(rate=0.4, mask_share=0.5, random_share=0.35), weight=3.0,
+        label_layer=label_layer, query_layer=2, sinkhorn_iterations=3, queries=queries,
+        filtering=labelling is FILTERED,
     )  # fmt: skip
+    options = with_constants(options, alignment_weight=7.0, **labelling)
     objective = dwa.objective("dwa", options, full_model, CORPUS)
     params, rows = params_of(full_model, objective), rows_of("pairs", seed=4)
     before, after, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
@@ -210,7 +214,8 @@ def test_labels_have_no_gradient_and_do_not_depend_on_masks(model, params_of, ke
 
 
 def test_a_share_that_float32_rounds_to_just_below_an_integer_counts_as_that_integer():
-    options, candidates = dataclasses.replace(OPTIONS, mask_rate=0.53), jnp.ones((3, 100), bool)
+    options = dataclasses.replace(OPTIONS, masking=Masking(rate=0.53))
+    candidates = jnp.ones((3, 100), bool)
     assert np.floor(np.float32(0.53) * np.float32(100)) == 52
     chosen = dwa._some_of(candidates, options, jax.random.split(jax.random.key(0), 3))
     assert chosen.sum(1).tolist() == [53] * 3

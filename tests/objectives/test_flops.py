@@ -14,9 +14,10 @@ from xlj.config import SUPERVISED, Model
 from xlj.config.objectives.btmlm import BackTranslation
 from xlj.config.objectives.distillation import Distillation
 from xlj.config.objectives.dwa import WordAlignment
-from xlj.config.objectives.mlm import Masking
+from xlj.config.objectives.masking import Masking
+from xlj.config.objectives.mlm import CrossAttentionMLM, TranslationLM
 from xlj.config.objectives.retrieval import Retrieval
-from xlj.config.objectives.rtd import ReplacedTokenDetection
+from xlj.config.objectives.rtd import Generator, TranslationRTD
 from xlj.config.objectives.xlco import Contrast
 from xlj.models import encoder
 from xlj.objectives import (
@@ -75,14 +76,14 @@ def test_operations_of_each_objective_equal_the_reference(full_model):
         objective = module.objective("distillation", options, full_model, CORPUS)
         return objective.flops(rows, length).total
 
-    masked = {"mask_rate": rate}
+    masked = {"masking": Masking(rate=rate)}
     of_tokens = (full_model, SIZE, rows, length, rate)
     expected = reference.mlm(*of_tokens)
-    assert total(mlm, Masking(**masked)) == expected
-    assert total(camlm, Masking(**masked)) == expected
+    assert total(mlm, TranslationLM(**masked)) == expected
+    assert total(camlm, CrossAttentionMLM(**masked)) == expected
     options = BackTranslation(**masked)
     assert total(btmlm, options) == reference.btmlm(*of_tokens)
-    options = ReplacedTokenDetection(generator_layers=2, **masked)
+    options = TranslationRTD(generator=Generator(layers=2), **masked)
     assert total(rtd, options) == reference.rtd(*of_tokens, 2)
     for which, queries in (("masked", reference.slots(rate, length)), ("aligned", length)):
         options = WordAlignment(queries=which, label_layer=1, **masked)

@@ -9,11 +9,12 @@ from random_rows import CORPUS, rows_of
 from references.encoder import float64
 from references.mlm import mlm as reference
 
-from xlj.config.objectives.mlm import Masking
+from xlj.config.objectives.masking import Masking
+from xlj.config.objectives.mlm import TranslationLM
 from xlj.models import heads
 from xlj.objectives import mlm
 
-OPTIONS = Masking(mask_rate=0.3, mask_share=0.5, random_share=0.35, weight=3.0)
+OPTIONS = TranslationLM(masking=Masking(rate=0.3, mask_share=0.5, random_share=0.35), weight=3.0)
 
 
 @pytest.mark.parametrize("kind, norm, bias", [("text", "pre", "t5"), ("pairs", "post", "gated")])

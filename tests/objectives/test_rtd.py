@@ -7,18 +7,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import with_constants
 from random_rows import CORPUS, SIZE, rows_of
 from references.encoder import float64
 from references.rtd import losses as reference
 
-from xlj.config.objectives.rtd import ReplacedTokenDetection
+from xlj.config.objectives.masking import Masking
+from xlj.config.objectives.rtd import Generator, TranslationRTD
 from xlj.models import encoder, heads
 from xlj.objectives import rtd
 from xlj.objectives.choosing import choose
 from xlj.objectives.corruption import split
 from xlj.objectives.segments import whole_examples
 
-OPTIONS = ReplacedTokenDetection(mask_rate=0.25, generator_layers=1)
+OPTIONS = TranslationRTD(masking=Masking(rate=0.25), generator=Generator(layers=1))
 
 
 def prepared(model, params_of, keys_of, kind="pairs", options=OPTIONS, **sizes):
@@ -111,10 +113,9 @@ def test_samples_follow_the_softmax_at_any_temperature():
 def test_the_whole_step_equals_numpy(
     full_model, params_of, keys_of, step_of, assert_sums, assert_masked, gumbel
 ):
-    options = ReplacedTokenDetection(
-        mask_rate=0.3, mask_share=0.5, random_share=0.35, weight=7.0, generator_weight=3.0,
-        temperature=0.5, generator_layers=2, generator_embeddings="separate",
-    )  # fmt: skip
+    masking = Masking(rate=0.3, mask_share=0.5, random_share=0.35)
+    options = TranslationRTD(masking=masking, weight=7.0, generator=Generator(2, "separate"))
+    options = with_constants(options, generator_weight=3.0, temperature=0.5)
     objective = rtd.objective("trtd", options, full_model, CORPUS)
     params, rows = params_of(full_model, objective), rows_of("pairs")
     inputs, _, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
@@ -177,7 +178,7 @@ def test_which_losses_train_the_embeddings(
 ):
     for which, trains in (("generator", by_generator), ("discriminator", by_discriminator)):
         gradient = gradients(
-            model, params_of, keys_of, f"trtd_{which}", generator_embeddings=sharing
+            model, params_of, keys_of, f"trtd_{which}", generator=Generator(1, sharing)
         )
         assert (size_of(gradient["embeddings"]) > 0) == trains
         assert ("embeddings" in gradient["generator"]) == (sharing == "separate")

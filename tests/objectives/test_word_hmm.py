@@ -1,6 +1,5 @@
 """The word HMM: losses and gradients against a plain implementation, noise, and accuracy."""
 
-import dataclasses
 from types import SimpleNamespace
 
 import chex
@@ -9,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiled import compiled
+from constants import with_constants
 from random_rows import CORPUS, rows_of
 
 from xlj.alignment_math import hmm
@@ -19,7 +19,7 @@ from xlj.objectives import word_hmm
 from xlj.objectives.flops import of_layers
 from xlj.objectives.segments import whole_examples
 
-OPTIONS = WordHMM(layer=1, weight=2.0, normaliser_weight=0.3, agreement=0.0)
+OPTIONS = with_constants(WordHMM(layer=1, weight=2.0), normaliser_weight=0.3, agreement=0.0)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def plain(params, model, inputs, row, agreement=0.0):
 @pytest.mark.parametrize("agreement", [pytest.param(0.0, marks=pytest.mark.slow), 0.4])
 def test_losses_and_gradients_equal_a_plain_implementation(result, full_model, agreement):
     _, params, inputs = result
-    options = dataclasses.replace(OPTIONS, agreement=agreement)
+    options = with_constants(OPTIONS, agreement=agreement)
     objective = compiled(word_hmm.objective("word_hmm", options, full_model, CORPUS))
     actual = objective.loss(params, {}, inputs, None)
     losses = {name: objective.losses[name].weight * sums.sum.sum() for name, sums in actual.items()}

@@ -12,6 +12,7 @@ from random_rows import CORPUS, SIZE, as_batch, ragged, rows_of, tokens_of, with
 from references import bitext as reference
 from references.encoder import float64
 
+from xlj.config.objectives.masking import Masking
 from xlj.config.objectives.xlco import Contrast
 from xlj.data.rows.kinds.bitext import Bitext
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
@@ -21,7 +22,7 @@ from xlj.objectives.bitext import split_sides
 
 mix = jax.jit(xlco.mix, static_argnums=2)
 
-OPTIONS = Contrast(queue=48, momentum=0.9, mask_rate=0.0, temperature=0.5)
+OPTIONS = Contrast(queue=48, momentum=0.9, masking=Masking(rate=0.0), temperature=0.5)
 
 
 def whole(function, inputs):
@@ -183,8 +184,8 @@ def test_loss_equals_numpy(model, params_of, keys_of):
 def test_the_whole_step_equals_numpy(length, count, most, full_model, params_of, keys_of, step_of):
     """Rows have one pair or several pairs; the last row is padding."""
     options = Contrast(
-        mask_rate=0.3, mask_share=0.7, random_share=0.3, weight=3.0, layer=1, temperature=0.6,
-        queue=80, momentum=0.8, mixup=True,
+        masking=Masking(rate=0.3, mask_share=0.7, random_share=0.3), weight=3.0, layer=1,
+        temperature=0.6, queue=80, momentum=0.8, mixup=True,
     )  # fmt: skip
     objective = xlco.objective("xlco", options, full_model, CORPUS)
     params, other = params_of(full_model, objective), params_of(full_model, objective, seed=5)
@@ -219,11 +220,12 @@ def test_the_whole_step_equals_numpy(length, count, most, full_model, params_of,
 
 @pytest.mark.parametrize("mixup", [True, False])
 def test_both_sides_are_masked_and_either_may_be_the_query(mixup, model, keys_of):
-    options = Contrast(mask_rate=0.4, mask_share=0.6, random_share=0.3, queue=300, mixup=mixup)
+    masking = Masking(rate=0.4, mask_share=0.6, random_share=0.3)
+    options = Contrast(masking=masking, queue=300, mixup=mixup)
     rows = rows_of("bitext", count=200, shortest=4)
     result, plain = (
         compiled(xlco.objective("xlco", o, model, CORPUS)).corrupt(rows, keys_of(rows))
-        for o in (options, dataclasses.replace(options, mask_rate=0.0))
+        for o in (options, dataclasses.replace(options, masking=Masking(rate=0.0)))
     )
     for side in ("queries", "keys"):
         new, old = (np.asarray(getattr(inputs, side)["tokens"]) for inputs in (result, plain))

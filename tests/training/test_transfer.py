@@ -138,12 +138,17 @@ def test_dictionaries_of_either_direction_are_found(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "option, piece", [("dictionaries_first", "▁die"), ("accents", "▁für"), ("place", "▁und")]
+    "rules, piece",
+    [
+        ("dictionary,exact,normalised,accents,place", "▁die"),
+        ("exact,normalised,dictionary,place", "▁für"),
+        ("exact,normalised,dictionary,accents", "▁und"),
+    ],
 )
-def test_the_config_chooses_the_matching_rules(option, piece, tmp_path):
+def test_the_config_chooses_the_matching_rules(rules, piece, tmp_path):
     (tmp_path / "de-en.tsv").write_text("die\tthe\n")
     options = Transfer(vocabulary="matched", dictionaries=(f"{tmp_path}/{{pair}}.tsv",))
-    changed = dataclasses.replace(options, **{option: not getattr(options, option)})
+    changed = dataclasses.replace(options, rules=rules)
     old, new = vocabulary("▁die", "▁the", "▁fur", "und"), vocabulary("▁die", "▁für", "▁und")
     sources = [
         transfer.matches_of(old, new, chosen, ("en", "de")).sources for chosen in (options, changed)

@@ -116,11 +116,11 @@ class Difference(NamedTuple):
         section, _, name = self.key.partition(".")
         if section == "phases":
             return section
-        objective, _, option = name.partition(".")
+        objective = name.partition(".")[0]
         if section == "model":
             fits = name in _FREE
-        elif section == "objectives" and objective in registered():
-            fits = option not in registered()[objective].shared
+        elif section == "objectives":
+            fits = objective != "generator"
         else:
             fits = self.key not in (_ALL_OBJECTIVES, "optimizer.name", "optimizer.average")
         return self.key if fits else ""

@@ -4,21 +4,22 @@ Unknown keys, wrong types, values out of range, contradictions and unused keys a
 """
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import ml_collections
 
 from xlj.config.families import options_of
 from xlj.config.fields import (
     ConfigError,
-    Value,
     check_unused,
     flat,
     keys_of,
     lookup,
     nearest,
+    shared_in,
     unused_key_error,
 )
-from xlj.config.objectives.options import check_common, import_modules
+from xlj.config.objectives.options import RESERVED, check_common, import_modules
 from xlj.config.optimizers import factors_of
 from xlj.config.paths import check_storable
 from xlj.config.schema import Config, build, unresolved
@@ -28,6 +29,7 @@ from xlj.config.sections import (
     FREEZABLE,
     HELD_OUT,
     KEYS_OF_RUN,
+    MATCHING_RULES,
     Model,
     Optimizer,
 )
@@ -70,7 +72,7 @@ def check_values(config: Config) -> None:
             _check_text(phase.config)
         check_languages(config)
     check_phases(config)
-    _check_state_and_shared(config)
+    _check_state(config)
     _check_evaluation(config)
     _check_phases_unused(config)
 
@@ -136,7 +138,7 @@ def _check_phases_unused(config: Config) -> None:
             if unused and not unused.allowed_in_recipes:
                 raise unused_key_error(f"phases.{name}.{path}", value, unused.reason)
         for objective, options in changes.get("objectives", {}).items():
-            on = objective == "normalisation" or any(
+            on = objective in RESERVED or any(
                 objective in phase.objectives.active() for phase in later
             )
             if not on and set(options) - {"batch_rows"}:
@@ -160,6 +162,12 @@ def _check_together(config: Config) -> None:
     if not config.transfer.parts or not set(config.transfer.parts) <= {"body", "embeddings"}:
         raise ConfigError(
             f"transfer.parts={','.join(config.transfer.parts)}: the parts are body and embeddings"
+        )
+    _check_names("transfer.rules", config.transfer.rules, MATCHING_RULES)
+    if config.transfer.dictionaries and "dictionary" not in config.transfer.rules:
+        raise ConfigError(
+            f"transfer.dictionaries is set, but transfer.rules={','.join(config.transfer.rules)} "
+            "has no rule `dictionary`; add it"
         )
     if config.transfer.optimizer and (
         config.transfer.vocabulary != "same" or len(config.transfer.parts) < 2
@@ -363,21 +371,12 @@ def check_languages(config: Config) -> None:
             )
 
 
-def _check_state_and_shared(config: Config) -> None:
-    """Refuses phases that change the shape or meaning of an objective's state, and different values
-    of a key that objectives share."""
-    for name, options in config.objectives_on().items():
-        on = [active[name] for active in config.objectives_by_phase if name in active]
-        for key in options.state_keys:
-            if len({getattr(options, key) for options in on}) > 1:
-                raise ConfigError(f"phases: objectives.{name}.{key} must be the same in all phases")
-    shared: dict[tuple[str, str], tuple[str, Value]] = {}
+def _check_state(config: Config) -> None:
+    """Refuses phases that change the shape or meaning of an objective's state."""
+    values: dict[str, Any] = {}
     for name, options in config.options_by_phase():
-        for key in options.shared:
-            entry = f"{options.path(name)}.{key}", getattr(options, key)
-            first = shared.setdefault((options.implementation, key), entry)
-            if first[1] != entry[1]:
-                raise ConfigError(
-                    f"{first[0]}={first[1]} and {entry[0]}={entry[1]}: these objectives train the "
-                    "same parameters; set the same value for both, in all phases"
-                )
+        for key in options.state_keys:
+            owner = "objectives" if key in shared_in(options) else options.path(name)
+            path, value = f"{owner}.{key}", getattr(options, key)
+            if values.setdefault(path, value) != value:
+                raise ConfigError(f"phases: {path} must be the same in all phases")

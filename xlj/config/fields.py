@@ -145,6 +145,20 @@ def sections(known: Callable[[], Mapping[str, "DataclassInstance"]]) -> Any:
     )
 
 
+def shared(schema: type[Schema]) -> Any:
+    """Declares a field that holds a section which several sections share.
+
+    The field has the name of that section in the schema that contains all of them. It is not a key:
+    the schema sets it.
+    """
+    return dataclasses.field(default=schema(), metadata={"shared": True})
+
+
+def shared_in(section: "DataclassInstance") -> list[str]:
+    """Returns the names of the shared fields of a section."""
+    return [field.name for field in dataclasses.fields(section) if "shared" in field.metadata]
+
+
 def like(schema: type, name: str, default: Value | None = None) -> Any:
     """Declares a key with the documentation and possible values of the key `name` of another
     schema. The default is `default`, or the default of that key if `default` is None."""
@@ -156,6 +170,8 @@ def like(schema: type, name: str, default: Value | None = None) -> Any:
 def _parts(schema: type) -> Iterator[tuple[str, Any, dataclasses.Field]]:
     """Yields (name, default, field) of the keys and sections of a schema, in order."""
     for field in dataclasses.fields(schema):
+        if "shared" in field.metadata:
+            continue
         if "sections" in field.metadata:
             for name, default in field.metadata["sections"]().items():
                 yield name, default, field
@@ -215,6 +231,8 @@ def as_tree(config: "DataclassInstance") -> ConfigTree:
     tree: ConfigTree = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
+        if "shared" in field.metadata:
+            continue
         if "sections" in field.metadata:
             tree |= {name: as_tree(section) for name, section in value.items()}
         else:

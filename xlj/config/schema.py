@@ -17,7 +17,9 @@ import ml_collections
 from xlj.config import durations, fields, row_kinds
 from xlj.config.batch_warmup import BatchWarmup
 from xlj.config.fields import ConfigError, ConfigTree, Section, key
+from xlj.config.objectives.masking import Masking
 from xlj.config.objectives.options import Options, import_modules, module_digests, registered
+from xlj.config.objectives.rtd import Generator
 from xlj.config.sections import Data, Evaluation, Mesh, Model, Optimizer, Train, Transfer
 
 
@@ -33,8 +35,20 @@ class Objectives(Section, path="objectives"):
         "all objectives (XLM-Align)",
         choices=("per_objective", "global"),
     )
+    masking: Masking = Masking()
+    generator: Generator = Generator()
     options: Mapping[str, Options] = fields.sections(registered)
     """The options of each objective by name, in order of registration."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        options = {
+            name: dataclasses.replace(
+                each, **{section: getattr(self, section) for section in fields.shared_in(each)}
+            )
+            for name, each in self.options.items()
+        }
+        object.__setattr__(self, "options", options)
 
     def active(self) -> dict[str, Options]:
         """Returns the options of the objectives that are on, by name."""

@@ -809,6 +809,9 @@ class Mesh(Section, path="mesh"):
     )
 
 
+MATCHING_RULES = ("exact", "normalised", "dictionary", "accents", "place")
+"""The names that `transfer.rules` may contain, in the order of its default."""
+
 _matched_key = partial(key, used_when=only_with("transfer.vocabulary", "matched"))
 
 
@@ -848,20 +851,13 @@ class Transfer(Section, path="transfer"):
         "bilingual dictionaries: templates with {pair}, or files whose names contain the pair. The "
         "vector of a word may then also start from the vector of its translation (MetaXLM+Dict)",
     )
-    dictionaries_first: bool = key(
-        False,
-        "whether dictionaries come first, as in MetaXLM+Dict: a word matches its translation, even "
-        "if init_from has a piece for the word itself. If false, a word matches its translation "
-        "only if init_from has no piece for the word, in lower or upper case",
-        used_when=only_if_set("transfer.dictionaries"),
-    )
-    accents: bool = _matched_key(
-        True, "if a piece has no other match, compare texts without accents"
-    )
-    place: bool = _matched_key(
-        True,
-        "if a piece has no other match, match it to a piece with the same text, even if only one "
-        "of the two pieces starts a word",
+    rules: tuple[str, ...] = _matched_key(
+        MATCHING_RULES,
+        "rules that match a piece to a piece of init_from, in order; the first that finds a piece "
+        "decides. exact: the same text; normalised: the same text in NFKC and case folded; "
+        "dictionary: the translation of the word (MetaXLM+Dict has this rule first); accents: as "
+        "normalised, without accents; place: the same text, even if only one of the two pieces "
+        "starts a word",
     )
     language: str = _matched_key(
         "en", "language of init_from, which is the target language of the dictionaries"

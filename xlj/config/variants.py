@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import ml_collections
 
 from xlj.config import durations, families
-from xlj.config.fields import ConfigError
+from xlj.config.fields import ConfigError, shared_in
 from xlj.config.objectives.options import objectives_in, registered
 from xlj.config.schema import default
 from xlj.config.sections import HELD_OUT
@@ -120,6 +120,12 @@ def _objectives(config: ml_collections.ConfigDict) -> list[ml_collections.Config
     return [config.objectives, *(phase.objectives for phase in phases if "objectives" in phase)]
 
 
+def _scale_generator(config: ml_collections.ConfigDict, layer: Callable[[int], int]) -> None:
+    """Maps the number of layers of the generator, if an objective trains one."""
+    if any("generator" in shared_in(registered()[name]) for name in _active_objectives(config)):
+        config.objectives.generator.layers = layer(config.objectives.generator.layers)
+
+
 def _read_pairs(objectives: set[str]) -> bool:
     return any(registered()[name].row_kind.source == "data.parallel" for name in objectives)
 
@@ -145,6 +151,7 @@ def _modern(config: ml_collections.ConfigDict) -> None:
     for objectives in _objectives(config):
         for name in _active_objectives(config) & set(objectives):
             type(registered()[name]).scale_layers(objectives[name], scaled)
+    _scale_generator(config, scaled)
     for section in (config.evaluation.retrieval, config.evaluation.alignment):
         section.layer = scaled(section.layer) if section.layer > 0 else section.layer
 
@@ -192,6 +199,7 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     for objectives in _objectives(config):
         for name in on & set(objectives):
             type(registered()[name]).shrink(objectives[name], rows, scaled)
+    _scale_generator(config, scaled)
     if data.sampled:
         data.sampled = "en,de"  # _shrink selects all languages in a later phase
     starts = {name: durations.share(phase.start_step, steps) for name, phase in phases}

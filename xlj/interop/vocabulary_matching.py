@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from xlj.config.sections import MATCHING_RULES
 from xlj.data.ragged import Ragged
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.dictionaries import Dictionary
@@ -24,16 +25,14 @@ def match(
     old: Vocabulary,
     new: Vocabulary,
     dictionaries: Sequence[Dictionary] = (),
-    *,
-    dictionaries_first: bool = False,
-    accents: bool = True,
-    place: bool = True,
+    rules: Sequence[str] = MATCHING_RULES,
 ) -> Matches:
     """Finds the old id from which each id of a new vocabulary is initialised.
 
     The paper looks up the word, then the normalised word. With dictionaries (+Dict) it translates
     first. The definition of normalised text, the treatment of markers and the order of rules are
-    ours. The first rule that finds an old id is used:
+    ours. The first rule that finds an old id is used, in the order of `rules`; special tokens come
+    first:
 
     1. `special`: the special token with the same role (`<s>`, `<pad>`, `</s>`, `<unk>`, `<mask>`).
     2. `exact`: a piece with the same text; both pieces start a word, or neither does.
@@ -45,41 +44,36 @@ def match(
     5. `accents`: as `normalised`, but without accents.
     6. `place`: as `exact`, `normalised` or `accents`, but only one of the two pieces starts a word.
 
-    Rules 5 and 6 are guesses, so the dictionaries come first: "für" should match "for" rather than
+    Rules 5 and 6 are guesses, so by default the dictionaries come before them: "für" should match "for" rather than
     "fur". If several old pieces have the same normal form, the piece that is equal to this form is
     used, or else the piece with the lowest id.
 
     Args:
-      dictionaries_first: applies rule 4 before rule 2, as the paper does ("first searching the word
-        translation in the dictionaries, and then applying the mapping strategy").
-      accents, place: whether to use the rules with these names. Without `accents`, rule 6 does not
-        ignore accents.
+      rules: names of the rules 2 to 6. The paper has `dictionary` first ("first searching the word
+        translation in the dictionaries, and then applying the mapping strategy"). Without
+        `accents`, rule 6 does not ignore accents.
     """
     index = _index(words(old))
-    translated = partial(_translated, index, dictionaries)
-    forms = (str, folded, unaccented) if accents else (str, folded)
-    look_ups: list[tuple[str, Callable[[Word], Iterator[int]]]] = [
-        ("exact", lambda word: _look_up(index, word, str)),
-        ("normalised", lambda word: _look_up(index, word, folded)),
-    ]
-    if dictionaries:
-        look_ups.insert(0 if dictionaries_first else 2, ("dictionary", translated))
-    if accents:
-        look_ups.append(("accents", lambda word: _look_up(index, word, unaccented)))
-    if place:
-        look_ups.append(("place", partial(_elsewhere, index, forms)))
+    forms = (str, folded, unaccented) if "accents" in rules else (str, folded)
+    look_ups: dict[str, Callable[[Word], Iterator[int]]] = {
+        "exact": lambda word: _look_up(index, word, str),
+        "normalised": lambda word: _look_up(index, word, folded),
+        "dictionary": partial(_translated, index, dictionaries),
+        "accents": lambda word: _look_up(index, word, unaccented),
+        "place": partial(_elsewhere, index, forms),
+    }
 
     size = len(new.pieces)
     old_ids = np.full(size, -1, np.int32)
-    rules = np.full(size, RULES.index("none"), np.int8)
+    found_by = np.full(size, RULES.index("none"), np.int8)
     for new_id, word in enumerate(words(new)):
         if word is not None:
-            hits = ((old_id, rule) for rule, look_up in look_ups for old_id in look_up(word))
+            hits = ((old_id, rule) for rule in rules for old_id in look_ups[rule](word))
             old_ids[new_id], rule = next(hits, (-1, "none"))
-            rules[new_id] = RULES.index(rule)
+            found_by[new_id] = RULES.index(rule)
     old_ids[specials(size)] = specials(len(old.pieces))
-    rules[specials(size)] = RULES.index("special")
-    return Matches(Ragged(old_ids[old_ids >= 0], (old_ids >= 0).astype(np.int64)), rules)
+    found_by[specials(size)] = RULES.index("special")
+    return Matches(Ragged(old_ids[old_ids >= 0], (old_ids >= 0).astype(np.int64)), found_by)
 
 
 def _translated(index: _Index, dictionaries: Sequence[Dictionary], word: Word) -> Iterator[int]:

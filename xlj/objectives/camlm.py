@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.config.objectives.mlm import Masking
+from xlj.config.objectives.masking import MaskingOptions
 from xlj.contracts.arrays import check_ids
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
@@ -21,7 +21,7 @@ UNSEEN = -1
 
 
 def objective(
-    name: str, options: Masking, model: Model, corpus: Corpus
+    name: str, options: MaskingOptions, model: Model, corpus: Corpus
 ) -> Objective[Masked, object]:
     """Builds the objective CAMLM (ERNIE-M section 3.2).
 

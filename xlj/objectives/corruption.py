@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlj.config.objectives.mlm import Masking
+from xlj.config.objectives.masking import MaskingOptions
 from xlj.contracts.arrays import Specified, check
 from xlj.data.tokenizer.layout import SPECIALS
 from xlj.objectives.objective import Rows, check_rows
@@ -81,7 +81,9 @@ def max_predictions(length: int, rate: float) -> int:
     return max(1, math.ceil(rate * (length - 2) - 1e-9))
 
 
-def mask_tokens(rows: Rows, rngs: jax.Array, options: Masking, vocabulary_size: int) -> Masked:
+def mask_tokens(
+    rows: Rows, rngs: jax.Array, options: MaskingOptions, vocabulary_size: int
+) -> Masked:
     """Selects a share of each row's tokens and replaces them.
 
     Of n text tokens, floor(mask_rate * n + u) are selected, where u is uniform in [0, 1). This is
@@ -93,12 +95,13 @@ def mask_tokens(rows: Rows, rngs: jax.Array, options: Masking, vocabulary_size: 
       rows: tokens int [rows, length].
       rngs: a random key for each row, [rows], of JAX's implementation threefry.
       options: `mask_rate` is the share of tokens to select. Of the selected tokens, the share
-        `mask_share` becomes `<mask>`, the share `random_share` becomes a random piece, and the
-        rest stays unchanged (BERT's shares are 80 %, 10 % and 10 %).
+        `masking.mask_share` becomes `<mask>`, the share `masking.random_share` becomes a random
+        piece, and the rest stays unchanged (BERT's shares are 80 %, 10 % and 10 %).
       vocabulary_size: number of token ids. The last id is `<mask>`.
     """
     check_rows("mask_tokens", rows, rngs=("key [rows]", rngs))
-    rate, mask_share, random_share = options.mask_rate, options.mask_share, options.random_share
+    rate, mask_share = options.mask_rate, options.masking.mask_share
+    random_share = options.masking.random_share
     size = max_predictions(rows["tokens"].shape[1], rate)
     first, mask = len(SPECIALS), vocabulary_size - 1
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.config.objectives.mlm import Masking
+from xlj.config.objectives.masking import MaskingOptions
 from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder, heads
@@ -30,7 +30,7 @@ def whole(model: Model, masked: Masked) -> encoder.Inputs:
 
 def objective(
     name: str,
-    options: Masking,
+    options: MaskingOptions,
     model: Model,
     corpus: Corpus,
     inputs_of: Callable[[Model, Masked], encoder.Inputs] = whole,
@@ -58,7 +58,9 @@ def objective(
     )
 
 
-def flops(rows: int, length: int, *, options: Masking, model: Model, corpus: Corpus) -> Operations:
+def flops(
+    rows: int, length: int, *, options: MaskingOptions, model: Model, corpus: Corpus
+) -> Operations:
     """Counts the operations of a step that trains the encoder and its prediction head.
 
     Args:

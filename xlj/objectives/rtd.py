@@ -74,7 +74,7 @@ def objective(
     def flops(rows: int, length: int) -> Operations:
         size, positions = corpus.vocabulary_size, rows * max_predictions(length, options.mask_rate)
         head = of_predictions(model, size, positions)
-        generator = TRAINED * (of_layers(model, options.generator_layers, rows, length) + head)
+        generator = TRAINED * (of_layers(model, options.generator.layers, rows, length) + head)
         detection = Operations(other=2.0 * rows * length * model.hidden**2)
         main = TRAINED * (of_layers(model, model.layers, rows, length) + detection)
         # `generator` includes the head for the loss; `head` is its second pass, for the samples.
@@ -103,10 +103,10 @@ def init_generator(
     """Returns new parameters of the generator: layers, head and, if separate, embeddings."""
     check("init_generator", rng=("key []", rng))
     encoder_rng, head_rng = jax.random.split(rng)
-    small = dataclasses.replace(model, layers=options.generator_layers)
+    small = dataclasses.replace(model, layers=options.generator.layers)
     size = corpus.vocabulary_size
     params = encoder.init(encoder_rng, small, size, len(corpus.languages))
-    if options.generator_embeddings != "separate":
+    if options.generator.embeddings != "separate":
         del params["embeddings"]
     return params | {"head": heads.init_prediction(head_rng, model, size)}
 
@@ -114,11 +114,11 @@ def init_generator(
 def _models(params: Params, options: ReplacedTokenDetection) -> tuple[Params, Params]:
     """Returns the parameters of the generator and of the discriminator.
 
-    The generator gets the model's embeddings, except with `generator_embeddings=separate`. With
+    The generator gets the model's embeddings, except with `generator.embeddings=separate`. With
     `generator_only`, the discriminator's loss has no gradient at the embeddings.
     """
     generator = {"embeddings": params["embeddings"]} | params["generator"]
-    if options.generator_embeddings == "generator_only":
+    if options.generator.embeddings == "generator_only":
         params = params | {"embeddings": jax.lax.stop_gradient(params["embeddings"])}
     return generator, params
 

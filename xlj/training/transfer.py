@@ -143,14 +143,7 @@ def matches_of(
     Raises:
       ConfigError: if a dictionary cannot be read, or no language has one.
     """
-    return match(
-        old,
-        new,
-        dictionaries_of(options, languages),
-        dictionaries_first=options.dictionaries_first,
-        accents=options.accents,
-        place=options.place,
-    )
+    return match(old, new, dictionaries_of(options, languages), options.rules)
 
 
 def report(matches: Matches, store: RowStore) -> str:

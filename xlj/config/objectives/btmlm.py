@@ -4,14 +4,14 @@ import dataclasses
 from collections.abc import Sequence
 
 from xlj.config.fields import ConfigError
-from xlj.config.objectives.mlm import Masking
+from xlj.config.objectives.masking import MaskingOptions
 from xlj.config.objectives.options import option, register
 from xlj.config.sections import Sections
 
 
 @register("btmlm")
 @dataclasses.dataclass(frozen=True)
-class BackTranslation(Masking):
+class BackTranslation(MaskingOptions):
     """Back-translation masked language modelling (BTMLM, ERNIE-M): generates pseudo-tokens in
     another language, then predicts the selected tokens from the sentence and the pseudo-tokens."""
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 from xlj.config.fields import Unused, lookup
-from xlj.config.objectives.mlm import Masking
+from xlj.config.objectives.masking import MaskingOptions
 from xlj.config.objectives.options import option, register, while_on
 from xlj.config.sections import Sections
 
@@ -16,26 +16,27 @@ def _while_pointing(config: Sections, path: str) -> Unused | None:
     return while_on(config, path)
 
 
-def _while_filtering(config: Sections, path: str) -> Unused | None:
-    """Checks that the objective is on, has queries, and filters the labels."""
-    filtering = f"{path.rpartition('.')[0]}.filtering"
-    if not lookup(config, filtering):
-        return while_on(config, path) or Unused(f"{filtering} is False", allowed_in_recipes=True)
-    return _while_pointing(config, path)
-
-
 @register("dwa")
 @dataclasses.dataclass(frozen=True)
-class WordAlignment(Masking):
+class WordAlignment(MaskingOptions):
     """Denoising word alignment (DWA) and TLM in the same forward pass (XLM-Align)."""
 
     rows = "pairs"
     implementation = "xlj.objectives.dwa:objective"
+    alignment_weight = 1.0
+    """Weight of the word alignment loss."""
+    filtering_alpha = 0.9
+    """Number by which later iterations of filtering multiply the similarity of two tokens, if one
+    of the two already has a link (Equation 9)."""
+    filtering_iterations = 2
+    """Number of iterations of filtering (Equation 8)."""
+    sinkhorn_mu = 1.0
+    """Weight mu of the entropy of the transport plan (Equations 3 and 5)."""
+    sinkhorn_first = "columns"
+    """What each Sinkhorn iteration normalises first: columns, as the released code. Equation 6
+    starts with the rows."""
 
     weight: float = option(1.0, "weight of the TLM loss", low=0)
-    alignment_weight: float = option(
-        1.0, "weight of the word alignment loss", _while_pointing, low=0
-    )
     label_layer: int = option(
         -1,
         "layer whose vectors produce the alignment labels; 0: the embeddings, -1: the layer at two "
@@ -55,32 +56,8 @@ class WordAlignment(Masking):
         "the argmaxes of both directions",
         _while_pointing,
     )
-    filtering_alpha: float = option(
-        0.9,
-        "number by which later iterations of filtering multiply the similarity of two tokens, if "
-        "one of the two already has a link (Equation 9)",
-        _while_filtering,
-        low=0,
-        high=1,
-    )
-    filtering_iterations: int = option(
-        2, "number of iterations of filtering (Equation 8)", _while_filtering, low=1
-    )
     sinkhorn_iterations: int = option(
         2, "number of iterations of Sinkhorn's algorithm", _while_pointing, low=1
-    )
-    sinkhorn_first: str = option(
-        "columns",
-        "what each Sinkhorn iteration normalises first. columns: as the released code; rows: as "
-        "Equation 6",
-        _while_pointing,
-        choices=("columns", "rows"),
-    )
-    sinkhorn_mu: float = option(
-        1.0,
-        "weight mu of the entropy of the transport plan (Equations 3 and 5)",
-        _while_pointing,
-        low=0.1,
     )
     queries: str = option(
         "masked",

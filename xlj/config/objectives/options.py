@@ -46,9 +46,6 @@ class Options(Section, path="objectives"):
     reads: ClassVar[tuple[str, ...]] = ()
     """Keys of the model that only some objectives read, among them this one. Such a key is unused
     if no objective that reads it is on."""
-    shared: ClassVar[tuple[str, ...]] = ()
-    """Keys that describe parameters which all objectives with the same implementation share. The
-    values must be equal in all of these objectives, in all phases and on resume."""
     sampled_by: ClassVar[str] = "tokens"
     """The unit in which languages are counted for sampling with alpha: `tokens` or `rows`."""
 
@@ -132,6 +129,9 @@ class Options(Section, path="objectives"):
 
 Class = TypeVar("Class", bound=type[Options])
 _REGISTERED: dict[str, Options] = {}
+RESERVED = ("normalisation", "masking", "generator", "options", "active")
+"""Names that an objective cannot have: the other keys and attributes of the section
+`objectives`."""
 
 
 def register(name: str) -> Callable[[Class], Class]:
@@ -144,7 +144,7 @@ def register(name: str) -> Callable[[Class], Class]:
 
     def decorator(options: Class) -> Class:
         previous = _REGISTERED.get(name)
-        if not name.isidentifier() or name in ("normalisation", "options", "active"):
+        if not name.isidentifier() or name in RESERVED:
             raise ValueError(f"{name!r} cannot be the name of an objective")
         if previous and type(previous).__module__ != options.__module__:
             raise ValueError(

@@ -2,34 +2,57 @@
 
 import dataclasses
 
-from xlj.config.objectives.mlm import Masking
+from xlj.config.fields import Section, Unused, key, shared
+from xlj.config.objectives.masking import MaskingOptions
 from xlj.config.objectives.options import option, register
+from xlj.config.sections import Sections
+
+
+def _for_detection(config: Sections, path: str) -> Unused | None:
+    """Checks that an objective with a generator is on."""
+    objectives = config.objectives_on().values()
+    if any(isinstance(options, ReplacedTokenDetection) for options in objectives):
+        return None
+    return Unused("objectives.mrtd.batch_rows and objectives.trtd.batch_rows are 0")
 
 
 @dataclasses.dataclass(frozen=True)
-class ReplacedTokenDetection(Masking):
-    """Replaced token detection. MRTD and TRTD train the same generator."""
+class Generator(Section, path="objectives.generator"):
+    """The generator, which MRTD and TRTD train together."""
 
-    implementation = "xlj.objectives.rtd:objective"
-    shared = ("generator_layers", "generator_embeddings")
-
-    weight: float = option(50.0, "weight of the discriminator's loss (lambda in XLM-E)", low=0)
-    generator_weight: float = option(1.0, "weight of the generator's loss", low=0)
-    temperature: float = option(1.0, "temperature of the generator's samples", low=0.01)
-    generator_layers: int = option(
-        4, "number of layers of the generator, which is as wide as the model", low=1
+    layers: int = key(
+        4,
+        "number of layers of the generator, which is as wide as the model",
+        low=1,
+        used_when=_for_detection,
     )
-    generator_embeddings: str = option(
+    embeddings: str = key(
         "shared",
         "embeddings of the generator. shared: the embeddings of the model; generator_only: the "
         "embeddings of the model, which only the generator trains; separate: other embeddings",
         choices=("shared", "generator_only", "separate"),
+        used_when=_for_detection,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplacedTokenDetection(MaskingOptions):
+    """Replaced token detection. MRTD and TRTD train the same generator."""
+
+    implementation = "xlj.objectives.rtd:objective"
+    state_keys = ("generator",)
+    generator_weight = 1.0
+    """Weight of the generator's loss (ELECTRA, XLM-E)."""
+    temperature = 1.0
+    """Temperature of the generator's samples (ELECTRA)."""
+
+    weight: float = option(50.0, "weight of the discriminator's loss (lambda in XLM-E)", low=0)
+    generator: Generator = shared(Generator)
 
     @property
     def extra_layers(self) -> int:
         """The number of layers of the generator."""
-        return self.generator_layers
+        return self.generator.layers
 
 
 @register("mrtd")

@@ -13,20 +13,15 @@ class WordHMM(Options):
 
     rows = "bitext"
     implementation = "xlj.objectives.word_hmm:objective"
+    agreement = 0.9
+    """Weight a in the training target of each direction: a times the product of the alignments of
+    both directions, plus 1 - a times the alignment of this direction alone."""
+    normaliser_weight = 0.1
+    """Weight of the loss that drives the normalisers of the softmax towards 1."""
 
     batch_rows: int = option(
         0, "rows per step, each with several pairs; 0: the objective is off", low=0
     )
     layer: int = option(
         0, "layer whose vectors generate the pieces of the other sentence; 0: the embeddings", low=0
-    )
-    agreement: float = option(
-        0.9,
-        "weight a in the training target of each direction: a times the product of the alignments "
-        "of both directions, plus 1 - a times the alignment of this direction alone",
-        low=0,
-        high=1,
-    )
-    normaliser_weight: float = option(
-        0.1, "weight of the loss that drives the normalisers of the softmax towards 1", low=0
     )

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, MutableMapping
 
 from xlj.config.fields import ConfigError, Value
-from xlj.config.objectives.mlm import Masking
+from xlj.config.objectives.masking import MaskingOptions
 from xlj.config.objectives.options import option, register
 from xlj.config.row_kinds import max_pairs
 from xlj.config.sections import Sections
@@ -12,7 +12,7 @@ from xlj.config.sections import Sections
 
 @register("xlco")
 @dataclasses.dataclass(frozen=True)
-class Contrast(Masking):
+class Contrast(MaskingOptions):
     """Cross-lingual contrast (XLCO, InfoXLM): distinguishes the translation of a sentence from a
     queue of sentences of earlier steps, whose vectors (keys) a momentum encoder computed. Selected
     tokens are replaced as in MMLM, but not predicted."""
