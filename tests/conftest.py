@@ -267,7 +267,7 @@ def every(tiny):
     tiny.objectives.xlco.queue = 32
     tiny.objectives.xlco.momentum = 0.9
     tiny.objectives.distillation.teacher = "a checkpoint"
-    tiny.objectives.mrtd.generator_layers = tiny.objectives.trtd.generator_layers = 1
+    tiny.objectives.generator.layers = 1
     tiny.model.position_bias = "gated"
     tiny.model.language_embeddings = "predicted"
     return tiny

@@ -89,10 +89,10 @@ def fine_tuning(kind, ending, **changes):
 
     def make(folder):
         config = finetuning.default()
-        config.init_from, config.cache = f"{folder}/xlm_r_tlm", f"{folder}/rows"
+        config.init_from, config.data.cache = f"{folder}/xlm_r_tlm", f"{folder}/rows"
         config.task.kind, config.task.train = kind, f"{folder}/train.{ending}"
-        config.task.length, config.train.batch_rows, config.train.epochs = 32, 8, 1
-        config.train.log_every, config.train.seed, config.train.evaluations = 20, SEED, 2
+        config.task.length, config.task.batch_rows, config.train.steps = 32, 8, "1ep"
+        config.train.log_every, config.train.seed, config.train.eval_every = 20, SEED, "50%"
         config.task.languages = config.task.test_languages = "en"
         config.task.select, config.task.test = "last", config.task.train
         for key, value in changes.items():
@@ -170,7 +170,7 @@ def write_text(folder):
 def run(name, folder, workdir):
     """Trains a run, or the rest of it, and returns what the loop started from."""
     config, starts = RUNS[name](folder), []
-    if isinstance(config, finetuning.FinetuningConfig):
+    if config.task.kind:
         train = loop.train
         loop.train = lambda start, *rest: starts.append(start) or train(start, *rest)
         try:

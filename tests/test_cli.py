@@ -189,7 +189,7 @@ def test_a_full_disk_causes_one_line_of_error():
 
 @pytest.mark.parametrize(
     "name, recipe, key",
-    [("train", "quickstart.py", "train.steps"), ("finetune", "finetune/xnli.py", "train.epochs")],
+    [("train", "quickstart.py", "train.steps"), ("finetune", "finetune/xnli.py", "train.steps")],
 )
 def test_check_prints_the_config_and_does_nothing(tmp_path, name, recipe, key):
     arguments = [f"--config=configs/{recipe}", "--check", f"--workdir={tmp_path / 'w'}"]

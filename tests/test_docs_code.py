@@ -104,7 +104,7 @@ def test_code_that_pretrains_and_fine_tunes_runs(tiny, folder, monkeypatch):
         if name == "quickstart":
             return ml_collections.ConfigDict(tiny)
         config.task.languages = config.task.test_languages = config.task.dev_languages = "en"
-        config.train.epochs, config.train.evaluations = 0.05, 1
+        config.train.steps, config.train.eval_every = "0.05ep", "100%"
         return config
 
     monkeypatch.setattr(xlj, "recipe", recipe, raising=False)
@@ -200,7 +200,7 @@ def test_code_for_variants_and_phases_gives_a_valid_config(folder):
     config = parse(namespace["config"])
     assert set(config.objectives.active()) == {"mmlm", "camlm"}
     assert [phase.start for phase in config.schedule] == [0, 1000, 2000]
-    assert config.schedule[2].config.objectives.mmlm.mask_rate == 0.2
+    assert config.schedule[2].config.objectives.masking.rate == 0.2
 
 
 def test_code_for_phases_of_a_modern_recipe_gives_a_valid_config(tiny):

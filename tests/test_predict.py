@@ -61,11 +61,11 @@ def runs(checkpoint, tmp_path_factory):
     def run(kind):
         folder = tmp_path_factory.mktemp(kind)
         config = make_task(folder, kind)
-        config.init_from, config.cache = str(checkpoint), str(folder / "rows")
+        config.init_from, config.data.cache = str(checkpoint), str(folder / "rows")
         config.task.kind, config.task.length = kind, 64
-        config.train.batch_rows, config.train.epochs, config.train.evaluations = 16, 5, 1
+        config.task.batch_rows, config.train.steps, config.train.eval_every = 16, "5ep", "100%"
         if kind == "question_answering":
-            config.train.epochs, config.task.length = 0.02, 96
+            config.train.steps, config.task.length = "0.02ep", 96
         if kind == "multiple_choice":
             config.task.length = 128  # truncates nothing, like transformers
         config.optimizer.learning_rate = 1e-2
@@ -112,7 +112,7 @@ def input_line(kind, example):
 def test_predictions_equal_those_of_fine_tuning(kind, runs, folders, call, tmp_path):
     """Tests the run and its exported folder, whose metrics must be above chance.
 
-    An evaluation without training (`train.epochs=0`) from either must give the same metrics.
+    An evaluation without training (`train.steps=0`) from either must give the same metrics.
     """
     config, trained = runs(kind)
     examples = examples_of(config)

@@ -23,7 +23,7 @@ SHORTER = {  # flags to add to commands that begin like this; None skips a comma
     "python -m xlj.train": "--config.train.steps=6 --config.optimizer.warmup_steps=2"
     " --config.train.checkpoint_every=6 --config.train.eval_every=6 --config.train.eval_rows=32",
     "python -m xlj.adapt": "--steps=6 --config.train.eval_rows=32",
-    "python -m xlj.finetune": "--config.train.epochs=0.05 --config.train.evaluations=1",
+    "python -m xlj.finetune": "--config.train.steps=0.05ep --config.train.eval_every=100%",
     "tensorboard": "--inspect",  # reads the events and exits
 }
 SMALL_VOCABULARY = "--config.data.vocabulary_size=1000"  # 16,384 pieces need more text

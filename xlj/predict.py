@@ -140,7 +140,7 @@ def _label_shard(flags: Namespace) -> None:
     from tqdm import tqdm
 
     from xlj.checkpoints import stored_models
-    from xlj.config import finetuning
+    from xlj.config.task import labelling_options
     from xlj.data.labelled import kind
     from xlj.finetuning import new_text
     from xlj.inference.labeller import task_of
@@ -157,7 +157,7 @@ def _label_shard(flags: Namespace) -> None:
     size = sys.maxsize if flags.input_format == "conll" else file_ranges.RANGE_BYTES
     units = file_ranges.split_files(paths, size)
     job = shards.job(flags, paths, ("input_format", "output_format"))
-    job["task"] = finetuning.labelling_options(task)
+    job["task"] = labelling_options(task)
     parts = Parts(Path(flags.output), job, len(units), f".{flags.output_format}", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
     missing = parts.remaining()

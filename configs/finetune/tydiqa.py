@@ -14,7 +14,7 @@ from xlj.config.variants import choose
 
 
 def meta_xlm(config):
-    config.train.epochs, config.optimizer.learning_rate = 40, 4e-5
+    config.train.steps, config.optimizer.learning_rate = "40ep", 4e-5
 
 
 VARIANTS = {"meta_xlm": meta_xlm}
@@ -27,5 +27,5 @@ def get_config(variant=""):
     config.task.select = "last"
     config.task.test = "data/xtreme/tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{language}.dev.json"
     config.task.test_languages = "ar,bn,en,fi,id,ko,ru,sw,te"
-    config.train.epochs = 20
+    config.train.steps = "20ep"
     return choose(config, variant, VARIANTS)

@@ -26,7 +26,7 @@ def ernie_m(config):
 
 def meta_xlm(config):
     config.optimizer.learning_rate, config.optimizer.weight_decay = 1e-5, 0.01
-    config.optimizer.warmup_steps, config.train.epochs = 0, 6
+    config.optimizer.warmup_steps, config.train.steps = "10%", "6ep"
 
 
 def phrasebook(config):
@@ -56,5 +56,5 @@ def get_config(variant=""):
     task.length = 128
     optimizer.learning_rate = 7e-6
     optimizer.warmup_steps = 12_500
-    train.epochs, train.batch_rows = 10, 32
+    train.steps, task.batch_rows = "10ep", 32
     return choose(config, variant, VARIANTS)

@@ -11,4 +11,4 @@ from xlj.sweeping import Sweep
 def get_sweep(folder):
     runs = [{"task.languages": language} for language in ("en", "de", "fr", "ja")]
     recipe = "configs/finetune/amazon_reviews.py"
-    return Sweep(recipe, runs, {"train.seeds": 5}, command="xlj.finetune")
+    return Sweep(recipe, runs, {"task.seeds": 5}, command="xlj.finetune")

@@ -15,5 +15,5 @@ def get_sweep(folder):
         for domain in ("books", "dvd", "music")
     ]
     recipe = "configs/finetune/amazon_reviews.py"
-    settings = {"variant": "per_language", "train.seeds": 5}
+    settings = {"variant": "per_language", "task.seeds": 5}
     return Sweep(recipe, runs, settings, command="xlj.finetune")

@@ -7,5 +7,5 @@ from xlj.sweeping import Sweep, grid
 
 
 def get_sweep(folder):
-    values = {"train.epochs": [2, 3, 4], "optimizer.learning_rate": [2e-5, 3e-5, 4e-5]}
+    values = {"train.steps": ["2ep", "3ep", "4ep"], "optimizer.learning_rate": [2e-5, 3e-5, 4e-5]}
     return Sweep("configs/finetune/mlqa.py", grid(values), command="xlj.finetune")

@@ -7,5 +7,8 @@ from xlj.sweeping import Sweep, grid
 
 
 def get_sweep(folder):
-    values = {"train.epochs": [10, 20, 40], "optimizer.learning_rate": [2e-5, 3e-5, 4e-5]}
+    values = {
+        "train.steps": ["10ep", "20ep", "40ep"],
+        "optimizer.learning_rate": [2e-5, 3e-5, 4e-5],
+    }
     return Sweep("configs/finetune/tydiqa.py", grid(values), command="xlj.finetune")

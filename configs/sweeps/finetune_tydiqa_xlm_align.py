@@ -7,5 +7,8 @@ from xlj.sweeping import Sweep, grid
 
 
 def get_sweep(folder):
-    values = {"train.epochs": [5, 10, 15, 20], "optimizer.learning_rate": [2e-5, 3e-5]}
+    values = {
+        "train.steps": ["5ep", "10ep", "15ep", "20ep"],
+        "optimizer.learning_rate": [2e-5, 3e-5],
+    }
     return Sweep("configs/finetune/tydiqa.py", grid(values), command="xlj.finetune")

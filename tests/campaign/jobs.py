@@ -85,9 +85,9 @@ def make(scratch: Path) -> list[Job]:
     training = [*data, f"--config.data.cache={rows}", "--config.train.steps=24"]
     training += ["--config.train.checkpoint_every=3", "--config.train.log_every=4"]
     training += ["--config.train.eval_every=12", "--config.train.eval_rows=8"]
-    tuning = ["--config=configs/finetune/udpos.py:phrasebook", f"--config.cache={rows}"]
+    tuning = ["--config=configs/finetune/udpos.py:phrasebook", f"--config.data.cache={rows}"]
     tuning += [f"--config.init_from={model}", "--config.task.test_languages=en,de"]
-    tuning += ["--config.train.epochs=0.25", "--config.train.evaluations=3"]
+    tuning += ["--config.train.steps=0.25ep", "--config.train.eval_every=33.3333%"]
 
     def embedding(folder: Path) -> list[str]:
         flags = [f"--checkpoint={model}", f"--input={text}/en.txt"]

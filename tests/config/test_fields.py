@@ -6,7 +6,6 @@ import pytest
 
 from xlj.config import Config, ConfigError, Data, Model, Optimizer, Options, Train, option
 from xlj.config.fields import Section, keys_of
-from xlj.config.finetuning import FinetuningConfig, TaskModel, TaskOptimizer
 from xlj.config.objectives.supervised import SUPERVISED
 from xlj.config.sections import RetrievalEvaluation
 
@@ -28,13 +27,14 @@ class Heat(Warmth):
         (lambda: Model(dropout=0.95), r"^model\.dropout is 0\.95; it must be from 0 to 0\.9$"),
         (lambda: Model(scan_layers=1), r"^model\.scan_layers is 1 \(int\); it must be bool$"),
         (lambda: Data(pairs=(1,)), r"^data\.pairs is \(1,\); it must be names separated by commas"),
-        (lambda: dataclasses.replace(Train(), steps=0), r"^train\.steps is 0; "),
+        (lambda: dataclasses.replace(Train(), log_every=0), r"^train\.log_every is 0; "),
         (lambda: RetrievalEvaluation(layer=-2), r"^evaluation\.retrieval\.layer is -2; "),
         (lambda: Config(init_from=3), r"^init_from is 3 \(int\); it must be str$"),
-        (lambda: TaskModel(dtype="half"), r"^model\.dtype is 'half'; "),
-        (lambda: TaskOptimizer(warmup_share=2.0), r"^optimizer\.warmup_share is 2\.0; "),
-        (lambda: TaskOptimizer(b1=1.0), r"^optimizer\.b1 is 1\.0; "),
-        (lambda: SUPERVISED["tagging"](batch_rows=-1), r"^train\.batch_rows is -1; "),
+        (lambda: Optimizer(b1=1.0), r"^optimizer\.b1 is 1\.0; "),
+        (lambda: Optimizer(warmup_steps="10 %%"), r"^optimizer\.warmup_steps is '10 %%'; "),
+        (lambda: Train(steps="10%"), r"^train\.steps is '10%'; .* with the unit tok or ep$"),
+        (lambda: Train(eval_every="3ep"), r"^train\.eval_every is '3ep'; .* with the unit %$"),
+        (lambda: SUPERVISED["tagging"](batch_rows=-1), r"^task\.batch_rows is -1; "),
         (lambda: Heat(kind="wett"), r"^objectives\.kind is 'wett'; .*did you mean wet\?"),
     ],
 )
@@ -59,8 +59,8 @@ def sections_with_paths(section, prefix=""):
                 yield from sections_with_paths(part, f"{prefix}.{name}".lstrip("."))
 
 
-@pytest.mark.parametrize("config", [Config(), FinetuningConfig()])
-def test_errors_name_the_full_key_in_every_section(config):
+def test_errors_name_the_full_key_in_every_section():
+    config = Config()
     known = {path for path, _ in keys_of(type(config))}
     checked = 0
     for path, section in sections_with_paths(config):
@@ -71,4 +71,4 @@ def test_errors_name_the_full_key_in_every_section(config):
                 with pytest.raises(ConfigError, match=rf"^{key} is 0j"):
                     dataclasses.replace(section, **{field.name: 0j})
                 checked += 1
-    assert checked > 20
+    assert checked > 150

@@ -46,7 +46,7 @@ def test_errors_for_urls_name_the_flag_or_the_key(tiny):
         with pytest.raises(ConfigError, match=f"data.cache={url}: {reason}"):
             parse(tiny)
     config = finetuning.default()
-    config.init_from, config.cache = "x", "gs://bucket/rows"
+    config.init_from, config.data.cache = "x", "gs://bucket/rows"
     config.task.train = config.task.dev = "{language}.tsv"
     with pytest.raises(ConfigError, match="cache=gs://bucket/rows is a URL"):
         finetuning.parse(config)

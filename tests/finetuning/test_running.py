@@ -53,12 +53,12 @@ def classification_config(files, checkpoint, cache):
     """Returns a config that trains a classifier in English and scores it in both languages."""
     config = finetuning.default()
     config.init_from = str(checkpoint)
-    config.cache = str(cache)
+    config.data.cache = str(cache)
     for split in ("train", "dev", "test"):
         config.task[split] = f"{files}/{split}-{{language}}.tsv"
     config.task.test_languages = "en,de"
     config.task.length = 32
-    config.train.batch_rows, config.train.epochs, config.train.evaluations = 16, 4, 4
+    config.task.batch_rows, config.train.steps, config.train.eval_every = 16, "4ep", "25%"
     config.train.log_every = 12
     config.optimizer.learning_rate = 1e-2
     return config
@@ -226,7 +226,7 @@ def test_each_language_has_its_own_model_for_each_seed(settings, tmp_path):
     settings.task.languages, settings.task.test_languages = "en,de", ""
     settings.task.per_language = True
     settings.task.select = "last"
-    settings.train.seeds, settings.train.epochs, settings.train.evaluations = 2, 1, 1
+    settings.task.seeds, settings.train.steps, settings.train.eval_every = 2, "1ep", "100%"
     config = finetuning.parse(settings)
     outcome = running.run(config, tmp_path / "run")
     folders = [run.folder.name for run in outcome.runs]
@@ -254,7 +254,7 @@ def test_errors_of_any_language_are_reported_before_the_first_language_is_traine
             (tmp_path / f"{split}-{language}.tsv").write_text(text, "utf-8")
         settings.task[split] = f"{tmp_path}/{split}-{{language}}.tsv"
     settings.task.languages, settings.task.test_languages = "en,de", ""
-    settings.task.per_language, settings.train.epochs = True, 1
+    settings.task.per_language, settings.train.steps = True, "1ep"
     settings.optimizer.schedule, settings.optimizer.decay_steps = "wsd", 8
     with pytest.raises(ConfigError, match="decay_steps=8 is more than the 1 steps"):
         running.run(finetuning.parse(settings), tmp_path / "run")
@@ -280,7 +280,7 @@ def test_tagging_of_long_sentences(settings, files, tmp_path):
 
 
 def test_freezing_fresh_weights_is_refused(settings):
-    settings.fresh, settings.optimizer.frozen = True, "embeddings"
+    settings.transfer.parts, settings.optimizer.frozen = "", "embeddings"
     with pytest.raises(
         ConfigError, match="frozen=embeddings would not train .*; add --config.optimizer.frozen="
     ):
@@ -288,8 +288,8 @@ def test_freezing_fresh_weights_is_refused(settings):
 
 
 def test_with_fresh_weights_no_checkpoint_is_loaded(settings, tmp_path):
-    settings.fresh = True
-    settings.train.epochs, settings.train.evaluations = 1, 1
+    settings.transfer.parts = ""
+    settings.train.steps, settings.train.eval_every = "1ep", "100%"
     outcome = running.run(finetuning.parse(settings), tmp_path / "run")
     assert reading.find(outcome.runs[0].folder).config()["init_from"] == ""
 
@@ -300,14 +300,14 @@ def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path, capsy
     unlabelled.write_text("".join(line.split("\t")[0] + "\t-\n" for line in lines), "utf-8")
     settings.task.test, settings.task.test_languages = str(unlabelled), "en"
     settings.task.columns = ""
-    settings.train.epochs, settings.train.evaluations = 1, 1
+    settings.train.steps, settings.train.eval_every = "1ep", "100%"
     settings.optimizer.warmup_steps = 12_500
     config = finetuning.parse(settings)
     outcome = running.run(config, tmp_path / "run")
     stdout = capsys.readouterr().out
     assert "examples cut, no labels: predicted, not scored\n" in stdout
     assert (
-        "warmup_steps=12500 is more than the 12 steps of train.epochs=1; warming up for 10% of them"
+        "warmup_steps=12500 is more than the 12 steps of train.steps=1ep; warming up for 10% of "
         in stdout
     )
     (run,) = outcome.runs
@@ -332,7 +332,7 @@ def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path, capsy
             "apart",
             "train-en.tsv:1: the example has one sentence, but task.pairs",
         ),
-        ("train.batch_rows", 12, "train.batch_rows=12 / train.accumulation=1 = 12 rows are not"),
+        ("task.batch_rows", 12, "task.batch_rows=12 / train.accumulation=1 = 12 rows are not"),
     ],
 )
 def test_invalid_options_and_data_are_refused_before_training(

@@ -1,4 +1,4 @@
-"""`train.epochs=0` scores the head of a Hugging Face folder; predictions equal transformers'."""
+"""`train.steps=0` scores the head of a Hugging Face folder; predictions equal transformers'."""
 
 import json
 
@@ -38,9 +38,9 @@ def data(tmp_path_factory):
 
 def make_config(folder, data, **task):
     config = finetuning.default()
-    config.init_from, config.cache = str(folder), str(data / "rows")
+    config.init_from, config.data.cache = str(folder), str(data / "rows")
     config.task.train, config.task.test = f"{data}/train-en.tsv", f"{data}/test-en.tsv"
-    config.task.length, config.task.select, config.train.epochs = 40, "last", 0
+    config.task.length, config.task.select, config.train.steps = 40, "last", 0
     for name, value in task.items():
         config.task[name] = value
     return finetuning.parse(config)

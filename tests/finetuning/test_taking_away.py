@@ -33,13 +33,13 @@ def fine_tuned(checkpoint, tmp_path_factory):
     """(config, workdir) of a slightly trained classifier of pairs."""
     folder = tmp_path_factory.mktemp("taken")
     config = finetuning.default()
-    config.init_from, config.cache = str(checkpoint), str(folder / "rows")
+    config.init_from, config.data.cache = str(checkpoint), str(folder / "rows")
     for seed, (split, size) in enumerate((("train", 96), ("dev", 20), ("test", 40))):
         text = "".join("\t".join(line) + "\n" for line in pairs(size, seed))
         (folder / f"{split}-en.tsv").write_text(text)
         config.task[split] = f"{folder}/{split}-{{language}}.tsv"
     config.task.length, config.task.labels = 96, "dog,cat"
-    config.train.batch_rows, config.train.epochs, config.train.evaluations = 16, 5, 2
+    config.task.batch_rows, config.train.steps, config.train.eval_every = 16, "5ep", "50%"
     config.optimizer.learning_rate = 1e-2
     outcome = running.run(finetuning.parse(config), folder / "run")
     assert 60 < outcome.runs[0].test["accuracy"]["en"]
@@ -51,7 +51,7 @@ def test_a_model_that_encodes_pairs_separately_is_exported_without_its_head(
     fine_tuned, tmp_path, capsys
 ):
     config = copy.deepcopy(fine_tuned[0])
-    config.task.pairs, config.train.epochs = "apart", 1
+    config.task.pairs, config.train.steps = "apart", "1ep"
     running.run(finetuning.parse(config), tmp_path / "run")
     export(tmp_path / "run" / "seed-0", tmp_path / "out")
     assert (
@@ -131,7 +131,11 @@ def test_a_run_that_starts_from_the_exported_folder_uses_its_head(fine_tuned, tm
     config, workdir = fine_tuned
     export(workdir / "seed-0", tmp_path / "out")
     config = config.copy_and_resolve_references()
-    config.init_from, config.train.epochs, config.train.evaluations = str(tmp_path / "out"), 0.1, 1
+    config.init_from, config.train.steps, config.train.eval_every = (
+        str(tmp_path / "out"),
+        "0.1ep",
+        "100%",
+    )
     for labels, is_new in (("dog,cat", False), ("cat,dog", True)):
         config.task.labels = labels
         capsys.readouterr()

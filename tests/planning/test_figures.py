@@ -36,7 +36,7 @@ def config_of(**changes):
     model.layers, model.hidden, model.heads, model.intermediate = 2, 64, 2, 128
     model.positions, model.dropout, model.attention_dropout = 66, 0.0, 0.0
     config.objectives.mmlm.batch_rows = 32
-    config.objectives.mmlm.mask_rate = 0.2
+    config.objectives.masking.rate = 0.2
     config.train.steps = 100
     config.mesh.fsdp = 4
     config.phases = {

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xlj.config import ConfigError, Model
-from xlj.config.finetuning import Task
+from xlj.config.task import Task
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import heads
 from xlj.tasks.multiple_choice import MAX_CHOICES, Choices, MultipleChoice

@@ -48,11 +48,11 @@ def config(module, checkpoint, tmp_path_factory):
         lines = [f"{' '.join(rng.choice(['cat', 'dog', 'a'], n))}\t{n}\n" for n in counts]
         (folder / f"{split}-en.tsv").write_text("".join(lines))
     config = finetuning.default()
-    config.init_from, config.cache = str(checkpoint), str(folder / "rows")
+    config.init_from, config.data.cache = str(checkpoint), str(folder / "rows")
     config.task.kind, config.task.length, config.task.metric = module, 16, "near"
     for split in ("train", "dev", "test"):
         config.task[split] = f"{folder}/{split}-{{language}}.tsv"
-    config.train.batch_rows, config.train.epochs, config.train.evaluations = 16, 2, 2
+    config.task.batch_rows, config.train.steps, config.train.eval_every = 16, "2ep", "50%"
     config.optimizer.learning_rate = 1e-2
     return config
 
@@ -98,7 +98,7 @@ def test_an_own_kind_predicts_the_values_that_were_scored(
         map(int, expected.split())
     )
     evaluation_config = config.copy_and_resolve_references()
-    evaluation_config.init_from, evaluation_config.train.epochs = str(finished_run.folder), 0
+    evaluation_config.init_from, evaluation_config.train.steps = str(finished_run.folder), 0
     (evaluated,) = running.run(finetuning.parse(evaluation_config), tmp_path / "again").runs
     assert (evaluated.dev, evaluated.test) == (finished_run.dev, finished_run.test)
 

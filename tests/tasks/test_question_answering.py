@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xlj.config import ConfigError, Model
-from xlj.config.finetuning import Task
+from xlj.config.task import Task
 from xlj.data.labelled.examples import Question
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.tasks.question_answering import QuestionAnswering

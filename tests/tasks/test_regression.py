@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xlj.config import ConfigError
-from xlj.config.finetuning import Task
+from xlj.config.task import Task
 from xlj.evaluation.metrics import correlations
 from xlj.models import heads
 from xlj.tasks.regression import RatedText, Regression

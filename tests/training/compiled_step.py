@@ -31,8 +31,8 @@ def config_of(count, fsdp, gather, parts, names):
     model = config.model
     model.layers, model.hidden, model.heads, model.intermediate = 2, 128, 2, 512
     model.positions, model.remat = 66, "all"
-    for name in {"mrtd", "trtd"} & set(names):
-        config.objectives[name].generator_layers = 1
+    if {"mrtd", "trtd"} & set(names):
+        config.objectives.generator.layers = 1
     if "distillation" in names:
         config.objectives.distillation.teacher = "a checkpoint"
     if "btmlm" in names:

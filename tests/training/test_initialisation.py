@@ -65,7 +65,7 @@ def test_another_recipe_transfers_the_encoder_and_prints_new_parameters(
 def test_parameters_that_the_new_recipe_does_not_use_are_printed(tiny, trained, tmp_path, capsys):
     tiny.objectives.mmlm.batch_rows = tiny.objectives.tlm.batch_rows = 0
     tiny.objectives.trtd.batch_rows = 8
-    tiny.objectives.trtd.generator_layers = 1
+    tiny.objectives.generator.layers = 1
     tiny.init_from = str(trained)
     first_state(parse(tiny), tmp_path / "next")
     output = capsys.readouterr().out

@@ -51,7 +51,7 @@ def config_file(make_tiny, tmp_path_factory):
         "    late |= {'trtd': {'batch_rows': 8}, 'dwa': {'batch_rows': 8}}\n"
         "    change = {'start_step': 23, 'data': {'alpha': 0.1}, 'objectives': late}\n"
         "    config.phases = ml_collections.ConfigDict({'late': change})\n"
-        "    config.objectives.trtd.generator_layers = 1\n"
+        "    config.objectives.generator.layers = 1\n"
         "    config.model.language_embeddings = 'predicted'\n"
         "    return config\n",
         encoding="utf-8",
@@ -326,10 +326,10 @@ def test_a_resume_with_another_seed_objective_or_model_names_the_changed_key(tin
     tiny.train.seed = 5
     with pytest.raises(reading.CheckpointError, match=r"train\.seed: 0 -> 5"):
         loop.train(start.prepare(parse(tiny), trained, store))
-    tiny.train.seed, tiny.objectives.tlm.mask_rate = 0, 0.3
-    with pytest.raises(reading.CheckpointError, match=r"objectives\.tlm\.mask_rate: .* -> 0\.3"):
+    tiny.train.seed, tiny.objectives.masking.rate = 0, 0.3
+    with pytest.raises(reading.CheckpointError, match=r"objectives\.masking\.rate: .* -> 0\.3"):
         loop.train(start.prepare(parse(tiny), trained, store))
-    tiny.objectives.tlm.mask_rate = 0.15
+    tiny.objectives.masking.rate = 0.15
     tiny.model.heads = 4  # changes what the weights compute, but no shape
     with pytest.raises(reading.CheckpointError, match=r"model\.heads: 2 -> 4"):
         loop.train(start.prepare(parse(tiny), trained, store))

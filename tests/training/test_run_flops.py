@@ -21,7 +21,7 @@ def flops(size, length, steps=10, phases=None, model=(), generator=4, **rows):
     for name, count in rows.items():
         config.objectives[name].batch_rows = count
     if "mrtd" in rows:
-        config.objectives.mrtd.generator_layers = generator
+        config.objectives.generator.layers = generator
     config = parse(config)
 
     def shapes(step):

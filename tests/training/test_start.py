@@ -153,11 +153,11 @@ def test_fine_tuning_reads_the_encoder_once_for_all_seeds(checkpoint, tmp_path):
         lines = [f"{word} {number}\tlabel {word}\n" for number in range(8) for word in "ab"]
         (tmp_path / f"{split}-en.tsv").write_text("".join(lines), "utf-8")
     config = finetuning.default()
-    config.init_from, config.cache = str(checkpoint), str(tmp_path / "rows")
+    config.init_from, config.data.cache = str(checkpoint), str(tmp_path / "rows")
     for split in ("train", "dev", "test"):
         config.task[split] = f"{tmp_path}/{split}-{{language}}.tsv"
-    config.task.length, config.train.batch_rows, config.train.seeds = 16, 16, 2
-    config.train.epochs, config.train.evaluations = 1, 1
+    config.task.length, config.task.batch_rows, config.task.seeds = 16, 16, 2
+    config.train.steps, config.train.eval_every = "1ep", "100%"
     with calls_before_and_after(loop.train) as (before, after):
         outcome = xlj.fine_tune(config, tmp_path / "run")
     seeds = len(outcome.runs)

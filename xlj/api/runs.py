@@ -11,7 +11,6 @@ import ml_collections
 from xlj.api.results import Drawing, frame
 from xlj.checkpoints.workdir import only_run, resolve
 from xlj.config import Config, ConfigError, finetuning, parse
-from xlj.config.finetuning import FinetuningConfig
 from xlj.config.paths import local_path
 from xlj.data.rows.preparing import open_rows
 from xlj.data.rows.report import align_columns, report
@@ -143,9 +142,7 @@ def dry_run(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) 
         print(f"\nschedule: {path}", flush=True)
 
 
-def fine_tune(
-    config: ml_collections.ConfigDict | FinetuningConfig, workdir: str | Path
-) -> FinetuningRun:
+def fine_tune(config: ml_collections.ConfigDict | Config, workdir: str | Path) -> FinetuningRun:
     """Fine-tunes an encoder on a task, as `python -m xlj.finetune` does.
 
     The function trains one model after another, for each seed and with `task.per_language` for each

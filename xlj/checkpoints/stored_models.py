@@ -17,8 +17,8 @@ from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.workdir import finished_run, resolve
 from xlj.config import ConfigError, Model
 from xlj.config.choices import AlignmentOptions
-from xlj.config.finetuning import TASK, Task, task_of_model
 from xlj.config.objectives.supervised import recorded_kind, supervised_in
+from xlj.config.task import TASK, Task, task_of_model
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
 from xlj.interop import importing, sentence_modules, tokenizer_files

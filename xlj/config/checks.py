@@ -8,6 +8,7 @@ from typing import Any
 
 import ml_collections
 
+from xlj.config import durations
 from xlj.config.families import options_of
 from xlj.config.fields import (
     ConfigError,
@@ -47,17 +48,35 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
       ConfigError: if a key is unknown (suggests the nearest valid key), has a wrong type or an
         impossible value, or has no effect, or if keys contradict each other.
     """
-    tree = config.to_dict()
-    import_modules(tree.get("objective_modules", ""))
-    parsed = build(tree)
+    parsed = build_config(config)
+    if parsed.task.kind:
+        raise ConfigError(
+            f"task.kind={parsed.task.kind}: this config is of fine-tuning; use `python -m "
+            "xlj.finetune`"
+        )
+    if not durations.read(parsed.train.steps).amount:
+        raise ConfigError(f"train.steps is {parsed.train.steps!r}; it must be more than 0")
     check_storable("data.cache", parsed.data.cache)
     check_storable("data.rows", parsed.data.rows)
-    if parsed.train.metrics_hook:
-        function_of(parsed.train.metrics_hook, "train.metrics_hook")
     _check_model_keys(parsed, explicit)
     if parsed.transfer.model == "config":
         check_values(parsed)
-    check_unused(parsed, explicit)
+    check_unused(parsed, explicit, keys_of(Config))
+    return parsed
+
+
+def build_config(config: ml_collections.ConfigDict) -> Config:
+    """Returns the frozen `Config` of a ConfigDict, of which only single values are checked.
+
+    Raises:
+      ConfigError: if a key is unknown, has a wrong type or an impossible value, or names a module
+        or function that cannot be imported.
+    """
+    tree = config.to_dict()
+    import_modules(tree.get("objective_modules", ""))
+    parsed = build(tree)
+    if parsed.train.metrics_hook:
+        function_of(parsed.train.metrics_hook, "train.metrics_hook")
     return parsed
 
 

@@ -1,15 +1,17 @@
-"""Durations in a config: steps, tokens, or passes over the rows."""
+"""Durations in a config: steps, tokens, passes over the rows, or percent of the run."""
 
 import re
+from collections.abc import Collection
 from typing import NamedTuple, TypeAlias
 
 Value: TypeAlias = int | str
 """A duration in a config: a number of steps, or a number with a unit, such as `3e9tok`."""
 
-UNITS = {"": "steps", "tok": "tokens", "ep": "passes"}
-"""What each unit counts: steps, tokens without padding, or passes over the rows."""
+UNITS = {"": "steps", "tok": "tokens", "ep": "passes", "%": "percent"}
+"""What each unit counts: steps, tokens without padding, passes over the rows, or percent of the
+steps of the run."""
 
-_FORM = re.compile(r"(\d[\d_]*(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([a-z]*)")
+_FORM = re.compile(r"(\d[\d_]*(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([a-z]*|%)")
 
 
 class Duration(NamedTuple):
@@ -27,19 +29,27 @@ def read(value: Value) -> Duration:
     form = _FORM.fullmatch(value.strip()) if isinstance(value, str) else None
     if form is None or form[2] not in UNITS or not form[2] and not form[1].isdecimal():
         raise ValueError(
-            "must be a number of steps, or a number with the unit tok (tokens) or ep (passes over "
-            "the rows), such as 3e9tok or 2ep"
+            "must be a number of steps, or a number with the unit tok (tokens), ep (passes over "
+            "the rows) or % (of train.steps), such as 3e9tok, 2ep or 10%"
         )
     return Duration(float(form[1].replace("_", "")), form[2])
 
 
-def value(raw: Value) -> Value:
+def value(raw: Value, units: Collection[str] = tuple(UNITS)) -> Value:
     """Converts steps to an int, and returns other durations unchanged.
 
+    Args:
+      units: the possible units. Steps are always possible.
+
     Raises:
-      ValueError: if `raw` is not a duration; the message lists the possible forms.
+      ValueError: if `raw` is not a duration, or has another unit; the message lists the possible
+        forms.
     """
     duration = read(raw)
+    if duration.unit and duration.unit not in units:
+        raise ValueError(
+            f"must be a number of steps, or a number with the unit {' or '.join(units)}"
+        )
     return raw if duration.unit else int(duration.amount)
 
 

@@ -9,7 +9,7 @@ import functools
 import math
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 
 import ml_collections
 
@@ -88,7 +88,7 @@ def key(
     low: float | None = None,
     high: float | None = None,
     auto: bool = False,
-    duration: bool = False,
+    duration: Collection[str] = (),
     used_when: UsedWhen | None = None,
 ) -> Any:
     """Declares a config key: its default, one line of documentation, and its possible values.
@@ -97,7 +97,7 @@ def key(
       choices: the allowed values of a string.
       low, high: inclusive bounds of a number.
       auto: whether the value may be `auto`, which is stored as 0.
-      duration: whether the value, a number of steps, may be a string with a unit (`durations`).
+      duration: the units that the value, a number of steps, may have as a string (`durations`).
         Such strings are converted to steps once the rows are known, before any code computes with
         the value. So annotate the key as int.
       used_when: a condition; None if the key is always used. docs/configs.md prints the docstring
@@ -159,12 +159,9 @@ def shared_in(section: "DataclassInstance") -> list[str]:
     return [field.name for field in dataclasses.fields(section) if "shared" in field.metadata]
 
 
-def like(schema: type, name: str, default: Value | None = None) -> Any:
-    """Declares a key with the documentation and possible values of the key `name` of another
-    schema. The default is `default`, or the default of that key if `default` is None."""
-    field = next(field for field in dataclasses.fields(schema) if field.name == name)
-    value = field.default if default is None else default
-    return dataclasses.field(default=value, metadata=field.metadata)
+def with_default(field: dataclasses.Field, default: Any) -> dataclasses.Field:
+    """Returns the declaration of a key with another default."""
+    return cast(dataclasses.Field, dataclasses.field(default=default, metadata=field.metadata))
 
 
 def _parts(schema: type) -> Iterator[tuple[str, Any, dataclasses.Field]]:
@@ -306,7 +303,7 @@ def _convert(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
             raise ConfigError(f"{path} is {value!r}; it must map names to sections of keys")
         return dict(value)
     if metadata["duration"] and isinstance(value, str):
-        value = duration(value, path)
+        value = duration(value, path, metadata["duration"])
         if isinstance(value, str):
             if metadata["low"] and not durations.read(value).amount:
                 raise ConfigError(f"{path} is {value!r}; it must be more than 0")
@@ -344,14 +341,17 @@ def check_choice(name: str, value: str, known: Collection[str]) -> None:
         )
 
 
-def duration(value: Any, path: str) -> durations.Value:
+def duration(value: Any, path: str, units: Collection[str]) -> durations.Value:
     """Converts a duration to the form that configs store: an int of steps, or a string with a unit.
 
+    Args:
+      units: the possible units.
+
     Raises:
-      ConfigError: if the value is not a duration.
+      ConfigError: if the value is not a duration, or has another unit.
     """
     try:
-        return durations.value(value)
+        return durations.value(value, units)
     except ValueError as error:
         raise ConfigError(f"{path} is {value!r}; it {error}") from None
 
@@ -369,16 +369,21 @@ def flat(tree: Mapping, prefix: str = "") -> dict[str, Value]:
     return values
 
 
-def check_unused(config: "DataclassInstance", explicit: Collection[str]) -> None:
+def check_unused(
+    config: "DataclassInstance",
+    explicit: Collection[str],
+    keys: Iterable[tuple[str, dataclasses.Field]],
+) -> None:
     """Checks that every key that is set has an effect.
 
     Args:
       explicit: paths of the keys that the user set on the command line.
+      keys: the keys to check, by full path.
 
     Raises:
       ConfigError: names the key and the reason why it is unused.
     """
-    for path, field in keys_of(type(config)):
+    for path, field in keys:
         unused = field.metadata.get("used_when") and field.metadata["used_when"](config, path)
         if not unused:
             continue
@@ -410,25 +415,27 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 _OTHER_NAMES = {
     "lr": "optimizer.learning_rate",
-    "epochs": "train.epochs train.steps",
-    "num_epochs": "train.epochs train.steps",
-    "num_train_epochs": "train.epochs train.steps",
+    "epochs": "train.steps",
+    "num_epochs": "train.steps",
+    "num_train_epochs": "train.steps",
     "max_steps": "train.steps",
-    "batch_rows": "train.batch_rows objectives.mmlm.batch_rows",
-    "batch_size": "train.batch_rows objectives.mmlm.batch_rows",
-    "per_device_train_batch_size": "train.batch_rows objectives.mmlm.batch_rows",
+    "batch_rows": "task.batch_rows objectives.mmlm.batch_rows",
+    "batch_size": "task.batch_rows objectives.mmlm.batch_rows",
+    "per_device_train_batch_size": "task.batch_rows objectives.mmlm.batch_rows",
     "gradient_accumulation_steps": "train.accumulation",
+    "mlm_probability": "objectives.masking.rate",
+    "mask_rate": "objectives.masking.rate",
     "max_length": "task.length data.length",
     "max_seq_length": "task.length data.length",
     "num_layers": "model.layers",
     "num_hidden_layers": "model.layers",
     "hidden_size": "model.hidden",
     "vocab_size": "data.vocabulary_size",
-    "warmup_ratio": "optimizer.warmup_share optimizer.warmup_steps",
+    "warmup_ratio": "optimizer.warmup_steps",
     "model_name_or_path": "init_from",
 }
-"""Maps key names of other libraries to xlj's keys for the same option, separated by spaces. The
-schemas of pretraining and of fine-tuning each have at most one of the keys of an entry."""
+"""Maps key names of other libraries to xlj's keys for the same option, separated by spaces: first
+the key of fine-tuning, if there are two."""
 
 
 def other_name(name: str, known: Collection[str]) -> str:

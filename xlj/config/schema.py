@@ -21,6 +21,7 @@ from xlj.config.objectives.masking import Masking
 from xlj.config.objectives.options import Options, import_modules, module_digests, registered
 from xlj.config.objectives.rtd import Generator
 from xlj.config.sections import Data, Evaluation, Mesh, Model, Optimizer, Train, Transfer
+from xlj.config.task import Task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +110,7 @@ _CHANGEABLE = {
 
 @dataclasses.dataclass(frozen=True)
 class Config(Section):
-    """The config of a pretraining run.
+    """The config of a run: of pretraining, or of fine-tuning if `task.kind` is set.
 
     `phases` maps the name of each phase to its `start_step` and to the keys that change at that
     step. Each phase inherits the other keys from the phase before it.
@@ -130,6 +131,7 @@ class Config(Section):
     optimizer: Optimizer = Optimizer()
     train: Train = Train()
     evaluation: Evaluation = Evaluation()
+    task: Task = Task()
     mesh: Mesh = Mesh()
     phases: Mapping[str, ConfigTree] = dataclasses.field(
         default_factory=dict,
@@ -275,7 +277,9 @@ def _ordered(config: Config) -> list[tuple[str, ConfigTree]]:
     """
     starts = {}
     for name, changes in config.phases.items():
-        start = fields.duration(changes.get("start_step"), f"phases.{name}.start_step")
+        start = fields.duration(
+            changes.get("start_step"), f"phases.{name}.start_step", ("tok", "ep")
+        )
         starts[name] = durations.read(start)
     units = sorted({durations.UNITS[start.unit] for start in starts.values()})
     if len(units) > 1:

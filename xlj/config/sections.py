@@ -3,9 +3,9 @@
 import dataclasses
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from xlj.config import row_kinds
 from xlj.config.choices import AlignmentOptions
@@ -541,7 +541,8 @@ KEYS_OF_RUN = (
 MOST_STEPS = 2**31 - 1
 """The maximum number of steps, since devices count steps in int32."""
 
-_duration_key = partial(key, low=0, high=MOST_STEPS, duration=True)
+_DATA = ("tok", "ep")
+_duration_key = partial(key, low=0, high=MOST_STEPS, duration=(*_DATA, "%"))
 
 FREEZABLE = {
     "embeddings": ("embeddings",),
@@ -653,8 +654,8 @@ class Train(Section, path="train"):
     steps: int = _duration_key(
         100_000,
         "duration of the run: optimizer steps, tokens without padding (3e9tok), or passes over "
-        "the rows (2ep)",
-        low=1,
+        "the rows (2ep); 0 in fine-tuning: no training, score the head of init_from",
+        duration=_DATA,
     )
     fewest_steps: int = key(
         1,
@@ -667,6 +668,7 @@ class Train(Section, path="train"):
         0,
         "duration over which batches grow from first_microbatches to accumulation, one microbatch "
         "at a time. It must end by the start of the first of `phases`. 0: all batches are full",
+        duration=_DATA,
     )
     first_microbatches: int = key(
         1,
@@ -676,11 +678,19 @@ class Train(Section, path="train"):
     )
     seed: int = key(0, "seed of initial weights, batches, masks and dropout", low=0, high=2**32 - 1)
     log_every: int = key(100, "steps between lines of training metrics", low=1)
-    eval_every: int = key(5_000, "steps between evaluations on held-out text", low=1)
+    eval_every: int = key(
+        5_000,
+        "steps between evaluations on held-out text, or percent of the run (10%); in fine-tuning, "
+        "between evaluations on task.dev, each with a checkpoint",
+        low=1,
+        duration=("%",),
+    )
     eval_rows: int = key(
         64, "maximum number of held-out rows per language or pair in an evaluation", low=0
     )
-    checkpoint_every: int = key(5_000, "steps between checkpoints", low=1)
+    checkpoint_every: int = key(
+        5_000, "steps between checkpoints, or percent of the run (10%)", low=1, duration=("%",)
+    )
     keep_checkpoints: int = key(
         2,
         "number of latest checkpoints to keep; checkpoints before a decay are kept in addition",
@@ -890,8 +900,8 @@ class Sections(Protocol):
     def row_sources(self) -> Collection[str]:
         """Returns the keys of the text from which the run's rows are packed."""
 
-    def objectives_on(self) -> Collection[str]:
-        """Returns the objectives that are on in any phase, in the schema's order."""
+    def objectives_on(self) -> Mapping[str, Any]:
+        """Returns the options of the objectives that are on in any phase, by name."""
 
     def readers(self, path: str) -> Collection[str]:
         """Returns the objectives, on or off, that read this key of the model."""

@@ -73,8 +73,9 @@ def embedded(task: str, epochs: float, length: int) -> Variant:
         config.task.columns = config.task.labels = ""
         config.task.length = length
         config.optimizer.learning_rate = 1e-3
-        config.optimizer.warmup_steps = 0
-        config.train.batch_rows, config.train.epochs, config.train.evaluations = 32, epochs, 1
+        config.optimizer.warmup_steps = "10%"
+        config.task.batch_rows = 32
+        config.train.steps, config.train.eval_every = f"{epochs:g}ep", "100%"
 
     return change
 

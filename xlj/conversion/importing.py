@@ -7,7 +7,7 @@ from typing import Any
 from xlj.checkpoints import stored_models, writing
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import SUPERVISED, Model, Objectives, build
-from xlj.config.finetuning import labelling_options
+from xlj.config.task import labelling_options
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.architectures import TASKS
 from xlj.models.embeddings import FIRST_POSITION

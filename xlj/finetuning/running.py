@@ -18,10 +18,11 @@ from xlj import config as schema
 from xlj.checkpoints import stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.workdir import RUN, finished_run
-from xlj.config import Config, ConfigError
-from xlj.config.finetuning import TASK, FinetuningConfig, Task, labelling_options
+from xlj.config import Config, ConfigError, durations
+from xlj.config.finetuning import KEYS_OF_MODEL
 from xlj.config.objectives.supervised import supervised
 from xlj.config.sections import MOST_STEPS
+from xlj.config.task import TASK, Task, labelling_options
 from xlj.config.tasks import is_own
 from xlj.data.labelled import row_store
 from xlj.data.labelled.examples import Example
@@ -35,6 +36,7 @@ from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.task_heads import head_of
 from xlj.sharding import meshes
 from xlj.training import loop, metrics
+from xlj.training.durations import resolve_percentages
 from xlj.training.metrics_writer import Check
 from xlj.training.start import Start, prepare
 from xlj.training.state import State
@@ -75,12 +77,12 @@ class Outcome:
     finished: bool
 
 
-def run(config: FinetuningConfig, workdir: Path) -> Outcome:
+def run(config: Config, workdir: Path) -> Outcome:
     """Fine-tunes one model for each seed; with `task.per_language`, for each seed and language.
 
     Each run has a folder in the workdir: `seed-0`, or `de-seed-0` with `task.per_language` and
     several languages. Finished runs are not repeated; their results are read from their folders.
-    With `train.epochs=0` the function scores the model without training, in the folder `untrained`.
+    With `train.steps=0` the function scores the model without training, in the folder `untrained`.
 
     Raises:
       ConfigError: before any training, if data, labels, model or mesh do not fit the config; later,
@@ -94,13 +96,13 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
             f"task.length={task.length} exceeds the model's positions: {source.folder} allows "
             f"{limit} tokens per row; lower task.length"
         )
-    if not config.train.epochs:
+    if not durations.read(config.train.steps).amount:
         config = _with_labels(config, source)
         task = dataclasses.replace(config.task, length=task.length + 1 - source.separators)
     data = task_data.load(task, source.vocabulary())
     if jax.process_index() == 0:
         print(data.counts(), flush=True)
-    if not config.train.epochs:
+    if not durations.read(config.train.steps).amount:
         return _score_untrained(config, data, source, workdir)
     runs: list[TaskRun] = []
     for plan in _prepare_runs(config, data, source, workdir):
@@ -111,7 +113,7 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
     return Outcome(tuple(runs), task_scores.baseline(data, task), True)
 
 
-def _with_labels(config: FinetuningConfig, source: StoredModel) -> FinetuningConfig:
+def _with_labels(config: Config, source: StoredModel) -> Config:
     """Returns the config with the labels of the head in `init_from`.
 
     Raises:
@@ -120,7 +122,7 @@ def _with_labels(config: FinetuningConfig, source: StoredModel) -> FinetuningCon
     task, head = config.task, head_of(config.task.effective_kind)
     if not any(name.startswith(f"{head}/") for name in source.leaves):
         raise ConfigError(
-            f"train.epochs=0 scores the head of init_from, but {source.folder} has no {head}; "
+            f"train.steps=0 scores the head of init_from, but {source.folder} has no {head}; "
             "`python -m xlj.convert import` lists the unused tensors and the reasons"
         )
     if task.labels and {*task.labels} != {*source.labels}:
@@ -131,13 +133,10 @@ def _with_labels(config: FinetuningConfig, source: StoredModel) -> FinetuningCon
     return dataclasses.replace(config, task=dataclasses.replace(task, labels=source.labels))
 
 
-def _score_untrained(
-    config: FinetuningConfig, data: TaskData, source: StoredModel, workdir: Path
-) -> Outcome:
+def _score_untrained(config: Config, data: TaskData, source: StoredModel, workdir: Path) -> Outcome:
     """Scores the model without training, on one device, and saves the predictions."""
     task = config.task
-    options = dataclasses.asdict(config.model)
-    model = dataclasses.replace(source.model, language_embeddings="none", **options)
+    model = _model_of(config, source)
     mesh = meshes.one_device()
     evaluator = Evaluator(task, model, data.labels, mesh, source.separators)
     params = source.params(mesh)
@@ -164,7 +163,7 @@ class _PlannedRun:
 
 
 def _prepare_runs(
-    config: FinetuningConfig, data: TaskData, source: StoredModel, workdir: Path
+    config: Config, data: TaskData, source: StoredModel, workdir: Path
 ) -> list[_PlannedRun]:
     """Prepares all runs, in order, before any of them is trained.
 
@@ -172,15 +171,15 @@ def _prepare_runs(
       ConfigError: if a run is not valid.
     """
     task, plans = config.task, list[_PlannedRun]()
-    encoder_digest = "" if config.fresh else source.digest()
+    encoder_digest = source.digest() if config.transfer.parts else ""
     groups = [(language,) for language in task.languages] if task.per_language else [task.languages]
     for group in groups:
         group_data = data.of(group) if task.per_language else data
         rows = {language: examples.rows for language, examples in group_data.train.items()}
-        cache = Path(config.cache).expanduser()
+        cache = Path(config.data.cache).expanduser()
         store = row_store.write(cache, task.objective, rows, source.vocabulary())
         first_config = _training_config(config, data.labels, store, source)
-        for seed in range(config.train.seed, config.train.seed + config.train.seeds):
+        for seed in range(config.train.seed, config.train.seed + task.seeds):
             train = dataclasses.replace(first_config.train, seed=seed)
             run_config = dataclasses.replace(first_config, train=train)
             name = f"seed-{seed}" if len(groups) == 1 else f"{group[0]}-seed-{seed}"
@@ -200,7 +199,6 @@ def _train(plan: _PlannedRun, task: Task) -> TaskRun | None:
     """
     start, folder, data = plan.start, plan.folder, plan.data
     seed = start.config.train.seed
-    # This file is also added to finished runs, since older versions of xlj did not write it.
     if jax.process_index() == 0:
         folder.mkdir(parents=True, exist_ok=True)
         json_file.write(folder / TASK, labelling_options(task))
@@ -239,66 +237,84 @@ def _best_step(folder: Path) -> int:
 
 
 def _training_config(
-    config: FinetuningConfig, labels: tuple[str, ...], store: RowStore, source: StoredModel
+    config: Config, labels: tuple[str, ...], store: RowStore, source: StoredModel
 ) -> Config:
     """Returns the config of the training loop for the first seed."""
-    task, train, options = config.task, config.train, dataclasses.asdict(config.optimizer)
-    rows = sum(task.train.rows for task in store.manifest.tasks)
-    steps = max(1, math.ceil(train.epochs * rows / train.batch_rows))
-    total_steps = f"the {steps} steps of train.epochs={train.epochs:g}"
-    if steps > MOST_STEPS:
+    task = config.task
+    kind_option: dict[str, Any] = {"kind": task.kind} if is_own(task.kind) else {}
+    options = supervised(task.effective_kind)(
+        batch_rows=task.batch_rows, length=task.length, labels=labels, **kind_option
+    )
+    steps = _steps(config, sum(task.train.rows for task in store.manifest.tasks))
+    train = dataclasses.replace(config.train, steps=steps, keep_checkpoints=1)
+    changed, _ = resolve_percentages(dataclasses.replace(config, train=train))
+    train = dataclasses.replace(changed.train, checkpoint_every=changed.train.eval_every)
+    return dataclasses.replace(
+        Config(),
+        # Names a checkpoint folder, not a workdir, since the workdir may get a later checkpoint
+        # before the next seed starts.
+        init_from=str(source.folder) if config.transfer.parts else "",
+        data=schema.Data(alpha=config.data.alpha),
+        model=_model_of(config, source),
+        objectives=schema.Objectives(options={task.objective: options}),
+        optimizer=_with_warmup(changed.optimizer, steps, config.train.steps),
+        train=train,
+        mesh=config.mesh,
+    )
+
+
+def _model_of(config: Config, source: StoredModel) -> schema.Model:
+    """Returns the model of `init_from` with the values of the config's keys."""
+    names = [path.removeprefix("model.") for path in KEYS_OF_MODEL]
+    values: dict[str, Any] = {name: getattr(config.model, name) for name in names}
+    return dataclasses.replace(source.model, language_embeddings="none", **values)
+
+
+def _steps(config: Config, rows: int) -> int:
+    """Returns the number of steps of a run on so many rows."""
+    duration = durations.read(config.train.steps)
+    if duration.unit == "tok":
         raise ConfigError(
-            f"train.epochs={train.epochs:g} results in {steps} steps, but at most {MOST_STEPS} are "
-            "possible; lower train.epochs"
+            f"train.steps={config.train.steps}: fine-tuning counts steps or passes over the rows; "
+            "use ep, such as 3ep"
         )
-    warmup, decay, share = (options.pop(k) for k in ("warmup_steps", "decay_steps", "warmup_share"))
+    count = duration.amount * rows / config.task.batch_rows if duration.unit else duration.amount
+    if (steps := max(1, math.ceil(count))) > MOST_STEPS:
+        raise ConfigError(
+            f"train.steps={config.train.steps} are {steps} steps, but at most {MOST_STEPS} are "
+            "possible; lower train.steps"
+        )
+    return steps
+
+
+def _with_warmup(
+    optimizer: schema.Optimizer, steps: int, duration: durations.Value
+) -> schema.Optimizer:
+    """Returns the optimizer's options with a warm-up and a decay that fit into the run.
+
+    Args:
+      duration: `train.steps` in the config, for messages.
+    """
+    warmup, decay = optimizer.warmup_steps, optimizer.decay_steps
+    of_run = f"the {steps} steps of train.steps={duration}"
     if decay > steps:
         raise ConfigError(
-            f"optimizer.decay_steps={decay} is more than {total_steps}; lower optimizer.decay_steps"
+            f"optimizer.decay_steps={decay} is more than {of_run}; lower optimizer.decay_steps"
         )
     if warmup > steps:
         if jax.process_index() == 0:
             print(
-                f"optimizer.warmup_steps={warmup} is more than {total_steps}; warming up for "
-                f"{share:.0%} of them instead (optimizer.warmup_share)",
+                f"optimizer.warmup_steps={warmup} is more than {of_run}; warming up for 10% of "
+                "them instead",
                 flush=True,
             )
-        warmup = 0
-    warmup = warmup or round(share * steps)
-    if options["schedule"] == "wsd" and warmup + decay > steps:
+        warmup = round(steps / 10)
+    if optimizer.schedule == "wsd" and warmup + decay > steps:
         raise ConfigError(
             f"{warmup} steps of warm-up and optimizer.decay_steps={decay} are more than "
-            f"{total_steps}, so optimizer.learning_rate would never be reached; lower one of them"
+            f"{of_run}, so optimizer.learning_rate would never be reached; lower one of them"
         )
-    every = math.ceil(steps / train.evaluations)
-    model = dataclasses.replace(
-        source.model, language_embeddings="none", **dataclasses.asdict(config.model)
-    )
-    kind_option: dict[str, Any] = {"kind": task.kind} if is_own(task.kind) else {}
-    options_of_task = supervised(task.effective_kind)(
-        batch_rows=train.batch_rows, length=task.length, labels=labels, **kind_option
-    )
-    return Config(
-        # Names a checkpoint folder, not a workdir, since the workdir may get a later checkpoint
-        # before the next seed starts.
-        init_from="" if config.fresh else str(source.folder),
-        data=schema.Data(alpha=task.alpha),
-        model=model,
-        objectives=schema.Objectives(options={task.objective: options_of_task}),
-        optimizer=schema.Optimizer(**options, warmup_steps=warmup, decay_steps=decay),
-        train=schema.Train(
-            steps=steps,
-            seed=train.seed,
-            log_every=train.log_every,
-            eval_every=every,
-            checkpoint_every=every,
-            keep_checkpoints=1,
-            accumulation=train.accumulation,
-            max_skipped_steps=train.max_skipped_steps,
-            metrics_hook=train.metrics_hook,
-        ),
-        mesh=config.mesh,
-    )
+    return dataclasses.replace(optimizer, warmup_steps=warmup)
 
 
 def _check_claim(folder: Path, identity: str) -> bool:
@@ -326,7 +342,9 @@ def _compute_identity(
     It covers the config, the tensors of the encoder, the rows, and the data and options of scoring.
     It does not cover the encoder's path, the mesh, the number of microbatches, or `log_every`.
     """
-    train = dataclasses.replace(run_config.train, log_every=1, accumulation=1)
+    train = dataclasses.replace(
+        run_config.train, log_every=1, accumulation=1, damaged_checkpoint="stop"
+    )
     identifying = dataclasses.replace(run_config, init_from="", train=train, mesh=schema.Mesh())
     scoring = (task.select, task.scored_by, task.answer_length, task.no_answer)
     content = [schema.as_tree(identifying), scoring, encoder_digest]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from tqdm import tqdm
 
 from xlj.config import ConfigError
-from xlj.config.finetuning import Task, languages_of
+from xlj.config.task import Task, languages_of
 from xlj.data.labelled import kind, reading
 from xlj.data.labelled.examples import Example
 from xlj.data.labelled.features import Features

@@ -1,13 +1,13 @@
 """Summarises fine-tuning over seeds and languages: JSON, a table, a plot, and XTREME's files."""
 
-import dataclasses
 import json
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from xlj.config.finetuning import FinetuningConfig, Task, languages_of
+from xlj.config import Config, finetuning
+from xlj.config.task import Task, languages_of
 from xlj.data.labelled import kind
 from xlj.evaluation import language_report
 from xlj.evaluation.language_report import average, transfer_gap
@@ -27,7 +27,7 @@ def split_of(outcome: Outcome) -> str:
     return "test" if any(run.test for run in outcome.runs) else "dev"
 
 
-def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> Record:
+def as_json(name: str, config: Config, outcome: Outcome) -> Record:
     """Returns all results as a JSON object, in percent with four decimals.
 
     `languages`, `average` and `transfer_gap` are means of the task's metric over seeds. The gap is
@@ -42,12 +42,12 @@ def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> Record:
     metric = next(iter(metrics), "")
     return {
         "task": name,
-        "config": dataclasses.asdict(config),
+        "config": finetuning.as_tree(config),
         "kind": config.task.kind,
         "metric": metric,
         "split": split,
         "init_from": config.init_from,
-        "fresh": config.fresh,
+        "fresh": not config.transfer.parts,
         "select": config.task.select,
         "seeds": sorted({run.seed for run in outcome.runs}),
         **metrics.get(metric, {}),
@@ -67,7 +67,7 @@ def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> Record:
     }
 
 
-def as_markdown(name: str, config: FinetuningConfig, outcome: Outcome) -> str:
+def as_markdown(name: str, config: Config, outcome: Outcome) -> str:
     """Returns a Markdown table with columns for languages, the average and the transfer gap."""
     split = split_of(outcome)
     seeds = by_seed(outcome, split)
@@ -89,7 +89,7 @@ def as_markdown(name: str, config: FinetuningConfig, outcome: Outcome) -> str:
     return f"# {name}\n\n{sentence}\n\n{language_report.markdown(cells)}\n"
 
 
-def _describe_scores(config: FinetuningConfig, split: str, seeds: int) -> str:
+def _describe_scores(config: Config, split: str, seeds: int) -> str:
     """Returns a sentence that describes the scores."""
     training_languages = (
         "each language" if config.task.per_language else ", ".join(config.task.languages)
@@ -100,7 +100,7 @@ def _describe_scores(config: FinetuningConfig, split: str, seeds: int) -> str:
         "last": "the last checkpoint",
     }
     parts = [
-        f"From {config.init_from}{' (fresh weights)' if config.fresh else ''}",
+        f"From {config.init_from}{'' if config.transfer.parts else ' (fresh weights)'}",
         *["pairs encoded separately"] * (config.task.pairs == "apart"),
         f"trained on {training_languages}; {split} scores in percent",
         *[f"mean ± standard deviation over {seeds} seeds"] * (seeds > 1),
@@ -121,9 +121,7 @@ def by_seed(outcome: Outcome, split: str) -> list[Scores]:
     return [merged[seed] for seed in sorted(merged)]
 
 
-def write(
-    workdir: Path, name: str, config: FinetuningConfig, outcome: Outcome
-) -> tuple[Path, Path]:
+def write(workdir: Path, name: str, config: Config, outcome: Outcome) -> tuple[Path, Path]:
     """Writes `FILE` and `TABLE` into the workdir.
 
     Returns:
@@ -155,9 +153,7 @@ def submission_files(folder: Path, task: Task) -> list[Path]:
     return [folder / f"test-{language}.{ending}" for language in languages]
 
 
-def submit(
-    folder: Path, name: str, config: FinetuningConfig, outcome: Outcome
-) -> tuple[Path, list[Path]]:
+def submit(folder: Path, name: str, config: Config, outcome: Outcome) -> tuple[Path, list[Path]]:
     """Copies predictions of test sets to `folder/NAME/test-LANGUAGE.ENDING`, XTREME's layout.
 
     The predictions are those of the seed with the best score on dev.
@@ -184,13 +180,13 @@ def _dev_score(run: TaskRun, task: Task) -> float:
     return selection_score(run.dev, task, run.languages) if run.dev else 0.0
 
 
-def _gap(scores: Mapping[str, float], config: FinetuningConfig) -> float | None:
+def _gap(scores: Mapping[str, float], config: Config) -> float | None:
     """Returns the transfer gap if the training data is English only, else None."""
     transfers = config.task.languages == (language_report.SOURCE,)
     return transfer_gap(scores) if transfers else None
 
 
-def _summary(seeds: Sequence[Mapping[str, float]], config: FinetuningConfig) -> Record:
+def _summary(seeds: Sequence[Mapping[str, float]], config: Config) -> Record:
     languages = language_report.in_order(seeds[0])
     summary: Record = {
         "languages": {

@@ -8,7 +8,7 @@ import jax
 from jax.sharding import Mesh
 
 from xlj.config import Model
-from xlj.config.finetuning import Task
+from xlj.config.task import Task
 from xlj.data.labelled import kind
 from xlj.data.labelled.examples import Example
 from xlj.data.labelled.kind import Predictions

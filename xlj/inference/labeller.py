@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from xlj.config import ConfigError
-from xlj.config.finetuning import Task
+from xlj.config.task import Task
 from xlj.data.labelled import kind
 from xlj.data.labelled.examples import Example
 from xlj.inference.predictor import Predictor

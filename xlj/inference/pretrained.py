@@ -7,7 +7,7 @@ from xlj.checkpoints import stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Model
 from xlj.config.choices import AlignmentOptions
-from xlj.config.finetuning import Task
+from xlj.config.task import Task
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.sentence_modules import SentenceModules
 from xlj.models.encoder import Params

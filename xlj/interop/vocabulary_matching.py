@@ -44,9 +44,9 @@ def match(
     5. `accents`: as `normalised`, but without accents.
     6. `place`: as `exact`, `normalised` or `accents`, but only one of the two pieces starts a word.
 
-    Rules 5 and 6 are guesses, so by default the dictionaries come before them: "für" should match "for" rather than
-    "fur". If several old pieces have the same normal form, the piece that is equal to this form is
-    used, or else the piece with the lowest id.
+    Rules 5 and 6 are guesses, so by default the dictionaries come before them: "für" should match
+    "for" rather than "fur". If several old pieces have the same normal form, the piece that is
+    equal to this form is used, or else the piece with the lowest id.
 
     Args:
       rules: names of the rules 2 to 6. The paper has `dictionary` first ("first searching the word

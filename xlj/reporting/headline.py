@@ -40,7 +40,7 @@ def list_configs(runs: Sequence[Run]) -> Iterator[Element]:
     Yields nothing for more than `_MAX_RUNS` runs.
     """
     for run in runs if len(runs) <= _MAX_RUNS else ():
-        run_schema = finetuning if "task.kind" in run.config else schema
+        run_schema = finetuning if run.config.get("task.kind") else schema
         defaults = {path: field.default for path, field in run_schema.keys()}
         rows: list[list[Content]] = [
             [key, node("td", _shown(value), class_="text")]
@@ -59,7 +59,7 @@ def _describe_model(run: Run) -> str:
         for key, rows in config.items()
         if key.startswith("objectives.") and key.endswith(".batch_rows") and rows
     ]
-    is_fine_tuning = "task.kind" in config
+    is_fine_tuning = bool(config.get("task.kind"))
     goal = f"fine-tuned for {config['task.kind']}" if is_fine_tuning else ", ".join(objectives)
     sizes = [config.get("model.layers"), config.get("model.hidden")]
     known = all(isinstance(size, int) for size in sizes)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from xlj.config import ConfigError
-from xlj.config.finetuning import Task
+from xlj.config.task import Task
 from xlj.data.labelled import kind, squad, windows
 from xlj.data.labelled.examples import Question
 from xlj.data.labelled.features import Features

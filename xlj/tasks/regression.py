@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from xlj.config import ConfigError
-from xlj.config.finetuning import Task
+from xlj.config.task import Task
 from xlj.data.labelled import features, kind, tables
 from xlj.data.labelled.examples import Example
 from xlj.data.labelled.features import Features

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from xlj.config import ConfigError
-from xlj.config.finetuning import Task
+from xlj.config.task import Task
 from xlj.data.labelled import conll, features, kind, records
 from xlj.data.labelled.chunks import CHUNK_TAG
 from xlj.data.labelled.examples import Words

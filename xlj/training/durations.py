@@ -1,6 +1,7 @@
-"""Converts durations in tokens or passes into steps, from the rows of a run."""
+"""Converts durations in tokens, passes or percent into steps, from the rows of a run."""
 
 import bisect
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -35,8 +36,8 @@ def resolve(config: Config, step_amounts: StepAmounts) -> tuple[Config, list[str
       ConfigError: if a duration takes more steps than the run or its schedule has, or if durations
         contradict each other.
     """
-    texts = unresolved(config)
-    if not texts:
+    texts = {k: text for k, text in unresolved(config).items() if not text.endswith("%")}
+    if not unresolved(config):
         return config, []
     resolution = _Resolution(config, step_amounts, texts)
     phases = config.schedule
@@ -48,9 +49,27 @@ def resolve(config: Config, step_amounts: StepAmounts) -> tuple[Config, list[str
         prefix = f"phases.{phase.name}." if phase.name else ""
         resolution.resolve_warmup(number, f"{prefix}optimizer.warmup_steps")
         resolution.resolve_decay(number, f"{prefix}optimizer.decay_steps")
-    resolved = resolution.amounts.config
+    resolved, lines = resolve_percentages(resolution.amounts.config)
     check_phases(resolved)
-    return resolved, resolution.lines
+    return resolved, resolution.lines + lines
+
+
+def resolve_percentages(config: Config) -> tuple[Config, list[str]]:
+    """Replaces the percentages of a config, whose `train.steps` is a number, by steps.
+
+    The time between evaluations or checkpoints is rounded up, so a run has no more of them than the
+    percentage says. Other durations are rounded to the nearest number of steps.
+
+    Returns:
+      The config, and a line to print for each percentage.
+    """
+    texts, steps, lines = unresolved(config), {}, []
+    for path, text in texts.items():
+        count = config.train.steps * durations.read(text).amount / 100
+        is_interval = path in ("train.eval_every", "train.checkpoint_every")
+        steps[path] = max(1, math.ceil(count)) if is_interval else round(count)
+        lines.append(f"{path}={text}: {steps[path]:,} steps")
+    return (_with(config, steps) if texts else config), lines
 
 
 def with_steps_of(config: Config, other: ConfigTree) -> Config | None:

@@ -3,7 +3,7 @@
 import pytest
 
 from xlj.config import ConfigError
-from xlj.config.finetuning import Task
+from xlj.config.task import Task
 from xlj.data.labelled import conll, labels
 from xlj.data.labelled.examples import Words
 from xlj.tasks.tagging import Tagging

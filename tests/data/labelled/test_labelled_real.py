@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from xlj.config.finetuning import Task
+from xlj.config.task import Task
 from xlj.data.labelled import labels, reading
 
 FOLDER = Path(__file__).parents[3].parent / "shared" / "data"

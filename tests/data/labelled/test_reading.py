@@ -7,7 +7,7 @@ import pytest
 import servers
 
 from xlj.config import ConfigError
-from xlj.config.finetuning import Task
+from xlj.config.task import Task
 from xlj.data.labelled import reading
 from xlj.data.labelled.examples import Question, Sentences, Words
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from xlj.config import ConfigError
-from xlj.config.finetuning import Task
+from xlj.config.task import Task
 from xlj.data.labelled import reading, records
 
 

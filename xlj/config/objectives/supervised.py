@@ -13,7 +13,7 @@ from xlj.config.objectives.options import Options
 
 
 @dataclasses.dataclass(frozen=True)
-class Supervised(Options, path="train"):
+class Supervised(Options, path="task"):
     """The options of a fine-tuning objective, which reads the rows of a kind of task.
 
     Attributes:
@@ -29,7 +29,7 @@ class Supervised(Options, path="train"):
 
     def path(self, name: str) -> str:
         """Returns the section of `batch_rows` in a fine-tuning config."""
-        return "train"
+        return "task"
 
     @property
     def rows_name(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlj.config import ConfigError, tasks
-from xlj.config.finetuning import Task
+from xlj.config.task import Task
 from xlj.data.labelled.examples import Example
 from xlj.data.labelled.features import Features
 from xlj.data.tokenizer.vocabulary import Vocabulary

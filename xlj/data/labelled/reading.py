@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from xlj.config import ConfigError
-from xlj.config.finetuning import Task
+from xlj.config.task import Task
 from xlj.config.tasks import KINDS
 from xlj.data.labelled import kind, labels, tfds
 from xlj.data.labelled.examples import Example, Question, Sentences, Words

@@ -1,0 +1,207 @@
+"""Section `task` of a config: the data and options of fine-tuning."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from xlj.config.fields import Section, Unused, UsedWhen, key
+from xlj.config.tasks import KINDS, is_own, load, read_by_kind
+
+
+def _of_task(used_when: UsedWhen | None = None) -> UsedWhen:
+    """Returns a condition: the config is of fine-tuning, and the condition `used_when` holds."""
+
+    def check(config: Any, path: str) -> Unused | None:
+        if not config.task.kind:
+            return Unused("task.kind is empty")
+        return used_when(config, path) if used_when else None
+
+    check.__doc__ = used_when.__doc__ if used_when else None
+    return check
+
+
+def _for_dev(config: Any, path: str) -> Unused | None:
+    """only if `task.dev` is set"""
+    return None if config.task.dev else Unused("task.dev is empty", allowed_in_recipes=True)
+
+
+def _for_test(config: Any, path: str) -> Unused | None:
+    """Checks that there are test sets, or that the dev sets use `task.test_languages` too."""
+    if config.task.test or not config.task.dev_languages:
+        return None
+    return Unused("task.test is empty", allowed_in_recipes=True)
+
+
+_task_key = partial(key, used_when=_of_task())
+_kind_key = partial(key, used_when=_of_task(read_by_kind))
+
+
+@dataclasses.dataclass(frozen=True)
+class Task(Section, path="task"):
+    """What an encoder is fine-tuned for. Without a kind, the config is of pretraining."""
+
+    kind: str = key(
+        "",
+        f"kind of task: {', '.join(KINDS)}; or your own kind, module:function (docs/tasks.md). "
+        "Empty in a config of pretraining",
+    )
+    pairs: str = _kind_key(
+        "together",
+        "how the two sentences of a pair are encoded. together: as one input (cross-encoder); "
+        "apart: separately, and the head compares the two mean vectors (bi-encoder)",
+        choices=("together", "apart"),
+    )
+    train: tuple[str, ...] = _task_key(
+        (),
+        "training data, as templates with {language}: TSV, CSV, JSONL, Parquet, CoNLL or SQuAD "
+        "JSON files, tfds:NAME#SPLIT, or phrasebook:TASK/{language}#SPLIT (the embedded corpus)",
+    )
+    dev: tuple[str, ...] = _task_key(
+        (), "dev data that selects a checkpoint, in the formats of train"
+    )
+    test: tuple[str, ...] = _task_key(
+        (), "test data for the scores, in the formats of train; labels may be missing"
+    )
+    languages: tuple[str, ...] = _task_key(
+        ("en",),
+        "training languages: en for zero-shot transfer; the list of all languages for "
+        "translate-train-all",
+    )
+    test_languages: tuple[str, ...] = key(
+        (),
+        "languages of the test sets; empty: the training languages",
+        used_when=_of_task(_for_test),
+    )
+    dev_languages: tuple[str, ...] = key(
+        (),
+        "languages of the dev sets; empty: the languages of the test sets",
+        used_when=_of_task(_for_dev),
+    )
+    per_language: bool = _task_key(
+        False, "train one model per language on the data of that language, not one model for all"
+    )
+    columns: tuple[str, ...] = _kind_key(
+        (),
+        "columns to read, texts first and the label last. A column is a name in the header or a "
+        "JSON key, or a one-based number for files without a header. premise|sentence1 means "
+        "the one of the two columns that a file has. Empty: all columns of a table without a "
+        "header; for tagging, see docs/finetune.md",
+    )
+    comments: str = _kind_key(
+        "auto",
+        "whether lines that start with # before the first word of a sentence are comments. yes: "
+        "all are comments; no: all are words; auto: a line is a comment if it has the form of a "
+        "comment or another number of columns than other lines, or if the file has word ids; an "
+        "ambiguous line is an error",
+        choices=("auto", "yes", "no"),
+    )
+    labels: tuple[str, ...] = _kind_key(
+        (), "labels or tags; empty: the labels or tags of the training data"
+    )
+    names: tuple[str, ...] = _kind_key(
+        (),
+        "names of the labels or tags 0, 1, 2, ... for files that store labels as numbers, as "
+        "Hugging Face datasets do",
+    )
+    metric: str = _task_key(
+        "",
+        "accuracy; for tagging, chunk_f1 (entities), word_class_f1 (XTREME's F1 of parts of "
+        "speech) or tag_accuracy; for questions, squad or mlqa (F1 and exact match); for "
+        "regression, spearman or pearson (correlations). Empty: the default of the kind",
+    )
+    select: str = _task_key(
+        "all",
+        "which checkpoint is scored. all: the checkpoint with the best mean score over all dev "
+        "languages; trained: the checkpoint with the best mean score over the dev sets of the "
+        "training languages; last: the last checkpoint",
+        choices=("all", "trained", "last"),
+    )
+    length: int = _task_key(128, "number of tokens in a row", low=16)
+    stride: int = _kind_key(
+        128, "overlap of consecutive windows of a long context, in tokens", low=0
+    )
+    question_length: int = _kind_key(64, "maximum number of tokens in a question", low=1)
+    answer_length: int = _kind_key(30, "maximum number of tokens in an answer", low=1)
+    no_answer: bool = _kind_key(
+        False,
+        "whether questions may have no answer (SQuAD 2.0); the model gives no answer if <s> scores "
+        "best",
+    )
+    misplaced: str = _kind_key(
+        "error",
+        "what to do with an answer whose text is not at answer_start. error: stop; find: use the "
+        "position of the text if the context has it exactly once, else stop; skip: drop the "
+        "answer, and drop the question if no other answer remains",
+        choices=("error", "find", "skip"),
+    )
+    batch_rows: int = _task_key(32, "rows per step: examples, or windows of long examples", low=1)
+    seeds: int = _task_key(
+        1,
+        "number of runs, with the seeds train.seed, train.seed + 1, ...; results are the mean and "
+        "the standard deviation of the runs",
+        low=1,
+    )
+
+    @property
+    def effective_kind(self) -> str:
+        """The kind for `tasks.load`: `pair_classification` for pairs that are encoded apart."""
+        return "pair_classification" if self.pairs == "apart" else self.kind
+
+    @property
+    def objective(self) -> str:
+        """The name of the objective and of its rows. The name of the head is this name followed by
+        `_head`."""
+        return str(load(self.effective_kind).name)
+
+    @property
+    def scored_by(self) -> str:
+        """The metric `metric` or, if it is empty, the default metric of the kind."""
+        return self.metric or str(load(self.kind).metrics[0])
+
+
+def languages_of(task: Task) -> dict[str, tuple[str, ...]]:
+    """Returns the languages of each split."""
+    tested = task.test_languages or task.languages
+    return {"train": task.languages, "dev": task.dev_languages or tested, "test": tested}
+
+
+TASK = "task.json"
+"""The file with the options of the head, in the folder of a fine-tuned model. The folder is that of
+a run, or a Hugging Face folder."""
+
+_LABELLING_KEYS = (
+    "kind",
+    "pairs",
+    "length",
+    "stride",
+    "question_length",
+    "answer_length",
+    "no_answer",
+)
+
+
+def labelling_options(task: Task) -> dict[str, Any]:
+    """Returns the options of a task that affect how its model labels new text. The file `TASK`
+    stores them."""
+    return {name: getattr(task, name) for name in _LABELLING_KEYS}
+
+
+def task_of_model(
+    kind: str, length: int, labels: Sequence[str], saved: Mapping[str, Any] | None = None
+) -> Task:
+    """Returns the task that a fine-tuned model was trained for.
+
+    Args:
+      kind: the kind of task: a name in `tasks.KINDS` or `tasks.VARIANTS`, or `module:function`.
+      length: tokens in a row, used if `saved` has no length.
+      labels: the labels of the head's outputs, in order.
+      saved: the content of `TASK`, if the file exists.
+
+    Raises:
+      ConfigError: if a value of `saved` is impossible.
+    """
+    options: dict[str, Any] = {"length": max(length, 16)}
+    options |= {name: value for name, value in (saved or {}).items() if name in _LABELLING_KEYS}
+    options |= {"kind": kind} if is_own(kind) else load(kind).chosen_by
+    return Task(**options, labels=tuple(labels))
