@@ -141,7 +141,7 @@ def test_predictions_equal_those_of_fine_tuning(kind, runs, folders, call, tmp_p
         else:
             key = "label" if kind == "classification" else "choice"
             assert [str(one[key]) for one in predictions] == written.split()
-        train = dataclasses.replace(config.train, epochs=0.0)
+        train = dataclasses.replace(config.train, steps=0)
         evaluation_config = dataclasses.replace(config, init_from=str(checkpoint), train=train)
         (evaluated,) = running.run(evaluation_config, tmp_path / f"{checkpoint.name}-again").runs
         for scores, expected in ((evaluated.dev, trained.dev), (evaluated.test, trained.test)):

@@ -33,7 +33,7 @@ def raw(name):
     ],
 )
 def test_every_line_of_a_table_is_an_example(name, columns, expected):
-    examples = read(name, "", Task(columns=columns))
+    examples = read(name, "", Task(kind="classification", columns=columns))
     assert len(examples) == raw(name).count("\n") - 1
     assert len(labels.label_set(examples, ())) == expected
     assert not any(text.startswith('"') and '""' in text for one in examples for text in one.texts)
