@@ -54,8 +54,8 @@ def get_config(variant=""):
     config.model.pair_separator = "parallel"
     config.model.dtype = "bfloat16"
 
-    config.objectives.mmlm.batch_rows = 2048
-    config.objectives.tlm.batch_rows = 256
+    config.objectives.mmlm.batch_size = 2048
+    config.objectives.tlm.batch_size = 256
     config.objectives.masking.rate = 0.5
     config.objectives.masking.mask_share = 1.0
     config.objectives.masking.random_share = 0.0
@@ -69,13 +69,13 @@ def get_config(variant=""):
     config.optimizer.warmup_steps = 2_000
 
     config.train.steps = "5_000_000_000_000tok"
-    config.train.accumulation = 16
+    config.train.gradient_accumulation_steps = 16
     config.phases = {
         "annealing": {
             "start_step": "4_700_000_000_000tok",
             "data": {"length": 8192},
             "model": {"rotary_base": 250_000.0},
-            "objectives": {"masking": {"rate": 0.1}, "mmlm": {"batch_rows": 512}},
+            "objectives": {"masking": {"rate": 0.1}, "mmlm": {"batch_size": 512}},
             "optimizer": {"schedule": "linear", "warmup_steps": 0},
         },
     }

@@ -44,7 +44,7 @@ from xlj.config import variants
 
 def mmlm_tlm(config):
     for name in ("mmlm", "tlm"):
-        config.objectives[name].batch_rows = config.objectives.mrtd.batch_rows
+        config.objectives[name].batch_size = config.objectives.mrtd.batch_size
     variants.without("mrtd", "trtd")(config)
     for section in ("masking", "generator"):
         config.objectives[section] = schema.default().objectives[section]
@@ -65,14 +65,14 @@ def get_config(variant=""):
 
     config.model.position_bias = "gated"
 
-    config.objectives.mmlm.batch_rows = 0
+    config.objectives.mmlm.batch_size = 0
     config.objectives.masking.rate = 0.15
     config.objectives.masking.mask_share = 1.0
     config.objectives.masking.random_share = 0.0
     config.objectives.generator.layers = 4
     config.objectives.generator.embeddings = "shared"
     for objective in (config.objectives.mrtd, config.objectives.trtd):
-        objective.batch_rows = 2048
+        objective.batch_size = 2048
         objective.weight = 50.0
 
     config.optimizer.learning_rate = 5e-4

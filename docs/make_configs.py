@@ -86,7 +86,7 @@ A phase changes some keys from a step on, such as learning rates, shares of lang
 config.phases = ml_collections.ConfigDict(
     {
         "uniform": {"start_step": 1_000, "data": {"alpha": 0.0}},
-        "more_masks": {"start_step": 2_000, "objectives": {"mmlm": {"mask_rate": 0.2}}},
+        "more_masks": {"start_step": 2_000, "objectives": {"masking": {"rate": 0.2}}},
     }
 )
 ```

@@ -91,7 +91,7 @@ def fine_tuning(kind, ending, **changes):
         config = finetuning.default()
         config.init_from, config.data.cache = f"{folder}/xlm_r_tlm", f"{folder}/rows"
         config.task.kind, config.task.train = kind, f"{folder}/train.{ending}"
-        config.task.length, config.task.batch_rows, config.train.steps = 32, 8, "1ep"
+        config.task.length, config.task.batch_size, config.train.steps = 32, 8, "1ep"
         config.train.log_every, config.train.seed, config.train.eval_every = 20, SEED, "50%"
         config.task.languages = config.task.test_languages = "en"
         config.task.select, config.task.test = "last", config.task.train

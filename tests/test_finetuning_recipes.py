@@ -59,7 +59,7 @@ def test_sweeps_try_the_papers_grids(sweep, monkeypatch, tmp_path):
     assert (actual.config, actual.command) == (f"configs/finetune/{name}.py", "xlj.finetune")
     config = recipe(name, monkeypatch).get_config()
     recipe_values = {
-        "task.batch_rows": config.task.batch_rows,
+        "task.batch_size": config.task.batch_size,
         "optimizer.learning_rate": config.optimizer.learning_rate,
         "train.steps": config.train.steps,
     }
@@ -91,7 +91,7 @@ def test_recipes_have_meta_xlms_settings(name, variant, values, monkeypatch):
     optimizer = config.optimizer
     assert optimizer.schedule == "linear"
     assert values == (
-        config.task.batch_rows,
+        config.task.batch_size,
         optimizer.learning_rate,
         optimizer.warmup_steps,
         optimizer.weight_decay,

@@ -63,7 +63,7 @@ def runs(checkpoint, tmp_path_factory):
         config = make_task(folder, kind)
         config.init_from, config.data.cache = str(checkpoint), str(folder / "rows")
         config.task.kind, config.task.length = kind, 64
-        config.task.batch_rows, config.train.steps, config.train.eval_every = 16, "5ep", "100%"
+        config.task.batch_size, config.train.steps, config.train.eval_every = 16, "5ep", "100%"
         if kind == "question_answering":
             config.train.steps, config.task.length = "0.02ep", 96
         if kind == "multiple_choice":

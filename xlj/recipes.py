@@ -52,7 +52,8 @@ def _lines(name: str) -> Iterator[str]:
         return
     config = recipes.read(name)
     if name.startswith("finetune/"):
-        takes = takes or f"{config.train.epochs:g} epochs, {config.train.seeds} seeds"
+        epochs = durations.read(config.train.steps).amount
+        takes = takes or f"{epochs:g} epochs, {config.task.seeds} seeds"
         needs = f"an encoder (init_from), {config.task.train}"
     else:
         takes, needs = takes or _estimate(config), _needs(config)
@@ -75,7 +76,7 @@ def _rows(config: ConfigDict) -> list[tuple[Any, int]]:
     max_length = config.model.positions - 2  # an upper bound for rows with length `auto`
     rows_read = []
     for name, options in registered().items():
-        if rows := config.objectives[name].batch_rows:
+        if rows := config.objectives[name].batch_size:
             key = options.row_kind.length.removeprefix("data.")
             rows_read.append((options.row_kind, rows * (config.data[key] or max_length)))
     return rows_read

@@ -37,5 +37,5 @@ def get_config(variant=""):
     task.length = 256
     optimizer.learning_rate = 2e-5
     optimizer.layer_decay = 0.8
-    train.steps, task.batch_rows, task.seeds = "10ep", 16, 5
+    train.steps, task.batch_size, task.seeds = "10ep", 16, 5
     return choose(config, variant, VARIANTS)

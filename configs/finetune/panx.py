@@ -41,5 +41,5 @@ def get_config(variant=""):
     task.test_languages = LANGUAGES
     task.length = 128
     optimizer.learning_rate = 7e-6
-    train.steps, task.batch_rows = "10ep", 8
+    train.steps, task.batch_size = "10ep", 8
     return choose(config, variant, VARIANTS)

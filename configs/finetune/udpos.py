@@ -13,7 +13,7 @@ from xlj.config.variants import choose, embedded
 
 
 def meta_xlm(config):
-    config.task.batch_rows, config.optimizer.learning_rate = 32, 1e-5
+    config.task.batch_size, config.optimizer.learning_rate = 32, 1e-5
 
 
 def phrasebook(config):
@@ -38,5 +38,5 @@ def get_config(variant=""):
     task.metric = "word_class_f1"
     task.length = 128
     optimizer.learning_rate = 2e-5
-    train.steps, task.batch_rows = "10ep", 16
+    train.steps, task.batch_size = "10ep", 16
     return choose(config, variant, VARIANTS)

@@ -56,5 +56,5 @@ def get_config(variant=""):
     task.length = 128
     optimizer.learning_rate = 7e-6
     optimizer.warmup_steps = 12_500
-    train.steps, task.batch_rows = "10ep", 32
+    train.steps, task.batch_size = "10ep", 32
     return choose(config, variant, VARIANTS)

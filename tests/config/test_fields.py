@@ -34,7 +34,7 @@ class Heat(Warmth):
         (lambda: Optimizer(warmup_steps="10 %%"), r"^optimizer\.warmup_steps is '10 %%'; "),
         (lambda: Train(steps="10%"), r"^train\.steps is '10%'; .* with the unit tok or ep$"),
         (lambda: Train(eval_every="3ep"), r"^train\.eval_every is '3ep'; .* with the unit %$"),
-        (lambda: SUPERVISED["tagging"](batch_rows=-1), r"^task\.batch_rows is -1; "),
+        (lambda: SUPERVISED["tagging"](batch_size=-1), r"^task\.batch_size is -1; "),
         (lambda: Heat(kind="wett"), r"^objectives\.kind is 'wett'; .*did you mean wet\?"),
     ],
 )

@@ -39,7 +39,7 @@ def fine_tuned(checkpoint, tmp_path_factory):
         (folder / f"{split}-en.tsv").write_text(text)
         config.task[split] = f"{folder}/{split}-{{language}}.tsv"
     config.task.length, config.task.labels = 96, "dog,cat"
-    config.task.batch_rows, config.train.steps, config.train.eval_every = 16, "5ep", "50%"
+    config.task.batch_size, config.train.steps, config.train.eval_every = 16, "5ep", "50%"
     config.optimizer.learning_rate = 1e-2
     outcome = running.run(finetuning.parse(config), folder / "run")
     assert 60 < outcome.runs[0].test["accuracy"]["en"]

@@ -25,7 +25,10 @@ def make_labeller(vocabulary, monkeypatch):
     """
 
     def make(separators, pairs="together"):
-        task, rows = Task(kind="classification", length=LENGTH, labels=("full", "padded"), pairs=pairs), []
+        task, rows = (
+            Task(kind="classification", length=LENGTH, labels=("full", "padded"), pairs=pairs),
+            [],
+        )
         params = {f"{task.effective_kind}_head": {"bias": jnp.zeros(2)}}
 
         class RecordingPredictor:
@@ -77,12 +80,17 @@ def test_predictions_stay_with_their_examples_across_chunks(make_labeller, monke
 
 
 def test_a_model_without_a_task_head_is_refused(random_encoder):
-    for task, params in ((None, ["classification_head/x"]), (Task(kind="classification"), ["tagging_head/output"])):
+    for task, params in (
+        (None, ["classification_head/x"]),
+        (Task(kind="classification"), ["tagging_head/output"]),
+    ):
         with pytest.raises(ConfigError, match="^the model has no task head; expected a run"):
             labeller.task_of(task, params, "")
     with pytest.raises(ConfigError, match="^runs/a: the model has no task head"):
         labeller.task_of(None, [], "runs/a")
-    pretrained = Pretrained({"embeddings": jnp.zeros(2)}, MODEL, None, task=Task(kind="classification"))
+    pretrained = Pretrained(
+        {"embeddings": jnp.zeros(2)}, MODEL, None, task=Task(kind="classification")
+    )
     with pytest.raises(ConfigError, match="^runs/b: the model has no task head"):
         labeller.Labeller(pretrained, "runs/b")
     task = Task(kind="classification", pairs="apart")

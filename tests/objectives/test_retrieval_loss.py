@@ -16,7 +16,7 @@ from xlj.objectives import retrieval
 from xlj.objectives.bitext import average_examples
 from xlj.objectives.segments import whole_examples
 
-OPTIONS = [Retrieval(scale=5.0, negatives=kind) for kind in ("hardest", "all")]
+OPTIONS = [Retrieval(temperature=1 / 5, negatives=kind) for kind in ("hardest", "all")]
 BOTH_KINDS_OF_NEGATIVES = pytest.mark.parametrize(
     "options", OPTIONS, ids=lambda options: options.negatives
 )
@@ -93,7 +93,7 @@ def test_the_whole_step_equals_numpy(
 ):
     """Rows have one pair or several pairs."""
     kind = options.negatives
-    options = Retrieval(scale=7.0, negatives=kind, layer=layer, weight=3.0)
+    options = Retrieval(temperature=1 / 7, negatives=kind, layer=layer, weight=3.0)
     objective = retrieval.objective("retrieval", options, full_model, CORPUS)
     params = params_of(full_model, objective)
     rows = rows_of("bitext", count=count, length=length)

@@ -52,7 +52,7 @@ def config(module, checkpoint, tmp_path_factory):
     config.task.kind, config.task.length, config.task.metric = module, 16, "near"
     for split in ("train", "dev", "test"):
         config.task[split] = f"{folder}/{split}-{{language}}.tsv"
-    config.task.batch_rows, config.train.steps, config.train.eval_every = 16, "2ep", "50%"
+    config.task.batch_size, config.train.steps, config.train.eval_every = 16, "2ep", "50%"
     config.optimizer.learning_rate = 1e-2
     return config
 

@@ -38,9 +38,9 @@ def test_runs_that_fit_pass_and_expected_sizes_equal_those_of_rows(tiny, store):
         ("model.positions", 10**12, "model.positions=1000000000000"),
         ("data.vocabulary_size", 10**12, "a vocabulary of 1000000000000 ids"),
         (
-            "objectives.tlm.batch_rows",
+            "objectives.tlm.batch_size",
             10**11 // 8 * 8,
-            r"token ids of a step take [\d,.]+ GiB.*lower objectives\.tlm\.batch_rows=100000000000",
+            r"token ids of a step take [\d,.]+ GiB.*lower objectives\.tlm\.batch_size=100000000000",
         ),
     ],
 )
@@ -66,7 +66,7 @@ def test_a_sharded_state_fits_where_a_whole_one_does_not(tiny, monkeypatch):
 
 
 def test_a_step_that_runs_out_of_memory_is_an_error_with_advice(tiny):
-    message = r"ran out of memory \(RESOURCE_EXHAUSTED: 9 GiB\).*accumulation=1, "
+    message = r"ran out of memory \(RESOURCE_EXHAUSTED: 9 GiB\).*accumulation_steps=1, "
     with pytest.raises(ConfigError, match=message):
         with memory.explain_out_of_memory(parse(tiny)):
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 9 GiB\nand a table")

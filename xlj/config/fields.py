@@ -419,14 +419,13 @@ _OTHER_NAMES = {
     "num_epochs": "train.steps",
     "num_train_epochs": "train.steps",
     "max_steps": "train.steps",
-    "batch_rows": "task.batch_rows objectives.mmlm.batch_rows",
-    "batch_size": "task.batch_rows objectives.mmlm.batch_rows",
-    "per_device_train_batch_size": "task.batch_rows objectives.mmlm.batch_rows",
-    "gradient_accumulation_steps": "train.accumulation",
+    "batch_size": "objectives.mmlm.batch_size task.batch_size",
+    "per_device_train_batch_size": "objectives.mmlm.batch_size task.batch_size",
+    "accumulation": "train.gradient_accumulation_steps",
     "mlm_probability": "objectives.masking.rate",
     "mask_rate": "objectives.masking.rate",
-    "max_length": "task.length data.length",
-    "max_seq_length": "task.length data.length",
+    "max_length": "data.length task.length",
+    "max_seq_length": "data.length task.length",
     "num_layers": "model.layers",
     "num_hidden_layers": "model.layers",
     "hidden_size": "model.hidden",
@@ -434,8 +433,8 @@ _OTHER_NAMES = {
     "warmup_ratio": "optimizer.warmup_steps",
     "model_name_or_path": "init_from",
 }
-"""Maps key names of other libraries to xlj's keys for the same option, separated by spaces: first
-the key of fine-tuning, if there are two."""
+"""Maps key names of other libraries to xlj's keys for the same option, separated by spaces. If
+there are two, the first is of pretraining and the second of fine-tuning."""
 
 
 def other_name(name: str, known: Collection[str]) -> str:

@@ -38,7 +38,13 @@ KEYS_OF_MODEL = tuple(
 _KEYS = (
     *("init_from", "objective_modules", "transfer.parts", "data.cache", "data.alpha"),
     *KEYS_OF_MODEL,
-    *("train.steps", "train.seed", "train.log_every", "train.eval_every", "train.accumulation"),
+    *(
+        "train.steps",
+        "train.seed",
+        "train.log_every",
+        "train.eval_every",
+        "train.gradient_accumulation_steps",
+    ),
     *("train.max_skipped_steps", "train.damaged_checkpoint", "train.metrics_hook"),
 )
 _SECTIONS = ("task", "optimizer", "mesh")
@@ -157,8 +163,8 @@ def _check_together(parsed: Config) -> None:
             f"{', '.join(kind.metrics)}"
         )
     kind.check(task)
-    if task.batch_rows % parsed.train.accumulation:
+    if task.batch_size % parsed.train.gradient_accumulation_steps:
         raise ConfigError(
-            f"task.batch_rows={task.batch_rows} is not divisible by "
-            f"train.accumulation={parsed.train.accumulation}"
+            f"task.batch_size={task.batch_size} is not divisible by "
+            f"train.gradient_accumulation_steps={parsed.train.gradient_accumulation_steps}"
         )

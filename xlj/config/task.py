@@ -135,7 +135,7 @@ class Task(Section, path="task"):
         "answer, and drop the question if no other answer remains",
         choices=("error", "find", "skip"),
     )
-    batch_rows: int = _task_key(32, "rows per step: examples, or windows of long examples", low=1)
+    batch_size: int = _task_key(32, "rows per step: examples, or windows of long examples", low=1)
     seeds: int = _task_key(
         1,
         "number of runs, with the seeds train.seed, train.seed + 1, ...; results are the mean and "

@@ -243,7 +243,7 @@ def _training_config(
     task = config.task
     kind_option: dict[str, Any] = {"kind": task.kind} if is_own(task.kind) else {}
     options = supervised(task.effective_kind)(
-        batch_rows=task.batch_rows, length=task.length, labels=labels, **kind_option
+        batch_size=task.batch_size, length=task.length, labels=labels, **kind_option
     )
     steps = _steps(config, sum(task.train.rows for task in store.manifest.tasks))
     train = dataclasses.replace(config.train, steps=steps, keep_checkpoints=1)
@@ -278,7 +278,7 @@ def _steps(config: Config, rows: int) -> int:
             f"train.steps={config.train.steps}: fine-tuning counts steps or passes over the rows; "
             "use ep, such as 3ep"
         )
-    count = duration.amount * rows / config.task.batch_rows if duration.unit else duration.amount
+    count = duration.amount * rows / config.task.batch_size if duration.unit else duration.amount
     if (steps := max(1, math.ceil(count))) > MOST_STEPS:
         raise ConfigError(
             f"train.steps={config.train.steps} are {steps} steps, but at most {MOST_STEPS} are "
@@ -343,7 +343,7 @@ def _compute_identity(
     It does not cover the encoder's path, the mesh, the number of microbatches, or `log_every`.
     """
     train = dataclasses.replace(
-        run_config.train, log_every=1, accumulation=1, damaged_checkpoint="stop"
+        run_config.train, log_every=1, gradient_accumulation_steps=1, damaged_checkpoint="stop"
     )
     identifying = dataclasses.replace(run_config, init_from="", train=train, mesh=schema.Mesh())
     scoring = (task.select, task.scored_by, task.answer_length, task.no_answer)

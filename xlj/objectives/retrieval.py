@@ -47,7 +47,7 @@ class RetrievalInputs(NamedTuple):
 def objective(
     name: str, options: Retrieval, model: Model, corpus: Corpus
 ) -> Objective[RetrievalInputs, object]:
-    """Builds a contrastive objective on scaled cosines of mean vectors (the scale is ours).
+    """Builds a contrastive objective on scaled cosines of mean vectors (the temperature is ours).
 
     `options.negatives` chooses the loss:
 
@@ -78,7 +78,7 @@ def objective(
             first: jax.Array, second: jax.Array
         ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
             first, second = (side.reshape(-1, model.hidden) for side in (first, second))
-            losses, correct = pair_losses(first, second, negatives, options.scale)
+            losses, correct = pair_losses(first, second, negatives, 1 / options.temperature)
             losses = losses * has_negative
             return losses.sum(), (losses, correct * has_negative)
 

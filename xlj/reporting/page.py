@@ -301,7 +301,7 @@ def _differences(runs: Sequence[Run]) -> Iterator[Element]:
     folders = {run.workdir for run in runs}
     whole = [run for run in runs if run.config and run.workdir.parent not in folders]
     for fine_tunes in (False, True):
-        of_schema = [run for run in whole if ("task.kind" in run.config) == fine_tunes]
+        of_schema = [run for run in whole if bool(run.config.get("task.kind")) == fine_tunes]
         configs = [run.config for run in of_schema]
         keys = _ordered(key for config in configs for key in config)
         rows: list[list[Content]] = [

@@ -23,7 +23,10 @@ def folder(tmp_path):
 
 
 def test_templates_are_filled_and_may_lack_a_file_for_some_languages(folder):
-    task = Task(kind="classification", test=(f"{folder}/{{language}}.tsv", f"{folder}/more.{{language}}.tsv"))
+    task = Task(
+        kind="classification",
+        test=(f"{folder}/{{language}}.tsv", f"{folder}/more.{{language}}.tsv"),
+    )
     assert reading.resolve(task, "test", ("en", "de")) == {
         "en": [f"{folder}/en.tsv"],
         "de": [f"{folder}/de.tsv", f"{folder}/more.de.tsv"],
@@ -45,7 +48,9 @@ def test_sources_may_be_urls(folder):
 
 
 def test_one_error_names_all_missing_sources(folder):
-    task = Task(kind="classification", train=(f"{folder}/{{language}}.tsv", f"{folder}/x.{{language}}"))
+    task = Task(
+        kind="classification", train=(f"{folder}/{{language}}.tsv", f"{folder}/x.{{language}}")
+    )
     with pytest.raises(ConfigError) as error:
         reading.resolve(task, "train", ("en", "de", "fr"))
     for part in (
@@ -69,7 +74,11 @@ def test_one_tfds_source_may_have_all_languages():
 
 def test_a_tfds_source_is_refused_if_tfds_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
-    task = Task(kind="classification", train=("phrasebook:nli/{language}#train",), dev=("tfds:xnli#validation",))
+    task = Task(
+        kind="classification",
+        train=("phrasebook:nli/{language}#train",),
+        dev=("tfds:xnli#validation",),
+    )
     assert reading.resolve(task, "train", ("en",)) == {"en": ["phrasebook:nli/en#train"]}
     with pytest.raises(ConfigError, match="reading tfds:xnli#validation needs tensorflow_datasets"):
         reading.resolve(task, "dev", ("en",))
@@ -113,7 +122,11 @@ def test_each_kind_has_its_reader(folder):
     [
         ("empty.tsv", Task(kind="classification"), "empty.tsv contains no examples"),
         ("blank.conll", Task(kind="tagging"), "blank.conll contains no examples"),
-        ("en.tsv", Task(kind="classification", labels=("yes", "non")), "en.tsv:2: 'no' is not a label .*did you mean non"),
+        (
+            "en.tsv",
+            Task(kind="classification", labels=("yes", "non")),
+            "en.tsv:2: 'no' is not a label .*did you mean non",
+        ),
         ("en.tsv", Task(kind="question_answering"), "en.tsv:1: not valid JSON"),
         ("nowhere.tsv", Task(kind="classification"), "nowhere.tsv: cannot read this file"),
     ],

@@ -14,7 +14,7 @@ class Retrieval(Options):
     rows = "bitext"
     implementation = "xlj.objectives.retrieval:objective"
 
-    batch_rows: int = option(
+    batch_size: int = option(
         0, "rows per step, each with several pairs; 0: the objective is off", low=0
     )
     negatives: str = option(
@@ -30,4 +30,6 @@ class Retrieval(Options):
         "the depth",
         low=-1,
     )
-    scale: float = option(20.0, "factor by which cosines are multiplied to get logits", low=0.01)
+    temperature: float = option(
+        0.05, "number by which cosines are divided to get logits", low=0.001
+    )

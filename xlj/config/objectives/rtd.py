@@ -13,7 +13,7 @@ def _for_detection(config: Sections, path: str) -> Unused | None:
     objectives = config.objectives_on().values()
     if any(isinstance(options, ReplacedTokenDetection) for options in objectives):
         return None
-    return Unused("objectives.mrtd.batch_rows and objectives.trtd.batch_rows are 0")
+    return Unused("objectives.mrtd.batch_size and objectives.trtd.batch_size are 0")
 
 
 @dataclasses.dataclass(frozen=True)

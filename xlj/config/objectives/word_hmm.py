@@ -19,7 +19,7 @@ class WordHMM(Options):
     normaliser_weight = 0.1
     """Weight of the loss that drives the normalisers of the softmax towards 1."""
 
-    batch_rows: int = option(
+    batch_size: int = option(
         0, "rows per step, each with several pairs; 0: the objective is off", low=0
     )
     layer: int = option(
