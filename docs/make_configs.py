@@ -14,6 +14,7 @@ from xlj.config.optimizers import read_by_optimizer
 from xlj.config.sections import read_by_objectives
 from xlj.config.tasks import KINDS, load, read_by_kind
 
+WHOLE_SECTIONS = ("task.", "optimizer.", "mesh.")
 FILE = Path(__file__).with_name("configs.md")
 RECIPES = Path(__file__).parents[1] / "configs"
 
@@ -28,7 +29,7 @@ Items of a list are separated by commas:
 
 A row is a sequence of token ids of a fixed length; a step trains on a batch of rows
 ([Data](data.md)). A duration is a number of steps, of tokens without padding (`3e9tok`), or of
-passes over the rows (`2ep`).
+passes over the rows (`2ep`), or of percent of the run (`10%`).
 
 Commands check the config before any work. Each error is one line that names the key. The following
 are errors:
@@ -100,39 +101,44 @@ TABLE = '<div class="keys" markdown>\n\n| key | default | values | meaning |\n|-
 
 
 FINETUNING = """
-## Keys of fine-tuning
+## Fine-tuning
 
 `python -m xlj.finetune` reads recipes of `configs/finetune/`, which start from
 `xlj.config.finetuning.default()`. [Fine-tuning](finetune.md) is the guide.
 
 """
+FINETUNING_KEYS = """
+Fine-tuning reads the sections `task`, `optimizer` and `mesh`, and these keys: {keys}. It is an
+error to set another key. These defaults differ from those of pretraining:
+
+| key | default in fine-tuning |
+|---|---|
+"""
 
 
 def render() -> str:
     """Returns the whole page."""
-    training = "".join(_sections(pretraining.keys()))
-    tuning = "".join(_sections(finetuning.keys(), "Fine-tuning: "))
+    sections = "".join(_sections(pretraining.keys()))
+    others = [path for path, _ in finetuning.keys() if not path.startswith(WHOLE_SECTIONS)]
+    defaults = [f"| `{path}` | `{value}` |\n" for path, value in finetuning.DEFAULTS.items()]
     return "".join(
         [
             HEAD,
-            "| config | sections with keys |\n|---|---|\n",
-            f"| pretraining | {_links(training)}, [phases](#phases) |\n",
-            f"| fine-tuning | {_links(tuning)} |\n",
+            f"Sections: {_links(sections)}, [phases](#phases).\n",
             BY,
             *_recipes("", "variants in addition to `modern` and `tiny`"),
             VARIANTS,
-            training,
+            sections,
             PHASES,
             FINETUNING,
             *_recipes("finetune/", "variants"),
-            tuning,
+            FINETUNING_KEYS.format(keys=", ".join(f"`{path}`" for path in others)),
+            *defaults,
         ]
     )
 
 
-def _sections(
-    keys: typing.Iterable[tuple[str, typing.Any]], before: str = ""
-) -> typing.Iterator[str]:
+def _sections(keys: typing.Iterable[tuple[str, typing.Any]]) -> typing.Iterator[str]:
     sections: dict[str, list[str]] = {}
     for path, field in keys:
         section, _, name = path.rpartition(".")
@@ -140,8 +146,7 @@ def _sections(
         cells = [_escape(cell) for cell in cells]
         sections.setdefault(section, []).append(f"| {' | '.join(cells)} |\n")
     for section, rows in sections.items():
-        without_section = "keys without a section" if before else "Keys without a section"
-        head = f"\n## {before}{section or without_section}\n\n"
+        head = f"\n## {section or 'Keys without a section'}\n\n"
         options = registered().get(section.removeprefix("objectives."))
         about = " ".join((options.__doc__ or "").split()) + "\n\n" if options else ""
         yield f"{head}{about}{TABLE}{''.join(rows)}\n</div>\n"
@@ -156,9 +161,9 @@ def _escape(cell: str) -> str:
 def _links(sections: str) -> str:
     """Returns links to the sections of a part of the page."""
     names = re.findall(r"^## (.+)$", sections, re.MULTILINE)
-    anchors = [re.sub(r"[.:]", "", name.lower()).replace(" ", "-") for name in names]
+    anchors = [name.lower().replace(".", "").replace(" ", "-") for name in names]
     links = zip(names, anchors, strict=True)
-    return ", ".join(f"[{name.rpartition(': ')[2]}](#{anchor})" for name, anchor in links)
+    return ", ".join(f"[{name}](#{anchor})" for name, anchor in links)
 
 
 def _recipes(folder: str, variants: str) -> typing.Iterator[str]:
@@ -207,7 +212,8 @@ def _values(path: str, field: typing.Any) -> str:
         elif low is not None:
             values += f", at least {low}"
         values += ", or `auto`" * metadata.get("auto", False)
-        values += ", or with `tok` or `ep`" * metadata.get("duration", False)
+        if units := metadata.get("duration"):
+            values += f", or with {_code(units)}"
     condition = metadata.get("used_when")
     if condition is read_by_objectives:
         readers = [name for name, options in registered().items() if path in options.reads]

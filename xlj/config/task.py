@@ -5,20 +5,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from xlj.config.fields import Section, Unused, UsedWhen, key
+from xlj.config.fields import Section, Unused, key, only_if_set
 from xlj.config.tasks import KINDS, is_own, load, read_by_kind
-
-
-def _of_task(used_when: UsedWhen | None = None) -> UsedWhen:
-    """Returns a condition: the config is of fine-tuning, and the condition `used_when` holds."""
-
-    def check(config: Any, path: str) -> Unused | None:
-        if not config.task.kind:
-            return Unused("task.kind is empty")
-        return used_when(config, path) if used_when else None
-
-    check.__doc__ = used_when.__doc__ if used_when else None
-    return check
 
 
 def _for_dev(config: Any, path: str) -> Unused | None:
@@ -33,8 +21,8 @@ def _for_test(config: Any, path: str) -> Unused | None:
     return Unused("task.test is empty", allowed_in_recipes=True)
 
 
-_task_key = partial(key, used_when=_of_task())
-_kind_key = partial(key, used_when=_of_task(read_by_kind))
+_task_key = partial(key, used_when=only_if_set("task.kind"))
+_kind_key = partial(key, used_when=read_by_kind)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,12 +59,12 @@ class Task(Section, path="task"):
     test_languages: tuple[str, ...] = key(
         (),
         "languages of the test sets; empty: the training languages",
-        used_when=_of_task(_for_test),
+        used_when=_for_test,
     )
     dev_languages: tuple[str, ...] = key(
         (),
         "languages of the dev sets; empty: the languages of the test sets",
-        used_when=_of_task(_for_dev),
+        used_when=_for_dev,
     )
     per_language: bool = _task_key(
         False, "train one model per language on the data of that language, not one model for all"

@@ -61,6 +61,8 @@ def is_own(kind: str) -> bool:
 def read_by_kind(config: Any, path: str) -> Unused | None:
     """Checks that the kind of task reads a key, that is, names it in `reads`."""
     kind = config.task.kind
+    if not kind:
+        return Unused("task.kind is empty")
     if path.removeprefix("task.") in load(kind).reads:
         return None
     readers = [name for name in KINDS if path.removeprefix("task.") in load(name).reads]
