@@ -11,10 +11,10 @@ from random_rows import CORPUS, SIZE, rows_of
 from references import btmlm as reference
 from references.encoder import float64
 
-from xlj.config.objectives.btmlm import BackTranslation
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
-from xlj.objectives import btmlm
+from xlj.objectives.btmlm import loss as btmlm
+from xlj.objectives.btmlm.options import BackTranslation
 from xlj.objectives.segments import segments
 
 OPTIONS = BackTranslation(mask_rate=0.2, pseudo_ratio=0.2)

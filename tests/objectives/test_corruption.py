@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj.config.objectives.mlm import MultilingualMLM
 from xlj.objectives.corruption import at_positions, mask_tokens, max_predictions
+from xlj.objectives.mlm.options import MultilingualMLM
 
 SIZE = 300
 MASK = SIZE - 1

@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import pytest
 from random_rows import CORPUS
 
-from xlj.config import SUPERVISED, Model, registered
+from xlj.config import Model, registered
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
-from xlj.objectives import build, counting
+from xlj.objectives import counting
 from xlj.objectives.flops import TRAINED, Operations, of_layers
-from xlj.objectives.objective import Loss, LossSums, Objective
+from xlj.objectives.objective import Loss, LossSums, Objective, build
+from xlj.objectives.supervised.options import SUPERVISED
 
 BASE = Model(language_embeddings="predicted", position_bias="gated")
 LARGE_CORPUS = Corpus(250_002, ("en", "de"), (3, 2), ("en-de",))

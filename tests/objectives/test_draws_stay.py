@@ -9,14 +9,18 @@ import pytest
 from random_rows import CORPUS, SIZE
 
 from xlj.config import Model, row_kinds
-from xlj.config.objectives.btmlm import BackTranslation
-from xlj.config.objectives.dwa import WordAlignment
-from xlj.config.objectives.mlm import Masking
-from xlj.config.objectives.rtd import ReplacedTokenDetection
-from xlj.config.objectives.xlco import Contrast
 from xlj.data.ragged import Ragged
 from xlj.data.rows import row_records
-from xlj.objectives import btmlm, dwa, mlm, rtd, xlco
+from xlj.objectives.btmlm import loss as btmlm
+from xlj.objectives.btmlm.options import BackTranslation
+from xlj.objectives.dwa import loss as dwa
+from xlj.objectives.dwa.options import WordAlignment
+from xlj.objectives.mlm import loss as mlm
+from xlj.objectives.mlm.options import Masking
+from xlj.objectives.rtd import loss as rtd
+from xlj.objectives.rtd.options import ReplacedTokenDetection
+from xlj.objectives.xlco import loss as xlco
+from xlj.objectives.xlco.options import Contrast
 
 MODEL = Model(layers=3, hidden=8, heads=2)
 SHARES = {"mask_rate": 0.3, "mask_share": 0.5, "random_share": 0.3}

@@ -13,9 +13,9 @@ from references.encoder import float64
 
 from xlj.alignment_math import extraction
 from xlj.alignment_math.sinkhorn import sinkhorn
-from xlj.config.objectives.dwa import WordAlignment
 from xlj.models import encoder
-from xlj.objectives import dwa
+from xlj.objectives.dwa import loss as dwa
+from xlj.objectives.dwa.options import WordAlignment
 from xlj.objectives.segments import segments, whole_examples
 
 OPTIONS = WordAlignment(mask_rate=0.3)

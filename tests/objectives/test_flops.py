@@ -10,27 +10,26 @@ from jax.extend.core import jaxprs_in_params
 from random_rows import CORPUS, SIZE
 from references import flops as reference
 
-from xlj.config import SUPERVISED, Model
-from xlj.config.objectives.btmlm import BackTranslation
-from xlj.config.objectives.distillation import Distillation
-from xlj.config.objectives.dwa import WordAlignment
-from xlj.config.objectives.mlm import Masking
-from xlj.config.objectives.retrieval import Retrieval
-from xlj.config.objectives.rtd import ReplacedTokenDetection
-from xlj.config.objectives.xlco import Contrast
+from xlj.config import Model
 from xlj.models import encoder
-from xlj.objectives import (
-    btmlm,
-    camlm,
-    distillation,
-    dwa,
-    mlm,
-    retrieval,
-    rtd,
-    supervised,
-    xlco,
-)
+from xlj.objectives.btmlm import loss as btmlm
+from xlj.objectives.btmlm.options import BackTranslation
+from xlj.objectives.camlm import loss as camlm
+from xlj.objectives.distillation import loss as distillation
+from xlj.objectives.distillation.options import Distillation
+from xlj.objectives.dwa import loss as dwa
+from xlj.objectives.dwa.options import WordAlignment
 from xlj.objectives.flops import of_layers, of_predictions
+from xlj.objectives.mlm import loss as mlm
+from xlj.objectives.mlm.options import Masking
+from xlj.objectives.retrieval import loss as retrieval
+from xlj.objectives.retrieval.options import Retrieval
+from xlj.objectives.rtd import loss as rtd
+from xlj.objectives.rtd.options import ReplacedTokenDetection
+from xlj.objectives.supervised import loss as supervised
+from xlj.objectives.supervised.options import SUPERVISED
+from xlj.objectives.xlco import loss as xlco
+from xlj.objectives.xlco.options import Contrast
 
 TINY = Model(layers=3, hidden=32, heads=4, intermediate=48, positions=66)
 

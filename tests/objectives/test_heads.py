@@ -10,10 +10,21 @@ from references import encoder as plain
 from references import heads as reference
 
 from xlj.config import Model
-from xlj.models import heads
 from xlj.models.dense import cpu_layout_barrier, precision_of
 from xlj.models.dropout import dropout
 from xlj.models.feed_forward import FeedForward
+from xlj.objectives.dwa.head import init_pointer, point
+from xlj.objectives.mlm.head import init_prediction, predict
+from xlj.objectives.rtd.head import detect, init_detection
+from xlj.objectives.supervised.head import (
+    PAIR_FEATURES,
+    classify,
+    classify_tokens,
+    init_classification,
+    init_token_classification,
+    pair_features,
+)
+from xlj.objectives.xlco.head import init_projection, project
 from xlj.sharding import devices
 
 MODEL = Model(layers=3, hidden=8, heads=2, intermediate=12, layer_norm_epsilon=1e-3, dropout=0.4)
@@ -46,30 +57,30 @@ TABLE = vectors(20, 8, seed=3)
 
 
 def logits(params, model, hidden):
-    result, table, bias = heads.predict(params, jnp.asarray(TABLE, jnp.float32), model, hidden)
+    result, table, bias = predict(params, jnp.asarray(TABLE, jnp.float32), model, hidden)
     return result @ table.T + bias
 
 
 HEADS = {
     "prediction": (
-        lambda rng, model: heads.init_prediction(rng, model, 20),
+        lambda rng, model: init_prediction(rng, model, 20),
         lambda params, model: logits(params, model, jnp.asarray(ALL)),
         lambda params: reference.prediction(params, TABLE, MODEL, ALL),
     ),
     "detection": (
-        heads.init_detection,
-        lambda params, model: heads.detect(params, model, jnp.asarray(ALL)),
+        init_detection,
+        lambda params, model: detect(params, model, jnp.asarray(ALL)),
         lambda params: reference.detection(params, ALL),
     ),
     "classification": (
-        lambda rng, model: heads.init_classification(rng, model, 3),
-        lambda params, model: heads.classify(params, model, jnp.asarray(ALL)[:, 0], keys()),
+        lambda rng, model: init_classification(rng, model, 3),
+        lambda params, model: classify(params, model, jnp.asarray(ALL)[:, 0], keys()),
         lambda params: reference.classification(params, ALL[:, 0], dropped),
     ),
     "pair_classification": (
-        lambda rng, model: heads.init_classification(rng, model, 3, heads.PAIR_FEATURES),
-        lambda params, model: heads.classify(
-            params, model, heads.pair_features(jnp.asarray(ONE), jnp.asarray(OTHER)), keys()
+        lambda rng, model: init_classification(rng, model, 3, PAIR_FEATURES),
+        lambda params, model: classify(
+            params, model, pair_features(jnp.asarray(ONE), jnp.asarray(OTHER)), keys()
         ),
         lambda params: reference.classification(
             params,
@@ -78,20 +89,20 @@ HEADS = {
         ),
     ),
     "token_classification": (
-        lambda rng, model: heads.init_token_classification(rng, model, 5),
-        lambda params, model: heads.classify_tokens(params, model, jnp.asarray(ALL), 0.6, keys()),
+        lambda rng, model: init_token_classification(rng, model, 5),
+        lambda params, model: classify_tokens(params, model, jnp.asarray(ALL), 0.6, keys()),
         lambda params: plain.dense(params["output"], dropped(ALL, 0, 0.6)),
     ),
     "pointer": (
-        heads.init_pointer,
-        lambda params, model: heads.point(params, model, jnp.asarray(ALL), jnp.asarray(ALL)[:, :3]),
+        init_pointer,
+        lambda params, model: point(params, model, jnp.asarray(ALL), jnp.asarray(ALL)[:, :3]),
         lambda params: np.array(
             [[reference.pointer(params, q, row[:3]) for q in row] for row in ALL]
         ),
     ),
     "projection": (
-        heads.init_projection,
-        lambda params, model: heads.project(params, model, jnp.asarray(ALL)),
+        init_projection,
+        lambda params, model: project(params, model, jnp.asarray(ALL)),
         lambda params: ALL @ params["kernel"],
     ),
 }

@@ -12,12 +12,13 @@ from compiled import compiled
 from random_rows import CORPUS, rows_of
 
 from xlj.alignment_math import hmm
-from xlj.config.objectives.word_hmm import WordHMM
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
-from xlj.models import encoder, word_hmm_head
-from xlj.objectives import word_hmm
+from xlj.models import encoder
 from xlj.objectives.flops import of_layers
 from xlj.objectives.segments import whole_examples
+from xlj.objectives.word_hmm import head as word_hmm_head
+from xlj.objectives.word_hmm import loss as word_hmm
+from xlj.objectives.word_hmm.options import WordHMM
 
 OPTIONS = WordHMM(layer=1, weight=2.0, normaliser_weight=0.3, agreement=0.0)
 

@@ -11,8 +11,7 @@ from xlj.config import parse
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.io.hashing import sample
-from xlj.objectives import build_all
-from xlj.objectives.objective import Loss, LossSums, Objective
+from xlj.objectives.objective import Loss, LossSums, Objective, build_all
 from xlj.sharding import meshes
 from xlj.training import state
 from xlj.training.evaluation import Evaluation

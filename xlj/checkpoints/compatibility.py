@@ -10,7 +10,7 @@ from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.writing import row_digests
 from xlj.config import Config, Model, record, registered
 from xlj.config.fields import ConfigTree, Value, flat, merge
-from xlj.config.objectives.options import objectives_in
+from xlj.config.objectives import objectives_in
 from xlj.data.rows.store import Manifest
 
 

@@ -18,7 +18,7 @@ from xlj.config.fields import (
     nearest,
     unused_key_error,
 )
-from xlj.config.objectives.options import check_common, import_modules
+from xlj.config.objectives import check_common, import_modules
 from xlj.config.optimizers import factors_of
 from xlj.config.paths import check_storable
 from xlj.config.schema import Config, build, unresolved

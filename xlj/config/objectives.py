@@ -1,16 +1,34 @@
-"""Options of an objective: its config keys, and its properties that need no JAX."""
+"""Table of objectives, which users can extend; the options of an objective, which need no JAX."""
 
 import dataclasses
 import hashlib
 import importlib
 import importlib.util
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from xlj.config import row_kinds
 from xlj.config.fields import ConfigError, Section, Unused, UsedWhen, Value, key
 from xlj.config.sections import Sections
+from xlj.config.user_code import function_of
+
+OBJECTIVES = {
+    "mmlm": "xlj.objectives.mlm.options:MultilingualMLM",
+    "tlm": "xlj.objectives.mlm.options:TranslationLM",
+    "camlm": "xlj.objectives.camlm.options:CrossAttentionMLM",
+    "btmlm": "xlj.objectives.btmlm.options:BackTranslation",
+    "mrtd": "xlj.objectives.rtd.options:MultilingualRTD",
+    "trtd": "xlj.objectives.rtd.options:TranslationRTD",
+    "dwa": "xlj.objectives.dwa.options:WordAlignment",
+    "xlco": "xlj.objectives.xlco.options:Contrast",
+    "retrieval": "xlj.objectives.retrieval.options:Retrieval",
+    "distillation": "xlj.objectives.distillation.options:Distillation",
+    "word_hmm": "xlj.objectives.word_hmm.options:WordHMM",
+}
+"""xlj's objectives by name, in the order of the schema: `module:class`, where the class is a
+subclass of `Options`. Users register their objectives (`register`)."""
 
 
 def while_on(config: Sections, path: str) -> Unused | None:
@@ -135,15 +153,15 @@ _REGISTERED: dict[str, Options] = {}
 
 
 def register(name: str) -> Callable[[Class], Class]:
-    """Registers a class as the options of an objective, with the keys `objectives.NAME.*`.
+    """Registers a class as the options of a user's objective, with the keys `objectives.NAME.*`.
 
     Raises:
-      ValueError: if another module has registered the name, the name is reserved, or the class does
-        not set `rows` to a known kind and `implementation`.
+      ValueError: if xlj or another module has an objective of this name, the name is reserved, or
+        the class does not set `rows` to a known kind and `implementation`.
     """
 
     def decorator(options: Class) -> Class:
-        previous = _REGISTERED.get(name)
+        previous = registered().get(name)
         if not name.isidentifier() or name in ("normalisation", "options", "active"):
             raise ValueError(f"{name!r} cannot be the name of an objective")
         if previous and type(previous).__module__ != options.__module__:
@@ -156,16 +174,31 @@ def register(name: str) -> Callable[[Class], Class]:
                 f"{options.__name__} must set `rows`, one of {', '.join(kinds)} or "
                 "module:function, and `implementation`, module:function"
             )
-        options._path = f"objectives.{name}"
-        _REGISTERED[name] = options()
+        _REGISTERED[name] = _defaults(name, options)
         return options
 
     return decorator
 
 
+def _defaults(name: str, options: Any) -> Options:
+    """Returns the default options of an objective and sets the path of its keys."""
+    options._path = f"objectives.{name}"
+    defaults: Options = options()
+    return defaults
+
+
+@cache
+def _of_xlj() -> Mapping[str, Options]:
+    # Imported on first use, because the modules of the options import this module.
+    return {
+        name: _defaults(name, function_of(options, "objectives"))
+        for name, options in OBJECTIVES.items()
+    }
+
+
 def registered() -> Mapping[str, Options]:
-    """Returns the registered objectives with their default options: xlj's first, then users'."""
-    return _REGISTERED
+    """Returns all objectives with their default options: xlj's first, then users'."""
+    return {**_of_xlj(), **_REGISTERED}
 
 
 def objectives_in(config: Mapping[str, Any]) -> set[str]:

@@ -17,7 +17,7 @@ import ml_collections
 from xlj.config import durations, fields, row_kinds
 from xlj.config.batch_warmup import BatchWarmup
 from xlj.config.fields import ConfigError, ConfigTree, Section, key
-from xlj.config.objectives.options import Options, import_modules, module_digests, registered
+from xlj.config.objectives import Options, import_modules, module_digests, registered
 from xlj.config.sections import Data, Evaluation, Mesh, Model, Optimizer, Train, Transfer
 
 
@@ -112,7 +112,7 @@ class Config(Section):
     transfer: Transfer = Transfer()
     data: Data = Data()
     model: Model = Model()
-    objectives: Objectives = Objectives()
+    objectives: Objectives = dataclasses.field(default_factory=Objectives)
     optimizer: Optimizer = Optimizer()
     train: Train = Train()
     evaluation: Evaluation = Evaluation()

@@ -14,10 +14,9 @@ from xlj.config import Model, Options
 from xlj.contracts.arrays import PyTree
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
-from xlj.objectives import build
 from xlj.objectives.flops import Operations
-from xlj.objectives.logits import in_one_block
-from xlj.objectives.objective import Objective, Params, Rows
+from xlj.objectives.objective import Objective, Params, Rows, build
+from xlj.objectives.vocabulary.logits import in_one_block
 
 
 def operations(

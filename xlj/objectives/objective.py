@@ -1,13 +1,16 @@
 """The interface of an objective: pure functions of rows, parameters and the objective's state."""
 
 import dataclasses
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 import jax
 from jax.sharding import PartitionSpec
 
+from xlj.config import Config, Model, Options
 from xlj.contracts.arrays import Specified, check
+from xlj.data.rows.corpus import Corpus
 from xlj.models.dropout import Rngs
 from xlj.models.encoder import Params
 from xlj.objectives.flops import Operations
@@ -146,3 +149,27 @@ class Objective(Generic[Inputs, ObjectiveState]):
     def evolves(self) -> bool:
         """Whether the state changes from step to step."""
         return self.update is not _unchanged
+
+
+def build(options: Mapping[str, Options], model: Model, corpus: Corpus) -> dict[str, Objective]:
+    """Builds objectives.
+
+    Args:
+      options: the options of each objective, by its name. Their `implementation` is
+        `module:function`.
+
+    Returns:
+      The objectives, by name.
+    """
+    built = {}
+    for name, objective_options in options.items():
+        module, _, function = objective_options.implementation.partition(":")
+        built[name] = getattr(importlib.import_module(module), function)(
+            name, objective_options, model, corpus
+        )
+    return built
+
+
+def build_all(config: Config, corpus: Corpus) -> dict[str, Objective]:
+    """Builds all objectives of a run, each with the options of the first phase that uses it."""
+    return build(config.objectives_on(), config.model, corpus)

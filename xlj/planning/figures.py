@@ -11,9 +11,9 @@ from tqdm import tqdm
 from xlj.config import Config, Phase
 from xlj.io import atomic
 from xlj.io.json_file import Record
-from xlj.objectives import build
 from xlj.objectives.counting import operations
 from xlj.objectives.flops import Operations
+from xlj.objectives.objective import build
 from xlj.planning import estimate
 from xlj.planning.collectives import Collective, collectives
 from xlj.planning.hlo import Program

@@ -11,7 +11,7 @@ import math
 
 from xlj.config import Config
 from xlj.objectives.flops import layer_weights
-from xlj.objectives.logits import BLOCK
+from xlj.objectives.vocabulary.logits import BLOCK
 from xlj.training.memory import Sizes
 
 

@@ -27,7 +27,7 @@ from xlj.distributed.preemption import Preemption
 from xlj.io import atomic, json_file
 from xlj.io.growing import GrowingFiles
 from xlj.io.storage import AnyPath
-from xlj.objectives import build
+from xlj.objectives.objective import build
 from xlj.optimizers.schedules import Rates, rates
 from xlj.sharding import meshes
 from xlj.training import initialisation, memory, metrics, schedule

@@ -8,8 +8,8 @@ from jax.sharding import Mesh, NamedSharding
 
 from xlj.config import Config, Options
 from xlj.data.rows.corpus import Corpus
-from xlj.objectives import build
 from xlj.objectives.counting import abstract_rows
+from xlj.objectives.objective import build
 from xlj.sharding import meshes
 from xlj.sharding.rules import ROWS
 from xlj.training.state import State

@@ -8,17 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlj.config import Model
-from xlj.config.objectives.btmlm import BackTranslation
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.draws import sampling_rates
 from xlj.data.tokenizer.layout import EOS, PAD, SPECIALS
-from xlj.models import encoder, heads
+from xlj.models import encoder
 from xlj.models.dropout import Rngs
-from xlj.objectives.camlm import UNSEEN
-from xlj.objectives.choosing import choose
+from xlj.objectives.btmlm.options import BackTranslation
+from xlj.objectives.camlm.loss import UNSEEN
 from xlj.objectives.corruption import Masked, at_positions, mask_tokens, split
 from xlj.objectives.flops import Operations, of_layers, of_predictions
-from xlj.objectives.mlm import blind_share, flops, gather, prediction_loss, prediction_part
+from xlj.objectives.mlm.head import predict
+from xlj.objectives.mlm.loss import blind_share, flops, gather, prediction_loss, prediction_part
 from xlj.objectives.objective import (
     ByMicrobatch,
     Loss,
@@ -29,6 +29,7 @@ from xlj.objectives.objective import (
     check_rows,
 )
 from xlj.objectives.segments import languages_of, segments, whole_examples
+from xlj.objectives.vocabulary.choosing import choose
 
 
 class BTMLMInputs(NamedTuple):
@@ -240,7 +241,7 @@ def fill(
     hidden = encoder.apply(params, model, _generation_inputs(model, inputs))
     table, head = params["embeddings"]["word"], params["prediction_head"]
     # vectors: [rows, places, hidden]
-    vectors, table, bias = heads.predict(head, table, model, gather(hidden, inputs.positions))
+    vectors, table, bias = predict(head, table, model, gather(hidden, inputs.positions))
     # Specials, and the last token, `<mask>`, are never pseudo-tokens.
     bias = bias.at[: len(SPECIALS)].set(-jnp.inf).at[-1].set(-jnp.inf)
     rows, places = inputs.positions.shape

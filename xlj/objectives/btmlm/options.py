@@ -4,19 +4,18 @@ import dataclasses
 from collections.abc import Sequence
 
 from xlj.config.fields import ConfigError
-from xlj.config.objectives.mlm import Masking
-from xlj.config.objectives.options import option, register
+from xlj.config.objectives import option
 from xlj.config.sections import Sections
+from xlj.objectives.mlm.options import Masking
 
 
-@register("btmlm")
 @dataclasses.dataclass(frozen=True)
 class BackTranslation(Masking):
     """Back-translation masked language modelling (BTMLM, ERNIE-M): generates pseudo-tokens in
     another language, then predicts the selected tokens from the sentence and the pseudo-tokens."""
 
     rows = "sentences"
-    implementation = "xlj.objectives.btmlm:objective"
+    implementation = "xlj.objectives.btmlm.loss:objective"
     reads = ("model.language_embeddings",)
 
     pseudo_ratio: float = option(

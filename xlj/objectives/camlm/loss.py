@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.config.objectives.mlm import Masking
 from xlj.contracts.arrays import check_ids
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
-from xlj.objectives import mlm
 from xlj.objectives.corruption import Masked
+from xlj.objectives.mlm import loss as mlm
+from xlj.objectives.mlm.options import Masking
 from xlj.objectives.objective import Loss, Losses, Objective, Params
 from xlj.objectives.segments import Segments, languages_of, segments
 

@@ -4,18 +4,17 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from xlj.config.fields import ConfigError
-from xlj.config.objectives.options import Options, option, register
+from xlj.config.objectives import Options, option
 from xlj.config.sections import Sections
 
 
-@register("distillation")
 @dataclasses.dataclass(frozen=True)
 class Distillation(Options):
     """Distillation (baseline in MetaXLM, Table 3): predicts the vectors of a monolingual teacher on
     rows of the teacher's language."""
 
     rows = "text"
-    implementation = "xlj.objectives.distillation:objective"
+    implementation = "xlj.objectives.distillation.loss:objective"
     state_keys = ("teacher",)
 
     teacher: str = option(

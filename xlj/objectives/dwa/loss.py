@@ -9,15 +9,16 @@ import jax.numpy as jnp
 from xlj.alignment_math import extraction
 from xlj.alignment_math.sinkhorn import sinkhorn
 from xlj.config import Model
-from xlj.config.objectives.dwa import WordAlignment
 from xlj.contracts.arrays import Specified, check
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
-from xlj.models import encoder, heads
+from xlj.models import encoder
 from xlj.models.dropout import Rngs
-from xlj.objectives import mlm
 from xlj.objectives.corruption import Masked, mask_tokens, max_predictions, split
+from xlj.objectives.dwa.head import init_pointer, point
+from xlj.objectives.dwa.options import WordAlignment
 from xlj.objectives.flops import TRAINED, Operations, of_layers
+from xlj.objectives.mlm import loss as mlm
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import segments, whole_examples
 
@@ -101,7 +102,7 @@ def objective(
         loss=loss,
         flops=partial(_flops, options, model, corpus, label_layer),
         parts=mlm.prediction_part(model, corpus)
-        | {"pointer_head": partial(heads.init_pointer, model=model)},
+        | {"pointer_head": partial(init_pointer, model=model)},
         targets=targets,
     )
 
@@ -244,7 +245,7 @@ def pointer_loss(head: Params, model: Model, hidden: jax.Array, inputs: DWAInput
     inputs.check("pointer_loss", hidden=("float [rows, length, hidden]", hidden))
     first, second = sides(inputs.masked.original())
     queries = mlm.gather(hidden, inputs.positions)  # [rows, queries, hidden]
-    scores = heads.point(head, model, queries, hidden)  # [rows, queries, length]
+    scores = point(head, model, queries, hidden)  # [rows, queries, length]
     first_example, second_example = (
         jnp.take_along_axis(ids, inputs.positions, axis=1)[:, :, None] for ids in (first, second)
     )  # [rows, queries, 1] each

@@ -3,9 +3,9 @@
 import dataclasses
 
 from xlj.config.fields import Unused, lookup
-from xlj.config.objectives.mlm import Masking
-from xlj.config.objectives.options import option, register, while_on
+from xlj.config.objectives import option, while_on
 from xlj.config.sections import Sections
+from xlj.objectives.mlm.options import Masking
 
 
 def _while_pointing(config: Sections, path: str) -> Unused | None:
@@ -24,13 +24,12 @@ def _while_filtering(config: Sections, path: str) -> Unused | None:
     return _while_pointing(config, path)
 
 
-@register("dwa")
 @dataclasses.dataclass(frozen=True)
 class WordAlignment(Masking):
     """Denoising word alignment (DWA) and TLM in the same forward pass (XLM-Align)."""
 
     rows = "pairs"
-    implementation = "xlj.objectives.dwa:objective"
+    implementation = "xlj.objectives.dwa.loss:objective"
 
     weight: float = option(1.0, "weight of the TLM loss", low=0)
     alignment_weight: float = option(

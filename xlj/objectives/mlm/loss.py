@@ -7,16 +7,17 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.config.objectives.mlm import Masking
 from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
-from xlj.models import encoder, heads
+from xlj.models import encoder
 from xlj.models.dropout import Rngs
 from xlj.objectives.corruption import Masked, mask_tokens, max_predictions
-from xlj.objectives.cross_entropy import cross_entropy
 from xlj.objectives.flops import TRAINED, Operations, of_layers, of_predictions
+from xlj.objectives.mlm.head import init_prediction, predict
+from xlj.objectives.mlm.options import Masking
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params
 from xlj.objectives.segments import sees_nothing, whole_examples
+from xlj.objectives.vocabulary.cross_entropy import cross_entropy
 
 
 def whole(model: Model, masked: Masked) -> encoder.Inputs:
@@ -72,7 +73,7 @@ def flops(rows: int, length: int, *, options: Masking, model: Model, corpus: Cor
 def prediction_part(model: Model, corpus: Corpus) -> dict:
     """Returns the entry of `Objective.parts` for the prediction head: its name and initialiser."""
     size = corpus.vocabulary_size
-    return {"prediction_head": partial(heads.init_prediction, model=model, vocabulary_size=size)}
+    return {"prediction_head": partial(init_prediction, model=model, vocabulary_size=size)}
 
 
 def gather(hidden: jax.Array, positions: jax.Array) -> jax.Array:
@@ -101,13 +102,13 @@ def prediction_loss(
     Args:
       params: parameters of the encoder. A head without a table of its own uses the encoder's word
         embeddings.
-      head: parameters of a `heads.Prediction`.
+      head: parameters of a `Prediction`.
       hidden: the encoder's vectors, float [rows, length, hidden].
       masked: the positions and labels of the predictions.
     """
     masked.check("prediction_loss", hidden=("float [rows, length, hidden]", hidden))
     table = params["embeddings"]["word"]
-    vectors, table, bias = heads.predict(head, table, model, gather(hidden, masked.positions))
+    vectors, table, bias = predict(head, table, model, gather(hidden, masked.positions))
     losses, correct = cross_entropy(
         vectors.reshape(-1, vectors.shape[-1]),
         table,

@@ -1,9 +1,9 @@
-"""Options of MMLM, TLM and CAMLM, and the common options of objectives that mask tokens."""
+"""Options of MMLM and TLM, and the common options of objectives that mask tokens."""
 
 import dataclasses
 
 from xlj.config.fields import ConfigError
-from xlj.config.objectives.options import Options, option, register
+from xlj.config.objectives import Options, option
 from xlj.config.sections import Sections
 
 
@@ -38,27 +38,15 @@ class Masking(Options):
             )
 
 
-@register("mmlm")
 class MultilingualMLM(Masking):
     """Multilingual masked language modelling (MMLM) on monolingual text."""
 
     rows = "text"
-    implementation = "xlj.objectives.mlm:objective"
+    implementation = "xlj.objectives.mlm.loss:objective"
 
 
-@register("tlm")
 class TranslationLM(Masking):
     """Translation language modelling (TLM, XLM): masked language modelling on sentence pairs."""
 
     rows = "pairs"
-    implementation = "xlj.objectives.mlm:objective"
-
-
-@register("camlm")
-class CrossAttentionMLM(Masking):
-    """Cross-attention masked language modelling (CAMLM, ERNIE-M): predicts the selected tokens of a
-    sentence from its translation only."""
-
-    rows = "pairs"
-    implementation = "xlj.objectives.camlm:objective"
-    reads = ("model.language_embeddings",)
+    implementation = "xlj.objectives.mlm.loss:objective"

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model, max_pairs
-from xlj.config.objectives.retrieval import Retrieval
 from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
@@ -16,6 +15,7 @@ from xlj.objectives.bitext import average_examples, is_example, split_sides
 from xlj.objectives.corruption import split
 from xlj.objectives.flops import TRAINED, of_layers
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
+from xlj.objectives.retrieval.options import Retrieval
 from xlj.objectives.segments import segments, whole_examples
 
 # Similarity of pairs that are not negatives. It is finite: if a sentence has no negative at all,

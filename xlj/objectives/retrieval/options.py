@@ -2,17 +2,16 @@
 
 import dataclasses
 
-from xlj.config.objectives.options import Options, option, register
+from xlj.config.objectives import Options, option
 
 
-@register("retrieval")
 @dataclasses.dataclass(frozen=True)
 class Retrieval(Options):
     """Retrieval: distinguishes the translation of a sentence from other sentences of the batch. The
     defaults are those of ERNIE-M."""
 
     rows = "bitext"
-    implementation = "xlj.objectives.retrieval:objective"
+    implementation = "xlj.objectives.retrieval.loss:objective"
 
     batch_rows: int = option(
         0, "rows per step, each with several pairs; 0: the objective is off", low=0

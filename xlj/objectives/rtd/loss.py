@@ -9,18 +9,20 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from xlj.config import Model
-from xlj.config.objectives.rtd import ReplacedTokenDetection
 from xlj.contracts.arrays import Specified, check
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
-from xlj.models import encoder, heads
+from xlj.models import encoder
 from xlj.models.dropout import Rngs
-from xlj.objectives.choosing import choose
 from xlj.objectives.corruption import Masked, mask_tokens, max_predictions, split
 from xlj.objectives.flops import TRAINED, Operations, of_layers, of_predictions
-from xlj.objectives.mlm import gather, prediction_loss
+from xlj.objectives.mlm.head import init_prediction, predict
+from xlj.objectives.mlm.loss import gather, prediction_loss
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
+from xlj.objectives.rtd.head import detect, init_detection
+from xlj.objectives.rtd.options import ReplacedTokenDetection
 from xlj.objectives.segments import whole_examples
+from xlj.objectives.vocabulary.choosing import choose
 
 
 class RTDInputs(NamedTuple):
@@ -67,7 +69,7 @@ def objective(
         # Positions and segments come from the masked rows. A sample may be a special token, which
         # must not change them.
         hidden = encoder.apply(main, model, whole._replace(tokens=replaced), dropout_rngs[1])
-        logits = heads.detect(params["detection_head"], model, hidden)
+        logits = detect(params["detection_head"], model, hidden)
         of_discriminator = detection_loss(logits, replaced, masked.original())
         return {generator_loss: of_generator, discriminator_loss: of_discriminator}
 
@@ -91,7 +93,7 @@ def objective(
         flops=flops,
         parts={
             "generator": partial(init_generator, options=options, model=model, corpus=corpus),
-            "detection_head": partial(heads.init_detection, model=model),
+            "detection_head": partial(init_detection, model=model),
         },
         rules=((r"generator/head/.*kernel", PartitionSpec("fsdp", None)),),
     )
@@ -108,7 +110,7 @@ def init_generator(
     params = encoder.init(encoder_rng, small, size, len(corpus.languages))
     if options.generator_embeddings != "separate":
         del params["embeddings"]
-    return params | {"head": heads.init_prediction(head_rng, model, size)}
+    return params | {"head": init_prediction(head_rng, model, size)}
 
 
 def _models(params: Params, options: ReplacedTokenDetection) -> tuple[Params, Params]:
@@ -144,7 +146,7 @@ def replace(
     """
     inputs.check("replace", hidden=("float [rows, length, hidden]", hidden))
     masked, table = inputs.masked, generator["embeddings"]["word"]
-    vectors, table, bias = heads.predict(head, table, model, gather(hidden, masked.positions))
+    vectors, table, bias = predict(head, table, model, gather(hidden, masked.positions))
     rows, slots = masked.positions.shape
     rngs = split(inputs.sample_rngs, slots).T.reshape(-1)
     flat = vectors.reshape(rows * slots, -1)

@@ -2,15 +2,15 @@
 
 import dataclasses
 
-from xlj.config.objectives.mlm import Masking
-from xlj.config.objectives.options import option, register
+from xlj.config.objectives import option
+from xlj.objectives.mlm.options import Masking
 
 
 @dataclasses.dataclass(frozen=True)
 class ReplacedTokenDetection(Masking):
     """Replaced token detection. MRTD and TRTD train the same generator."""
 
-    implementation = "xlj.objectives.rtd:objective"
+    implementation = "xlj.objectives.rtd.loss:objective"
     shared = ("generator_layers", "generator_embeddings")
 
     weight: float = option(50.0, "weight of the discriminator's loss (lambda in XLM-E)", low=0)
@@ -32,14 +32,12 @@ class ReplacedTokenDetection(Masking):
         return self.generator_layers
 
 
-@register("mrtd")
 class MultilingualRTD(ReplacedTokenDetection):
     """Multilingual replaced token detection (MRTD, XLM-E) on monolingual text."""
 
     rows = "text"
 
 
-@register("trtd")
 class TranslationRTD(ReplacedTokenDetection):
     """Translation replaced token detection (TRTD, XLM-E) on sentence pairs."""
 

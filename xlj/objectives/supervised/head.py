@@ -1,63 +1,90 @@
-"""Heads on top of the encoder, each with its own parameters."""
+"""Heads of fine-tuning tasks: their interface, and heads for classes of examples and of tokens."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlj.config import Model
+from xlj.config import Model, tasks
 from xlj.contracts.arrays import check
-from xlj.models.dense import Dense, matmul, precision_of
+from xlj.models.dense import Dense
 from xlj.models.dropout import Rngs, dropout
-from xlj.models.modules import Params, run
-from xlj.models.norms import Norm
+from xlj.models.modules import Params, init_head, run
+from xlj.objectives.objective import Rows
 
 
-class Prediction(nn.Module):
-    """RoBERTa's head for masked tokens, without the product with the word embeddings.
+def _best(logits: jax.Array) -> jax.Array:
+    """Returns the index of the highest logit, int32 [...], from logits [..., labels]."""
+    return logits.argmax(-1).astype(jnp.int32)
 
-    With `model.prediction=dense` the head is a dense layer, GELU and a norm. With
-    `model.prediction=linear` (EuroBERT) the product follows the encoder directly.
+
+def _known(rows: Rows) -> jax.Array:
+    """Returns 1 for labels, which count from 1, and 0 for "no label", float32 of their shape."""
+    return (rows["labels"] > 0).astype(jnp.float32)
+
+
+class TaskHead(NamedTuple):
+    """The head of a kind of task, as functions.
+
+    The shapes of logits are those that `supervised.logits` returns. Rows are the fields of a batch,
+    with the labels that the kind of task stores (`Features.labels`).
     """
 
-    model: Model
-    vocabulary_size: int
-
-    @nn.compact
-    def __call__(self, hidden: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-        """Computes the factors of the logits, which are vectors @ table.T + bias.
-
-        Args:
-          hidden: float [..., hidden].
-
-        Returns:
-          vectors, float32 [..., hidden]; bias, float32 [vocabulary]; and the head's table of word
-          embeddings, float32 [vocabulary, hidden], or None if the head uses the encoder's table.
-        """
-        model, x, table = self.model, hidden, None
-        if model.prediction == "dense":
-            dtype, has_bias = jnp.dtype(model.dtype), "prediction" in model.biases
-            dense = Dense(model.hidden, dtype, model.init_std, has_bias=has_bias, name="dense")
-            x = Norm(model, name="norm")(nn.gelu(dense(hidden), approximate=False))
-        bias = jnp.zeros(self.vocabulary_size)
-        if "vocabulary" in model.biases:
-            bias = self.param("bias", nn.initializers.zeros, (self.vocabulary_size,))
-        if not model.tied:
-            normal = nn.initializers.normal(model.init_std)
-            table = self.param("word", normal, (self.vocabulary_size, model.hidden))
-        return x.astype(jnp.float32), bias, table
+    init: Callable[[jax.Array, Model, int], Params]
+    """(random key, model, number of labels) -> parameters."""
+    logits: Callable[[Params, Model, jax.Array, jax.Array, Rngs], jax.Array]
+    """(parameters, model, hidden vectors [rows, length, hidden], tokens [rows, length], a random
+    key for each row or None) -> logits."""
+    losses: Callable[[jax.Array, Rows], tuple[jax.Array, jax.Array]]
+    """(logits, rows) -> (the loss of each prediction, whether each prediction is correct), of
+    shape [rows, n] each."""
+    predict: Callable[[jax.Array], jax.Array] = _best
+    """Logits -> the values from which predictions are decoded. The default returns the index of the
+    highest logit, int32."""
+    weights: Callable[[Rows], jax.Array] = _known
+    """Rows -> 1 for predictions that count, else 0, float32 [rows, n]. By default, predictions with
+    a label above 0 in the field `labels` count."""
+    by_token: bool = False
+    """Whether there are logits for each token, [rows, length, ...]."""
 
 
-class Detection(nn.Module):
-    """ELECTRA's discriminator head: one logit per token."""
+def cross_entropy(
+    choices: Callable[[jax.Array], jax.Array], first: int = 1
+) -> Callable[[jax.Array, Rows], tuple[jax.Array, jax.Array]]:
+    """Returns the function `losses` of a head that chooses among alternatives.
 
-    model: Model
+    Args:
+      choices: a function that reshapes the head's logits to [rows, n, choices].
+      first: the label of the first choice. Smaller labels are treated as the first choice, so
+        `TaskHead.weights` must exclude them.
+    """
 
-    @nn.compact
-    def __call__(self, hidden: jax.Array) -> jax.Array:
-        """Maps hidden, float [..., hidden] -> logits of "was replaced", float32 [...]."""
-        model, dtype = self.model, jnp.dtype(self.model.dtype)
-        x = nn.gelu(Dense(model.hidden, dtype, model.init_std, name="dense")(hidden), False)
-        return Dense(1, dtype, model.init_std, name="output")(x)[..., 0]
+    def losses(logits: jax.Array, rows: Rows) -> tuple[jax.Array, jax.Array]:
+        logits, right = choices(logits), jnp.maximum(rows["labels"] - first, 0)
+        log_probabilities = jax.nn.log_softmax(logits)
+        of_right = jnp.take_along_axis(log_probabilities, right[..., None], axis=-1)[..., 0]
+        return -of_right, logits.argmax(-1) == right
+
+    return losses
+
+
+@cache
+def of_kind(kind: str) -> TaskHead:
+    """Returns the head of a kind of task.
+
+    Raises:
+      ConfigError: if there is no such kind, or its code cannot be loaded (`tasks.load`).
+    """
+    head: TaskHead = tasks.load(kind).head()
+    return head
+
+
+def head_of(kind: str) -> str:
+    """Returns the name that the head of a kind of task has in the parameters: `KIND_head`."""
+    return f"{tasks.load(kind).name}_head"
 
 
 class Classification(nn.Module):
@@ -107,88 +134,6 @@ class TokenClassification(nn.Module):
         return Dense(self.classes, dtype, model.init_std, name="output")(x)
 
 
-class Pointer(nn.Module):
-    """XLM-Align's pointer network (Equations 11 to 13).
-
-    It is one attention head. The linear maps of queries and of keys have a bias.
-    """
-
-    model: Model
-
-    @nn.compact
-    def __call__(self, queries: jax.Array, keys: jax.Array) -> jax.Array:
-        """Computes scores, float32 [rows, q, k], before the softmax.
-
-        Args:
-          queries: vectors of the tokens that point, float [rows, q, hidden].
-          keys: vectors of the tokens to point to, float [rows, k, hidden].
-        """
-        model, dtype = self.model, jnp.dtype(self.model.dtype)
-        q = Dense(model.hidden, dtype, model.init_std, name="query")(queries).astype(dtype)
-        k = Dense(model.hidden, dtype, model.init_std, name="key")(keys).astype(dtype)
-        scores = jnp.einsum(
-            "rqh,rkh->rqk", q, k, precision=precision_of(dtype), preferred_element_type=jnp.float32
-        )
-        return scores * model.hidden**-0.5
-
-
-class Projection(nn.Module):
-    """InfoXLM's projection for contrastive learning: a linear map without bias."""
-
-    model: Model
-
-    @nn.compact
-    def __call__(self, hidden: jax.Array) -> jax.Array:
-        """Maps hidden, float [..., hidden] -> float32 [..., hidden]."""
-        normal = nn.initializers.normal(self.model.init_std)
-        kernel = self.param("kernel", normal, (self.model.hidden, self.model.hidden))
-        return matmul(hidden, kernel, jnp.dtype(self.model.dtype))
-
-
-def init_prediction(rng: jax.Array, model: Model, vocabulary_size: int) -> Params:
-    """Returns new parameters of a `Prediction` head."""
-    return _init_head("init_prediction", Prediction(model, vocabulary_size), rng, _vector(model))
-
-
-def predict(
-    params: Params, table: jax.Array, model: Model, hidden: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Computes the factors of the logits of masked tokens: logits = vectors @ table.T + bias.
-
-    Args:
-      params: of a `Prediction` head.
-      table: the encoder's word embeddings, float32 [vocabulary, hidden].
-      hidden: vectors at the positions to predict, float [..., hidden].
-
-    Returns:
-      vectors, float32 [..., hidden]; table, float32 [vocabulary, hidden], which is the head's table
-      if it has one, else the argument; and bias, float32 [vocabulary].
-    """
-    check(
-        "predict",
-        table=("float [vocabulary, hidden]", table),
-        hidden=("float [..., hidden]", hidden),
-        bias=("float [vocabulary]", params.get("bias")),
-    )
-    vectors, bias, head_table = run(Prediction(model, table.shape[0]), params, hidden)
-    return vectors, table if head_table is None else head_table, bias
-
-
-def init_detection(rng: jax.Array, model: Model) -> Params:
-    """Returns new parameters of a `Detection` head."""
-    return _init_head("init_detection", Detection(model), rng, _vector(model))
-
-
-def detect(params: Params, model: Model, hidden: jax.Array) -> jax.Array:
-    """Computes the logits of "was replaced": hidden, float [..., hidden] -> float32 [...].
-
-    Args:
-      params: of a `Detection` head.
-    """
-    check("detect", hidden=(f"float [..., {model.hidden}]", hidden))
-    return run(Detection(model), params, hidden)
-
-
 def init_classification(rng: jax.Array, model: Model, classes: int, vectors: int = 1) -> Params:
     """Returns new parameters of a `Classification` head.
 
@@ -196,7 +141,7 @@ def init_classification(rng: jax.Array, model: Model, classes: int, vectors: int
       vectors: number of vectors that are concatenated as the input of the head.
     """
     x = jnp.zeros((1, vectors * model.hidden))
-    return _init_head("init_classification", Classification(model, classes), rng, x, None)
+    return init_head("init_classification", Classification(model, classes), rng, x, None)
 
 
 def classify(params: Params, model: Model, vectors: jax.Array, rngs: Rngs = None) -> jax.Array:
@@ -235,7 +180,7 @@ def pair_features(first: jax.Array, second: jax.Array) -> jax.Array:
 def init_token_classification(rng: jax.Array, model: Model, classes: int) -> Params:
     """Returns new parameters of a `TokenClassification` head."""
     head = TokenClassification(model, classes, 0.0)
-    return _init_head("init_token_classification", head, rng, _vector(model)[None], None)
+    return init_head("init_token_classification", head, rng, jnp.zeros((1, 1, model.hidden)), None)
 
 
 def classify_tokens(
@@ -253,55 +198,3 @@ def classify_tokens(
     check("classify_tokens", hidden=(of_tokens, hidden), rngs=("key [rows]", rngs))
     classes = params["output"]["bias"].shape[0]
     return run(TokenClassification(model, classes, rate), params, hidden, rngs)
-
-
-def init_pointer(rng: jax.Array, model: Model) -> Params:
-    """Returns new parameters of a `Pointer` head."""
-    vector = _vector(model)[None]
-    return _init_head("init_pointer", Pointer(model), rng, vector, vector)
-
-
-def point(params: Params, model: Model, queries: jax.Array, keys: jax.Array) -> jax.Array:
-    """Computes the scores of a `Pointer` head, float32 [rows, q, k].
-
-    Args:
-      queries: vectors of the tokens that point, float [rows, q, hidden].
-      keys: vectors of the tokens to point to, float [rows, k, hidden].
-    """
-    check(
-        "point",
-        queries=(f"float [rows, q, {model.hidden}]", queries),
-        keys=(f"float [rows, k, {model.hidden}]", keys),
-    )
-    return run(Pointer(model), params, queries, keys)
-
-
-def init_projection(rng: jax.Array, model: Model) -> Params:
-    """Returns new parameters of a `Projection` head."""
-    return _init_head("init_projection", Projection(model), rng, _vector(model))
-
-
-def project(params: Params, model: Model, hidden: jax.Array) -> jax.Array:
-    """Projects hidden, float [..., hidden] -> float32 [..., hidden].
-
-    Args:
-      params: of a `Projection` head.
-    """
-    check("project", hidden=(f"float [..., {model.hidden}]", hidden))
-    return run(Projection(model), params, hidden)
-
-
-def _init_head(function: str, head: nn.Module, rng: jax.Array, *inputs: jax.Array | None) -> Params:
-    """Returns new parameters of a head.
-
-    Args:
-      function: the name of the caller, for error messages.
-      inputs: arguments of the head's `__call__`, of which only shapes and dtypes matter.
-    """
-    check(function, rng=("key []", rng))
-    return head.init(rng, *inputs)["params"]
-
-
-def _vector(model: Model) -> jax.Array:
-    """Returns an input for the initialisation of a head: zeros, float32 [1, hidden]."""
-    return jnp.zeros((1, model.hidden))

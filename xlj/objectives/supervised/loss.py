@@ -10,16 +10,16 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.config.objectives.supervised import Supervised
 from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
-from xlj.objectives import task_heads
 from xlj.objectives.flops import TRAINED, of_layers
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import whole_examples
-from xlj.objectives.task_heads import head_of
+from xlj.objectives.supervised import head as task_heads
+from xlj.objectives.supervised.head import head_of
+from xlj.objectives.supervised.options import Supervised
 
 
 def objective(

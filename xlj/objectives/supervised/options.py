@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from xlj.config import tasks
 from xlj.config.fields import ConfigTree
-from xlj.config.objectives.options import Options
+from xlj.config.objectives import Options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Supervised(Options, path="train"):
       labels: names of the classes or tags; empty for kinds of task without labels.
     """
 
-    implementation = "xlj.objectives.supervised:objective"
+    implementation = "xlj.objectives.supervised.loss:objective"
     sampled_by = "rows"
 
     length: int = 0

@@ -3,7 +3,13 @@
 import jax
 import jax.numpy as jnp
 
-from xlj.objectives.logits import BLOCK, block_logits, block_of, block_starts, check_factors
+from xlj.objectives.vocabulary.logits import (
+    BLOCK,
+    block_logits,
+    block_of,
+    block_starts,
+    check_factors,
+)
 from xlj.sharding import devices
 from xlj.sharding.rules import REPLICATED, ROWS, TABLE
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 
 from xlj.models.dense import product, product_over_rows, sum_over_rows
 from xlj.models.gradients import with_gradient
-from xlj.objectives import kept_logits
-from xlj.objectives.logits import (
+from xlj.objectives.vocabulary import kept_logits
+from xlj.objectives.vocabulary.logits import (
     BLOCK,
     block_of,
     block_starts,

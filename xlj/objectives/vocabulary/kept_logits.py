@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from xlj.models.dense import product, product_over_rows, sum_over_rows
 from xlj.models.gradients import with_gradient
-from xlj.objectives.logits import check_factors, is_one_block, products
+from xlj.objectives.vocabulary.logits import check_factors, is_one_block, products
 from xlj.sharding import devices
 from xlj.sharding.rules import REPLICATED, ROWS
 

@@ -15,11 +15,10 @@ import jax.numpy as jnp
 
 from xlj.alignment_math import hmm
 from xlj.config import Model
-from xlj.config.objectives.word_hmm import WordHMM
 from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
-from xlj.models import encoder, word_hmm_head
+from xlj.models import encoder
 from xlj.models.dense import precision_of
 from xlj.models.dropout import Rngs
 from xlj.objectives.bitext import split_sides
@@ -27,6 +26,8 @@ from xlj.objectives.corruption import split
 from xlj.objectives.flops import TRAINED, Operations, of_layers
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import segments, whole_examples
+from xlj.objectives.word_hmm import head as word_hmm_head
+from xlj.objectives.word_hmm.options import WordHMM
 
 HEAD = "word_hmm_head"
 """Name of the objective's parameters."""

@@ -2,17 +2,16 @@
 
 import dataclasses
 
-from xlj.config.objectives.options import Options, option, register
+from xlj.config.objectives import Options, option
 
 
-@register("word_hmm")
 @dataclasses.dataclass(frozen=True)
 class WordHMM(Options):
     """Word alignment by a hidden Markov model (ours). The model generates each sentence of a pair
     piece by piece from the other sentence."""
 
     rows = "bitext"
-    implementation = "xlj.objectives.word_hmm:objective"
+    implementation = "xlj.objectives.word_hmm.loss:objective"
 
     batch_rows: int = option(
         0, "rows per step, each with several pairs; 0: the objective is off", low=0

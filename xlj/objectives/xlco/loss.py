@@ -8,11 +8,10 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from xlj.config import Model, max_pairs
-from xlj.config.objectives.xlco import Contrast
 from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
-from xlj.models import encoder, heads
+from xlj.models import encoder
 from xlj.models.dropout import Rngs
 from xlj.objectives.bitext import (
     count_examples,
@@ -33,6 +32,8 @@ from xlj.objectives.objective import (
     check_rows,
 )
 from xlj.objectives.segments import whole_examples
+from xlj.objectives.xlco.head import init_projection, project
+from xlj.objectives.xlco.options import Contrast
 
 
 class Queue(TypedDict):
@@ -77,7 +78,7 @@ def objective(
         first = jnp.take_along_axis(
             hidden, find_starts(rows["tokens"], max_examples)[..., None], axis=1
         )
-        return heads.project(params["contrast_head"], model, first)
+        return project(params["contrast_head"], model, first)
 
     def targets(
         params: Params, state: Queue, inputs: XLCOInputs, by_microbatch: ByMicrobatch
@@ -114,7 +115,7 @@ def objective(
         count=lambda inputs: {name: count_examples(inputs.queries["tokens"]).astype(jnp.float32)},
         loss=loss,
         flops=flops,
-        parts={"contrast_head": partial(heads.init_projection, model=model)},
+        parts={"contrast_head": partial(init_projection, model=model)},
         rules=(
             (r"queue", PartitionSpec(("replica", "fsdp"))),
             (r"next|filled", PartitionSpec()),

@@ -4,13 +4,12 @@ import dataclasses
 from collections.abc import Callable, MutableMapping
 
 from xlj.config.fields import ConfigError, Value
-from xlj.config.objectives.mlm import Masking
-from xlj.config.objectives.options import option, register
+from xlj.config.objectives import option
 from xlj.config.row_kinds import max_pairs
 from xlj.config.sections import Sections
+from xlj.objectives.mlm.options import Masking
 
 
-@register("xlco")
 @dataclasses.dataclass(frozen=True)
 class Contrast(Masking):
     """Cross-lingual contrast (XLCO, InfoXLM): distinguishes the translation of a sentence from a
@@ -18,7 +17,7 @@ class Contrast(Masking):
     tokens are replaced as in MMLM, but not predicted."""
 
     rows = "bitext"
-    implementation = "xlj.objectives.xlco:objective"
+    implementation = "xlj.objectives.xlco.loss:objective"
     state_keys = ("queue", "layer")
 
     layer: int = option(
