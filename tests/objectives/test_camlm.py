@@ -14,9 +14,9 @@ from xlj.config import Model
 from xlj.data.tokenizer.layout import SPECIALS
 from xlj.models import encoder
 from xlj.objectives.camlm import loss as camlm
+from xlj.objectives.camlm.options import CrossAttentionMLM
 from xlj.objectives.mlm.head import predict
 from xlj.objectives.mlm.loss import gather
-from xlj.objectives.mlm.options import CrossAttentionMLM
 from xlj.objectives.segments import segments
 
 OPTIONS = CrossAttentionMLM(mask_rate=0.3, mask_share=0.4, random_share=0.3)
