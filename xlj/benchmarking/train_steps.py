@@ -20,7 +20,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.row_kind import RowKind
 from xlj.data.tokenizer import vocabulary_training
 from xlj.models.embeddings import FIRST_POSITION
-from xlj.objectives.counting import operations
+from xlj.objectives import operations
 from xlj.objectives.objective import build
 from xlj.optimizers.schedules import Rates
 from xlj.sharding import meshes
@@ -160,8 +160,8 @@ class TrainStep:
         compiler = meshes.compiler_options(mesh)
         jitted = jax.jit(step, donate_argnums=0, out_shardings=shardings, compiler_options=compiler)
         self.program = jitted.lower(*self._arguments()).compile()
-        shapes = {name: (rows, length)}
-        self.flops = operations({name: options}, config.model, corpus, shapes)[name].total
+        fields = options.row_kind.batch_fields(length, "<i4")
+        self.flops = operations.of_step(name, options, config.model, corpus, rows, fields)
 
     def run(self) -> None:
         """Runs one step."""

@@ -101,7 +101,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
     store = start.store
     batches = Batches(store, config)
     done, total = latest.step if latest is not None else 0, config.train.steps
-    flops = RunFlops(config, batches.corpus, batches.shapes)
+    flops = RunFlops(config, batches)
 
     def outcome(finished: bool) -> Outcome:
         folder = workdir / "checkpoints" / str(done)

@@ -16,9 +16,8 @@ from xlj.models.dropout import Rngs
 from xlj.objectives.btmlm.options import BackTranslation
 from xlj.objectives.camlm.loss import UNSEEN
 from xlj.objectives.corruption import Masked, at_positions, mask_tokens, split
-from xlj.objectives.flops import Operations, of_layers, of_predictions
 from xlj.objectives.mlm.head import predict
-from xlj.objectives.mlm.loss import blind_share, flops, gather, prediction_loss, prediction_part
+from xlj.objectives.mlm.loss import blind_share, gather, prediction_loss, prediction_part
 from xlj.objectives.objective import (
     ByMicrobatch,
     Loss,
@@ -105,11 +104,6 @@ def objective(
             counts[of_blind] = inputs.used.sum(1).astype(jnp.float32)
         return counts
 
-    def all_flops(rows: int, length: int) -> Operations:
-        generation = of_layers(model, model.layers, rows, length)
-        generation += of_predictions(model, corpus.vocabulary_size, rows * places_in(length))
-        return generation + flops(rows, length, options=options, model=model, corpus=corpus)
-
     return Objective(
         losses={name: Loss(options.weight, over_vocabulary=True)}
         | ({of_blind: Loss(0.0)} if model.local_attention else {}),
@@ -121,7 +115,6 @@ def objective(
         ),
         count=count,
         loss=loss,
-        flops=all_flops,
         parts=prediction_part(model, corpus),
         targets=targets,
     )

@@ -11,7 +11,6 @@ from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
 from xlj.objectives.distillation.options import Distillation
-from xlj.objectives.flops import TRAINED, Operations, of_layers
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import whole_examples
 
@@ -61,14 +60,10 @@ def objective(
         count = inputs.weights.sum(1)
         return {name: LossSums((errors * inputs.weights).sum(1), count, jnp.zeros_like(count))}
 
-    def flops(rows: int, length: int) -> Operations:
-        return (1 + TRAINED) * of_layers(model, model.layers, rows, length)
-
     return Objective(
         losses={name: Loss(options.weight)},
         corrupt=corrupt,
         count=lambda inputs: {name: inputs.weights.sum(1)},
         loss=loss,
-        flops=flops,
         init_state=lambda params: {"teacher": {n: params[n] for n in encoder.PARTS if n in params}},
     )

@@ -17,7 +17,6 @@ from xlj.models.dropout import Rngs
 from xlj.objectives.corruption import Masked, mask_tokens, max_predictions, split
 from xlj.objectives.dwa.head import init_pointer, point
 from xlj.objectives.dwa.options import WordAlignment
-from xlj.objectives.flops import TRAINED, Operations, of_layers
 from xlj.objectives.mlm import loss as mlm
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import segments, whole_examples
@@ -100,24 +99,10 @@ def objective(
         corrupt=corrupt,
         count=count,
         loss=loss,
-        flops=partial(_flops, options, model, corpus, label_layer),
         parts=mlm.prediction_part(model, corpus)
         | {"pointer_head": partial(init_pointer, model=model)},
         targets=targets,
     )
-
-
-def _flops(
-    options: WordAlignment, model: Model, corpus: Corpus, label_layer: int, rows: int, length: int
-) -> Operations:
-    """Counts the operations of a step: labelling, the pointer network, and TLM."""
-    labelling = of_layers(model, label_layer, rows, length)
-    labelling += Operations(other=2.0 * rows * length * length * model.hidden)
-    queries = max_queries(options, length)
-    multiply_adds = (length + queries) * model.hidden + length * queries
-    pointing = Operations(other=2.0 * rows * model.hidden * multiply_adds)
-    tlm = mlm.flops(rows, length, options=options, model=model, corpus=corpus)
-    return labelling + TRAINED * pointing + tlm
 
 
 def max_queries(options: WordAlignment, length: int) -> int:

@@ -11,8 +11,7 @@ from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
-from xlj.objectives.corruption import Masked, mask_tokens, max_predictions
-from xlj.objectives.flops import TRAINED, Operations, of_layers, of_predictions
+from xlj.objectives.corruption import Masked, mask_tokens
 from xlj.objectives.mlm.head import init_prediction, predict
 from xlj.objectives.mlm.options import Masking
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params
@@ -54,20 +53,8 @@ def objective(
         corrupt=partial(mask_tokens, options=options, vocabulary_size=corpus.vocabulary_size),
         count=lambda masked: {name: masked.weights.sum(1)},
         loss=loss,
-        flops=partial(flops, options=options, model=model, corpus=corpus),
         parts=prediction_part(model, corpus),
     )
-
-
-def flops(rows: int, length: int, *, options: Masking, model: Model, corpus: Corpus) -> Operations:
-    """Counts the operations of a step that trains the encoder and its prediction head.
-
-    Args:
-      rows, length: shape of the batch.
-    """
-    positions = rows * max_predictions(length, options.mask_rate)
-    head = of_predictions(model, corpus.vocabulary_size, positions)
-    return TRAINED * (of_layers(model, model.layers, rows, length) + head)
 
 
 def prediction_part(model: Model, corpus: Corpus) -> dict:

@@ -13,7 +13,6 @@ from xlj.models import encoder
 from xlj.models.dropout import Rngs
 from xlj.objectives.bitext import average_examples, is_example, split_sides
 from xlj.objectives.corruption import split
-from xlj.objectives.flops import TRAINED, of_layers
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.retrieval.options import Retrieval
 from xlj.objectives.segments import segments, whole_examples
@@ -104,7 +103,6 @@ def objective(
         corrupt=partial(_corrupt, model),
         count=lambda inputs: {name: inputs.has_negative.sum(1)},
         loss=loss,
-        flops=lambda rows, length: 2 * (1 + TRAINED) * of_layers(model, layer, rows, length // 2),
         targets=targets,
     )
 

@@ -14,8 +14,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
-from xlj.objectives.corruption import Masked, mask_tokens, max_predictions, split
-from xlj.objectives.flops import TRAINED, Operations, of_layers, of_predictions
+from xlj.objectives.corruption import Masked, mask_tokens, split
 from xlj.objectives.mlm.head import init_prediction, predict
 from xlj.objectives.mlm.loss import gather, prediction_loss
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
@@ -73,15 +72,6 @@ def objective(
         of_discriminator = detection_loss(logits, replaced, masked.original())
         return {generator_loss: of_generator, discriminator_loss: of_discriminator}
 
-    def flops(rows: int, length: int) -> Operations:
-        size, positions = corpus.vocabulary_size, rows * max_predictions(length, options.mask_rate)
-        head = of_predictions(model, size, positions)
-        generator = TRAINED * (of_layers(model, options.generator_layers, rows, length) + head)
-        detection = Operations(other=2.0 * rows * length * model.hidden**2)
-        main = TRAINED * (of_layers(model, model.layers, rows, length) + detection)
-        # `generator` includes the head for the loss; `head` is its second pass, for the samples.
-        return generator + head + main
-
     return Objective(
         losses={
             generator_loss: Loss(options.generator_weight, over_vocabulary=True),
@@ -90,7 +80,6 @@ def objective(
         corrupt=corrupt,
         count=count,
         loss=loss,
-        flops=flops,
         parts={
             "generator": partial(init_generator, options=options, model=model, corpus=corpus),
             "detection_head": partial(init_detection, model=model),

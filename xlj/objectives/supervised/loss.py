@@ -14,7 +14,6 @@ from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
-from xlj.objectives.flops import TRAINED, of_layers
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import whole_examples
 from xlj.objectives.supervised import head as task_heads
@@ -45,7 +44,6 @@ def objective(
         corrupt=corrupt,
         count=count,
         loss=loss,
-        flops=lambda rows, length: TRAINED * of_layers(model, model.layers, rows, length),
         parts={head_of(kind): partial(init_head, kind, model, len(options.labels))},
     )
 

@@ -8,9 +8,10 @@ the gradient of the table. On a CPU, this copy takes longer than the computation
 import jax
 import jax.numpy as jnp
 
+from xlj.models.counting import is_counting
 from xlj.models.dense import product, product_over_rows, sum_over_rows
 from xlj.models.gradients import with_gradient
-from xlj.objectives.vocabulary.logits import check_factors, is_one_block, products
+from xlj.objectives.vocabulary.logits import check_factors, products
 from xlj.sharding import devices
 from xlj.sharding.rules import REPLICATED, ROWS
 
@@ -31,15 +32,15 @@ def is_used(vectors: int, vocabulary: int, dtype: jnp.dtype) -> bool:
     """Returns whether to use this module instead of blocks of the vocabulary.
 
     It is used if all logits need at most `MOST` bytes, and each device has the whole table. If the
-    table is split over devices, each device would have to gather it. Inside `logits.in_one_block`,
-    this module is always used.
+    table is split over devices, each device would have to gather it. Inside `counting`, this
+    module is always used.
 
     Args:
       vectors: number of vectors.
       vocabulary: number of vocabulary entries.
       dtype: the dtype of the factors of products.
     """
-    if is_one_block():
+    if is_counting():
         return True
     width = dtype.itemsize if devices.platform() == "gpu" else 4
     few = vectors * vocabulary * width <= MOST.get(devices.platform(), 0)

@@ -1,38 +1,15 @@
 """Logits of a block of the vocabulary, their statistics and their gradient."""
 
-import contextlib
-from collections.abc import Iterator
-from contextvars import ContextVar
-
 import jax
 import jax.numpy as jnp
 
 from xlj.contracts.arrays import Specified, check
+from xlj.models.counting import is_counting
 from xlj.models.dense import product
 from xlj.sharding import devices
 
 BLOCK = 16_384
 """Number of vocabulary entries per block. The logits of one block are in memory at a time."""
-
-_is_one_block: ContextVar[bool] = ContextVar("is_one_block", default=False)
-
-
-@contextlib.contextmanager
-def in_one_block() -> Iterator[None]:
-    """Makes the whole vocabulary one block, inside a `with` statement.
-
-    Use it for programs that are only traced to count their operations, and that never run.
-    """
-    before = _is_one_block.set(True)
-    try:
-        yield
-    finally:
-        _is_one_block.reset(before)
-
-
-def is_one_block() -> bool:
-    """Returns whether the caller is inside `in_one_block`, so that the vocabulary is one block."""
-    return _is_one_block.get()
 
 
 def block_starts(table: jax.Array, block: int) -> tuple[int, jax.Array]:
@@ -42,13 +19,14 @@ def block_starts(table: jax.Array, block: int) -> tuple[int, jax.Array]:
 
     Args:
       table: float [vocabulary, hidden].
-      block: the size of a block. A smaller vocabulary is one block.
+      block: the size of a block. A smaller vocabulary is one block; inside `counting`, every
+        vocabulary is.
 
     Returns:
       The size, and int32 [blocks].
     """
     check("block_starts", table=("float [vocabulary, hidden]", table))
-    size = table.shape[0] if is_one_block() else min(block, table.shape[0])
+    size = table.shape[0] if is_counting() else min(block, table.shape[0])
     return size, jnp.arange(0, table.shape[0], size)
 
 

@@ -23,7 +23,6 @@ from xlj.models.dense import precision_of
 from xlj.models.dropout import Rngs
 from xlj.objectives.bitext import split_sides
 from xlj.objectives.corruption import split
-from xlj.objectives.flops import TRAINED, Operations, of_layers
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import segments, whole_examples
 from xlj.objectives.word_hmm import head as word_hmm_head
@@ -103,7 +102,6 @@ def objective(
         corrupt=_corrupt,
         count=lambda inputs: {name: _count_tokens(inputs), normaliser: _count_tokens(inputs)},
         loss=loss,
-        flops=partial(_flops, model, options.layer),
         parts={HEAD: partial(word_hmm_head.init, model=model, longest_jump=hmm.LONGEST_JUMP)},
     )
 
@@ -228,12 +226,3 @@ def _count_agreed(both: jax.Array, forth: _Direction, back: _Direction) -> jax.A
     first = first >= first.max(1, keepdims=True)
     second = second >= second.max(1, keepdims=True)
     return (first & second.swapaxes(1, 2) & (both > 0)).sum((1, 2)).astype(jnp.float32)
-
-
-def _flops(model: Model, layer: int, rows: int, length: int) -> Operations:
-    """Counts the operations of a step: encoder, products and the forward-backward algorithm."""
-    side = length // 2
-    encoding = 2 * TRAINED * of_layers(model, layer, rows, side)
-    products = 2.0 * rows * side * model.hidden * (side + word_hmm_head.NOISE + 2 * model.hidden)
-    moves = 3 * 2.0 * rows * side**3
-    return encoding + Operations(other=2 * (TRAINED * products + moves))

@@ -20,7 +20,6 @@ from xlj.objectives.bitext import (
     split_sides,
 )
 from xlj.objectives.corruption import mask_tokens, split
-from xlj.objectives.flops import TRAINED, Operations, of_layers
 from xlj.objectives.objective import (
     ByMicrobatch,
     Loss,
@@ -103,18 +102,11 @@ def objective(
             "filled": jnp.zeros((), jnp.int32),
         }
 
-    def flops(rows: int, length: int) -> Operations:
-        side = of_layers(model, layer, rows, length if options.mixup else length // 2)
-        queries = rows * max_pairs(length)
-        queue = Operations(other=2.0 * queries * options.queue * model.hidden)
-        return (TRAINED + 1) * side + TRAINED * queue
-
     return Objective(
         losses={name: Loss(options.weight)},
         corrupt=partial(corrupt, options=options, model=model, corpus=corpus),
         count=lambda inputs: {name: count_examples(inputs.queries["tokens"]).astype(jnp.float32)},
         loss=loss,
-        flops=flops,
         parts={"contrast_head": partial(init_projection, model=model)},
         rules=(
             (r"queue", PartitionSpec(("replica", "fsdp"))),

@@ -1,9 +1,14 @@
-"""Counts the operations of a step of each objective, by a formula or in the traced program."""
+"""Counts the floating-point operations of training steps in their traced programs.
+
+The count has the matrix products that the mathematics of a step needs, by xlj's convention
+(docs/papers.md): a multiply-add is 2 operations, and padding is included. Embedding look-ups,
+activations, sums, recomputation and the optimizer do not count.
+"""
 
 import dataclasses
 import math
 from collections.abc import Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -13,62 +18,45 @@ from jax.extend.core import Jaxpr, jaxprs_in_params
 from xlj.config import Model, Options
 from xlj.contracts.arrays import PyTree
 from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.row_records import Field
 from xlj.models import encoder
-from xlj.objectives.flops import Operations
-from xlj.objectives.objective import Objective, Params, Rows, build
-from xlj.objectives.vocabulary.logits import in_one_block
+from xlj.models.counting import counting
+from xlj.objectives.objective import Objective, Params, Rows, abstract_rows, build
 
 
-def operations(
-    options: Mapping[str, Options],
+@lru_cache(maxsize=64)
+def of_step(
+    name: str,
+    options: Options,
     model: Model,
     corpus: Corpus,
-    shapes: Mapping[str, tuple[int, int]],
-) -> dict[str, Operations]:
-    """Returns the floating-point operations of a step of each objective, by name.
-
-    If an objective has a function `flops`, its result is used. Otherwise `count_operations` counts
-    the operations in the objective's traced program.
+    rows: int,
+    fields: tuple[Field, ...],
+) -> int:
+    """Counts the operations of one objective in a step, which is traced but never compiled.
 
     Args:
-      options: the options of each objective, by name.
-      shapes: (number of rows, length of a row) of each objective to count.
+      name: the name of the objective.
+      rows: the number of rows.
+      fields: the fields of a row (`RowKind.batch_fields`).
     """
-    # Dense attention, because products inside Pallas kernels cannot be counted. No
-    # rematerialisation, because recomputed products must not count.
-    plain = dataclasses.replace(model, attention="dense", remat="none")
-    built = build({name: options[name] for name in shapes}, plain, corpus)
-    return {
-        name: count_operations(built[name], plain, corpus, abstract_rows(options[name], *shape))
-        if (formula := built[name].flops) is None
-        else formula(*shape)
-        for name, shape in shapes.items()
-    }
+    # Dense attention, because products inside Pallas kernels cannot be counted. A loop over layers,
+    # because it takes less time to trace. No rematerialisation, because recomputation must not
+    # count.
+    plain = dataclasses.replace(model, attention="dense", remat="none", scan_layers=True)
+    objective = build({name: options}, plain, corpus)[name]
+    return count(objective, plain, corpus, abstract_rows(fields, rows))
 
 
-def abstract_rows(options: Options, rows: int, length: int, ids: str = "<i4") -> dict[str, Any]:
-    """Returns the shapes and dtypes of rows of an objective's batch, without values.
-
-    Args:
-      rows, length: the number of rows, and the length of a row in tokens.
-      ids: the type of token ids.
-    """
-    return {
-        field.name: jax.ShapeDtypeStruct((rows, *field.shape), field.dtype)
-        for field in options.row_kind.batch_fields(length, ids)
-    }
-
-
-def count_operations(
-    objective: Objective, model: Model, corpus: Corpus, batch: Mapping[str, Any]
-) -> Operations:
-    """Counts the operations of the matrix products in a traced step, which never runs.
+def count(objective: Objective, model: Model, corpus: Corpus, batch: Mapping[str, Any]) -> int:
+    """Counts the operations of the matrix products in a traced step of an objective.
 
     The step includes corruption, targets, losses, gradients and the next state. It is traced for
-    one device, with the whole vocabulary as one block. A `while` loop counts as one iteration. Of
-    several branches, only the most expensive one counts.
+    one device, inside `counting`. A `while` loop counts as one iteration. Of several branches, only
+    the most expensive one counts.
 
     Args:
+      model: with dense attention and without rematerialisation.
       batch: rows, or their shapes and dtypes (`abstract_rows`).
     """
     parts = objective.parts
@@ -91,9 +79,9 @@ def count_operations(
     rng = jax.eval_shape(lambda: jax.random.key(0))
     params, state = jax.eval_shape(initial, rng)
     rngs = jax.eval_shape(partial(jax.random.split, num=len(batch["languages"])), rng)
-    with in_one_block():
+    with counting():
         traced = jax.make_jaxpr(step)(params, state, batch, rngs)
-    return Operations(other=float(_products(traced.jaxpr)))
+    return _products(traced.jaxpr)
 
 
 def _products(jaxpr: Jaxpr) -> int:
