@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.sharding import AbstractDevice, AbstractMesh
 from random_rows import CORPUS, SIZE
 from references import flops as reference
 
@@ -16,6 +17,8 @@ from xlj.objectives import operations
 from xlj.objectives.objective import Loss, LossSums, Objective, abstract_rows
 from xlj.objectives.supervised.options import SUPERVISED
 from xlj.objectives.word_hmm.head import NOISE
+from xlj.sharding import devices
+from xlj.sharding.rules import AXES
 
 ROWS, LENGTH, RATE = 6, 66, 0.3
 PAIRS = 2  # of a row of 66 tokens
@@ -108,12 +111,21 @@ def test_the_operations_of_a_model_equal_the_formula(model, options):
     "changes",
     [
         {"attention": "fused"}, {"remat": "all"}, {"remat": "products"}, {"scan_layers": False},
-        {"dtype": "bfloat16"}, {"dropout": 0.1},
+        {"dtype": "bfloat16"}, {"dtype": "auto"}, {"dropout": 0.1},
     ],
 )  # fmt: skip
 def test_the_count_does_not_depend_on_how_a_step_is_computed(model, changes):
     model = dataclasses.replace(model, dropout=0.0, scan_layers=True)
     assert count_of("mmlm", dataclasses.replace(model, **changes), **MASKED) == mlm(model)
+
+
+def test_the_count_does_not_depend_on_the_platform(model):
+    """On a GPU, a step pads the vocabulary to a multiple of 64."""
+    device = AbstractDevice("NVIDIA H100 80GB HBM3", num_cores=None, platform="gpu")
+    operations.of_step.cache_clear()
+    with jax.sharding.use_abstract_mesh(AbstractMesh((1, 1), AXES, abstract_device=device)):
+        assert devices.platform() == "gpu" and SIZE % 64
+        assert count_of("mmlm", model, **MASKED) == mlm(model)
 
 
 def test_a_large_vocabulary_counts_once(model):

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.extend.core import Jaxpr, jaxprs_in_params
+from jax.sharding import AbstractDevice, AbstractMesh
 
 from xlj.config import Model, Options
 from xlj.contracts.arrays import PyTree
@@ -22,6 +23,13 @@ from xlj.data.rows.row_records import Field
 from xlj.models import encoder
 from xlj.models.counting import counting
 from xlj.objectives.objective import Objective, Params, Rows, abstract_rows, build
+from xlj.sharding.rules import AXES
+
+_CPU = AbstractMesh(
+    (1, 1), AXES, abstract_device=AbstractDevice("cpu", num_cores=None, platform="cpu")
+)
+"""Programs are traced for one CPU, which need not be present, so that counts of all platforms are
+equal. On GPUs, for example, the vocabulary is padded."""
 
 
 @lru_cache(maxsize=64)
@@ -40,10 +48,12 @@ def of_step(
       rows: the number of rows.
       fields: the fields of a row (`RowKind.batch_fields`).
     """
-    # Dense attention, because products inside Pallas kernels cannot be counted. A loop over layers,
-    # because it takes less time to trace. No rematerialisation, because recomputation must not
-    # count.
-    plain = dataclasses.replace(model, attention="dense", remat="none", scan_layers=True)
+    # Dense attention, because products inside Pallas kernels cannot be counted. No
+    # rematerialisation, because recomputation must not count. A loop over layers takes less time to
+    # trace. The type of numbers does not matter, and may still be `auto`.
+    plain = dataclasses.replace(
+        model, attention="dense", remat="none", scan_layers=True, dtype="float32"
+    )
     objective = build({name: options}, plain, corpus)[name]
     return count(objective, plain, corpus, abstract_rows(fields, rows))
 
@@ -52,7 +62,7 @@ def count(objective: Objective, model: Model, corpus: Corpus, batch: Mapping[str
     """Counts the operations of the matrix products in a traced step of an objective.
 
     The step includes corruption, targets, losses, gradients and the next state. It is traced for
-    one device, inside `counting`. A `while` loop counts as one iteration. Of several branches, only
+    one CPU, inside `counting`. A `while` loop counts as one iteration. Of several branches, only
     the most expensive one counts.
 
     Args:
@@ -79,7 +89,7 @@ def count(objective: Objective, model: Model, corpus: Corpus, batch: Mapping[str
     rng = jax.eval_shape(lambda: jax.random.key(0))
     params, state = jax.eval_shape(initial, rng)
     rngs = jax.eval_shape(partial(jax.random.split, num=len(batch["languages"])), rng)
-    with counting():
+    with counting(), jax.sharding.use_abstract_mesh(_CPU):
         traced = jax.make_jaxpr(step)(params, state, batch, rngs)
     return _products(traced.jaxpr)
 
