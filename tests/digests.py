@@ -42,7 +42,7 @@ from xlj import phrasebook
 from xlj.config import finetuning, parse, recipes
 from xlj.data.rows.batches import Batches
 from xlj.finetuning import running
-from xlj.objectives import build
+from xlj.objectives.objective import build
 from xlj.objectives.segments import segments
 from xlj.training import loop, start
 from xlj.training.randomness import row_rngs

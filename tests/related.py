@@ -19,13 +19,14 @@ ROOT = Path(__file__).resolve().parents[1]
 def tests_of(root: Path, file: str) -> list[str]:
     """Returns test modules and folders of a file of `xlj/`, the most relevant first.
 
-    These are the test module with the name of the file, test modules that import the file, and its
-    area: the folder that mirrors the subpackage. A subpackage without such a folder is tested by
-    the modules that import anything of it.
+    These are the test module with the name of the file, or of its folder (`test_mlm.py` for
+    `objectives/mlm/loss.py`), test modules that import the file, and its area: the folder that
+    mirrors the subpackage. A subpackage without such a folder is tested by the modules that import
+    anything of it.
 
     Args:
       root: the folder of the repository.
-      file: path below `root`, such as `xlj/models/heads.py`, or a recipe.
+      file: path below `root`, such as `xlj/models/norms.py`, or a recipe.
 
     Returns:
       Paths below `root`, without duplicates.
@@ -35,7 +36,8 @@ def tests_of(root: Path, file: str) -> list[str]:
     module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     package, _, name = module.removeprefix("xlj.").rpartition(".")
     modules = sorted((root / "tests").rglob("test_*.py"))
-    namesakes = [path for path in modules if path.stem == f"test_{name}" and _area(path) == package]
+    own = f"{package}.{name}", package
+    namesakes = [p for p in modules if f"{_area(p)}.{p.stem.removeprefix('test_')}" in own]
     importers = [path for path in modules if module in imports(path)]
     area = root / "tests" / package.replace(".", "/")
     while area.name != "tests" and not area.is_dir():

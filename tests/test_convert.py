@@ -18,7 +18,8 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import sentence_modules
 from xlj.interop.folder import open_folder
 from xlj.interop.sentence_modules import Dense, SentenceModules
-from xlj.models import encoder, heads
+from xlj.models import encoder
+from xlj.objectives.mlm.head import init_prediction
 from xlj.sharding import meshes, trees
 
 
@@ -63,7 +64,7 @@ def test_extend_adds_pieces_and_keeps_the_parameters_of_old_pieces(tmp_path, cal
     old = Vocabulary(vocabulary_training.train(lines, {"en": 1}, 300, 1.0))
     key = jax.random.key(0)
     params = encoder.init(key, model, old.size, 0)
-    head = heads.init_prediction(key, model, old.size)
+    head = init_prediction(key, model, old.size)
     params["prediction_head"] = head | {"bias": jax.random.normal(key, (old.size,))}
     config = build({"model": dataclasses.asdict(model)})
     writing.write_params(tmp_path / "old", params, config, old, [])

@@ -13,7 +13,8 @@ from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import exporting
 from xlj.io import atomic
-from xlj.models import encoder, heads
+from xlj.models import encoder
+from xlj.objectives.mlm.head import init_prediction
 from xlj.sharding.trees import named_leaves
 
 _RUN = """
@@ -46,7 +47,7 @@ def write_model(path, hidden, pieces):
 
     def init(key):
         params = encoder.init(key, model, vocabulary.size, 0)
-        return params | {"prediction_head": heads.init_prediction(key, model, vocabulary.size)}
+        return params | {"prediction_head": init_prediction(key, model, vocabulary.size)}
 
     rng = np.random.default_rng(0)
     leaves = {

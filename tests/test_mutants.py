@@ -35,6 +35,8 @@ def test_the_tests_of_a_file_are_found(tmp_path):
     first = "tests/models/test_heads.py"
     assert related.tests_of(tmp_path, "xlj/models/heads.py") == [first, a, b, "tests/models"]
     assert related.tests_of(tmp_path, "xlj/models/fused/norm.py") == ["tests/models"]
+    of_folder = related.tests_of(tmp_path, "xlj/objectives/a/loss.py")
+    assert of_folder == [a, "tests/objectives"]
     assert related.tests_of(tmp_path, "xlj/starting/running.py") == ["tests/test_start.py"]
     recipes = related.tests_of(tmp_path, "configs/xlm_e.py")
     assert recipes == ["tests/test_recipe_values.py", "tests/test_recipes.py"]

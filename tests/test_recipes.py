@@ -9,14 +9,14 @@ import pytest
 from test_papers import recipes_of_papers
 
 from xlj import config as schema
-from xlj import objectives
 from xlj.config import ConfigError, parse, variants
 from xlj.config.fields import lookup
-from xlj.config.objectives.masking import Masking
 from xlj.data.rows.corpus import Corpus
 from xlj.data.text.templates import paired_languages
 from xlj.data.text.text_tasks import text_tasks
 from xlj.data.tokenizer import vocabulary_training
+from xlj.objectives.masking.options import Masking
+from xlj.objectives.objective import build
 from xlj.optimizers.schedules import Rates
 from xlj.sharding import meshes
 from xlj.training import loop, phases, start, state
@@ -84,7 +84,7 @@ def test_recipes_build_and_trace(name, variant):
     state.sharding(config, corpus, mesh)
     for phase in (each.config for each in config.schedule):
         active = phase.objectives.active()
-        built = objectives.build(active, config.model, corpus)
+        built = build(active, config.model, corpus)
         batch = {}
         for objective_name, options in active.items():
             length = lookup(config, options.row_kind.length) or 128  # auto: any length

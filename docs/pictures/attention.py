@@ -17,8 +17,10 @@ from pictures.svg import Drawing
 from xlj.config import Model
 from xlj.data.tokenizer.layout import BOS, EOS, SPECIALS
 from xlj.models import encoder
-from xlj.objectives import btmlm, camlm, mlm
+from xlj.objectives.btmlm import loss as btmlm
+from xlj.objectives.camlm import loss as camlm
 from xlj.objectives.corruption import Masked
+from xlj.objectives.mlm import loss as mlm
 
 MASK = "<mask>"
 LEFT, CELL = 78, 24

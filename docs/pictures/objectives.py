@@ -9,11 +9,11 @@ import numpy as np
 from pictures.svg import WIDTH, Drawing
 from xlj.alignment_math import extraction
 from xlj.alignment_math.sinkhorn import sinkhorn
-from xlj.config.objectives.dwa import WordAlignment
-from xlj.config.objectives.retrieval import Retrieval
-from xlj.config.objectives.rtd import TranslationRTD
-from xlj.config.objectives.word_hmm import WordHMM
-from xlj.config.objectives.xlco import Contrast
+from xlj.objectives.dwa.options import WordAlignment
+from xlj.objectives.retrieval.options import Retrieval
+from xlj.objectives.rtd.options import TranslationRTD
+from xlj.objectives.word_hmm.options import WordHMM
+from xlj.objectives.xlco.options import Contrast
 
 MASK = "<mask>"
 EDGE = 12

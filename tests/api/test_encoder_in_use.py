@@ -10,7 +10,7 @@ from xlj.config import ConfigError
 from xlj.config.choices import AlignmentOptions
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.models import encoder as encoders
-from xlj.models import heads
+from xlj.objectives.mlm.head import init_prediction, predict
 from xlj.retrieval import nearest as neighbours
 from xlj.retrieval.embedder import Embedder
 from xlj.word_alignment.aligner import Aligner
@@ -194,7 +194,7 @@ def test_fill_predicts_masked_words(model, random_encoder):
     with pytest.raises(ConfigError, match="needs a model with a head for masked tokens"):
         model.fill("the <mask>")
     params, sizes, vocabulary, *_ = random_encoder
-    head = heads.init_prediction(jax.random.key(1), sizes, vocabulary.size)
+    head = init_prediction(jax.random.key(1), sizes, vocabulary.size)
     head["bias"] = jax.random.normal(jax.random.key(2), head["bias"].shape)
     params = {**params, "prediction_head": head}
     model_with_head = xlj.Encoder(random_encoder._replace(params=params))
@@ -207,7 +207,7 @@ def test_fill_predicts_masked_words(model, random_encoder):
     inputs = encoders.Inputs(row, np.arange(len(ids))[None], ones, ones)
     hidden = encoders.apply(params, sizes, inputs)[0]
     hidden = hidden[np.flatnonzero(row[0] == vocabulary.mask)]
-    factors = heads.predict(head, params["embeddings"]["word"], sizes, hidden)
+    factors = predict(head, params["embeddings"]["word"], sizes, hidden)
     logits = np.asarray(factors[0], np.float64) @ np.asarray(factors[1], np.float64).T + factors[2]
     expected = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     assert len(all_fillings) == 2

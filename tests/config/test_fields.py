@@ -6,8 +6,8 @@ import pytest
 
 from xlj.config import Config, ConfigError, Data, Model, Optimizer, Options, Train, option
 from xlj.config.fields import Section, keys_of
-from xlj.config.objectives.supervised import SUPERVISED
 from xlj.config.sections import RetrievalEvaluation
+from xlj.objectives.supervised.options import SUPERVISED
 
 
 class Warmth(Options):

@@ -19,11 +19,6 @@ import xlj.models
 import xlj.objectives
 from xlj.alignment_math import extraction, hmm, similarity, sinkhorn
 from xlj.config import Model
-from xlj.config.objectives.btmlm import BackTranslation
-from xlj.config.objectives.dwa import WordAlignment
-from xlj.config.objectives.mlm import TranslationLM
-from xlj.config.objectives.rtd import ReplacedTokenDetection
-from xlj.config.objectives.xlco import Contrast
 from xlj.data.rows.corpus import Corpus
 from xlj.models import (
     attention,
@@ -34,36 +29,43 @@ from xlj.models import (
     embeddings,
     encoder,
     fused_norm,
-    heads,
     lookup,
     modules,
     norms,
     pattern,
     position_bias,
     rotary,
-    word_hmm_head,
 )
 from xlj.models.fused_attention import attend
-from xlj.objectives import (
-    bitext,
-    btmlm,
-    camlm,
-    choosing,
-    corruption,
-    cross_entropy,
-    dwa,
-    kept_logits,
-    logits,
-    mlm,
-    objective,
-    retrieval,
-    rtd,
-    segments,
-    supervised,
-    word_hmm,
-    xlco,
-)
+from xlj.objectives import bitext, corruption, objective, segments
+from xlj.objectives.btmlm import loss as btmlm
+from xlj.objectives.btmlm.options import BackTranslation
+from xlj.objectives.camlm import loss as camlm
 from xlj.objectives.corruption import Masked
+from xlj.objectives.dwa import loss as dwa
+from xlj.objectives.dwa.head import init_pointer, point
+from xlj.objectives.dwa.options import WordAlignment
+from xlj.objectives.mlm import loss as mlm
+from xlj.objectives.mlm.head import init_prediction, predict
+from xlj.objectives.mlm.options import TranslationLM
+from xlj.objectives.retrieval import loss as retrieval
+from xlj.objectives.rtd import loss as rtd
+from xlj.objectives.rtd.head import detect, init_detection
+from xlj.objectives.rtd.options import ReplacedTokenDetection
+from xlj.objectives.supervised import loss as supervised
+from xlj.objectives.supervised.head import (
+    classify,
+    classify_tokens,
+    init_classification,
+    init_token_classification,
+    pair_features,
+)
+from xlj.objectives.vocabulary import choosing, cross_entropy, kept_logits, logits
+from xlj.objectives.word_hmm import head as word_hmm_head
+from xlj.objectives.word_hmm import loss as word_hmm
+from xlj.objectives.xlco import loss as xlco
+from xlj.objectives.xlco.head import init_projection, project
+from xlj.objectives.xlco.options import Contrast
 from xlj.sharding import devices
 from xlj.sharding import trees as array_trees
 
@@ -119,12 +121,12 @@ def trees():
     def init(key):
         params = encoder.init(key, MODEL, V, 2)
         return params | {
-            "prediction_head": heads.init_prediction(key, MODEL, V),
-            "detection_head": heads.init_detection(key, MODEL),
-            "classification_head": heads.init_classification(key, MODEL, 3),
-            "tagging_head": heads.init_token_classification(key, MODEL, 3),
-            "pointer_head": heads.init_pointer(key, MODEL),
-            "contrast_head": heads.init_projection(key, MODEL),
+            "prediction_head": init_prediction(key, MODEL, V),
+            "detection_head": init_detection(key, MODEL),
+            "classification_head": init_classification(key, MODEL, 3),
+            "tagging_head": init_token_classification(key, MODEL, 3),
+            "pointer_head": init_pointer(key, MODEL),
+            "contrast_head": init_projection(key, MODEL),
             "word_hmm_head": word_hmm_head.init(key, MODEL, 3),
         }
 
@@ -229,28 +231,28 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
         {"rate": 0.1},
         ATTENTION | {"bias": f32(2, 1, 64, 64), "gates": f32(R, 2, N)},
     ),
-    heads.init_prediction: ({"model": MODEL, "vocabulary_size": V}, {"rng": KEY}),
-    heads.init_detection: ({"model": MODEL}, {"rng": KEY}),
-    heads.init_classification: ({"model": MODEL, "classes": 3}, {"rng": KEY}),
-    heads.init_token_classification: ({"model": MODEL, "classes": 3}, {"rng": KEY}),
-    heads.init_pointer: ({"model": MODEL}, {"rng": KEY}),
-    heads.init_projection: ({"model": MODEL}, {"rng": KEY}),
-    heads.predict: ({"params": HEAD, "model": MODEL}, {"table": f32(V, H), "hidden": f32(H)}),
-    heads.detect: ({"params": PARAMS["detection_head"], "model": MODEL}, {"hidden": f32(H)}),
-    heads.classify: (
+    init_prediction: ({"model": MODEL, "vocabulary_size": V}, {"rng": KEY}),
+    init_detection: ({"model": MODEL}, {"rng": KEY}),
+    init_classification: ({"model": MODEL, "classes": 3}, {"rng": KEY}),
+    init_token_classification: ({"model": MODEL, "classes": 3}, {"rng": KEY}),
+    init_pointer: ({"model": MODEL}, {"rng": KEY}),
+    init_projection: ({"model": MODEL}, {"rng": KEY}),
+    predict: ({"params": HEAD, "model": MODEL}, {"table": f32(V, H), "hidden": f32(H)}),
+    detect: ({"params": PARAMS["detection_head"], "model": MODEL}, {"hidden": f32(H)}),
+    classify: (
         {"params": PARAMS["classification_head"], "model": MODEL},
         {"vectors": f32(R, H), "rngs": keys(R)},
     ),
-    heads.pair_features: ({}, {"first": f32(R, H), "second": f32(R, H)}),
-    heads.classify_tokens: (
+    pair_features: ({}, {"first": f32(R, H), "second": f32(R, H)}),
+    classify_tokens: (
         {"params": PARAMS["tagging_head"], "model": MODEL, "rate": 0.1},
         {"hidden": HIDDEN, "rngs": keys(R)},
     ),
-    heads.point: (
+    point: (
         {"params": PARAMS["pointer_head"], "model": MODEL},
         {"queries": f32(R, 2, H), "keys": HIDDEN},
     ),
-    heads.project: ({"params": PARAMS["contrast_head"], "model": MODEL}, {"hidden": f32(H)}),
+    project: ({"params": PARAMS["contrast_head"], "model": MODEL}, {"hidden": f32(H)}),
     lookup.look_up: ({}, {"table": f32(V, H), "ids": i32(R)}),
     lookup.look_up_small: ({}, {"table": f32(V, H), "ids": i32(R)}),
     position_bias.buckets: ({"count": 8, "distance": 12}, {"differences": i32(R)}),
@@ -348,7 +350,8 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
 
 OF_ANY_ARRAYS = (
     devices.constrain, devices.all_gather, devices.reduce_sum, devices.sum_over_replicas,
-    devices.all_to_all, devices.on_whole_matrices, modules.run, array_trees.bytes_on_device,
+    devices.all_to_all, devices.on_whole_matrices, modules.run, modules.init_head,
+    array_trees.bytes_on_device,
 )  # fmt: skip
 """Functions that move arrays of any rank, size and dtype between devices, or pass them to a
 module."""
@@ -402,7 +405,7 @@ def takes_arrays(hint):
 def public_functions():
     for package in (xlj.alignment_math, xlj.models, xlj.objectives, xlj.sharding):
         for module_info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-            if module_info.name.endswith(INNER):
+            if module_info.name.endswith((*INNER, ".options")):  # options have no arrays
                 continue
             module = importlib.import_module(module_info.name)
             for name, function in vars(module).items():

@@ -12,7 +12,8 @@ from xlj.checkpoints import stored_models, writing
 from xlj.config import ConfigError, Model, build
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.models import encoder, heads
+from xlj.models import encoder
+from xlj.objectives.mlm.head import init_prediction
 from xlj.sharding import trees
 
 MODEL = Model(layers=2, hidden=8, heads=2, intermediate=8, positions=42)
@@ -43,7 +44,7 @@ def draw_params():
 
     def init():
         params = encoder.init(jax.random.key(0), MODEL, 300, 0)
-        head = heads.init_prediction(jax.random.key(1), MODEL, 300)
+        head = init_prediction(jax.random.key(1), MODEL, 300)
         return params | {"prediction_head": head}
 
     shapes = trees.named_leaves(jax.eval_shape(init))

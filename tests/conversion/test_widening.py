@@ -14,7 +14,8 @@ from xlj.config.families import options_of
 from xlj.conversion import widening
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.models import encoder, heads
+from xlj.models import encoder
+from xlj.objectives.mlm.head import init_prediction, predict
 from xlj.sharding import trees
 
 XLM_R = Model(layers=2, hidden=8, heads=2, intermediate=12, positions=12, position_bias="gated")
@@ -35,7 +36,7 @@ SIZES = [
 def shapes_of(model, vocabulary_size):
     def init():
         params = encoder.init(jax.random.key(0), model, vocabulary_size, 0)
-        return params | {"prediction_head": heads.init_prediction(jax.random.key(0), model, 300)}
+        return params | {"prediction_head": init_prediction(jax.random.key(0), model, 300)}
 
     return {name: leaf.shape for name, leaf in trees.named_leaves(jax.eval_shape(init)).items()}
 
@@ -124,7 +125,7 @@ def test_divided_weights_compute_the_same_logits(old, monkeypatch):
 
         def compute_logits(params, model=model):
             hidden, table = encoder.apply(params, model, inputs), params["embeddings"]["word"]
-            vectors, table, bias = heads.predict(params["prediction_head"], table, model, hidden)
+            vectors, table, bias = predict(params["prediction_head"], table, model, hidden)
             return vectors @ table.T + bias
 
         logits.append(jax.jit(compute_logits)(trees.nested(leaves)))

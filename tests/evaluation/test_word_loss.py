@@ -16,7 +16,8 @@ from xlj.data.tokenizer.layout import BOS, EOS, UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation import word_loss
 from xlj.inference.pretrained import Pretrained
-from xlj.models import encoder, heads
+from xlj.models import encoder
+from xlj.objectives.mlm.head import init_prediction
 from xlj.sharding import meshes, trees
 
 pytestmark = pytest.mark.usefixtures("one_device")
@@ -35,7 +36,7 @@ def pretrained():
     lines = {"en": list(itertools.islice(phrasebook.text_lines("en"), 400))}
     vocabulary = Vocabulary(vocabulary_training.train(lines, {"en": 1}, 300, 1.0))
     params = encoder.init(jax.random.key(0), model, vocabulary.size, 0)
-    params["prediction_head"] = heads.init_prediction(jax.random.key(1), model, vocabulary.size)
+    params["prediction_head"] = init_prediction(jax.random.key(1), model, vocabulary.size)
     params = jax.device_put(params, trees.replicated(meshes.one_device()))
     return Pretrained(params, model, vocabulary)
 

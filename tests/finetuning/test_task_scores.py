@@ -4,11 +4,12 @@ import jax
 import numpy as np
 import pytest
 
-from xlj.config import SUPERVISED, Config, Mesh, Model
+from xlj.config import Config, Mesh, Model
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.inference.predictor import Predictor
 from xlj.models import encoder
-from xlj.objectives import supervised
+from xlj.objectives.supervised import loss as supervised
+from xlj.objectives.supervised.options import SUPERVISED
 from xlj.sharding.meshes import make_mesh
 from xlj.sharding.trees import shardings
 

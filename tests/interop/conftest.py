@@ -12,8 +12,9 @@ from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import exporting
 from xlj.io import atomic
-from xlj.models import encoder, heads
-from xlj.objectives import supervised
+from xlj.models import encoder
+from xlj.objectives.mlm.head import init_prediction
+from xlj.objectives.supervised import loss as supervised
 from xlj.sharding.trees import named_leaves
 
 MODEL = Model(layers=3, hidden=32, heads=4, intermediate=48, positions=42)
@@ -48,7 +49,7 @@ def params_of():
         def init():
             params = encoder.init(key, model, size, 0)
             if head:
-                params["prediction_head"] = heads.init_prediction(key, model, size)
+                params["prediction_head"] = init_prediction(key, model, size)
             if kind:
                 task_head = supervised.init_head(kind, model, len(labels), key)
                 params[supervised.head_of(kind)] = task_head

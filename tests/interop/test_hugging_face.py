@@ -13,7 +13,8 @@ from tokenizer_folders import folder_with_tokenizer
 from xlj import convert
 from xlj.config import Model
 from xlj.interop import importing
-from xlj.models import encoder, heads
+from xlj.models import encoder
+from xlj.objectives.mlm.head import predict
 from xlj.objectives.segments import segments
 from xlj.sharding import meshes, trees
 
@@ -51,7 +52,7 @@ def random_hf_model(kind, size, vocabulary_size, **options):
 @functools.partial(jax.jit, static_argnames="model")
 def xlj_outputs(params, inputs, model):
     hidden = encoder.apply(params, model, inputs, all_layers=True)
-    vectors, table, bias = heads.predict(
+    vectors, table, bias = predict(
         params["prediction_head"], params["embeddings"]["word"], model, hidden[-1]
     )
     return hidden, jnp.einsum("rlh,vh->rlv", vectors, table, precision="highest") + bias

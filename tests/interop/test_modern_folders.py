@@ -24,8 +24,9 @@ from xlj.config import ConfigError, Model, families
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import exporting, importing
 from xlj.io import atomic
-from xlj.models import encoder, heads
-from xlj.objectives import supervised
+from xlj.models import encoder
+from xlj.objectives.mlm.head import predict
+from xlj.objectives.supervised import loss as supervised
 from xlj.sharding import meshes, trees
 
 PACKED = ((300,), (130, 129), (65, 64, 5))
@@ -111,7 +112,7 @@ def split(hidden, logits, locations):
 @functools.partial(jax.jit, static_argnames="model")
 def xlj_outputs(params, inputs, model):
     hidden = encoder.apply(params, model, inputs, all_layers=True)
-    vectors, table, bias = heads.predict(
+    vectors, table, bias = predict(
         params["prediction_head"], params["embeddings"]["word"], model, hidden[-1]
     )
     return hidden, jnp.einsum("rlh,vh->rlv", vectors, table, precision="highest") + bias

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 from xlj.config import Model
-from xlj.models import encoder, heads
+from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.models.position_bias import buckets
+from xlj.objectives.mlm.head import init_prediction, predict
 from xlj.objectives.segments import segments
 from xlj.sharding.trees import named_leaves
 
@@ -81,7 +82,7 @@ def draw_params(model):
         return jnp.asarray(mean + noise, leaf.dtype)
 
     def init(key):
-        return encoder.init(key, model, SIZE, 1), heads.init_prediction(key, model, SIZE)
+        return encoder.init(key, model, SIZE, 1), init_prediction(key, model, SIZE)
 
     return jax.tree_util.tree_map_with_path(draw, jax.eval_shape(init, jax.random.key(0)))
 
@@ -238,7 +239,7 @@ def test_hidden_states_and_logits_equal_those_of_xlj(tmp_path, size, bias, absol
             tokens, layout.position, layout.segment, layout.segment, sides=layout.side
         )
         hidden = run(params, model, inputs)
-        vectors, table, token_bias = heads.predict(head, params["embeddings"]["word"], model,
+        vectors, table, token_bias = predict(head, params["embeddings"]["word"], model,
                                                    hidden[-1])  # fmt: skip
         logits = np.asarray(vectors) @ np.asarray(table).T + token_bias
 

@@ -20,8 +20,8 @@ from xlj.data.labelled.examples import Question, Sentences, Words
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import architectures, exporting, importing, model_card, tokenizer_files
 from xlj.io import atomic
-from xlj.objectives import supervised
 from xlj.objectives.segments import segments
+from xlj.objectives.supervised import loss as supervised
 from xlj.sharding import meshes, trees
 from xlj.sharding.trees import named_leaves
 from xlj.tasks import answer_spans

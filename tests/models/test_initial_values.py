@@ -6,7 +6,16 @@ import jax
 import numpy as np
 
 from xlj.config import Model
-from xlj.models import encoder, heads
+from xlj.models import encoder
+from xlj.objectives.dwa.head import init_pointer
+from xlj.objectives.mlm.head import init_prediction
+from xlj.objectives.rtd.head import init_detection
+from xlj.objectives.supervised.head import (
+    PAIR_FEATURES,
+    init_classification,
+    init_token_classification,
+)
+from xlj.objectives.xlco.head import init_projection
 
 MODEL = Model(
     layers=2, hidden=8, heads=2, intermediate=12, positions=10, init_std=0.5, norm="pre",
@@ -14,15 +23,15 @@ MODEL = Model(
     language_embeddings="all",
 )  # fmt: skip
 HEADS = {
-    "prediction": partial(heads.init_prediction, model=MODEL, vocabulary_size=20),
-    "detection": partial(heads.init_detection, model=MODEL),
-    "classification": partial(heads.init_classification, model=MODEL, classes=3),
+    "prediction": partial(init_prediction, model=MODEL, vocabulary_size=20),
+    "detection": partial(init_detection, model=MODEL),
+    "classification": partial(init_classification, model=MODEL, classes=3),
     "pair_classification": partial(
-        heads.init_classification, model=MODEL, classes=3, vectors=heads.PAIR_FEATURES
+        init_classification, model=MODEL, classes=3, vectors=PAIR_FEATURES
     ),
-    "token_classification": partial(heads.init_token_classification, model=MODEL, classes=5),
-    "pointer": partial(heads.init_pointer, model=MODEL),
-    "projection": partial(heads.init_projection, model=MODEL),
+    "token_classification": partial(init_token_classification, model=MODEL, classes=5),
+    "pointer": partial(init_pointer, model=MODEL),
+    "projection": partial(init_projection, model=MODEL),
 }
 
 LAST = {  # name: (shape, last value); a last value of 0 or 1 is the value of the whole array

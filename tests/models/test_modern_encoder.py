@@ -11,7 +11,8 @@ from references.families import MODELS, VOCABULARY, drawn, options
 from references.layout import of_lengths
 
 from xlj.config import Model
-from xlj.models import encoder, heads
+from xlj.models import encoder
+from xlj.objectives.mlm.head import predict
 
 PACKED, LENGTH = ((170,), (100, 66), (65, 64, 5)), 180
 """Lengths of the examples of each row: at the edge of the window and beyond, with padding that is
@@ -52,7 +53,7 @@ def actual_and_expected(model, width=1.0, seed=0, layers=None):
     @jax.jit
     def xlj_outputs(params, head, inputs):
         layers_of_encoder = encoder.apply(params, model, inputs, all_layers=True)
-        vectors, table, bias = heads.predict(
+        vectors, table, bias = predict(
             head, params["embeddings"]["word"], model, layers_of_encoder[-1]
         )
         return layers_of_encoder, jnp.matmul(vectors, table.T, precision="highest") + bias

@@ -45,6 +45,8 @@ FILES = (
     "xlj/alignment_math/*.py",
     "xlj/models/**/*.py",
     "xlj/objectives/*.py",
+    *(f"xlj/objectives/*/{name}.py" for name in ("head", "loss")),
+    "xlj/objectives/vocabulary/*.py",
     "xlj/optimizers/*.py",
     "xlj/sharding/*.py",
     *(f"xlj/config/{name}.py" for name in ("batch_warmup", "durations")),

@@ -2,15 +2,24 @@
 
 from random_rows import CORPUS, rows_of
 
-from xlj.config.objectives.btmlm import BackTranslation
-from xlj.config.objectives.distillation import Distillation
-from xlj.config.objectives.dwa import WordAlignment
-from xlj.config.objectives.mlm import CrossAttentionMLM, TranslationLM
-from xlj.config.objectives.retrieval import Retrieval
-from xlj.config.objectives.rtd import Generator, TranslationRTD
-from xlj.config.objectives.word_hmm import WordHMM
-from xlj.config.objectives.xlco import Contrast
-from xlj.objectives import btmlm, camlm, distillation, dwa, mlm, retrieval, rtd, word_hmm, xlco
+from xlj.objectives.btmlm import loss as btmlm
+from xlj.objectives.btmlm.options import BackTranslation
+from xlj.objectives.camlm import loss as camlm
+from xlj.objectives.camlm.options import CrossAttentionMLM
+from xlj.objectives.distillation import loss as distillation
+from xlj.objectives.distillation.options import Distillation
+from xlj.objectives.dwa import loss as dwa
+from xlj.objectives.dwa.options import WordAlignment
+from xlj.objectives.mlm import loss as mlm
+from xlj.objectives.mlm.options import TranslationLM
+from xlj.objectives.retrieval import loss as retrieval
+from xlj.objectives.retrieval.options import Retrieval
+from xlj.objectives.rtd import loss as rtd
+from xlj.objectives.rtd.options import Generator, TranslationRTD
+from xlj.objectives.word_hmm import loss as word_hmm
+from xlj.objectives.word_hmm.options import WordHMM
+from xlj.objectives.xlco import loss as xlco
+from xlj.objectives.xlco.options import Contrast
 
 OBJECTIVES = {
     "mlm": (mlm, "pairs", TranslationLM()),

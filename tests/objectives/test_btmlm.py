@@ -11,11 +11,11 @@ from random_rows import CORPUS, SIZE, rows_of
 from references import btmlm as reference
 from references.encoder import float64
 
-from xlj.config.objectives.btmlm import BackTranslation
-from xlj.config.objectives.masking import Masking
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
-from xlj.objectives import btmlm
+from xlj.objectives.btmlm import loss as btmlm
+from xlj.objectives.btmlm.options import BackTranslation
+from xlj.objectives.masking.options import Masking
 from xlj.objectives.segments import segments
 
 OPTIONS = BackTranslation(masking=Masking(rate=0.2), pseudo_ratio=0.2)

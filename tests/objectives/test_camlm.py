@@ -11,12 +11,13 @@ from references.encoder import float64
 from references.mlm import camlm as reference
 
 from xlj.config import Model
-from xlj.config.objectives.masking import Masking
-from xlj.config.objectives.mlm import CrossAttentionMLM
 from xlj.data.tokenizer.layout import SPECIALS
-from xlj.models import encoder, heads
-from xlj.objectives import camlm
-from xlj.objectives.mlm import gather
+from xlj.models import encoder
+from xlj.objectives.camlm import loss as camlm
+from xlj.objectives.camlm.options import CrossAttentionMLM
+from xlj.objectives.masking.options import Masking
+from xlj.objectives.mlm.head import predict
+from xlj.objectives.mlm.loss import gather
 from xlj.objectives.segments import segments
 
 OPTIONS = CrossAttentionMLM(masking=Masking(rate=0.3, mask_share=0.4, random_share=0.3))
@@ -74,7 +75,7 @@ def jacobian(model, params, masked):
             separate = jax.tree.map(lambda x: x[None], row)
             separate = separate._replace(tokens=jnp.arange(len(vectors))[None])
             hidden = gather(encoder.apply(looked_up, model, separate), positions[None])
-            result, _, bias = heads.predict(params["prediction_head"], table, model, hidden)
+            result, _, bias = predict(params["prediction_head"], table, model, hidden)
             return ((result[0] @ table.T + bias) * weights).sum(1)
 
         return jnp.abs(jax.jacrev(summed)(table[row.tokens])).sum(-1)

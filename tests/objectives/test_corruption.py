@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj.config.objectives.masking import Masking
-from xlj.config.objectives.mlm import MultilingualMLM
 from xlj.objectives.corruption import at_positions, mask_tokens, max_predictions
+from xlj.objectives.masking.options import Masking
+from xlj.objectives.mlm.options import MultilingualMLM
 
 SIZE = 300
 MASK = SIZE - 1

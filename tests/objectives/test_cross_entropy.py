@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj.objectives import kept_logits
-from xlj.objectives.choosing import choose
-from xlj.objectives.cross_entropy import cross_entropy
+from xlj.objectives.vocabulary import kept_logits
+from xlj.objectives.vocabulary.choosing import choose
+from xlj.objectives.vocabulary.cross_entropy import cross_entropy
 from xlj.sharding import devices, rules
 
 

@@ -9,8 +9,8 @@ from random_rows import CORPUS, rows_of
 from references.bitext import distilled
 from references.encoder import float64
 
-from xlj.config.objectives.distillation import Distillation
-from xlj.objectives import distillation
+from xlj.objectives.distillation import loss as distillation
+from xlj.objectives.distillation.options import Distillation
 
 OPTIONS = Distillation(language="de", weight=3.0)
 

@@ -9,15 +9,19 @@ import pytest
 from random_rows import CORPUS, SIZE
 
 from xlj.config import Model, row_kinds
-from xlj.config.objectives.btmlm import BackTranslation
-from xlj.config.objectives.dwa import WordAlignment
-from xlj.config.objectives.masking import Masking
-from xlj.config.objectives.mlm import TranslationLM
-from xlj.config.objectives.rtd import TranslationRTD
-from xlj.config.objectives.xlco import Contrast
 from xlj.data.ragged import Ragged
 from xlj.data.rows import row_records
-from xlj.objectives import btmlm, dwa, mlm, rtd, xlco
+from xlj.objectives.btmlm import loss as btmlm
+from xlj.objectives.btmlm.options import BackTranslation
+from xlj.objectives.dwa import loss as dwa
+from xlj.objectives.dwa.options import WordAlignment
+from xlj.objectives.masking.options import Masking
+from xlj.objectives.mlm import loss as mlm
+from xlj.objectives.mlm.options import TranslationLM
+from xlj.objectives.rtd import loss as rtd
+from xlj.objectives.rtd.options import TranslationRTD
+from xlj.objectives.xlco import loss as xlco
+from xlj.objectives.xlco.options import Contrast
 
 MODEL = Model(layers=3, hidden=8, heads=2)
 SHARES = {"masking": Masking(rate=0.3, mask_share=0.5, random_share=0.3)}

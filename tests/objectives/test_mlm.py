@@ -9,10 +9,10 @@ from random_rows import CORPUS, rows_of
 from references.encoder import float64
 from references.mlm import mlm as reference
 
-from xlj.config.objectives.masking import Masking
-from xlj.config.objectives.mlm import TranslationLM
-from xlj.models import heads
-from xlj.objectives import mlm
+from xlj.objectives.masking.options import Masking
+from xlj.objectives.mlm import loss as mlm
+from xlj.objectives.mlm.head import predict
+from xlj.objectives.mlm.options import TranslationLM
 
 OPTIONS = TranslationLM(masking=Masking(rate=0.3, mask_share=0.5, random_share=0.35), weight=3.0)
 
@@ -42,7 +42,7 @@ def test_logits_are_products_in_the_dtype_of_the_model(full_model, params_of, ke
     params, rows = params_of(model, objective), rows_of("text")
     masked, head = objective.corrupt(rows, keys_of(rows)), params["prediction_head"]
     hidden = jax.random.normal(jax.random.key(1), (*rows["tokens"].shape, model.hidden))
-    factors = heads.predict(
+    factors = predict(
         head, params["embeddings"]["word"], model, mlm.gather(hidden, masked.positions)
     )
 

@@ -16,8 +16,7 @@ from xlj import align, convert, embed
 from xlj import config as schema
 from xlj.checkpoints import reading
 from xlj.checkpoints.reading import CheckpointError
-from xlj.config import ConfigError, parse
-from xlj.config.objectives import options
+from xlj.config import ConfigError, objectives, parse
 from xlj.data.rows.corpus import Corpus
 from xlj.inference import pretrained
 from xlj.sharding import meshes
@@ -100,7 +99,7 @@ def get_config(variant=""):
 
 
 def unregister(name, module):
-    options._REGISTERED.pop(name, None)
+    objectives._REGISTERED.pop(name, None)
     sys.modules.pop(module, None)
 
 

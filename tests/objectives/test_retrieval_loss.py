@@ -10,10 +10,10 @@ from random_rows import CORPUS, rows_of, tokens_of, with_tokens
 from references import bitext as reference
 from references.encoder import float64
 
-from xlj.config.objectives.retrieval import Retrieval
 from xlj.models import encoder
-from xlj.objectives import retrieval
 from xlj.objectives.bitext import average_examples
+from xlj.objectives.retrieval import loss as retrieval
+from xlj.objectives.retrieval.options import Retrieval
 from xlj.objectives.segments import whole_examples
 
 OPTIONS = [Retrieval(temperature=1 / 5, negatives=kind) for kind in ("hardest", "all")]

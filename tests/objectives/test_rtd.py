@@ -12,13 +12,15 @@ from random_rows import CORPUS, SIZE, rows_of
 from references.encoder import float64
 from references.rtd import losses as reference
 
-from xlj.config.objectives.masking import Masking
-from xlj.config.objectives.rtd import Generator, TranslationRTD
-from xlj.models import encoder, heads
-from xlj.objectives import rtd
-from xlj.objectives.choosing import choose
+from xlj.models import encoder
 from xlj.objectives.corruption import split
+from xlj.objectives.masking.options import Masking
+from xlj.objectives.mlm.head import init_prediction, predict
+from xlj.objectives.rtd import loss as rtd
+from xlj.objectives.rtd.head import detect
+from xlj.objectives.rtd.options import Generator, TranslationRTD
 from xlj.objectives.segments import whole_examples
+from xlj.objectives.vocabulary.choosing import choose
 
 OPTIONS = TranslationRTD(masking=Masking(rate=0.25), generator=Generator(layers=1))
 
@@ -51,15 +53,16 @@ def test_losses_and_labels_equal_a_plain_implementation(kind, dropout, model, pa
     @jax.jit
     def sampled(hidden, head):
         replaced = rtd.replace(generator, head, model, OPTIONS, hidden, inputs)
-        vectors, table, bias = heads.predict(head, params["embeddings"]["word"], model, hidden)
+        vectors, table, bias = predict(head, params["embeddings"]["word"], model, hidden)
         return replaced, vectors @ table.T + bias
 
     replaced, logits = sampled(hidden, params["generator"]["head"])
     logits = np.asarray(logits, np.float64)
     encoder_inputs = encoder_inputs._replace(tokens=replaced)
     hidden = apply(params, model, encoder_inputs, discriminator_rngs)
-    detect = jax.jit(heads.detect, static_argnums=1)
-    scores = np.asarray(detect(params["detection_head"], model, hidden), np.float64)
+    scores = np.asarray(
+        jax.jit(detect, static_argnums=1)(params["detection_head"], model, hidden), np.float64
+    )
     tokens, new = np.asarray(rows["tokens"]), np.asarray(replaced)
     selected = np.asarray(masked.selected())
     assert (new[~selected] == tokens[~selected]).all() and (new != tokens).any()
@@ -151,7 +154,7 @@ def test_layers_and_head_of_the_generator_have_separate_keys(model):
     def parts(rng):
         of_layers, of_head = jax.random.split(rng)
         layers = encoder.init(of_layers, small, SIZE, len(CORPUS.languages))["layers"]
-        return {"layers": layers, "head": heads.init_prediction(of_head, model, SIZE)}
+        return {"layers": layers, "head": init_prediction(of_head, model, SIZE)}
 
     expected = parts(jax.random.key(7))
     chex.assert_trees_all_close(result, expected, rtol=1e-6)

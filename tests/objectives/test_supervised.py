@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from compiled import compiled
 
-from xlj.config import SUPERVISED, Model
+from xlj.config import Model
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
-from xlj.models import encoder, heads
-from xlj.objectives import supervised
+from xlj.models import encoder
+from xlj.objectives.supervised import loss as supervised
+from xlj.objectives.supervised.head import classify, classify_tokens, pair_features
+from xlj.objectives.supervised.options import SUPERVISED
 
 MODEL = Model(layers=2, hidden=16, heads=2, intermediate=32, positions=34, dropout=0.3)
 CORPUS = Corpus(60, ("en",), (1,))
@@ -175,9 +177,9 @@ def test_heads_have_their_own_dropout(kind):
     head = params[f"{kind}_head"]
     first, second = hidden[:, 0], hidden[:, 1]
     if kind in CLASSIFIED:
-        vectors = first if kind == "classification" else heads.pair_features(first, second)
-        plain, dropped = (heads.classify(head, model, vectors, k) for k in (None, keys))
+        vectors = first if kind == "classification" else pair_features(first, second)
+        plain, dropped = (classify(head, model, vectors, k) for k in (None, keys))
     else:
-        plain, dropped = (heads.classify_tokens(head, model, hidden, 0.3, k) for k in (None, keys))
+        plain, dropped = (classify_tokens(head, model, hidden, 0.3, k) for k in (None, keys))
     assert np.abs(plain - dropped).max() > 1e-3
     assert np.abs(dropped[0] - dropped[1]).max() > 1e-3  # each row has its own mask

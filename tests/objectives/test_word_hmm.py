@@ -12,12 +12,12 @@ from constants import with_constants
 from random_rows import CORPUS, rows_of
 
 from xlj.alignment_math import hmm
-from xlj.config.objectives.word_hmm import WordHMM
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
-from xlj.models import encoder, word_hmm_head
-from xlj.objectives import word_hmm
-from xlj.objectives.flops import of_layers
+from xlj.models import encoder
 from xlj.objectives.segments import whole_examples
+from xlj.objectives.word_hmm import head as word_hmm_head
+from xlj.objectives.word_hmm import loss as word_hmm
+from xlj.objectives.word_hmm.options import WordHMM
 
 OPTIONS = with_constants(WordHMM(layer=1, weight=2.0), normaliser_weight=0.3, agreement=0.0)
 
@@ -190,10 +190,3 @@ def test_links_agree_if_they_are_the_most_likely_for_both_of_their_tokens():
     )
     assert word_hmm._count_agreed(jnp.asarray(both), *directions).tolist() == expected
     assert 0 < min(expected) and max(expected) < (both > 0).sum((1, 2)).min()
-
-
-def test_operations_include_both_encoders_products_and_transitions(result, full_model):
-    products = 2 * 4 * 24 * full_model.hidden * (24 + word_hmm_head.NOISE + 2 * full_model.hidden)
-    expected = 6 * of_layers(full_model, OPTIONS.layer, 4, 24).total
-    expected += 2 * (3 * products + 3 * 2 * 4 * 24**3)
-    assert result[0].flops(4, 48).total == expected

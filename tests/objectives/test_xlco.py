@@ -12,13 +12,13 @@ from random_rows import CORPUS, SIZE, as_batch, ragged, rows_of, tokens_of, with
 from references import bitext as reference
 from references.encoder import float64
 
-from xlj.config.objectives.masking import Masking
-from xlj.config.objectives.xlco import Contrast
 from xlj.data.rows.kinds.bitext import Bitext
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
-from xlj.objectives import xlco
 from xlj.objectives.bitext import split_sides
+from xlj.objectives.masking.options import Masking
+from xlj.objectives.xlco import loss as xlco
+from xlj.objectives.xlco.options import Contrast
 
 mix = jax.jit(xlco.mix, static_argnums=2)
 

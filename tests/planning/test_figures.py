@@ -4,10 +4,10 @@ import json
 
 import jax
 import pytest
+from references import flops as reference
 
 from xlj import config as schema
 from xlj.config import parse
-from xlj.objectives.flops import TRAINED, of_layers, of_predictions
 from xlj.planning import figures, table, topologies
 from xlj.planning.chips import SHARES
 from xlj.planning.collectives import Collective
@@ -71,21 +71,18 @@ def test_phases_have_the_steps_and_rows_of_the_run(plan):
 
 
 def operations(config):
-    """The prediction slots of a row (20 % of 62 tokens), and the operations of the first phase."""
-    slots, model = 13, config.model
-    return slots, TRAINED * (
-        of_layers(model, 2, 32, 64) + of_predictions(model, 32_768, 32 * slots)
-    )
+    """The operations of the first phase."""
+    return reference.mlm(config.model, 32_768, 32, 64, 0.2)
 
 
 def test_products_of_the_program_match_the_operations_of_the_model(plan):
     config, first, _ = plan
-    slots, mmlm = operations(config)
-    assert first.operations == mmlm and first.counts.xlj == mmlm.total
+    assert first.counts.xlj == operations(config)
     # The program computes the model's products, and the logits once more in the backward pass.
     # Their sum over vectors is a product with 8 rows of ones.
-    recomputed = 2 * 32 * slots * (64 + 8) * 32_768
-    assert sum(first.products.values()) * 8 == pytest.approx(mmlm.total + recomputed, rel=1e-6)
+    recomputed = 2 * 32 * 13 * (64 + 8) * 32_768  # a row has 13 predictions
+    expected = operations(config) + recomputed
+    assert sum(first.products.values()) * 8 == pytest.approx(expected, rel=1e-6)
 
 
 def test_memory_of_the_parts_follows_from_the_parameters(plan):
@@ -112,8 +109,8 @@ def test_the_minimum_time_of_a_step_is_that_of_its_slowest_part(plan, cpu_topolo
     assert {each.kind for each in first.collectives} >= {"all-gather", "all-reduce", "all-to-all"}
     assert first.step_seconds == max(first.seconds.values())
     assert first.tokens_per_second == 32 * 64 / first.step_seconds
-    total = operations(config)[1].total
-    assert first.trains and first.mfu == total / 8 / chip.flops / first.step_seconds
+    mfu = operations(config) / 8 / chip.flops / first.step_seconds
+    assert first.trains and first.mfu == mfu
     assert first.days == 40 * first.step_seconds / 86_400
 
 

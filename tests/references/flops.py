@@ -21,7 +21,7 @@ def layers(model, count, rows, length):
     kernels = 2 if model.feed_forward == "gelu" else 3
     linear += kernels * product(tokens, h, model.intermediate)
     gates = product(tokens, h, 2) if model.position_bias == "gated" else 0
-    window = min(length, model.local_attention + 1)
+    window = min(length, model.local_attention // 2 * 2 + 1)
     seen = sum(length if is_full(model, layer) else window for layer in range(count))
     return count * (linear + gates) + 2 * rows * product(length, h, seen)
 
@@ -50,7 +50,7 @@ def rtd(model, vocabulary, rows, length, rate, generator_layers):
     head = predictions(model, vocabulary, rows * slots(rate, length))
     # The last term computes the logits of the samples.
     generator = 3 * (layers(model, generator_layers, rows, length) + head) + head
-    detection = product(rows * length, model.hidden, model.hidden)
+    detection = product(rows * length, model.hidden, model.hidden + 1)
     return generator + 3 * (layers(model, model.layers, rows, length) + detection)
 
 
@@ -62,18 +62,35 @@ def dwa(model, vocabulary, rows, length, rate, label_layer, queries):
     return labels + 3 * pointer + mlm(model, vocabulary, rows, length, rate)
 
 
-def xlco(model, rows, length, layer, queue):
-    encoders = (3 + 1) * layers(model, layer, rows, length)
-    return encoders + 3 * product(rows, model.hidden, queue)
+def xlco(model, rows, length, pairs, layer, queue):
+    """The queries are trained, and the keys are not. The queue has no gradient."""
+    projection = product(rows * pairs, model.hidden, model.hidden)
+    encoders = (3 + 1) * (layers(model, layer, rows, length) + projection)
+    return encoders + 2 * product(rows * pairs, model.hidden, queue)
 
 
-def retrieval(model, rows, length, layer):
-    return 2 * (3 + 1) * layers(model, layer, rows, length // 2)
+def retrieval(model, rows, length, pairs, layer, negatives):
+    """Both sides are encoded without and with a gradient."""
+    vectors = rows * pairs * (2 if negatives == "all" else 1)
+    similarity = product(vectors, model.hidden, vectors)
+    return 2 * (3 + 1) * layers(model, layer, rows, length // 2) + 3 * similarity
+
+
+def word_hmm(model, rows, length, layer, noise):
+    """Each side, and the null word, generate the other side. The moves between their positions are
+    multiplied in the forward pass, in the backward pass and for the jumps, without a gradient."""
+    side, h = length // 2, model.hidden
+    kernels = 2 * product(rows * side, h, h) + product(noise, h, h)
+    scores = rows * product(side + 1, h, side + noise)
+    trained = 3 * (layers(model, layer, rows, side) + kernels + scores)
+    moves = 3 * rows * product(side + 1, side, side)
+    return 2 * (trained + moves)
 
 
 def distillation(model, rows, length):
     return (3 + 1) * layers(model, model.layers, rows, length)
 
 
-def supervised(model, rows, length):
-    return 3 * layers(model, model.layers, rows, length)
+def supervised(model, rows, length, labels):
+    head = product(rows * length, model.hidden, labels)
+    return 3 * (layers(model, model.layers, rows, length) + head)

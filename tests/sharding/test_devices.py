@@ -12,8 +12,8 @@ from jax.sharding import AbstractDevice, AbstractMesh, AxisType, NamedSharding, 
 
 from xlj.models.dense import matmul
 from xlj.models.lookup import look_up, look_up_small
-from xlj.objectives.choosing import choose
-from xlj.objectives.cross_entropy import cross_entropy
+from xlj.objectives.vocabulary.choosing import choose
+from xlj.objectives.vocabulary.cross_entropy import cross_entropy
 from xlj.sharding import devices, rules
 from xlj.sharding.rules import KERNEL, REPLICATED, ROWS, TABLE
 

@@ -9,7 +9,7 @@ import pytest
 from xlj.config import ConfigError, Model
 from xlj.config.task import Task
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
-from xlj.models import heads
+from xlj.objectives.supervised import head as heads
 from xlj.tasks.multiple_choice import MAX_CHOICES, Choices, MultipleChoice
 
 KIND = MultipleChoice()

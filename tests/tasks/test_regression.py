@@ -6,7 +6,7 @@ import pytest
 from xlj.config import ConfigError
 from xlj.config.task import Task
 from xlj.evaluation.metrics import correlations
-from xlj.models import heads
+from xlj.objectives.supervised import head as heads
 from xlj.tasks.regression import RatedText, Regression
 
 KIND = Regression()

@@ -11,8 +11,7 @@ from xlj.config import parse
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.io.hashing import sample
-from xlj.objectives import build_all
-from xlj.objectives.objective import Loss, LossSums, Objective
+from xlj.objectives.objective import Loss, LossSums, Objective, build_all
 from xlj.sharding import meshes
 from xlj.training import state
 from xlj.training.evaluation import Evaluation
@@ -56,7 +55,7 @@ def test_each_row_has_its_own_masks_and_each_language_has_the_same_weight(tiny, 
     config = parse(tiny)
     objective = Objective(
         losses={"mmlm": Loss(1.0)}, corrupt=lambda rows, rngs: (rows, rngs), count=None,
-        loss=loss, flops=None, parts={}, targets=lambda params, objective_state, inputs, _: inputs,
+        loss=loss, parts={}, targets=lambda params, objective_state, inputs, _: inputs,
     )  # fmt: skip
     evaluation = Evaluation(store, config, {"mmlm": objective}, meshes.make_mesh(config))
     measures = evaluation(SimpleNamespace(params={}, objectives={}, average={}))

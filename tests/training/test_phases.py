@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from xlj import config as schema
-from xlj import objectives
 from xlj.config import parse
+from xlj.objectives import objective
 from xlj.objectives.objective import Loss, LossSums, Objective
 from xlj.optimizers.schedules import rates
 from xlj.planning import programs
@@ -103,7 +103,7 @@ def test_the_step_of_each_phase_has_the_weights_and_the_model_of_the_phase(tiny,
 
     def build(options, model, corpus):
         bases.append(model.rotary_base)
-        return objectives.build(options, model, corpus)
+        return objective.build(options, model, corpus)
 
     def make(config, objectives, mesh, begins):
         result.append({name: each.losses[name].weight for name, each in objectives.items()})

@@ -183,7 +183,7 @@ def operations(config, store, steps=None):
     from xlj.training.run_flops import RunFlops
 
     batches = Batches(store, config)
-    counts = RunFlops(config, batches.corpus, batches.shapes)
+    counts = RunFlops(config, batches)
     return counts.until(config.train.steps if steps is None else steps)
 
 

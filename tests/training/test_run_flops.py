@@ -1,6 +1,7 @@
 """Operations of a run by each convention equal published and hand-computed counts."""
 
 import pytest
+from planned_batches import PlannedBatches
 
 from xlj import config as schema
 from xlj.config import parse
@@ -23,12 +24,7 @@ def flops(size, length, steps=10, phases=None, model=(), generator=4, **rows):
     if "mrtd" in rows:
         config.objectives.generator.layers = generator
     config = parse(config)
-
-    def shapes(step):
-        active = config.phase_at(step).config.objectives
-        return {name: (options.batch_size, length) for name, options in active.active().items()}
-
-    return RunFlops(config, Corpus(size, ("en", "de"), (1, 1)), shapes)
+    return RunFlops(config, PlannedBatches(config, Corpus(size, ("en", "de"), (1, 1))))
 
 
 BASE = {"layers": 12, "hidden": 768, "heads": 12, "intermediate": 3072}
@@ -59,7 +55,7 @@ def test_counts_of_mrtd_equal_numbers_computed_by_hand():
     assert counts.electra == 2 * 24 * (3 * 289 + 2 * 102 + 0.15625 * 146 + 30)
     assert counts.six_nd == 6 * 24 * 3 * 32
     head = 2 * 3 * (2 * 2 + 2 * 10)  # computed once more, for the samples
-    assert counts.xlj == 3 * (3 * 24 * 128 + head + 24 * 2 * 2 * 2) + head
+    assert counts.xlj == 3 * (3 * 24 * 128 + head + 24 * 2 * 2 * (2 + 1)) + head
 
 
 def test_a_generator_counts_only_for_objectives_that_have_one():

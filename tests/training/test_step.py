@@ -12,14 +12,13 @@ from jax.sharding import AxisType
 from references import losses as reference
 
 from xlj import config as schema
-from xlj import objectives as objectives_package
 from xlj.config import FREEZABLE, parse, registered
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
-from xlj.objectives.objective import Loss
+from xlj.objectives.objective import Loss, build, build_all
 from xlj.optimizers.schedules import rates
 from xlj.sharding import meshes, rules, trees
 from xlj.sharding.devices import on_mesh
@@ -30,7 +29,7 @@ from xlj.training.step import Microbatches, loss_scales, make_train_step, with_t
 def prepare(config, store, devices=1):
     """Returns the mesh, the objectives, and a function that puts a batch on the mesh."""
     mesh = meshes.make_mesh(config, jax.devices()[:devices])
-    objectives = objectives_package.build_all(config, Corpus.of(store))
+    objectives = build_all(config, Corpus.of(store))
     batches = Batches(store, config)
     rows = jax.NamedSharding(mesh, rules.ROWS)
 
@@ -347,7 +346,7 @@ def test_objectives_come_in_the_order_of_their_options(tiny):
     config, corpus = parse(tiny), Corpus(400, ("en", "de", "sw"), (3, 2, 1))
     active = config.objectives_on()
     for options in (active, dict(reversed(active.items()))):
-        assert list(objectives_package.build(options, config.model, corpus)) == list(options)
+        assert list(build(options, config.model, corpus)) == list(options)
 
 
 def test_a_step_that_is_not_finite_is_skipped_and_counted(plain_step, store):
@@ -464,7 +463,7 @@ def test_16_rows_are_memorised(tiny, store):
     config = parse(tiny)
     corpus = Corpus.of(store)
     mesh = meshes.make_mesh(config, jax.devices()[:1])
-    step = jax.jit(make_train_step(config, objectives_package.build_all(config, corpus), mesh))
+    step = jax.jit(make_train_step(config, build_all(config, corpus), mesh))
     batch = {"mmlm": Batches(store, config).read("mmlm", 0, np.arange(16))}
     current = state.init(config, corpus, 0)
     for number in range(config.train.steps):
@@ -481,7 +480,7 @@ def test_every_partitioning_rule_matches_an_array(every):
     names = [*trees.named_leaves(abstract.params)]
     names += [*trees.named_leaves(abstract.objectives)]
     names += ["activations/hidden", "activations/microbatches"]
-    objectives = objectives_package.build_all(config, corpus).values()
+    objectives = build_all(config, corpus).values()
     every_rule = rules.RULES + tuple(rule for o in objectives for rule in o.rules)
     used = {rules.rule_of(name, every_rule)[0] for name in names}
     assert used == {rule for rule, _ in every_rule}

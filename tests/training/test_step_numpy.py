@@ -11,7 +11,6 @@ from references.optimizers import StableAdamW
 from xlj import config as schema
 from xlj import optimizers
 from xlj.config import parse
-from xlj.objectives.flops import Operations
 from xlj.objectives.objective import Loss, LossSums, Objective
 from xlj.optimizers.schedules import rates
 from xlj.sharding import meshes, trees
@@ -50,7 +49,6 @@ def linear_objective():
         corrupt=corrupt,
         count=lambda inputs: {"a_one": inputs[0][:, 0], "a_two": 0 * inputs[1] + 2},
         loss=loss,
-        flops=lambda rows, length: Operations(),
     )
 
 
@@ -70,7 +68,6 @@ def evolving_objective():
         corrupt=lambda rows, rngs: rows["tokens"].astype(jnp.float32),
         count=lambda inputs: {"b": jnp.ones(len(inputs))},
         loss=loss,
-        flops=lambda rows, length: Operations(),
         targets=targets,
         init_state=lambda params: {"w": 2 * params["x_head"]["bias"]},
         update=lambda state, params, inputs: {

@@ -10,9 +10,10 @@ import pytest
 
 from xlj.checkpoints import reading
 from xlj.checkpoints.stored_models import StoredModel
-from xlj.config import SUPERVISED, Config, ConfigError, Model, Objectives, Transfer, parse
+from xlj.config import Config, ConfigError, Model, Objectives, Transfer, parse
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.vocabulary_matching import match
+from xlj.objectives.supervised.options import SUPERVISED
 from xlj.sharding import meshes, trees
 from xlj.sharding.trees import named_leaves
 from xlj.training import initialisation, loop, start, state, transfer

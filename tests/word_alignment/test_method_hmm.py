@@ -8,7 +8,8 @@ from xlj.alignment_math import hmm
 from xlj.api.encoder import Encoder
 from xlj.config import ConfigError
 from xlj.config.choices import METHODS, AlignmentOptions
-from xlj.models import encoder, word_hmm_head
+from xlj.models import encoder
+from xlj.objectives.word_hmm import head as word_hmm_head
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.methods import HMM_THRESHOLD
 from xlj.word_alignment.sentence_pairs import Pair

@@ -143,7 +143,7 @@ def estimate_cost(config: Config, store: RowStore) -> Cost:
     """Estimates the cost of a run; measures the speed of a matrix product for this."""
     mesh = meshes.make_mesh(config)
     config, corpus = config.for_platform(mesh.devices.flat[0].platform), Corpus.of(store)
-    operations = RunFlops(config, corpus, Batches(store, config).shapes).until(config.train.steps)
+    operations = RunFlops(config, Batches(store, config)).until(config.train.steps)
     state = memory.state_bytes(config, corpus, mesh)
     gradients = sum(size for name, size in state.items() if name.startswith("params/"))
     shapes = jax.eval_shape(lambda: init_state(config, corpus, 0)).params

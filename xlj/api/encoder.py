@@ -26,8 +26,9 @@ from xlj.inference import pretrained
 from xlj.inference.labeller import Labeller
 from xlj.inference.pretrained import Pretrained
 from xlj.io.quoting import quoted
-from xlj.models import encoder, heads
+from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
+from xlj.objectives.mlm.head import predict
 from xlj.objectives.segments import whole_examples
 from xlj.retrieval import mining
 from xlj.retrieval.embedder import Embedder
@@ -650,5 +651,5 @@ def _mask_probabilities(
     unknown = jnp.full((1, 2), -1)  # -1: the languages of the row are unknown
     hidden = encoder.apply(params, model, whole_examples(model, tokens, unknown))[0, places]
     words = params["embeddings"]["word"]
-    vectors, table, bias = heads.predict(params[_HEAD], words, model, hidden)
+    vectors, table, bias = predict(params[_HEAD], words, model, hidden)
     return jax.nn.softmax(vectors @ table.T + bias)

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlj import objectives
 from xlj.benchmarking import measurements
 from xlj.benchmarking.measurements import Measurement, Size, format_number, in_own_process
 from xlj.benchmarking.peers import library, masked_lm, torch_device, torch_median_seconds
@@ -21,7 +20,8 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.row_kind import RowKind
 from xlj.data.tokenizer import vocabulary_training
 from xlj.models.embeddings import FIRST_POSITION
-from xlj.objectives.counting import operations
+from xlj.objectives import operations
+from xlj.objectives.objective import build
 from xlj.optimizers.schedules import Rates
 from xlj.sharding import meshes
 from xlj.training import state, step_memory
@@ -153,15 +153,15 @@ class TrainStep:
         of_kind, self.tokens = _random_rows(options.row_kind, rows, length, pieces)
         sides = jnp.tile(jnp.array([[0, 1]], jnp.int32), (rows, 1))
         self._batch = {name: {**jax.tree.map(jnp.asarray, of_kind), "languages": sides}}
-        built = objectives.build({name: options}, config.model, corpus)
+        built = build({name: options}, config.model, corpus)
         shardings = state.sharding(config, corpus, mesh)
         self._state = state.jitted_init(config, corpus, mesh, shardings)(self._seed)
         step = make_train_step(config, built, mesh)
         compiler = meshes.compiler_options(mesh)
         jitted = jax.jit(step, donate_argnums=0, out_shardings=shardings, compiler_options=compiler)
         self.program = jitted.lower(*self._arguments()).compile()
-        shapes = {name: (rows, length)}
-        self.flops = operations({name: options}, config.model, corpus, shapes)[name].total
+        fields = options.row_kind.batch_fields(length, "<i4")
+        self.flops = operations.of_step(name, options, config.model, corpus, rows, fields)
 
     def run(self) -> None:
         """Runs one step."""

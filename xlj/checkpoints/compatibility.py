@@ -10,7 +10,7 @@ from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.writing import row_digests
 from xlj.config import Config, Model, record, registered
 from xlj.config.fields import ConfigTree, Value, flat, merge
-from xlj.config.objectives.options import objectives_in
+from xlj.config.objectives import objectives_in
 from xlj.data.rows.store import Manifest
 
 
@@ -120,7 +120,8 @@ class Difference(NamedTuple):
         if section == "model":
             fits = name in _FREE
         elif section == "objectives":
-            fits = objective != "generator"
+            options = registered().values()
+            fits = not any(objective in each.state_keys for each in options)
         else:
             fits = self.key not in (_ALL_OBJECTIVES, "optimizer.name", "optimizer.average")
         return self.key if fits else ""

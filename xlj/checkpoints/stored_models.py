@@ -17,7 +17,6 @@ from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.workdir import finished_run, resolve
 from xlj.config import ConfigError, Model
 from xlj.config.choices import AlignmentOptions
-from xlj.config.objectives.supervised import recorded_kind, supervised_in
 from xlj.config.task import TASK, Task, task_of_model
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
@@ -28,6 +27,7 @@ from xlj.io import json_file
 from xlj.io.storage import AnyPath, Url
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.models.encoder import Params
+from xlj.objectives.supervised.options import recorded_kind, supervised_in
 from xlj.sharding.rules import STORED
 from xlj.sharding.trees import nested, replicated, shardings
 

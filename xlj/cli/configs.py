@@ -13,7 +13,7 @@ from ml_collections import ConfigDict, config_flags
 from xlj.config import recipes
 from xlj.config.families import options_of
 from xlj.config.fields import ConfigError, Section, nearest
-from xlj.config.objectives.options import import_modules
+from xlj.config.objectives import import_modules
 from xlj.config.variants import Variant
 from xlj.io.quoting import shortened
 

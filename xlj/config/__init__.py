@@ -2,8 +2,7 @@
 
 from xlj.config.checks import parse
 from xlj.config.fields import ConfigError, as_tree, lookup
-from xlj.config.objectives.options import Options, option, register, registered
-from xlj.config.objectives.supervised import SUPERVISED
+from xlj.config.objectives import Options, option, register, registered
 from xlj.config.optimizers import register_optimizer, registered_optimizers
 from xlj.config.row_kinds import max_pairs
 from xlj.config.schema import Config, Objectives, Phase, build, default, keys, record

@@ -20,7 +20,7 @@ from xlj.config.fields import (
     shared_in,
     unused_key_error,
 )
-from xlj.config.objectives.options import RESERVED, check_common, import_modules
+from xlj.config.objectives import check_common, import_modules, reserved
 from xlj.config.optimizers import factors_of
 from xlj.config.paths import check_storable
 from xlj.config.schema import Config, build, unresolved
@@ -157,7 +157,7 @@ def _check_phases_unused(config: Config) -> None:
             if unused and not unused.allowed_in_recipes:
                 raise unused_key_error(f"phases.{name}.{path}", value, unused.reason)
         for objective, options in changes.get("objectives", {}).items():
-            on = objective in RESERVED or any(
+            on = objective in reserved() or any(
                 objective in phase.objectives.active() for phase in later
             )
             if not on and set(options) - {"batch_size"}:

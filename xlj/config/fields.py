@@ -172,6 +172,8 @@ def _parts(schema: type) -> Iterator[tuple[str, Any, dataclasses.Field]]:
         if "sections" in field.metadata:
             for name, default in field.metadata["sections"]().items():
                 yield name, default, field
+        elif dataclasses.is_dataclass(field.default_factory):
+            yield field.name, field.default_factory(), field
         else:
             yield field.name, field.default, field
 

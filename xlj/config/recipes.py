@@ -10,7 +10,7 @@ from pathlib import Path
 import ml_collections
 
 from xlj.config.fields import ConfigError
-from xlj.config.objectives.options import registered
+from xlj.config.objectives import registered
 
 _PACKAGE = Path(__file__).parents[1]
 

@@ -17,9 +17,13 @@ import ml_collections
 from xlj.config import durations, fields, row_kinds
 from xlj.config.batch_warmup import BatchWarmup
 from xlj.config.fields import ConfigError, ConfigTree, Section, key
-from xlj.config.objectives.masking import Masking
-from xlj.config.objectives.options import Options, import_modules, module_digests, registered
-from xlj.config.objectives.rtd import Generator
+from xlj.config.objectives import (
+    Options,
+    import_modules,
+    module_digests,
+    registered,
+    shared_sections,
+)
 from xlj.config.sections import Data, Evaluation, Mesh, Model, Optimizer, Train, Transfer
 from xlj.config.task import Task
 
@@ -36,30 +40,28 @@ class Objectives(Section, path="objectives"):
         "all objectives (XLM-Align)",
         choices=("per_objective", "global"),
     )
-    masking: Masking = Masking()
-    generator: Generator = Generator()
+    shared: Mapping[str, Section] = fields.sections(shared_sections)
+    """The sections that several objectives share, such as `masking`, by name."""
     options: Mapping[str, Options] = fields.sections(registered)
     """The options of each objective by name, in order of registration."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        options = {
-            name: dataclasses.replace(
-                each, **{section: getattr(self, section) for section in fields.shared_in(each)}
-            )
-            for name, each in self.options.items()
-        }
+        options = {}
+        for name, each in self.options.items():
+            values: dict[str, Any] = {name: self.shared[name] for name in fields.shared_in(each)}
+            options[name] = dataclasses.replace(each, **values)
         object.__setattr__(self, "options", options)
 
     def active(self) -> dict[str, Options]:
         """Returns the options of the objectives that are on, by name."""
         return {name: options for name, options in self.options.items() if options.batch_size}
 
-    def __getattr__(self, name: str) -> Options:
-        try:
-            return self.__dict__["options"][name]
-        except KeyError:
-            raise AttributeError(f"there is no objective {name}") from None
+    def __getattr__(self, name: str) -> Any:
+        for sections in ("shared", "options"):
+            if name in self.__dict__.get(sections, ()):
+                return self.__dict__[sections][name]
+        raise AttributeError(f"there is no objective {name}")
 
 
 class Phase(NamedTuple):
@@ -127,7 +129,7 @@ class Config(Section):
     transfer: Transfer = Transfer()
     data: Data = Data()
     model: Model = Model()
-    objectives: Objectives = Objectives()
+    objectives: Objectives = dataclasses.field(default_factory=Objectives)
     optimizer: Optimizer = Optimizer()
     train: Train = Train()
     evaluation: Evaluation = Evaluation()

@@ -6,7 +6,7 @@ import ml_collections
 
 from xlj.config import durations, families
 from xlj.config.fields import ConfigError, shared_in
-from xlj.config.objectives.options import objectives_in, registered
+from xlj.config.objectives import objectives_in, registered
 from xlj.config.schema import default
 from xlj.config.sections import HELD_OUT
 

@@ -6,12 +6,13 @@ from typing import Any
 
 from xlj.checkpoints import stored_models, writing
 from xlj.checkpoints.stored_models import StoredModel
-from xlj.config import SUPERVISED, Model, Objectives, build
+from xlj.config import Model, Objectives, build
 from xlj.config.task import labelling_options
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.architectures import TASKS
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.models.encoder import Params
+from xlj.objectives.supervised.options import SUPERVISED
 from xlj.sharding import meshes
 
 

@@ -21,11 +21,12 @@ from xlj.data.tokenizer.layout import BOS, EOS, PAD, UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance, buckets, in_flight, round_up
-from xlj.models import encoder, heads
+from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
-from xlj.objectives.cross_entropy import cross_entropy
-from xlj.objectives.mlm import gather
+from xlj.objectives.mlm.head import predict
+from xlj.objectives.mlm.loss import gather
 from xlj.objectives.segments import whole_examples
+from xlj.objectives.vocabulary.cross_entropy import cross_entropy
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.meshes import QUICK, mesh_of
 from xlj.sharding.trees import replicated, shard
@@ -212,7 +213,7 @@ def _losses(
         hidden = encoder.apply(params, model, whole_examples(model, tokens, language))
         words = params["embeddings"]["word"]
         masked = gather(hidden, positions)  # [rows, slots, hidden]
-        vectors, table, bias = heads.predict(params[_HEAD], words, model, masked)
+        vectors, table, bias = predict(params[_HEAD], words, model, masked)
         flat = vectors.reshape(-1, vectors.shape[-1])
         losses, _ = cross_entropy(flat, table, bias, labels.reshape(-1), jnp.dtype(model.dtype))
         return losses.reshape(labels.shape)

@@ -20,7 +20,6 @@ from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.workdir import RUN, finished_run
 from xlj.config import Config, ConfigError, durations
 from xlj.config.finetuning import KEYS_OF_MODEL
-from xlj.config.objectives.supervised import supervised
 from xlj.config.sections import MOST_STEPS
 from xlj.config.task import TASK, Task, labelling_options
 from xlj.config.tasks import is_own
@@ -33,7 +32,8 @@ from xlj.finetuning.task_data import TaskData
 from xlj.finetuning.task_scores import SCORE, Evaluator, Scores
 from xlj.io import atomic, json_file
 from xlj.models.embeddings import FIRST_POSITION
-from xlj.objectives.task_heads import head_of
+from xlj.objectives.supervised.head import head_of
+from xlj.objectives.supervised.options import supervised
 from xlj.sharding import meshes
 from xlj.training import loop, metrics
 from xlj.training.durations import resolve_percentages

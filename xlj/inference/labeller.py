@@ -13,7 +13,7 @@ from xlj.inference.predictor import Predictor
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance
 from xlj.io.json_file import Record
-from xlj.objectives.task_heads import head_of
+from xlj.objectives.supervised.head import head_of
 from xlj.sharding.meshes import mesh_of
 
 _CHUNK = 1024  # how many examples are converted to rows at a time

@@ -13,7 +13,8 @@ from xlj.config import Model
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.inference.row_batches import Advance, buckets, in_flight
 from xlj.models.encoder import Params
-from xlj.objectives import supervised, task_heads
+from xlj.objectives.supervised import head as task_heads
+from xlj.objectives.supervised import loss as supervised
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.meshes import QUICK
 from xlj.sharding.trees import replicated, shard

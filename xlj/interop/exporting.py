@@ -36,7 +36,7 @@ from xlj.io.json_file import Record
 from xlj.models import pattern
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.models.encoder import PARTS
-from xlj.objectives.task_heads import head_of
+from xlj.objectives.supervised.head import head_of
 
 _SHARD_BYTES = 2 << 30
 _BLOCK = 1 << 24  # how many numbers of an embedding are written at a time

@@ -28,9 +28,10 @@ from xlj.interop.architectures import (
     Tensor,
 )
 from xlj.interop.folder import CONFIG, Folder, open_folder
-from xlj.models import encoder, heads
+from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
-from xlj.objectives import supervised
+from xlj.objectives.mlm.head import init_prediction
+from xlj.objectives.supervised import loss as supervised
 from xlj.sharding.trees import name_of, named_leaves, nested
 
 _CHUNK = 1 << 24  # how many numbers of a tensor are read at a time
@@ -320,7 +321,7 @@ def _expected_shapes(
 
     def init() -> encoder.Params:
         params = encoder.init(key, model, vocabulary_size, 0)
-        params["prediction_head"] = heads.init_prediction(key, model, vocabulary_size)
+        params["prediction_head"] = init_prediction(key, model, vocabulary_size)
         if head:
             params[head] = supervised.init_head(TASKS[head], model, labels, key)
         return params

@@ -4,13 +4,13 @@ import itertools
 from collections.abc import Mapping
 
 from xlj.config import Model
-from xlj.config.objectives.supervised import supervised_in
 from xlj.data.labelled.kind import HuggingFace
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.architectures import XLJ, XLM_R, auto_class
 from xlj.interop.exporting import ExportPlan
 from xlj.interop.sentence_modules import SentenceModules
 from xlj.io.json_file import Record
+from xlj.objectives.supervised.options import supervised_in
 
 _PIPELINES = {"": "feature-extraction", "prediction_head": "fill-mask"}
 """The `pipeline_tag` of the card for models without a task head, by head."""

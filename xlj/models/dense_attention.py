@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from xlj.contracts.arrays import Specified, check
 from xlj.models import local_blocks
+from xlj.models.counting import is_counting
 from xlj.models.dense import PRODUCT, checkpoint_name, products, swap_axes_copied
 from xlj.models.dropout import drop
 from xlj.models.fused_attention import tiles
@@ -65,6 +66,10 @@ def dense_attention(
     )
     length = query.shape[1]
     window = tiles.narrowing(window, length)
+    if is_counting() and window is not None:  # as many keys as a window has
+        seen = slice(2 * window + 1)
+        key, value, key_segment_ids = (x[:, seen] for x in (key, value, key_segment_ids))
+        window, bias = None, None if bias is None else bias[..., seen]
     block = local_blocks.block_of(length, window) if bias is None else None
     query, key, value = (swap_axes_copied(x, 1, 2) for x in (query, key, value))
     visible = _visible(query_segment_ids, key_segment_ids, window, block)

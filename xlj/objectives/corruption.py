@@ -6,9 +6,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlj.config.objectives.masking import MaskingOptions
 from xlj.contracts.arrays import Specified, check
 from xlj.data.tokenizer.layout import SPECIALS
+from xlj.objectives.masking.options import MaskingOptions
 from xlj.objectives.objective import Rows, check_rows
 
 

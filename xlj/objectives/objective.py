@@ -1,16 +1,19 @@
 """The interface of an objective: pure functions of rows, parameters and the objective's state."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import importlib
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 import jax
 from jax.sharding import PartitionSpec
 
+from xlj.config import Config, Model, Options
 from xlj.contracts.arrays import Specified, check
+from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.row_records import Field
 from xlj.models.dropout import Rngs
 from xlj.models.encoder import Params
-from xlj.objectives.flops import Operations
 
 Rows = Mapping[str, jax.Array]
 """Rows of one objective: the array [rows, ...] of each field, by name.
@@ -19,6 +22,16 @@ The kind of rows defines the fields (`data.rows.row_kind.RowKind`). Most kinds h
 ids, int32 or the integer type on disk, [rows, length]. All have `languages`: the language of each
 side of a row, as an index into `Corpus.languages`, int32 [rows, sides]. Rows of monolingual text
 have two equal indices."""
+
+
+def abstract_rows(fields: Iterable[Field], rows: int) -> dict[str, Any]:
+    """Returns the shapes and dtypes of the rows of a batch, without values.
+
+    Args:
+      fields: the fields of a row (`RowKind.batch_fields`).
+      rows: the number of rows.
+    """
+    return {field.name: jax.ShapeDtypeStruct((rows, *field.shape), field.dtype) for field in fields}
 
 
 def check_rows(function: str, rows: Rows, **more: Specified) -> None:
@@ -123,9 +136,6 @@ class Objective(Generic[Inputs, ObjectiveState]):
     loss: Callable[[Params, ObjectiveState, Inputs, Rngs], Losses]
     """(params, state, inputs with targets, a random key for each row or None) -> the sums of each
     loss, by row. The keys are for dropout; None in evaluation."""
-    flops: Callable[[int, int], Operations] | None = None
-    """(rows, length of a row) -> floating-point operations of a step, by the convention of
-    `objectives/flops.py`. With None, `objectives/counting.py` counts them in the traced program."""
     parts: Mapping[str, Callable[[jax.Array], Params]] = dataclasses.field(default_factory=dict)
     """The parameters that the objective adds to the encoder's parameters, by name: (random key) ->
     initial values."""
@@ -146,3 +156,27 @@ class Objective(Generic[Inputs, ObjectiveState]):
     def evolves(self) -> bool:
         """Whether the state changes from step to step."""
         return self.update is not _unchanged
+
+
+def build(options: Mapping[str, Options], model: Model, corpus: Corpus) -> dict[str, Objective]:
+    """Builds objectives.
+
+    Args:
+      options: the options of each objective, by its name. Their `implementation` is
+        `module:function`.
+
+    Returns:
+      The objectives, by name.
+    """
+    built = {}
+    for name, objective_options in options.items():
+        module, _, function = objective_options.implementation.partition(":")
+        built[name] = getattr(importlib.import_module(module), function)(
+            name, objective_options, model, corpus
+        )
+    return built
+
+
+def build_all(config: Config, corpus: Corpus) -> dict[str, Objective]:
+    """Builds all objectives of a run, each with the options of the first phase that uses it."""
+    return build(config.objectives_on(), config.model, corpus)

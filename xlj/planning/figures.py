@@ -11,9 +11,7 @@ from tqdm import tqdm
 from xlj.config import Config, Phase
 from xlj.io import atomic
 from xlj.io.json_file import Record
-from xlj.objectives import build
-from xlj.objectives.counting import operations
-from xlj.objectives.flops import Operations
+from xlj.objectives.objective import build
 from xlj.planning import estimate
 from xlj.planning.collectives import Collective, collectives
 from xlj.planning.hlo import Program
@@ -68,10 +66,9 @@ class Figures:
         as its share of the whole batch.
       rows: (rows of all devices, length in tokens) of each objective.
       devices: the number of devices.
-      operations: operations of all devices, counted by `objectives/flops.py`.
       counts: operations of all devices, counted by three conventions (`training.run_flops`).
       trains: whether a loss has a weight other than 0. If not, the step computes no gradients,
-        although `operations` and `counts` include them.
+        although `counts` includes them.
       products: operations in the matrix products of the program by type, including recomputation.
       traffic: bytes from and to the memory of the chip by operation, largest first.
       collectives: the communication between devices.
@@ -88,7 +85,6 @@ class Figures:
     rows: dict[str, tuple[int, int]]
     devices: int
     memory: Memory
-    operations: Operations
     counts: Counts
     trains: bool
     products: dict[str, float]
@@ -120,7 +116,7 @@ class Figures:
         """The highest possible model FLOPs utilisation; None for a step without gradients."""
         if not self.trains:
             return None
-        return self.operations.total / self.devices / self.peak_flops / self.step_seconds
+        return self.counts.xlj / self.devices / self.peak_flops / self.step_seconds
 
     @property
     def tokens_per_second(self) -> float:
@@ -211,9 +207,11 @@ def of_phase(
     phases = distinct_phases(config)[phase]
     rows = rows_of(config, sizes, phase)
     active = schedule[phase].config.objectives.active()
-    model = schedule[phase].config.model
-    built = build(active, model, sizes.corpus)
-    counted = operations(active, model, sizes.corpus, rows)
+    built = build(active, schedule[phase].config.model, sizes.corpus)
+    fields = {
+        name: active[name].row_kind.batch_fields(length, "<i4")
+        for name, (_, length) in rows.items()
+    }
     text = Program(program.text)
     mesh = meshes.make_mesh(config, devices)
     exchanged = collectives(text, list(mesh.devices.flat), chip.ring)
@@ -233,8 +231,7 @@ def of_phase(
         rows=rows,
         devices=topology.size,
         memory=_memory(program, chip.memory),
-        operations=sum(counted.values(), start=Operations()),
-        counts=run_flops.of_step(schedule[phase].config, sizes.corpus, rows),
+        counts=run_flops.of_step(schedule[phase].config, sizes.corpus, rows, fields),
         trains=any(loss.weight for each in built.values() for loss in each.losses.values()),
         products=by_type,
         traffic=by_operation,

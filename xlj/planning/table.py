@@ -38,12 +38,10 @@ def trials(tried: Sequence[Trial]) -> str:
 
 def _phase(figures: Figures) -> list[str]:
     """Returns the lines of a phase."""
-    memory, seconds, total = figures.memory, figures.seconds, figures.operations.total
+    memory, seconds, total = figures.memory, figures.seconds, figures.counts.xlj
     slower = figures.estimated_seconds / figures.step_seconds
     rows = ", ".join(f"{name} {rows} x {length}" for name, (rows, length) in figures.rows.items())
     parts = {name: size for name, size in vars(memory).items() if name not in ("peak", "limit")}
-    by_part = {name: value for name, value in vars(figures.operations).items() if value}
-    share = ", ".join(f"{name} {value / total:.0%}" for name, value in by_part.items())
     multiplied = sum(figures.products.values()) * figures.devices
     total_traffic = sum(figures.traffic.values())
     lines = [
@@ -52,7 +50,7 @@ def _phase(figures: Figures) -> list[str]:
         + ("" if memory.fits else ": DOES NOT FIT"),
         "    " + ", ".join(f"{name} {size / _GIB:.2f}" for name, size in parts.items()),
         f"  operations per step   {figures.counts}",
-        f"    {share}; the program computes {multiplied / total:.2f} times as many in products",
+        f"    the program computes {multiplied / total:.2f} times as many in products",
         f"  memory traffic        {total_traffic / 1e9:.1f} GB per device; largest operations:",
     ]
     for name, size in list(figures.traffic.items())[:_SHOWN_OPERATIONS]:

@@ -10,9 +10,9 @@ gradients are reduced and scattered once.
 import math
 
 from xlj.config import Config
-from xlj.objectives.flops import layer_weights
-from xlj.objectives.logits import BLOCK
+from xlj.objectives.vocabulary.logits import BLOCK
 from xlj.training.memory import Sizes
+from xlj.training.run_flops import layer_weights
 
 
 def sent(config: Config, sizes: Sizes, devices: int) -> dict[str, float]:

@@ -54,15 +54,14 @@ class Classification(TaskKind):
 
     def head(self) -> Any:
         """Returns RoBERTa's classification head, which is applied to the vector of `<s>`."""
-        from xlj.models import heads
-        from xlj.objectives.task_heads import TaskHead, cross_entropy
+        from xlj.objectives.supervised import head as heads
 
-        return TaskHead(
+        return heads.TaskHead(
             init=heads.init_classification,
             logits=lambda head, model, hidden, _, rngs: heads.classify(
                 head, model, hidden[:, 0], rngs
             ),
-            losses=cross_entropy(lambda logits: logits[:, None]),
+            losses=heads.cross_entropy(lambda logits: logits[:, None]),
         )
 
     def decode(
@@ -162,8 +161,8 @@ class PairClassification(Classification):
         """Returns a classification head for InferSent's features of both mean vectors."""
         from functools import partial
 
-        from xlj.models import heads
         from xlj.objectives.bitext import average_examples
+        from xlj.objectives.supervised import head as heads
 
         def logits(head: Any, model: Any, hidden: Any, tokens: Any, rngs: Any) -> Any:
             first, second = average_examples(hidden, tokens, 2).swapaxes(0, 1)

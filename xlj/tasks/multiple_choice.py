@@ -127,9 +127,8 @@ print(choices[outputs.logits[0].argmax()])""",
         """
         import jax.numpy as jnp
 
-        from xlj.models import heads
         from xlj.objectives import bitext
-        from xlj.objectives.task_heads import TaskHead, cross_entropy
+        from xlj.objectives.supervised import head as heads
 
         def logits(head: Any, model: Any, hidden: Any, tokens: Any, rngs: Any) -> Any:
             places = bitext.find_starts(tokens, MAX_CHOICES)
@@ -137,10 +136,10 @@ print(choices[outputs.logits[0].argmax()])""",
             outputs = heads.classify(head, model, vectors, rngs)[..., 0]
             return jnp.where(bitext.is_example(tokens, MAX_CHOICES), outputs, -jnp.inf)
 
-        return TaskHead(
+        return heads.TaskHead(
             init=lambda rng, model, labels: heads.init_classification(rng, model, 1),
             logits=logits,
-            losses=cross_entropy(lambda logits: logits[:, None]),
+            losses=heads.cross_entropy(lambda logits: logits[:, None]),
         )
 
     def decode(

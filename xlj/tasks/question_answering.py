@@ -106,8 +106,7 @@ class QuestionAnswering(TaskKind):
         import jax.numpy as jnp
 
         from xlj.data.tokenizer.layout import PAD
-        from xlj.models import heads
-        from xlj.objectives.task_heads import TaskHead, cross_entropy
+        from xlj.objectives.supervised import head as heads
 
         def logits(head: Any, model: Any, hidden: Any, tokens: Any, rngs: Any) -> Any:
             outputs = heads.classify_tokens(head, model, hidden, 0.0)
@@ -115,11 +114,11 @@ class QuestionAnswering(TaskKind):
             may_be_chosen = (tokens != PAD) | (jnp.arange(tokens.shape[1]) == 0)
             return jnp.where(may_be_chosen[..., None], outputs, -jnp.inf)
 
-        return TaskHead(
+        return heads.TaskHead(
             init=lambda rng, model, labels: heads.init_token_classification(rng, model, 2),
             logits=logits,
             # Start and end are each a classification over the positions.
-            losses=cross_entropy(lambda logits: logits.swapaxes(1, 2), first=0),
+            losses=heads.cross_entropy(lambda logits: logits.swapaxes(1, 2), first=0),
             predict=lambda logits: logits,
             # A row without text has no answer.
             weights=lambda rows: jnp.broadcast_to(

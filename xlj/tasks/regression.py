@@ -101,14 +101,13 @@ with torch.no_grad():
         """
         import jax.numpy as jnp
 
-        from xlj.models import heads
-        from xlj.objectives.task_heads import TaskHead
+        from xlj.objectives.supervised import head as heads
 
         def losses(scores: Any, rows: Any) -> tuple[Any, Any]:
             error = scores - rows["score"][:, None]
             return error**2, jnp.abs(error) <= 0.5
 
-        return TaskHead(
+        return heads.TaskHead(
             init=lambda rng, model, labels: heads.init_classification(rng, model, 1),
             logits=lambda head, model, hidden, _, rngs: heads.classify(
                 head, model, hidden[:, 0], rngs

@@ -93,15 +93,14 @@ class Tagging(TaskKind):
 
     def head(self) -> Any:
         """Returns BERT's head: dropout, and a linear layer for each token's vector."""
-        from xlj.models import heads
-        from xlj.objectives.task_heads import TaskHead, cross_entropy
+        from xlj.objectives.supervised import head as heads
 
-        return TaskHead(
+        return heads.TaskHead(
             init=heads.init_token_classification,
             logits=lambda head, model, hidden, _, rngs: heads.classify_tokens(
                 head, model, hidden, model.dropout, rngs
             ),
-            losses=cross_entropy(lambda logits: logits),
+            losses=heads.cross_entropy(lambda logits: logits),
             by_token=True,
         )
 

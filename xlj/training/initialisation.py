@@ -13,7 +13,7 @@ from xlj.checkpoints.stored_models import StoredModel
 from xlj.contracts.arrays import Tree
 from xlj.data.rows.corpus import Corpus
 from xlj.models.encoder import Params
-from xlj.objectives import build_all
+from xlj.objectives.objective import build_all
 from xlj.sharding.trees import named_leaves
 from xlj.training import state as states
 from xlj.training import transfer

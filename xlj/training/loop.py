@@ -27,7 +27,7 @@ from xlj.distributed.preemption import Preemption
 from xlj.io import atomic, json_file
 from xlj.io.growing import GrowingFiles
 from xlj.io.storage import AnyPath
-from xlj.objectives import build
+from xlj.objectives.objective import build
 from xlj.optimizers.schedules import Rates, rates
 from xlj.sharding import meshes
 from xlj.training import initialisation, memory, metrics, schedule
@@ -101,7 +101,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
     store = start.store
     batches = Batches(store, config)
     done, total = latest.step if latest is not None else 0, config.train.steps
-    flops = RunFlops(config, batches.corpus, batches.shapes)
+    flops = RunFlops(config, batches)
 
     def outcome(finished: bool) -> Outcome:
         folder = workdir / "checkpoints" / str(done)

@@ -8,8 +8,7 @@ from jax.sharding import Mesh, NamedSharding
 
 from xlj.config import Config, Options
 from xlj.data.rows.corpus import Corpus
-from xlj.objectives import build
-from xlj.objectives.counting import abstract_rows
+from xlj.objectives.objective import abstract_rows, build
 from xlj.sharding import meshes
 from xlj.sharding.rules import ROWS
 from xlj.training.state import State
@@ -107,6 +106,9 @@ def abstract_batch(
     def placed(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
-    rows = {name: abstract_rows(options[name], *shape, ids) for name, shape in shapes.items()}
+    rows = {
+        name: abstract_rows(options[name].row_kind.batch_fields(length, ids), count)
+        for name, (count, length) in shapes.items()
+    }
     batch: Batch = jax.tree.map(placed, rows)
     return batch

@@ -1,6 +1,6 @@
 """Floating-point operations of a run by three conventions, since papers count differently.
 
-- xlj (`objectives/flops.py`): the matrix products of each objective.
+- xlj (`objectives/operations.py`): the matrix products in the traced step of each objective.
 - ELECTRA (google-research/electra, flops_computation.py): training counts as two forward passes,
   not three. Biases, activations, dropout and norms count, and embedding look-ups count as dense
   products. 15.625 % of tokens are predicted. ELECTRA's script has formulas for two models: an
@@ -11,13 +11,14 @@
   the layers of a generator. D is the number of tokens of all rows, including padding.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from xlj.config import Config, Model
+from xlj.data.rows.batches import Batches
 from xlj.data.rows.corpus import Corpus
-from xlj.objectives.counting import operations
-from xlj.objectives.flops import layer_weights
+from xlj.data.rows.row_records import Field
+from xlj.objectives import operations
 
 
 class Counts(NamedTuple):
@@ -33,22 +34,15 @@ class Counts(NamedTuple):
 
 
 class RunFlops:
-    """Floating-point operations of the steps of a run.
+    """Floating-point operations of the steps of a run, counted once for each phase."""
 
-    Args:
-      shapes: (zero-based step) -> (number of rows, length of a row) of each active objective.
-    """
-
-    def __init__(
-        self,
-        config: Config,
-        corpus: Corpus,
-        shapes: Callable[[int], Mapping[str, tuple[int, int]]],
-    ):
-        self._config = config
-        self._phases = [
-            (phase, of_step(phase.config, corpus, shapes(phase.start))) for phase in config.schedule
-        ]
+    def __init__(self, config: Config, batches: Batches):
+        self._config, self._phases = config, []
+        for phase in config.schedule:
+            shapes = batches.shapes(phase.start)
+            fields = {name: batches.fields(name, phase.start) for name in shapes}
+            counts = of_step(phase.config, batches.corpus, shapes, fields)
+            self._phases.append((phase, counts))
 
     def of_step(self, step: int) -> Counts:
         """Returns the operations of one step (zero-based).
@@ -65,21 +59,37 @@ class RunFlops:
         return Counts(*(sum(n * counts[i] for n, counts in done) for i in range(3)))
 
 
-def of_step(config: Config, corpus: Corpus, shapes: Mapping[str, tuple[int, int]]) -> Counts:
+def of_step(
+    config: Config,
+    corpus: Corpus,
+    shapes: Mapping[str, tuple[int, int]],
+    fields: Mapping[str, Sequence[Field]],
+) -> Counts:
     """Returns the operations of a full step of a phase.
 
     Args:
       config: of the phase.
       shapes: (number of rows, length of a row) of each active objective.
+      fields: the fields of the rows of each active objective.
     """
     model, active = config.model, config.objectives.active()
-    matrix_products = sum(each.total for each in operations(active, model, corpus, shapes).values())
-    electra = six_nd = 0.0
+    products = electra = six_nd = 0.0
     for name, (rows, length) in shapes.items():
-        generator, tokens = active[name].extra_layers, rows * length
+        options, of_row = active[name], tuple(fields[name])
+        products += operations.of_step(name, options, model, corpus, rows, of_row)
+        generator, tokens = options.extra_layers, rows * length
         electra += tokens * _electra(model, generator, corpus.vocabulary_size, length)
         six_nd += 6 * tokens * (model.layers + generator) * layer_weights(model)
-    return Counts(matrix_products, electra, six_nd)
+    return Counts(products, electra, six_nd)
+
+
+def layer_weights(model: Model) -> int:
+    """Counts the weights in the kernels of one layer."""
+    projections = 2 * model.heads + 2 * model.groups
+    attention = projections * model.hidden**2 // model.heads
+    return (
+        attention + (2 if model.feed_forward == "gelu" else 3) * model.hidden * model.intermediate
+    )
 
 
 def _electra(model: Model, generator: int, size: int, length: int) -> float:

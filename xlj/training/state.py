@@ -18,8 +18,7 @@ from xlj.contracts.arrays import PyTree
 from xlj.data.rows.corpus import Corpus
 from xlj.io.hashing import name_hash
 from xlj.models import encoder
-from xlj.objectives import build_all
-from xlj.objectives.objective import LossSums
+from xlj.objectives.objective import LossSums, build_all
 from xlj.optimizers import multipliers
 from xlj.sharding.meshes import compiler_options
 from xlj.sharding.rules import RULES

@@ -10,8 +10,7 @@ from tqdm import tqdm
 
 from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
-from xlj.config import SUPERVISED, Config, ConfigError, Optimizer, Transfer, as_tree
-from xlj.config.objectives.supervised import recorded_kind, supervised_in
+from xlj.config import Config, ConfigError, Optimizer, Transfer, as_tree
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import dictionaries, matched_rows
@@ -19,7 +18,8 @@ from xlj.interop.dictionaries import Dictionary
 from xlj.interop.matched_rows import Matches, share_table
 from xlj.interop.vocabulary_matching import match
 from xlj.models.encoder import Params
-from xlj.objectives.task_heads import head_of
+from xlj.objectives.supervised.head import head_of
+from xlj.objectives.supervised.options import SUPERVISED, recorded_kind, supervised_in
 from xlj.sharding.trees import named_leaves
 
 _BY_WORD = ("embeddings/word", "prediction_head/bias", "prediction_head/word")

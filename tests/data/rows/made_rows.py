@@ -15,10 +15,10 @@ import numpy as np
 from decoding import decode
 
 from xlj.config import Config, Objectives
-from xlj.config.objectives.mlm import MultilingualMLM, TranslationLM
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.objectives.mlm.options import MultilingualMLM, TranslationLM
 
 LINES = 20_000  # more than one unit of work, more than one shard
 
@@ -83,7 +83,7 @@ def start(folder: Path, code: str, config: Config, *arguments: Path) -> subproce
     lines = [
         "import json, sys",
         "from xlj.config import Config, Data, Objectives",
-        "from xlj.config.objectives.mlm import MultilingualMLM, TranslationLM",
+        "from xlj.objectives.mlm.options import MultilingualMLM, TranslationLM",
         f"fields = json.loads({data!r})",
         "fields = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}",
         "if __name__ == '__main__':",

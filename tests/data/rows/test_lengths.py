@@ -6,12 +6,12 @@ import math
 import pytest
 
 from xlj.config import Config, ConfigError, Data, Model, Objectives
-from xlj.config.objectives.mlm import TranslationLM
-from xlj.config.objectives.retrieval import Retrieval
 from xlj.data.rows import packing, preparing
 from xlj.data.rows.preparing import prepare_rows, with_pair_length
 from xlj.data.rows.report import report
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.objectives.mlm.options import TranslationLM
+from xlj.objectives.retrieval.options import Retrieval
 
 PAIRS = 400
 

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from xlj import config as schema
-from xlj.config import ConfigError, parse, row_kinds
-from xlj.config.objectives import options
+from xlj.config import ConfigError, objectives, parse, row_kinds
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import open_rows, prepare_rows, with_pair_length
@@ -112,7 +111,7 @@ def own(tmp_path, monkeypatch):
     config.train.eval_every = 3
     yield config, records
     sys.modules.pop("own_triples")
-    options._REGISTERED.pop("ranking")
+    objectives._REGISTERED.pop("ranking")
     row_kinds.load.cache_clear()
 
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from xlj.config import Config, ConfigError, Data, Objectives
-from xlj.config.objectives.mlm import MultilingualMLM, TranslationLM
 from xlj.data.rows import prepasses
 from xlj.data.rows.request import SAMPLED_UNITS, request_of
 from xlj.data.text.cleaning import line_hashes
 from xlj.data.text.held_out import Rule
 from xlj.data.text.reading import UnitReader
 from xlj.data.tokenizer import vocabulary_training
+from xlj.objectives.mlm.options import MultilingualMLM, TranslationLM
 
 OBJECTIVES = Objectives(
     options={"mmlm": MultilingualMLM(batch_size=1), "tlm": TranslationLM(batch_size=1)}

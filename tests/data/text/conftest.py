@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from xlj.config import Config, Data, Objectives
-from xlj.config.objectives.mlm import MultilingualMLM, TranslationLM
+from xlj.objectives.mlm.options import MultilingualMLM, TranslationLM
 
 OBJECTIVES = Objectives(
     options={"mmlm": MultilingualMLM(batch_size=1), "tlm": TranslationLM(batch_size=1)}

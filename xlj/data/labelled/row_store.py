@@ -25,7 +25,7 @@ def write(
 
     Args:
       cache: the folder of row stores.
-      kind: the kind of rows, one of `config.SUPERVISED`.
+      kind: the kind of rows, one of `objectives.supervised.options.SUPERVISED`.
       features: the training examples of each language, as rows.
       vocabulary: the vocabulary of the rows.
     """

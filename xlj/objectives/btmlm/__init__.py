@@ -1,0 +1,1 @@
+"""Back-translation masked language modelling, BTMLM (ERNIE-M)."""

@@ -1,0 +1,1 @@
+"""Cross-attention masked language modelling, CAMLM (ERNIE-M)."""

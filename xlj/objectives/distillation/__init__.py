@@ -1,0 +1,1 @@
+"""Distillation from a monolingual teacher, a baseline of MetaXLM."""

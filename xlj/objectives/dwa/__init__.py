@@ -1,0 +1,1 @@
+"""Denoising word alignment, DWA, with TLM (XLM-Align)."""

@@ -1,0 +1,1 @@
+"""Masks tokens, for all objectives that do."""

@@ -1,0 +1,1 @@
+"""Masked language modelling: MMLM on monolingual rows, TLM on rows of sentence pairs (XLM)."""

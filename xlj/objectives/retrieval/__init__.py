@@ -1,0 +1,1 @@
+"""Sentence retrieval: contrasts translations with the other sentences of the batch."""

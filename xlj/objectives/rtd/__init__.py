@@ -1,0 +1,1 @@
+"""Replaced token detection: MRTD and TRTD (XLM-E)."""

@@ -1,0 +1,200 @@
+"""Heads of fine-tuning tasks: their interface, and heads for classes of examples and of tokens."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from xlj.config import Model, tasks
+from xlj.contracts.arrays import check
+from xlj.models.dense import Dense
+from xlj.models.dropout import Rngs, dropout
+from xlj.models.modules import Params, init_head, run
+from xlj.objectives.objective import Rows
+
+
+def _best(logits: jax.Array) -> jax.Array:
+    """Returns the index of the highest logit, int32 [...], from logits [..., labels]."""
+    return logits.argmax(-1).astype(jnp.int32)
+
+
+def _known(rows: Rows) -> jax.Array:
+    """Returns 1 for labels, which count from 1, and 0 for "no label", float32 of their shape."""
+    return (rows["labels"] > 0).astype(jnp.float32)
+
+
+class TaskHead(NamedTuple):
+    """The head of a kind of task, as functions.
+
+    The shapes of logits are those that `supervised.logits` returns. Rows are the fields of a batch,
+    with the labels that the kind of task stores (`Features.labels`).
+    """
+
+    init: Callable[[jax.Array, Model, int], Params]
+    """(random key, model, number of labels) -> parameters."""
+    logits: Callable[[Params, Model, jax.Array, jax.Array, Rngs], jax.Array]
+    """(parameters, model, hidden vectors [rows, length, hidden], tokens [rows, length], a random
+    key for each row or None) -> logits."""
+    losses: Callable[[jax.Array, Rows], tuple[jax.Array, jax.Array]]
+    """(logits, rows) -> (the loss of each prediction, whether each prediction is correct), of
+    shape [rows, n] each."""
+    predict: Callable[[jax.Array], jax.Array] = _best
+    """Logits -> the values from which predictions are decoded. The default returns the index of the
+    highest logit, int32."""
+    weights: Callable[[Rows], jax.Array] = _known
+    """Rows -> 1 for predictions that count, else 0, float32 [rows, n]. By default, predictions with
+    a label above 0 in the field `labels` count."""
+    by_token: bool = False
+    """Whether there are logits for each token, [rows, length, ...]."""
+
+
+def cross_entropy(
+    choices: Callable[[jax.Array], jax.Array], first: int = 1
+) -> Callable[[jax.Array, Rows], tuple[jax.Array, jax.Array]]:
+    """Returns the function `losses` of a head that chooses among alternatives.
+
+    Args:
+      choices: a function that reshapes the head's logits to [rows, n, choices].
+      first: the label of the first choice. Smaller labels are treated as the first choice, so
+        `TaskHead.weights` must exclude them.
+    """
+
+    def losses(logits: jax.Array, rows: Rows) -> tuple[jax.Array, jax.Array]:
+        logits, right = choices(logits), jnp.maximum(rows["labels"] - first, 0)
+        log_probabilities = jax.nn.log_softmax(logits)
+        of_right = jnp.take_along_axis(log_probabilities, right[..., None], axis=-1)[..., 0]
+        return -of_right, logits.argmax(-1) == right
+
+    return losses
+
+
+@cache
+def of_kind(kind: str) -> TaskHead:
+    """Returns the head of a kind of task.
+
+    Raises:
+      ConfigError: if there is no such kind, or its code cannot be loaded (`tasks.load`).
+    """
+    head: TaskHead = tasks.load(kind).head()
+    return head
+
+
+def head_of(kind: str) -> str:
+    """Returns the name that the head of a kind of task has in the parameters: `KIND_head`."""
+    return f"{tasks.load(kind).name}_head"
+
+
+class Classification(nn.Module):
+    """RoBERTa's classification head: dropout, a dense layer with tanh, dropout, a linear layer."""
+
+    model: Model
+    classes: int
+
+    @nn.compact
+    def __call__(self, vectors: jax.Array, rngs: Rngs) -> jax.Array:
+        """Maps vectors, float [rows, ..., n] -> logits, float32 [rows, ..., classes].
+
+        Args:
+          rngs: a random key for each row [rows], for dropout; None in evaluation.
+        """
+        model, dtype = self.model, jnp.dtype(self.model.dtype)
+        layer = model.layers + 1  # for dropout: the encoder's layers are 1 to model.layers
+        x = dropout(vectors, rngs, layer, 0, model.dropout)
+        x = jnp.tanh(Dense(model.hidden, dtype, model.init_std, name="dense")(x))
+        x = dropout(x, rngs, layer, 1, model.dropout)
+        return Dense(self.classes, dtype, model.init_std, name="output")(x)
+
+
+class TokenClassification(nn.Module):
+    """BERT's head for tagging and question answering: dropout and a linear map of each vector.
+
+    In question answering the classes are "the answer starts here" and "the answer ends here", and
+    there is no dropout.
+
+    Attributes:
+      rate: of dropout.
+    """
+
+    model: Model
+    classes: int
+    rate: float
+
+    @nn.compact
+    def __call__(self, hidden: jax.Array, rngs: Rngs) -> jax.Array:
+        """Maps hidden, float [rows, length, hidden] -> logits, float32 [rows, length, classes].
+
+        Args:
+          rngs: a random key for each row [rows], for dropout; None in evaluation.
+        """
+        model, dtype = self.model, jnp.dtype(self.model.dtype)
+        x = dropout(hidden, rngs, model.layers + 1, 0, self.rate)
+        return Dense(self.classes, dtype, model.init_std, name="output")(x)
+
+
+def init_classification(rng: jax.Array, model: Model, classes: int, vectors: int = 1) -> Params:
+    """Returns new parameters of a `Classification` head.
+
+    Args:
+      vectors: number of vectors that are concatenated as the input of the head.
+    """
+    x = jnp.zeros((1, vectors * model.hidden))
+    return init_head("init_classification", Classification(model, classes), rng, x, None)
+
+
+def classify(params: Params, model: Model, vectors: jax.Array, rngs: Rngs = None) -> jax.Array:
+    """Computes the logits of examples, float32 [rows, ..., classes].
+
+    Args:
+      params: of a `Classification` head.
+      vectors: of the examples, float [rows, ..., n].
+      rngs: a random key for each row [rows], for dropout; None in evaluation.
+    """
+    check("classify", vectors=("float [rows, ..., n]", vectors), rngs=("key [rows]", rngs))
+    classes = params["output"]["bias"].shape[0]
+    return run(Classification(model, classes), params, vectors, rngs)
+
+
+PAIR_FEATURES = 4
+"""Number of vectors that `pair_features` concatenates."""
+
+
+def pair_features(first: jax.Array, second: jax.Array) -> jax.Array:
+    """Computes InferSent's features of two sentences (Conneau et al., 2017), for `classify`.
+
+    The features are both vectors, their absolute difference and their product. XNLI's baselines use
+    these features.
+
+    Args:
+      first, second: vectors of the sentences, float [rows, n] each.
+
+    Returns:
+      [rows, 4 n], of the dtype of the arguments.
+    """
+    check("pair_features", first=("float [rows, n]", first), second=("float [rows, n]", second))
+    return jnp.concatenate([first, second, jnp.abs(first - second), first * second], axis=-1)
+
+
+def init_token_classification(rng: jax.Array, model: Model, classes: int) -> Params:
+    """Returns new parameters of a `TokenClassification` head."""
+    head = TokenClassification(model, classes, 0.0)
+    return init_head("init_token_classification", head, rng, jnp.zeros((1, 1, model.hidden)), None)
+
+
+def classify_tokens(
+    params: Params, model: Model, hidden: jax.Array, rate: float, rngs: Rngs = None
+) -> jax.Array:
+    """Computes the logits of tokens, float32 [rows, length, classes].
+
+    Args:
+      params: of a `TokenClassification` head.
+      hidden: vectors of the tokens, float [rows, length, hidden].
+      rate: of dropout.
+      rngs: a random key for each row [rows], for dropout; None for no dropout.
+    """
+    of_tokens = f"float [rows, length, {model.hidden}]"
+    check("classify_tokens", hidden=(of_tokens, hidden), rngs=("key [rows]", rngs))
+    classes = params["output"]["bias"].shape[0]
+    return run(TokenClassification(model, classes, rate), params, hidden, rngs)

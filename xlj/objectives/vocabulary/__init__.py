@@ -1,0 +1,1 @@
+"""Logits over the vocabulary: cross-entropy and choice of tokens, in blocks of the vocabulary."""

@@ -1,0 +1,213 @@
+"""Logits of a block of the vocabulary, their statistics and their gradient."""
+
+import jax
+import jax.numpy as jnp
+
+from xlj.contracts.arrays import Specified, check
+from xlj.models.counting import is_counting
+from xlj.models.dense import product
+from xlj.sharding import devices
+
+BLOCK = 16_384
+"""Number of vocabulary entries per block. The logits of one block are in memory at a time."""
+
+
+def block_starts(table: jax.Array, block: int) -> tuple[int, jax.Array]:
+    """Returns the size of a block, and the first vocabulary entry of each block.
+
+    The last block may exceed the vocabulary; `block_of` then moves it back.
+
+    Args:
+      table: float [vocabulary, hidden].
+      block: the size of a block. A smaller vocabulary is one block; inside `counting`, every
+        vocabulary is.
+
+    Returns:
+      The size, and int32 [blocks].
+    """
+    check("block_starts", table=("float [vocabulary, hidden]", table))
+    size = table.shape[0] if is_counting() else min(block, table.shape[0])
+    return size, jnp.arange(0, table.shape[0], size)
+
+
+def block_of(
+    table: jax.Array, bias: jax.Array, start: jax.Array, size: int, dtype: jnp.dtype
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Returns a block of the table and the bias.
+
+    A block that would exceed the vocabulary is moved back to fit. Its first entries then also
+    belong to the previous block.
+
+    Args:
+      table: float [vocabulary, hidden]. If the table is split over devices, it is the slice of this
+        device, [vocabulary, part of hidden].
+      bias: float [vocabulary].
+      start: first entry of the block, int [].
+      size: number of entries of the block.
+      dtype: the dtype of the returned weights.
+
+    Returns:
+      Weights [size, hidden] in `dtype`, gathered from all devices; biases [size]; and the entry at
+      which the moved block starts, int [].
+    """
+    check(
+        "block_of",
+        table=("float [vocabulary, hidden]", table),
+        bias=("float [vocabulary]", bias),
+        start=("int []", start),
+    )
+    true_start = jnp.minimum(start, table.shape[0] - size)
+    weights = jax.lax.dynamic_slice_in_dim(table, true_start, size)
+    biases = jax.lax.dynamic_slice_in_dim(bias, true_start, size)
+    return devices.all_gather(weights.astype(dtype), 1), biases, true_start
+
+
+def check_factors(
+    function: str,
+    vectors: jax.Array,
+    table: jax.Array,
+    bias: jax.Array,
+    **further: Specified,
+) -> None:
+    """Checks the arguments of a function of logits over the whole vocabulary.
+
+    Args:
+      function: the name of the function, for the message.
+      further: other arguments, as (specification, array).
+
+    Raises:
+      AssertionError: if an array does not match (`xlj.contracts.arrays.check`).
+    """
+    check(
+        function,
+        vectors=("float32 [n, hidden]", vectors),
+        table=("float32 [vocabulary, hidden]", table),
+        bias=("float32 [vocabulary]", bias),
+        **further,
+    )
+
+
+_OF_BLOCK = {
+    "vectors": "float [n, hidden]",
+    "weights": "float [size, hidden]",
+    "bias": "float32 [size]",
+    "first": "int []",
+    "labels": "int32 [n]",
+    "normaliser": "float32 [n]",
+    "grad_loss": "float32 [n]",
+}
+"""The arguments of functions of one block of the vocabulary, and their specifications."""
+
+
+def check_block(function: str, *arrays: jax.Array) -> None:
+    """Checks the arguments of a function of one block of the vocabulary.
+
+    Args:
+      function: the name of the function, for the message.
+      arrays: the arguments, in the order of `_OF_BLOCK`; the last ones may be left out.
+
+    Raises:
+      AssertionError: if an array does not match (`xlj.contracts.arrays.check`).
+    """
+    arguments = zip(_OF_BLOCK.items(), arrays, strict=False)
+    check(function, **{name: (specified, array) for (name, specified), array in arguments})
+
+
+def products(vectors: jax.Array, weights: jax.Array) -> jax.Array:
+    """Computes the logits of a block without the bias, [n, size].
+
+    The factors have the dtype of the weights, and sums are float32. On GPUs the result is rounded
+    to the dtype of the weights: rounding takes no extra time there, and later operations read half
+    as many bytes of bfloat16. On other platforms the result is float32.
+
+    Args:
+      vectors: float [n, hidden].
+      weights: float [size, hidden].
+    """
+    check(
+        "products",
+        vectors=("float [n, hidden]", vectors),
+        weights=("float [size, hidden]", weights),
+    )
+    logits = product(vectors, weights, weights.dtype, right_axis=1)
+    if devices.platform() != "gpu":
+        return logits
+    return jax.lax.optimization_barrier(logits.astype(weights.dtype))
+
+
+def block_logits(
+    vectors: jax.Array, weights: jax.Array, bias: jax.Array, first: jax.Array
+) -> jax.Array:
+    """Returns the logits of a block, float32 [n, size].
+
+    Args:
+      vectors: float [n, hidden].
+      weights: float [size, hidden].
+      bias: float32 [size].
+      first: index in the block of the first entry that counts, int32 []. Earlier entries belong to
+        the previous block too (`block_of`), so their logits are -inf.
+    """
+    check_block("block_logits", vectors, weights, bias, first)
+    logits = products(vectors, weights).astype(jnp.float32) + bias
+    return jnp.where(jnp.arange(len(bias)) >= first, logits, -jnp.inf)
+
+
+def statistics(
+    vectors: jax.Array, weights: jax.Array, bias: jax.Array, labels: jax.Array, first: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Computes the statistics of a block's logits that `cross_entropy` needs, for each vector.
+
+    Args:
+      vectors: float [n, hidden].
+      weights: float [size, hidden].
+      bias: float32 [size].
+      labels: index of each label in the block, int32 [n]. Labels of other blocks have indices below
+        0 or at least `size`.
+      first: index in the block of the first entry that counts, int32 []; the logits of earlier
+        entries are -inf.
+
+    Returns:
+      Four arrays [n]: the largest logit, float32; the sum of exp(logit - largest logit), float32;
+      the first index in the block that has the largest logit, int32; and the logit of the label,
+      float32, or 0 if the label is in another block.
+    """
+    check_block("statistics", vectors, weights, bias, first, labels)
+    logits = block_logits(vectors, weights, bias, first)
+    largest = logits.max(1)
+    places = jnp.arange(len(bias), dtype=jnp.int32)
+    place = jnp.where(logits == largest[:, None], places, jnp.iinfo(jnp.int32).max).min(1)
+    label_logit = jnp.where(_is_label(labels, first, len(bias)), logits, 0).sum(1)
+    return largest, jnp.exp(logits - largest[:, None]).sum(1), place, label_logit
+
+
+def gradient(
+    vectors: jax.Array,
+    weights: jax.Array,
+    bias: jax.Array,
+    labels: jax.Array,
+    first: jax.Array,
+    normaliser: jax.Array,
+    grad_loss: jax.Array,
+) -> jax.Array:
+    """Computes the gradient of a block's logits, [n, size] in the dtype of the weights.
+
+    Args:
+      vectors, weights, bias, labels, first: the arguments of `statistics`.
+      normaliser: the log of the sum of exponentials of all logits, float32 [n].
+      grad_loss: the gradient of each loss, float32 [n].
+    """
+    check_block("gradient", vectors, weights, bias, first, labels, normaliser, grad_loss)
+    probabilities = jnp.exp(block_logits(vectors, weights, bias, first) - normaliser[:, None])
+    is_label = _is_label(labels, first, len(bias))
+    grad_logits = ((probabilities - is_label) * grad_loss[:, None]).astype(weights.dtype)
+    # The barrier makes XLA round first, so that no float32 array is written to memory.
+    return jax.lax.optimization_barrier(grad_logits)
+
+
+def _is_label(labels: jax.Array, first: jax.Array, size: int) -> jax.Array:
+    """Returns which entry of a block is the label of each vector, bool [n, size].
+
+    Entries before `first`, the first entry that counts, are never labels.
+    """
+    places = jnp.arange(size, dtype=jnp.int32)
+    return (places == labels[:, None]) & (places >= first)

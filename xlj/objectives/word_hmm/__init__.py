@@ -1,0 +1,1 @@
+"""Word alignment with a hidden Markov model of translation (ours)."""

@@ -1,0 +1,1 @@
+"""Cross-lingual contrast, XLCO (InfoXLM)."""
