@@ -16,6 +16,7 @@ PACKAGE = ROOT / "xlj"
 LAYERS = (
     "config",
     "io",
+    "families",
     "phrasebook",
     "contracts",
     "sharding",

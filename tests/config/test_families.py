@@ -8,7 +8,6 @@ from xlj import config as schema
 from xlj.cli import configs
 from xlj.config import ConfigError, Model, families
 from xlj.config.checks import check_model
-from xlj.config.sections import FAMILIES
 
 RECIPE = "configs/xlm_r_base.py:tiny"
 
@@ -18,7 +17,7 @@ def load_model(*overrides):
     return configs.load(RECIPE, flags, schema).model
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", families.registered_families())
 def test_a_family_sets_all_of_its_options(family):
     expected = families.options_of(family)
     assert {name: getattr(load_model(f"family={family}"), name) for name in expected} == expected

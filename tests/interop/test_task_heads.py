@@ -18,7 +18,7 @@ from xlj.config import ConfigError, Model
 from xlj.data.labelled import features, windows
 from xlj.data.labelled.examples import Question, Sentences, Words
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop import architectures, exporting, importing, model_card, tokenizer_files
+from xlj.interop import exporting, importing, model_card, task_heads, tokenizer_files
 from xlj.io import atomic
 from xlj.objectives import supervised
 from xlj.objectives.segments import segments
@@ -31,7 +31,7 @@ LABELS = ("no", "perhaps", "yes")
 UNNAMED = ("question_answering", "multiple_choice", "regression")
 LATER = ("multiple_choice", "regression")
 """Kinds that are tested with one or two families only."""
-FIRST = tuple(kind for kind in architectures.TASKS.values() if kind not in LATER)
+FIRST = tuple(kind for kind in task_heads.TASKS.values() if kind not in LATER)
 
 
 def run(*arguments):
@@ -59,7 +59,7 @@ def random_hf_model(kind, head, vocabulary_size):
         **({} if head.removesuffix("_head") in UNNAMED else names),
         **({"num_labels": 1, "problem_type": "regression"} if "regression" in head else {}),
     )
-    name = architectures.auto_class(head).removeprefix("AutoModel")
+    name = task_heads.auto_class(head).removeprefix("AutoModel")
     model = getattr(transformers, kind + name)(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -156,7 +156,7 @@ def test_a_model_of_transformers_is_imported_and_exported_with_its_head(
         assert before.keys() == after.keys()
         for name, tensor in before.items():
             assert tensor.tobytes() == after[name].tobytes(), name
-        again = load_hf_model(architectures.auto_class(head), out)
+        again = load_hf_model(task_heads.auto_class(head), out)
         assert type(again) is type(hf_model)
         assert again.config.id2label == hf_model.config.id2label
         assert again.config.label2id == hf_model.config.label2id
@@ -206,13 +206,13 @@ def test_a_model_with_a_position_bias_has_its_head_in_the_remote_code(
     kind, exported, vocabulary, code_cache
 ):
     folder, params = exported(kind, BIASED)
-    auto = architectures.auto_class(supervised.head_of(kind))
+    auto = task_heads.auto_class(supervised.head_of(kind))
     hf_model = load_hf_model(auto, folder, trust_remote_code=True)
     assert_logits_are_equal(kind, params, BIASED, vocabulary, hf_model)
     assert '"' + str(folder) + '", trust_remote_code=True' in (folder / "README.md").read_text()
 
 
-@pytest.mark.parametrize("kind", architectures.TASKS.values())
+@pytest.mark.parametrize("kind", task_heads.TASKS.values())
 def test_import_of_an_export_gives_the_same_parameters(kind, exported, model):
     folder, params = exported(kind, model)
     imported = importing.inspect(folder)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 import ml_collections
 
-from xlj.config.families import options_of
+from xlj.config.families import load, options_of
 from xlj.config.fields import (
     ConfigError,
     Value,
@@ -179,7 +179,7 @@ def _check_together(config: Config) -> None:
 def check_model(model: Model) -> None:
     """Raises a `ConfigError` if options of the model contradict each other."""
     of_xlm_r = options_of("xlm_r")
-    if model.family != "xlm_r" and all(
+    if load(model.family) is not load("xlm_r") and all(
         getattr(model, name) == value for name, value in of_xlm_r.items() if name != "family"
     ):
         raise ConfigError(

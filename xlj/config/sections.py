@@ -321,7 +321,6 @@ def _for_rotary_local_layers(config: "Sections", path: str) -> Unused | None:
 _for_rotary = _if_not_zero("model.rotary_base", "model.rotary_base is 0")
 _for_dropout = _if_not_zero("model.dropout", "model.dropout is 0")
 
-FAMILIES = ("xlm_r", "modernbert", "eurobert", "gte")
 """Values of `model.family`; `families` has the options of each."""
 
 BIASES = ("attention", "output", "inner", "outer", "prediction", "vocabulary")
@@ -340,7 +339,6 @@ class Model(Section, path="model"):
         "family of the model: xlm_r, modernbert (also mmBERT and Ettin), eurobert or gte. On the "
         "command line, this key sets all options that distinguish families, and other flags "
         "override these options. Recipes call `families.set_family` instead",
-        choices=FAMILIES,
     )
     layers: int = key(12, "number of transformer layers", low=1)
     hidden: int = key(768, "width of the hidden vectors", low=1)

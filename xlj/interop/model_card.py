@@ -7,9 +7,10 @@ from xlj.config import Model
 from xlj.config.objectives.supervised import supervised_in
 from xlj.data.labelled.kind import HuggingFace
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop.architectures import XLJ, XLM_R, auto_class
+from xlj.families.xlm_r import XLJ
 from xlj.interop.exporting import ExportPlan
 from xlj.interop.sentence_modules import SentenceModules
+from xlj.interop.task_heads import auto_class
 from xlj.io.json_file import Record
 
 _PIPELINES = {"": "feature-extraction", "prediction_head": "fill-mask"}
@@ -104,7 +105,7 @@ def _summary(exported: ExportPlan, model: Model, vocabulary: Vocabulary, trained
     if trained and trained["config"]["init_from"]:
         began = "Training started" if trained["step"] else "xlj did not train it: its weights come"
         text += f" {began} from `{trained['config']['init_from']}`."
-    has_pairs = exported.architecture.prefix == XLM_R.prefix or (
+    has_pairs = exported.architecture.has_pad_rows or (
         exported.architecture.model_type == "gte" and vocabulary.markers == "sentencepiece"
     )
     uses_family_pairs = has_pairs and not exported.hf_task
