@@ -51,7 +51,7 @@ def get_config(variant=""):
     config.model.intermediate = 3072
     config.model.positions = 8194
     config.model.rotary_base = 10_000.0
-    config.model.pair_separator = "parallel"
+    config.model.pair_marks = "separator"
     config.model.dtype = "bfloat16"
 
     for objective, rows in ((config.objectives.mmlm, 2048), (config.objectives.tlm, 256)):

@@ -88,7 +88,7 @@ def assert_logits_are_equal(kind, params, model, vocabulary, hf_model):
         kind, params, model, jnp.asarray(tokens), jnp.zeros((len(tokens), 2), jnp.int32)
     )
     inputs = {"input_ids": vocabulary.native_ids[tokens], "attention_mask": tokens != 1}
-    if model.pair_token_types:
+    if "types" in model.pair_marks:
         inputs["token_type_ids"] = np.array(segments(jnp.asarray(tokens)).side)
     tensors = {name: torch.tensor(value).long() for name, value in inputs.items()}
     if kind == "multiple_choice":  # each row is a separate choice
@@ -275,8 +275,8 @@ def test_labels_that_do_not_fit_the_head_are_refused(names, match, exported, mod
 
 def test_positions_that_restart_are_not_exported(model, vocabulary, params_of):
     leaves = named_leaves(params_of(model, vocabulary.size))
-    restarts = dataclasses.replace(model, pair_positions="restart")
-    with pytest.raises(ConfigError, match="model.pair_positions=restart.*cannot be exported"):
+    restarts = dataclasses.replace(model, pair_marks=("positions",))
+    with pytest.raises(ConfigError, match="model.pair_marks=positions.*cannot be exported"):
         exporting.plan(leaves, restarts, vocabulary, False, ())
 
 
@@ -344,7 +344,7 @@ def test_the_exported_tokenizer_builds_the_rows_of_training(
 ):
     transformers = pytest.importorskip("transformers")
     hf_vocabulary = folder_with_tokenizer(kind, tmp_path / "tokenizer", vocabulary)
-    typed_model = dataclasses.replace(model, token_types=2, pair_token_types=True)
+    typed_model = dataclasses.replace(model, token_types=2, pair_marks=("types",))
     folder, _ = exported("classification", typed_model if typed else model, hf_vocabulary)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     texts = ("The dog sleeps", "a cat  runs"), ("Evet", "hello there")

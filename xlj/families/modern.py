@@ -12,7 +12,7 @@ from xlj.io.quoting import quoted
 OPTIONS: dict[str, Value] = {
     "absolute_positions": False,
     "position_bias": "none",
-    "pair_token_types": False,
+    "pair_marks": (),
     "key_value_heads": 0,
     "rotary_factor": 1.0,
 }

@@ -72,7 +72,7 @@ class ExportPlan:
 
 
 _MAY_DIFFER_FROM_XLM_R = {
-    "family", "norm", "absolute_positions", "position_bias", "token_types", "pair_token_types",
+    "family", "norm", "absolute_positions", "position_bias", "token_types", "pair_marks",
     "layer_norm_epsilon", "dropout", "dropout_parts", "attention_dropout",
 }  # fmt: skip
 """Options of `Model` in which a model may differ from XLM-R and still have an architecture like
@@ -80,8 +80,8 @@ XLM-R's. config.json contains these options, or `_choose_like_xlm_r` checks them
 
 _NOT_COMPARED = {
     "family", "dropout", "dropout_parts", "attention_dropout", "attention", "dtype", "scan_layers",
-    "remat", "init_std", "language_embeddings", "pair_positions", "position_buckets",
-    "position_distance", "full_attention_every", "full_layers", "pair_token_types",
+    "remat", "init_std", "language_embeddings", "pair_marks", "position_buckets",
+    "position_distance", "full_attention_every", "full_layers",
 }  # fmt: skip
 """Options of `Model` that `_find_unsupported` does not compare. Either they do not change
 the output of the model, or other code checks them."""
@@ -114,9 +114,9 @@ def plan(
             "model.language_embeddings=all: the model cannot be exported, because no architecture "
             "of transformers adds a language embedding to every token"
         )
-    if (model.absolute_positions or model.rotary_base) and model.pair_positions == "restart":
+    if "positions" in model.pair_marks:
         raise ConfigError(
-            "model.pair_positions=restart: the model cannot be exported, because transformers does "
+            "model.pair_marks=positions: the model cannot be exported, because transformers does "
             "not restart positions at the second sentence of a pair"
         )
     architecture = _choose_family(model).export_as(model, vocabulary.markers)
@@ -326,9 +326,8 @@ def write(
         vocabulary,
         folder,
         model.positions - FIRST_POSITION,
-        model.pair_token_types,
+        model.pair_marks,
         pairs_as_rows,
-        separated=model.pair_separator == "parallel",
     )
 
 

@@ -126,8 +126,8 @@ def inspect(path: Path) -> FolderModel:
         )
     architecture = architecture.with_names_in(in_folder)
     model = _remove_zero_type(folder, architecture, model, in_folder)
-    if model.token_types > 1 and tokenizer_files.has_pair_types(folder.path, vocabulary):
-        model = dataclasses.replace(model, pair_token_types=True)
+    marks = tokenizer_files.pair_marks(folder.path, vocabulary, model.token_types > 1)
+    model = dataclasses.replace(model, pair_marks=marks)
     head = task_heads.find_task_head(architecture, folder.config, in_folder)
     labels: tuple[str, ...] = ()
     if head:

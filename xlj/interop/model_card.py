@@ -115,7 +115,7 @@ def _summary(exported: ExportPlan, model: Model, vocabulary: Vocabulary, trained
             f"tokenizer of {exported.architecture.model_type} may put two `</s>` between the "
             "sentences."
         )
-        if model.pair_token_types:
+        if "types" in model.pair_marks:
             text += " The second sentence had token type 1, which this tokenizer does not set."
     return text
 
