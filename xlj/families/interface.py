@@ -180,7 +180,7 @@ class Architecture:
 
 
 class Family:
-    """A family of encoders, which a subclass defines. docs/own_family.md shows an example.
+    """A family of encoders, which a subclass defines. docs/models.md shows an example.
 
     Attributes:
       options: the keys of `model` in which the family differs from XLM-R, and their values.
