@@ -51,7 +51,7 @@ def get_config(variant=""):
     config.model.intermediate = 3072
     config.model.positions = 8194
     config.model.rotary_base = 10_000.0
-    config.model.pair_separator = "parallel"
+    config.model.pair_marks = "separator"
     config.model.dtype = "bfloat16"
 
     config.objectives.mmlm.batch_size = 2048

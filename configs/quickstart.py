@@ -21,7 +21,7 @@ def tlm(config):
     config.data.vocabulary_type, config.data.vocabulary_size = "unigram", 4_000
     config.data.pair_length = 64
     config.model.token_types = 0
-    config.model.pair_token_types = False
+    config.model.pair_marks = ""
     plain = schema.default()
     config.objectives, config.evaluation = plain.objectives, plain.evaluation
     config.objectives.mmlm.batch_size = config.objectives.tlm.batch_size = 16
@@ -53,7 +53,7 @@ def get_config(variant=""):
     config.model.dtype = "auto"
     config.model.scan_layers = False  # a loop over two layers hardly saves compilation time
     config.model.token_types = 2
-    config.model.pair_token_types = True
+    config.model.pair_marks = "types"
     config.model.init_std = 0.05  # RoBERTa's 0.02 for a width of 768: 0.02 * sqrt(768 / 128)
     config.model.dropout = 0.0
     config.model.attention_dropout = 0.0

@@ -51,7 +51,7 @@ def get_config(variant=""):
     config.model.heads = 8
     config.model.intermediate = 4096
     config.model.language_embeddings = "all"
-    config.model.pair_positions = "restart"
+    config.model.pair_marks = "positions"
     config.model.dropout = 0.1
     config.model.attention_dropout = 0.1
 

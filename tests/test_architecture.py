@@ -17,6 +17,7 @@ LAYERS = (
     "config",
     "options",
     "io",
+    "families",
     "phrasebook",
     "contracts",
     "sharding",

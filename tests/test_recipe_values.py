@@ -119,7 +119,7 @@ FROM_SCRATCH = {"init_from": "", "transfer.vocabulary": "same"} | flat(
 )
 XLM = flat(  # Lample and Conneau, 2019, section 5.1, and the released command
     model={"layers": 12, "hidden": 1024, "heads": 8, "intermediate": 4096, "dropout": 0.1}
-    | {"attention_dropout": 0.1, "language_embeddings": "all", "pair_positions": "restart"},
+    | {"attention_dropout": 0.1, "language_embeddings": "all", "pair_marks": ("positions",)},
     data={"alpha": 0.7, "vocabulary_alpha": 0.5, "vocabulary_size": 95_000, "length": 256}
     | {"pair_length": 256, "vocabulary_type": "bpe", "mono": ("data/wiki/{language}.txt.gz",)}
     | PAIRS,
@@ -236,7 +236,7 @@ EUROBERT = flat(  # its paper and its code
     | {"family": "eurobert", "absolute_positions": False, "norm": "pre", "norm_type": "rms"}
     | {"biases": (), "feed_forward": "swiglu", "prediction": "linear", "tied": False}
     | {"dropout": 0.0, "attention_dropout": 0.0, "positions": 8194, "rotary_base": 10_000.0}
-    | {"pair_separator": "parallel", "key_value_heads": 0},
+    | {"pair_marks": ("separator",), "key_value_heads": 0},
     objectives__mmlm={"batch_size": 2048},
     objectives__tlm={"batch_size": 256},
     objectives__masking=ALL_MASKED | {"rate": 0.5},

@@ -153,6 +153,8 @@ def test_a_missing_key_of_an_old_checkpoint_has_its_default(tiny, tmp_path):
         ("rotary_base", 9.0, "_FREE_AT_START"),
         ("rotary_local_base", 9.0, "_FREE_AT_START"),
         ("middle_norm", True, "_FREE_AT_START"),
+        ("pair_marks", ("separator",), "_FREE_AT_START"),
+        ("pair_marks", ("types",), ""),
         ("norm", "embeddings", ""),
         ("norm_type", "rms", ""),
         ("feed_forward", "geglu", ""),

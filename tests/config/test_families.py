@@ -8,7 +8,6 @@ from xlj import config as schema
 from xlj.cli import configs
 from xlj.config import ConfigError, Model, families
 from xlj.config.checks import check_model
-from xlj.config.sections import FAMILIES
 
 RECIPE = "configs/xlm_r_base.py:tiny"
 
@@ -18,7 +17,7 @@ def load_model(*overrides):
     return configs.load(RECIPE, flags, schema).model
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", families.registered_families())
 def test_a_family_sets_all_of_its_options(family):
     expected = families.options_of(family)
     assert {name: getattr(load_model(f"family={family}"), name) for name in expected} == expected
@@ -71,6 +70,12 @@ def test_the_error_for_an_unknown_family_lists_the_families():
         ({"local_attention": 1}, "a token attends only to itself; set"),
         ({"local_attention": 8, "rotary_local_base": 9.0}, "because model.rotary_base is 0"),
         ({"biases": "outputs"}, "model.biases=outputs: the names are attention, output, inner"),
+        ({"pair_marks": "type"}, "model.pair_marks=type: the names are types, positions"),
+        ({"pair_marks": "types"}, "model.pair_marks=types needs model.token_types=2"),
+        (
+            {"pair_marks": "positions", "absolute_positions": False, "position_bias": "t5"},
+            "model.pair_marks=positions needs learned or rotary positions",
+        ),
         (
             {"dropout_parts": "head"},
             "model.dropout_parts=head: the names are embeddings, attention",

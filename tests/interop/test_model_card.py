@@ -27,6 +27,6 @@ def test_training_is_described_only_if_xlj_trained_the_model(model, vocabulary):
 
 
 def test_token_types_that_the_tokenizer_does_not_set_are_mentioned(model, vocabulary):
-    typed = dataclasses.replace(model, token_types=2, pair_token_types=True)
+    typed = dataclasses.replace(model, token_types=2, pair_marks=("types",))
     assert TYPES in card(typed, vocabulary, step=7)
     assert TYPES not in card(model, vocabulary, step=7)

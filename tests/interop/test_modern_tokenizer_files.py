@@ -159,20 +159,21 @@ def test_a_template_that_differs_from_xljs_rows_is_reported(
     assert warning.startswith(start)
 
 
-@pytest.mark.parametrize("separated", [False, True])
-def test_pairs_are_exported_in_the_format_of_xljs_rows(trained_tokenizers, separated, tmp_path):
+@pytest.mark.parametrize("marks", [(), ("separator",)])
+def test_pairs_are_exported_in_the_format_of_xljs_rows(trained_tokenizers, marks, tmp_path):
     vocabulary = tokenizer_files.read(
         write_folder(tmp_path / "in", "eurobert", trained_tokenizers["eurobert"])
     )
-    tokenizer_files.write(vocabulary, tmp_path, 77, pairs_as_rows=True, separated=separated)
+    tokenizer_files.write(vocabulary, tmp_path, 77, marks, pairs_as_rows=True)
     library = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    between = "<|parallel_sep|>" if separated else "<|end_of_text|>"
+    between = "<|parallel_sep|>" if marks else "<|end_of_text|>"
     expected = ["<|begin_of_text|>", "a", between, "b", "<|end_of_text|>"]
     encoded = library.encode("a", "b")
     assert encoded.tokens == expected and set(encoded.type_ids) == {0}
     assert library.encode("a").tokens == [*expected[:2], expected[-1]]
     again = tokenizer_files.read(tmp_path)
     assert again.native_specials == vocabulary.native_specials
+    assert tokenizer_files.pair_marks(tmp_path, again, has_types=False) == marks
     assert library.encode("a b").offsets == trained_tokenizers["eurobert"].encode("a b").offsets
 
 

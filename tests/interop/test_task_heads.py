@@ -18,7 +18,7 @@ from xlj.config import ConfigError, Model
 from xlj.data.labelled import features, windows
 from xlj.data.labelled.examples import Question, Sentences, Words
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop import architectures, exporting, importing, model_card, tokenizer_files
+from xlj.interop import exporting, importing, model_card, task_heads, tokenizer_files
 from xlj.io import atomic
 from xlj.objectives.segments import segments
 from xlj.objectives.supervised import loss as supervised
@@ -31,7 +31,7 @@ LABELS = ("no", "perhaps", "yes")
 UNNAMED = ("question_answering", "multiple_choice", "regression")
 LATER = ("multiple_choice", "regression")
 """Kinds that are tested with one or two families only."""
-FIRST = tuple(kind for kind in architectures.TASKS.values() if kind not in LATER)
+FIRST = tuple(kind for kind in task_heads.TASKS.values() if kind not in LATER)
 
 
 def run(*arguments):
@@ -59,7 +59,7 @@ def random_hf_model(kind, head, vocabulary_size):
         **({} if head.removesuffix("_head") in UNNAMED else names),
         **({"num_labels": 1, "problem_type": "regression"} if "regression" in head else {}),
     )
-    name = architectures.auto_class(head).removeprefix("AutoModel")
+    name = task_heads.auto_class(head).removeprefix("AutoModel")
     model = getattr(transformers, kind + name)(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -88,7 +88,7 @@ def assert_logits_are_equal(kind, params, model, vocabulary, hf_model):
         kind, params, model, jnp.asarray(tokens), jnp.zeros((len(tokens), 2), jnp.int32)
     )
     inputs = {"input_ids": vocabulary.native_ids[tokens], "attention_mask": tokens != 1}
-    if model.pair_token_types:
+    if "types" in model.pair_marks:
         inputs["token_type_ids"] = np.array(segments(jnp.asarray(tokens)).side)
     tensors = {name: torch.tensor(value).long() for name, value in inputs.items()}
     if kind == "multiple_choice":  # each row is a separate choice
@@ -156,7 +156,7 @@ def test_a_model_of_transformers_is_imported_and_exported_with_its_head(
         assert before.keys() == after.keys()
         for name, tensor in before.items():
             assert tensor.tobytes() == after[name].tobytes(), name
-        again = load_hf_model(architectures.auto_class(head), out)
+        again = load_hf_model(task_heads.auto_class(head), out)
         assert type(again) is type(hf_model)
         assert again.config.id2label == hf_model.config.id2label
         assert again.config.label2id == hf_model.config.label2id
@@ -206,13 +206,13 @@ def test_a_model_with_a_position_bias_has_its_head_in_the_remote_code(
     kind, exported, vocabulary, code_cache
 ):
     folder, params = exported(kind, BIASED)
-    auto = architectures.auto_class(supervised.head_of(kind))
+    auto = task_heads.auto_class(supervised.head_of(kind))
     hf_model = load_hf_model(auto, folder, trust_remote_code=True)
     assert_logits_are_equal(kind, params, BIASED, vocabulary, hf_model)
     assert '"' + str(folder) + '", trust_remote_code=True' in (folder / "README.md").read_text()
 
 
-@pytest.mark.parametrize("kind", architectures.TASKS.values())
+@pytest.mark.parametrize("kind", task_heads.TASKS.values())
 def test_import_of_an_export_gives_the_same_parameters(kind, exported, model):
     folder, params = exported(kind, model)
     imported = importing.inspect(folder)
@@ -275,8 +275,8 @@ def test_labels_that_do_not_fit_the_head_are_refused(names, match, exported, mod
 
 def test_positions_that_restart_are_not_exported(model, vocabulary, params_of):
     leaves = named_leaves(params_of(model, vocabulary.size))
-    restarts = dataclasses.replace(model, pair_positions="restart")
-    with pytest.raises(ConfigError, match="model.pair_positions=restart.*cannot be exported"):
+    restarts = dataclasses.replace(model, pair_marks=("positions",))
+    with pytest.raises(ConfigError, match="model.pair_marks=positions.*cannot be exported"):
         exporting.plan(leaves, restarts, vocabulary, False, ())
 
 
@@ -344,7 +344,7 @@ def test_the_exported_tokenizer_builds_the_rows_of_training(
 ):
     transformers = pytest.importorskip("transformers")
     hf_vocabulary = folder_with_tokenizer(kind, tmp_path / "tokenizer", vocabulary)
-    typed_model = dataclasses.replace(model, token_types=2, pair_token_types=True)
+    typed_model = dataclasses.replace(model, token_types=2, pair_marks=("types",))
     folder, _ = exported("classification", typed_model if typed else model, hf_vocabulary)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     texts = ("The dog sleeps", "a cat  runs"), ("Evet", "hello there")

@@ -66,7 +66,7 @@ def test_tokenizer_class_and_input_names_determine_whether_pairs_have_types(
     bert_folder, tmp_path, keys, typed
 ):
     path = change_copy(bert_folder, tmp_path / "folder", **keys)
-    assert importing.inspect(path).model.pair_token_types == typed
+    assert importing.inspect(path).model.pair_marks == (("types",) if typed else ())
     if keys.get("tokenizer_class") != "XLMRobertaTokenizer":  # that class cannot read WordPiece
         assert library_gives_types(path) == typed
 
@@ -75,7 +75,7 @@ def test_the_template_determines_the_types_of_pairs(bert_folder, tmp_path):
     keys = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": _TYPED}
     path = change_copy(bert_folder, tmp_path / "folder", **keys)
     without_types(path)
-    assert not importing.inspect(path).model.pair_token_types
+    assert not importing.inspect(path).model.pair_marks
     assert not library_gives_types(path)
     file = path / "tokenizer.json"
     file.write_text(file.read_text().replace('"type_id": 0', '"type_id": 1'))
@@ -90,7 +90,7 @@ def test_pairs_in_berts_layout_with_xlm_rs_tokenizer_equal_transformers(tmp_path
     path = tmp_path / "minilm"
     hf_model = minilm(path, vocabulary, name)
     xlj_model = load(path)
-    assert not xlj_model.pretrained.model.pair_token_types
+    assert not xlj_model.pretrained.model.pair_marks
     first, second = vocabulary.encode_batch(LINES[:2])
     tokens = np.array([[0, *first, 2, *second, 2]])
     with torch.no_grad():

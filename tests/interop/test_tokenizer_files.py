@@ -94,7 +94,7 @@ def test_the_exported_tokenizer_json_gives_the_same_ids(trained, xlmr):
 
 def test_a_tokenizer_json_is_written_unchanged(bert, tmp_path):
     vocabulary = tokenizer_files.read(bert)
-    tokenizer_files.write(vocabulary, tmp_path, 512, has_types=True)
+    tokenizer_files.write(vocabulary, tmp_path, 512, ("types",))
     assert (tmp_path / "tokenizer.json").read_bytes() == vocabulary.model
     assert not (tmp_path / "sentencepiece.bpe.model").exists()
     config = json.loads((tmp_path / "tokenizer_config.json").read_bytes())

@@ -184,7 +184,7 @@ def test_imported_vocabularies_give_the_same_ids_for_hard_strings(folder):
 
 def test_an_imported_tokenizer_is_exported_unchanged(kind, folder, tmp_path):
     vocabulary = tokenizer_files.read(folder)
-    typed = tokenizer_files.has_pair_types(folder, vocabulary)
+    typed = tokenizer_files.pair_marks(folder, vocabulary, has_types=True)
     tokenizer_files.write(vocabulary, tmp_path, 128, typed)
     (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
     if (folder / "tokenizer.json").exists():

@@ -209,13 +209,13 @@ def test_language_embeddings_are_added_only_to_marked_tokens():
     assert changed.tolist() == [i == 3 for i in range(32)]
 
 
-def test_token_types_depend_on_sides_only_if_pair_token_types_is_set():
+def test_token_types_depend_on_sides_only_if_pairs_are_marked_by_types():
     tokens = [[0, 7, 8, 2, 9, 2, 0, 7, 2, 1]]
     layout = segments(jnp.asarray(tokens))
     batch = encoder.Inputs(jnp.asarray(tokens), layout.position, layout.segment, layout.segment)
     typed = batch._replace(sides=layout.side)
     for pairs, types in ((False, [0] * 10), (True, [0, 0, 0, 0, 1, 1, 0, 0, 0, 0])):
-        model = dataclasses.replace(TINY, token_types=2, pair_token_types=pairs)
+        model = dataclasses.replace(TINY, token_types=2, pair_marks=("types",) * pairs)
         weights = params(model)
         assert weights["embeddings"]["token_type"].shape == (2, 32)
         plain = dict(weights["embeddings"])
@@ -237,7 +237,7 @@ def test_positions_may_restart_at_the_second_sentence_of_a_pair():
     at_once = embeddings.restart_positions(jnp.asarray([[0, 1, 2]]), jnp.asarray([[1, 1, 1]]))
     assert at_once.tolist() == [[0, 1, 2]]
     continues = dataclasses.replace(TINY, layers=1)
-    restarts = dataclasses.replace(continues, pair_positions="restart")
+    restarts = dataclasses.replace(continues, pair_marks=("positions",))
     pairs = encoder.Inputs(
         tokens, layout.position, layout.segment, layout.segment, None, layout.side
     )
@@ -263,7 +263,7 @@ def test_a_separator_replaces_the_first_end_of_a_pair():
     first, second = Pairs().unpack({"tokens": row})
     assert (first.ids.tolist(), second.ids.tolist()) == ([7, 8, 5], [9, 6, 9])
     plain = dataclasses.replace(TINY, layers=1)
-    insert_separators = dataclasses.replace(plain, pair_separator="parallel")
+    insert_separators = dataclasses.replace(plain, pair_marks=("separator",))
     pairs = encoder.Inputs(
         tokens, layout.position, layout.segment, layout.segment, None, layout.side
     )

@@ -77,8 +77,8 @@ def test_every_layer_and_the_logits_equal_the_reference(name):
 
 
 COMBINED = {
-    "languages and types": ("ModernBert-small", {"token_types": 2, "pair_token_types": True}),
-    "restart": ("ModernBert-medium", {"pair_positions": "restart"}),
+    "languages and types": ("ModernBert-small", {"token_types": 2, "pair_marks": ("types",)}),
+    "restart": ("ModernBert-medium", {"pair_marks": ("positions",)}),
     "gated bias": (
         "ModernBert-small",
         {"position_bias": "gated", "position_buckets": 8, "position_distance": 30},

@@ -201,7 +201,7 @@ def test_positions_that_restart_in_a_pair_change_rotary_attention():
     params, head = drawn(model)
     places[1][0, 120:] = 1
     expected = logits(params, head, model, places=places)
-    restart_positions = options(EUROBERT, pair_positions="restart")
+    restart_positions = options(EUROBERT, pair_marks=("positions",))
     actual = logits(params, head, restart_positions, places=places)
     assert distance(actual, expected) > 0.1
     explicit = places[0], places[1], np.r_[np.arange(120), np.arange(80)][None]

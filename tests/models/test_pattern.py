@@ -12,19 +12,10 @@ from xlj.models.pattern import Loop
 MODEL = Model(norm="embeddings", local_attention=16, absolute_positions=False, rotary_base=100.0)
 
 
-@pytest.mark.parametrize(
-    "options, full",
-    [
-        ({"full_attention_every": 3}, [0, 3, 6, 9, 12, 15, 18, 21]),
-        ({"full_attention_every": 5}, [0, 5, 10, 15, 20]),
-        ({"full_layers": ("1", "21")}, [1, 21]),
-        ({"local_attention": 0}, list(range(22))),
-    ],
-)
-def test_layers_with_full_attention(options, full):
-    kinds = pattern.kinds(dataclasses.replace(MODEL, **options), 22)
-    assert [i for i, kind in enumerate(kinds) if not kind.is_local] == full
-    assert [i for i, kind in enumerate(kinds) if not kind.is_normed] == [0]
+def test_kinds_tell_local_layers_and_layers_without_a_norm():
+    kinds = pattern.kinds(MODEL, 5)
+    assert [kind.is_local for kind in kinds] == [False, True, True, False, True]
+    assert [kind.is_normed for kind in kinds] == [False, True, True, True, True]
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,9 @@ def pytest_generate_tests(metafunc):
 def full_model(request, model):
     """A model whose options are all on, or differ from their defaults."""
     common = dataclasses.replace(
-        model, layer_norm_epsilon=1e-3, token_types=2, pair_token_types=True,
+        model, layer_norm_epsilon=1e-3, token_types=2, pair_marks=("types", "positions"),
         position_bias="gated", position_buckets=8, position_distance=12,
-        language_embeddings="all", pair_positions="restart",
+        language_embeddings="all",
     )  # fmt: skip
     if request.param == "xlm_r":
         return dataclasses.replace(common, layers=3, intermediate=48)
@@ -47,7 +47,7 @@ def full_model(request, model):
         rotary_base=50.0, rotary_local_base=20.0, rotary_factor=1.3,
         norm="embeddings", norm_type="unbiased", middle_norm=True, feed_forward="geglu",
         biases=("output", "inner", "vocabulary"), tied=False,
-        dropout_parts=("attention", "feed_forward"), pair_separator="parallel",
+        dropout_parts=("attention", "feed_forward"), pair_marks=("types", "positions", "separator"),
     )  # fmt: skip
 
 

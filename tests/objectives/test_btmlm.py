@@ -166,7 +166,7 @@ def test_placeholders_see_their_sentence_and_not_each_other(model, params_of, ke
 def test_placeholders_belong_to_the_second_side_in_both_stages(
     model, params_of, keys_of, monkeypatch
 ):
-    model = dataclasses.replace(model, token_types=2, pair_token_types=True)
+    model = dataclasses.replace(model, token_types=2, pair_marks=("types",))
     rows, before, after, _, params, model = prepared(model, OPTIONS, params_of, keys_of)
     # Not compiled, so that the replaced function records arrays.
     objective = btmlm.objective("btmlm", OPTIONS, model, CORPUS)

@@ -188,11 +188,11 @@ def encode(
     if places is None:
         places = layout(tokens if shape is None else shape)
     example, side, position = (np.array(numbers) for numbers in places)
-    if model.pair_positions == "restart":
+    if "positions" in model.pair_marks:
         for row, at in zip(*np.nonzero(side), strict=True):
             begins = side[row, at - 1] == 0
             position[row, at] = 0 if begins else position[row, at - 1] + 1
-    if model.pair_separator == "parallel":
+    if "separator" in model.pair_marks:
         tokens = tokens.copy()
         for row, at in zip(*np.nonzero(side), strict=True):
             if side[row, at - 1] == 0:
@@ -244,7 +244,7 @@ def embedded(table, model, tokens, position, side, marked):
     if model.absolute_positions:
         x = x + table["position"][position + 2]
     if model.token_types:
-        x = x + table["token_type"][side if model.pair_token_types else 0 * side]
+        x = x + table["token_type"][side if "types" in model.pair_marks else 0 * side]
     if marked is not None:
         x = x + np.where((marked >= 0)[..., None], table["language"][np.maximum(marked, 0)], 0)
     if model.norm != "pre":

@@ -225,7 +225,7 @@ def test_keys_that_an_old_checkpoint_lacks_have_their_defaults(tiny, trained):
 
 def test_a_pair_separator_that_is_not_in_the_vocabulary_is_refused(tiny):
     config = parse(tiny)
-    model = dataclasses.replace(config.model, pair_separator="parallel")
+    model = dataclasses.replace(config.model, pair_marks=("separator",))
     separated = dataclasses.replace(config, model=model)
     lines = [line for _, line in zip(range(99), phrasebook.text_lines("en"), strict=False)]
     euro, modern = (
@@ -236,6 +236,6 @@ def test_a_pair_separator_that_is_not_in_the_vocabulary_is_refused(tiny):
     start.check_separator(config, None)
     for other in (modern, None):
         with pytest.raises(
-            ConfigError, match=r"pair_separator=parallel: .* has no <\|parallel_sep"
+            ConfigError, match=r"pair_marks=separator: .* has no separator \(<\|parallel_sep"
         ):
             start.check_separator(separated, other)

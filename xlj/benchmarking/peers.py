@@ -14,8 +14,9 @@ from typing import Any
 from xlj.benchmarking.measurements import median_seconds
 from xlj.config import Model
 from xlj.data.tokenizer.layout import PAD
-from xlj.interop.architectures import XLM_R, make_config
-from xlj.interop.architectures.modernbert import MODERNBERT
+from xlj.families.modernbert import MODERNBERT
+from xlj.families.xlm_r import XLM_R
+from xlj.interop.model_config import make_config
 
 
 @cache

@@ -219,10 +219,10 @@ _FREE = (*_FREE_ON_RESUME, "dropout", "dropout_parts", "attention_dropout", "dty
 """`_FREE_ON_RESUME`, and keys that do not change the results of inference with equal
 parameters."""
 
-_FREE_IN_NEW_RUNS = (*_FREE, "language_embeddings", "middle_norm", "pair_separator")
-"""`_FREE`, and keys that a new run may set differently, whatever parameters it loads: language
+_FREE_IN_NEW_RUNS = (*_FREE, "language_embeddings", "middle_norm", "separator")
+"""`_FREE`, and options that a new run may set differently, whatever parameters it loads: language
 embeddings, the norm that alignment and retrieval apply to earlier layers, and the separator of
-pairs."""
+pairs (a value in `pair_marks`)."""
 
 _ROTARY = ("rotary_base", "rotary_local_base", "rotary_factor")
 _ROTARY_KEYS = tuple(f"model.{name}" for name in _ROTARY)
@@ -234,9 +234,13 @@ rotary base."""
 
 
 def model_differences(old: Model, new: Model, free: tuple[str, ...] = _FREE) -> list[Difference]:
-    """Returns the differences between two models, without the keys in `free`."""
-    models = (dataclasses.asdict(model) for model in (old, new))
-    return _find_differences("model", *({k: m[k] for k in m if k not in free} for m in models))
+    """Returns the differences between two models, without the keys and pair marks in `free`."""
+
+    def compared(model: Model) -> dict[str, Value]:
+        options = {k: v for k, v in dataclasses.asdict(model).items() if k not in free}
+        return options | {"pair_marks": tuple(m for m in model.pair_marks if m not in free)}
+
+    return _find_differences("model", compared(old), compared(new))
 
 
 def rotary_changes(source: StoredModel, config: Config) -> list[Difference]:

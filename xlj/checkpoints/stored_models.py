@@ -21,8 +21,8 @@ from xlj.config.task import TASK, Task, task_of_model
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
 from xlj.interop import importing, sentence_modules, tokenizer_files
-from xlj.interop.architectures import TASKS
 from xlj.interop.sentence_modules import SentenceModules
+from xlj.interop.task_heads import TASKS
 from xlj.io import json_file
 from xlj.io.storage import AnyPath, Url
 from xlj.models.embeddings import FIRST_POSITION

@@ -9,7 +9,7 @@ from typing import Any
 import ml_collections
 
 from xlj.config import durations
-from xlj.config.families import options_of
+from xlj.config.families import load, options_of
 from xlj.config.fields import (
     ConfigError,
     check_unused,
@@ -31,6 +31,7 @@ from xlj.config.sections import (
     HELD_OUT,
     KEYS_OF_RUN,
     MATCHING_RULES,
+    PAIR_MARKS,
     Model,
     Optimizer,
 )
@@ -206,7 +207,7 @@ def _check_together(config: Config) -> None:
 def check_model(model: Model) -> None:
     """Raises a `ConfigError` if options of the model contradict each other."""
     of_xlm_r = options_of("xlm_r")
-    if model.family != "xlm_r" and all(
+    if load(model.family) is not load("xlm_r") and all(
         getattr(model, name) == value for name, value in of_xlm_r.items() if name != "family"
     ):
         raise ConfigError(
@@ -224,13 +225,15 @@ def check_model(model: Model) -> None:
             f"model.position_distance={model.position_distance} must be more than a quarter of "
             "model.position_buckets"
         )
-    if model.pair_token_types and model.token_types < 2:
-        raise ConfigError("model.pair_token_types needs model.token_types=2")
+    if "types" in model.pair_marks and model.token_types < 2:
+        raise ConfigError("model.pair_marks=types needs model.token_types=2")
     if model.position_bias == "none" and not (model.absolute_positions or model.rotary_base):
         raise ConfigError(
             "model.absolute_positions is off, so the model does not see the order of tokens; set "
             "model.position_bias to t5 or gated, or set model.rotary_base"
         )
+    if "positions" in model.pair_marks and not (model.absolute_positions or model.rotary_base):
+        raise ConfigError("model.pair_marks=positions needs learned or rotary positions")
     if model.absolute_positions and model.rotary_base:
         raise ConfigError(
             f"model.rotary_base={model.rotary_base:g}: rotary positions replace learned positions; "
@@ -264,6 +267,7 @@ def check_model(model: Model) -> None:
             )
     _check_names("model.biases", model.biases, BIASES)
     _check_names("model.dropout_parts", model.dropout_parts, DROPOUT_PARTS)
+    _check_names("model.pair_marks", model.pair_marks, PAIR_MARKS)
 
 
 def _check_names(path: str, names: Sequence[str], known: Sequence[str]) -> None:

@@ -1,61 +1,60 @@
-"""Encoder families: the options of `model` that the released models of a family share."""
+"""Table of the families of encoders, which users can extend, and their options of `model`."""
 
 import dataclasses
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import ml_collections
 
-from xlj.config.fields import ConfigError, Value
-from xlj.config.sections import BIASES, FAMILIES, Model
+from xlj.config.fields import ConfigError, Value, suggestion
+from xlj.config.sections import Model
+from xlj.config.user_code import function_of
 
-# `options_of` returns only options that a family lists here, and the export compares a model with
-# these options. So options that no family changes are listed too, with the values of XLM-R.
-_MODERN: dict[str, Value] = {
-    "absolute_positions": False,
-    "position_bias": "none",
-    "pair_token_types": False,
-    "key_value_heads": 0,
-    "rotary_factor": 1.0,
+_REGISTERED = {
+    "xlm_r": "xlj.families.xlm_r:XlmR",
+    "modernbert": "xlj.families.modernbert:ModernBert",
+    "eurobert": "xlj.families.eurobert:EuroBert",
+    "gte": "xlj.families.gte:Gte",
 }
 
-_DIFFERENCES: dict[str, dict[str, Value]] = {
-    "xlm_r": {},
-    # As in ModernBERT. In mmBERT, local layers have the same rotary base as full layers.
-    "modernbert": _MODERN
-    | {
-        "norm": "embeddings",
-        "norm_type": "unbiased",
-        "biases": ("vocabulary",),
-        "feed_forward": "geglu",
-        "rotary_base": 160_000.0,
-        "rotary_local_base": 10_000.0,
-        "local_attention": 128,
-        "dropout_parts": ("attention",),
-        "attention_dropout": 0.0,
-    },
-    "eurobert": _MODERN
-    | {
-        "norm": "pre",
-        "norm_type": "rms",
-        "biases": (),
-        "feed_forward": "swiglu",
-        "rotary_base": 250_000.0,
-        "prediction": "linear",
-        "tied": False,
-        "dropout": 0.0,
-        "attention_dropout": 0.0,
-    },
-    "gte": _MODERN
-    | {
-        "layer_norm_epsilon": 1e-12,
-        "biases": tuple(name for name in BIASES if name != "inner"),
-        "feed_forward": "geglu",
-        "rotary_base": 160_000.0,
-        "token_types": 1,
-    },
-}
-"""Differences of each family from XLM-R's options. Sources: released configs and code of
-answerdotai/ModernBERT-base, EuroBERT/EuroBERT-210m, Alibaba-NLP/gte-multilingual-mlm-base."""
+
+def register_family(name: str, implementation: str) -> None:
+    """Registers a family of encoders under a name for `model.family`.
+
+    Args:
+      implementation: `module:function`, where the function takes no arguments and returns a
+        `families.Family`.
+
+    Raises:
+      ValueError: if a different family is registered under this name.
+    """
+    if _REGISTERED.setdefault(name, implementation) != implementation:
+        raise ValueError(f"a family {name} is already registered: {_REGISTERED[name]}")
+
+
+def registered_families() -> Mapping[str, str]:
+    """Returns the registered families by name: xlj's families first, then users' families."""
+    return _REGISTERED
+
+
+@cache
+def _load(implementation: str) -> Any:
+    return function_of(implementation, "model.family")()
+
+
+def load(name: str) -> Any:
+    """Returns a registered `families.Family`.
+
+    Raises:
+      ConfigError: if there is no such family, or its module cannot be imported.
+    """
+    if name not in _REGISTERED:
+        raise ConfigError(
+            f"model.family={name}: the families are {', '.join(_REGISTERED)}"
+            f"{suggestion(name, _REGISTERED)}"
+        )
+    return _load(_REGISTERED[name])
 
 
 def options_of(family: str) -> dict[str, Value]:
@@ -64,13 +63,12 @@ def options_of(family: str) -> dict[str, Value]:
     Raises:
       ConfigError: if there is no such family.
     """
-    if family not in FAMILIES:
-        raise ConfigError(f"model.family={family}: the families are {', '.join(FAMILIES)}")
-    names = {name for options in _DIFFERENCES.values() for name in options}
+    own = load(family).options
+    names = {name for other in _REGISTERED for name in load(other).options}
     defaults: dict[str, Any] = {
         field.name: field.default for field in dataclasses.fields(Model) if field.name in names
     }
-    return {"family": family} | defaults | _DIFFERENCES[family]
+    return {"family": family} | defaults | own
 
 
 def set_family(config: ml_collections.ConfigDict, family: str) -> None:

@@ -123,8 +123,8 @@ class Config(Section):
     )
     objective_modules: tuple[str, ...] = key(
         (),
-        "Python modules to import that register your own objectives (docs/own_objective.md) or "
-        "optimizers (docs/train.md)",
+        "Python modules to import that register your own objectives (docs/own_objective.md), "
+        "optimizers (docs/train.md) or families (docs/models.md)",
     )
     transfer: Transfer = Transfer()
     data: Data = Data()

@@ -286,13 +286,6 @@ def _for_predicted_languages(config: "Sections", path: str) -> Unused | None:
     return read_by_objectives(config, path)
 
 
-def _for_positions(config: "Sections", path: str) -> Unused | None:
-    """Checks that the model has absolute or rotary positions."""
-    if config.model.absolute_positions or config.model.rotary_base:
-        return None
-    return Unused("model.absolute_positions is off, and model.rotary_base is 0")
-
-
 def _if_not_zero(path: str, reason: str) -> UsedWhen:
     """Returns a condition for keys that families set: the key at `path` is not 0."""
 
@@ -321,7 +314,6 @@ def _for_rotary_local_layers(config: "Sections", path: str) -> Unused | None:
 _for_rotary = _if_not_zero("model.rotary_base", "model.rotary_base is 0")
 _for_dropout = _if_not_zero("model.dropout", "model.dropout is 0")
 
-FAMILIES = ("xlm_r", "modernbert", "eurobert", "gte")
 """Values of `model.family`; `families` has the options of each."""
 
 BIASES = ("attention", "output", "inner", "outer", "prediction", "vocabulary")
@@ -329,6 +321,9 @@ BIASES = ("attention", "output", "inner", "outer", "prediction", "vocabulary")
 
 DROPOUT_PARTS = ("embeddings", "attention", "feed_forward")
 """The names that `model.dropout_parts` may contain."""
+
+PAIR_MARKS = ("types", "positions", "separator")
+"""The names that `model.pair_marks` may contain."""
 
 _distance_key = partial(key, used_when=only_with("model.position_bias", "t5", "gated"))
 
@@ -340,7 +335,6 @@ class Model(Section, path="model"):
         "family of the model: xlm_r, modernbert (also mmBERT and Ettin), eurobert or gte. On the "
         "command line, this key sets all options that distinguish families, and other flags "
         "override these options. Recipes call `families.set_family` instead",
-        choices=FAMILIES,
     )
     layers: int = key(12, "number of transformer layers", low=1)
     hidden: int = key(768, "width of the hidden vectors", low=1)
@@ -414,23 +408,12 @@ class Model(Section, path="model"):
         "RoBERTa); 0: no token types",
         low=0,
     )
-    pair_token_types: bool = key(
-        False,
-        "add the vector of the second token type, not of the first, to the tokens of the second "
-        "sentence of a pair (BERT)",
-    )
-    pair_positions: str = key(
-        "running",
-        "positions of the second sentence of a pair. running: continue after the first (XLM-R and "
-        "later models); restart: start at 0 (XLM)",
-        choices=("running", "restart"),
-        used_when=_for_positions,
-    )
-    pair_separator: str = key(
-        "end",
-        "token between the two sentences of a pair. end: `</s>`, which ends the first sentence "
-        "(all families but EuroBERT); parallel: `<|parallel_sep|>` of the vocabulary (EuroBERT)",
-        choices=("end", "parallel"),
+    pair_marks: tuple[str, ...] = key(
+        (),
+        "what marks the second sentence of a pair, in addition to the `</s>` before it. types: its "
+        "tokens have the second token type (BERT); positions: its positions start at 0 (XLM), and "
+        "do not continue after the first sentence; separator: the vocabulary's separator, such as "
+        "EuroBERT's `<|parallel_sep|>`, replaces this `</s>`",
     )
     position_bias: str = key(
         "none",

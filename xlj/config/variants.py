@@ -146,7 +146,10 @@ def _modern(config: ml_collections.ConfigDict) -> None:
         return round(layer * _MODERN_DEPTH)
 
     from_scratch(config)
+    marks = model.pair_marks
     families.set_family(config, "modernbert")
+    model.pair_marks = marks
+    _remove_pair_mark(model, "types")
     model.layers, model.intermediate = scaled(layers), model.hidden * 3 // 2
     model.full_layers = ""
     for objectives in _objectives(config):
@@ -155,6 +158,10 @@ def _modern(config: ml_collections.ConfigDict) -> None:
     _scale_generator(config, scaled)
     for section in (config.evaluation.retrieval, config.evaluation.alignment):
         section.layer = scaled(section.layer) if section.layer > 0 else section.layer
+
+
+def _remove_pair_mark(model: ml_collections.ConfigDict, mark: str) -> None:
+    model.pair_marks = ",".join(name for name in model.pair_marks.split(",") if name != mark)
 
 
 def _tiny(config: ml_collections.ConfigDict) -> None:
@@ -175,7 +182,7 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     model.key_value_heads, model.full_layers = 2 * bool(model.key_value_heads), ""
     model.local_attention = min(model.local_attention, 16)
     model.positions, model.dtype, model.remat = 66, "auto", "none"
-    model.pair_separator = "end"  # trained vocabularies have no other separator
+    _remove_pair_mark(model, "separator")  # trained vocabularies have none
     train.gradient_accumulation_steps = 4 if train.batch_warmup else 1
     train.batch_warmup = 40 if train.batch_warmup else 0
     train.steps, train.first_microbatches = _STEPS, 1

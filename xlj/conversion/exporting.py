@@ -11,7 +11,7 @@ from xlj.config.task import TASK, labelling_options
 from xlj.config.tasks import is_own
 from xlj.evaluation import adaptation_record
 from xlj.interop import exporting, model_card, sentence_modules
-from xlj.interop.architectures import auto_class
+from xlj.interop.task_heads import auto_class
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
 from xlj.training import metrics

@@ -9,7 +9,7 @@ from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Model, Objectives, build
 from xlj.config.task import labelling_options
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop.architectures import TASKS
+from xlj.interop.task_heads import TASKS
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.models.encoder import Params
 from xlj.objectives.supervised.options import SUPERVISED

@@ -10,30 +10,24 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from xlj import families
 from xlj.config import ConfigError, Model
 from xlj.config.families import options_of
 from xlj.config.sections import BIASES
 from xlj.contracts.arrays import PyTree
 from xlj.data.labelled import kind
 from xlj.data.labelled.kind import HuggingFace
-from xlj.data.tokenizer.layout import EOS, PAD
+from xlj.data.tokenizer.layout import EOS, PAD, ROLES
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop import architectures, tokenizer_files
-from xlj.interop.architectures import (
-    SURPLUS,
-    TASKS,
-    TOKEN_TYPE,
-    WHOLE,
-    XLJ,
-    XLM_R,
-    Architecture,
-    Tensor,
-)
+from xlj.families.interface import SURPLUS, TOKEN_TYPE, WHOLE, Architecture, Tensor
+from xlj.families.local_layers import is_local
+from xlj.families.xlm_r import XLJ
+from xlj.interop import model_config, task_heads, tokenizer_files
 from xlj.interop.folder import CONFIG, INDEX, WEIGHTS
 from xlj.interop.sentence_modules import SENTENCE
+from xlj.interop.task_heads import TASKS
 from xlj.io import atomic
 from xlj.io.json_file import Record
-from xlj.models import pattern
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.models.encoder import PARTS
 from xlj.objectives.supervised.head import head_of
@@ -44,7 +38,8 @@ _BLOCK = 1 << 24  # how many numbers of an embedding are written at a time
 _PREDICTION_HEAD = "prediction_head"
 
 _AUTO_MAP = {"AutoConfig": "configuration_xlj.XljConfig"} | {
-    architectures.auto_class(head): f"modeling_xlj.{name}" for head, name in XLJ.classes.items()
+    task_heads.auto_class(head): f"modeling_xlj.{task_heads.class_of(XLJ.class_prefix, head)}"
+    for head in XLJ.heads
 }
 """The entry `auto_map` of config.json: for each `Auto` class, the class of `remote_code`."""
 
@@ -73,11 +68,11 @@ class ExportPlan:
     @property
     def hf_task(self) -> HuggingFace | None:
         """The transformers class for the head; None if the head is not a task head."""
-        return architectures.hf_task_of(self.head, self.own)
+        return task_heads.hf_task_of(self.head, self.own)
 
 
 _MAY_DIFFER_FROM_XLM_R = {
-    "family", "norm", "absolute_positions", "position_bias", "token_types", "pair_token_types",
+    "family", "norm", "absolute_positions", "position_bias", "token_types", "pair_marks",
     "layer_norm_epsilon", "dropout", "dropout_parts", "attention_dropout",
 }  # fmt: skip
 """Options of `Model` in which a model may differ from XLM-R and still have an architecture like
@@ -85,8 +80,8 @@ XLM-R's. config.json contains these options, or `_choose_like_xlm_r` checks them
 
 _NOT_COMPARED = {
     "family", "dropout", "dropout_parts", "attention_dropout", "attention", "dtype", "scan_layers",
-    "remat", "init_std", "language_embeddings", "pair_positions", "position_buckets",
-    "position_distance", "full_attention_every", "full_layers", "pair_token_types",
+    "remat", "init_std", "language_embeddings", "pair_marks", "position_buckets",
+    "position_distance", "full_attention_every", "full_layers",
 }  # fmt: skip
 """Options of `Model` that `_find_unsupported` does not compare. Either they do not change
 the output of the model, or other code checks them."""
@@ -119,34 +114,29 @@ def plan(
             "model.language_embeddings=all: the model cannot be exported, because no architecture "
             "of transformers adds a language embedding to every token"
         )
-    if (model.absolute_positions or model.rotary_base) and model.pair_positions == "restart":
+    if "positions" in model.pair_marks:
         raise ConfigError(
-            "model.pair_positions=restart: the model cannot be exported, because transformers does "
+            "model.pair_marks=positions: the model cannot be exported, because transformers does "
             "not restart positions at the second sentence of a pair"
         )
-    options = _find_differences(model, options_of("xlm_r"), _MAY_DIFFER_FROM_XLM_R)
-    if model.norm == "embeddings":
-        options["norm"] = model.norm
-    architecture = (
-        _choose_modern(model, options) if options else _choose_like_xlm_r(model, vocabulary)
-    )
+    architecture = _choose_family(model).export_as(model, vocabulary.markers)
     if model.norm != "post" and headless:
         raise ConfigError(
             f"model.norm={model.norm} adds a norm after the last layer, so an export must contain "
             "all layers; remove --layer"
         )
     pad = int(vocabulary.native_ids[PAD])
-    if architecture.prefix == XLM_R.prefix and pad < 0:
+    if architecture.has_pad_rows and pad < 0:
         raise ConfigError(
             "the model cannot be exported: its tokenizer has no padding token, but "
             f"{architecture.model_type} counts positions from the padding token's id"
         )
-    architecture = architectures.with_pad(architecture, pad).with_names(names)
+    architecture = architecture.with_pad(pad).with_names(names)
     parts = {name.partition("/")[0] for name in params}
     task_head = head_of(own) if own else next((part for part in sorted(parts) if part in TASKS), "")
     if task_head in parts:
-        architecture = architectures.with_head(architecture, task_head, own)
-    heads = [head for head in architecture.classes if head in parts]
+        architecture = task_heads.with_head(architecture, task_head, own)
+    heads = [head for head in architecture.heads if head in parts]
     head = "" if headless or not heads else heads[-1]  # a task's head comes after prediction_head
     left_out = _find_left_out(params, heads, head, headless, own)
     own = own if head == task_head else ""
@@ -167,7 +157,7 @@ def _output_names(
     Raises:
       ConfigError: if the labels do not fit the head.
     """
-    hf_task = architectures.hf_task_of(head, own)
+    hf_task = task_heads.hf_task_of(head, own)
     if hf_task is None:
         return ()
     has_labels = kind.find(own or TASKS[head]).has_labels
@@ -203,64 +193,60 @@ def _canonicalise(model: Model) -> Model:
     Some options have several values with the same meaning. For example, `key_value_heads` may be 0
     or the number of heads.
     """
-    local = [kind.is_local for kind in pattern.kinds(model, model.layers)]
+    has_local_layers = any(is_local(model, layer) for layer in range(model.layers))
     return dataclasses.replace(
         model,
         key_value_heads=model.key_value_heads % model.heads,
         biases=tuple(name for name in BIASES if name in model.biases),
-        local_attention=model.local_attention if any(local) else 0,
-        rotary_local_base=(model.rotary_local_base or model.rotary_base) if any(local) else 0.0,
+        local_attention=model.local_attention if has_local_layers else 0,
+        rotary_local_base=(
+            model.rotary_local_base or model.rotary_base if has_local_layers else 0.0
+        ),
     )
 
 
-def _choose_like_xlm_r(model: Model, vocabulary: Vocabulary) -> Architecture:
-    """Returns the architecture for a model with learned positions or a position bias."""
-    plain = model.position_bias == "none" and model.absolute_positions
-    architecture = architectures.BY_MARKERS[vocabulary.markers] if plain else XLJ
-    if model.norm == "post":
-        return architecture
-    if architecture is not XLM_R:
-        raise ConfigError(
-            "model.norm=pre: such a model can be exported only if it has a SentencePiece "
-            "vocabulary and no position bias"
-        )
-    return architectures.XLM_R_XL
+def _choose_family(model: Model) -> families.Family:
+    """Returns the family that preserves all options of a model.
 
-
-def _choose_modern(model: Model, unlike_xlm_r: Mapping[str, object]) -> Architecture:
-    """Returns the modern architecture that preserves all options of a model.
-
-    An architecture preserves the options of a model if the config.json that xlj writes for the
-    model is read as the same model again.
-
-    Args:
-      unlike_xlm_r: the options of the model that differ from XLM-R's.
+    XLM-R's family preserves them if the model differs from XLM-R only in `_MAY_DIFFER_FROM_XLM_R`.
+    Another family preserves them if the config.json that xlj writes for the model is read as the
+    same model again. If several families preserve them, the family that `model.family` names is
+    returned.
 
     Raises:
-      ConfigError: if no architecture preserves all options.
+      ConfigError: if no family preserves all options.
     """
-    modern = {a.model_type: a for a in architectures.MODERN}
-    lacking: dict[str, Mapping[str, object]] = {XLM_R.model_type: unlike_xlm_r}
-    if model.rotary_base:
-        lacking = {
-            name: _find_unsupported(architecture, model) for name, architecture in modern.items()
-        }
-    nearest = min(lacking, key=lambda name: len(lacking[name]))
+    unlike_xlm_r = _find_differences(model, options_of("xlm_r"), _MAY_DIFFER_FROM_XLM_R)
+    if model.norm == "embeddings":
+        unlike_xlm_r["norm"] = model.norm
+    lacking = {} if model.rotary_base else {"xlm_r": unlike_xlm_r}
+    for name, family in families.all_families():
+        if name != "xlm_r":
+            try:
+                lacking[name] = _find_unsupported(family.architectures[0], model)
+            except ConfigError:  # the architecture cannot express the model, e.g. its positions
+                continue
+    nearest = min(lacking, key=lambda name: (len(lacking[name]), name != model.family))
     if lacking[nearest]:
         raise ConfigError(
             f"{_format(unlike_xlm_r)}: the model cannot be exported, because no architecture "
-            f"supports these options; the nearest one, {nearest}, does not support "
+            f"supports these options; the nearest one, "
+            f"{families.load(nearest).architectures[0].model_type}, does not support "
             f"{_format(lacking[nearest])}"
         )
-    return modern[nearest]
+    return families.load(nearest)
 
 
 def _find_unsupported(architecture: Architecture, model: Model) -> dict[str, object]:
-    """Returns the options of a model that an architecture's config.json does not preserve."""
-    written = architectures.make_config(architecture, model, 1)
-    read = architectures.read_model(architecture, written, CONFIG)
+    """Returns the options of a model that an architecture's config.json does not preserve.
+
+    Raises:
+      ConfigError: if the config.json is not valid.
+    """
+    written = model_config.make_config(architecture, model, 1)
+    read = model_config.read_model(architecture, written, CONFIG)
     unlike = _find_differences(model, dataclasses.asdict(_canonicalise(read)), _NOT_COMPARED)
-    if pattern.kinds(read, model.layers) != pattern.kinds(model, model.layers):
+    if any(is_local(read, layer) != is_local(model, layer) for layer in range(model.layers)):
         unlike["full_layers"] = model.full_layers
     return unlike
 
@@ -323,9 +309,11 @@ def write(
         trains. Otherwise it encodes pairs as its family does (`tokenizer_files.write`).
     """
     architecture = exported.architecture
-    config = architectures.make_config(architecture, model, len(exported.rows))
-    config |= architectures.make_task_config(exported.head, exported.labels, exported.own)
-    config["architectures"] = [architecture.classes[exported.head]]
+    config = model_config.make_config(architecture, model, len(exported.rows))
+    config |= task_heads.make_task_config(exported.head, exported.labels, exported.own)
+    config["architectures"] = [
+        task_heads.class_of(architecture.class_prefix, exported.head, exported.own)
+    ]
     config |= _token_ids(architecture, vocabulary)
     if architecture.model_type == XLJ.model_type:
         config["auto_map"] = _AUTO_MAP
@@ -338,25 +326,24 @@ def write(
         vocabulary,
         folder,
         model.positions - FIRST_POSITION,
-        model.pair_token_types,
+        model.pair_marks,
         pairs_as_rows,
-        separated=model.pair_separator == "parallel",
     )
 
 
-def _native_id(vocabulary: Vocabulary, special: int) -> int:
-    """Returns the id of a special token in the tokenizer's file.
+def _native_id(vocabulary: Vocabulary, role: str) -> int:
+    """Returns the id of the special token with a role (`ROLES`) in the tokenizer's file.
 
     If the file has no such token, the function returns the id of `</s>`. EuroBERT, for example, has
     no padding token and pads with `</s>`.
     """
-    number = vocabulary.native_special_ids[special]
+    number = vocabulary.native_special_ids[ROLES.index(role)]
     return vocabulary.native_special_ids[EOS] if number is None else number  # type: ignore[return-value]
 
 
 def _token_ids(architecture: Architecture, vocabulary: Vocabulary) -> Record:
     """Returns the keys of config.json with the ids of special tokens."""
-    numbers = {name: _native_id(vocabulary, i) for name, i in architecture.specials.items()}
+    numbers = {name: _native_id(vocabulary, role) for name, role in architecture.specials.items()}
     return {f"{name}_token_id": number for name, number in numbers.items()}
 
 
@@ -384,7 +371,7 @@ def _list_tensors(
 ) -> Iterator["_HfTensor"]:
     """Yields all tensors to write, in the order of the architecture's table."""
     architecture = exported.architecture
-    types = architectures.token_types(architecture, model)
+    types = architecture.type_rows(model)
     params = {TOKEN_TYPE.xlj_name: np.zeros((min(types, 1), model.hidden), np.float32), **params}
     more_rows = {
         "embeddings/position": architecture.first_position - FIRST_POSITION,
@@ -454,7 +441,7 @@ class _Part:
             number, count = self.tensor.xlj_share
             array = np.split(array, count, axis=-1)[number]
         if self.tensor.xlj_name == "embeddings/position":
-            array = architectures.shift_positions(array, self.more_rows)
+            array = model_config.shift_positions(array, self.more_rows)
         elif self.more_rows:  # in training all tokens had token type 0, so its row is repeated
             array = np.concatenate([array, np.repeat(array[:1], self.more_rows, 0)])
         yield np.ascontiguousarray(array.T if self.tensor.is_transposed else array)

@@ -17,17 +17,17 @@ from xlj.config import ConfigError, Model
 from xlj.contracts.arrays import PyTree
 from xlj.data.labelled import kind
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop import architectures, tokenizer_files
-from xlj.interop.architectures import (
+from xlj.families.interface import (
     IGNORED,
     SURPLUS,
-    TASKS,
     TOKEN_TYPE,
     WHOLE,
     Architecture,
     Tensor,
 )
+from xlj.interop import model_config, task_heads, tokenizer_files
 from xlj.interop.folder import CONFIG, Folder, open_folder
+from xlj.interop.task_heads import TASKS
 from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.mlm.head import init_prediction
@@ -104,8 +104,8 @@ def inspect(path: Path) -> FolderModel:
     """
     folder = open_folder(path)
     where = str(path / CONFIG)
-    architecture = architectures.find_architecture(folder.config, where)
-    model = architectures.read_model(architecture, folder.config, where)
+    architecture = model_config.find_architecture(folder.config, where)
+    model = model_config.read_model(architecture, folder.config, where)
     _check_head(model, where)
     vocabulary = tokenizer_files.read(path)
     surplus = _find_surplus(folder, vocabulary, where)
@@ -127,14 +127,14 @@ def inspect(path: Path) -> FolderModel:
         )
     architecture = architecture.with_names_in(in_folder)
     model = _remove_zero_type(folder, architecture, model, in_folder)
-    if model.token_types > 1 and tokenizer_files.has_pair_types(folder.path, vocabulary):
-        model = dataclasses.replace(model, pair_token_types=True)
-    head = architectures.find_task_head(architecture, folder.config, in_folder)
+    marks = tokenizer_files.pair_marks(folder.path, vocabulary, model.token_types > 1)
+    model = dataclasses.replace(model, pair_marks=marks)
+    head = task_heads.find_task_head(architecture, folder.config, in_folder)
     labels: tuple[str, ...] = ()
     if head:
-        architecture = architectures.with_head(architecture, head)
+        architecture = task_heads.with_head(architecture, head)
     if head and kind.find(TASKS[head]).has_labels:
-        labels = architectures.read_labels(folder.config, where)
+        labels = task_heads.read_labels(folder.config, where)
     expected = _expected_shapes(model, vocabulary.size, head, len(labels))
     names, missing = _assign_names(folder, architecture, model, expected, in_folder)
     if len(surplus):
@@ -246,7 +246,7 @@ def _assign_names(
     """
     names: dict[Tensor, tuple[str, ...]] = {}
     missing: dict[str, str] = {}  # Hugging Face's names, by xlj's name
-    is_task_folder = architecture.has_shared_head and architectures.has_task_head(folder.config)
+    is_task_folder = architecture.has_shared_head and task_heads.has_task_head(folder.config)
     for tensor in architecture.tensors:
         if tensor.xlj_name not in expected:
             continue
@@ -477,7 +477,7 @@ def _read_tensor(
     elif tensor.xlj_name == "embeddings/position":
         part = imported.folder.read(name, (slice(None), *index[1:]))
         added_rows = FIRST_POSITION - imported.architecture.first_position
-        part = architectures.shift_positions(part, added_rows)[index[0]]
+        part = model_config.shift_positions(part, added_rows)[index[0]]
     else:
         part = imported.folder.read(name, index)
     if not np.isfinite(part).all():

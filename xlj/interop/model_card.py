@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from xlj.config import Model
 from xlj.data.labelled.kind import HuggingFace
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop.architectures import XLJ, XLM_R, auto_class
+from xlj.families.xlm_r import XLJ
 from xlj.interop.exporting import ExportPlan
 from xlj.interop.sentence_modules import SentenceModules
+from xlj.interop.task_heads import auto_class
 from xlj.io.json_file import Record
 from xlj.objectives.supervised.options import supervised_in
 
@@ -104,7 +105,7 @@ def _summary(exported: ExportPlan, model: Model, vocabulary: Vocabulary, trained
     if trained and trained["config"]["init_from"]:
         began = "Training started" if trained["step"] else "xlj did not train it: its weights come"
         text += f" {began} from `{trained['config']['init_from']}`."
-    has_pairs = exported.architecture.prefix == XLM_R.prefix or (
+    has_pairs = exported.architecture.has_pad_rows or (
         exported.architecture.model_type == "gte" and vocabulary.markers == "sentencepiece"
     )
     uses_family_pairs = has_pairs and not exported.hf_task
@@ -114,7 +115,7 @@ def _summary(exported: ExportPlan, model: Model, vocabulary: Vocabulary, trained
             f"tokenizer of {exported.architecture.model_type} may put two `</s>` between the "
             "sentences."
         )
-        if model.pair_token_types:
+        if "types" in model.pair_marks:
             text += " The second sentence had token type 1, which this tokenizer does not set."
     return text
 

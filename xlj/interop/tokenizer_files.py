@@ -5,7 +5,7 @@ xlj supports ERNIE-M's tokenizer except its steps before SentencePiece (see docs
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ from xlj.config import ConfigError
 from xlj.data.tokenizer.layout import MASK, ROLES, SPECIALS
 from xlj.data.tokenizer.tokenizer_json import (
     BERT_SPECIALS,
-    PARALLEL_SEPARATOR,
     add_specials,
     convert_errors,
     describe_frame,
@@ -117,7 +116,23 @@ def read(folder: Path) -> Vocabulary:
     return vocabulary
 
 
-def has_pair_types(folder: Path, vocabulary: Vocabulary) -> bool:
+def pair_marks(folder: Path, vocabulary: Vocabulary, has_types: bool) -> tuple[str, ...]:
+    """Returns the `model.pair_marks` with which xlj encodes pairs as a folder's tokenizer does.
+
+    Args:
+      has_types: whether the model has an embedding of the second token type.
+
+    Raises:
+      ConfigError: if xlj does not support the token types of the tokenizer.
+    """
+    marks = ("types",) if has_types and _has_pair_types(folder, vocabulary) else ()
+    tokenizer = _load_tokenizer(folder, vocabulary) if vocabulary.separator else None
+    if tokenizer and vocabulary.separator in tokenizer.encode("a", "a").tokens:
+        marks += ("separator",)
+    return marks
+
+
+def _has_pair_types(folder: Path, vocabulary: Vocabulary) -> bool:
     """Returns whether a folder's tokenizer gives the second sentence of a pair token type 1.
 
     The tokenizer returns token types if `model_input_names` in tokenizer_config.json contains
@@ -182,9 +197,8 @@ def write(
     vocabulary: Vocabulary,
     folder: Path,
     model_max_length: int,
-    has_types: bool = False,
+    pair_marks: Collection[str] = (),
     pairs_as_rows: bool = False,
-    separated: bool = False,
 ) -> None:
     """Writes a tokenizer that `transformers.AutoTokenizer` loads without remote code.
 
@@ -194,12 +208,10 @@ def write(
 
     Args:
       model_max_length: the maximum number of tokens, including `<s>` and `</s>`.
-      has_types: whether the model reads token types, which are 1 for the second sentence of a pair.
-      pairs_as_rows: whether pairs are encoded as in xlj's rows, `<s> A </s> B </s>`. Otherwise
-        pairs are encoded as in the tokenizer's family (XLM-R has two `</s>` between A and B, and no
-        types).
-      separated: whether `PARALLEL_SEPARATOR` replaces the first `</s>` of a pair. Used only with
-        `pairs_as_rows`.
+      pair_marks: the value of `model.pair_marks`. With `types`, the tokenizer returns token types.
+      pairs_as_rows: whether pairs are encoded as in xlj's rows, `<s> A </s> B </s>`, with the token
+        types and the separator of `pair_marks`. Otherwise pairs are encoded as in the tokenizer's
+        family (XLM-R has two `</s>` between A and B, and no types).
 
     Raises:
       ConfigError: if no tokenizer.json is equivalent to a SentencePiece model
@@ -212,8 +224,7 @@ def write(
         content = from_sentencepiece(vocabulary.model, vocabulary.pieces, _ROBERTA)
         files = {JSON: content, SENTENCEPIECE: vocabulary.model}
     if pairs_as_rows:
-        separator = PARALLEL_SEPARATOR if separated else None
-        files[JSON] = _with_pairs_of_rows(files[JSON], vocabulary, has_types, separator)
+        files[JSON] = _with_pairs_of_rows(files[JSON], vocabulary, pair_marks)
     names = {
         f"{key}_token": token
         for token, keys in zip(specials, _NAMES.values(), strict=True)
@@ -221,7 +232,7 @@ def write(
         if token is not None
     }
     inputs = ["input_ids", "attention_mask"]
-    if has_types:
+    if "types" in pair_marks:
         inputs.insert(1, "token_type_ids")
     config = {
         # XLMRobertaTokenizer of transformers 5 would read only pieces and scores from
@@ -238,28 +249,28 @@ def write(
 
 
 def _with_pairs_of_rows(
-    content: bytes, vocabulary: Vocabulary, has_types: bool, separator: str | None
+    content: bytes, vocabulary: Vocabulary, pair_marks: Collection[str]
 ) -> bytes:
     """Returns a tokenizer.json that encodes pairs as in xlj's rows.
 
     Args:
       content: the tokenizer.json. It is returned unchanged if it already encodes pairs in this way.
-      has_types: whether the token types of the second sentence and its `</s>` are 1.
-      separator: the token after the first sentence; None for `</s>`.
+      pair_marks: `types` if the token types of the second sentence and its `</s>` are 1, and
+        `separator` if the vocabulary's separator follows the first sentence, not `</s>`.
     """
     from tokenizers import Tokenizer, processors
 
     tokenizer = Tokenizer.from_str(content.decode())
     first, _, last, *_ = vocabulary.native_specials
     assert first and last  # all vocabularies have <s> and </s>
-    separator = separator or last
+    separator = "separator" in pair_marks and vocabulary.separator or last
+    second_type = int("types" in pair_marks)
     probe = tokenizer.encode("a", "a")
     inner = [token for token in probe.tokens if token in (first, separator, last)]
     if inner == [first, separator, last] and probe.tokens[0] == first:
         sides = np.cumsum([0, *(token == separator for token in probe.tokens[:-1])])
-        if probe.type_ids == (has_types * sides).tolist():
+        if probe.type_ids == (second_type * sides).tolist():
             return content
-    second_type = int(has_types)
     frame: Any = processors.TemplateProcessing(
         single=f"{first} $A {last}",
         pair=f"{first}:0 $A:0 {separator}:0 $B:{second_type} {last}:{second_type}",

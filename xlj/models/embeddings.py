@@ -63,7 +63,7 @@ class Embeddings(nn.Module):
             x += look_up_small(position, positions + FIRST_POSITION)
         if model.token_types:
             token_type = self.param("token_type", normal, (model.token_types, model.hidden))
-            types = sides if model.pair_token_types else None
+            types = sides if "types" in model.pair_marks else None
             x += token_type[0] if types is None else look_up_small(token_type, types)
         if model.language_embeddings != "none":
             language = self.param("language", normal, (self.language_count, model.hidden))
@@ -97,10 +97,10 @@ def restart_positions(positions: jax.Array, sides: jax.Array) -> jax.Array:
 
 
 def insert_separators(tokens: jax.Array, sides: jax.Array) -> jax.Array:
-    """Replaces each `</s>` between the sentences of a pair by EuroBERT's separator.
+    """Replaces each `</s>` between the sentences of a pair by the separator of the vocabulary.
 
-    EuroBERT reads a pair as `<s> A <|parallel_sep|> B </s>`. Stored rows contain `</s>` between A
-    and B for all models, so that one rule finds examples and sides (`objectives/segments.py`).
+    Stored rows contain `</s>` between A and B for all models, so that one rule finds examples and
+    sides (`objectives/segments.py`).
 
     Args:
       tokens: token ids, int32 [rows, length].

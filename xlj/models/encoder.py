@@ -58,7 +58,7 @@ class Inputs(NamedTuple):
     embedding. Models without language embeddings ignore this."""
     sides: jax.Array | None = None
     """1 in the second sentence of a pair, else 0; None means 0 everywhere. Only models with
-    `pair_token_types`, `pair_positions=restart` or `pair_separator=parallel` read this."""
+    `pair_marks` read this."""
 
 
 def block_of(model: Model, kind: Kind) -> Block:
@@ -139,10 +139,10 @@ def apply(
     word, languages = params["embeddings"]["word"], params["embeddings"].get("language", ())
     embeddings = Embeddings(model, len(word), len(languages))
     positions = inputs.positions
-    if model.pair_positions == "restart" and inputs.sides is not None:
+    if "positions" in model.pair_marks and inputs.sides is not None:
         positions = restart_positions(positions, inputs.sides)
     tokens = inputs.tokens
-    if model.pair_separator == "parallel" and inputs.sides is not None:
+    if "separator" in model.pair_marks and inputs.sides is not None:
         tokens = insert_separators(tokens, inputs.sides)
     ids = tokens, positions, inputs.languages, inputs.sides
     x = run(embeddings, params["embeddings"], *ids, rngs)

@@ -6,6 +6,7 @@ import chex
 import jax
 
 from xlj.config import Model
+from xlj.families.local_layers import is_local
 from xlj.models.modules import Params
 
 _OF_NORM = "attention_norm"
@@ -40,22 +41,9 @@ class Loop(NamedTuple):
 
 
 def kinds(model: Model, layers: int) -> tuple[Kind, ...]:
-    """Returns the kinds of the first `layers` layers of a model.
-
-    Without `model.local_attention`, all layers have full attention. Otherwise layer i (zero-based)
-    has full attention if `model.full_layers` contains i. If `full_layers` is empty, layer i has
-    full attention if i is a multiple of `full_attention_every` (ModernBERT).
-    """
-
-    def is_full(layer: int) -> bool:
-        if not model.local_attention:
-            return True
-        if model.full_layers:
-            return str(layer) in model.full_layers
-        return layer % model.full_attention_every == 0
-
+    """Returns the kinds of the first `layers` layers of a model."""
     first = model.norm != "embeddings"
-    return tuple(Kind(not is_full(i), first or i > 0) for i in range(layers))
+    return tuple(Kind(is_local(model, i), first or i > 0) for i in range(layers))
 
 
 def loop_of(kinds: tuple[Kind, ...]) -> Loop:

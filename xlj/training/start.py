@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import jax
 from jax.sharding import Mesh
 
+from xlj import families
 from xlj.checkpoints import compatibility, damage, reading, stored_models
 from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
@@ -13,7 +14,6 @@ from xlj.config import Config, ConfigError, Model, checks
 from xlj.config.sections import KEYS_OF_RUN
 from xlj.data.rows.preparing import open_rows, prepare_rows, with_pair_length
 from xlj.data.rows.store import RowStore
-from xlj.data.tokenizer.tokenizer_json import PARALLEL_SEPARATOR
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.distributed import hosts
 from xlj.io import atomic, storage
@@ -282,11 +282,12 @@ def check_separator(config: Config, vocabulary: Vocabulary | None) -> None:
     Raises:
       ConfigError: if it lacks the separator.
     """
-    has_separator = vocabulary is not None and vocabulary.has_separator
-    if config.model.pair_separator == "parallel" and not has_separator:
+    has_separator = vocabulary is not None and vocabulary.separator
+    if "separator" in config.model.pair_marks and not has_separator:
         raise ConfigError(
-            f"model.pair_separator=parallel: the vocabulary has no {PARALLEL_SEPARATOR}; use "
-            "EuroBERT's vocabulary (data.vocabulary or init_from), or set model.pair_separator=end"
+            "model.pair_marks=separator: the vocabulary has no separator "
+            f"({' or '.join(families.separators())}); use a vocabulary that has one "
+            "(data.vocabulary or init_from), or remove separator from model.pair_marks"
         )
 
 

@@ -64,7 +64,7 @@ def test_special_tokens_are_those_of_the_template(kind, tokenizer, vocabulary):
     assert vocabulary.size == vocabulary.native_size + names.count(None)
     known = vocabulary.native_ids[vocabulary.native_ids >= 0]
     assert sorted(known) == list(range(vocabulary.native_size))
-    assert vocabulary.has_separator == (kind == "eurobert")
+    assert vocabulary.separator == ("<|parallel_sep|>" if kind == "eurobert" else "")
     assert (vocabulary.pieces[SEPARATOR] == "<|parallel_sep|>") == (kind == "eurobert")
 
 

@@ -25,7 +25,7 @@ class HuggingFace(NamedTuple):
       ending: the end of the name of the class, such as ForTokenClassification.
       pipeline: the name of the task on model hubs.
       like: the name of another head that has the same tensors, such as `classification_head`. The
-        tensor names of the other head are then used. Empty if `interop/architectures` lists the
+        tensor names of the other head are then used. Empty if a file of `families` lists the
         tensor names of this head.
       problem_type: the `problem_type` of config.json; empty if config.json has none.
       remark: text for the model card of a model that xlj trained.

@@ -13,8 +13,9 @@ BOS, PAD, EOS, UNK = 0, 1, 2, 3
 model has id i + 1, and the pieces of a tokenizer.json keep their order. `<mask>` is last."""
 
 SEPARATOR = 4
-"""The id of EuroBERT's `<|parallel_sep|>`, which separates a sentence and its translation. If the
-file has no such token, this is the id of the first piece."""
+"""The id of the separator: the special token between a sentence and its translation in a family
+of encoders (`Family.separator`). If the file has no such token, this is the id of the first
+piece."""
 
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
@@ -41,7 +42,7 @@ class Codec:
         for a token that the file does not have.
       native_special_ids: the native ids of these tokens. `<pad>` may have the native id of `</s>`;
         its entry in `native_ids` is then -1.
-      has_separator: whether piece `SEPARATOR` is a token between a sentence and its translation.
+      separator: the name of the file for piece `SEPARATOR`, if it is a separator; else empty.
       markers: how pieces mark words: "sentencepiece" (a word starts with U+2581), "byte_bpe" (the
         byte alphabet of GPT-2, in which a space is U+0120) or "wordpiece" (pieces within a word
         start with ##).
@@ -62,7 +63,7 @@ class Codec:
     native_ids: np.ndarray
     native_specials: tuple[str | None, ...]
     native_special_ids: tuple[int | None, ...]
-    has_separator: bool
+    separator: str
     markers: Markers
     our_ids: np.ndarray
     word_prefix: str

@@ -64,7 +64,7 @@ def read(model: bytes) -> Codec:
         native_ids=np.arange(len(pieces), dtype=np.int32),
         native_specials=(*SPECIALS, MASK),
         native_special_ids=(*range(len(SPECIALS)), len(pieces) - 1),
-        has_separator=False,
+        separator="",
         markers="sentencepiece",
         our_ids=our_ids,
         word_prefix=word_prefix(processor.encode("a", out_type=str), "\u2581"),

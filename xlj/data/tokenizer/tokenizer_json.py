@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from xlj import families
 from xlj.config import ConfigError
 from xlj.data.ragged import Ragged
 from xlj.data.tokenizer.layout import (
@@ -27,9 +28,6 @@ from xlj.io.quoting import shortened
 
 BERT_SPECIALS = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
 """The names of `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>` in BERT."""
-
-PARALLEL_SEPARATOR = "<|parallel_sep|>"
-"""The token between a sentence and its translation in EuroBERT."""
 
 _NAMES = {
     "bos": ("<s>", "[CLS]", "<bos>", "<|begin_of_text|>"),
@@ -63,9 +61,9 @@ def is_tokenizer_json(model: bytes) -> bool:
 def read(model: bytes) -> Codec:
     """Reads a tokenizer, with ids in the layout of xlj.
 
-    The special tokens and `PARALLEL_SEPARATOR` get the ids of the layout; all other pieces keep
-    their order. The special tokens are the tokens that the file assigns to roles, or else tokens
-    with usual names.
+    The special tokens and a separator (`Family.separator`) get the ids of the layout; all other
+    pieces keep their order. The special tokens are the tokens that the file assigns to roles, or
+    else tokens with usual names.
 
     The tokenizer does not truncate, pad, or add special tokens. The name of a special token in a
     text, such as "[MASK]", is encoded like other text. If the result is nevertheless the special
@@ -86,14 +84,15 @@ def read(model: bytes) -> Codec:
     by_id = _sort_by_id(ids)
     markers = _detect_markers(tokenizer.model, description)
     special_ids = tuple(None if name is None else ids[name] for name in specials)
-    has_separator = _special_flags(description).get(PARALLEL_SEPARATOR, False)
+    is_special = _special_flags(description)
+    separator = next((name for name in families.separators() if is_special.get(name)), "")
     specials_by_role = _native_special_ids(special_ids)
-    separator = [ids[PARALLEL_SEPARATOR]] if has_separator else []
-    fixed_ids = [i for i in (*specials_by_role, *separator) if i >= 0]
+    separator_ids = [ids[separator]] if separator else []
+    fixed_ids = [i for i in (*specials_by_role, *separator_ids) if i >= 0]
     ordinary = np.setdiff1d(np.arange(len(by_id)), fixed_ids)
     native_mask = specials_by_role[-1]
     native_ids = np.concatenate(
-        [specials_by_role[:-1], separator, ordinary, specials_by_role[-1:]]
+        [specials_by_role[:-1], separator_ids, ordinary, specials_by_role[-1:]]
     ).astype(np.int32)
 
     our_ids = invert_native_ids(native_ids)
@@ -122,7 +121,7 @@ def read(model: bytes) -> Codec:
         native_ids=native_ids,
         native_specials=specials,
         native_special_ids=special_ids,
-        has_separator=has_separator,
+        separator=separator,
         markers=markers,
         our_ids=our_ids,
         word_prefix=word_prefix(pieces_of_a, mark) if mark else "",

@@ -25,7 +25,7 @@ class Vocabulary:
 
     Attributes:
       model: the bytes of the file.
-      pieces, native_ids, native_specials, native_special_ids, has_separator, markers: the
+      pieces, native_ids, native_specials, native_special_ids, separator, markers: the
         attributes of `layout.Codec` with these names. Row i of xlj's embeddings is row
         `native_ids[i]` of the embeddings of the original model. Rows with -1 are internal to xlj
         and are not exported.
@@ -47,7 +47,7 @@ class Vocabulary:
         self.pieces, self.markers = codec.pieces, codec.markers
         self.native_ids, self.native_specials = codec.native_ids, codec.native_specials
         self.native_special_ids = codec.native_special_ids
-        self.has_separator = codec.has_separator
+        self.separator = codec.separator
         self.size = len(self.pieces)
         self.native_size = int((self.native_ids >= 0).sum())
         self.mask = self.size - 1

@@ -1,24 +1,22 @@
-"""Architectures like XLM-R: XLM-R, XLM-R XL, RoBERTa, BERT, DistilBERT, ERNIE-M, and xlj's own with
-a relative position bias."""
+"""XLM-R, and architectures like it: XLM-R XL, RoBERTa, BERT, DistilBERT, ERNIE-M, and xlj's own
+with a relative position bias."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from xlj.config import Model
-from xlj.data.tokenizer.layout import PAD
-from xlj.interop.architectures.table import (
+from xlj.config import ConfigError, Model
+from xlj.families.interface import (
     BERT_SIZES,
     EMBEDDINGS,
     TOKEN_TYPE,
     Architecture,
+    Family,
     Tensor,
     module,
     modules,
 )
-from xlj.interop.architectures.task_heads import classes_of
 from xlj.io.json_file import Record
-from xlj.models.embeddings import FIRST_POSITION
 
 _TABLES = (EMBEDDINGS, Tensor("embeddings/position", "embeddings.position_embeddings.weight"))
 _LAYER = {
@@ -130,12 +128,6 @@ _BIAS_KEYS = ("position_bias", "position_buckets", "position_distance", "absolut
 """Keys of `Model` that the config.json of `XLJ` contains under the same names."""
 
 
-_REMOTE_HEADS = (
-    "", "prediction_head", "classification_head", "tagging_head", "question_answering_head"
-)  # fmt: skip
-"""The heads that `remote_code` implements; `""` is the encoder without a head."""
-
-
 def _return_always(options: Mapping[str, Any]) -> Callable[[Record, str], Record]:
     return lambda config, where: dict(options)
 
@@ -148,31 +140,36 @@ XLM_R = Architecture(
     "xlm-roberta",
     "roberta",
     _ROBERTA_TENSORS,
-    classes_of("XLMRoberta"),
+    "XLMRoberta",
     _ROBERTA_COPIES,
-    FIRST_POSITION,
     BERT_SIZES,
     _DEFAULTS,
     _FIXED,
-    options=_return_always({"norm": "post"}),
-    config=_write_activation,
+    read_config=_return_always({"norm": "post"}),
+    write_config=_write_activation,
+    first_position=2,  # the id of `<pad>` in XLM-R is 1
+    has_pad_rows=True,
     token_types=1,
 )
 XLM_R_XL = dataclasses.replace(
     XLM_R,
     model_type="xlm-roberta-xl",
     tensors=_XLM_R_XL_TENSORS,
-    classes=classes_of("XLMRobertaXL"),
-    options=_return_always({"norm": "pre"}),
+    class_prefix="XLMRobertaXL",
+    read_config=_return_always({"norm": "pre"}),
 )
-ROBERTA = dataclasses.replace(XLM_R, model_type="roberta", classes=classes_of("Roberta"))
+ROBERTA = dataclasses.replace(XLM_R, model_type="roberta", class_prefix="Roberta")
 XLJ = dataclasses.replace(
     XLM_R,
     model_type="xlj",
-    tensors=(*_ROBERTA_TENSORS, *_POSITION_BIAS),
-    classes=classes_of("Xlj", _REMOTE_HEADS),
-    options=lambda config, where: {name: config[name] for name in _BIAS_KEYS},
-    config=lambda model: (
+    # `remote_code` has no class for multiple choice.
+    tensors=(
+        *(tensor for tensor in _ROBERTA_TENSORS if tensor.head != "multiple_choice_head"),
+        *_POSITION_BIAS,
+    ),
+    class_prefix="Xlj",
+    read_config=lambda config, where: {name: config[name] for name in _BIAS_KEYS},
+    write_config=lambda model: (
         _write_activation(model) | {name: getattr(model, name) for name in _BIAS_KEYS}
     ),
 )
@@ -181,11 +178,12 @@ BERT = dataclasses.replace(
     model_type="bert",
     prefix="bert",
     tensors=_BERT_TENSORS,
-    classes=classes_of("Bert"),
+    class_prefix="Bert",
     copies=_BERT_COPIES,
     first_position=0,
-    specials={"pad": PAD},
-    options=_return_always({}),
+    has_pad_rows=False,
+    specials={"pad": "pad"},
+    read_config=_return_always({}),
     token_types=2,
 )
 ERNIE_M = dataclasses.replace(
@@ -193,12 +191,11 @@ ERNIE_M = dataclasses.replace(
     model_type="ernie_m",
     prefix="ernie_m",
     tensors=_ERNIE_M_TENSORS,
-    classes=classes_of(
-        "ErnieM", ("", "classification_head", "tagging_head", "question_answering_head")
-    ),
+    class_prefix="ErnieM",
     copies={},
+    has_pad_rows=False,
     defaults=_DEFAULTS | {"layer_norm_eps": 1e-5},
-    options=_return_always({"token_types": 0}),
+    read_config=_return_always({"token_types": 0}),
     ignored=((r"linear_(start|end)\..*", "part of a task head that xlj does not support"),),
 )
 
@@ -222,13 +219,12 @@ DISTILBERT = Architecture(
         *module("prediction_head/dense", "vocab_transform"),
         *module("prediction_head/norm", "vocab_layer_norm"),
         Tensor("prediction_head/bias", "vocab_projector.bias"),
+        # Heads that classify whole rows are not supported, because their activation is ReLU.
         *module("tagging_head/output", "classifier"),
         *module("question_answering_head/output", "qa_outputs"),
     ),
-    # Heads that classify whole rows are not supported, because their activation is ReLU.
-    classes_of("DistilBert", ("", "prediction_head", "tagging_head", "question_answering_head")),
+    "DistilBert",
     {"vocab_projector.weight": "embeddings/word"},
-    first_position=0,
     sizes={
         "layers": "n_layers",
         "hidden": "dim",
@@ -249,23 +245,31 @@ DISTILBERT = Architecture(
         "max_position_embeddings": 512,
     },
     fixed={"activation": "gelu", "tie_word_embeddings": True},
-    options=_return_always({"token_types": 0, "layer_norm_epsilon": 1e-12}),
-    config=_write_activation,
-    specials={"pad": PAD},
+    read_config=_return_always({"token_types": 0, "layer_norm_epsilon": 1e-12}),
+    write_config=_write_activation,
+    specials={"pad": "pad"},
     ignored=((r"pre_classifier\..*", "part of a task head that xlj does not support"),),
 )
 """Supported for import only. An export has BERT's architecture, with zeros as token type table."""
 
-BY_MARKERS = {"sentencepiece": XLM_R, "byte_bpe": ROBERTA, "wordpiece": BERT}
+_BY_MARKERS = {"sentencepiece": XLM_R, "byte_bpe": ROBERTA, "wordpiece": BERT}
 """The architecture of exports without a position bias, by how the vocabulary marks words."""
 
 
-def with_pad(architecture: Architecture, pad: int) -> Architecture:
-    """Sets the first row of the position table for architectures that count positions from `<pad>`.
+class XlmR(Family):
+    """Encoders like XLM-R: learned positions or a position bias, and ungated layers with biases."""
 
-    Args:
-      pad: the id of `<pad>` in the Hugging Face folder.
-    """
-    if architecture.prefix != XLM_R.prefix:
-        return architecture
-    return dataclasses.replace(architecture, first_position=pad + 1)
+    architectures = (XLM_R, XLM_R_XL, ROBERTA, BERT, DISTILBERT, ERNIE_M, XLJ)
+
+    def export_as(self, model: Model, markers: str) -> Architecture:
+        """Returns an architecture that depends on the vocabulary, position bias and norms."""
+        is_plain = model.position_bias == "none" and model.absolute_positions
+        architecture = _BY_MARKERS[markers] if is_plain else XLJ
+        if model.norm == "post":
+            return architecture
+        if architecture is not XLM_R:
+            raise ConfigError(
+                "model.norm=pre: such a model can be exported only if it has a SentencePiece "
+                "vocabulary and no position bias"
+            )
+        return XLM_R_XL

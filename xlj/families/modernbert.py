@@ -1,23 +1,27 @@
-"""Tensor names and config keys of ModernBERT, mmBERT, Ettin, MrBERT and Granite embedding R2.
+"""ModernBERT, and its relatives mmBERT, Ettin, MrBERT and Granite embedding R2.
 
 Sources: models/modernbert of transformers 5.24 and 4.57; the released config.json of
 answerdotai/ModernBERT-base and jhu-clsp/mmBERT-small.
 """
 
 from xlj.config import ConfigError, Model
-from xlj.config.sections import BIASES
-from xlj.data.tokenizer.layout import BOS, EOS
-from xlj.interop.architectures import rotary_keys
-from xlj.interop.architectures.table import SIZES, SPECIALS, Architecture, Tensor, module, modules
-from xlj.interop.architectures.task_heads import classes_of
+from xlj.families import modern, rotary_keys
+from xlj.families.interface import (
+    SIZES,
+    SPECIALS,
+    Architecture,
+    Family,
+    Tensor,
+    module,
+    modules,
+)
+from xlj.families.local_layers import is_local
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted
-from xlj.models import pattern
 
 FULL, LOCAL = "full_attention", "sliding_attention"
 _EVERY_KEY = "global_attn_every_n_layers"
 _BASE_KEYS_V4 = {FULL: "global_rope_theta", LOCAL: "local_rope_theta"}
-_GATED_TYPES = {"gelu": "geglu", "silu": "swiglu"}
 _BIAS_SWITCHES = {
     "attention_bias": ("attention", "output"),
     "mlp_bias": ("inner", "outer"),
@@ -69,50 +73,18 @@ _TENSORS = (
 )
 
 
-def switched(config: Record, switches: dict[str, tuple[str, ...]], where: str) -> tuple[str, ...]:
-    """Returns the value of `model.biases` for a config.json.
-
-    Args:
-      switches: keys of config.json, and the biases that each key enables.
-    """
-    for key in switches:
-        if not isinstance(config[key], bool):
-            raise ConfigError(f"{where}: {key} is {quoted(config[key])}; expected true or false")
-    enabled = {name for key, names in switches.items() if config[key] for name in names}
-    return tuple(name for name in BIASES if name in enabled)
-
-
-def gated(config: Record, key: str, where: str) -> str:
-    """Returns the value of `model.feed_forward` for the activation in a config.json."""
-    activation = config[key]
-    if not isinstance(activation, str) or activation not in _GATED_TYPES:
-        raise ConfigError(
-            f"{where}: {key} is {quoted(activation)}; xlj supports the activations "
-            f"{' and '.join(_GATED_TYPES)} only"
-        )
-    return _GATED_TYPES[activation]
-
-
-def activation_of(model: Model) -> str:
-    """Returns the name that config.json has for the activation of a gated feed-forward layer."""
-    return "silu" if model.feed_forward == "swiglu" else "gelu"
-
-
 def _read_config(config: Record, where: str) -> Record:
     layers = _read_layer_types(config, where)
     full = rotary_keys.read(config, where, _BASE_KEYS_V4[FULL], FULL)
     options = layers | {
-        "family": "modernbert",
-        "absolute_positions": False,
-        "norm": "embeddings",
         "norm_type": "layer" if config["norm_bias"] else "unbiased",
-        "feed_forward": gated(config, "hidden_activation", where),
-        "biases": switched(config, _BIAS_SWITCHES, where),
+        "feed_forward": modern.gated(config, "hidden_activation", where),
+        "biases": modern.switched(config, _BIAS_SWITCHES, where),
         "tied": config["tie_word_embeddings"],
         "rotary_base": full.base,
         "rotary_factor": full.factor,
         "dropout": config["attention_dropout"],
-        "dropout_parts": ("attention",),
+        "rotary_local_base": 0.0,
     }
     if layers["local_attention"]:
         local = rotary_keys.read(config, where, _BASE_KEYS_V4[LOCAL], LOCAL)
@@ -190,11 +162,11 @@ def _write_config(model: Model) -> Record:
     base of 10,000. It does not support scaled rotary positions: for a model with these, the keys of
     transformers 4 are null, so that loading fails.
     """
-    types = [LOCAL if kind.is_local else FULL for kind in pattern.kinds(model, model.layers)]
+    types = [LOCAL if is_local(model, layer) else FULL for layer in range(model.layers)]
     bases = {FULL: model.rotary_base, LOCAL: model.rotary_local_base or model.rotary_base}
     is_unscaled = model.rotary_factor == 1
     return {
-        "hidden_activation": activation_of(model),
+        "hidden_activation": modern.activation_of(model),
         "classifier_activation": "gelu",
         "norm_bias": model.norm_type == "layer",
         **{key: {*names} <= {*model.biases} for key, names in _BIAS_SWITCHES.items() if names},
@@ -215,14 +187,30 @@ MODERNBERT = Architecture(
     "modernbert",
     "model",
     _TENSORS,
-    classes_of("ModernBert", ("", "prediction_head")),
+    "ModernBert",
     {"decoder.weight": "embeddings/word"},
-    first_position=0,
     sizes=SIZES | {"attention_dropout": "attention_dropout", "layer_norm_epsilon": "norm_eps"},
     defaults=_DEFAULTS,
     fixed={"classifier_activation": "gelu"},
-    options=_read_config,
-    config=_write_config,
-    specials=SPECIALS | {"cls": BOS, "sep": EOS},
+    read_config=_read_config,
+    write_config=_write_config,
+    specials=SPECIALS | {"cls": "bos", "sep": "eos"},
     has_shared_head=True,
 )
+
+
+class ModernBert(Family):
+    """ModernBERT and its relatives. In mmBERT, local layers have the rotary base of full layers."""
+
+    options = modern.OPTIONS | {
+        "norm": "embeddings",
+        "norm_type": "unbiased",
+        "biases": ("vocabulary",),
+        "feed_forward": "geglu",
+        "rotary_base": 160_000.0,
+        "rotary_local_base": 10_000.0,
+        "local_attention": 128,
+        "dropout_parts": ("attention",),
+        "attention_dropout": 0.0,
+    }
+    architectures = (MODERNBERT,)

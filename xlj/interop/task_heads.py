@@ -11,29 +11,19 @@ from typing import Any
 from xlj.config import ConfigError, tasks
 from xlj.data.labelled import kind
 from xlj.data.labelled.kind import HuggingFace
-from xlj.interop.architectures.table import Architecture
+from xlj.families.interface import Architecture
 from xlj.io.json_file import Record
 
 _SINGLE_LABEL = "single_label_classification"  # transformers' default
-_WITHOUT_TASK = {"": "", "prediction_head": "ForMaskedLM"}
+_WITHOUT_TASK = {"": "Model", "prediction_head": "ForMaskedLM"}
 
 
-def _find_classes() -> tuple[dict[str, str], dict[str, str]]:
-    """Returns `CLASSES` and `TASKS`."""
-    classes, kinds = dict(_WITHOUT_TASK), dict[str, str]()
-    for name in (*tasks.KINDS, *tasks.VARIANTS):
-        hf_task = kind.find(name).hugging_face
-        if hf_task:
-            kinds[f"{name}_head"] = name
-        if hf_task and not hf_task.like:
-            classes[f"{name}_head"] = hf_task.ending
-    return classes, kinds
-
-
-CLASSES, TASKS = _find_classes()
-"""`CLASSES` maps each head that does not share the tensors of another head (`HuggingFace.like`) to
-the ending of its class name in transformers. `TASKS` maps each task head that has a class in
-transformers to its kind of task."""
+TASKS = {
+    f"{name}_head": name
+    for name in (*tasks.KINDS, *tasks.VARIANTS)
+    if kind.find(name).hugging_face is not None
+}
+"""The kind of task of each task head that has a class in transformers."""
 
 
 def hf_task_of(head: str, own: str = "") -> HuggingFace | None:
@@ -48,15 +38,19 @@ def hf_task_of(head: str, own: str = "") -> HuggingFace | None:
     return kind.find(own or TASKS[head]).hugging_face if own or head in TASKS else None
 
 
+def class_of(prefix: str, head: str, own: str = "") -> str:
+    """Returns the name of transformers' class, e.g. BertForMaskedLM for `prediction_head`.
+
+    Args:
+      prefix: `class_prefix` of the architecture.
+    """
+    hf_task = hf_task_of(head, own)
+    return prefix + (hf_task.ending if hf_task else _WITHOUT_TASK[head])
+
+
 def auto_class(head: str, own: str = "") -> str:
     """Returns the `AutoModel` class of transformers that loads a model with this head."""
-    hf_task = hf_task_of(head, own)
-    return f"AutoModel{hf_task.ending if hf_task else CLASSES[head]}"
-
-
-def classes_of(family: str, heads: Collection[str] = tuple(CLASSES)) -> dict[str, str]:
-    """Returns the class name of each head, e.g. BertForMaskedLM for `prediction_head`."""
-    return {head: family + (CLASSES[head] or "Model") for head in heads}
+    return class_of("AutoModel", head, own) if head else "AutoModel"
 
 
 def with_head(architecture: Architecture, head: str, own: str = "") -> Architecture:
@@ -65,19 +59,14 @@ def with_head(architecture: Architecture, head: str, own: str = "") -> Architect
     Returns the architecture unchanged if it lacks the other head.
     """
     hf_task = hf_task_of(head, own)
-    if hf_task is None or not hf_task.like or hf_task.like not in architecture.classes:
+    if hf_task is None or not hf_task.like or hf_task.like not in architecture.heads:
         return architecture
     tensors = [
         tensor._replace(xlj_name=tensor.xlj_name.replace(hf_task.like, head, 1))
         for tensor in architecture.tensors
         if tensor.head == hf_task.like
     ]
-    family = architecture.classes[""].removesuffix("Model")
-    return dataclasses.replace(
-        architecture,
-        tensors=(*architecture.tensors, *tensors),
-        classes={**architecture.classes, head: family + hf_task.ending},
-    )
+    return dataclasses.replace(architecture, tensors=(*architecture.tensors, *tensors))
 
 
 def read_labels(config: Record, where: str) -> tuple[str, ...]:
@@ -109,8 +98,9 @@ def find_task_head(architecture: Architecture, config: Record, tensors: Collecti
     is_regression = len(config.get("id2label") or "01") == 1  # regression, or a cross-encoder
     for head in TASKS:
         hf_task, extended = hf_task_of(head), with_head(architecture, head)
-        name = extended.classes.get(head)
-        if hf_task is None or name is None or name not in (config.get("architectures") or ()):
+        name = class_of(architecture.class_prefix, head)
+        classes = config.get("architectures") or ()
+        if hf_task is None or head not in extended.heads or name not in classes:
             continue
         if is_regression != (hf_task.problem_type == "regression"):
             # xlj has no classification with one label, and no regression of several numbers.

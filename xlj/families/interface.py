@@ -1,18 +1,18 @@
-"""The table of an architecture: its tensor names and its keys of config.json."""
+"""A family of encoders, and the table of an architecture: tensor names, keys of config.json."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from xlj.config import Model
-from xlj.data.tokenizer.layout import BOS, EOS, PAD
+from xlj.config.fields import Value
 from xlj.io.json_file import Record
 
 Share = tuple[int, int]
 """A share of a linear layer's outputs: (zero-based index, number of equal shares)."""
 
 WHOLE: Share = (0, 1)
-SPECIALS = {"bos": BOS, "pad": PAD, "eos": EOS}
+SPECIALS = {"bos": "bos", "pad": "pad", "eos": "eos"}
 SIZES = {
     "layers": "num_hidden_layers",
     "hidden": "hidden_size",
@@ -91,25 +91,27 @@ class Tensor(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-    """Tensor names and config.json keys of one family of models.
+    """Tensor names and config.json keys of the models with one `model_type` of transformers.
 
     Attributes:
       prefix: prefix of the encoder's tensors in a model with a head.
-      tensors: tensors of the encoder, named without the prefix, and tensors of all heads.
-      classes: the class of transformers for each head. The key `""` is the encoder without a head.
+      tensors: tensors of the encoder, named without the prefix, and then tensors of all heads that
+        transformers has for this architecture; the head for masked tokens comes first.
+      class_prefix: the name of the encoder's class in transformers without its ending `Model`.
       copies: tied tensors, each with the parameter of xlj that it must equal.
-      first_position: the row of the position table for position 0. In RoBERTa's family it is the id
-        of `<pad>` plus 1; `with_pad` sets it.
       sizes: keys of `Model` and their names in config.json.
       defaults: transformers' defaults for keys that config.json lacks.
       fixed: keys of config.json for which xlj supports one value only, with this value.
-      options: function that takes a config.json and its path (for errors), and returns further keys
-        of `Model` with their values.
-      config: function that takes a model and returns further keys of config.json. It also accepts
-        models that this architecture does not support; for these, `options` does not read the same
-        model back from the returned keys.
-      specials: special tokens whose ids config.json contains, with xlj's ids. `bos` is the key
-        `bos_token_id`.
+      read_config: function that takes a config.json and its path (for errors), and returns further
+        keys of `Model` with their values.
+      write_config: function that takes a model and returns further keys of config.json. It also
+        accepts models that this architecture does not support; for these, `read_config` raises a
+        `ConfigError`, or does not read the same model back from the returned keys.
+      specials: special tokens whose ids config.json contains, with their roles (`layout.ROLES`).
+        `bos` is the key `bos_token_id`.
+      first_position: the row of the position table for position 0.
+      has_pad_rows: whether the position table has a row for each id up to that of `<pad>`, so that
+        `first_position` is the id of `<pad>` plus 1 (`with_pad`).
       token_types: the minimum number of rows of an exported token type table.
       has_shared_head: whether task heads share tensors with the head for masked tokens.
       ignored: tensors that an import ignores in addition to `IGNORED`, with the same format.
@@ -120,20 +122,41 @@ class Architecture:
     model_type: str
     prefix: str
     tensors: tuple[Tensor, ...]
-    classes: Mapping[str, str]
+    class_prefix: str
     copies: Mapping[str, str]
-    first_position: int
     sizes: Mapping[str, str]
     defaults: Mapping[str, Any]
     fixed: Mapping[str, Any]
-    options: Callable[[Record, str], Record]
-    config: Callable[[Model], Record]
-    specials: Mapping[str, int] = dataclasses.field(default_factory=lambda: SPECIALS)
+    read_config: Callable[[Record, str], Record]
+    write_config: Callable[[Model], Record]
+    specials: Mapping[str, str] = dataclasses.field(default_factory=lambda: SPECIALS)
+    first_position: int = 0
+    has_pad_rows: bool = False
     token_types: int = 0
     has_shared_head: bool = False
     ignored: tuple[tuple[str, str], ...] = ()
     names: str = ""
     others: tuple["Architecture", ...] = ()
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The heads that transformers has; the first, `""`, is the encoder without a head."""
+        return tuple(dict.fromkeys(tensor.head for tensor in self.tensors))
+
+    def type_rows(self, model: Model) -> int:
+        """Returns the number of rows of the exported token type table.
+
+        It is at least the number of token types that the family's tokenizer produces.
+        """
+        return max(model.token_types, self.token_types)
+
+    def with_pad(self, pad: int) -> "Architecture":
+        """Sets the first row of the position table, if the table has rows up to the id `pad`.
+
+        Args:
+          pad: the id of `<pad>` in the Hugging Face folder.
+        """
+        return dataclasses.replace(self, first_position=pad + 1) if self.has_pad_rows else self
 
     def with_names(self, names: str) -> "Architecture":
         """Returns the architecture with the set of names that has the label `names`.
@@ -154,6 +177,31 @@ class Architecture:
             return sum(name in tensors or f"{other.prefix}.{name}" in tensors for name in names)
 
         return self.with_names(max((self, *self.others), key=count).names)
+
+
+class Family:
+    """A family of encoders, which a subclass defines. docs/models.md shows an example.
+
+    Attributes:
+      options: the keys of `model` in which the family differs from XLM-R, and their values.
+      architectures: the architectures of the family; the first is the architecture of exports.
+      separator: the special token between a sentence and its translation; empty for `</s>`.
+    """
+
+    options: Mapping[str, Value] = {}
+    architectures: tuple[Architecture, ...]
+    separator: str = ""
+
+    def export_as(self, model: Model, markers: str) -> Architecture:
+        """Returns the architecture of an export.
+
+        Args:
+          markers: how the vocabulary marks words (`layout.Markers`).
+
+        Raises:
+          ConfigError: if no architecture has this kind of model and vocabulary.
+        """
+        return self.architectures[0]
 
 
 def module(xlj_name: str, hf_name: str, **shares: Any) -> tuple[Tensor, Tensor]:

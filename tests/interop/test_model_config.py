@@ -4,8 +4,9 @@ import dataclasses
 
 import pytest
 
+from xlj import families
 from xlj.config import ConfigError, Model
-from xlj.interop import architectures
+from xlj.interop import model_config
 
 SIZES = {
     "hidden_size": 128,
@@ -60,8 +61,8 @@ def read_model(model_type, **changes):
     """Returns the model of a config.json; None removes a key."""
     config = {"model_type": model_type, **SIZES, **BASES[model_type]} | changes
     config = {key: value for key, value in config.items() if value is not None}
-    architecture = architectures.find_architecture(config, "config.json")
-    return architectures.read_model(architecture, config, "config.json")
+    architecture = model_config.find_architecture(config, "config.json")
+    return model_config.read_model(architecture, config, "config.json")
 
 
 @pytest.mark.parametrize("model_type", BASES)
@@ -222,7 +223,7 @@ def test_contradicting_and_missing_keys_are_refused(model_type, keys, message):
 )  # fmt: skip
 def test_unsupported_encoders_are_refused_with_a_reason(config, message):
     with pytest.raises(ConfigError, match=f"^config.json: model_type is '.*'; {message}"):
-        architectures.find_architecture(config, "config.json")
+        model_config.find_architecture(config, "config.json")
 
 
 UNUSUAL = {
@@ -245,19 +246,19 @@ def test_written_configs_are_read_as_the_same_model(model_type, factor):
         expected = dataclasses.replace(expected, **UNUSUAL[model_type])
     if model_type == "modernbert":
         expected = dataclasses.replace(expected, full_layers=("1", "2"), biases=("inner", "outer"))
-    architecture = architectures.ARCHITECTURES[model_type]
-    config = architectures.make_config(architecture, expected, 50)
+    architecture = families.architectures()[model_type]
+    config = model_config.make_config(architecture, expected, 50)
     assert config["model_type"] == model_type and config["vocab_size"] == 50
-    assert architectures.read_model(architecture, config, "config.json") == expected
+    assert model_config.read_model(architecture, config, "config.json") == expected
 
 
 def test_keys_of_transformers_4_are_written_only_if_they_express_the_model():
     """If the keys of transformers 4 cannot express a ModernBERT model, they are null."""
-    architecture = architectures.ARCHITECTURES["modernbert"]
-    config = architectures.make_config(architecture, EXPECTED["modernbert"], 50)
+    architecture = families.architectures()["modernbert"]
+    config = model_config.make_config(architecture, EXPECTED["modernbert"], 50)
     assert {key: config[key] for key in OLD} == OLD
     odd = dataclasses.replace(EXPECTED["modernbert"], full_layers=("1",), rotary_factor=2.0)
-    config = architectures.make_config(architecture, odd, 50)
+    config = model_config.make_config(architecture, odd, 50)
     assert {key: config[key] for key in OLD} == dict.fromkeys(OLD)
 
 
@@ -268,24 +269,24 @@ def test_keys_of_transformers_4_are_written_only_if_they_express_the_model():
 def test_eurobert_has_the_keys_of_transformers_4(factor, scaling):
     """The test removes the new key, since an import does not need the old keys beside it."""
     model = dataclasses.replace(EXPECTED["eurobert"], rotary_factor=factor)
-    architecture = architectures.ARCHITECTURES["eurobert"]
-    config = architectures.make_config(architecture, model, 50)
+    architecture = families.architectures()["eurobert"]
+    config = model_config.make_config(architecture, model, 50)
     del config["rope_parameters"]
     assert config["rope_theta"] == 250000 and config["rope_scaling"] == scaling
-    assert architectures.read_model(architecture, config, "config.json") == model
+    assert model_config.read_model(architecture, config, "config.json") == model
     without_groups = dataclasses.replace(model, key_value_heads=0)
-    assert architectures.make_config(architecture, without_groups, 50)["num_key_value_heads"] == 2
+    assert model_config.make_config(architecture, without_groups, 50)["num_key_value_heads"] == 2
 
 
 def test_modernbert_has_both_bases_and_all_dropout_rates():
     """An import does not read these keys, or does not need them."""
-    architecture = architectures.ARCHITECTURES["modernbert"]
+    architecture = families.architectures()["modernbert"]
     one_base = dataclasses.replace(EXPECTED["modernbert"], rotary_local_base=0.0)
-    config = architectures.make_config(architecture, one_base, 50)
+    config = model_config.make_config(architecture, one_base, 50)
     assert config["rope_parameters"] == {"full_attention": FULL, "sliding_attention": FULL}
     assert config["global_rope_theta"] == config["local_rope_theta"] == 160000
     for part, key in (("embeddings", "embedding_dropout"), ("feed_forward", "mlp_dropout")):
         model = dataclasses.replace(one_base, dropout=0.1, dropout_parts=(part,))
-        config = architectures.make_config(architecture, model, 50)
+        config = model_config.make_config(architecture, model, 50)
         rates = {name: config[name] for name in ("embedding_dropout", "mlp_dropout")}
         assert rates == {"embedding_dropout": 0.0, "mlp_dropout": 0.0} | {key: 0.1}

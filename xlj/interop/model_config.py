@@ -4,46 +4,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from xlj import families
 from xlj.config import ConfigError, Model, build
-from xlj.interop.architectures.eurobert import EUROBERT
-from xlj.interop.architectures.gte import GTE, GTE_FROM_HUB
-from xlj.interop.architectures.modernbert import MODERNBERT
-from xlj.interop.architectures.table import Architecture
-from xlj.interop.architectures.xlm_r import (
-    BERT,
-    DISTILBERT,
-    ERNIE_M,
-    ROBERTA,
-    XLJ,
-    XLM_R,
-    XLM_R_XL,
-    with_pad,
-)
+from xlj.families.interface import Architecture
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted, shortened
 from xlj.models.embeddings import FIRST_POSITION
-
-MODERN = (MODERNBERT, EUROBERT, GTE)
-"""The architectures to which models with rotary positions can be exported."""
-
-ARCHITECTURES: Mapping[str, Architecture] = {
-    a.model_type: a
-    for a in (
-        XLM_R,
-        XLM_R_XL,
-        ROBERTA,
-        BERT,
-        DISTILBERT,
-        ERNIE_M,
-        XLJ,
-        MODERNBERT,
-        EUROBERT,
-        GTE,
-        GTE_FROM_HUB,
-    )
-}
-"""The architectures that xlj reads, by `model_type`. XLM-Align and InfoXLM have XLM-R's
-layout. mBERT has BERT's layout."""
 
 _JINA = (
     "jina-embeddings-v3 has five LoRA adapters in its linear layers, one for each task, and each "
@@ -101,15 +67,16 @@ def find_architecture(config: Record, where: str) -> Architecture:
     name = config.get("model_type")
     if "lora_adaptations" in config:  # jina's config.json names XLM-R
         name = "jina_embeddings_v3"
-    if isinstance(name, str) and name in UNSUPPORTED:
-        raise ConfigError(f"{where}: model_type is {quoted(name)}; {UNSUPPORTED[name]}")
-    if not isinstance(name, str) or name not in ARCHITECTURES:
+    supported_types = families.architectures()
+    if not isinstance(name, str) or name not in supported_types:
+        if isinstance(name, str) and name in UNSUPPORTED:
+            raise ConfigError(f"{where}: model_type is {quoted(name)}; {UNSUPPORTED[name]}")
         raise ConfigError(
-            f"{where}: model_type is {quoted(name)}; xlj supports {', '.join(ARCHITECTURES)} "
+            f"{where}: model_type is {quoted(name)}; xlj supports {', '.join(supported_types)} "
             "(XLM-Align and InfoXLM have model_type xlm-roberta, mBERT has bert, mmBERT has "
             "modernbert)"
         )
-    architecture = ARCHITECTURES[name]
+    architecture = supported_types[name]
     for key, supported in architecture.fixed.items():
         if config.get(key, supported) not in (supported, None):
             raise ConfigError(
@@ -117,7 +84,7 @@ def find_architecture(config: Record, where: str) -> Architecture:
                 "only"
             )
     pad = config.get("pad_token_id", 1)
-    if architecture.prefix == XLM_R.prefix and (not isinstance(pad, int) or pad < 0):
+    if architecture.has_pad_rows and (not isinstance(pad, int) or pad < 0):
         raise ConfigError(
             f"{where}: pad_token_id is {quoted(pad)}; expected an id of 0 or more, because "
             "positions are counted from it"
@@ -127,7 +94,7 @@ def find_architecture(config: Record, where: str) -> Architecture:
         raise ConfigError(
             f"{where}: architectures is {quoted(classes)}; expected a list of class names"
         )
-    return with_pad(architecture, pad)
+    return architecture.with_pad(pad)
 
 
 def read_model(architecture: Architecture, config: Record, where: str) -> Model:
@@ -138,15 +105,17 @@ def read_model(architecture: Architecture, config: Record, where: str) -> Model:
     """
     config_values = {**architecture.defaults, **config}
     added_positions = FIRST_POSITION - architecture.first_position
+    family, defaults = families.of_model_type(architecture.model_type)
     try:
-        sizes = {key: config_values[hf_key] for key, hf_key in architecture.sizes.items()}
+        sizes = {"family": family, **defaults.options}
+        sizes |= {key: config_values[hf_key] for key, hf_key in architecture.sizes.items()}
         positions = config_values["max_position_embeddings"]
         if not isinstance(positions, int):
             raise ConfigError(
                 f"{where}: max_position_embeddings is {quoted(positions)}; expected an integer"
             )
         sizes["positions"] = positions + added_positions
-        sizes |= architecture.options(config_values, where)
+        sizes |= architecture.read_config(config_values, where)
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{where}: missing or wrong value: {error}") from None
     for name, size in sizes.items():
@@ -173,14 +142,14 @@ def make_config(architecture: Architecture, model: Model, rows: int) -> Record:
     """
     size_keys = {hf_key: getattr(model, key) for key, hf_key in architecture.sizes.items()}
     if "token_types" in architecture.sizes:
-        size_keys[architecture.sizes["token_types"]] = token_types(architecture, model)
+        size_keys[architecture.sizes["token_types"]] = architecture.type_rows(model)
     return {
         "model_type": architecture.model_type,
         **size_keys,
         "max_position_embeddings": model.positions - FIRST_POSITION + architecture.first_position,
         "vocab_size": rows,
         "dtype": "float32",
-        **architecture.config(model),
+        **architecture.write_config(model),
     }
 
 
@@ -191,11 +160,3 @@ def shift_positions(table: np.ndarray, rows: int) -> np.ndarray:
     rows. No token's position reads the inserted or removed rows.
     """
     return np.pad(table, ((rows, 0), (0, 0))) if rows > 0 else table[-rows:]
-
-
-def token_types(architecture: Architecture, model: Model) -> int:
-    """Returns the number of rows of the exported token type table.
-
-    It is at least the number of token types that the family's tokenizer produces.
-    """
-    return max(model.token_types, architecture.token_types)

@@ -1,16 +1,19 @@
-"""Tensor names and config keys of EuroBERT (multilingual encoders for European and other
-languages).
+"""EuroBERT: multilingual encoders for European and other languages.
 
 Sources: models/eurobert of transformers 5.24; the released config.json of EuroBERT/EuroBERT-210m.
 """
 
-from collections.abc import Iterator
-
 from xlj.config import ConfigError, Model
-from xlj.interop.architectures import rotary_keys
-from xlj.interop.architectures.modernbert import activation_of, gated, switched
-from xlj.interop.architectures.table import SIZES, SPECIALS, Architecture, Tensor, module, modules
-from xlj.interop.architectures.task_heads import classes_of
+from xlj.families import modern, rotary_keys
+from xlj.families.interface import (
+    SIZES,
+    SPECIALS,
+    Architecture,
+    Family,
+    Tensor,
+    module,
+    modules,
+)
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted
 
@@ -28,29 +31,12 @@ _DEFAULTS = {
     "tie_word_embeddings": False,
 }
 
-PROJECTIONS = {
-    "query": "self_attn.q_proj",
-    "key": "self_attn.k_proj",
-    "value": "self_attn.v_proj",
-    "output": "self_attn.o_proj",
-}
 _LAYER = "layers.{layer}."
-
-
-def halves(layer: str) -> Iterator[Tensor]:
-    """Yields the tensors of a gated layer's two halves, which are one parameter in xlj.
-
-    In this parameter, the half with the activation comes first.
-    """
-    for number, name in enumerate(("gate_proj", "up_proj")):
-        yield from module("layers/feed_forward/inner", f"{layer}mlp.{name}", xlj_share=(number, 2))
-
-
 _TENSORS = (
     Tensor("embeddings/word", "embed_tokens.weight"),
-    *modules(PROJECTIONS, "layers/attention/", _LAYER),
+    *modules(modern.PROJECTIONS, "layers/attention/", _LAYER),
     *module("layers/attention_norm", f"{_LAYER}input_layernorm"),
-    *halves(_LAYER),
+    *modern.halves(_LAYER),
     *module("layers/feed_forward/outer", f"{_LAYER}mlp.down_proj"),
     *module("layers/feed_forward_norm", f"{_LAYER}post_attention_layernorm"),
     *module("final_norm", "norm"),
@@ -71,17 +57,11 @@ def _read_config(config: Record, where: str) -> Record:
         )
     return {
         "key_value_heads": 0 if groups in (None, heads) else groups,
-        "family": "eurobert",
-        "absolute_positions": False,
-        "norm": "pre",
-        "norm_type": "rms",
-        "feed_forward": gated(config, "hidden_act", where),
-        "biases": switched(config, _BIAS_SWITCHES, where),
-        "prediction": "linear",
+        "feed_forward": modern.gated(config, "hidden_act", where),
+        "biases": modern.switched(config, _BIAS_SWITCHES, where),
         "tied": config["tie_word_embeddings"],
         "rotary_base": rotary.base,
         "rotary_factor": rotary.factor,
-        "dropout": 0.0,
     }
 
 
@@ -89,7 +69,7 @@ def _write_config(model: Model) -> Record:
     rope = rotary_keys.write(model.rotary_base, model.rotary_factor)
     return {
         "num_key_value_heads": model.groups,
-        "hidden_act": activation_of(model),
+        "hidden_act": modern.activation_of(model),
         **{key: {*names} <= {*model.biases} for key, names in _BIAS_SWITCHES.items()},
         "tie_word_embeddings": model.tied,
         "rope_parameters": rope,
@@ -103,14 +83,31 @@ EUROBERT = Architecture(
     "eurobert",
     "model",
     _TENSORS,
-    classes_of("EuroBert", ("", "prediction_head", "tagging_head")),
+    "EuroBert",
     {"lm_head.weight": "embeddings/word"},
-    first_position=0,
     sizes=SIZES | {"attention_dropout": "attention_dropout", "layer_norm_epsilon": "rms_norm_eps"},
     defaults=_DEFAULTS,
     fixed={},
-    options=_read_config,
-    config=_write_config,
-    specials=SPECIALS | {"mask": -1},
+    read_config=_read_config,
+    write_config=_write_config,
+    specials=SPECIALS | {"mask": "mask"},
     ignored=((r"dense\.(weight|bias)", "part of a task head that xlj does not support"),),
 )
+
+
+class EuroBert(Family):
+    """EuroBERT. It reads a sentence and its translation as `<s> A <|parallel_sep|> B </s>`."""
+
+    options = modern.OPTIONS | {
+        "norm": "pre",
+        "norm_type": "rms",
+        "biases": (),
+        "feed_forward": "swiglu",
+        "rotary_base": 250_000.0,
+        "prediction": "linear",
+        "tied": False,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+    }
+    architectures = (EUROBERT,)
+    separator = "<|parallel_sep|>"

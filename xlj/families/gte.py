@@ -1,4 +1,4 @@
-"""Tensor names and config keys of gte, Alibaba's multilingual text encoders.
+"""gte: Alibaba's multilingual text encoders.
 
 gte has two layouts. In the separate layout, each projection is a tensor. Transformers uses this
 layout in memory, and writes it with `save_original_format=False`. The model code on the Hugging
@@ -15,23 +15,21 @@ from collections.abc import Iterator
 
 from xlj.config import Model
 from xlj.config.sections import BIASES
-from xlj.interop.architectures import rotary_keys
-from xlj.interop.architectures.eurobert import PROJECTIONS, halves
-from xlj.interop.architectures.modernbert import activation_of, gated
-from xlj.interop.architectures.rotary_keys import Rotary
-from xlj.interop.architectures.table import (
+from xlj.families import modern, rotary_keys
+from xlj.families.interface import (
     BERT_SIZES,
     EMBEDDINGS,
     TOKEN_TYPE,
     Architecture,
+    Family,
     Tensor,
     module,
     modules,
 )
-from xlj.interop.architectures.task_heads import classes_of
+from xlj.families.rotary_keys import Rotary
 from xlj.io.json_file import Record
 
-_HEADS = ("", "prediction_head", "classification_head", "tagging_head")  # "": no head
+_BIASES = tuple(name for name in BIASES if name != "inner")  # `up_gate_proj` has no bias
 _DEFAULTS = {
     "layer_norm_eps": 1e-12,
     "initializer_range": 0.02,
@@ -45,9 +43,9 @@ _DEFAULTS = {
 _LAYER, _FUSED_LAYER = "layers.{layer}.", "encoder.layer.{layer}."
 _EMBEDDINGS = (EMBEDDINGS, TOKEN_TYPE, *module("embeddings/norm", "embeddings.LayerNorm"))
 _LAYERS = (
-    *modules(PROJECTIONS, "layers/attention/", _LAYER),
+    *modules(modern.PROJECTIONS, "layers/attention/", _LAYER),
     *module("layers/attention_norm", f"{_LAYER}post_attention_layernorm"),
-    *halves(_LAYER),
+    *modern.halves(_LAYER),
     *module("layers/feed_forward/outer", f"{_LAYER}mlp.down_proj"),
     *module("layers/feed_forward_norm", f"{_LAYER}post_mlp_layernorm"),
 )
@@ -124,10 +122,7 @@ def _read_hub_config(config: Record, where: str) -> Record:
 
 def _model_options(config: Record, where: str, rotary: Rotary) -> Record:
     return {
-        "family": "gte",
-        "absolute_positions": False,
-        "feed_forward": gated(config, "hidden_act", where),
-        "biases": tuple(name for name in BIASES if name != "inner"),  # `up_gate_proj` has no bias
+        "feed_forward": modern.gated(config, "hidden_act", where),
         "tied": config["tie_word_embeddings"],
         "rotary_base": rotary.base,
         "rotary_factor": rotary.factor,
@@ -136,7 +131,7 @@ def _model_options(config: Record, where: str, rotary: Rotary) -> Record:
 
 def _write_config(model: Model) -> Record:
     return {
-        "hidden_act": activation_of(model),
+        "hidden_act": modern.activation_of(model),
         "tie_word_embeddings": model.tied,
         "rope_parameters": rotary_keys.write(model.rotary_base, model.rotary_factor),
     }
@@ -146,14 +141,13 @@ _SEPARATE = Architecture(
     "gte",
     "gte",
     (*_EMBEDDINGS, *_LAYERS, *_head_tensors("gte", "layer_norm")),
-    classes_of("Gte", _HEADS),
+    "Gte",
     {"lm_head.decoder.weight": "embeddings/word"},
-    first_position=0,
     sizes=BERT_SIZES,
     defaults=_DEFAULTS,
     fixed={},
-    options=_read_config,
-    config=_write_config,
+    read_config=_read_config,
+    write_config=_write_config,
 )
 _FUSED_VARIANTS = tuple(
     dataclasses.replace(
@@ -169,7 +163,7 @@ GTE = dataclasses.replace(_SEPARATE, others=_FUSED_VARIANTS)
 GTE_FROM_HUB = dataclasses.replace(
     GTE,
     model_type="new",
-    classes=classes_of("New", _HEADS),
+    class_prefix="New",
     fixed={
         "position_embedding_type": "rope",
         "layer_norm_type": "layer_norm",
@@ -177,7 +171,20 @@ GTE_FROM_HUB = dataclasses.replace(
         "logn_attention_clip1": False,
         "pack_qkv": True,
     },
-    options=_read_hub_config,
+    read_config=_read_hub_config,
 )
 """For import only. Exports use `GTE` with the same tensor names, so transformers 5 loads them
 without code from the Hub."""
+
+
+class Gte(Family):
+    """gte. Its norms are as in XLM-R, its positions and feed-forward layers as in ModernBERT."""
+
+    options = modern.OPTIONS | {
+        "layer_norm_epsilon": 1e-12,
+        "biases": _BIASES,
+        "feed_forward": "geglu",
+        "rotary_base": 160_000.0,
+        "token_types": 1,
+    }
+    architectures = (GTE, GTE_FROM_HUB)
