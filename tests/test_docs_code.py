@@ -14,7 +14,7 @@ import pytest
 import xlj
 from xlj.config import families, optimizers, parse, recipes, record, variants
 from xlj.config.schema import unresolved
-from xlj.optimizers import make, schedules
+from xlj.optimizers import Rates, make
 from xlj.sweeping import definition
 from xlj.word_alignment import methods, sentence_pairs
 
@@ -147,9 +147,9 @@ def test_the_custom_optimizer_computes_its_update(folder, tiny, monkeypatch):
     tiny.objective_modules, tiny.optimizer.name = "my_lion", "lion"
     config = parse(tiny)
     params = {"layers": {"kernel": np.float32([1, 2])}}
-    lion, arguments = make(config), {"finite": np.True_, "rates": schedules.rates(config, 0)}
+    lion, rate, decay = make(config), np.float32(1e-3), np.float32(0.1)
+    arguments = {"finite": np.True_, "rates": Rates(rate, decay)}
     updates, _ = lion.update(params, lion.init(params), params, **arguments)
-    rate, decay = config.optimizer.learning_rate, config.optimizer.weight_decay
     expected = [-rate * (1 + decay), -rate * (1 + 2 * decay)]
     np.testing.assert_allclose(updates["layers"]["kernel"], expected, rtol=1e-6)
     assert set(record(config)["objective_digests"]) == {"my_lion"}

@@ -16,7 +16,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.text.templates import paired_languages
 from xlj.data.text.text_tasks import text_tasks
 from xlj.data.tokenizer import vocabulary_training
-from xlj.optimizers.schedules import Rates
+from xlj.optimizers import Rates
 from xlj.sharding import meshes
 from xlj.training import loop, phases, start, state
 from xlj.training.step import make_train_step

@@ -22,7 +22,7 @@ from xlj.data.rows.row_kind import RowKind
 from xlj.data.tokenizer import vocabulary_training
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.counting import operations
-from xlj.optimizers.schedules import Rates
+from xlj.optimizers import Rates
 from xlj.sharding import meshes
 from xlj.training import state, step_memory
 from xlj.training.step import make_train_step

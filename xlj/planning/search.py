@@ -90,8 +90,8 @@ def search(config: Config, sizes: Sizes, topology: Topology, try_all: bool = Tru
       ConfigError: if the batches cannot be divided over the devices.
     """
     # The number of microbatches determines the batches of a batch warm-up, so it must not change.
-    has_warmup = config.train.batch_warmup > 0
-    parts = [config.train.accumulation] if has_warmup else microbatch_counts(config, topology.size)
+    is_fixed = config.schedule[0].batch_sizes.grow
+    parts = [config.train.accumulation] if is_fixed else microbatch_counts(config, topology.size)
     phase = find_largest_phase(config, sizes)
     trials: list[Trial] = []
     with tqdm(ways(topology), unit=" meshes", dynamic_ncols=True) as bar:

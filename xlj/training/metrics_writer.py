@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 from tqdm import tqdm
@@ -10,10 +10,9 @@ from tqdm import tqdm
 from xlj.config import Config, Model
 from xlj.distributed.host_speeds import HostSpeeds
 from xlj.distributed.preemption import Interrupted, Preemption
-from xlj.optimizers.schedules import learning_rate
-from xlj.training.amounts import Amounts
 from xlj.training.metrics import Metrics
 from xlj.training.run_flops import RunFlops
+from xlj.training.schedule import Schedule
 from xlj.training.state import Progress, State
 from xlj.training.throughput import Throughput
 from xlj.training.waits import Waits
@@ -52,14 +51,24 @@ def by_phase(config: Config, make: Callable[[Model], Probe]) -> Probe:
     return measure
 
 
+class Written(NamedTuple):
+    """Result of `MetricsWriter.write`."""
+
+    state: State
+    """The state. If metrics of training were due, its sums are zero."""
+    line: dict[str, float]
+    """The metrics; empty if none were due."""
+    is_measured: bool
+    """False if a stop was requested during an evaluation. Then nothing is written."""
+
+
 @dataclasses.dataclass(frozen=True)
 class MetricsWriter:
     """Measures states, and writes a line of metrics after each step where one is due."""
 
-    config: Config
+    schedule: Schedule
     evaluations: Sequence[Probe]
     flops: RunFlops
-    amounts: Amounts
     metrics: Metrics
     clock: Throughput
     speeds: HostSpeeds
@@ -72,22 +81,17 @@ class MetricsWriter:
 
     def due(self, done: int) -> tuple[bool, bool]:
         """Returns whether metrics of training, and of evaluations, are due after `done` steps."""
-        train = self.config.train
+        train = self.schedule.config.train
         is_last = done == train.steps
         logs = done > 0 and (done % train.log_every == 0 or is_last)
         return logs, done % train.eval_every == 0 or is_last
 
-    def write(self, before: State, done: int) -> tuple[State, dict[str, float], bool]:
+    def write(self, before: State, done: int) -> Written:
         """Writes the line that is due after `done` steps, if any.
 
         Args:
           before: the state after `done` steps, before its sums are set to zero.
           done: number of finished steps.
-
-        Returns:
-          (state, line, True). If metrics of training are due, the sums in the returned state are
-          zero. The line is empty if no metrics are due. If a stop is requested during an
-          evaluation, nothing is written, and the result is (unchanged state, empty line, False).
         """
         state, line = before, dict[str, float]()
         logs, evaluates = self.due(done)
@@ -100,11 +104,11 @@ class MetricsWriter:
                     for measure in self.evaluations:
                         line |= measure(state, self.preemption.check)
             except Interrupted:
-                return before, {}, False
+                return Written(before, {}, False)
         if line:
             of_run = {"flops": self.flops.until(done).xlj} | self.waits.measures()
             self.metrics.log(done, line | of_run)
-        return state, line, True
+        return Written(state, line, True)
 
     def _print_time_left(self, done: int, speed: float) -> None:
         """Prints how long the rest of the run takes.
@@ -113,7 +117,7 @@ class MetricsWriter:
           done: number of finished steps.
           speed: tokens per second.
         """
-        tokens_left = self.amounts.tokens(done, self.config.train.steps)
+        tokens_left = self.schedule.tokens(done, self.schedule.config.train.steps)
         if tokens_left and speed and jax.process_index() == 0:
             time = _in_words(tokens_left / speed)
             self.bar.write(
@@ -129,14 +133,15 @@ class MetricsWriter:
             if sums.count:
                 line[f"train/{name}/loss"] = float(sums.sum / sums.count)
                 line[f"train/{name}/accuracy"] = float(sums.correct / sums.count)
-        line["learning_rate"] = float(learning_rate(self.config, done - 1))
+        line["learning_rate"] = float(self.schedule.learning_rate(done - 1))
         line["gradient_norm"] = float(progress.gradient_norm / count)
         line["skipped_steps"] = int(progress.skipped)
         line |= self.clock.measures()
         of_hosts, slow = self.speeds.measures(done, line["time/waiting_share"])
         line |= of_hosts
         # At the first line of metrics of this process:
-        if (done - 1) // self.config.train.log_every * self.config.train.log_every <= self.begun:
+        log_every = self.schedule.config.train.log_every
+        if (done - 1) // log_every * log_every <= self.begun:
             self._print_time_left(done, line["time/tokens_per_second"])
         shown = [
             f"loss {line['train/loss']:.3f}",

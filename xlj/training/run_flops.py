@@ -45,7 +45,6 @@ class RunFlops:
         corpus: Corpus,
         shapes: Callable[[int], Mapping[str, tuple[int, int]]],
     ):
-        self._config = config
         self._phases = [
             (phase, of_step(phase.config, corpus, shapes(phase.start))) for phase in config.schedule
         ]
@@ -55,8 +54,8 @@ class RunFlops:
 
         A step of the batch warm-up counts as the fraction of its microbatches that have rows.
         """
-        share = self._config.microbatches(step) / self._config.phase_at(step).parts
-        counts = next(counts for phase, counts in reversed(self._phases) if phase.start <= step)
+        phase, counts = next(each for each in reversed(self._phases) if each[0].start <= step)
+        share = phase.microbatches(step) / phase.parts
         return Counts(*(share * count for count in counts))
 
     def until(self, step: int) -> Counts:
