@@ -106,7 +106,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
                 resources.step_memory.release()
             _measure(run, resources)
             stops = not run.is_measured or resources.preemption.requested()
-            is_kept = run.done in (total, *resources.pre_decay)
+            is_kept = run.done in (total, *resources.checkpointer.keep_steps)
             if stops or is_kept or run.done % config.train.checkpoint_every == 0:
                 _save(run, resources, best)
             if stops:

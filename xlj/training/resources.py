@@ -69,8 +69,6 @@ class Resources:
     batches: Batches
     steps: Mapping[int, Step]
     """The step of each phase, by the phase's first step."""
-    pre_decay: tuple[int, ...]
-    """The steps at which decays of the learning rate begin. Their checkpoints are kept."""
     preemption: Preemption
     bar: tqdm
     waits: Waits
@@ -97,8 +95,6 @@ def open_run(
     config, latest, workdir, schedule = start.config, start.latest, start.workdir, start.schedule
     done = latest.step if latest is not None else 0
     is_measured = latest is not None and latest.meta["measured"]
-    earlier = reading.list_all(workdir)
-    pre_decay = preservation.pre_decay_steps(config, earlier)
     with contextlib.ExitStack() as stack:
 
         def enter(resource: Resource) -> Resource:
@@ -117,9 +113,7 @@ def open_run(
         files = enter(GrowingFiles(workdir))
         last_line, hook = done if is_measured else done - 1, config.train.metrics_hook
         log = enter(metrics.Metrics(files, last_line, jax.process_index() == 0, hook))
-        # Checkpoints whose metrics are not written yet may be the best ones, so they are kept too.
-        unmeasured = [each.step for each in earlier if best and not each.meta["measured"]]
-        checkpointer = enter(_checkpointer(start, (*pre_decay, *unmeasured), bool(best)))
+        checkpointer = enter(_checkpointer(start, best))
         prefetch = enter(Prefetch(batches, start.mesh, done, config.train.steps))
         clock = Throughput(flops, prefetch, latest.meta["tokens"] if latest is not None else 0)
         step_memory = enter(StepMemory(start.mesh))
@@ -140,7 +134,6 @@ def open_run(
             start=start,
             batches=batches,
             steps=steps,
-            pre_decay=pre_decay,
             preemption=preemption,
             bar=bar,
             waits=waits,
@@ -169,17 +162,20 @@ def _closing(resource: Resource) -> Iterator[Resource]:
     resource.close()
 
 
-def _checkpointer(
-    start: Start, keep_steps: tuple[int, ...], keep_best: bool
-) -> writing.Checkpointer:
+def _checkpointer(start: Start, best: str) -> writing.Checkpointer:
+    """Returns the writer of checkpoints, which keeps the checkpoints before decays."""
+    earlier = reading.list_all(start.workdir)
+    pre_decay = preservation.pre_decay_steps(start.config, earlier)
+    # Checkpoints whose metrics are not written yet may be the best ones, so they are kept too.
+    unmeasured = [each.step for each in earlier if best and not each.meta["measured"]]
     return writing.Checkpointer(
         start.workdir,
         start.config,
         start.store.manifest,
         start.vocabulary,
         keep=start.config.train.keep_checkpoints,
-        keep_steps=keep_steps,
-        keep_best=keep_best,
+        keep_steps=(*pre_decay, *unmeasured),
+        keep_best=bool(best),
     )
 
 

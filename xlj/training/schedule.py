@@ -63,10 +63,11 @@ class Schedule:
         """
         phase = self.config.phase_at(step)
         options, microbatches = phase.config.optimizer, phase.microbatches(step)
+        rate = self._rate_of_phase(phase, np.asarray(step))
         peak = options.learning_rate if options.decoupling == "fully" else 1.0
         return ScheduledStep(
             phase=phase,
-            rates=Rates(self.learning_rate(step), np.float32(options.weight_decay / peak)),
+            rates=Rates(rate, np.float32(options.weight_decay / peak)),
             microbatches=microbatches,
             filled=np.int32(microbatches) if self.config.schedule[0].batch_sizes.grow else None,
             tokens=self.tokens(0, step),
