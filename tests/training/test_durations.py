@@ -9,9 +9,8 @@ from xlj.checkpoints import compatibility, reading
 from xlj.config import ConfigError, as_tree, parse
 from xlj.config.schema import unresolved
 from xlj.training import schedule
-from xlj.training.amounts import batch_rows
 from xlj.training.durations import resolve, with_steps_of
-from xlj.training.schedule import Schedule
+from xlj.training.schedule import Schedule, batch_rows
 
 pytestmark = pytest.mark.usefixtures("one_device")
 

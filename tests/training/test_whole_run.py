@@ -21,7 +21,7 @@ from xlj.data.rows.preparing import open_rows, prepare_rows
 from xlj.data.tokenizer.layout import PAD
 from xlj.distributed.preemption import Preemption
 from xlj.training import loop, metrics, schedule_tables, start
-from xlj.training.metrics_writer import by_phase
+from xlj.training.evaluation import by_phase
 from xlj.training.schedule import Schedule
 
 PHASES = {

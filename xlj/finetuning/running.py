@@ -35,7 +35,7 @@ from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.task_heads import head_of
 from xlj.sharding import meshes
 from xlj.training import loop, metrics
-from xlj.training.metrics_writer import Check
+from xlj.training.evaluation import Check
 from xlj.training.start import Start, prepare
 from xlj.training.state import State
 

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -24,14 +24,13 @@ from xlj.io.growing import GrowingFiles
 from xlj.objectives import build
 from xlj.training import initialisation, metrics, schedule_tables
 from xlj.training import state as states
-from xlj.training.evaluation import Evaluation
-from xlj.training.metrics_writer import MetricsWriter, Probe, by_phase
+from xlj.training.evaluation import Evaluation, Probe, by_phase
 from xlj.training.phases import Step, jitted_steps
 from xlj.training.prefetch import Prefetch
 from xlj.training.run_flops import RunFlops
 from xlj.training.schedule import Schedule
 from xlj.training.start import Start
-from xlj.training.state import State
+from xlj.training.state import Progress, State
 from xlj.training.step_memory import StepMemory
 from xlj.training.throughput import Throughput
 from xlj.training.waits import Waits
@@ -51,7 +50,7 @@ class RunState:
     state: State
     done: int
     """Number of finished steps."""
-    is_measured: bool
+    is_measured: bool = False
     """Whether the metrics that are due after `done` steps are written."""
     line: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """The metrics after `done` steps; empty if none are due."""
@@ -67,17 +66,22 @@ class Resources:
 
     start: Start
     batches: Batches
+    flops: RunFlops
+    """The operations of the run's steps."""
     steps: Mapping[int, Step]
     """The step of each phase, by the phase's first step."""
+    evaluations: Sequence[Probe]
+    restart_sums: Callable[[Progress], Progress]
     preemption: Preemption
     bar: tqdm
     waits: Waits
     files: GrowingFiles
+    metrics: metrics.Metrics
     checkpointer: writing.Checkpointer
     prefetch: Prefetch
     clock: Throughput
     step_memory: StepMemory
-    writer: MetricsWriter
+    speeds: HostSpeeds
 
 
 @contextlib.contextmanager
@@ -89,11 +93,9 @@ def open_run(
     No file in the workdir changes before the state is complete.
 
     Args:
-      flops: the operations of the run's steps.
       probes, best: the arguments of `xlj.training.loop.train`.
     """
-    config, latest, workdir, schedule = start.config, start.latest, start.workdir, start.schedule
-    done = latest.step if latest is not None else 0
+    config, latest, done, workdir = start.config, start.latest, start.done, start.workdir
     is_measured = latest is not None and latest.meta["measured"]
     with contextlib.ExitStack() as stack:
 
@@ -101,48 +103,38 @@ def open_run(
             return stack.enter_context(_closing(resource))
 
         preemption = enter(Preemption(done))
-        bar = enter(_progress_bar(schedule, done))
+        bar = enter(_progress_bar(start.schedule, done))
         waits = Waits(bar)
         with waits.on("initialising the state", "first_state"):
             abstract = states.abstract(config, batches.corpus, start.mesh)
             run = RunState(initialisation.first_state(start, abstract), done, is_measured)
         sharding = jax.tree.map(lambda leaf: leaf.sharding, abstract)
         steps = jitted_steps(config, batches.corpus, start.mesh, sharding)
-        evaluations = [by_phase(config, partial(_evaluation, start, batches)), *probes]
+        evaluate = by_phase(config, partial(_evaluation, start, batches))
         _write_config(start)
         files = enter(GrowingFiles(workdir))
         last_line, hook = done if is_measured else done - 1, config.train.metrics_hook
         log = enter(metrics.Metrics(files, last_line, jax.process_index() == 0, hook))
         checkpointer = enter(_checkpointer(start, best))
         prefetch = enter(Prefetch(batches, start.mesh, done, config.train.steps))
-        clock = Throughput(flops, prefetch, latest.meta["tokens"] if latest is not None else 0)
-        step_memory = enter(StepMemory(start.mesh))
-        writer = MetricsWriter(
-            schedule=schedule,
-            evaluations=evaluations,
-            flops=flops,
-            metrics=log,
-            clock=clock,
-            speeds=HostSpeeds(files),
-            preemption=preemption,
-            waits=waits,
-            bar=bar,
-            restart_sums=jax.jit(states.restart_sums, out_shardings=sharding.progress),
-            begun=done,
-        )
+        tokens = latest.meta["tokens"] if latest is not None else 0
         resources = Resources(
             start=start,
             batches=batches,
+            flops=flops,
             steps=steps,
+            evaluations=[evaluate, *probes],
+            restart_sums=jax.jit(states.restart_sums, out_shardings=sharding.progress),
             preemption=preemption,
             bar=bar,
             waits=waits,
             files=files,
+            metrics=log,
             checkpointer=checkpointer,
             prefetch=prefetch,
-            clock=clock,
-            step_memory=step_memory,
-            writer=writer,
+            clock=Throughput(flops, prefetch, tokens),
+            step_memory=enter(StepMemory(start.mesh)),
+            speeds=HostSpeeds(files),
         )
         yield run, resources
 

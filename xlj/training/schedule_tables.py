@@ -9,9 +9,8 @@ from xlj.data.rows import mixture
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.draws import BLOCK
 from xlj.data.rows.store import RowStore
-from xlj.training.amounts import batch_rows, rows_to_train
 from xlj.training.metrics import Line
-from xlj.training.schedule import Schedule
+from xlj.training.schedule import Schedule, batch_rows, rows_to_train
 
 _POINTS = 200  # number of evenly spaced steps with a line, besides the steps where values change
 _MOST_SHARES = 12  # largest number of languages and pairs whose shares are listed

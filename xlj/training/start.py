@@ -50,6 +50,11 @@ class Start:
     vocabulary: Vocabulary
     store: RowStore
 
+    @property
+    def done(self) -> int:
+        """The number of finished steps: the step of `latest`, or 0."""
+        return self.latest.step if self.latest is not None else 0
+
     @functools.cached_property
     def schedule(self) -> Schedule:
         """The schedule of the run."""
