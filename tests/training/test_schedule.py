@@ -1,4 +1,4 @@
-"""Learning rates of whole runs against hand-computed tables; passes and tokens against batches."""
+"""Rates, microbatches and tokens of whole runs, against hand-computed tables and batches."""
 
 from collections import Counter
 
@@ -117,3 +117,25 @@ def test_passes_and_tokens_of_steps_equal_those_of_the_batches(tiny):
         expected = {kind: rows / available[kind] for kind, rows in drawn.items()}
         assert schedule.passes(begin, end) == pytest.approx(expected) and len(expected) == 2
         assert schedule.tokens(begin, end) == pytest.approx(tokens, rel=0.02)
+
+
+def test_a_step_has_a_phase_microbatches_and_the_tokens_before_it(tiny):
+    """Batches have one of two microbatches for four steps, then both; the last phase divides its
+    rows into four. Without a batch warm-up, the program gets no number of filled microbatches."""
+    tiny.train.steps, tiny.train.accumulation, tiny.objectives.tlm.batch_rows = 8, 2, 0
+    late = {"start_step": 6, "train": {"accumulation": 4}, "objectives": {"mmlm": {"weight": 2.0}}}
+    tiny.phases = ml_collections.ConfigDict({"late": late})
+    full = tiny.objectives.mmlm.batch_rows * tiny.data.length
+    whole = [Schedule(parse(tiny), None).at(step) for step in range(9)]
+    assert [(each.microbatches, each.filled) for each in whole[4:7]] == [
+        (2, None),
+        (2, None),
+        (4, None),
+    ]
+    tiny.train.batch_warmup = 4
+    steps = [Schedule(parse(tiny), None).at(step) for step in range(9)]
+    assert [each.phase.name for each in steps] == [""] * 6 + ["late"] * 3
+    assert [each.microbatches for each in steps] == [1, 1, 1, 1, 2, 2, 4, 4, 4]
+    assert [each.filled for each in steps] == [each.microbatches for each in steps]
+    assert {type(each.filled) for each in steps} == {np.int32}
+    assert [each.tokens / full for each in steps] == [0, 0.5, 1, 1.5, 2, 3, 4, 5, 6]
