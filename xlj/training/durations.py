@@ -4,7 +4,7 @@ import bisect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from xlj.config import Config, ConfigError, Phase, as_tree, build, durations
+from xlj.config import Config, ConfigError, as_tree, build, durations
 from xlj.config.batch_sizes import BatchSizes
 from xlj.config.checks import check_phases
 from xlj.config.fields import ConfigTree, flat, merge
@@ -132,7 +132,7 @@ class _Resolution:
         """
         if path not in self._texts:
             return
-        begin, last = self._phases[number].rates_start, self._phases[-1].end
+        begin, last = self.schedule.phases[number].rates_start, self.schedule.phases[-1].end
 
         def amount(unit: str, count: int) -> float:
             return self.schedule.in_unit(unit, begin, begin + count, number)
@@ -149,18 +149,15 @@ class _Resolution:
         """
         if path not in self._texts:
             return
-        begin, end = self._phases[number].rates_start, self._phases[number].rates_end
-        last = max(n for n, phase in enumerate(self._phases) if phase.start < end)
+        phases = self.schedule.phases
+        begin, end = phases[number].rates_start, phases[number].rates_end
+        last = max(n for n, phase in enumerate(phases) if phase.start < end)
 
         def amount(unit: str, count: int) -> float:
             return self.schedule.in_unit(unit, end - count, end, last)
 
         count = self._fewest(path, amount, end - begin)
         self._settle(path, count, end - count, end)
-
-    @property
-    def _phases(self) -> tuple[Phase, ...]:
-        return self.schedule.config.schedule
 
     def _fewest(self, path: str, amount: Callable[[str, int], float], most: int) -> int:
         """Returns the smallest number of steps that read the amount of a duration.

@@ -43,8 +43,13 @@ class Schedule:
 
     def __init__(self, config: Config, store: RowStore | None):
         self.config = config
-        self._tokens = [tokens_of_step(phase.config, store) for phase in config.schedule]
-        self._passes = [passes_of_step(phase.config, store) for phase in config.schedule]
+        self._tokens = [tokens_of_step(phase.config, store) for phase in self.phases]
+        self._passes = [passes_of_step(phase.config, store) for phase in self.phases]
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """The phases of the run in order of steps."""
+        return self.config.schedule
 
     def with_config(self, config: Config) -> "Schedule":
         """Returns the schedule of another config, which may differ in durations only."""
@@ -70,7 +75,7 @@ class Schedule:
             phase=phase,
             rates=Rates(rate, np.float32(options.weight_decay / peak)),
             microbatches=microbatches,
-            filled=np.int32(microbatches) if self.config.schedule[0].batch_sizes.grow else None,
+            filled=np.int32(microbatches) if self.phases[0].batch_sizes.grow else None,
             tokens=self.tokens(0, step),
         )
 
@@ -97,7 +102,7 @@ class Schedule:
         """
         step = np.asarray(step)
         rate = np.zeros_like(step, np.float32)
-        for phase in self.config.schedule:
+        for phase in self.phases:
             rate = np.where(step >= phase.start, self._rate_of_phase(phase, step), rate)
         return rate
 
@@ -133,7 +138,7 @@ class Schedule:
 
     def _full_steps(self, begin: int, end: int) -> list[float]:
         """Counts the full steps of each phase in steps [begin, end)."""
-        return [phase.done(end) - phase.done(begin) for phase in self.config.schedule]
+        return [phase.done(end) - phase.done(begin) for phase in self.phases]
 
     def _rate_of_phase(self, phase: Phase, step: np.ndarray) -> np.ndarray:
         """Returns the learning rate of steps by the schedule of a phase, float32."""
@@ -157,7 +162,7 @@ class Schedule:
 
         The result is a product with the rounded reciprocal, as XLA divides by a constant.
         """
-        sizes = self.config.schedule[0].batch_sizes
+        sizes = self.phases[0].batch_sizes
 
         def before(step: np.ndarray | int) -> np.ndarray:
             """Returns how many full batches the steps before `step` read."""

@@ -29,7 +29,7 @@ def make_lines(schedule: Schedule, store: RowStore) -> list[Line]:
       among the rows of its kind that the phase draws. Only the `_MOST_SHARES` tasks with the
       largest shares in any phase are listed.
     """
-    phases, batches = schedule.config.schedule, Batches(store, schedule.config)
+    phases, batches = schedule.phases, Batches(store, schedule.config)
     of_phases = [_shares(phase, store) for phase in phases]
     largest: dict[str, float] = {}
     for shares in of_phases:
@@ -58,7 +58,7 @@ def make_table(schedule: Schedule, store: RowStore) -> list[list[str]]:
     """Returns the schedule as a table: a row of column names, and a row for each phase."""
     batches = Batches(store, schedule.config)
     rows = [["phase", "steps", "tokens", "rows", "learning rate", "masks", "largest shares"]]
-    for phase in schedule.config.schedule:
+    for phase in schedule.phases:
         last = phase.end - 1
         shares = sorted(_shares(phase, store).items(), key=lambda item: (-item[1], item[0]))
         steps = np.unique(np.linspace(phase.start, last, _POINTS, dtype=np.int64))
@@ -108,7 +108,7 @@ def make_warnings(schedule: Schedule, store: RowStore) -> list[str]:
 
     The line names a config key, and a value with which the phase would read the rows `_MANY` times.
     """
-    lines, phases = [], schedule.config.schedule
+    lines, phases = [], schedule.phases
     keys = [*(f"phases.{phase.name}.start_step" for phase in phases[1:]), "train.steps"]
     for phase, key in zip(phases, keys, strict=True):
         of = f" in phase {phase.name}" if phase.name else ""
