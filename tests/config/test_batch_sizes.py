@@ -2,6 +2,7 @@
 
 import pytest
 
+from xlj.config import ConfigError
 from xlj.config.batch_sizes import BatchSizes
 
 
@@ -24,3 +25,9 @@ def test_each_batch_size_lasts_for_equally_many_steps(batches, sizes):
     assert [batches.before(step) for step in steps] == [sum(sizes[:step]) for step in steps]
     starts = {size: sizes.index(size) for size in sizes}
     assert batches.ranges() == [(start, size) for size, start in starts.items()]
+
+
+def test_a_warmup_may_last_as_long_as_its_phase():
+    BatchSizes(6, 1, 4).check(6)
+    with pytest.raises(ConfigError, match="must end by step 5"):
+        BatchSizes(6, 1, 4).check(5)
