@@ -96,12 +96,11 @@ def load_recipe(name: str, changes: dict[str, object]):
     from xlj import config as schema
     from xlj.cli import configs
     from xlj.training import durations
-    from xlj.training.amounts import StepAmounts
     from xlj.training.memory import expected_sizes
 
     overrides = [f"--config.{key}={value}" for key, value in changes.items()]
     config = configs.load(str(ROOT / "configs" / f"{name}.py"), overrides, schema)
-    config, _ = durations.resolve(config, StepAmounts(None))
+    config, _ = durations.resolve(config, None)
     return config, expected_sizes(config)
 
 

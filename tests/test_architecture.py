@@ -329,7 +329,6 @@ LONG = {
     "xlj.models.fused_attention.tpu.backward": "a kernel, whose loops share its blocks",
     "xlj.models.fused_attention.tpu.backward.kernel": "its loops share its blocks",
     "xlj.models.fused_norm._of_add_norm": "a kernel, and the layout of its blocks",
-    "xlj.training.loop.train": "the train loop, read from top to bottom",
 }
 """Functions that may be longer, and why. The parts of a kernel read and write the same blocks."""
 

@@ -14,7 +14,7 @@ import pytest
 import xlj
 from xlj.config import families, optimizers, parse, recipes, record, variants
 from xlj.config.schema import unresolved
-from xlj.optimizers import make, schedules
+from xlj.optimizers import Rates, make
 from xlj.sweeping import definition
 from xlj.word_alignment import methods, sentence_pairs
 
@@ -24,9 +24,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = {
     "README.md": 1, "align.md": 3, "api.md": 3, "configs.md": 2, "convert.md": 2,
-    "data.md": 2, "finetune.md": 1, "index.md": 1, "models.md": 1, "own_objective.md": 2, "papers.md": 1,
-    "phases.md": 1,
-    "sweep.md": 1, "tasks.md": 1, "train.md": 2,
+    "data.md": 2, "finetune.md": 1, "index.md": 1, "models.md": 1, "own_objective.md": 2,
+    "papers.md": 1, "phases.md": 1, "sweep.md": 1, "tasks.md": 1, "train.md": 2,
 }  # fmt: skip
 """The number of code blocks on each page.
 
@@ -148,9 +147,9 @@ def test_the_custom_optimizer_computes_its_update(folder, tiny, monkeypatch):
     tiny.objective_modules, tiny.optimizer.name = "my_lion", "lion"
     config = parse(tiny)
     params = {"layers": {"kernel": np.float32([1, 2])}}
-    lion, arguments = make(config), {"finite": np.True_, "rates": schedules.rates(config, 0)}
+    lion, rate, decay = make(config), np.float32(1e-3), np.float32(0.1)
+    arguments = {"finite": np.True_, "rates": Rates(rate, decay)}
     updates, _ = lion.update(params, lion.init(params), params, **arguments)
-    rate, decay = config.optimizer.learning_rate, config.optimizer.weight_decay
     expected = [-rate * (1 + decay), -rate * (1 + 2 * decay)]
     np.testing.assert_allclose(updates["layers"]["kernel"], expected, rtol=1e-6)
     assert set(record(config)["objective_digests"]) == {"my_lion"}

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from xlj.config import parse
-from xlj.optimizers.schedules import rates
-from xlj.training import durations, schedule
-from xlj.training.amounts import Amounts, StepAmounts
+from xlj.training import durations, schedule_tables
+from xlj.training.schedule import Schedule
 
 pytestmark = pytest.mark.usefixtures("one_device")
 
@@ -61,29 +60,30 @@ WARMUPS = {  # tokens, and the first batch in units of 48 rows
 
 def resolved(name, variant=""):
     config = parse(importlib.import_module(name).get_config(variant))
-    return durations.resolve(config, StepAmounts(None))[0]
+    return durations.resolve(config, None)[0]
 
 
-def step_after(amounts, tokens):
+def step_after(schedule, tokens):
     """Returns the first step before which the run has read this number of tokens."""
-    low, high = 0, amounts.config.train.steps
+    low, high = 0, schedule.config.train.steps
     while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if amounts.tokens(0, middle) < tokens else (low, middle)
+        low, high = (middle + 1, high) if schedule.tokens(0, middle) < tokens else (low, middle)
     return low
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_run_has_the_papers_values_after_certain_numbers_of_tokens(name):
     config = resolved(name)
-    amounts = Amounts(config, StepAmounts(None))
+    schedule = Schedule(config, None)
     for tokens, rate, rows, length, masks, alpha, bases in TABLES[name]:
-        step = step_after(amounts, tokens)
-        phase = config.phase_at(step)
-        options, model = phase.active()["mmlm"], phase.config.model
-        assert rates(config, step).learning_rate == pytest.approx(rate, rel=2e-3), tokens
+        step = step_after(schedule, tokens)
+        planned = schedule.at(step)
+        phase, options = planned.phase, planned.phase.active()["mmlm"]
+        model = phase.config.model
+        assert planned.rates.learning_rate == pytest.approx(rate, rel=2e-3), tokens
         if rows is not None:
-            assert options.batch_size * config.microbatches(step) // phase.parts == rows
+            assert options.batch_size * planned.microbatches // phase.parts == rows
         assert (phase.config.data.length, phase.config.data.alpha) == (length, alpha)
         assert options.mask_rate == masks
         assert (model.rotary_base, model.rotary_local_base) == bases
@@ -93,15 +93,15 @@ def test_a_run_has_the_papers_values_after_certain_numbers_of_tokens(name):
 def test_batches_grow_by_48_rows_in_proportion_to_tokens(name):
     """Each batch size lasts equally many steps, so it reads tokens in proportion to its rows."""
     config, (tokens, first) = resolved(name), WARMUPS[name]
-    amounts = Amounts(config, StepAmounts(None))
+    schedule = Schedule(config, None)
     units, reached = range(first, 96), 0.0
     for unit in units:
         middle = reached + tokens * unit / sum(units) / 2
-        step = step_after(amounts, middle)
-        assert 4608 * config.microbatches(step) // 96 == 48 * unit
+        step = step_after(schedule, middle)
+        assert 4608 * schedule.at(step).microbatches // 96 == 48 * unit
         reached += tokens * unit / sum(units)
     assert reached == pytest.approx(tokens)
-    assert config.microbatches(step_after(amounts, 1.001 * tokens)) == 96
+    assert schedule.at(step_after(schedule, 1.001 * tokens)).microbatches == 96
 
 
 @pytest.mark.parametrize("name, factor", [("mmbert_base", 1.0), ("mmbert_small", 0.5)])
@@ -111,9 +111,9 @@ def test_weight_decay_of_mmbert_at_the_peak_is_that_of_the_paper(name, factor):
     In mmBERT small it subtracts 4e-5 after the first phase.
     """
     config = resolved(name)
-    amounts = Amounts(config, StepAmounts(None))
+    schedule = Schedule(config, None)
     for tokens, expected in ((1 * T, 8e-5), (2.5 * T, 8e-5 * factor)):
-        learning_rate, decay = rates(config, step_after(amounts, tokens))
+        learning_rate, decay = schedule.at(step_after(schedule, tokens)).rates
         assert learning_rate * decay == pytest.approx(expected, rel=1e-5)
 
 
@@ -127,7 +127,8 @@ def test_a_tiny_run_goes_through_the_same_phases(name, rows_folder):
     tiny.data.cache = str(rows_folder)
     config = parse(tiny)
     store = prepare_rows(config)
-    lines = {line["step"]: line for line in schedule.make_lines(config, store)}
+    all_lines = schedule_tables.make_lines(Schedule(config, store), store)
+    lines = {line["step"]: line for line in all_lines}
     full = resolved(name).schedule
     starts = [phase.start for phase in config.schedule]
     assert len(starts) == len(full)

@@ -17,7 +17,7 @@ from xlj.data.text.text_tasks import text_tasks
 from xlj.data.tokenizer import vocabulary_training
 from xlj.objectives.masking.options import Masking
 from xlj.objectives.objective import build
-from xlj.optimizers.schedules import Rates
+from xlj.optimizers import Rates
 from xlj.sharding import meshes
 from xlj.training import loop, phases, start, state
 from xlj.training.step import make_train_step

@@ -62,12 +62,11 @@ def main(flags: Namespace) -> int:
     from xlj.data.rows.preparing import open_rows
     from xlj.planning import figures, programs, search, table
     from xlj.training import durations, start
-    from xlj.training.amounts import StepAmounts
 
     config = start.adopt_model(flags.config)
     config, store = open_rows(config.for_platform(topology.devices()[0].platform))
     sizes = _sizes(config, store)
-    config, notes = durations.resolve(config, StepAmounts(store))
+    config, notes = durations.resolve(config, store)
     record: dict[str, object] = {"config": flags.config_file, "topology": topology.name}
     known: dict[int, figures.Figures] = {}
     advice = ""

@@ -49,7 +49,7 @@ FILES = (
     "xlj/objectives/vocabulary/*.py",
     "xlj/optimizers/*.py",
     "xlj/sharding/*.py",
-    *(f"xlj/config/{name}.py" for name in ("batch_warmup", "durations")),
+    *(f"xlj/config/{name}.py" for name in ("batch_sizes", "durations")),
     *(f"xlj/data/rows/{name}.py" for name in ("batches", "draws", "mixture")),
     "xlj/data/tokenizer/tokenizer_json.py",
     "xlj/families/local_layers.py",
@@ -58,7 +58,10 @@ FILES = (
         for name in ("bpe_growth", "matched_rows", "vocabulary_extension", "vocabulary_matching",
                      "words")
     ),
-    *(f"xlj/training/{name}.py" for name in ("durations", "evaluation", "phases", "step")),
+    *(
+        f"xlj/training/{name}.py"
+        for name in ("durations", "evaluation", "phases", "schedule", "step")
+    ),
     "xlj/word_alignment/methods.py",
     "configs/xlm_e.py",
 )  # fmt: skip

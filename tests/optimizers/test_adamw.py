@@ -9,7 +9,7 @@ import pytest
 
 from xlj import optimizers
 from xlj.config import Config, Optimizer
-from xlj.optimizers.schedules import Rates
+from xlj.optimizers import Rates
 
 RATE, DECAY = 0.25, 0.1
 RATES = Rates(np.float32(RATE), np.float32(DECAY))

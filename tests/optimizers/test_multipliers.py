@@ -10,10 +10,11 @@ import pytest
 from xlj import optimizers
 from xlj.config import Config, ConfigError, Model, Optimizer, parse
 from xlj.models import encoder
-from xlj.optimizers import multipliers, schedules
+from xlj.optimizers import multipliers
 from xlj.sharding import meshes
 from xlj.sharding.trees import named_leaves
 from xlj.training import memory
+from xlj.training.schedule import Schedule
 
 MODEL = Model(layers=3, hidden=8, heads=2, intermediate=16, positions=10, position_bias="gated")
 
@@ -122,7 +123,7 @@ def test_weight_decay_is_multiplied_by_its_factor_and_the_learning_rate(params):
         optimizer.init(params),
         params,
         finite=jnp.array(True),
-        rates=schedules.rates(config, 3),
+        rates=Schedule(config, None).at(3).rates,
     )
     head = updates["classification_head"]["output"]["kernel"]  # of ones
     np.testing.assert_allclose(head, -0.5 * 0.125 * 0.25 * 2)

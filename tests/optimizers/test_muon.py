@@ -16,8 +16,8 @@ from references.optimizers import orthogonalised
 from xlj import optimizers
 from xlj.config import Config, ConfigError, Mesh, Optimizer, parse
 from xlj.interop.task_heads import TASKS
+from xlj.optimizers import Rates
 from xlj.optimizers.muon import MuonState, direction, rule_of
-from xlj.optimizers.schedules import Rates
 from xlj.sharding import devices, meshes, trees
 from xlj.sharding.rules import STORED
 from xlj.training import memory

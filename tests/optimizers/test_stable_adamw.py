@@ -10,8 +10,8 @@ from references.optimizers import StableAdamW
 
 from xlj import optimizers
 from xlj.config import Config, ConfigError, Optimizer, Train, parse
-from xlj.optimizers.schedules import rates
 from xlj.sharding import meshes, trees
+from xlj.training.schedule import Schedule
 
 SHAPES = {
     "embeddings/word": (8, 4),
@@ -57,7 +57,7 @@ def check_updates(decoupling="partly", place=None, **more):
         return jax.tree.map(jnp.add, params, updates), state
 
     for step, size in enumerate(SIZES):
-        gradients, now = random_arrays(rng, size), rates(config, step)
+        gradients, now = random_arrays(rng, size), Schedule(config, None).at(step).rates
         if step == 3:  # must not change the state; its updates are not applied
             broken = on_devices(gradients | {"embeddings/word": np.full((8, 4), np.nan)}, **places)
             _, same = updated(params, state, broken, jnp.array(False), now)
@@ -107,7 +107,7 @@ def test_frozen_parameters_never_change():
     options = Optimizer(**OPTIONS, rate_multipliers=(".*/kernel=0", ".*=0.5"))
     optimizer, rng = optimizers.make(Config(optimizer=options)), np.random.default_rng(0)
     params, gradients = on_devices(random_arrays(rng)), on_devices(random_arrays(rng))
-    now = rates(Config(optimizer=options), 3)
+    now = Schedule(Config(optimizer=options), None).at(3).rates
 
     @jax.jit
     def updated(gradients, params):

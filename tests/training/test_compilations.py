@@ -10,10 +10,10 @@ import pytest
 from xlj.config import parse
 from xlj.data.rows.corpus import Corpus
 from xlj.distributed.preemption import Interrupted
-from xlj.optimizers.schedules import rates
 from xlj.sharding import meshes
-from xlj.training import loop, phases, start
+from xlj.training import loop, phases, resources, start
 from xlj.training import state as states
+from xlj.training.schedule import Schedule
 
 pytestmark = pytest.mark.usefixtures("one_device")
 
@@ -27,8 +27,8 @@ def steps_of_runs(monkeypatch):
         result.append(original(*arguments))
         return result[-1]
 
-    original = loop.jitted_steps
-    monkeypatch.setattr(loop, "jitted_steps", jitted_steps)
+    original = resources.jitted_steps
+    monkeypatch.setattr(resources, "jitted_steps", jitted_steps)
     return result
 
 
@@ -88,7 +88,7 @@ def test_runs_of_a_sweep_share_their_programs(tiny, store, tmp_path):
         batch = phases.abstract_batch(config.objectives_on(), {"mmlm": (16, 32)}, "<u2", mesh)
         seed = np.uint32(config.train.seed)
         init = states.jitted_init(config, corpus, mesh, sharding).lower(seed)
-        lowered = step.lower(state, batch, seed, rates(config, 0))
+        lowered = step.lower(state, batch, seed, Schedule(config, None).at(0).rates)
         return init.as_text(), lowered.as_text()
 
     optimizer = dataclasses.replace(

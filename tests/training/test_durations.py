@@ -8,8 +8,9 @@ import pytest
 from xlj.checkpoints import compatibility, reading
 from xlj.config import ConfigError, as_tree, parse
 from xlj.config.schema import unresolved
-from xlj.training.amounts import Amounts, StepAmounts, batch_size
+from xlj.training import schedule
 from xlj.training.durations import resolve, with_steps_of
+from xlj.training.schedule import Schedule, batch_size
 
 pytestmark = pytest.mark.usefixtures("one_device")
 
@@ -87,7 +88,7 @@ def test_tokens_become_steps(tiny, uneven):
     tiny.train.batch_warmup, tiny.train.steps = "27_000tok", "300000tok"
     tiny.optimizer.warmup_steps = "40_000tok"
     tiny.phases = ml_collections.ConfigDict(PHASES)
-    config, lines = resolve(parse(tiny), StepAmounts(uneven))
+    config, lines = resolve(parse(tiny), uneven)
     assert unresolved(config) == {}
 
     warmup, late, last = config.train.batch_warmup, *(p.start for p in config.schedule[1:])
@@ -127,26 +128,30 @@ def test_passes_become_steps_with_train_fewest_steps_as_the_minimum(tiny, store)
     tiny.objectives.tlm.batch_size = 4
     tiny.phases = ml_collections.ConfigDict({"late": {"start_step": 3, "objectives": late}})
     rows = sum(task.train.rows for task in store.tasks("pairs"))
-    resolved = resolve(parse(tiny), StepAmounts(store))[0]
+    resolved = resolve(parse(tiny), store)[0]
     assert resolved.train.steps == 3 + -(-(5 * rows / 2 - 3 * 4) // 32)
-    assert Amounts(resolved, StepAmounts(store)).passes(0, resolved.train.steps)["pairs"] >= 2.5
+    assert Schedule(resolved, store).passes(0, resolved.train.steps)["pairs"] >= 2.5
     tiny.train.fewest_steps = 5_000
-    assert resolve(parse(tiny), StepAmounts(store))[0].train.steps == 5_000
+    assert resolve(parse(tiny), store)[0].train.steps == 5_000
 
 
-class FewRows:
-    """The amounts of data of a step for 784 rows of text and 64 rows of pairs, of 10 tokens each.
-    With batches of 16 rows, a step reads 1/49 of the text and 1/4 of the pairs."""
+@pytest.fixture
+def few_rows(monkeypatch):
+    """784 rows of text and 64 rows of pairs, of 10 tokens each. With batches of 16 rows, a step
+    reads 1/49 of the text and 1/4 of the pairs."""
 
-    def tokens(self, config):
+    def tokens(config, store):
         return 10 * sum(batch_size(config).values())
 
-    def passes(self, config):
+    def passes(config, store):
         available = {"text": 784, "pairs": 64}
         return {kind: rows / available[kind] for kind, rows in batch_size(config).items()}
 
+    monkeypatch.setattr(schedule, "tokens_of_step", tokens)
+    monkeypatch.setattr(schedule, "passes_of_step", passes)
 
-def test_passes_of_a_schedule_count_the_rows_of_the_phase_in_which_they_are_read(tiny):
+
+def test_passes_of_a_schedule_count_the_rows_of_the_phase_in_which_they_are_read(tiny, few_rows):
     """The first schedule ends with its phase, which reads both kinds of rows. The second schedule
     has its warm-up in a phase without text, and its decay in a phase without pairs."""
     tiny.train.steps, tiny.optimizer.schedule, tiny.optimizer.decay_steps = 60, "wsd", "0.25ep"
@@ -156,7 +161,7 @@ def test_passes_of_a_schedule_count_the_rows_of_the_phase_in_which_they_are_read
         "late": {"start_step": 20, "objectives": {"mmlm": off}, "optimizer": late},
         "last": {"start_step": 50, "objectives": {"mmlm": on, "tlm": off}},
     }
-    config, lines = resolve(parse(tiny), FewRows())
+    config, lines = resolve(parse(tiny), None)
     assert config.optimizer.decay_steps == 13  # 0.25 * 49 steps
     late = config.schedule[1].config.optimizer
     assert (late.warmup_steps, late.decay_steps) == (2, 5)  # 0.5 * 4 steps, 0.1 * 49 steps
@@ -167,7 +172,7 @@ def test_passes_of_a_schedule_count_the_rows_of_the_phase_in_which_they_are_read
     ]
 
 
-def test_passes_of_a_batch_warmup_count_the_rows_of_the_first_phase(tiny):
+def test_passes_of_a_batch_warmup_count_the_rows_of_the_first_phase(tiny, few_rows):
     """The batches of the warm-up have one of two microbatches. The second phase reads no text."""
     tiny.train.steps, tiny.train.batch_warmup, tiny.train.gradient_accumulation_steps = (
         40,
@@ -175,21 +180,21 @@ def test_passes_of_a_batch_warmup_count_the_rows_of_the_first_phase(tiny):
         2,
     )
     tiny.phases = {"late": {"start_step": 30, "objectives": {"mmlm": {"batch_size": 0}}}}
-    config = resolve(parse(tiny), FewRows())[0]
+    config = resolve(parse(tiny), None)[0]
     assert config.train.batch_warmup == 10  # 0.1 * 49 / 0.5 steps
 
 
-def test_a_pass_that_is_rounded_down_needs_no_further_step(tiny):
+def test_a_pass_that_is_rounded_down_needs_no_further_step(tiny, few_rows):
     assert 49 * (1 / 49) < 1
     tiny.train.steps, tiny.objectives.tlm.batch_size = "1ep", 0
-    assert resolve(parse(tiny), FewRows())[0].train.steps == 49
+    assert resolve(parse(tiny), None)[0].train.steps == 49
 
 
-def test_train_fewest_steps_delays_no_phase(tiny):
+def test_train_fewest_steps_delays_no_phase(tiny, few_rows):
     """A step reads 320 tokens."""
     tiny.train.steps, tiny.train.fewest_steps = "3000tok", 40
     tiny.phases = {"x": {"start_step": "1000tok", "data": {"alpha": 0.1}}}
-    config = resolve(parse(tiny), FewRows())[0]
+    config = resolve(parse(tiny), None)[0]
     assert [phase.end for phase in config.schedule] == [4, 40]
 
 
@@ -197,7 +202,7 @@ def test_a_config_in_steps_is_not_changed(tiny):
     tiny.train.steps = "6"
     config = parse(tiny)
     assert config.train.steps == 6
-    assert resolve(config, StepAmounts(None)) == (config, [])
+    assert resolve(config, None) == (config, [])
 
 
 @pytest.mark.parametrize(
@@ -223,7 +228,7 @@ def test_durations_that_need_too_many_steps_are_refused(tiny, store, changes, me
         section, _, name = path.rpartition(".")
         (tiny[section] if section else tiny)[name] = value
     with pytest.raises(ConfigError, match=message):
-        resolve(parse(tiny), StepAmounts(store))
+        resolve(parse(tiny), store)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +258,7 @@ def test_a_resumed_run_is_compared_in_steps(tiny, store, trained):
     latest = reading.latest(trained)
     compatibility.check_resumable(latest, with_steps_of(parse(tiny), latest.config()))
     tiny.optimizer.warmup_steps = "5000tok"
-    resolved = resolve(parse(tiny), StepAmounts(store))[0]
+    resolved = resolve(parse(tiny), store)[0]
     assert resolved.optimizer.warmup_steps > 0
     with pytest.raises(reading.CheckpointError, match=r"optimizer\.warmup_steps: 0 -> \d"):
         compatibility.check_resumable(latest, resolved)

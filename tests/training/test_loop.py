@@ -5,9 +5,9 @@ import numpy as np
 
 from xlj.config import parse
 from xlj.data.rows.corpus import Corpus
-from xlj.optimizers.schedules import rates
-from xlj.training import loop, phases, start
+from xlj.training import loop, phases, resources, start
 from xlj.training import state as states
+from xlj.training.schedule import Schedule
 
 
 def test_steps_get_their_rates_and_batch_sizes_and_step_0_evaluates_initial_parameters(
@@ -31,13 +31,13 @@ def test_steps_get_their_rates_and_batch_sizes_and_step_0_evaluates_initial_para
         evaluated.append((int(state.progress.step), word))
         return {}
 
-    class Bar(loop.tqdm):
+    class Bar(resources.tqdm):
         def close(self):
             bars.append((self.n, self.total))
             super().close()
 
     bars, original = [], phases.Step.__call__
-    monkeypatch.setattr(loop, "tqdm", Bar)
+    monkeypatch.setattr(resources, "tqdm", Bar)
     monkeypatch.setattr(phases.Step, "__call__", call)
     for tiny.train.steps in (2, 4):
         config = parse(tiny)
@@ -45,7 +45,8 @@ def test_steps_get_their_rates_and_batch_sizes_and_step_0_evaluates_initial_para
     assert all(count == total > 0 for count, total in bars) and len(bars) >= 2
     assert [number for number, *_ in calls] == [0, 1, 2, 3]
     assert {seed for _, seed, _ in calls} == {7} and sizes == [1, 1, 2, 2]
-    assert [each for *_, each in calls] == [rates(config, number) for number in range(4)]
+    schedule = Schedule(config, None)
+    assert [each for *_, each in calls] == [schedule.at(number).rates for number in range(4)]
     # The six steps of the warm-up read five full batches, and step 0 reads half a batch.
     np.testing.assert_allclose(calls[0][2], (config.optimizer.learning_rate / 10, 0.03), rtol=1e-6)
     assert [number for number, _ in evaluated] == [0, 1, 2, 3, 4]

@@ -12,12 +12,12 @@ from xlj import config as schema
 from xlj.config import parse
 from xlj.objectives import objective
 from xlj.objectives.objective import Loss, LossSums, Objective
-from xlj.optimizers.schedules import rates
 from xlj.planning import programs
 from xlj.sharding import meshes, trees
 from xlj.training import phases
 from xlj.training import state as states
 from xlj.training.memory import expected_sizes
+from xlj.training.schedule import Schedule
 from xlj.training.state import Progress, State
 
 
@@ -40,7 +40,7 @@ def compiled(layers=6, rows=2, hidden=512):
     batch = phases.abstract_batch(
         config.objectives_on(), programs.rows_of(config, sizes, 0), "<u4", mesh
     )
-    program = step.lower(state, batch, np.uint32(0), rates(config, 0)).compile()
+    program = step.lower(state, batch, np.uint32(0), Schedule(config, None).at(0).rates).compile()
 
     def size(tree):
         return sum(map(trees.bytes_on_device, jax.tree.leaves(tree)))
@@ -170,7 +170,7 @@ def test_the_state_of_an_objective_restarts_only_after_a_phase_without_the_objec
     )
     for number in range(config.train.steps):
         batch = dict.fromkeys(config.phase_at(number).active(), rows)
-        arguments = state, batch, np.uint32(0), rates(config, number)
+        arguments = state, batch, np.uint32(0), Schedule(config, None).at(number).rates
         if number in steps:
             step = steps[number]
             step.compile(*arguments)

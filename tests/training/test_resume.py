@@ -19,7 +19,7 @@ from xlj.checkpoints import reading
 from xlj.config import parse
 from xlj.data.rows.preparing import prepare_rows
 from xlj.io.exit_codes import CONTINUE
-from xlj.training.amounts import Amounts, StepAmounts
+from xlj.training.schedule import Schedule
 
 ROOT = Path(__file__).parents[2]
 STEPS = 45
@@ -160,7 +160,7 @@ def test_a_resumed_run_prints_changed_config_keys(tiny, store, trained, capsys, 
     monkeypatch.setattr(meshes, "_group", lambda device: device.id // 4)  # two hosts
     outcome = loop.train(start.prepare(parse(tiny), trained, store))
     assert outcome.operations == operations(parse(tiny), store)
-    tokens = Amounts(parse(tiny), StepAmounts(store)).tokens(0, 5)
+    tokens = Schedule(parse(tiny), store).tokens(0, 5)
     assert capsys.readouterr().out.splitlines() == [
         "resuming: optimizer.schedule was 'linear', is now 'constant'",
         "resuming: optimizer.warmup_steps was 0, is now 2",

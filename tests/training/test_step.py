@@ -19,10 +19,10 @@ from xlj.data.rows.preparing import prepare_rows
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
 from xlj.objectives.objective import Loss, build, build_all
-from xlj.optimizers.schedules import rates
 from xlj.sharding import meshes, rules, trees
 from xlj.sharding.devices import on_mesh
 from xlj.training import state
+from xlj.training.schedule import Schedule
 from xlj.training.step import Microbatches, loss_scales, make_train_step, with_targets
 
 
@@ -44,7 +44,7 @@ def prepare(config, store, devices=1):
 
 def step_arguments(config, step=0):
     """Returns the arguments of a step other than state and batch."""
-    return config.train.seed, rates(config, step)
+    return config.train.seed, Schedule(config, None).at(step).rates
 
 
 def make_step(config, store, devices=1):
@@ -201,7 +201,7 @@ def test_a_step_that_skips_empty_microbatches_equals_one_that_computes_them(tiny
     initial = jax.jit(lambda: state.init(config, Corpus.of(store), 0), out_shardings=sharding)()
     step = jax.jit(make_train_step(config, objectives, mesh), out_shardings=sharding)
     rows = batch(2)
-    assert config.microbatches(2) == 2
+    assert config.schedule[0].microbatches(2) == 2
     bounded = step(initial, rows, *step_arguments(config, 2), np.int32(2))
     plain = step(initial, rows, *step_arguments(config, 2))
     assert_close(bounded, plain, rtol=1e-5)

@@ -11,7 +11,7 @@ import pytest
 from xlj.api import runs
 from xlj.checkpoints import writing
 from xlj.config import parse
-from xlj.training import loop, start, step_memory
+from xlj.training import loop, resources, start, step_memory
 from xlj.training.step_memory import StepMemory
 
 PROGRAM = """
@@ -80,11 +80,11 @@ def test_a_run_retains_memory_between_steps_and_releases_it_before_other_work(
         events.append("evaluated")
         return {}
 
-    def save(*arguments, tokens):
+    def save(*arguments, **options):
         events.append("saved")
 
-    monkeypatch.setattr(loop, "StepMemory", Memory)
-    monkeypatch.setattr(loop, "Evaluation", lambda *arguments: evaluate)
+    monkeypatch.setattr(resources, "StepMemory", Memory)
+    monkeypatch.setattr(resources, "Evaluation", lambda *arguments: evaluate)
     monkeypatch.setattr(writing.Checkpointer, "save", save)
     tiny.train.steps, tiny.train.checkpoint_every = 4, 3
     tiny.train.log_every, tiny.train.eval_every = 3, 2

@@ -12,9 +12,9 @@ from xlj import config as schema
 from xlj import optimizers
 from xlj.config import parse
 from xlj.objectives.objective import Loss, LossSums, Objective
-from xlj.optimizers.schedules import rates
 from xlj.sharding import meshes, trees
 from xlj.training.randomness import row_rngs
+from xlj.training.schedule import Schedule
 from xlj.training.state import Progress, State
 from xlj.training.step import make_train_step
 
@@ -227,7 +227,7 @@ def test_steps_equal_those_of_numpy(normalisation, accumulation, optimizer):
         batch = {
             n: {"tokens": jnp.asarray(x), "languages": languages} for n, x in (("a", a), ("b", b))
         }
-        state = step(state, batch, np.uint32(SEED), rates(config, number))
+        state = step(state, batch, np.uint32(SEED), Schedule(config, None).at(number).rates)
         numpy_step.run_step(a.astype(float), b.astype(float))
         chex.assert_trees_all_close(
             trees.named_leaves(state.params), numpy_step.params, rtol=1e-4, atol=1e-5

@@ -20,8 +20,9 @@ from xlj.data.rows.draws import BLOCK
 from xlj.data.rows.preparing import open_rows, prepare_rows
 from xlj.data.tokenizer.layout import PAD
 from xlj.distributed.preemption import Preemption
-from xlj.training import loop, metrics, schedule, start
-from xlj.training.metrics_writer import by_phase
+from xlj.training import loop, metrics, schedule_tables, start
+from xlj.training.evaluation import by_phase
+from xlj.training.schedule import Schedule
 
 PHASES = {
     "longer": {
@@ -150,7 +151,7 @@ def test_a_dry_run_prints_and_plots_the_schedule(config, store, tmp_path, capsys
     page = (tmp_path / "run" / "schedule.html").read_text()
     for title in ("tokens", "learning rate", "rows mmlm", "mask rate mmlm", "share text@48.sw"):
         assert f"<h3>{title}</h3>" in page
-    lines = schedule.make_lines(config, store)
+    lines = schedule_tables.make_lines(Schedule(config, store), store)
     assert [line["step"] for line in lines] == list(range(11))
     assert [line["rows/mmlm"] for line in lines] == ROWS
     assert [line["length/mmlm"] for line in lines] == LENGTHS

@@ -20,8 +20,9 @@ from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.fertility import Fertility
 from xlj.models.dense import product
 from xlj.sharding import devices, meshes
-from xlj.training import amounts, memory, schedule
+from xlj.training import memory, schedule_tables
 from xlj.training.run_flops import RunFlops
+from xlj.training.schedule import Schedule
 from xlj.training.state import init as init_state
 
 PASSES = 20
@@ -177,9 +178,8 @@ def _operations_per_second(hidden: int, dtype: str) -> float:
 
 def format_table(config: Config, store: RowStore) -> list[str]:
     """Returns a table of the phases, as `xlj train --dry_run` prints it."""
-    return [
-        line.rstrip() for line in align_columns(schedule.make_table(config, store), left=(0, 3, 6))
-    ]
+    table = schedule_tables.make_table(Schedule(config, store), store)
+    return [line.rstrip() for line in align_columns(table, left=(0, 3, 6))]
 
 
 def give_advice(
@@ -223,4 +223,4 @@ def give_advice(
             f"{_SMALL_MODEL:,} parameters we suggest at least "
             f"--config.optimizer.learning_rate={_RATE_OF_SMALL:g}"
         )
-    return lines + amounts.make_warnings(config, store)
+    return lines + schedule_tables.make_warnings(Schedule(config, store), store)

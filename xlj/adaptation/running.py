@@ -40,7 +40,6 @@ from xlj.reporting import runs as reported_runs
 from xlj.reporting.page import page
 from xlj.sharding import meshes
 from xlj.training import durations, start
-from xlj.training.amounts import StepAmounts
 
 _CHARACTERS = 5_000_000  # characters of each language's text from which pieces are chosen
 _HELD_OUT = 200  # maximum number of held-out lines per language or pair that the measures read
@@ -332,7 +331,7 @@ def _planned(
             store, config, request.languages, request.replay, request.replay_share
         )
         config = dataclasses.replace(config, data=dataclasses.replace(config.data, sampled=names))
-    config, _ = durations.resolve(config, StepAmounts(store))
+    config, _ = durations.resolve(config, store)
     if request.steps is None and "train.steps" in explicit:
         return config
     steps = request.steps or plan.choose_steps(config, store, request.languages)

@@ -22,7 +22,7 @@ from xlj.io.storage import AnyPath
 from xlj.reporting import runs as reported_runs
 from xlj.reporting.page import page
 from xlj.reporting.page import schedule as drawn_schedule
-from xlj.training import amounts, loop, schedule, step_memory
+from xlj.training import loop, schedule_tables, step_memory
 from xlj.training.start import adopt_model, prepare
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
         hosts.check_shared(workdir, "workdir")
         start = prepare(config, workdir, store)
         if jax.process_index() == 0:
-            warnings = amounts.make_warnings(start.config, start.store)
+            warnings = schedule_tables.make_warnings(start.schedule, start.store)
             print(report(start.store, config.data), *warnings, "", sep="\n", flush=True)
         outcome = loop.train(start, probes.make(start.config, files, start.store, start.vocabulary))
     return PretrainingRun(**vars(outcome))
@@ -130,12 +130,13 @@ def dry_run(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) 
         start = prepare(config, workdir)
         if jax.process_index():
             return
-        warnings = amounts.make_warnings(start.config, start.store)
+        warnings = schedule_tables.make_warnings(start.schedule, start.store)
         print(report(start.store, start.config.data), *warnings, "", sep="\n")
-        table = align_columns(schedule.make_table(start.config, start.store), left=(0, 3, 6))
+        rows = schedule_tables.make_table(start.schedule, start.store)
+        table = align_columns(rows, left=(0, 3, 6))
         print(*(line.rstrip() for line in table), sep="\n")
         path = workdir / "schedule.html"
-        lines = schedule.make_lines(start.config, start.store)
+        lines = schedule_tables.make_lines(start.schedule, start.store)
         with atomic.as_config_error(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic.write(path, drawn_schedule(lines, str(workdir)).encode())

@@ -22,7 +22,7 @@ from xlj.data.tokenizer import vocabulary_training
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives import operations
 from xlj.objectives.objective import build
-from xlj.optimizers.schedules import Rates
+from xlj.optimizers import Rates
 from xlj.sharding import meshes
 from xlj.training import state, step_memory
 from xlj.training.step import make_train_step

@@ -8,7 +8,7 @@ from xlj.checkpoints.preservation import decay_start
 from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.writing import row_digests
-from xlj.config import Config, Model, record, registered
+from xlj.config import Config, Model, batch_sizes, record, registered
 from xlj.config.fields import ConfigTree, Value, flat, merge
 from xlj.config.objectives import objectives_in
 from xlj.data.rows.store import Manifest
@@ -131,14 +131,11 @@ _ALL_OBJECTIVES = "objectives of all phases"
 
 
 _FIXED_KEYS = (
-    *("init_from", "transfer", "train.seed", "train.batch_warmup", "data.alpha", "data.sampled"),
+    *("init_from", "transfer", "train.seed", "data.alpha", "data.sampled"),
     *("objectives", "optimizer"),
 )
-"""Keys and sections that determine batches, masks and updates. `model` and `phases` do too; they
-are compared separately."""
-
-_FIXED_KEYS_IN_WARMUP = ("train.first_microbatches", "train.gradient_accumulation_steps")
-"""Keys that determine batches only if the run has a batch warm-up."""
+"""Keys and sections that determine batches, masks and updates. `model`, `phases` and the batch
+sizes do too; they are compared separately."""
 
 
 def config_differences(checkpoint: Checkpoint, config: Config) -> list[Difference]:
@@ -154,8 +151,8 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[Differenc
     # Configs of fine-tuning contain one objective only; all others get defaults on both sides.
     old, new = (merge(record(Config()), tree, "") for tree in (checkpoint.config(), record(config)))
     on = objectives_in(old) | objectives_in(new)
-    grow = config.train.batch_warmup > 0
-    for path in (*_FIXED_KEYS, *_FIXED_KEYS_IN_WARMUP * grow, "phases"):
+    grow = config.schedule[0].batch_sizes.grow
+    for path in (*_FIXED_KEYS, *batch_sizes.KEYS[: None if grow else 1], "phases"):
         before, now = old, new
         for name in path.split("."):
             before, now = before[name], now[name]

@@ -42,6 +42,9 @@ class Checkpointer:
       keep_steps: steps whose checkpoints are always kept.
       keep_best: whether the checkpoint with the highest score is always kept. If several
         checkpoints have this score, the latest of them is kept.
+
+    Attributes:
+      keep_steps: as above.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Checkpointer:
             )
             policies.append(best)
         orbax_errors.silence()
+        self.keep_steps = keep_steps
         self._folder = workdir / "checkpoints"
         self._config, self._manifest, self._vocabulary = config, manifest, vocabulary
         options = ocp.CheckpointManagerOptions(

@@ -117,7 +117,8 @@ def check_phases(config: Config) -> None:
     converted to steps are not compared."""
     is_open = bool(unresolved(config))
     if not is_open:
-        _check_batch_warmup(config)
+        first = config.schedule[0]
+        first.batch_sizes.check(first.end)
     for phase in config.schedule:
         _check_together(phase.config)
         if phase.config.optimizer.schedule != "wsd" or is_open:
@@ -129,20 +130,6 @@ def check_phases(config: Config) -> None:
                 f"{where}optimizer.decay_steps={decay} is more than the {steps} steps of the "
                 f"learning rate schedule, which ends at step {phase.rates_end}; lower it"
             )
-
-
-def _check_batch_warmup(config: Config) -> None:
-    warmup, end = config.batch_warmup, config.schedule[0].end
-    if warmup and warmup.steps > end:
-        raise ConfigError(
-            f"train.batch_warmup={warmup.steps}: the batch warm-up must end by step {end}, where "
-            "the first of phases starts or, without phases, the run ends; lower it"
-        )
-    if warmup and warmup.first >= warmup.parts:
-        raise ConfigError(
-            f"train.batch_warmup: batches grow from train.first_microbatches={warmup.first} to "
-            f"train.gradient_accumulation_steps={warmup.parts}, which must be larger"
-        )
 
 
 def _check_phases_unused(config: Config) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import ml_collections
 
 from xlj.config import durations, fields, row_kinds
-from xlj.config.batch_warmup import BatchWarmup
+from xlj.config.batch_sizes import BatchSizes
 from xlj.config.fields import ConfigError, ConfigTree, Section, key
 from xlj.config.objectives import (
     Options,
@@ -89,13 +89,20 @@ class Phase(NamedTuple):
         """The number of microbatches in a full batch."""
         return self.config.train.gradient_accumulation_steps
 
+    @property
+    def batch_sizes(self) -> BatchSizes:
+        """The number of microbatches of each step of this phase, counted from its first step."""
+        return BatchSizes.of_phase(self.config.train, self.start)
+
+    def microbatches(self, step: int) -> int:
+        """Returns the number of microbatches of a step of this phase."""
+        return self.batch_sizes.size(step - self.start)
+
     def done(self, step: int) -> float:
         """Returns the number of steps of this phase before `step`. A step of the batch warm-up
         counts as its microbatches divided by the microbatches of a full batch."""
         steps = max(0, min(step, self.end) - self.start)
-        if self.start or not (warmup := self.config.batch_warmup):
-            return steps
-        return warmup.before(steps) / warmup.parts
+        return self.batch_sizes.before(steps) / self.parts
 
 
 RATES_KEYS = ("schedule", "warmup_steps", "decay_steps", "decay", "floor")
@@ -170,23 +177,6 @@ class Config(Section):
             for config in (self, other)
         ]
         return parts[0] == parts[1]
-
-    @property
-    def batch_warmup(self) -> BatchWarmup | None:
-        """The growth of batches at the start of the run; None if batches do not grow."""
-        train = self.train
-        if not train.batch_warmup:
-            return None
-        return BatchWarmup(
-            train.batch_warmup, train.first_microbatches, train.gradient_accumulation_steps
-        )
-
-    def microbatches(self, step: int) -> int:
-        """Returns the number of microbatches of a step, which is smaller in the batch warm-up."""
-        phase = self.phase_at(step)
-        if phase.start or not self.batch_warmup:
-            return phase.parts
-        return self.batch_warmup.size(step)
 
     @functools.cached_property
     def objectives_by_phase(self) -> tuple[Mapping[str, Options], ...]:

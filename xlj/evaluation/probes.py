@@ -21,7 +21,7 @@ from xlj.inference.pretrained import Pretrained
 from xlj.models.encoder import Params, layer_or_middle
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.nearest import accuracy, nearest
-from xlj.training.metrics_writer import Check, Probe, by_phase
+from xlj.training.evaluation import Check, Probe, by_phase
 from xlj.training.state import State
 from xlj.word_alignment import gold_alignments
 from xlj.word_alignment.aligner import Aligner

@@ -4,12 +4,13 @@
 `xlj/config/optimizers.py` lists, or code that all optimizers share.
 """
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax.tree_util import KeyPath
+from jax.typing import ArrayLike
 
 from xlj.config import Config, Optimizer, registered_optimizers
 from xlj.config.user_code import function_of
@@ -17,12 +18,22 @@ from xlj.contracts.arrays import Leaf, PyTree
 from xlj.models.encoder import Params
 from xlj.optimizers import multipliers
 from xlj.optimizers.guards import Damped, Guarded, guard
-from xlj.optimizers.schedules import Rates
 from xlj.sharding.trees import name_of, named_leaves
 
 OptState: TypeAlias = optax.OptState
 """The state of an optimizer: (the state of the direction's transformation, an empty state). `make`
 explains directions."""
+
+
+class Rates(NamedTuple):
+    """Learning rate and weight decay of a step, each float32 [].
+
+    They are arguments of the compiled step. So runs with other schedules use the same program.
+    """
+
+    learning_rate: ArrayLike
+    weight_decay: ArrayLike
+    """A step multiplies a parameter by 1 - (weight_decay * learning rate of the parameter)."""
 
 
 def make(config: Config) -> optax.GradientTransformationExtraArgs:
@@ -38,7 +49,7 @@ def make(config: Config) -> optax.GradientTransformationExtraArgs:
       A transformation. Its `update(gradients, state, params, finite=, rates=)` returns (updates to
       add to the parameters, next state). `finite` is a bool []: whether loss and gradients are
       finite. If it is False, the next state equals `state`, and the updates are undefined. `rates`
-      are the learning rate and weight decay of the step (`schedules.rates`).
+      are the learning rate and weight decay of the step (`Rates`).
     """
     options = config.optimizer
     entry = registered_optimizers()[options.name]

@@ -91,10 +91,10 @@ def search(config: Config, sizes: Sizes, topology: Topology, try_all: bool = Tru
       ConfigError: if the batches cannot be divided over the devices.
     """
     # The number of microbatches determines the batches of a batch warm-up, so it must not change.
-    has_warmup = config.train.batch_warmup > 0
+    is_fixed = config.schedule[0].batch_sizes.grow
     parts = (
         [config.train.gradient_accumulation_steps]
-        if has_warmup
+        if is_fixed
         else microbatch_counts(config, topology.size)
     )
     phase = find_largest_phase(config, sizes)

@@ -158,7 +158,7 @@ def schedule(lines: Sequence[Line], title: str) -> str:
     """Returns the HTML of a page that draws the schedule of a run.
 
     Args:
-      lines: the result of `xlj.training.schedule.make_lines`.
+      lines: the result of `xlj.training.schedule_tables.make_lines`.
       title: the title of the page.
     """
     run = Run(title, Path(), {}, (), {}, {}, (), schedule=lines)

@@ -31,7 +31,8 @@ class Run:
       layers: scores by curve, then by layer. The name of a curve has the file and the metric.
       notes: one line for each file that cannot be read.
       machine: time and machine of the last start of the run (machine.json).
-      schedule: the values that the config sets at each step (`xlj.training.schedule.make_lines`).
+      schedule: the values that the config sets at selected steps
+        (`xlj.training.schedule_tables.make_lines`).
       adaptation: the measures before and after `xlj.adapt` (`evaluation/text_measures.py`).
     """
 

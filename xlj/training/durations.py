@@ -5,16 +5,17 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from xlj.config import Config, ConfigError, Phase, as_tree, build, durations
-from xlj.config.batch_warmup import BatchWarmup
+from xlj.config import Config, ConfigError, as_tree, build, durations
+from xlj.config.batch_sizes import BatchSizes
 from xlj.config.checks import check_phases
 from xlj.config.fields import ConfigTree, flat, merge
 from xlj.config.schema import unresolved
 from xlj.config.sections import MOST_STEPS
-from xlj.training.amounts import Amounts, StepAmounts
+from xlj.data.rows.store import RowStore
+from xlj.training.schedule import Schedule
 
 
-def resolve(config: Config, step_amounts: StepAmounts) -> tuple[Config, list[str]]:
+def resolve(config: Config, store: RowStore | None) -> tuple[Config, list[str]]:
     """Replaces all durations of a config by steps.
 
     A duration becomes the smallest number of steps that read its amount of data:
@@ -29,6 +30,9 @@ def resolve(config: Config, step_amounts: StepAmounts) -> tuple[Config, list[str
     times. The phase is the one in which the duration ends. For a warm-up of the learning rate, it
     is the phase in which the warm-up begins.
 
+    Args:
+      store: the rows; None before they are built (`Schedule`).
+
     Returns:
       The config, and a line to print for each converted duration.
 
@@ -39,7 +43,7 @@ def resolve(config: Config, step_amounts: StepAmounts) -> tuple[Config, list[str
     texts = {k: text for k, text in unresolved(config).items() if not text.endswith("%")}
     if not unresolved(config):
         return config, []
-    resolution = _Resolution(config, step_amounts, texts)
+    resolution = _Resolution(config, store, texts)
     phases = config.schedule
     if "train.batch_warmup" in texts:
         resolution.resolve_batch_warmup()
@@ -49,7 +53,7 @@ def resolve(config: Config, step_amounts: StepAmounts) -> tuple[Config, list[str
         prefix = f"phases.{phase.name}." if phase.name else ""
         resolution.resolve_warmup(number, f"{prefix}optimizer.warmup_steps")
         resolution.resolve_decay(number, f"{prefix}optimizer.decay_steps")
-    resolved, lines = resolve_percentages(resolution.amounts.config)
+    resolved, lines = resolve_percentages(resolution.schedule.config)
     check_phases(resolved)
     return resolved, resolution.lines + lines
 
@@ -95,11 +99,11 @@ class _Resolution:
       texts: the unresolved durations, by the path of their keys.
 
     Attributes:
-      amounts: the amounts of data of a config with all durations that are resolved so far.
+      schedule: of a config with all durations that are resolved so far.
       lines: a line to print for each converted duration.
     """
 
-    def __init__(self, config: Config, step_amounts: StepAmounts, texts: Mapping[str, str]):
+    def __init__(self, config: Config, store: RowStore | None, texts: Mapping[str, str]):
         self._config, self._texts = config, texts
         starts = [f"phases.{phase.name}.start_step" for phase in config.schedule[1:]]
         self._ends = [*starts, "train.steps"]
@@ -107,18 +111,18 @@ class _Resolution:
         # A phase whose end is not resolved yet has the largest possible number of steps.
         last = range(MOST_STEPS - len(starts), MOST_STEPS + 1)
         self._steps = dict.fromkeys(texts, 0) | dict(zip(self._ends, last, strict=True))
-        self.amounts = Amounts(_with(config, self._steps), step_amounts)
+        self.schedule = Schedule(_with(config, self._steps), store)
         self.lines: list[str] = []
 
     def resolve_batch_warmup(self) -> None:
         """Resolves the batch warm-up, which must end within the first phase."""
         path, train = "train.batch_warmup", self._config.train
-        amounts = self.amounts  # here the warm-up still has 0 steps, so step 0 is a full step
+        schedule = self.schedule  # here the warm-up still has 0 steps, so step 0 is a full step
 
         def amount(unit: str, count: int) -> float:
             """Returns the amount of data that a warm-up of `count` steps reads."""
-            warmup = BatchWarmup(count, train.first_microbatches, train.gradient_accumulation_steps)
-            return amounts.in_unit(unit, 0, 1, 0) * warmup.before(count) / warmup.parts
+            sizes = BatchSizes(count, train.first_microbatches, train.gradient_accumulation_steps)
+            return schedule.in_unit(unit, 0, 1, 0) * sizes.before(count) / sizes.full
 
         count = self._fewest(path, amount, MOST_STEPS // 2)
         self._settle(path, count, 0, count)
@@ -134,7 +138,7 @@ class _Resolution:
             self._settle(path, self._values[path], 0, 0)
             return
         most = MOST_STEPS - len(self._ends) + number + 1
-        end = self._fewest(path, lambda u, count: self.amounts.in_unit(u, 0, count, number), most)
+        end = self._fewest(path, lambda u, count: self.schedule.in_unit(u, 0, count, number), most)
         end = max(end, fewest) if path == "train.steps" else end
         self._settle(path, end, 0, end)
 
@@ -147,10 +151,10 @@ class _Resolution:
         """
         if path not in self._texts:
             return
-        begin, last = self._phase(number).rates_start, self._last
+        begin, last = self.schedule.phases[number].rates_start, self.schedule.phases[-1].end
 
         def amount(unit: str, count: int) -> float:
-            return self.amounts.in_unit(unit, begin, begin + count, number)
+            return self.schedule.in_unit(unit, begin, begin + count, number)
 
         count = self._fewest(path, amount, last - begin)
         self._settle(path, count, begin, begin + count)
@@ -164,25 +168,15 @@ class _Resolution:
         """
         if path not in self._texts:
             return
-        begin, end = self._phase(number).rates_start, self._phase(number).rates_end
-        last = max(n for n, phase in enumerate(self._schedule) if phase.start < end)
+        phases = self.schedule.phases
+        begin, end = phases[number].rates_start, phases[number].rates_end
+        last = max(n for n, phase in enumerate(phases) if phase.start < end)
 
         def amount(unit: str, count: int) -> float:
-            return self.amounts.in_unit(unit, end - count, end, last)
+            return self.schedule.in_unit(unit, end - count, end, last)
 
         count = self._fewest(path, amount, end - begin)
         self._settle(path, count, end - count, end)
-
-    @property
-    def _schedule(self) -> tuple[Phase, ...]:
-        return self.amounts.config.schedule
-
-    @property
-    def _last(self) -> int:
-        return self._schedule[-1].end
-
-    def _phase(self, number: int) -> Phase:
-        return self._schedule[number]
 
     def _fewest(self, path: str, amount: Callable[[str, int], float], most: int) -> int:
         """Returns the smallest number of steps that read the amount of a duration.
@@ -213,9 +207,9 @@ class _Resolution:
           begin, end: the duration is steps [begin, end), whose tokens are printed.
         """
         self._steps[path] = count
-        self.amounts = self.amounts.with_config(_with(self._config, self._steps))
+        self.schedule = self.schedule.with_config(_with(self._config, self._steps))
         if path in self._texts:
-            tokens = self.amounts.tokens(begin, end)
+            tokens = self.schedule.tokens(begin, end)
             self.lines.append(
                 f"{path}={self._texts[path]}: {count:,} steps, about {tokens:,.0f} tokens"
             )

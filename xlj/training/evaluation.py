@@ -4,13 +4,13 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from xlj.config import Config
+from xlj.config import Config, Model
 from xlj.contracts.arrays import PyTree
 from xlj.data.rows import mixture, row_records
 from xlj.data.rows.corpus import Corpus
@@ -25,6 +25,23 @@ from xlj.training.state import State
 from xlj.training.step import Microbatches
 
 _SEED = 0  # of the masks; it does not depend on `train.seed`, so that runs can be compared
+
+
+class Check(Protocol):
+    """A function that an evaluation calls between batches.
+
+    To stop the evaluation, the function raises an exception.
+
+    Args:
+      done: number of rows that the evaluation has finished.
+    """
+
+    def __call__(self, done: int = 0, /) -> object: ...
+
+
+Probe = Callable[[State, Check], Mapping[str, float]]
+"""A function (state, check) -> metrics `eval/NAME/LANGUAGE/MEASURE`, by name. It calls `check`
+between batches. `check` raises `Interrupted` if the run should stop."""
 
 
 class Evaluation:
@@ -152,6 +169,22 @@ class Evaluation:
             sums = self._programs[name](*self._arguments(name, state, start))
             parts.append(jax.device_get(sums))
         return jax.tree.map(lambda *x: np.concatenate(x)[:count], *parts)
+
+
+def by_phase(config: Config, make: Callable[[Model], Probe]) -> Probe:
+    """Returns a probe that uses the model options of the phase in which a state was trained last.
+
+    Args:
+      make: (model options of a phase) -> a probe that uses these options.
+    """
+    models = dict.fromkeys(phase.config.model for phase in config.schedule)
+    probes = {model: make(model) for model in models}
+
+    def measure(state: State, check: Check = bool) -> Mapping[str, float]:
+        last = max(0, int(state.progress.step) - 1) if len(probes) > 1 else 0
+        return probes[config.phase_at(last).config.model](state, check)
+
+    return measure
 
 
 def _loss_sums(

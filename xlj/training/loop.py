@@ -1,55 +1,26 @@
-"""The train loop, in order of execution: first state, resources, steps, metrics, checkpoints."""
+"""The train loop: steps, metrics, checkpoints, in order of execution."""
 
-import collections
 import contextlib
 import dataclasses
-import os
-import platform
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from typing import Protocol, TypeVar
+from collections.abc import Iterator, Sequence
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
-from tqdm import tqdm
 
-from xlj import __version__
-from xlj.checkpoints import compatibility, preservation, reading, writing
-from xlj.config import Config, ConfigError, Model, record
+from xlj.checkpoints import compatibility, reading
+from xlj.config import Config, ConfigError
 from xlj.data.rows.batches import Batches
-from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.store import RowStore
 from xlj.distributed import hosts
-from xlj.distributed.host_speeds import HostSpeeds
-from xlj.distributed.preemption import Preemption
-from xlj.io import atomic, json_file
-from xlj.io.growing import GrowingFiles
+from xlj.io import json_file
 from xlj.io.storage import AnyPath
-from xlj.objectives.objective import build
-from xlj.optimizers.schedules import Rates, rates
 from xlj.sharding import meshes
-from xlj.training import initialisation, memory, metrics, schedule
+from xlj.training import memory, metrics, metrics_writer
 from xlj.training import state as states
-from xlj.training.amounts import Amounts, StepAmounts
-from xlj.training.evaluation import Evaluation
-from xlj.training.metrics_writer import MetricsWriter, Probe, by_phase
-from xlj.training.phases import jitted_steps
-from xlj.training.prefetch import Prefetch
+from xlj.training.evaluation import Probe
+from xlj.training.resources import Resources, RunState, open_run
 from xlj.training.run_flops import Counts, RunFlops
 from xlj.training.start import Start
-from xlj.training.state import State
-from xlj.training.step_memory import StepMemory
-from xlj.training.throughput import Throughput
-from xlj.training.waits import Waits
-
-
-class _Closable(Protocol):
-    def close(self) -> object: ...
-
-
-Resource = TypeVar("Resource", bound=_Closable)
+from xlj.training.step import Batch
 
 _IN_FLIGHT = 2  # number of steps that the host may be ahead of the devices
 
@@ -97,164 +68,112 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
         it. A second Ctrl-C stops the run without saving. The message names the step from which the
         run will resume.
     """
-    config, workdir, mesh, latest = start.config, start.workdir, start.mesh, start.latest
-    store = start.store
-    batches = Batches(store, config)
-    done, total = latest.step if latest is not None else 0, config.train.steps
+    config, latest, total = start.config, start.latest, start.config.train.steps
+    batches = Batches(start.store, config)
     flops = RunFlops(config, batches)
 
-    def outcome(finished: bool) -> Outcome:
-        folder = workdir / "checkpoints" / str(done)
-        return Outcome(done, finished, workdir, folder, flops.until(done))
+    def outcome(done: int, finished: bool) -> Outcome:
+        folder = start.workdir / "checkpoints" / str(done)
+        return Outcome(done, finished, start.workdir, folder, flops.until(done))
 
-    # The previous process may have saved this step, but stopped before it wrote the step's metrics.
-    is_measured = latest is not None and latest.meta["measured"]
     if latest is not None:
-        finished = done == total and (is_measured or _is_in_metrics(workdir, done))
+        finished = latest.step == total and _is_measured(latest, start.workdir)
         _print_changes(latest, config, finished)
         if finished:
-            return outcome(finished=True)
-    amounts = Amounts(config, StepAmounts(store))
-    _print_costs(config, mesh, flops, amounts)
-    earlier = reading.list_all(workdir)
-    pre_decay = preservation.pre_decay_steps(config, earlier)
-    # Checkpoints whose metrics are not written yet may be the best ones, so they are kept too.
-    unmeasured = [each.step for each in earlier if best and not each.meta["measured"]]
-    keep = config.train.keep_checkpoints, (*pre_decay, *unmeasured), bool(best)
+            return outcome(total, finished=True)
+    _print_costs(start, flops)
     with (
         memory.explain_out_of_memory(config),
-        _naming_step(workdir),
-        contextlib.ExitStack() as stack,
+        _naming_step(start.workdir),
+        open_run(start, batches, flops, probes, best) as (run, resources),
     ):
-
-        def enter(resource: Resource) -> Resource:
-            return stack.enter_context(_closing(resource))
-
-        preemption = enter(Preemption(done))
-        bar = enter(_progress_bar(amounts, done, total))
-        waits = Waits(bar)
-        with waits.on("initialising the state", "first_state"):
-            abstract = states.abstract(config, batches.corpus, mesh)
-            state = initialisation.first_state(start, abstract)
-        sharding = jax.tree.map(lambda leaf: leaf.sharding, abstract)
-        steps = jitted_steps(config, batches.corpus, mesh, sharding)
-        evaluations = [
-            by_phase(config, partial(_evaluation, config, store, batches.corpus, mesh)),
-            *probes,
-        ]
-        _write_config(config, workdir, schedule.make_lines(config, store))
-        files = enter(GrowingFiles(workdir))
-        last_line, hook = done if is_measured else done - 1, config.train.metrics_hook
-        log = enter(metrics.Metrics(files, last_line, jax.process_index() == 0, hook))
-        checkpointer = enter(
-            writing.Checkpointer(workdir, config, store.manifest, start.vocabulary, *keep)
-        )
-        prefetch = enter(Prefetch(batches, mesh, done, total))
-        seen = latest.meta["tokens"] if latest is not None else 0
-        clock = Throughput(flops, prefetch, seen)
-        step_memory = enter(StepMemory(mesh))
-        speeds = HostSpeeds(files)
-        restart_sums = jax.jit(states.restart_sums, out_shardings=sharding.progress)
-        writer = MetricsWriter(
-            *(config, evaluations, flops, amounts, log, clock, speeds, preemption, waits, bar),
-            *(restart_sums, done),
-        )
-
-        def save(state: State, line: Mapping[str, float], is_measured: bool) -> None:
-            with clock.paused():
-                step_memory.release()
-                files.send(now=True)  # no checkpoint is stored before the metrics of its steps
-                checkpointer.save(
-                    done, state.parts(), line.get(best), is_measured, tokens=clock.seen()
-                )
-
-        first = states.copy_for_evaluation(state) if latest is None else None
-        if latest is not None and not is_measured:
-            state, line, is_measured = writer.write(state, done)
-            if not is_measured:
-                save(state, line, is_measured)
-        in_flight: collections.deque[tuple[int, jax.Array]] = collections.deque()
-        for batch, tokens in prefetch if is_measured or first else ():
-            step, arguments = steps[config.phase_at(done).start], _arguments(config, done)
-            if step.program is None:
-                with clock.paused(), waits.on("compiling the train step", "train_step"):
-                    step.compile(state, batch, *arguments)
-            preemption.started()
-            with step_memory.retain():
-                state, skipped_in_a_row = step(state, batch, *arguments)
-            clock.count(done, tokens)
-            done += 1
-            in_flight.append((done - 1, skipped_in_a_row))
-            if len(in_flight) > _IN_FLIGHT:
-                _check_finite(config, batches, workdir, *in_flight.popleft())
-            bar.set_description_str(f"{done:,}/{total:,}", refresh=False)
-            bar.update(round(amounts.tokens(0, done)) - bar.n)
+        first = states.copy_for_evaluation(run.state) if latest is None else None
+        if latest is not None and not run.is_measured:
+            if not metrics_writer.write(run, resources):
+                _save(run, resources, best)
+        for batch, tokens in resources.prefetch if run.is_measured or first else ():
+            _take_step(run, resources, batch, tokens)
             if first is not None:
                 # The initial state is evaluated after the first step, so that the first step need
                 # not wait for the compilation of the evaluation.
-                step_memory.release()
-                if not writer.write(first(), 0)[2]:
-                    done = 0  # no checkpoint exists, so the next process starts from the beginning
+                resources.step_memory.release()
+                if not metrics_writer.write(RunState(first(), 0), resources):
+                    run.done = 0  # no checkpoint exists, so the next process starts over
                     break
                 first = None
-            if any(writer.due(done)):
-                step_memory.release()
-            state, line, is_measured = writer.write(state, done)
-            stops = not is_measured or preemption.requested()
-            if stops or done % config.train.checkpoint_every == 0 or done in (total, *pre_decay):
-                save(state, line, is_measured)
+            if any(metrics_writer.due(config, run.done)):
+                resources.step_memory.release()
+            stops = not metrics_writer.write(run, resources) or resources.preemption.requested()
+            is_kept = run.done in (total, *resources.checkpointer.keep_steps)
+            if stops or is_kept or run.done % config.train.checkpoint_every == 0:
+                _save(run, resources, best)
             if stops:
                 break
-        for flag in in_flight:
-            _check_finite(config, batches, workdir, *flag)
-    finished = is_measured and done == total
-    if preemption.by_user and not finished:
-        saved = f"saved step {done:,}; the same command resumes from it"
-        raise KeyboardInterrupt(saved if done else "nothing was saved; the run will start over")
-    return outcome(finished)
+        for step, skipped_in_a_row in run.in_flight:
+            _check_finite(resources, step, skipped_in_a_row)
+    finished = run.is_measured and run.done == total
+    if resources.preemption.by_user and not finished:
+        saved = f"saved step {run.done:,}; the same command resumes from it"
+        raise KeyboardInterrupt(saved if run.done else "nothing was saved; the run will start over")
+    return outcome(run.done, finished)
 
 
-def _arguments(config: Config, step: int) -> tuple[np.uint32, Rates, np.int32 | None]:
-    """Returns the arguments of a step other than state and batch.
+def _take_step(run: RunState, resources: Resources, batch: Batch, tokens: int) -> None:
+    """Takes the next step, and checks the step that the devices have finished by now.
 
     Args:
-      step: zero-based.
-
-    Returns:
-      (seed, rates, number of microbatches that have rows). The number is None without a batch
-      warm-up.
+      batch: the rows of each objective.
+      tokens: number of tokens, without padding, in this process's rows.
     """
-    filled = np.int32(config.microbatches(step)) if config.batch_warmup else None
-    return np.uint32(config.train.seed), rates(config, step), filled
+    schedule, seed = resources.start.schedule, np.uint32(resources.start.config.train.seed)
+    planned = schedule.at(run.done)
+    rates, filled = planned.rates, planned.filled
+    step = resources.steps[planned.phase.start]
+    if step.program is None:
+        with resources.clock.paused(), resources.waits.on("compiling the train step", "train_step"):
+            step.compile(run.state, batch, seed, rates, filled)
+    resources.preemption.started()
+    with resources.step_memory.retain():
+        run.state, skipped_in_a_row = step(run.state, batch, seed, rates, filled)
+    resources.clock.count(run.done, tokens)
+    run.in_flight.append((run.done, skipped_in_a_row))
+    run.done += 1
+    if len(run.in_flight) > _IN_FLIGHT:
+        number, skipped_in_a_row = run.in_flight.popleft()
+        _check_finite(resources, number, skipped_in_a_row)
+    bar = resources.bar
+    bar.set_description_str(f"{run.done:,}/{resources.start.config.train.steps:,}", refresh=False)
+    bar.update(round(schedule.tokens(0, run.done)) - bar.n)
 
 
-def _evaluation(
-    config: Config, store: RowStore, corpus: Corpus, mesh: Mesh, model: Model
-) -> Evaluation:
-    """Builds the evaluation on held-out rows, with the model of a phase."""
-    return Evaluation(store, config, build(config.objectives_on(), model, corpus), mesh)
+def _save(run: RunState, resources: Resources, best: str) -> None:
+    """Starts to write a checkpoint.
 
-
-def _is_in_metrics(workdir: AnyPath, step: int) -> bool:
-    """Returns whether the metrics have a line for a step; process 0 reads them."""
-    return hosts.broadcast(lambda: any(line["step"] == step for line in metrics.read(workdir)))
-
-
-def _progress_bar(amounts: Amounts, done: int, total: int) -> tqdm:
-    """Returns the progress bar, which only process 0 shows.
-
-    The bar counts tokens, not steps. So its estimate of the time left is right even if batches or
-    rows grow during the run.
+    Args:
+      best: the metric that selects the best checkpoint; empty for none.
     """
-    shown = "{percentage:3.0f}% {bar:8} {desc} [{n_fmt}/{total_fmt} tok, {remaining} left{postfix}]"
-    return tqdm(
-        total=round(amounts.tokens(0, total)),
-        initial=round(amounts.tokens(0, done)),
-        bar_format=shown,
-        unit_scale=True,
-        dynamic_ncols=True,
-        disable=jax.process_index() > 0,
-    )
+    with resources.clock.paused():
+        resources.step_memory.release()
+        resources.files.send(now=True)  # no checkpoint is stored before the metrics of its steps
+        resources.checkpointer.save(
+            run.done,
+            run.state.parts(),
+            score=run.line.get(best),
+            measured=run.is_measured,
+            tokens=resources.clock.seen(),
+        )
+
+
+def _is_measured(latest: reading.Checkpoint, workdir: AnyPath) -> bool:
+    """Returns whether the metrics of a checkpoint's step are written; process 0 reads them.
+
+    The previous process may have saved the step, but stopped before it wrote the metrics.
+    """
+
+    def is_in_metrics() -> bool:
+        return any(line["step"] == latest.step for line in metrics.read(workdir))
+
+    return latest.meta["measured"] or hosts.broadcast(is_in_metrics)
 
 
 @contextlib.contextmanager
@@ -269,56 +188,20 @@ def _naming_step(workdir: AnyPath) -> Iterator[None]:
         ) from None
 
 
-@contextlib.contextmanager
-def _closing(resource: Resource) -> Iterator[Resource]:
-    """Closes a resource at the end of a `with` statement.
-
-    Unlike `contextlib.closing`, an error of `close` does not hide an earlier error.
-    """
-    try:
-        yield resource
-    except BaseException:
-        with contextlib.suppress(Exception):
-            resource.close()
-        raise
-    resource.close()
-
-
-def _write_config(config: Config, workdir: AnyPath, lines: list[metrics.Line]) -> None:
-    """Creates the workdir, and writes the config, the schedule and a description of the machine."""
-    with atomic.as_config_error(workdir / "config.json"):
-        workdir.mkdir(parents=True, exist_ok=True)
-        if jax.process_index() == 0:
-            json_file.write(workdir / "config.json", record(config))
-            json_file.write(workdir / "machine.json", _machine())
-            json_file.write(workdir / metrics.SCHEDULE, {"lines": lines}, indent=None)
-
-
-def _machine() -> dict[str, str]:
-    """Returns the time, machine and software of this start of the run, for reports."""
-    devices = collections.Counter(device.device_kind for device in jax.devices())
-    return {
-        "started": time.strftime("%Y-%m-%d %H:%M"),
-        "host": platform.node(),
-        "devices": ", ".join(f"{count} x {kind}" for kind, count in devices.items()),
-        "cores": f"{len(os.sched_getaffinity(0))}",
-        "software": f"xlj {__version__}, jax {jax.__version__}, Python {platform.python_version()}",
-    }
-
-
-def _print_costs(config: Config, mesh: Mesh, flops: RunFlops, amounts: Amounts) -> None:
+def _print_costs(start: Start, flops: RunFlops) -> None:
     """Prints the numbers of steps, tokens, passes and operations, and a warning on a slow mesh."""
     if jax.process_index():
         return
-    if meshes.crosses_hosts(mesh):
+    config, schedule = start.config, start.schedule
+    if meshes.crosses_hosts(start.mesh):
         print(
             f"slow: mesh.fsdp={config.mesh.fsdp} gathers the parameters of every layer across "
             "hosts or TPU slices; choose a value that divides the number of devices of each host "
             "or slice"
         )
     steps = config.train.steps
-    passes = [f"{kind} {number:,.2f}" for kind, number in amounts.passes(0, steps).items()]
-    print(f"steps of the run: {steps:,}, about {amounts.tokens(0, steps):,.0f} tokens")
+    passes = [f"{kind} {number:,.2f}" for kind, number in schedule.passes(0, steps).items()]
+    print(f"steps of the run: {steps:,}, about {schedule.tokens(0, steps):,.0f} tokens")
     print(f"passes over the rows: {', '.join(passes)}")
     print(f"operations of the run: {flops.until(steps)}\n", flush=True)
 
@@ -339,9 +222,7 @@ def _print_changes(latest: reading.Checkpoint, config: Config, finished: bool) -
         print(f"no effect: {change}" if finished else f"resuming: {change}", flush=True)
 
 
-def _check_finite(
-    config: Config, batches: Batches, workdir: AnyPath, step: int, skipped_in_a_row: jax.Array
-) -> None:
+def _check_finite(resources: Resources, step: int, skipped_in_a_row: jax.Array) -> None:
     """Stops the run if too many steps in a row had a loss or gradient that was not finite.
 
     Before it raises the error, it writes which rows the step has read to `not_finite_STEP.json`.
@@ -353,17 +234,18 @@ def _check_finite(
     Raises:
       ConfigError: if there are more than `train.max_skipped_steps` such steps.
     """
-    if int(skipped_in_a_row) <= config.train.max_skipped_steps:
+    limit, batches = resources.start.config.train.max_skipped_steps, resources.batches
+    if int(skipped_in_a_row) <= limit:
         return
     rows = {
         name: batches.draw(name, step, np.arange(shape[0]))
         for name, shape in batches.shapes(step).items()
     }
-    path = workdir / f"not_finite_{step}.json"
+    path = resources.start.workdir / f"not_finite_{step}.json"
     if jax.process_index() == 0:
         json_file.write(path, {"step": step, "rows": rows}, indent=None)
     raise ConfigError(
         f"the loss or gradient was not finite in {skipped_in_a_row} steps in a row, up to step "
-        f"{step} (train.max_skipped_steps={config.train.max_skipped_steps}). {path} lists the rows "
+        f"{step} (train.max_skipped_steps={limit}). {path} lists the rows "
         f"of step {step}. Try a lower optimizer.learning_rate or optimizer.clip_norm"
     )

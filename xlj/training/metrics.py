@@ -21,8 +21,8 @@ from xlj.io.storage import AnyPath
 FILE = "metrics.jsonl"
 """A file in the workdir: one JSON object per line, with `step` and numbers by name."""
 SCHEDULE = "schedule.json"
-"""A file in the workdir with the schedule of the run (`training/schedule.py`): a JSON object whose
-key `lines` has a list of objects with `step` and numbers by name."""
+"""A file in the workdir with the schedule of the run (`training/schedule_tables.py`): a JSON object
+whose key `lines` has a list of objects with `step` and numbers by name."""
 
 
 class Metrics:

@@ -37,7 +37,7 @@ class RunFlops:
     """Floating-point operations of the steps of a run, counted once for each phase."""
 
     def __init__(self, config: Config, batches: Batches):
-        self._config, self._phases = config, []
+        self._phases = []
         for phase in config.schedule:
             shapes = batches.shapes(phase.start)
             fields = {name: batches.fields(name, phase.start) for name in shapes}
@@ -49,8 +49,8 @@ class RunFlops:
 
         A step of the batch warm-up counts as the fraction of its microbatches that have rows.
         """
-        share = self._config.microbatches(step) / self._config.phase_at(step).parts
-        counts = next(counts for phase, counts in reversed(self._phases) if phase.start <= step)
+        phase, counts = next(each for each in reversed(self._phases) if each[0].start <= step)
+        share = phase.microbatches(step) / phase.parts
         return Counts(*(share * count for count in counts))
 
     def until(self, step: int) -> Counts:

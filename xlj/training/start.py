@@ -1,6 +1,7 @@
 """Prepares a run: finds its checkpoint and models, checks them against the config, builds rows."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 import jax
@@ -20,7 +21,7 @@ from xlj.io import atomic, storage
 from xlj.io.storage import AnyPath
 from xlj.sharding import meshes
 from xlj.training import durations, memory, transfer
-from xlj.training.amounts import StepAmounts
+from xlj.training.schedule import Schedule
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +49,16 @@ class Start:
     models: Mapping[tuple[str, str], StoredModel]
     vocabulary: Vocabulary
     store: RowStore
+
+    @property
+    def done(self) -> int:
+        """The number of finished steps: the step of `latest`, or 0."""
+        return self.latest.step if self.latest is not None else 0
+
+    @functools.cached_property
+    def schedule(self) -> Schedule:
+        """The schedule of the run."""
+        return Schedule(self.config, self.store)
 
 
 def prepare(
@@ -164,7 +175,7 @@ def _checked_with_rows(config: Config, latest: Checkpoint | None, store: RowStor
 
 def _resolved(config: Config, store: RowStore) -> Config:
     """Resolves durations to steps. Process 0 prints a line for each converted duration."""
-    resolved, lines = durations.resolve(config, StepAmounts(store))
+    resolved, lines = durations.resolve(config, store)
     if jax.process_index() == 0:
         print(*lines, sep="\n", end="\n" * bool(lines), flush=True)
     return resolved

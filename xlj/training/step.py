@@ -13,11 +13,10 @@ from jax.typing import ArrayLike
 from xlj import optimizers
 from xlj.config import Config, Optimizer
 from xlj.objectives.objective import Argument, LossSums, Objective, Params, Result, Rows
-from xlj.optimizers import multipliers
+from xlj.optimizers import Rates, multipliers
 from xlj.optimizers.averaging import update_average
 from xlj.optimizers.clipping import clip
 from xlj.optimizers.guards import either
-from xlj.optimizers.schedules import Rates
 from xlj.sharding import devices, trees
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.rules import OTHERS, REPLICATED, RULES

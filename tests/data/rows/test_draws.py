@@ -77,8 +77,8 @@ def stream(rows=(1000, 37, 1), alphas=((0, 0.7),), batch_size=(24,), seed=3, war
     phases = []
     for (start, alpha), size in zip(alphas, batch_size, strict=True):
         counts = draws_per_block(sampling_rates(dict(zip(tasks, rows, strict=True)), alpha))
-        warmup_sizes = () if start or not warmup else (*warmup[0], (warmup[1], size))
-        phases.append(Phase(start, size, tuple(counts[t] for t in tasks), warmup_sizes))
+        batches = ((0, size),) if start or not warmup else (*warmup[0], (warmup[1], size))
+        phases.append(Phase(start, batches, tuple(counts[t] for t in tasks)))
     return Stream("mmlm", seed, tasks, rows, phases), phases
 
 

@@ -14,7 +14,7 @@ RECORD = record_dtype([Field("tokens", "<u2", (1,), is_text=True)])
 
 def stream(sizes, alpha=0.7, batch=BATCH):
     counts = draws_per_block(sampling_rates(sizes, alpha))
-    phases = [Phase(0, batch, tuple(counts[name] for name in sizes))]
+    phases = [Phase(0, ((0, batch),), tuple(counts[name] for name in sizes))]
     return Stream("mmlm", 0, list(sizes), list(sizes.values()), phases)
 
 

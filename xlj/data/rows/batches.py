@@ -5,7 +5,6 @@ import sys
 import numpy as np
 
 from xlj.config import Config, ConfigError
-from xlj.config import Phase as ConfigPhase
 from xlj.data.rows import mixture, row_records
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.draws import Phase, Stream
@@ -60,7 +59,9 @@ class Batches:
                 if rows:
                     self._lengths[name, phase.start] = tasks_of_phase[0].length
                     self._fields[name, phase.start] = tasks_of_phase[0].fields
-                phases.append(Phase(phase.start, rows, counts, _warmup_ranges(phase, rows)))
+                sizes = phase.batch_sizes.ranges()
+                batches = tuple((first, size * rows // phase.parts) for first, size in sizes)
+                phases.append(Phase(phase.start, batches, counts))
             self._streams[name] = Stream(
                 name,
                 config.train.seed,
@@ -119,7 +120,8 @@ class Batches:
           the number of its draw; the draws of a step are numbered from zero. The second has the
           index of the slot in `slots`.
         """
-        microbatches, parts = self._config.microbatches(step), self._config.phase_at(step).parts
+        phase = self._config.phase_at(step)
+        microbatches, parts = phase.microbatches(step), phase.parts
         filled = np.flatnonzero(slots % parts < microbatches)
         return slots[filled] // parts * microbatches + slots[filled] % parts, filled
 
@@ -165,20 +167,3 @@ class Batches:
                 batch[field][filled[indices]] = values
         batch["languages"][filled] = self._languages[objective][draws.tasks]
         return batch
-
-
-def _warmup_ranges(phase: ConfigPhase, rows: int) -> tuple[tuple[int, int], ...]:
-    """Returns the batch sizes of an objective during the batch warm-up (`draws.Phase.smaller`).
-
-    Args:
-      phase: the phase of the config.
-      rows: number of rows of a full batch of the objective.
-
-    Returns:
-      (first step, rows of a batch) for each range of steps with equal batch sizes; empty without a
-      batch warm-up.
-    """
-    warmup = phase.config.batch_warmup
-    if phase.start or not warmup:
-        return ()
-    return tuple((start, size * rows // warmup.parts) for start, size in warmup.stretches())

@@ -1,11 +1,16 @@
-"""Learning rates of whole runs against hand-computed tables."""
+"""Rates, microbatches and tokens of whole runs, against hand-computed tables and batches."""
 
+from collections import Counter
+
+import ml_collections
 import numpy as np
 import pytest
 
 from xlj.checkpoints.preservation import decay_start, pre_decay_steps
-from xlj.config import Config, Optimizer, Train, as_tree
-from xlj.optimizers.schedules import learning_rate, rates
+from xlj.config import Config, Optimizer, Train, as_tree, parse
+from xlj.data.rows.batches import Batches
+from xlj.data.rows.preparing import prepare_rows
+from xlj.training.schedule import Schedule
 
 
 @pytest.mark.parametrize(
@@ -40,10 +45,11 @@ from xlj.optimizers.schedules import learning_rate, rates
 def test_learning_rate_of_every_step_of_a_run(options, expected):
     optimizer = Optimizer(**{"learning_rate": 30.0, "warmup_steps": 3} | options)
     config = Config(optimizer=optimizer, train=Train(steps=8))
-    actual = [learning_rate(config, step) for step in range(9)]
+    schedule = Schedule(config, None)
+    actual = [schedule.learning_rate(step) for step in range(9)]
     assert {each.dtype for each in actual} == {np.dtype(np.float32)}
     np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-6)
-    np.testing.assert_array_equal(learning_rate(config, np.arange(9)), actual)
+    np.testing.assert_array_equal(schedule.learning_rate(np.arange(9)), actual)
 
 
 def test_learning_rate_of_every_step_of_a_run_in_phases():
@@ -69,11 +75,12 @@ def test_learning_rate_of_every_step_of_a_run_in_phases():
     config = Config(optimizer=optimizer, train=Train(steps=16), phases=phases)
     expected = [10, 20, 30, 30, 20, 20, 10, 20, 20, 20, 20, 10]
     expected += [100, 55, 100 - 90 * 0.5**0.5, 100 - 45 * 3**0.5]
-    actual = [rates(config, step) for step in range(16)]
+    schedule = Schedule(config, None)
+    actual = [schedule.at(step).rates for step in range(16)]
     np.testing.assert_allclose([each.learning_rate for each in actual], expected, rtol=1e-6)
     assert [each.weight_decay for each in actual] == [0.25] * 4 + [0.5] * 12
     np.testing.assert_array_equal(
-        learning_rate(config, np.arange(16)), [each.learning_rate for each in actual]
+        schedule.learning_rate(np.arange(16)), [each.learning_rate for each in actual]
     )
     # The checkpoint before each decay is kept; that of step 12 is the last.
     assert pre_decay_steps(config, ()) == (10, 12) and decay_start(as_tree(config)) == 12
@@ -83,4 +90,60 @@ def test_a_phase_that_sets_the_same_schedule_restarts_it():
     phases = {"again": {"start_step": 4, "optimizer": {"schedule": "linear"}}}
     optimizer = Optimizer(learning_rate=8.0, schedule="linear")
     config = Config(optimizer=optimizer, train=Train(steps=8), phases=phases)
-    np.testing.assert_allclose(learning_rate(config, np.arange(8)), [8, 6, 4, 2] * 2)
+    np.testing.assert_allclose(Schedule(config, None).learning_rate(np.arange(8)), [8, 6, 4, 2] * 2)
+
+
+def test_passes_and_tokens_of_steps_equal_those_of_the_batches(tiny):
+    """Two objectives read rows of the same kind, one of them only in a later phase. Passes are
+    exact. Tokens are expected values, so they only agree approximately."""
+    tiny.train.steps = 40
+    late = {"tlm": {"batch_size": 8}, "camlm": {"batch_size": 24}}
+    change = {"start_step": 25, "objectives": late}
+    tiny.phases = ml_collections.ConfigDict({"late": change})
+    config = parse(tiny)
+    store = prepare_rows(config)
+    batches, schedule = Batches(store, config), Schedule(config, store)
+    available = Counter()
+    for task in store.manifest.tasks:
+        available[task.kind] += task.train.rows
+    for begin, end in ((0, 40), (20, 30)):
+        drawn, tokens = Counter(), 0
+        for step in range(begin, end):
+            for name, (rows, _) in batches.shapes(step).items():
+                slots = np.arange(rows)
+                kind = config.objectives_on()[name].rows
+                drawn[kind] += len(batches.draw(name, step, slots))
+                tokens += batches.tokens(name, batches.read(name, step, slots))
+        expected = {kind: rows / available[kind] for kind, rows in drawn.items()}
+        assert schedule.passes(begin, end) == pytest.approx(expected) and len(expected) == 2
+        assert schedule.tokens(begin, end) == pytest.approx(tokens, rel=0.02)
+
+
+def test_a_step_has_a_phase_microbatches_and_the_tokens_before_it(tiny):
+    """Batches have one of two microbatches for four steps, then both; the last phase divides its
+    rows into four. Without a batch warm-up, the program gets no number of filled microbatches."""
+    tiny.train.steps, tiny.train.gradient_accumulation_steps, tiny.objectives.tlm.batch_size = (
+        8,
+        2,
+        0,
+    )
+    late = {
+        "start_step": 6,
+        "train": {"gradient_accumulation_steps": 4},
+        "objectives": {"mmlm": {"weight": 2.0}},
+    }
+    tiny.phases = ml_collections.ConfigDict({"late": late})
+    full = tiny.objectives.mmlm.batch_size * tiny.data.length
+    whole = [Schedule(parse(tiny), None).at(step) for step in range(9)]
+    assert [(each.microbatches, each.filled) for each in whole[4:7]] == [
+        (2, None),
+        (2, None),
+        (4, None),
+    ]
+    tiny.train.batch_warmup = 4
+    steps = [Schedule(parse(tiny), None).at(step) for step in range(9)]
+    assert [each.phase.name for each in steps] == [""] * 6 + ["late"] * 3
+    assert [each.microbatches for each in steps] == [1, 1, 1, 1, 2, 2, 4, 4, 4]
+    assert [each.filled for each in steps] == [each.microbatches for each in steps]
+    assert {type(each.filled) for each in steps} == {np.int32}
+    assert [each.tokens / full for each in steps] == [0, 0.5, 1, 1.5, 2, 3, 4, 5, 6]
