@@ -72,7 +72,6 @@ setup(
         "absl-py>=2.1,<3",
         "ml-collections>=1.0,<2",
         "tensorboard>=2.20,<3",
-        "tensorboardX>=2.6.2,<3",
         "tqdm>=4.66,<5",
     ],
     extras_require={
