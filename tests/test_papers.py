@@ -11,7 +11,7 @@ from xlj.cli import alignment_flags, command, configs, retrieval_flags
 from xlj.config import parse
 from xlj.config.fields import lookup
 from xlj.data.rows.corpus import Corpus
-from xlj.sweeping import definition
+from xlj.tools.sweeping import definition
 from xlj.training.run_flops import RunFlops
 
 ROOT = Path(__file__).parents[1]

@@ -143,8 +143,8 @@ def _align(
 ) -> "Scores | None":
     """Aligns each pair and writes the files that the flags name; returns the scores if --gold is
     set."""
-    from xlj.reporting.alignment_page import Page
     from xlj.word_alignment import gold_alignments, link_formats
+    from xlj.word_alignment.page import Page
 
     golds, predictions, line = [], [], link_formats.WRITERS[flags.output_format]
     pairs, same_pairs = itertools.tee(_with_progress(pairs, size))

@@ -13,8 +13,8 @@ from xlj import objectives
 from xlj.config import parse
 from xlj.objectives.objective import Loss, LossSums, Objective
 from xlj.optimizers.schedules import rates
-from xlj.planning import programs
 from xlj.sharding import meshes, trees
+from xlj.tools.planning import programs
 from xlj.training import phases
 from xlj.training import state as states
 from xlj.training.memory import expected_sizes

@@ -20,9 +20,9 @@ from xlj.evaluation import probe_files, probes
 from xlj.finetuning import running
 from xlj.io import atomic, compiled
 from xlj.io.storage import AnyPath
-from xlj.reporting import runs as reported_runs
-from xlj.reporting.page import page
-from xlj.reporting.page import schedule as drawn_schedule
+from xlj.tools.reporting import runs as reported_runs
+from xlj.tools.reporting.page import page
+from xlj.tools.reporting.page import schedule as drawn_schedule
 from xlj.training import amounts, loop, schedule, step_memory
 from xlj.training.start import adopt_model, prepare
 
