@@ -6,8 +6,9 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.contracts.arrays import check
-from xlj.models.dense import Dense, matmul, precision_of
+from xlj.models.dense import Dense, matmul
 from xlj.models.dropout import Rngs, dropout
+from xlj.models.lowering import precision_of
 from xlj.models.modules import Params, run
 from xlj.models.norms import Norm
 

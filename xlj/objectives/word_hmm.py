@@ -20,8 +20,8 @@ from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder, word_hmm_head
-from xlj.models.dense import precision_of
 from xlj.models.dropout import Rngs
+from xlj.models.lowering import precision_of
 from xlj.objectives.bitext import split_sides
 from xlj.objectives.corruption import split
 from xlj.objectives.flops import TRAINED, Operations, of_layers

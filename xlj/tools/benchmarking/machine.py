@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Config
-from xlj.models.dense import product
+from xlj.models.lowering import product
 from xlj.sharding import devices
 from xlj.tools.benchmarking.measurements import Measurement, Size, in_own_process, median_seconds
 from xlj.tools.benchmarking.peers import library, torch_device, torch_median_seconds
