@@ -1,10 +1,13 @@
 """What products and barriers become on each kind of device."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import pytest
 
 from xlj.models import lowering
+from xlj.objectives import kept_logits
 from xlj.sharding import devices
 
 BFLOAT16 = jnp.dtype("bfloat16")
@@ -33,3 +36,12 @@ def test_barriers_are_used_only_where_they_help(function, platforms, monkeypatch
         program = str(jax.make_jaxpr(lambda x: function(x))(jnp.ones(3)))
         assert ("optimization_barrier" in program) == (backend in platforms)
         assert program.find("convert") <= max(0, program.find("optimization_barrier"))
+
+
+@pytest.mark.parametrize("backend, width", [("cpu", 70), ("gpu", 128), ("tpu", 70)])
+def test_kept_logits_are_aligned_on_gpus(backend, width, monkeypatch):
+    monkeypatch.setattr(devices, "platform", lambda: backend)
+    table, bias, labels = jnp.ones((70, 8)), jnp.ones(70), jnp.zeros(3, jnp.int32)
+    of = partial(kept_logits.cross_entropy, bias=bias, labels=labels, dtype=BFLOAT16)
+    program = str(jax.make_jaxpr(lambda x, table: of(x, table)[0])(jnp.ones((3, 8)), table))
+    assert f"[3,{width}]" in program
