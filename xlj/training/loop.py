@@ -26,6 +26,7 @@ from xlj.distributed.host_speeds import HostSpeeds
 from xlj.distributed.preemption import Preemption
 from xlj.io import atomic, json_file
 from xlj.io.growing import GrowingFiles
+from xlj.io.own_process import StepMemory
 from xlj.io.storage import AnyPath
 from xlj.objectives import build
 from xlj.optimizers.schedules import Rates, rates
@@ -40,7 +41,6 @@ from xlj.training.prefetch import Prefetch
 from xlj.training.run_flops import Counts, RunFlops
 from xlj.training.start import Start
 from xlj.training.state import State
-from xlj.training.step_memory import StepMemory
 from xlj.training.throughput import Throughput
 from xlj.training.waits import Waits
 
@@ -152,7 +152,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
         prefetch = enter(Prefetch(batches, mesh, done, total))
         seen = latest.meta["tokens"] if latest is not None else 0
         clock = Throughput(flops, prefetch, seen)
-        step_memory = enter(StepMemory(mesh))
+        step_memory = enter(StepMemory(mesh.devices.flat[0].platform == "cpu"))
         speeds = HostSpeeds(files)
         restart_sums = jax.jit(states.restart_sums, out_shardings=sharding.progress)
         writer = MetricsWriter(

@@ -17,14 +17,15 @@ from xlj.data.rows import row_records
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.row_kind import RowKind
 from xlj.data.tokenizer import vocabulary_training
+from xlj.io.own_process import StepMemory
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.counting import operations
 from xlj.optimizers.schedules import Rates
-from xlj.sharding import meshes
+from xlj.sharding import devices, meshes
 from xlj.tools.benchmarking import measurements
 from xlj.tools.benchmarking.measurements import Measurement, Size, format_number, in_own_process
 from xlj.tools.benchmarking.peers import library, masked_lm, torch_device, torch_median_seconds
-from xlj.training import state, step_memory
+from xlj.training import state
 from xlj.training.step import make_train_step
 
 
@@ -134,7 +135,7 @@ class TrainStep:
     """
 
     def __init__(self, config: Config, size: Size, name: str, dtype: str):
-        step_memory.compute_in_the_calling_thread()
+        devices.compute_in_the_calling_thread()
         rows, length = size.rows, size.length
         pieces = vocabulary_training.requested_size(config.data)
         options = dataclasses.replace(config.objectives.options[name], batch_rows=rows)
@@ -172,7 +173,7 @@ class TrainStep:
 
     def seconds(self, repeats: int) -> float:
         """Returns the median time of a step in seconds."""
-        memory = step_memory.StepMemory(self._mesh)
+        memory = StepMemory(self._mesh.devices.flat[0].platform == "cpu")
         with memory.retain():
             seconds = measurements.median_seconds(self.run, repeats)
         memory.release()

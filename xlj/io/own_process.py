@@ -1,13 +1,13 @@
-"""Keeps the buffers of CPU steps allocated between steps."""
+"""What this process asks of Linux and the C library: huge pages, memory that stays, its end."""
 
 import contextlib
 import ctypes
+import os
 import sys
 from collections.abc import Iterator
+from typing import NoReturn
 
-import jax
-from jax.sharding import Mesh
-
+_TUNABLES = "GLIBC_TUNABLES"
 # Options of glibc's `mallopt`. M_TRIM_THRESHOLD is the number of free bytes at the end of the heap
 # above which free memory returns to the system. M_MMAP_MAX is the largest number of arrays outside
 # the heap, whose memory returns to the system as soon as they are freed.
@@ -16,26 +16,43 @@ _NEVER = -1  # the value of M_TRIM_THRESHOLD with which no memory returns
 _DEFAULTS = {_TRIM_THRESHOLD: 128 * 1024, _MMAP_MAX: 65_536}
 
 
-def compute_in_the_calling_thread() -> None:
-    """Makes CPU devices compute in the calling thread, instead of a thread of XLA.
+def use_huge_pages() -> None:
+    """Restarts a command of xlj so that glibc allocates memory in huge pages.
 
-    `StepMemory` keeps only memory of the calling thread. Call this function before the first array
-    exists.
+    glibc reads the setting only at the start of a process. On CPUs XLA allocates its buffers from
+    glibc in each step, and huge pages save a sixth of a small model's step (docs/benchmarks.md).
+    Does nothing if GLIBC_TUNABLES is set, or if a program calls the command.
     """
-    jax.config.update("jax_cpu_enable_async_dispatch", False)
+    main = sys.modules["__main__"]
+    spec, script = main.__spec__, getattr(main, "__file__", None) or ""
+    # python -m xlj.train, or the script `xlj`
+    is_command = spec.name.startswith("xlj.") if spec else os.path.basename(script) == "xlj"
+    if is_command and sys.platform == "linux" and _TUNABLES not in os.environ:
+        os.environ[_TUNABLES] = "glibc.malloc.hugetlb=1"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def end(code: int) -> NoReturn:
+    """Ends the process at once, from any thread, with an exit code.
+
+    A normal exit waits for other threads, and sometimes crashes while XLA is still computing.
+    """
+    os._exit(code)
 
 
 class StepMemory:
     """Keeps the memory of CPU steps in this process from step to step.
 
     Without this class, the memory returns to Linux after each step, and Linux clears each page
-    before the next step gets it. The class does nothing on other devices than CPUs, or if the C
-    library is not glibc.
+    before the next step gets it. XLA must compute in the thread that calls `retain`
+    (`devices.compute_in_the_calling_thread`). The class does nothing if the C library is not glibc.
+
+    Args:
+      on_cpu: whether steps run on CPUs; the class does nothing for other devices.
     """
 
-    def __init__(self, mesh: Mesh):
+    def __init__(self, on_cpu: bool):
         libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-        on_cpu = mesh.devices.flat[0].platform == "cpu"
         self._libc = libc if on_cpu and hasattr(libc, "mallopt") else None
 
     @contextlib.contextmanager
