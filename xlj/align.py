@@ -104,11 +104,7 @@ def _align_shard(flags: Namespace) -> None:
     line = link_formats.WRITERS[flags.output_format]
     paths = file_ranges.files_of_flag("input", flags.input)
     units = file_ranges.split_files(paths)
-    names = (*_OPTIONS, "threshold", "lowercase")
-    # Flags that older versions of xlj lack are recorded only if they are set. Otherwise, folders
-    # that older versions started could not be resumed.
-    names += ("columns",) * bool(flags.columns) + ("words",) * (flags.words != "spaces")
-    names += ("output_format",) * (flags.output_format != "pharaoh")
+    names = (*_OPTIONS, "threshold", "lowercase", "columns", "words", "output_format")
     job = shards.job(flags, paths, names)
     parts = Parts(Path(flags.output), job, len(units), ".links", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
