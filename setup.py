@@ -45,7 +45,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11,<3.15",
     packages=find_packages(include=["xlj*"]),
-    package_data={"xlj": ["py.typed", "reporting/assets/*", "phrasebook/grammars/words/*"]},
+    package_data={"xlj": ["py.typed", "**/*.css", "**/*.js", "phrasebook/grammars/words/*"]},
     cmdclass={"build_py": WithRecipes},
     entry_points={"console_scripts": ["xlj = xlj.__main__:main"]},
     install_requires=[
@@ -72,7 +72,6 @@ setup(
         "absl-py>=2.1,<3",
         "ml-collections>=1.0,<2",
         "tensorboard>=2.20,<3",
-        "tensorboardX>=2.6.2,<3",
         "tqdm>=4.66,<5",
     ],
     extras_require={

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from xlj.planning import topologies  # noqa: E402
+from xlj.tools.planning import topologies  # noqa: E402
 
 RECIPES = (
     *("xlm", "xlm_r_base", "xlm_r_large", "xlm_r_tlm", "infoxlm", "xlm_align", "meta_xlm"),
@@ -121,8 +121,8 @@ def plan_recipe(name: str, topology: str, before: dict[str, object] | None) -> d
       none ("why").
     """
     from xlj.config import ConfigError
-    from xlj.planning import figures, search
-    from xlj.planning.programs import DoesNotFit
+    from xlj.tools.planning import figures, search
+    from xlj.tools.planning.programs import DoesNotFit
 
     config, sizes = load_recipe(name, NEEDS_NO_FILE.get(name, {}))
     parsed_topology = topologies.parse(topology)
@@ -143,7 +143,7 @@ def plan_recipe(name: str, topology: str, before: dict[str, object] | None) -> d
 def plan_weak_scaling(topology: str) -> dict[str, object]:
     """Computes the figures and the theoretical communication of XLM-R base on a topology, with
     `WEAK_ROWS` rows per device."""
-    from xlj.planning import figures, theory
+    from xlj.tools.planning import figures, theory
 
     parsed_topology = topologies.parse(topology)
     config, sizes = load_recipe(

@@ -36,11 +36,8 @@ LAYERS = (
     "evaluation",
     "tasks",
     "finetuning",
-    "reporting",
-    "sweeping",
     "conversion",
-    "planning",
-    "benchmarking",
+    "tools",
     "api",
     "adaptation",
     "cli",
@@ -77,8 +74,7 @@ IMPORTERS = {
         "tasks",
         "finetuning",
         "conversion",
-        "benchmarking",
-        "planning",
+        "tools",
         "api",
         "adaptation",
         "commands",
@@ -91,14 +87,14 @@ IMPORTERS = {
     "scipy": ("alignment_math",),
     "seqio": ("data",),
     "sentencepiece": ("data", "interop"),
-    "tensorboardX": ("training",),
+    "tensorboard": ("training",),
     "tensorflow": ("data",),
     "tensorflow_datasets": ("data",),
     "tokenizers": ("data", "interop"),
-    "simalign": ("benchmarking",),
-    "sentence_transformers": ("benchmarking",),
-    "torch": ("benchmarking", "remote_code"),
-    "transformers": ("benchmarking", "remote_code"),
+    "simalign": ("tools",),
+    "sentence_transformers": ("tools",),
+    "torch": ("tools", "remote_code"),
+    "transformers": ("tools", "remote_code"),
 }
 """The only subpackages that may import each external library."""
 
@@ -120,10 +116,8 @@ HEAVY = (
     "xlj.retrieval",
     "xlj.evaluation",
     "xlj.finetuning",
-    "xlj.reporting",
     "xlj.conversion",
-    "xlj.benchmarking",
-    "xlj.planning",
+    "xlj.tools",
     "xlj.api",
     "xlj.adaptation",
 )
@@ -276,10 +270,16 @@ def test_deprecated_features_that_xlj_uses_are_errors(module):
     warn("The Pallas Triton backend is deprecated and will be removed", DeprecationWarning)
 
 
-def test_training_needs_no_tensorflow():
-    code = "import sys, xlj.training.loop, xlj.data.rows.preparing; print(*sys.modules, sep='\\n')"
+def test_training_needs_no_tensorflow(tmp_path):
+    """TensorBoard imports TensorFlow if it is installed, but not to write events."""
+    code = (
+        "import sys, xlj.training.loop, xlj.data.rows.preparing; from pathlib import Path; "
+        "from xlj.io.growing import GrowingFiles; from xlj.training.metrics import Metrics; "
+        f"Metrics(GrowingFiles(Path({str(tmp_path)!r})), 0).log(1, {{'x': 1.0}}); "
+        "print(*sys.modules, sep='\\n')"
+    )
     loaded = set(run("-c", code).stdout.split())
-    assert "jax" in loaded and "orbax.checkpoint" in loaded
+    assert {"jax", "orbax.checkpoint", "tensorboard"} <= loaded
     assert not {"tensorflow", "seqio", "tensorflow_datasets", "apache_beam"} & loaded
 
 
@@ -304,6 +304,14 @@ def test_help_is_printed_without_importing_jax(command):
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "xlj.config" in loaded
     assert not {"jax", "flax", "tensorflow", "seqio"} & loaded
+
+
+def test_only_lowering_has_barriers_and_branches_on_the_platform():
+    """Apart from attention and fused norms, which choose an implementation for the platform."""
+    for module, file in MODULES.items():
+        if re.match(r"xlj\.(models|objectives|optimizers)\.(?!.*attention|fused_|block$)", module):
+            found = re.search(r"optimization_barrier|platform\(\) [!=]=", file.read_text("utf-8"))
+            assert not found or module == "xlj.models.lowering", f"{module}: {found}"
 
 
 def test_the_list_of_commands_has_the_main_commands():

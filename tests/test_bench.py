@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from xlj import bench
-from xlj.benchmarking import links, peers, profile, rows, train_steps
-from xlj.benchmarking.measurements import Measurement, Size, in_own_process, table
 from xlj.config import ConfigError, parse
+from xlj.tools.benchmarking import links, peers, profile, rows, train_steps
+from xlj.tools.benchmarking.measurements import Measurement, Size, in_own_process, table
 
 SMALL = (
     "--config=configs/xlm_r_tlm.py",

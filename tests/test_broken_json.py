@@ -13,7 +13,7 @@ from xlj.data.rows import shards
 from xlj.data.rows.store import RowStore, RowStoreError
 from xlj.evaluation import prediction_files
 from xlj.interop import folder, tokenizer_files
-from xlj.reporting import runs
+from xlj.tools.reporting import runs
 from xlj.training import metrics
 
 BROKEN = {

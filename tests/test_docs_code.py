@@ -15,7 +15,7 @@ import xlj
 from xlj.config import families, optimizers, parse, recipes, record, variants
 from xlj.config.schema import unresolved
 from xlj.optimizers import Rates, make
-from xlj.sweeping import definition
+from xlj.tools.sweeping import definition
 from xlj.word_alignment import methods, sentence_pairs
 
 pytestmark = pytest.mark.usefixtures("one_device")

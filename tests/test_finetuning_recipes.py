@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from xlj.config import finetuning
-from xlj.sweeping import definition
+from xlj.tools.sweeping import definition
 
 FOLDER = Path(__file__).parents[1] / "configs" / "finetune"
 NAMES = sorted(file.stem for file in FOLDER.glob("*.py"))

@@ -12,7 +12,7 @@ from xlj.cli import alignment_flags, command, configs, retrieval_flags
 from xlj.config import parse
 from xlj.data.rows.corpus import Corpus
 from xlj.objectives import operations
-from xlj.sweeping import definition
+from xlj.tools.sweeping import definition
 from xlj.training.run_flops import RunFlops
 
 ROOT = Path(__file__).parents[1]

@@ -8,8 +8,8 @@ import pytest
 
 from xlj import plan
 from xlj.config import ConfigError
-from xlj.planning import figures, search, table, topologies
-from xlj.planning.programs import DoesNotFit
+from xlj.tools.planning import figures, search, table, topologies
+from xlj.tools.planning.programs import DoesNotFit
 
 RECIPE = "--config=configs/xlm_r_base.py:tiny"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from xlj.config import ConfigError
-from xlj.reporting import runs
-from xlj.reporting.page import page
+from xlj.tools.reporting import runs
+from xlj.tools.reporting.page import page
 
 ROOT = Path(__file__).parents[1]
 EVIL = "<script>alert('&\"')</script>"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from xlj import sweep as command
-from xlj.sweeping.definition import make_runs
+from xlj.tools.sweeping.definition import make_runs
 
 ROOT = Path(__file__).parents[1]
 
@@ -83,7 +83,7 @@ def sweep(tmp_path, monkeypatch, capfd):
     def arguments(runs, *others):
         file = tmp_path / "mine.py"
         file.write_text(
-            "from xlj.sweeping import Sweep\n\n\ndef get_sweep(folder):\n"
+            "from xlj.tools.sweeping import Sweep\n\n\ndef get_sweep(folder):\n"
             f"    return Sweep('c.py', {runs!r}, command='stub')\n"
         )
         return [f"--config={file}", *others, f"--folder={tmp_path / 'runs'}"]

@@ -104,11 +104,7 @@ def _align_shard(flags: Namespace) -> None:
     line = link_formats.WRITERS[flags.output_format]
     paths = file_ranges.files_of_flag("input", flags.input)
     units = file_ranges.split_files(paths)
-    names = (*_OPTIONS, "threshold", "lowercase")
-    # Flags that older versions of xlj lack are recorded only if they are set. Otherwise, folders
-    # that older versions started could not be resumed.
-    names += ("columns",) * bool(flags.columns) + ("words",) * (flags.words != "spaces")
-    names += ("output_format",) * (flags.output_format != "pharaoh")
+    names = (*_OPTIONS, "threshold", "lowercase", "columns", "words", "output_format")
     job = shards.job(flags, paths, names)
     parts = Parts(Path(flags.output), job, len(units), ".links", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
@@ -143,8 +139,8 @@ def _align(
 ) -> "Scores | None":
     """Aligns each pair and writes the files that the flags name; returns the scores if --gold is
     set."""
-    from xlj.reporting.alignment_page import Page
     from xlj.word_alignment import gold_alignments, link_formats
+    from xlj.word_alignment.page import Page
 
     golds, predictions, line = [], [], link_formats.WRITERS[flags.output_format]
     pairs, same_pairs = itertools.tee(_with_progress(pairs, size))

@@ -80,7 +80,8 @@ def main(flags: Namespace) -> None:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax
 
-    from xlj.benchmarking import (
+    from xlj.io import atomic
+    from xlj.tools.benchmarking import (
         attention,
         inference,
         links,
@@ -90,8 +91,7 @@ def main(flags: Namespace) -> None:
         start_up,
         train_steps,
     )
-    from xlj.benchmarking.measurements import Measure, Measurement, Size, record, table
-    from xlj.io import atomic
+    from xlj.tools.benchmarking.measurements import Measure, Measurement, Size, record, table
     from xlj.training.start import adopt_model
 
     measures: dict[str, Measure] = {

@@ -50,7 +50,7 @@ def _add_flags(parser: Parser) -> None:
 def main(flags: Namespace) -> int:
     """Prints the plan; returns 1 if the run does not fit in memory."""
     from xlj.io import json_file
-    from xlj.planning import topologies
+    from xlj.tools.planning import topologies
 
     topology = topologies.parse(flags.topology)
     outputs.check_output("json", flags.json, [("config", flags.config_file.partition(":")[0])])
@@ -60,7 +60,7 @@ def main(flags: Namespace) -> int:
     topologies.use_compilers()
 
     from xlj.data.rows.preparing import open_rows
-    from xlj.planning import figures, programs, search, table
+    from xlj.tools.planning import figures, programs, search, table
     from xlj.training import durations, start
 
     config = start.adopt_model(flags.config)

@@ -30,8 +30,8 @@ def main(flags: Namespace) -> None:
     """Reads the workdirs and writes the page."""
     outputs.check_output("output", flags.output)
     from xlj.io import atomic
-    from xlj.reporting import runs
-    from xlj.reporting.page import page
+    from xlj.tools.reporting import runs
+    from xlj.tools.reporting.page import page
 
     reported = runs.find(flags.workdirs)
     inputs = [("", file) for run in reported for file in runs.files(run.workdir)]

@@ -51,7 +51,7 @@ def _add_flags(parser: Parser) -> None:
 @command.entry("sweep", __doc__, _add_flags)
 def main(flags: Namespace) -> int:
     """Runs, prints or submits the runs of the sweep; returns 1 if a run failed."""
-    from xlj.sweeping import definition, running, state
+    from xlj.tools.sweeping import definition, running, state
 
     if flags.submit is not None:
         running.check_template(flags.submit)

@@ -8,7 +8,7 @@ The first command collects the text. docs/experiments/aligner.md has the scores.
 
 from pathlib import Path
 
-from xlj.sweeping import Sweep
+from xlj.tools.sweeping import Sweep
 
 ALONE = ("en-de", "en-cs")
 SEEDS = (0, 1, 2)

@@ -7,7 +7,7 @@ with the same seed.
 Takes about an hour on 2 CPU cores.
 """
 
-from xlj.sweeping import Sweep
+from xlj.tools.sweeping import Sweep
 
 SEEDS = (0, 1, 2)
 CONTINUATIONS = {  # for each starting variant, the variants that continue it; "": MMLM only

@@ -5,7 +5,7 @@ python -m xlj.sweep --config=configs/sweeps/finetune_amazon_directions.py --conf
 The data of all domains is used together. This is our choice, since the paper does not state it.
 """
 
-from xlj.sweeping import Sweep
+from xlj.tools.sweeping import Sweep
 
 
 def get_sweep(folder):

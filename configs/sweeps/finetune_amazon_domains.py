@@ -3,7 +3,7 @@
 python -m xlj.sweep --config=configs/sweeps/finetune_amazon_domains.py --config.init_from=DIR
 """
 
-from xlj.sweeping import Sweep
+from xlj.tools.sweeping import Sweep
 
 SPLITS = ("train", "dev", "test")
 

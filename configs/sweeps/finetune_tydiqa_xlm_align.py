@@ -3,7 +3,7 @@
 python -m xlj.sweep --config=configs/sweeps/finetune_tydiqa_xlm_align.py --config.init_from=DIR
 """
 
-from xlj.sweeping import Sweep, grid
+from xlj.tools.sweeping import Sweep, grid
 
 
 def get_sweep(folder):

@@ -3,7 +3,7 @@
 python -m xlj.sweep --config=configs/sweeps/learning_rate.py
 """
 
-from xlj.sweeping import Sweep, grid
+from xlj.tools.sweeping import Sweep, grid
 
 
 def get_sweep(folder):

@@ -7,7 +7,7 @@ interval of 2,000 steps is ours; the paper says "ranging from 2K to 40K". docs/p
 commands that train both encoders.
 """
 
-from xlj.sweeping import Sweep
+from xlj.tools.sweeping import Sweep
 
 
 def get_sweep(folder):

@@ -8,7 +8,7 @@ does not state model size and batches. Here they are those of configs/ernie_m_ba
 starts in the second half (docs/fidelity.md).
 """
 
-from xlj.sweeping import Sweep, grid
+from xlj.tools.sweeping import Sweep, grid
 
 
 def get_sweep(folder):

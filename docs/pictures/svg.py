@@ -5,7 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as etree
 from xml.etree.ElementTree import Element
 
-from xlj.reporting.markup import node
+from xlj.io.markup import node
 
 WIDTH = 420
 """The width of a picture in units. At this width, text of 13 units is readable on a screen of 400

@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree as etree
 
 from pictures.svg import WIDTH, Drawing
-from xlj.reporting.markup import node
+from xlj.io.markup import node
 
 ALIGNMENT = Path(__file__).with_name("alignment.json")
 """Word links that make_screenshots.py wrote, from an encoder of configs/quickstart.py."""

@@ -34,9 +34,9 @@ from xlj.interop import folder as hugging_face
 from xlj.interop.words import folded
 from xlj.io import files, json_file, tmx
 from xlj.io.malformed import Skipping
-from xlj.reporting import runs
 from xlj.retrieval import sentence_files
-from xlj.sweeping import state
+from xlj.tools.reporting import runs
+from xlj.tools.sweeping import state
 from xlj.training import metrics
 from xlj.word_alignment import gold_alignments, sentence_pairs
 

@@ -21,6 +21,7 @@ from xlj.alignment_math import extraction, hmm, similarity, sinkhorn
 from xlj.config import Model
 from xlj.data.rows.corpus import Corpus
 from xlj.models import (
+    activations,
     attention,
     block,
     dense,
@@ -30,6 +31,7 @@ from xlj.models import (
     encoder,
     fused_norm,
     lookup,
+    lowering,
     modules,
     norms,
     pattern,
@@ -174,22 +176,25 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
         {"model": MODEL, "length": N},
         {"params": {"table": f32(MODEL.position_buckets, 2)}},
     ),
-    dense.product: ({"dtype": DTYPE}, {"left": f32(H), "right": f32(H, 5)}),
-    dense.product_over_rows: ({"dtype": DTYPE}, {"left": f32(3, H), "right": f32(3, 5)}),
-    dense.sum_over_rows: ({"dtype": DTYPE}, {"x": f32(6, 4)}),
-    dense.products: ({"contracted": (-2, -1)}, {"left": f32(R, 3, H), "right": f32(R, 5, 3)}),
-    dense.swap_axes_copied: ({"axis": 0, "other": 1}, {"x": f32(3, H)}),
+    lowering.product: ({"dtype": DTYPE}, {"left": f32(H), "right": f32(H, 5)}),
+    lowering.product_over_rows: ({"dtype": DTYPE}, {"left": f32(3, H), "right": f32(3, 5)}),
+    lowering.sum_over_rows: ({"dtype": DTYPE}, {"x": f32(6, 4)}),
+    lowering.products: ({"contracted": (-2, -1)}, {"left": f32(R, 3, H), "right": f32(R, 5, 3)}),
+    lowering.swap_axes_copied: ({"axis": 0, "other": 1}, {"x": f32(3, H)}),
+    lowering.rounded: ({"dtype": DTYPE}, {"x": f32(3, H)}),
+    lowering.rounded_on_gpus: ({"dtype": DTYPE}, {"x": f32(3, H)}),
+    lowering.add_bias: ({}, {"x": f32(H), "bias": f32(H)}),
     dense.matmul: (
-        {"dtype": DTYPE, "activation": dense.gelu},
+        {"dtype": DTYPE, "activation": activations.gelu},
         {"x": f32(H), "kernel": f32(H, 5), "shift": f32(H)},
     ),
     dense.linear: (
-        {"dtype": DTYPE, "result": DTYPE, "activation": dense.gelu},
+        {"dtype": DTYPE, "result": DTYPE, "activation": activations.gelu},
         {"x": f32(H), "kernel": f32(H, 5), "bias": f32(5), "shift": f32(H)},
     ),
-    dense.gelu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
-    dense.geglu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
-    dense.swiglu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
+    activations.gelu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
+    activations.geglu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
+    activations.swiglu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
     norms.norm: ({"model": MODEL}, {"x": f32(H), "scale": f32(H), "bias": f32(H)}),
     rotary.rotations: ({"size": 4, "base": 10.0, "factor": 1.0}, {"positions": TOKENS}),
     rotary.of_layers: (
@@ -368,6 +373,8 @@ ANY_RANK = {
     "geglu.x",
     "swiglu.x",
     "swap_axes_copied.x",
+    "rounded.x",
+    "rounded_on_gpus.x",
     "log_ratio.score",
     "keys.tokens",
     "fold_in.seed",
@@ -440,8 +447,8 @@ def entry(function):
 
 
 def test_the_error_of_a_missing_entry_has_the_line_to_add():
-    left_out = '    dense.product: ({"dtype": ..., "right_axis": ...}, '
-    assert entry(dense.product) == left_out + '{"left": f32(...), "right": f32(...)}),'
+    left_out = '    lowering.product: ({"dtype": ..., "right_axis": ...}, '
+    assert entry(lowering.product) == left_out + '{"left": f32(...), "right": f32(...)}),'
 
 
 def call(function, plain, arrays):

@@ -1,5 +1,6 @@
 """Folders in parts: missing parts are written, others stay, parts of other jobs are refused."""
 
+import gzip
 import hashlib
 import json
 
@@ -55,3 +56,18 @@ def test_ranges_contain_every_line_once(tmp_path, size):
     assert [line for unit in units for line in unit.lines()] == LINES
     with pytest.raises(ConfigError, match="--input=.*no file matches"):
         file_ranges.files_of_flag("input", f"{tmp_path}/a.txt,{tmp_path}/c*.txt")
+
+
+def test_compressed_files_that_cannot_be_split_are_printed(tmp_path, capsys):
+    """Not those that are smaller than a range, which one process reads in any case."""
+    paths = [tmp_path / name for name in ("plain.txt", "small.gz", *(f"{k}.gz" for k in range(7)))]
+    for path in paths:
+        text = f"{path.name}\n".encode() * (1 if path.name == "small.gz" else 9_999)
+        path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    units = file_ranges.split_files(paths, 100)
+    assert [unit.path for unit in units if unit.path.suffix == ".gz"] == paths[1:]
+    assert all(set(unit.lines()) == {unit.path.name} for unit in units)
+    printed = capsys.readouterr().err
+    assert f"a single process reads each: {', '.join(map(str, paths[2:7]))} and 2 more" in printed
+    assert "plain.txt" not in printed and "small.gz" not in printed
+    assert not file_ranges.split_files(paths, 1 << 20)[9:] and not capsys.readouterr().err

@@ -38,7 +38,7 @@ def test_lines_equal_those_of_the_file(served, name, ranges):
 
 def test_consecutive_ranges_contain_every_line_once(served):
     path, cuts = to_path(f"{served.url}/a.txt"), [0, 1_000_000, 1_000_001, len(CONTENT)]
-    assert files.can_be_split(path, 1000)
+    assert files.can_be_split(path)
     actual = []
     for start, stop in zip(cuts, cuts[1:], strict=False):
         for block in files.range_blocks(path, start, stop):
@@ -49,7 +49,7 @@ def test_consecutive_ranges_contain_every_line_once(served):
 def test_files_of_servers_without_ranges_are_not_split(served):
     served.ranges = False
     path = to_path(f"{served.url}/a.txt")
-    assert not files.can_be_split(path, 1000)
+    assert not files.can_be_split(path)
     with path.open() as file, pytest.raises(OSError, match="not seekable"):
         file.seek(10)
 

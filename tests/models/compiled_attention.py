@@ -7,7 +7,7 @@ import os
 import re
 import sys
 
-from xlj.planning import topologies
+from xlj.tools.planning import topologies
 
 os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"
 topologies.use_compilers()

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from xlj.config import Model
-from xlj.models.dense import Dense, geglu, gelu, linear, matmul, swiglu
+from xlj.models.activations import geglu, gelu, swiglu
+from xlj.models.dense import Dense, linear, matmul
 from xlj.models.feed_forward import FeedForward
 from xlj.sharding import devices
 
@@ -87,36 +88,23 @@ def test_on_gpus_the_gradient_of_a_bias_is_a_matrix_product(activation, dtype, m
         )
 
 
+@pytest.mark.parametrize("platform", ["tpu", "gpu"])
 @pytest.mark.parametrize("activation", [gelu, None])
-def test_recomputed_values_are_protected_by_a_barrier(activation, monkeypatch):
+def test_recomputed_values_are_protected_by_a_barrier(activation, platform, monkeypatch):
     """Without a barrier, XLA merges equal computations and saves the values of the forward pass.
-    (XLA for CPUs removes barriers early, so its programs cannot be tested.)"""
-    monkeypatch.setattr(devices, "platform", lambda: "tpu")
+    (XLA for CPUs removes barriers early, so its programs cannot be tested.)
+
+    GPUs have two more barriers: one rounds the output, and one makes later operations wait for the
+    gradient of the kernel."""
+    monkeypatch.setattr(devices, "platform", lambda: platform)
     x, kernel, float32 = jnp.zeros((1, 5, 8)), jnp.zeros((8, 8)), jnp.dtype("float32")
 
     def layer(kernel, x):
         return linear(x, kernel, jnp.zeros(8), float32, float32, activation)
 
     passes = jax.jit(lambda kernel, x: jax.vjp(layer, kernel, x)[1](x))
-    assert passes.lower(kernel, x).as_text().count("optimization_barrier") == (activation is gelu)
-
-
-def test_the_gelu_is_exact():
-    x = jnp.linspace(-6, 6, 101)
-    expected = jax.nn.gelu(x, approximate=False)
-    np.testing.assert_allclose(gelu(x, x.dtype), expected, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-6), ("bfloat16", 2**-8)])
-def test_the_gradient_of_the_gelu_comes_from_its_output(dtype, tolerance):
-    """Includes x = 0, where the gradient cannot divide by x."""
-    x = jnp.array([*np.linspace(-9, 9, 181), 0.0, -0.0, 1e-38, -1e-20, 1e-20, 60.0, -60.0])
-    y, backward = jax.vjp(lambda x: gelu(x, jnp.dtype(dtype)), x)
-    assert y.dtype == jnp.dtype(dtype)
-    assert sum(leaf.ndim for leaf in jax.tree.leaves(backward)) == 2
-    (actual,) = backward(jnp.ones_like(y))
-    expected = jax.vmap(jax.grad(lambda x: jax.nn.gelu(x, approximate=False)))(x)
-    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
+    count = passes.lower(kernel, x).as_text().count("optimization_barrier")
+    assert count == (activation is gelu) + 2 * (platform == "gpu")
 
 
 def test_a_result_is_rounded_after_the_bias_is_added():

@@ -10,7 +10,6 @@ from references import encoder as plain
 from references import heads as reference
 
 from xlj.config import Model
-from xlj.models.dense import cpu_layout_barrier, precision_of
 from xlj.models.dropout import dropout
 from xlj.models.feed_forward import FeedForward
 from xlj.objectives.dwa.head import init_pointer, point
@@ -25,7 +24,6 @@ from xlj.objectives.supervised.head import (
     pair_features,
 )
 from xlj.objectives.xlco.head import init_projection, project
-from xlj.sharding import devices
 
 MODEL = Model(layers=3, hidden=8, heads=2, intermediate=12, layer_norm_epsilon=1e-3, dropout=0.4)
 KEYS = 4
@@ -124,15 +122,3 @@ def test_the_feed_forward_layer_equals_numpy():
     actual = layer.apply({"params": params}, jnp.asarray(ALL), None)
     expected = plain.feed_forward(plain.float64(params), ALL)
     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
-
-
-def test_products_of_float32_have_full_precision_on_every_device():
-    assert precision_of(jnp.dtype("float32")) == jax.lax.Precision.HIGHEST
-    assert precision_of(jnp.dtype("bfloat16")) is None
-
-
-@pytest.mark.parametrize("backend", ["cpu", "gpu"])
-def test_layout_barriers_are_used_only_on_cpus(backend, monkeypatch):
-    monkeypatch.setattr(devices, "platform", lambda: backend)
-    program = str(jax.make_jaxpr(lambda x: cpu_layout_barrier(x))(jnp.ones(3)))
-    assert ("optimization_barrier" in program) == (backend == "cpu")

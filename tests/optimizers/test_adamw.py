@@ -37,15 +37,6 @@ def test_updates_equal_those_of_optax(drawn):
         )
 
 
-def test_the_state_has_the_structure_of_earlier_checkpoints(drawn):
-    """The state has the structure of the optax chain that was xlj's first AdamW."""
-    decay = optax.add_decayed_weights(0.1, {"word": True, "norm": False})
-    optax_chain = optax.chain(optax.scale_by_adam(), decay)
-    states = [optimizer.init(drawn(0)) for optimizer in (optax_chain, adamw())]
-    chex.assert_trees_all_equal(*states)
-    assert jax.tree.structure(states[0]) == jax.tree.structure(states[1])
-
-
 @pytest.mark.parametrize("steps", [0, 2])
 def test_non_finite_gradients_do_not_change_moments_and_give_finite_updates(drawn, steps):
     optimizer, params = adamw(), drawn(0)

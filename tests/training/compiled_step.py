@@ -12,10 +12,10 @@ import jax
 
 from xlj import config as schema
 from xlj.config import parse
-from xlj.planning import programs, theory
-from xlj.planning.collectives import KINDS, collectives
-from xlj.planning.hlo import Program
 from xlj.sharding import devices
+from xlj.tools.planning import programs, theory
+from xlj.tools.planning.collectives import KINDS, collectives
+from xlj.tools.planning.hlo import Program
 from xlj.training.memory import expected_sizes
 
 PER_DEVICE = 4

@@ -12,8 +12,8 @@ from xlj import config as schema
 from xlj.config import parse
 from xlj.objectives import objective
 from xlj.objectives.objective import Loss, LossSums, Objective
-from xlj.planning import programs
 from xlj.sharding import meshes, trees
+from xlj.tools.planning import programs
 from xlj.training import phases
 from xlj.training import state as states
 from xlj.training.memory import expected_sizes

@@ -18,7 +18,7 @@ from xlj.data.rows.draws import BLOCK, sampling_rates
 from xlj.data.rows.report import align_columns
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.fertility import Fertility
-from xlj.models.dense import product
+from xlj.models.lowering import product
 from xlj.sharding import devices, meshes
 from xlj.training import memory, schedule_tables
 from xlj.training.run_flops import RunFlops

@@ -36,9 +36,9 @@ from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
 from xlj.io.processes import in_child
 from xlj.models.embeddings import FIRST_POSITION
-from xlj.reporting import runs as reported_runs
-from xlj.reporting.page import page
 from xlj.sharding import meshes
+from xlj.tools.reporting import runs as reported_runs
+from xlj.tools.reporting.page import page
 from xlj.training import durations, start
 
 _CHARACTERS = 5_000_000  # characters of each language's text from which pieces are chosen

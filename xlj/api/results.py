@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from xlj.config import ConfigError
 from xlj.io import atomic
 from xlj.io.json_file import Record
-from xlj.reporting import alignment_page
 from xlj.retrieval.mining import PairIndices
 from xlj.retrieval.nearest import Nearest
 from xlj.word_alignment.aligner import Aligner
+from xlj.word_alignment.page import Page
 from xlj.word_alignment.sentence_pairs import Pair
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Alignments(list[list[tuple[int, int]]]):
         confidences.
         """
         file = io.BytesIO()
-        with alignment_page.Page(file, f"{len(self._pairs):,} pairs", {}, False) as page:
+        with Page(file, f"{len(self._pairs):,} pairs", {}, False) as page:
             scored = self._aligner.scored(iter(self._pairs))
             for pair, (aligned,) in zip(self._pairs, scored, strict=True):
                 page.add(pair, aligned)

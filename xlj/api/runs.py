@@ -19,10 +19,11 @@ from xlj.evaluation import probe_files, probes
 from xlj.finetuning import running
 from xlj.io import atomic, compiled
 from xlj.io.storage import AnyPath
-from xlj.reporting import runs as reported_runs
-from xlj.reporting.page import page
-from xlj.reporting.page import schedule as drawn_schedule
-from xlj.training import loop, schedule_tables, step_memory
+from xlj.sharding import devices
+from xlj.tools.reporting import runs as reported_runs
+from xlj.tools.reporting.page import page
+from xlj.tools.reporting.page import schedule as drawn_schedule
+from xlj.training import loop, schedule_tables
 from xlj.training.start import adopt_model, prepare
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
         a loss or gradient that is not finite.
       KeyboardInterrupt: after Ctrl-C (`loop.train`).
     """
-    step_memory.compute_in_the_calling_thread()
+    devices.compute_in_the_calling_thread()
     compiled.enable_cache()
     config = parse(config) if isinstance(config, ml_collections.ConfigDict) else config
     workdir = resolve("workdir", workdir)
@@ -164,7 +165,7 @@ def fine_tune(config: ml_collections.ConfigDict | Config, workdir: str | Path) -
         labels, the model or the mesh. During training, if too many consecutive steps have a loss or
         gradient that is not finite.
     """
-    step_memory.compute_in_the_calling_thread()
+    devices.compute_in_the_calling_thread()
     compiled.enable_cache()
     config = finetuning.parse(config) if isinstance(config, ml_collections.ConfigDict) else config
     workdir = local_path("workdir", workdir)

@@ -13,10 +13,9 @@ from xlj.cli import configs
 from xlj.cli.configs import Implied, Schema
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError, as_tree
-from xlj.io import compiled, storage_errors
+from xlj.io import compiled, own_process, storage_errors
 
 Work = Callable[[Namespace], int | None]
-_TUNABLES = "GLIBC_TUNABLES"
 
 
 def entry(
@@ -106,7 +105,7 @@ def run(
             print(f"interrupted{step}", file=sys.stderr)
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
-        os._exit(130)  # a normal exit sometimes crashes while XLA is still computing
+        own_process.end(130)
 
 
 def _execute(
@@ -120,7 +119,7 @@ def _execute(
         compiled.enable_cache()
     if parser.schema:
         if argv is None:
-            _use_huge_pages()
+            own_process.use_huge_pages()
         values = implied(flags)
         flags.config_file = flags.config or values.file
         overrides = [*values.overrides, *flags.overrides]
@@ -148,22 +147,6 @@ def line(name: str, arguments: Sequence[str], without: Sequence[str] = ()) -> st
         elif equals or not argument.startswith("--"):
             is_dropped = False  # this argument contains the flag's value, or is the value
     return shlex.join(["python", "-m", f"xlj.{name}", *words])
-
-
-def _use_huge_pages() -> None:
-    """Restarts this command so that glibc allocates memory in huge pages.
-
-    glibc reads the setting only at the start of a process. On CPUs XLA allocates its buffers from
-    glibc in each step, and huge pages save a sixth of a small model's step (docs/benchmarks.md).
-    Does nothing if GLIBC_TUNABLES is set, or if a program calls the command.
-    """
-    main = sys.modules["__main__"]
-    spec, script = main.__spec__, getattr(main, "__file__", None) or ""
-    # python -m xlj.train, or the script `xlj`
-    is_command = spec.name.startswith("xlj.") if spec else os.path.basename(script) == "xlj"
-    if is_command and sys.platform == "linux" and _TUNABLES not in os.environ:
-        os.environ[_TUNABLES] = "glibc.malloc.hugetlb=1"
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _drop_closed_output() -> bool:

@@ -42,10 +42,12 @@ def job(flags: Namespace, paths: Sequence[Path], names: Sequence[str]) -> "Recor
     sizes in bytes, and the values of the flags in `names`."""
     from xlj.checkpoints import stored_models
 
+    values = {name: getattr(flags, name) for name in names}
     return {
         "checkpoint": stored_models.find(flags.checkpoint).digest(),
         "inputs": [[str(path), path.stat().st_size] for path in paths],
-        **{name: getattr(flags, name) for name in names},
+        # As JSON returns them:
+        **{name: list(x) if isinstance(x, tuple) else x for name, x in values.items()},
     }
 
 

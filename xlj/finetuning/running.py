@@ -199,12 +199,11 @@ def _train(plan: _PlannedRun, task: Task) -> TaskRun | None:
     """
     start, folder, data = plan.start, plan.folder, plan.data
     seed = start.config.train.seed
-    if jax.process_index() == 0:
-        folder.mkdir(parents=True, exist_ok=True)
-        json_file.write(folder / TASK, labelling_options(task))
     if content := hosts.broadcast(lambda: finished_run(folder)):
         return TaskRun(**{**content, "languages": tuple(content["languages"])}, folder=folder)
     if jax.process_index() == 0:
+        folder.mkdir(parents=True, exist_ok=True)
+        json_file.write(folder / TASK, labelling_options(task))
         atomic.write(folder / IDENTITY, plan.identity.encode())
     evaluator = Evaluator(task, start.config.model, data.labels, start.mesh)
 

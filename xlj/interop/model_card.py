@@ -56,7 +56,7 @@ def card(
     elif not (trained and supervised_in(trained["config"])):
         if trained and trained["step"]:
             sections.append(_objectives(trained["config"]))
-        if trained and trained.get("tasks"):  # checkpoints of old versions lack this entry
+        if trained and trained.get("tasks"):
             sections.append(_data(trained))
         if adapted:
             sections.append(f"## Before and after adaptation\n\n{adapted}")

@@ -26,22 +26,21 @@ _PiecesThenRest = Generator[bytes, None, bytes]
 """Yields decompressed pieces of a member, and returns the compressed data after the member."""
 
 
-def decompress(raw: Iterable[bytes], ending: str, may_be_empty: bool = False) -> Iterator[bytes]:
+def decompress(raw: Iterable[bytes], ending: str) -> Iterator[bytes]:
     """Yields the decompressed content in order, in pieces of at most `PIECE_BYTES`.
 
     Args:
       raw: the compressed data, in pieces.
       ending: one of `ENDINGS`.
-      may_be_empty: whether `raw` may be empty or contain only zeros. It may if `raw` starts within
-        a file. A whole file without content is an error: it was truncated, perhaps by a crash.
 
     Raises:
       OSError: if the data is damaged, or if a .xz file needs more than 256 MiB of memory.
-      EOFError: if the data ends too early.
+      EOFError: if the data ends too early. A file without content is also an error: it was
+        truncated, perhaps by a crash.
     """
     parts: list[bytes] = []
     size = 0
-    for part in _decompress_members(raw, ending, may_be_empty):
+    for part in _decompress_members(raw, ending):
         parts.append(part)
         size += len(part)
         if size >= PIECE_BYTES:
@@ -55,11 +54,11 @@ def _split(content: bytes) -> Iterator[bytes]:
         yield content[start : start + PIECE_BYTES]
 
 
-def _decompress_members(raw: Iterable[bytes], ending: str, may_be_empty: bool) -> Iterator[bytes]:
+def _decompress_members(raw: Iterable[bytes], ending: str) -> Iterator[bytes]:
     """Yields the decompressed content of all members, in pieces."""
     new, read = _DECOMPRESSORS[ending]
     member: Any = None
-    has_member, has_zeros = may_be_empty, False
+    has_member = has_zeros = False
     for data in raw:
         while data:
             if member is None:

@@ -2,6 +2,7 @@
 
 import glob
 import itertools
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,8 @@ from xlj.io.malformed import Skipping
 
 RANGE_BYTES = 16 << 20
 """Size of a range of a file that can be split, in bytes; an encoder needs some minutes for it."""
+_MAX_PRINTED = 5
+"""How many of the files that cannot be split are printed."""
 
 
 class FileRange(NamedTuple):
@@ -51,10 +54,13 @@ class FileRange(NamedTuple):
 def split_files(paths: Sequence[Path], size: int = RANGE_BYTES) -> list[FileRange]:
     """Divides files into ranges of about `size` bytes, in order.
 
+    Prints the larger files that cannot be split.
+
     Raises:
       ConfigError: if a file does not exist, is not a regular file, or cannot be read.
     """
-    ranges = []
+    ranges: list[FileRange] = []
+    unsplittable: list[Path] = []
     for path in paths:
         if not path.exists():
             raise ConfigError(f"no such file: {path}")
@@ -63,8 +69,19 @@ def split_files(paths: Sequence[Path], size: int = RANGE_BYTES) -> list[FileRang
                 f"{path} is a folder, a pipe or a device; expected the path of a regular file"
             )
         length = path.stat().st_size
-        step = size if files.can_be_split(path, size) else max(length, 1)
+        step = size
+        if length > size and not files.can_be_split(path):
+            step = length
+            unsplittable.append(path)
         ranges += [FileRange(path, k, min(k + step, length)) for k in range(0, length, step)]
+    if unsplittable:
+        print(
+            f"compressed files cannot be split, so a single process reads each: "
+            f"{', '.join(map(str, unsplittable[:_MAX_PRINTED]))}"
+            + f" and {len(unsplittable) - _MAX_PRINTED:,} more" * (len(unsplittable) > _MAX_PRINTED)
+            + ". To use more processes, decompress or split them",
+            file=sys.stderr,
+        )
     return ranges
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from xlj.config import ConfigError
-from xlj.io import compressed, formats, malformed, storage, zstd_frames
+from xlj.io import compressed, formats, malformed, storage
 from xlj.io.malformed import INVALID_UTF8, NUL, Line, Skipping, strip_mark, too_long
 from xlj.io.storage import AnyPath
 
@@ -15,8 +15,6 @@ STDIN = Path("-")
 """The file name that means standard input."""
 LINE_BYTES = 1 << 20
 """The maximum length of a line, in bytes; a paragraph is about a thousand times shorter."""
-_FRAMED = ".zst"
-"""The ending of compressed files that may consist of many independent frames."""
 
 
 def is_stream(path: AnyPath) -> bool:
@@ -64,27 +62,18 @@ def _read_pieces(file: BinaryIO, limit: int = sys.maxsize) -> Iterator[bytes]:
         yield piece
 
 
-def can_be_split(path: AnyPath, size: int) -> bool:
-    """Whether `range_blocks` can read a file in ranges of about `size` bytes.
+def can_be_split(path: AnyPath) -> bool:
+    """Whether `range_blocks` can read a file in several ranges.
 
-    The file must be uncompressed, or a .zst file whose first frames have at most `size` bytes each.
-    The server of a URL must support range requests.
-
-    Args:
-      path: a file of more than `size` bytes; the result for a shorter file has no meaning.
-      size: a number of bytes of the file, before decompression.
+    The file must be uncompressed, and the server of a URL must support range requests.
 
     Raises:
-      ConfigError: if the file cannot be read.
+      ConfigError: if the server of a URL does not answer.
     """
     try:
-        if not storage.can_seek(path):
-            return False
-        if path.suffix == _FRAMED:
-            return zstd_frames.are_small(path, size)
+        return path.suffix not in compressed.ENDINGS and storage.can_seek(path)
     except OSError as error:
         raise _read_error(path, error) from error
-    return path.suffix not in compressed.ENDINGS
 
 
 def range_blocks(
@@ -92,12 +81,7 @@ def range_blocks(
 ) -> Iterator[list[Line]]:
     """Yields the lines that begin in the bytes [start, stop) of a file, in blocks like `blocks`.
 
-    Consecutive ranges contain every line once.
-
-    For a .zst file, these are the lines that begin in the frames that begin in the range. A line at
-    the very start of the first of these frames is an exception: it belongs to the previous range,
-    because only the bytes before a frame show whether a line begins there. A file with another
-    compression is always read as a whole.
+    Consecutive ranges contain every line once. A compressed file is always read as a whole.
 
     Args:
       path: the file.
@@ -107,9 +91,6 @@ def range_blocks(
     Raises:
       ConfigError: as `blocks`.
     """
-    if path.suffix == _FRAMED:
-        yield from _blocks(_frames(path, start, stop), path, start, longest)
-        return
     if path.suffix in compressed.ENDINGS:
         yield from blocks(path, longest)
         return
@@ -141,44 +122,10 @@ def range_blocks(
         raise _read_error(path, error) from error
 
 
-def _frames(path: AnyPath, start: int, stop: int) -> Iterator[bytes]:
-    """Yields the content of a range of a .zst file (see `range_blocks`), in pieces."""
-    try:
-        begin, end = (zstd_frames.first_from(path, offset) for offset in (start, stop))
-        content = _decompress(path, begin, end)
-        if start:
-            for piece in content:
-                _, feed, rest = piece.partition(b"\n")
-                if feed:
-                    yield rest
-                    break
-            else:
-                return
-        yield from content
-        for piece in _decompress(path, end):
-            line, feed, _ = piece.partition(b"\n")
-            yield line + feed
-            if feed:
-                return
-    except (OSError, EOFError) as error:
-        raise _read_error(path, error) from error
-
-
-def _decompress(path: AnyPath, begin: int, end: int = sys.maxsize) -> Iterator[bytes]:
-    """Yields the decompressed content of the bytes [begin, end) of a file, in pieces."""
-    with path.open("rb") as file:
-        file.seek(begin)
-        raw = _read_pieces(file, end - begin)
-        yield from compressed.decompress(raw, path.suffix, may_be_empty=begin > 0)
-
-
 def first_line(path: AnyPath, start: int) -> int:
     """Returns the one-based number of the first line of the range that begins at byte `start`."""
     if not start:
         return 1
-    if path.suffix == _FRAMED:
-        content = _decompress(path, 0, zstd_frames.first_from(path, start))
-        return sum(piece.count(b"\n") for piece in content) + 2
     with path.open("rb") as file:
         return sum(piece.count(b"\n") for piece in _read_pieces(file, start - 1)) + 2
 
@@ -207,23 +154,9 @@ def blocks(path: AnyPath, longest: int = LINE_BYTES) -> Iterator[list[Line]]:
         first bytes show that the whole text is not UTF-8, or has only carriage returns as line ends
         (`malformed.check_start`).
     """
-    yield from _blocks(pieces(path), path, 0, longest)
-
-
-def _blocks(
-    content: Iterator[bytes], path: AnyPath, start: int, longest: int
-) -> Iterator[list[Line]]:
-    """Yields the lines of a range in blocks.
-
-    Args:
-      content: the decompressed content of the range, in pieces.
-      path: the file, for errors.
-      start: the start of the range in the file, in bytes.
-      longest: the maximum length of a line in bytes.
-    """
     unfinished: list[bytes] = []
-    size, is_first = 0, not start  # `size`: bytes of the unfinished line
-    for piece in content:
+    size, is_first = 0, True  # `size`: bytes of the unfinished line
+    for piece in pieces(path):
         if is_first:
             malformed.check_start(path, piece)
             is_first = False

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
 from xlj.config import ConfigError
-from xlj.io import storage_errors
+from xlj.io import own_process, storage_errors
 
 
 class _Process(SpawnProcess):
@@ -159,4 +159,4 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])
-        os._exit(1)
+        own_process.end(1)

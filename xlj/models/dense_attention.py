@@ -14,10 +14,11 @@ import jax.numpy as jnp
 from xlj.contracts.arrays import Specified, check
 from xlj.models import local_blocks
 from xlj.models.counting import is_counting
-from xlj.models.dense import PRODUCT, checkpoint_name, products, swap_axes_copied
+from xlj.models.dense import PRODUCT, checkpoint_name
 from xlj.models.dropout import drop
 from xlj.models.fused_attention import tiles
 from xlj.models.gradients import with_gradient
+from xlj.models.lowering import products, swap_axes_copied
 
 
 def dense_attention(

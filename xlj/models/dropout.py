@@ -12,6 +12,7 @@ import numpy as np
 
 from xlj.contracts.arrays import check
 from xlj.models.gradients import with_gradient
+from xlj.models.lowering import recomputed
 
 Rngs = jax.Array | None
 """A threefry key for each row, [rows]; None means no dropout (evaluation)."""
@@ -129,8 +130,7 @@ def _forward(x: jax.Array, seeds: jax.Array, rate: float) -> tuple[jax.Array, ja
 
 
 def _backward(rate: float, seeds: jax.Array, gradient: jax.Array) -> tuple[jax.Array, None]:
-    # The barrier makes XLA compute the mask again instead of saving the mask of the forward pass.
-    return _drop(gradient, jax.lax.optimization_barrier(seeds), rate), None
+    return _drop(gradient, recomputed(seeds), rate), None
 
 
 _drop = with_gradient(_forward, _backward, static=(2,))

@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
+from xlj.models.activations import geglu, gelu, swiglu
 from xlj.models.block import Context
-from xlj.models.dense import Weights, geglu, gelu, linear, swiglu
+from xlj.models.dense import Weights, linear
 
 ACTIVATIONS = {"gelu": gelu, "geglu": geglu, "swiglu": swiglu}
 """The activation for each value of `model.feed_forward`. The gated ones (geglu, swiglu) return half

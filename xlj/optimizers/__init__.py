@@ -62,8 +62,7 @@ def make(config: Config) -> optax.GradientTransformationExtraArgs:
 def _descent(options: Optimizer) -> optax.GradientTransformationExtraArgs:
     """Returns the transformation from a direction to the updates of the parameters.
 
-    Its state is empty. The state has the type of optax's weight decay with a mask, since older
-    checkpoints contain this type.
+    The transformation has no state.
     """
 
     def update(
@@ -85,8 +84,7 @@ def _descent(options: Optimizer) -> optax.GradientTransformationExtraArgs:
         # The product is negated last. With a negative rate, XLA could multiply in another order.
         return jax.tree.map(lambda update: -(rates.learning_rate * update), updates), state
 
-    empty = optax.MaskedState(optax.EmptyState())
-    return optax.GradientTransformationExtraArgs(lambda _: empty, update)
+    return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
 
 
 def state_shardings(state: OptState, params: PyTree, of_params: PyTree, others: object) -> OptState:

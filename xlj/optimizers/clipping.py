@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from xlj.models.dense import cpu_layout_barrier
 from xlj.models.encoder import Params
+from xlj.models.lowering import cpu_layout_barrier
 
 
 def clip(gradients: Params, limit: float) -> tuple[Params, jax.Array]:

@@ -40,6 +40,15 @@ def on_mesh(mesh: Mesh, function: Callable[Arguments, Result]) -> Callable[Argum
     return call
 
 
+def compute_in_the_calling_thread() -> None:
+    """Makes CPU devices compute in the calling thread, instead of a thread of XLA.
+
+    `io.own_process.StepMemory` keeps only memory of the calling thread. Call this function before
+    the first array exists.
+    """
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+
 def platform() -> str:
     """Returns the platform for which a program is traced: "cpu", "gpu" or "tpu".
 

@@ -85,7 +85,7 @@ class Metrics:
 class _Events:
     """Writes TensorBoard events in the calling thread.
 
-    tensorboardX's `SummaryWriter` writes in a thread. If an error ends the thread, the run hangs.
+    TensorBoard's own `EventFileWriter` writes in a thread, and imports TensorFlow if it is there.
 
     Args:
       purge_step: TensorBoard hides events of this step and later steps that earlier processes
@@ -93,20 +93,23 @@ class _Events:
     """
 
     def __init__(self, folder: Path, purge_step: int):
-        from tensorboardX import event_file_writer, summary
-        from tensorboardX.proto import event_pb2
+        from tensorboard.compat.proto import event_pb2, summary_pb2
+        from tensorboard.summary.writer.record_writer import RecordWriter
 
-        self._event, self._scalar, self._folder = event_pb2.Event, summary.scalar, folder
-        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        self._event, self._summary, self._folder = event_pb2.Event, summary_pb2.Summary, folder
         with as_config_error(folder):
             folder.mkdir(exist_ok=True)
-            self._writer = event_file_writer.EventsWriter(str(folder / "events"))
+            # TensorBoard reads files with "tfevents" in their names, in the order of their names.
+            path = folder / f"events.out.tfevents.{time.time_ns()}"
+            self._writer = RecordWriter(path.open("xb"))
+            self._write(file_version="brain.Event:2")
+            start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
             self._write(step=purge_step, session_log=start)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
+        scalars = [self._summary.Value(tag=tag, simple_value=x) for tag, x in values.items()]
         with as_config_error(self._folder):
-            for name, value in values.items():
-                self._write(step=step, summary=self._scalar(name, value))
+            self._write(step=step, summary=self._summary(value=scalars))
             self._writer.flush()
 
     def close(self) -> None:
@@ -114,7 +117,7 @@ class _Events:
             self._writer.close()
 
     def _write(self, **fields: Any) -> None:
-        self._writer.write_event(self._event(wall_time=time.time(), **fields))
+        self._writer.write(self._event(wall_time=time.time(), **fields).SerializeToString())
 
 
 Line = dict[str, Any]

@@ -21,6 +21,7 @@ from xlj.distributed.host_speeds import HostSpeeds
 from xlj.distributed.preemption import Preemption
 from xlj.io import atomic, json_file
 from xlj.io.growing import GrowingFiles
+from xlj.io.own_process import StepMemory
 from xlj.objectives.objective import build
 from xlj.training import initialisation, metrics, schedule_tables
 from xlj.training import state as states
@@ -31,7 +32,6 @@ from xlj.training.run_flops import RunFlops
 from xlj.training.schedule import Schedule
 from xlj.training.start import Start
 from xlj.training.state import Progress, State
-from xlj.training.step_memory import StepMemory
 from xlj.training.throughput import Throughput
 from xlj.training.waits import Waits
 
@@ -133,7 +133,7 @@ def open_run(
             checkpointer=checkpointer,
             prefetch=prefetch,
             clock=Throughput(flops, prefetch, tokens),
-            step_memory=enter(StepMemory(start.mesh)),
+            step_memory=enter(StepMemory(start.mesh.devices.flat[0].platform == "cpu")),
             speeds=HostSpeeds(files),
         )
         yield run, resources

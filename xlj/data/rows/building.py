@@ -220,11 +220,11 @@ def _print_unsplittable(texts: Sequence[Text], size: int) -> None:
         more = f" and {hidden:,} more" * (hidden > 0)
         largest = unsplittable[0][0]
         print(
-            f"these files cannot be split (compressed in one piece, line-aligned, or TMX), so a "
+            f"these files cannot be split (compressed, line-aligned, or TMX), so a "
             f"single process reads each: {', '.join(printed)}{more}. The largest has "
             f"{largest / 1e6:,.0f} MB and takes up to "
             f"{largest / _BYTES_PER_SECOND / 60:,.0f} minutes. To use more processes, decompress "
-            "files, compress them with pzstd, or join the sides of a pair with paste",
+            "files, split them, or join the sides of a pair with paste",
             file=sys.stderr,
         )
 

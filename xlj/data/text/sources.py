@@ -140,7 +140,7 @@ class FileSource(TextSource):
 
     def unsplittable(self, size: int) -> int:
         total = self._size()
-        return total if total > size and not files.can_be_split(self.paths[0], size) else 0
+        return total if total > size and not files.can_be_split(self.paths[0]) else 0
 
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
         for lines in self._lines(start, stop, files.LINE_BYTES):

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.contracts.arrays import check
-from xlj.models.dense import Dense, precision_of
+from xlj.models.dense import Dense
+from xlj.models.lowering import precision_of
 from xlj.models.modules import Params, init_head, run
 
 

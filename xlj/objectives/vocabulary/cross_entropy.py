@@ -3,8 +3,8 @@
 import jax
 import jax.numpy as jnp
 
-from xlj.models.dense import product, product_over_rows, sum_over_rows
 from xlj.models.gradients import with_gradient
+from xlj.models.lowering import product, product_over_rows, sum_over_rows
 from xlj.objectives.vocabulary import kept_logits
 from xlj.objectives.vocabulary.logits import (
     BLOCK,

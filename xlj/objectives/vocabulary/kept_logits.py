@@ -9,8 +9,15 @@ import jax
 import jax.numpy as jnp
 
 from xlj.models.counting import is_counting
-from xlj.models.dense import product, product_over_rows, sum_over_rows
 from xlj.models.gradients import with_gradient
+from xlj.models.lowering import (
+    product,
+    product_dtype,
+    product_over_rows,
+    rounded,
+    row_multiple,
+    sum_over_rows,
+)
 from xlj.objectives.vocabulary.logits import check_factors, products
 from xlj.sharding import devices
 from xlj.sharding.rules import REPLICATED, ROWS
@@ -18,10 +25,6 @@ from xlj.sharding.rules import REPLICATED, ROWS
 MOST = {"cpu": 2**28, "gpu": 5 * 2**28}
 """Largest number of bytes of logits to keep, by platform. On TPUs the number is 0, since we have no
 measurements on TPUs."""
-
-_ALIGNED = 64
-"""On GPUs, the vocabulary is padded to a multiple of this number. So each row of bfloat16 logits
-begins at a multiple of 128 bytes, as tensor cores need."""
 
 Saved = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 """Saved for the backward pass: vectors, table, bias, labels, logits without bias, and the log of
@@ -42,7 +45,7 @@ def is_used(vectors: int, vocabulary: int, dtype: jnp.dtype) -> bool:
     """
     if is_counting():
         return True
-    width = dtype.itemsize if devices.platform() == "gpu" else 4
+    width = product_dtype(dtype).itemsize
     few = vectors * vocabulary * width <= MOST.get(devices.platform(), 0)
     return few and not devices.are_shared()
 
@@ -112,9 +115,7 @@ def _backward(
         table, bias = _aligned(table, bias, dtype)
         is_label = jnp.arange(len(bias), dtype=jnp.int32) == labels[:, None]
         probabilities = jnp.exp(unbiased.astype(jnp.float32) + bias - normaliser[:, None])
-        grad_logits = ((probabilities - is_label) * grad_loss[:, None]).astype(dtype)
-        # The barrier makes XLA round first, so that no float32 array is written to memory.
-        grad_logits = jax.lax.optimization_barrier(grad_logits)
+        grad_logits = rounded((probabilities - is_label) * grad_loss[:, None], dtype)
         grad_table = product_over_rows(grad_logits, vectors, dtype)[:vocabulary]
         grad_bias = sum_over_rows(grad_logits, dtype)[:vocabulary]
         grad_vectors = product(grad_logits, table, dtype)
@@ -128,10 +129,9 @@ def _backward(
 def _aligned(table: jax.Array, bias: jax.Array, dtype: jnp.dtype) -> tuple[jax.Array, jax.Array]:
     """Returns the table in `dtype`, and the bias.
 
-    On GPUs, both are padded to a multiple of `_ALIGNED` entries. The bias of padding is -inf, so
-    its probability is 0.
+    On GPUs, both are padded (`row_multiple`). The bias of padding is -inf, so its probability is 0.
     """
-    padding = -len(table) % _ALIGNED if devices.platform() == "gpu" else 0
+    padding = -len(table) % row_multiple()
     if not padding:
         return table.astype(dtype), bias
     table = jnp.pad(table.astype(dtype), [(0, padding), (0, 0)])

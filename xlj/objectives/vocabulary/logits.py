@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from xlj.contracts.arrays import Specified, check
 from xlj.models.counting import is_counting
-from xlj.models.dense import product
+from xlj.models.lowering import product, rounded, rounded_on_gpus
 from xlj.sharding import devices
 
 BLOCK = 16_384
@@ -130,9 +130,7 @@ def products(vectors: jax.Array, weights: jax.Array) -> jax.Array:
         weights=("float [size, hidden]", weights),
     )
     logits = product(vectors, weights, weights.dtype, right_axis=1)
-    if devices.platform() != "gpu":
-        return logits
-    return jax.lax.optimization_barrier(logits.astype(weights.dtype))
+    return rounded_on_gpus(logits, weights.dtype)
 
 
 def block_logits(
@@ -199,9 +197,7 @@ def gradient(
     check_block("gradient", vectors, weights, bias, first, labels, normaliser, grad_loss)
     probabilities = jnp.exp(block_logits(vectors, weights, bias, first) - normaliser[:, None])
     is_label = _is_label(labels, first, len(bias))
-    grad_logits = ((probabilities - is_label) * grad_loss[:, None]).astype(weights.dtype)
-    # The barrier makes XLA round first, so that no float32 array is written to memory.
-    return jax.lax.optimization_barrier(grad_logits)
+    return rounded((probabilities - is_label) * grad_loss[:, None], weights.dtype)
 
 
 def _is_label(labels: jax.Array, first: jax.Array, size: int) -> jax.Array:

@@ -19,8 +19,8 @@ from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
-from xlj.models.dense import precision_of
 from xlj.models.dropout import Rngs
+from xlj.models.lowering import precision_of
 from xlj.objectives.bitext import split_sides
 from xlj.objectives.corruption import split
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows

@@ -1,5 +1,0 @@
-"""Sweeps: many runs of one recipe. Files in configs/sweeps/ return a `Sweep`, often of a `grid`."""
-
-from xlj.sweeping.definition import Sweep, grid
-
-__all__ = ["Sweep", "grid"]

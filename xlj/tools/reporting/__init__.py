@@ -1,0 +1,1 @@
+"""Makes HTML pages that compare runs."""
