@@ -63,7 +63,7 @@ def test_a_supervised_task_is_counted():
 
 
 @pytest.mark.parametrize(
-    "changes", [{"attention": "fused"}, {"remat": "all"}, {"remat": "products"}]
+    "changes", [{"attention": "triton"}, {"remat": "all"}, {"remat": "products"}]
 )
 def test_recomputation_and_kernels_do_not_change_the_count(changes, monkeypatch):
     replace = dataclasses.replace

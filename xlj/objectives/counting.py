@@ -37,7 +37,7 @@ def operations(
     """
     # Dense attention, because products inside Pallas kernels cannot be counted. No
     # rematerialisation, because recomputed products must not count.
-    plain = dataclasses.replace(model, attention="dense", remat="none")
+    plain = dataclasses.replace(model, attention="blocks,dense", remat="none")
     built = build({name: options[name] for name in shapes}, plain, corpus)
     return {
         name: count_operations(built[name], plain, corpus, abstract_rows(options[name], *shape))

@@ -214,7 +214,7 @@ def of_phase(
     model = schedule[phase].config.model
     built = build(active, model, sizes.corpus)
     counted = operations(active, model, sizes.corpus, rows)
-    text = Program(program.text)
+    text = Program(program.text, program.kernels)
     mesh = meshes.make_mesh(config, devices)
     exchanged = collectives(text, list(mesh.devices.flat), chip.ring)
     by_type, by_operation = products(text), traffic(text)

@@ -1,14 +1,16 @@
 """Compiles the train step of a phase for devices that need not be present."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from xlj.config import Config
+from xlj.models.attention.interface import Cost
 from xlj.optimizers.schedules import rates
+from xlj.planning.kernels import Call, stated_costs
 from xlj.sharding import meshes
 from xlj.training import phases
 from xlj.training import state as states
@@ -35,6 +37,7 @@ class StepProgram(NamedTuple):
     Attributes:
       state: the run's state as shapes with shardings.
       text: the text of the program.
+      kernels: the operations and bytes that its kernels state.
       arguments: bytes of the state and the batch on a device.
       working: bytes of temporary arrays on a device: activations, gradients, gathered parameters.
       peak: bytes on a device in total: arguments, temporary arrays, results with memory of their
@@ -43,6 +46,7 @@ class StepProgram(NamedTuple):
 
     state: State
     text: str
+    kernels: Mapping[Call, Cost]
     arguments: float
     working: float
     peak: float
@@ -69,9 +73,9 @@ def compile_phase(
     ids = "<u2" if sizes.corpus.vocabulary_size <= 2**16 else "<u4"
     options, shapes = config.objectives_by_phase[phase], rows_of(config, sizes, phase)
     batch = phases.abstract_batch(options, shapes, ids, mesh)
-    lowered = step.lower(state, batch, np.uint32(0), rates(config, 0))
+    traced = step.trace(state, batch, np.uint32(0), rates(config, 0))
     try:
-        compiled = lowered.compile()
+        compiled = traced.lower().compile()
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" in str(error) or "memory" in str(error):
             raise DoesNotFit(str(error)) from None
@@ -82,7 +86,8 @@ def compile_phase(
     peak = arguments + memory.temp_size_in_bytes + max(0, new_results)
     peak += memory.generated_code_size_in_bytes
     text = compiled.as_text() or ""
-    return StepProgram(state, text, arguments, memory.temp_size_in_bytes, peak)
+    kernels = stated_costs(traced.jaxpr.jaxpr)
+    return StepProgram(state, text, kernels, arguments, memory.temp_size_in_bytes, peak)
 
 
 def rows_of(config: Config, sizes: Sizes, phase: int) -> dict[str, tuple[int, int]]:
