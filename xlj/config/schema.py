@@ -214,9 +214,10 @@ class Config(Section):
         """Returns the config with `model.dtype=auto` resolved for "cpu", "gpu" or "tpu".
 
         `auto` is float32 on CPUs and on devices without bfloat16, and bfloat16 elsewhere. xlj
-        computes float32 products exactly on all platforms. On GPUs, exact products are slow for two reasons: XLA tries dozens of kernels
-        for each product before the first step, and tensor cores must compute each product in parts,
-        which takes many times as long as a bfloat16 product.
+        computes float32 products exactly on all platforms. On GPUs, exact products are slow for two
+        reasons: XLA tries dozens of kernels for each product before the first step, and tensor
+        cores must compute each product in parts, which takes many times as long as a bfloat16
+        product.
         """
         if self.model.dtype != "auto":
             return self

@@ -52,6 +52,32 @@ class StepProgram(NamedTuple):
     peak: float
 
 
+def trace_phase(
+    config: Config, sizes: Sizes, devices: Sequence[jax.Device], phase: int
+) -> tuple[State, jax.stages.Traced]:
+    """Traces the step of a phase.
+
+    Args:
+      phase: the index of the phase.
+
+    Returns:
+      The run's state as shapes with shardings, and the traced step.
+
+    Raises:
+      ConfigError: if the mesh or the batches do not fit the devices.
+    """
+    mesh = meshes.make_mesh(config, devices)
+    meshes.check_batches(config, mesh)
+    state = states.abstract(config, sizes.corpus, mesh)
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
+    steps = phases.jitted_steps(config, sizes.corpus, mesh, shardings)
+    step = steps[config.schedule[phase].start]
+    ids = "<u2" if sizes.corpus.vocabulary_size <= 2**16 else "<u4"
+    options, shapes = config.objectives_by_phase[phase], rows_of(config, sizes, phase)
+    batch = phases.abstract_batch(options, shapes, ids, mesh)
+    return state, step.trace(state, batch, np.uint32(0), rates(config, 0))
+
+
 def compile_phase(
     config: Config, sizes: Sizes, devices: Sequence[jax.Device], phase: int
 ) -> StepProgram:
@@ -64,16 +90,7 @@ def compile_phase(
       ConfigError: if the mesh or the batches do not fit the devices.
       DoesNotFit: if the compiler reports that the step needs too much memory.
     """
-    mesh = meshes.make_mesh(config, devices)
-    meshes.check_batches(config, mesh)
-    state = states.abstract(config, sizes.corpus, mesh)
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
-    steps = phases.jitted_steps(config, sizes.corpus, mesh, shardings)
-    step = steps[config.schedule[phase].start]
-    ids = "<u2" if sizes.corpus.vocabulary_size <= 2**16 else "<u4"
-    options, shapes = config.objectives_by_phase[phase], rows_of(config, sizes, phase)
-    batch = phases.abstract_batch(options, shapes, ids, mesh)
-    traced = step.trace(state, batch, np.uint32(0), rates(config, 0))
+    state, traced = trace_phase(config, sizes, devices, phase)
     try:
         compiled = traced.lower().compile()
     except jax.errors.JaxRuntimeError as error:
