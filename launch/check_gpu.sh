@@ -46,7 +46,7 @@ run_part() {
     case $part in
     kernels)
         run_tests 8 -m 'gpu or not slow' -k 'not tpu' \
-            tests/models/test_fused_attention.py tests/models/test_block.py
+            tests/models/attention/test_kernels.py tests/models/test_block.py
         ;;
     quickstart) run_tests 0 -m gpu tests/training/test_on_gpu.py ;;
     losses) run_tests 8 -m gpu tests/objectives/test_fused_losses.py ;;

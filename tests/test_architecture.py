@@ -332,10 +332,10 @@ A long docstring (arguments, shapes, errors) is no reason to split a function.
 """
 
 LONG = {
-    "xlj.models.fused_attention.gpu.backward": "three kernels of the same blocks",
-    "xlj.models.fused_attention.tpu.forward": "a kernel, whose loops share its blocks",
-    "xlj.models.fused_attention.tpu.backward": "a kernel, whose loops share its blocks",
-    "xlj.models.fused_attention.tpu.backward.kernel": "its loops share its blocks",
+    "xlj.models.attention.triton.backward": "three kernels of the same blocks",
+    "xlj.models.attention.tpu.forward": "a kernel, whose loops share its blocks",
+    "xlj.models.attention.tpu.backward": "a kernel, whose loops share its blocks",
+    "xlj.models.attention.tpu.backward.kernel": "its loops share its blocks",
     "xlj.models.fused_norm._of_add_norm": "a kernel, and the layout of its blocks",
 }
 """Functions that may be longer, and why. The parts of a kernel read and write the same blocks."""

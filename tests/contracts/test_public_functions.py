@@ -22,10 +22,8 @@ from xlj.config import Model
 from xlj.data.rows.corpus import Corpus
 from xlj.models import (
     activations,
-    attention,
     block,
     dense,
-    dense_attention,
     dropout,
     embeddings,
     encoder,
@@ -38,7 +36,9 @@ from xlj.models import (
     position_bias,
     rotary,
 )
-from xlj.models.fused_attention import attend
+from xlj.models.attention import layer
+from xlj.models.attention.choosing import IMPLEMENTATIONS
+from xlj.models.attention.interface import Mask, Operands
 from xlj.objectives import bitext, corruption, objective, segments
 from xlj.objectives.btmlm import loss as btmlm
 from xlj.objectives.btmlm.options import BackTranslation
@@ -105,8 +105,9 @@ TABLE = {"vectors": f32(6, H), "table": f32(V, H), "bias": f32(V)}
 BLOCK = {"vectors": f32(6, H), "weights": f32(V, H), "bias": f32(V), "first": i32()}
 OF_LABELS = {"labels": i32(6), "normaliser": f32(6), "grad_loss": f32(6)}
 HEADS = f32(R, N, 2, 4)
-IDS = {"query_segment_ids": TOKENS, "key_segment_ids": TOKENS}
-ATTENTION = {"query": HEADS, "key": HEADS, "value": HEADS, **IDS, "seeds": i32(R)}
+OPERANDS = Operands(
+    HEADS, HEADS, HEADS, Mask(TOKENS, TOKENS), gates=f32(R, 2, N), seeds=i32(R), rate=0.1
+)
 PAIRS = {"similarity": f32(5, 4), "source_ids": i32(5), "target_ids": i32(4)}
 CHAIN = {
     "emission": hmm.Emission(f32(R, 5, 4), f32(R, 4)),
@@ -172,7 +173,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     word_hmm_head.products: ({"dtype": "float32"}, {"queries": f32(R, 5, H), "keys": f32(R, 4, H)}),
     word_hmm_head.log_ratio: ({"normaliser": 0.0}, {"score": f32(R, 5, 4)}),
     word_hmm.words_of: ({}, {"tokens": TOKENS}),
-    attention.shared_bias: (
+    layer.shared_bias: (
         {"model": MODEL, "length": N},
         {"params": {"table": f32(MODEL.position_buckets, 2)}},
     ),
@@ -204,10 +205,6 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     rotary.rotate: ({}, {"x": HEADS, "rotations": rotary.Rotations(*[f32(R, N, 1, 2)] * 2)}),
     pattern.layer_count: ({}, {"layers": {"a": f32(2, 3), "b": f32(2)}}),
     pattern.select_layers: ({"start": 0, "stop": 1}, {"layers": {"a": f32(2, 3), "b": f32(2)}}),
-    dense_attention.dense_attention: (
-        {"rate": 0.1},
-        ATTENTION | {"bias": f32(2, N, N), "gates": f32(R, 2, N)},
-    ),
     dropout.row_seeds: ({"layer": 1, "site": 2}, {"rngs": keys(R)}),
     dropout.fold_in: ({}, {"seed": i32(R), "number": i32(R)}),
     dropout.is_kept: ({"rate": 0.1}, {"hashes": i32(R)}),
@@ -231,10 +228,6 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
             "bias": f32(H),
             "seeds": i32(R),
         },
-    ),
-    attend.attend: (
-        {"rate": 0.1},
-        ATTENTION | {"bias": f32(2, 1, 64, 64), "gates": f32(R, 2, N)},
     ),
     init_prediction: ({"model": MODEL, "vocabulary_size": V}, {"rng": KEY}),
     init_detection: ({"model": MODEL}, {"rng": KEY}),
@@ -361,11 +354,19 @@ OF_ANY_ARRAYS = (
 """Functions that move arrays of any rank, size and dtype between devices, or pass them to a
 module."""
 CHECKS = (
-    sinkhorn.check_pairs, logits.check_block, logits.check_factors, dense_attention.check_inputs,
-    objective.check_rows,
+    sinkhorn.check_pairs, logits.check_block, logits.check_factors, objective.check_rows,
 )  # fmt: skip
-INNER = tuple(f"fused_attention.{name}" for name in ("gpu", "tpu", "tiles")) + ("local_blocks",)
-"""Modules that only `fused_attention.attend` and `dense_attention` call."""
+INNER = tuple(f"attention.{name}" for name in ("interface", "tiles", "triton", "tpu", "blocks"))
+"""Modules whose functions only implementations of attention call."""
+TILES = {"triton": (2, 1, 64, 64), "chunks": (2, 1, 128, 128), "dense": (2, 1, N, N)}
+METHODS = {
+    IMPLEMENTATIONS[name].attend: (
+        {},
+        {"operands": dataclasses.replace(OPERANDS, bias=f32(*shape))},
+    )
+    for name, shape in TILES.items()
+}
+"""Methods that are checked like the functions of `ENTRIES`."""
 
 ANY_DTYPE = {"at_positions.values", "filled.x"}
 ANY_RANK = {
@@ -493,10 +494,10 @@ def with_shape(leaf, shape):
 
 
 @pytest.mark.parametrize(
-    "function", ENTRIES, ids=lambda f: f"{f.__module__.rpartition('.')[2]}.{f.__name__}"
+    "function", ENTRIES | METHODS, ids=lambda f: f"{f.__module__.rpartition('.')[2]}.{f.__name__}"
 )
 def test_functions_refuse_arrays_of_another_dtype_rank_or_size(function):
-    plain, arrays = ENTRIES[function]
+    plain, arrays = (ENTRIES | METHODS)[function]
     call(function, plain, arrays)
     for name, path, leaf in leaves_of(function, arrays):
         shape = leaf.shape

@@ -91,7 +91,7 @@ def test_an_encoder_with_kernels_equals_one_without(options, monkeypatch):
 
     plain = outputs(model)
     monkeypatch.setattr(block, "_is_fused", lambda model, length: True)
-    fused = outputs(dataclasses.replace(model, attention="fused"))
+    fused = outputs(dataclasses.replace(model, attention="triton"))
     exact = outputs(dataclasses.replace(model, dtype="float32", attention="dense"))
     fused_error, plain_error = (float(jnp.linalg.norm(x - exact)) for x in (fused, plain))
     assert fused_error < 1.5 * plain_error < 0.2 * float(jnp.linalg.norm(exact))

@@ -72,7 +72,7 @@ def test_a_loss_and_its_gradient_are_the_same_with_fused_attention(
         inputs_losses_and_gradients(
             name, dataclasses.replace(full_model, attention=attention), params_of, keys_of
         )
-        for attention in ("fused", "dense")
+        for attention in ("triton", "dense")
     )
     assert_counts(actual[1], expected[1])
     actual, expected = ((result[0], sums(result[1]), result[2]) for result in (actual, expected))
@@ -130,7 +130,7 @@ def test_losses_in_bfloat16_are_as_accurate_as_with_dense_attention(
         off = jax.tree.map(np.subtract, actual, exact_results)
         return [norm(one) / norm(other) for one, other in zip(off, exact_results, strict=True)]
 
-    fused, dense = errors("fused"), errors("dense")
+    fused, dense = errors("triton"), errors("dense")
     assert fused[1] > 1e-3, "no computation is in bfloat16"
     for one, other, allowed in zip(fused, dense, (0.01, 0.1), strict=True):
         assert one <= min(allowed, 1.5 * other + 0.002), (fused, dense)

@@ -112,7 +112,7 @@ def test_the_operations_of_a_model_equal_the_formula(model, options):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"attention": "fused"}, {"remat": "all"}, {"remat": "products"}, {"scan_layers": False},
+        {"attention": "triton"}, {"remat": "all"}, {"remat": "products"}, {"scan_layers": False},
         {"dtype": "bfloat16"}, {"dtype": "auto"}, {"dropout": 0.1},
     ],
 )  # fmt: skip

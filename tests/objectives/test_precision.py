@@ -20,7 +20,7 @@ def products(jaxpr):
             yield from products(inner)
 
 
-@pytest.mark.parametrize("attention", ["dense", "fused"])
+@pytest.mark.parametrize("attention", ["dense", "triton"])
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_every_product_of_float32_has_the_highest_precision(
     name, attention, full_model, params_of, keys_of

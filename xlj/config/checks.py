@@ -18,6 +18,7 @@ from xlj.config.fields import (
     lookup,
     nearest,
     shared_in,
+    suggestion,
     unused_key_error,
 )
 from xlj.config.objectives import check_common, import_modules, reserved
@@ -25,6 +26,7 @@ from xlj.config.optimizers import factors_of
 from xlj.config.paths import check_storable
 from xlj.config.schema import Config, build, unresolved
 from xlj.config.sections import (
+    ATTENTION,
     BIASES,
     DROPOUT_PARTS,
     FREEZABLE,
@@ -251,6 +253,14 @@ def check_model(model: Model) -> None:
             raise ConfigError(
                 f"model.full_layers={','.join(model.full_layers)}: there is no layer {layer}; "
                 f"the layers are 0 to {model.layers - 1} (model.layers={model.layers})"
+            )
+    for name in model.attention.split(","):
+        if ":" in name:
+            function_of(name, "model.attention")
+        elif name not in ATTENTION:
+            raise ConfigError(
+                f"model.attention={model.attention}: the names are {', '.join(ATTENTION)}, or "
+                f"module:function{suggestion(name, ATTENTION)}"
             )
     _check_names("model.biases", model.biases, BIASES)
     _check_names("model.dropout_parts", model.dropout_parts, DROPOUT_PARTS)

@@ -225,17 +225,18 @@ class Config(Section):
         """Returns the objectives, on or off, that read this key of the model."""
         return [name for name, options in self.objectives.options.items() if path in options.reads]
 
-    def for_platform(self, platform: str) -> "Config":
+    def for_platform(self, platform: str, has_bfloat16: bool = True) -> "Config":
         """Returns the config with `model.dtype=auto` resolved for "cpu", "gpu" or "tpu".
 
-        `auto` is float32 on CPUs and bfloat16 elsewhere. xlj computes float32 products exactly on
-        all platforms. On GPUs, exact products are slow for two reasons: XLA tries dozens of kernels
-        for each product before the first step, and tensor cores must compute each product in parts,
-        which takes many times as long as a bfloat16 product.
+        `auto` is float32 on CPUs and on devices without bfloat16, and bfloat16 elsewhere. xlj
+        computes float32 products exactly on all platforms. On GPUs, exact products are slow for two
+        reasons: XLA tries dozens of kernels for each product before the first step, and tensor
+        cores must compute each product in parts, which takes many times as long as a bfloat16
+        product.
         """
         if self.model.dtype != "auto":
             return self
-        dtype = "float32" if platform == "cpu" else "bfloat16"
+        dtype = "bfloat16" if platform != "cpu" and has_bfloat16 else "float32"
         return dataclasses.replace(self, model=dataclasses.replace(self.model, dtype=dtype))
 
 

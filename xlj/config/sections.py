@@ -319,6 +319,9 @@ _for_dropout = _if_not_zero("model.dropout", "model.dropout is 0")
 BIASES = ("attention", "output", "inner", "outer", "prediction", "vocabulary")
 """The names that `model.biases` may contain."""
 
+ATTENTION = ("auto", "triton", "tpu", "cudnn", "blocks", "chunks", "dense")
+"""The names that `model.attention` may contain."""
+
 DROPOUT_PARTS = ("embeddings", "attention", "feed_forward")
 """The names that `model.dropout_parts` may contain."""
 
@@ -439,10 +442,11 @@ class Model(Section, path="model"):
     attention_dropout: float = key(0.1, "dropout of attention probabilities", low=0, high=0.9)
     attention: str = key(
         "auto",
-        "how attention is computed. dense: with the scores of all token pairs in memory; fused: in "
-        "a kernel (TPUs, GPUs from Ampere on; CPUs interpret the kernel, which is slow); auto: "
-        "dense on CPUs, else fused",
-        choices=("auto", "dense", "fused"),
+        "how attention is computed: names of implementations in the order in which they are asked, "
+        "with commas between them. triton: kernels for GPUs from Ampere on; tpu: kernels for TPUs; "
+        "cudnn: cuDNN, without dropout; blocks: local windows in blocks; chunks: in a loop over "
+        "queries; dense: with the scores of all token pairs in memory; module:function: your own "
+        "(docs/attention.md); auto: the fastest of xlj's that can compute a layer",
     )
     norm: str = key(
         "post",

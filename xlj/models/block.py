@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.contracts.arrays import check
-from xlj.models import dropout, fused_norm
+from xlj.models import dropout, fused_norm, pallas
 from xlj.models.dropout import Rngs
 from xlj.models.norms import norm, norm_parameters
 from xlj.models.rotary import Rotations
@@ -47,8 +47,9 @@ class Context(NamedTuple):
     """A random key for each row [rows], for dropout; None in evaluation."""
     layer: int | jax.Array
     """The one-based number of the layer; dropout of the embeddings uses 0."""
-    bias: jax.Array | None = None
-    """The position bias that all layers share (`attention.shared_bias`); None without one."""
+    bias: Mapping[bool, jax.Array] = MappingProxyType({})
+    """The tiles of the position bias that all layers share, for local layers (key True) and full
+    layers (key False); empty without a bias (`layer.shared_bias`)."""
     rotations: Mapping[bool, Rotations] = MappingProxyType({})
     """Rotary positions of local layers (key True) and full layers (key False); empty for models
     without rotary positions (`rotary.of_layers`)."""
@@ -198,4 +199,5 @@ def _is_fused(model: Model, length: int) -> bool:
     """
     has_kernel = model.norm == "post" and model.norm_type == "layer"
     fits = has_kernel and length % fused_norm.MULTIPLE == 0
-    return devices.platform() == "gpu" and model.dtype == "bfloat16" and fits
+    is_gpu = devices.platform() == "gpu" and pallas.why_no_triton() is None
+    return is_gpu and model.dtype == "bfloat16" and fits

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from xlj.config import Model
 from xlj.contracts.arrays import check, check_ids
 from xlj.models import pattern, rotary
-from xlj.models.attention import Attention, shared_bias
+from xlj.models.attention.layer import Attention, shared_bias
 from xlj.models.block import RESIDUALS, Block, Context, NoNorm, Stream, stream_of
 from xlj.models.dense import PRODUCT
 from xlj.models.dropout import Rngs
@@ -88,7 +88,7 @@ def init(rng: jax.Array, model: Model, vocabulary_size: int, languages: int) -> 
     x = jnp.zeros((1, 1, model.hidden))
     embeddings = Embeddings(model, vocabulary_size, languages)
     layer_rngs = jax.random.split(layer_rng, model.layers)
-    # Dense and fused attention have the same parameters; dense attention needs no kernel here.
+    # All implementations of attention have the same parameters; dense attention needs no kernel.
     with_dense_attention = dataclasses.replace(model, attention="dense")
     context = Context(ids, ids, None, 1, rotations=rotary.of_layers(model, ids))
     block = block_of(with_dense_attention, Kind(is_local=False, is_normed=True))
@@ -148,7 +148,7 @@ def apply(
     x = run(embeddings, params["embeddings"], *ids, rngs)
     x = devices.constrain(x, "hidden")
 
-    bias = None
+    bias = {}
     if model.position_bias != "none":
         bias = shared_bias(params["position_bias"], model, inputs.tokens.shape[1])
     segments, rotations = inputs[2:4], rotary.of_layers(model, positions)

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 from jax import Ref
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton
 from jax.typing import DTypeLike
 
 from xlj.contracts.arrays import check
-from xlj.models import dropout
+from xlj.models import dropout, pallas
 from xlj.models.gradients import with_gradient
+from xlj.models.pallas import triton
 from xlj.sharding import devices
 from xlj.sharding.rules import REPLICATED, ROWS
 
@@ -155,22 +155,20 @@ def _add_norm(
     token_spec = pl.BlockSpec((None, TOKENS), lambda r, i: (r, i))
     row_spec = pl.BlockSpec((None,), lambda r, i: (r,))
     per_token = jax.ShapeDtypeStruct((rows, length), jnp.float32)
+    wide = jax.ShapeDtypeStruct(x.shape, jnp.float32)
+    narrow = jax.ShapeDtypeStruct(x.shape, options.narrow)
+    inputs, outputs = [x, update, scale, bias, seeds], [wide, narrow, wide, per_token, per_token]
     return pl.pallas_call(
         kernel,
         grid=(rows, length // TOKENS),
         in_specs=[block, block, vector, vector, row_spec],
         out_specs=[block, block, block, token_spec, token_spec],
-        out_shape=[
-            jax.ShapeDtypeStruct(x.shape, jnp.float32),
-            jax.ShapeDtypeStruct(x.shape, options.narrow),
-            jax.ShapeDtypeStruct(x.shape, jnp.float32),
-            per_token,
-            per_token,
-        ],
+        out_shape=outputs,
+        cost_estimate=pallas.cost(0, [*inputs, *outputs]),
         compiler_params=triton.CompilerParams(num_warps=8, num_stages=1),
         interpret=options.interpret,
         name="add_norm",
-    )(x, update, scale, bias, seeds)
+    )(*inputs)
 
 
 def _of_add_norm(
@@ -247,21 +245,20 @@ def _of_add_norm(
     row_spec = pl.BlockSpec((None,), lambda r, i: (r,))
     part_spec = pl.BlockSpec((None, None, width), lambda r, i: (r, i, 0))
     partial_sums = jax.ShapeDtypeStruct((rows, parts, hidden), jnp.float32)
+    of_tokens = [jax.ShapeDtypeStruct(total.shape, dtype) for dtype in (jnp.float32, kind)]
+    inputs = [total, mean, factor, scale, seeds, grad_wide, grad_narrow]
+    outputs = [*of_tokens, partial_sums, partial_sums]
     grad_x, grad_update, grad_scale, grad_bias = pl.pallas_call(
         kernel,
         grid=(rows, parts),
         in_specs=[block, token_spec, token_spec, vector, row_spec, block, block],
         out_specs=[block, block, part_spec, part_spec],
-        out_shape=[
-            jax.ShapeDtypeStruct(total.shape, jnp.float32),
-            jax.ShapeDtypeStruct(total.shape, kind),
-            partial_sums,
-            partial_sums,
-        ],
+        out_shape=outputs,
+        cost_estimate=pallas.cost(0, [*inputs, *outputs]),
         compiler_params=triton.CompilerParams(num_warps=8, num_stages=1),
         interpret=options.interpret,
         name="add_norm_backward",
-    )(total, mean, factor, scale, seeds, grad_wide, grad_narrow)
+    )(*inputs)
     return grad_x, grad_update, grad_scale.sum((0, 1)), grad_bias.sum((0, 1))
 
 

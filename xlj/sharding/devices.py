@@ -8,6 +8,7 @@ would gather the rows instead of the kernels.
 """
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import wraps
@@ -57,6 +58,27 @@ def platform() -> str:
     """
     device = jax.sharding.get_abstract_mesh().abstract_device
     return device.platform if device is not None else jax.local_devices()[0].platform
+
+
+def compute_capability() -> float | None:
+    """Returns the compute capability of the NVIDIA GPUs for which a program is traced.
+
+    It is None for other devices, and for GPUs that are not present (`xlj.plan`).
+    """
+    abstract, present = jax.sharding.get_abstract_mesh().abstract_device, jax.local_devices()[0]
+    if present.platform != "gpu" or (abstract and abstract.device_kind != present.device_kind):
+        return None
+    version = str(getattr(present, "compute_capability", ""))
+    return float(version) if re.fullmatch(r"\d+\.\d+", version) else None
+
+
+AMPERE = 8.0
+"""The compute capability of the first NVIDIA GPUs with products of bfloat16."""
+
+
+def has_bfloat16() -> bool:
+    """Returns whether the devices of the traced program compute products of bfloat16."""
+    return (compute_capability() or AMPERE) >= AMPERE
 
 
 def parts(mesh: Mesh | AbstractMesh, axes: str | tuple[str, ...] | None) -> int:

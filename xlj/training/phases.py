@@ -29,14 +29,18 @@ class Step:
         self.program: Any = None
         self._jitted = jitted
 
-    def lower(self, *arguments: Any) -> jax.stages.Lowered:
+    def trace(self, *arguments: Any) -> jax.stages.Traced:
         """Traces the step.
 
         Args:
           arguments: the arguments of `TrainStep`, of which only shapes, dtypes and shardings
             matter.
         """
-        return self._jitted.lower(*arguments)
+        return self._jitted.trace(*arguments)
+
+    def lower(self, *arguments: Any) -> jax.stages.Lowered:
+        """Traces the step (`trace`), and lowers it for the devices of its arguments."""
+        return self.trace(*arguments).lower()
 
     def compile(self, *arguments: Any) -> None:
         """Compiles the step for arguments of these shapes, dtypes and shardings."""

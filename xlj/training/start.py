@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Mapping
+from functools import partial
 
 import jax
 from jax.sharding import Mesh
@@ -19,7 +20,8 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.distributed import hosts
 from xlj.io import atomic, storage
 from xlj.io.storage import AnyPath
-from xlj.sharding import meshes
+from xlj.models.attention import choosing
+from xlj.sharding import devices, meshes
 from xlj.training import durations, memory, transfer
 from xlj.training.schedule import Schedule
 
@@ -110,7 +112,9 @@ def prepare(
     config, vocabulary = adopt_vocabulary(config, model, store, resumes=latest is not None)
     check_separator(config, vocabulary)
     config = _with_pair_length(config, latest, vocabulary, store)
-    memory.check_fits(config, memory.expected_sizes(config, store, vocabulary), mesh)
+    sizes = memory.expected_sizes(config, store, vocabulary)
+    _print_attention(config, sizes, mesh)
+    memory.check_fits(config, sizes, mesh)
     if store is None:
         store = prepare_rows(config, processes=jax.process_count(), vocabulary=vocabulary)
     config = _checked_with_rows(config, latest, store)
@@ -160,7 +164,8 @@ def with_dtype(config: Config, latest: Checkpoint | None, mesh: Mesh) -> Config:
     if config.model.dtype == "auto" and latest is not None:
         model = dataclasses.replace(config.model, dtype=latest.config()["model"]["dtype"])
         config = dataclasses.replace(config, model=model)
-    return config.for_platform(mesh.devices.flat[0].platform)
+    platform = mesh.devices.flat[0].platform
+    return config.for_platform(platform, devices.on_mesh(mesh, devices.has_bfloat16)())
 
 
 def _checked_with_rows(config: Config, latest: Checkpoint | None, store: RowStore) -> Config:
@@ -179,6 +184,18 @@ def _resolved(config: Config, store: RowStore) -> Config:
     if jax.process_index() == 0:
         print(*lines, sep="\n", end="\n" * bool(lines), flush=True)
     return resolved
+
+
+def _print_attention(config: Config, sizes: memory.Sizes, mesh: Mesh) -> None:
+    """Prints, in process 0, which implementations compute attention, and why others do not.
+
+    Raises:
+      ConfigError: if no implementation of `model.attention` can compute some layers.
+    """
+    lengths = {length for by_kind in sizes.lengths for length in by_kind.values()}
+    lines = devices.on_mesh(mesh, partial(choosing.report, config.model, lengths))()
+    if jax.process_index() == 0:
+        print(*lines, sep="\n", flush=True)
 
 
 def _with_pair_length(

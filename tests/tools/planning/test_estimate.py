@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from xlj.models.attention.interface import Cost
 from xlj.tools.planning.chips import CHIPS, LAUNCH, SHARES
 from xlj.tools.planning.estimate import Work, work
 from xlj.tools.planning.hlo import Program
+from xlj.tools.planning.kernels import Call
 
 KINDS = "products", "attention", "vocabulary", "memory", "launches"
 """The measured steps had separate kernels for the vocabulary's logits; these are products now."""
@@ -127,7 +129,7 @@ backend_config={"known_trip_count":{"n":"3"}}
   %z = bf16[4096,4096]{1,0} get-tuple-element(%loop), index=1
   %bias = f32[16,4096]{1,0} fusion(%f, %a), kind=kCustom, calls=%thin
   %near = bf16[8,512,12,64]{3,2,1,0} custom-call(%h, %h), custom_call_target="triton", \
-metadata={op_name="jit(f)/Layer/attention_of_key_near128/pallas_call"}
+metadata={op_name="jit(f)/Layer/attention_of_key_local/pallas_call"}
   %norm = bf16[4096,4096]{1,0} custom-call(%z), custom_call_target="triton", \
 metadata={op_name="jit(f)/add_norm/pallas_call"}
   %sum = bf16[4096,4096]{1,0} all-reduce(%norm), replica_groups={}, to_apply=%add
@@ -136,10 +138,17 @@ metadata={op_name="jit(f)/add_norm/pallas_call"}
 """
 
 
+HEADS, MATRIX = (8, 512, 12, 64), (4096, 4096)
+STATED = {
+    Call("attention_of_key_local", (HEADS, HEADS)): Cost(4 * 2 * 8 * 12 * 512 * 128 * 64, 7e6),
+    Call("add_norm", (MATRIX,)): Cost(0, 2 * 2 * 4096 * 4096),
+}
+
+
 @pytest.mark.parametrize("name", ["h100", "a100"])
 def test_a_kernel_counts_as_the_kind_that_takes_longest_in_it(name):
     chip, square = CHIPS[name], 4096 * 4096
-    kernel_work = work(Program(TEXT), chip)
+    kernel_work = work(Program(TEXT, STATED), chip)
     assert kernel_work.seconds == pytest.approx(
         {
             "products": 3 * 2 * 4096 * square / chip.flops,

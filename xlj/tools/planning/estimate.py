@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-from xlj.models.fused_attention import attend
 from xlj.tools.planning import collectives, products, traffic
 from xlj.tools.planning.chips import LAUNCH, SHARES, Chip
 from xlj.tools.planning.hlo import Program
@@ -41,7 +40,9 @@ def work(program: Program, chip: Chip) -> Work:
         operations = products.by_type(program, body, instruction)
         if not (size or operations) or instruction.op.removesuffix("-start") in collectives.KINDS:
             continue
-        is_attention = products.kernel(instruction) in attend.PRODUCTS
+        # Of xlj's kernels, only those of attention compute products.
+        is_kernel = program.kernel_cost(body, instruction) is not None
+        is_attention = is_kernel or products.is_cudnn_attention(instruction)
         kind = "attention" if is_attention else "products"
         product_seconds = sum(count / chip.rate(dtype) for dtype, count in operations.items())
         memory_seconds = size / chip.bandwidth

@@ -207,12 +207,13 @@ def of_phase(
     phases = distinct_phases(config)[phase]
     rows = rows_of(config, sizes, phase)
     active = schedule[phase].config.objectives.active()
-    built = build(active, schedule[phase].config.model, sizes.corpus)
+    model = schedule[phase].config.model
+    built = build(active, model, sizes.corpus)
     fields = {
         name: active[name].row_kind.batch_fields(length, "<i4")
         for name, (_, length) in rows.items()
     }
-    text = Program(program.text)
+    text = Program(program.text, program.kernels)
     mesh = meshes.make_mesh(config, devices)
     exchanged = collectives(text, list(mesh.devices.flat), chip.ring)
     by_type, by_operation = products(text), traffic(text)

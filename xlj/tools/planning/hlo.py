@@ -2,10 +2,14 @@
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+
+from xlj.models.attention.interface import Cost
+from xlj.planning.kernels import Call
 
 _BITS = {"pred": 8, "s4": 4, "u4": 4, "s2": 2, "u2": 2, "bf16": 16, "c64": 64, "c128": 128}
 _ARRAY = re.compile(r"\b([a-z]\w*)\[([\d,]*)\](?:\{([^{}]*)\})?")
@@ -124,13 +128,15 @@ class Program:
 
     Args:
       text: the output of `jax.stages.Compiled.as_text()`.
+      kernels: the costs that the program's kernels state (`kernels.stated_costs`).
 
     Raises:
       ValueError: if the text is not a program.
     """
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, kernels: Mapping[Call, Cost] = MappingProxyType({})):
         self.computations: dict[str, Computation] = {}
+        self._kernels = kernels
         self.entry = ""
         name = ""
         lines: list[Instruction] = []
@@ -174,6 +180,24 @@ class Program:
                     yield from self.executed(name, times)
             else:
                 yield body, each, times
+
+    def kernel_cost(self, body: Computation, instruction: Instruction) -> Cost | None:
+        """Returns the cost that a Pallas kernel states; None for other instructions.
+
+        Args:
+          body: the computation of the instruction.
+
+        Raises:
+          ValueError: if the traced program has no such kernel.
+        """
+        path = instruction.source.split("/")
+        if instruction.op != "custom-call" or path[-1] != "pallas_call":
+            return None
+        shapes = (operand.results[0].dims for operand in body.operands(instruction))
+        call = Call(path[-2] if path[1:] else "", tuple(shapes))
+        if call not in self._kernels:
+            raise ValueError(f"{instruction.name}: the traced program has no kernel {call}")
+        return self._kernels[call]
 
     def trips(self, loop: Instruction) -> int:
         """Returns the number of iterations of a loop.

@@ -4,7 +4,8 @@ import math
 import re
 from collections.abc import Iterator
 
-from xlj.models.fused_attention import attend
+from xlj.models.attention import cudnn
+from xlj.models.attention.interface import Request
 from xlj.tools.planning.hlo import Array, Computation, Instruction, Program
 
 
@@ -35,7 +36,8 @@ def by_type(program: Program, outer: Computation, instruction: Instruction) -> d
     """
     total: dict[str, float] = {}
     for body, inner in _inner_instructions(program, outer, instruction):
-        if count := of_instruction(body, inner):
+        cost = program.kernel_cost(body, inner)
+        if count := of_instruction(body, inner) if cost is None else cost.operations:
             kind = _float_operands(body, inner)[0].type
             is_full_precision = kind == "f32" and "operand_precision={highest" in inner.attributes
             kind = "f32 highest" if is_full_precision else kind
@@ -43,13 +45,9 @@ def by_type(program: Program, outer: Computation, instruction: Instruction) -> d
     return total
 
 
-def kernel(instruction: Instruction) -> str:
-    """Returns the name of the Pallas kernel that an instruction calls; empty if it calls none.
-
-    The suffix for a local window (`_near` and a number) is removed.
-    """
-    path = instruction.source.split("/")
-    return path[-2].partition("_near")[0] if path[-1] == "pallas_call" and path[1:] else ""
+def is_cudnn_attention(instruction: Instruction) -> bool:
+    """Returns whether an instruction is a forward or backward pass of cuDNN's attention."""
+    return 'custom_call_target="__cudnn$fmha' in instruction.attributes
 
 
 def of_instruction(body: Computation, instruction: Instruction) -> float:
@@ -59,8 +57,11 @@ def of_instruction(body: Computation, instruction: Instruction) -> float:
       ValueError: if the operations of the product are unknown.
     """
     op, attributes = instruction.op, instruction.attributes
-    if op == "custom-call" and kernel(instruction):
-        return _kernel_operations(body, instruction)
+    if is_cudnn_attention(instruction):
+        rows, length, heads, size = body.operands(instruction)[0].results[0].dims
+        costs = cudnn.CuDnn().costs(Request("gpu", "bfloat16", length, heads, size))
+        is_backward = re.search(r'custom_call_target="\S*Backward"', attributes) is not None
+        return rows * costs[is_backward].operations
     if op == "convolution":
         return _convolution_operations(body, instruction)
     if op == "dot":
@@ -77,20 +78,6 @@ def of_instruction(body: Computation, instruction: Instruction) -> float:
     left = body.operands(instruction)[0].results[0].dims
     contracted = [left[int(axis)] for axis in re.findall(r"\d+", axes[1] if axes else "")]
     return 2.0 * math.prod(instruction.results[0].dims) * math.prod(contracted)
-
-
-def _kernel_operations(body: Computation, instruction: Instruction) -> float:
-    """Returns the operations of xlj's Pallas kernels.
-
-    Attention counts as if the kernel skipped no blocks. But with a local window, only the keys of
-    the blocks within the window count.
-    """
-    name, arrays = kernel(instruction), _float_operands(body, instruction)
-    if count := attend.PRODUCTS.get(name):  # with queries [rows, length, heads, size]
-        near = re.search(r"_near(\d+)/pallas_call$", instruction.source)
-        keys = min(int(near[1]) if near else arrays[0].dims[1], arrays[0].dims[1])
-        return 2.0 * count * math.prod(arrays[0].dims) * keys
-    return 0.0
 
 
 def _float_operands(body: Computation, instruction: Instruction) -> list[Array]:

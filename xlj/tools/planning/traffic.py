@@ -40,7 +40,12 @@ def label(instruction: Instruction) -> str:
 
 
 def of_instruction(program: Program, computation: Computation, instruction: Instruction) -> float:
-    """Returns the bytes that one execution of an instruction reads and writes."""
+    """Returns the bytes that one execution of an instruction reads and writes.
+
+    For a Pallas kernel, these are the bytes that the kernel states (`Program.kernel_cost`).
+    """
+    if (cost := program.kernel_cost(computation, instruction)) is not None:
+        return cost.bytes
     op, operands = instruction.op, computation.operands(instruction)
     if op in _WITHOUT_TRAFFIC or op.endswith(("-done", "-update")):
         return 0.0

@@ -11,12 +11,14 @@ import pytest
 
 from xlj.config import Model
 from xlj.models import dropout
-from xlj.models.attention import shared_bias
-from xlj.models.dense_attention import dense_attention
-from xlj.models.fused_attention import gpu, tiles, tpu
-from xlj.models.fused_attention.attend import KERNELS, attend, padded_length
+from xlj.models.attention import interface, tiles, tpu, triton
+from xlj.models.attention.interface import Mask, Operands
+from xlj.models.attention.kernels import Fused
+from xlj.models.attention.layer import shared_bias
+from xlj.models.attention.reference import Dense
 from xlj.models.position_bias import bias_tiles
 
+KERNELS = {"gpu": triton, "tpu": tpu}
 PLATFORMS = tuple(KERNELS)
 
 
@@ -54,11 +56,17 @@ def seeds_of(rows):
 
 def dense(arrays, ids, rate, window=None):
     length = arrays["query"].shape[1]
-    bias = bias_tiles(middle(arrays["line"], length), length)[:, 0] if "line" in arrays else None
+    return computed(Dense(), length, arrays, ids, rate, window)
+
+
+def computed(implementation, block, arrays, ids, rate, window):
+    """Returns attention with the bias in tiles of `block` queries, float32."""
+    length = interface.count_blocks(arrays["query"].shape[1], block) * block
+    bias = bias_tiles(middle(arrays["line"], length), block) if "line" in arrays else None
     heads = [arrays[name] for name in ("query", "key", "value")]
-    return dense_attention(
-        *heads, *ids, bias, arrays.get("gates"), seeds_of(len(ids[0])), rate, window=window
-    ).astype(jnp.float32)
+    seeds, mask = seeds_of(len(ids[0])), Mask(*ids, window)
+    operands = Operands(*heads, mask, bias, arrays.get("gates"), seeds, rate)
+    return implementation.attend(operands).astype(jnp.float32)
 
 
 def block_of(query, platform):
@@ -66,20 +74,8 @@ def block_of(query, platform):
 
 
 def fused(arrays, ids, rate, platform, window=None):
-    length, block = arrays["query"].shape[1], block_of(arrays["query"], platform)
-    padded = length + -length % block
-    bias = bias_tiles(middle(arrays["line"], padded), block) if "line" in arrays else None
-    heads = [arrays[name] for name in ("query", "key", "value")]
-    return attend(
-        *heads,
-        *ids,
-        bias,
-        arrays.get("gates"),
-        seeds_of(len(ids[0])),
-        rate,
-        platform,
-        window=window,
-    ).astype(jnp.float32)
+    block = block_of(arrays["query"], platform)
+    return computed(Fused(KERNELS[platform]), block, arrays, ids, rate, window)
 
 
 def with_gradients(attention, arrays, weights):
@@ -248,7 +244,7 @@ def test_large_scores_stay_finite_in_any_order_of_blocks(platform):
     query = jnp.full(value.shape, 5.0)
     for large in (slice(None, block), slice(block, None)):
         key = jnp.zeros(value.shape).at[:, large].set(15.0)
-        actual = attend(query, key, value, *ids, platform=platform)
+        actual = Fused(KERNELS[platform]).attend(Operands(query, key, value, Mask(*ids)))
         expected = jnp.broadcast_to(value[:, large].mean(1, keepdims=True), actual.shape)
         np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
@@ -265,27 +261,31 @@ def test_products_of_float32_are_exact_on_every_chip(dtype, exact):
     assert ("HIGHEST" in program) == exact
 
 
-def test_rows_are_padded_to_whole_blocks():
-    """On CPUs, the block size is that of the GPU kernels."""
-    sizes = [padded_length(length, 64, "bfloat16") for length in (1, 64, 70, 128)]
-    assert sizes == [(64, 64), (64, 64), (128, 64), (128, 64)]
-
-
 @pytest.mark.parametrize(
     "size, dtype, blocks", [(64, "float32", (64, 128)), (65, "float32", (32, 128)),
                             (128, "bfloat16", (64, 128)), (129, "bfloat16", (32, 128))]
 )  # fmt: skip
 def test_blocks_are_smaller_for_large_heads(size, dtype, blocks):
-    assert (gpu.block(size, dtype), tpu.block(size, dtype)) == blocks
+    assert (triton.block(size, dtype), tpu.block(size, dtype)) == blocks
 
 
 def test_the_shared_bias_has_the_block_size_of_the_heads():
     """A row of 40 tokens has two blocks of 32 in float32, or one of 64 in bfloat16."""
-    model = Model(hidden=200, heads=2, position_bias="t5", attention="fused")
+    model = Model(hidden=200, heads=2, position_bias="t5", attention="triton")
     table = jnp.zeros((model.position_buckets, 2))
-    assert shared_bias({"table": table}, model, 40).shape == (2, 3, 32, 32)
+    assert shared_bias({"table": table}, model, 40)[False].shape == (2, 3, 32, 32)
     narrow = dataclasses.replace(model, dtype="bfloat16")
-    assert shared_bias({"table": table}, narrow, 40).shape == (2, 1, 64, 64)
+    assert shared_bias({"table": table}, narrow, 40)[False].shape == (2, 1, 64, 64)
+
+
+def test_local_and_full_layers_with_blocks_of_one_size_share_the_bias():
+    """Its gradient is then summed once."""
+    options = {"hidden": 32, "heads": 2, "position_bias": "t5", "local_attention": 8}
+    model, table = Model(**options), jnp.zeros((32, 2))
+    dense = shared_bias({"table": table}, model, 40)
+    assert dense[True] is dense[False] and dense[True].shape == (2, 1, 40, 40)
+    chunked = dataclasses.replace(model, attention="chunks")
+    assert shared_bias({"table": table}, chunked, 300)[True].shape == (2, 5, 128, 128)
 
 
 def test_bounds_are_the_first_and_last_blocks_seen():
@@ -342,14 +342,14 @@ def test_comparing_ids_within_a_window_takes_time_linear_in_the_length():
     [(None, 9, False), (0, 9, True), (7, 9, True), (8, 9, False), (9, 9, False), (0, 1, False)],
 )
 def test_a_window_that_covers_the_whole_row_is_ignored(window, length, narrows):
-    assert tiles.narrowing(window, length) == (window if narrows else None)
+    assert interface.narrowing(window, length) == (window if narrows else None)
 
 
 def test_a_negative_window_is_refused():
     arrays, ids, _ = problem(1, 20, 1, 16)
-    for attention in (dense_attention, attend):
+    for implementation in (Dense(), Fused(triton)):
         with pytest.raises(ValueError, match="window=-1"):
-            attention(*arrays.values(), *ids, window=-1)
+            implementation.attend(Operands(**arrays, mask=Mask(*ids, -1)))
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
@@ -403,14 +403,16 @@ def test_tpu_kernels_read_heads_in_padded_groups():
     np.testing.assert_array_equal(grouped.unflat(flat), x)
 
 
-@pytest.mark.parametrize(
-    "block, window, name",
-    [(64, None, "attention"), (64, 0, "attention_near64"), (64, 64, "attention_near192"),
-     (128, 64, "attention_near384"), (32, 65, "attention_near224")],
-)  # fmt: skip
-def test_the_name_of_a_kernel_contains_the_number_of_keys_in_a_window(block, window, name):
-    assert tiles.Sizes(block, 0.0, True, window).kernel_name("attention") == name
-    if window is not None:  # a row in whose middle each tile has all its keys
-        ids = jnp.ones((1, 12 * block), jnp.int32)
-        bounds = tiles.bounds(ids, ids, block, window)
-        assert name.endswith(f"near{int((bounds.end_key - bounds.first_key).max()) * block}")
+@pytest.mark.parametrize("block, window, keys", [(64, 0, 64), (64, 64, 192), (128, 64, 384),
+                                                 (32, 65, 224), (64, None, 768)])  # fmt: skip
+def test_a_kernel_states_the_keys_of_the_tiles_that_it_visits(block, window, keys):
+    sizes = tiles.Sizes(block, 0.0, True, window)
+    assert sizes.kernel_name("attention") == ("attention" if window is None else "attention_local")
+    length = 12 * 64
+    ids = jnp.ones((1, length), jnp.int32)  # a row in whose middle each tile has all its keys
+    bounds = tiles.bounds(ids, ids, block, window)
+    assert int((bounds.end_key - bounds.first_key).max()) * block == keys
+    query = jax.ShapeDtypeStruct((3, length, 2, 16), jnp.bfloat16)
+    stated = sizes.cost(5, [query, ids], query)
+    assert stated.flops == 5 * 2 * 3 * length * 2 * 16 * keys
+    assert stated.bytes_accessed == 3 * length * 2 * 16 * 2 + length * 4

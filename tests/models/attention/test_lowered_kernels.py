@@ -12,7 +12,8 @@ from jax.sharding import AbstractDevice, AbstractMesh, AxisType
 
 from xlj.config import Model
 from xlj.models import encoder
-from xlj.models.fused_attention.attend import attend
+from xlj.models.attention import kernels, tpu, triton
+from xlj.models.attention.interface import Mask, Operands
 from xlj.sharding import devices, rules
 
 LENGTH = 384  # a multiple of every block; no other axis is as long
@@ -84,10 +85,11 @@ def test_attention_in_a_window_uses_the_same_kernels(target):
     mesh = AbstractMesh((1, 1), rules.AXES, types, abstract_device=DEVICES[target])
     heads = jax.ShapeDtypeStruct((4, LENGTH, 2, 64), jnp.bfloat16)
     ids = jax.ShapeDtypeStruct((4, LENGTH), jnp.int32)
+    fused = kernels.Fused({"cuda": triton, "tpu": tpu}[target])
 
     def text(window):
         def total(arrays, ids):
-            return jnp.square(attend(*arrays, ids, ids, window=window)).sum()
+            return jnp.square(fused.attend(Operands(*arrays, Mask(ids, ids, window)))).sum()
 
         traced = jax.jit(jax.grad(total)).trace((heads, heads, heads), ids)
         return traced.lower(lowering_platforms=(target,)).as_text()
@@ -95,8 +97,7 @@ def test_attention_in_a_window_uses_the_same_kernels(target):
     with jax.sharding.use_abstract_mesh(mesh):
         narrow, whole = text(64), text(None)
     names = re.compile(r'name = "(attention\w*)')
-    near = f"_near{3 * {'cuda': 64, 'tpu': 128}[target]}"
-    assert set(names.findall(narrow)) == {name + near for name in names.findall(whole)}
+    assert set(names.findall(narrow)) == {name + "_local" for name in names.findall(whole)}
     assert names.findall(narrow)
     assert narrow != whole and f"{LENGTH}x{LENGTH}x" not in narrow
 

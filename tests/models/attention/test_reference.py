@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from xlj.models import dropout
-from xlj.models.dense_attention import dense_attention
+from xlj.models.attention.interface import Mask, Operands
+from xlj.models.attention.reference import Dense
 from xlj.sharding import devices
 
 ROWS, LENGTH, HEADS, SIZE = 3, 10, 2, 4
@@ -79,12 +80,14 @@ def passes(attend, arrays, weights):
 
 def actual_and_expected(bias, rate, dtype="float32", window=None):
     arrays, queries, keys, weights = random_arrays(dtype, bias)
-    ids, factors = {"query_segment_ids": queries, "key_segment_ids": keys}, dropout_factors(rate)
-    actual = passes(
-        lambda **a: dense_attention(**a, **ids, seeds=seeds(rate), rate=rate, window=window),
-        arrays,
-        weights,
-    )
+    factors, options = dropout_factors(rate), {"seeds": seeds(rate), "rate": rate}
+    mask = Mask(queries, keys, window)
+
+    def attend(bias=None, **rest):
+        bias = None if bias is None else bias[:, None]
+        return Dense().attend(Operands(**rest, bias=bias, mask=mask, **options))
+
+    actual = passes(attend, arrays, weights)
     wide = {name: array.astype(jnp.float32) for name, array in arrays.items()}
     expected = passes(
         lambda **a: plain_attention(
@@ -137,7 +140,8 @@ def test_attention_weights_are_saved_once_in_the_dtype_of_the_products(dtype):
     arrays, queries, keys, _ = random_arrays(dtype)
 
     def attend(query, key, value):
-        return dense_attention(query, key, value, queries, keys, None, None, seeds(RATE), RATE)
+        mask = Mask(queries, keys)
+        return Dense().attend(Operands(query, key, value, mask, seeds=seeds(RATE), rate=RATE))
 
     _, backward = jax.vjp(attend, *arrays.values())
     leaves = jax.tree.leaves(backward)

@@ -14,15 +14,46 @@ import jax
 import jax.numpy as jnp
 from jax import Ref
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton
 from jax.typing import DTypeLike
 
-from xlj.models.fused_attention import tiles
-from xlj.models.fused_attention.tiles import Bounds, Carry, Inputs, OptionalRef, Shaped, Sizes
+from xlj.models import pallas
+from xlj.models.attention import interface, tiles
+from xlj.models.attention.interface import Request
+from xlj.models.attention.tiles import Bounds, Carry, Inputs, OptionalRef, Shaped, Sizes
 
 Refs = tuple[OptionalRef, ...]
 _PARTS = 4
 """Number of programs among which the rows are divided to sum the gradient of the bias."""
+
+
+PLATFORM = "gpu"
+PRODUCTS = {
+    "attention": 2,
+    "attention_of_query": 3,
+    "attention_of_key": 4,
+    "attention_of_bias": 2,
+}
+_DENSE_UP_TO = 512
+"""The length up to which dense attention is faster in float32.
+
+Measured on an H200 with 32 rows of 512 tokens and 12 heads of size 64, forward and backward,
+without bias, dropout and window (docs/benchmarks.md): in float32, the kernels process 0.85 million
+tokens/s, dense attention 5.4 million. Longer rows were not measured. There the kernels are used,
+since their memory is linear in the length. In bfloat16, dense attention was not measured. The
+kernels process 21.0 million tokens/s, as many as torch's attention, and are used at any length.
+"""
+
+
+def why_not(request: Request) -> str | None:
+    """Returns why the kernels cannot compute a request; None if they can."""
+    return pallas.why_no_triton()
+
+
+def why_slower(request: Request) -> str | None:
+    """Returns why `auto` prefers another implementation: short rows in float32."""
+    if request.dtype == "float32" and request.length <= _DENSE_UP_TO:
+        return f"slow in float32, for rows of up to {_DENSE_UP_TO} tokens"
+    return None
 
 
 def head_size(size: int) -> int:
@@ -322,7 +353,7 @@ def _visible(
     visible = ids_of_q == ids_of_k
     if sizes.window is None:
         return visible
-    return visible & tiles.is_within(*_places(i, j, sizes.block), sizes.window)
+    return visible & interface.is_within(*_places(i, j, sizes.block), sizes.window)
 
 
 def _places(i: jax.Array, j: jax.Array, block: int) -> tuple[jax.Array, jax.Array]:
@@ -389,13 +420,15 @@ def _call(
       specs, out_specs: blocks of inputs and outputs.
       outputs: arrays with the shapes and dtypes of the outputs.
     """
+    arrays = [*(x for x in inputs if x is not None), *outputs]
     return pl.pallas_call(
         kernel,
         grid=grid,
         in_specs=specs,
         out_specs=out_specs,
         out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in outputs],
-        compiler_params=triton.CompilerParams(num_warps=4, num_stages=stages),
+        compiler_params=pallas.triton.CompilerParams(num_warps=4, num_stages=stages),
         interpret=sizes.interpret,
+        cost_estimate=sizes.cost(PRODUCTS[name], arrays, arrays[0]),
         name=sizes.kernel_name(name),
     )(*inputs)

@@ -19,7 +19,8 @@ from jax.sharding import AxisType, Mesh, NamedSharding  # noqa: E402
 
 from xlj.config import ConfigError  # noqa: E402
 from xlj.models import dropout  # noqa: E402
-from xlj.models.fused_attention.attend import attend, padded_length  # noqa: E402
+from xlj.models.attention import kernels, tpu, triton  # noqa: E402
+from xlj.models.attention.interface import Mask, Operands  # noqa: E402
 from xlj.models.position_bias import bias_tiles  # noqa: E402
 from xlj.sharding.devices import on_mesh  # noqa: E402
 from xlj.sharding.rules import AXES, REPLICATED, ROWS  # noqa: E402
@@ -40,6 +41,7 @@ def compiled(devices, length, size, dtype, gated, window):
     rows = ROWS_PER_DEVICE * len(devices)
     arrays = [array((rows, length, HEADS, size), dtype)] * 3
     ids = [array((rows, length), jnp.int32)] * 2
+    fused = kernels.Fused({"gpu": triton, "tpu": tpu}[devices[0].platform])
     line = gates = None
     if gated:
         line = array((HEADS, 2 * length), jnp.float32, REPLICATED)
@@ -47,8 +49,9 @@ def compiled(devices, length, size, dtype, gated, window):
 
     def gradients(ids, seeds, *arrays):
         def total(query, key, value, line, gates):
-            bias = None if line is None else bias_tiles(line, padded_length(length, size, dtype)[1])
-            output = attend(query, key, value, *ids, bias, gates, seeds, 0.1, window=window)
+            bias = None if line is None else bias_tiles(line, fused.kernels.block(size, dtype))
+            mask = Mask(*ids, window)
+            output = fused.attend(Operands(query, key, value, mask, bias, gates, seeds, 0.1))
             return jnp.square(output.astype(jnp.float32)).sum()
 
         return jax.grad(total, (0, 1, 2, 3, 4) if gated else (0, 1, 2))(*arrays)

@@ -1,24 +1,28 @@
-"""Division of rows into blocks of tokens, for dense attention in a local window.
+"""Attention in a local window, with the scores of neighbouring blocks of tokens in memory.
 
 Each block of queries is multiplied with the keys of three blocks: the block with the same number
 and its two neighbours. So time and memory are linear in the length. The keys of the three blocks
 are called the span of the block.
 """
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 
-from xlj.models import dropout
-from xlj.models.fused_attention import tiles
+from xlj.models.attention import interface, reference, tiles
+from xlj.models.attention.interface import Costs, Operands, Request
+from xlj.models.lowering import swap_axes_copied
 
 _SMALLEST = 64
 """The smallest number of queries in a block. Products of smaller blocks cost more time than they
 save."""
 _FEWEST = 4
-"""The smallest number of blocks in a row for which blocks are used.
+"""The smallest number of blocks in a row for which blocks are faster than dense attention.
 
 Measured with 4,096 tokens, 12 heads of size 64 and a window of 64, on two CPU cores. Each cell has
-two times in milliseconds: forward / forward and backward. `square` computes all pairs of a row.
+two times in milliseconds: forward / forward and backward. `square` computes all pairs of a row. No
+GPU has measured blocks.
 
     length            192       256       384       512      1024      2048
     float32 square  89/197   122/285   147/336   199/505   344/993  518/1342
@@ -28,19 +32,83 @@ two times in milliseconds: forward / forward and backward. `square` computes all
 """
 
 
-def block_of(length: int, window: int | None) -> int | None:
-    """Returns the number of queries in a block, or None if blocks would not save time.
+class LocalBlocks(interface.Implementation):
+    """Attention with the scores of neighbouring blocks of tokens in memory."""
+
+    def why_not(self, request: Request) -> str | None:
+        """Returns why blocks cannot compute a request; None if they can."""
+        if request.window is None:
+            return "no local window"
+        return "takes no position bias" if request.has_bias else None
+
+    def why_slower(self, request: Request) -> str | None:
+        """Returns why `auto` prefers another implementation: rows of few blocks."""
+        if request.window is None or _FEWEST * block_of(request.window) <= request.length:
+            return None
+        return f"rows shorter than {_FEWEST} blocks of {block_of(request.window)} tokens"
+
+    def costs(self, request: Request) -> Costs:
+        """Returns operations and bytes."""
+        assert request.window is not None
+        block = block_of(request.window)
+        padded = interface.count_blocks(request.length, block) * block
+        return interface.costs_of(request._replace(length=padded), (2, 4), 3 * block, weights=2)
+
+    def attend(self, operands: Operands) -> jax.Array:
+        """Computes attention in a window, without a bias (`Implementation.attend`)."""
+        length, mask = operands.query.shape[1], operands.mask
+        operands.check(length)
+        assert mask.narrowing is not None and operands.bias is None, "refused by why_not"
+        block = block_of(mask.narrowing)
+        query, key, value = (
+            swap_axes_copied(x, 1, 2) for x in (operands.query, operands.key, operands.value)
+        )
+        ids = mask.query_segment_ids, mask.key_segment_ids
+        visible = find_visible(*ids, block, mask.narrowing)[:, None]
+        inputs = reference.Inputs(query, key, value, None, None, visible, operands.seeds)
+        options = reference.Options(Blocks(block, length), operands.rate, has_window=True)
+        return swap_axes_copied(reference.attend_in_layout(inputs, options), 1, 2)
+
+
+def block_of(window: int) -> int:
+    """Returns the number of queries in a block.
 
     A block is at least as long as the window, so a query sees only keys of its span.
 
     Args:
-      length: of a row.
-      window: the largest distance in the row at which a query sees a key; None for no window.
+      window: the largest distance in the row at which a query sees a key.
     """
-    if window is None:
-        return None
-    block = max(_SMALLEST, window + -window % 16)
-    return block if _FEWEST * block <= length else None
+    return max(_SMALLEST, window + -window % 16)
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocks(reference.AllPairs):
+    """The layout of the scores of spans: [rows, heads, blocks, block, 3 block]."""
+
+    block: int
+    length: int
+
+    def split_queries(self, x: jax.Array) -> jax.Array:
+        """Maps [rows, heads, length, size] -> [rows, heads, blocks, block, size]."""
+        return split_blocks(x, self.block)
+
+    def join_queries(self, x: jax.Array, length: int) -> jax.Array:
+        """Maps [rows, heads, blocks, block, size] -> [rows, heads, length, size]."""
+        return join_blocks(x, length)
+
+    def gather_keys(self, x: jax.Array) -> jax.Array:
+        """Maps [rows, heads, length, size] -> [rows, heads, blocks, 3 block, size]."""
+        return gather_spans(x, self.block)
+
+    def sum_keys(self, x: jax.Array, length: int) -> jax.Array:
+        """Maps [rows, heads, blocks, 3 block, size] -> [rows, heads, length, size]."""
+        return sum_spans(x, length)
+
+    def drop(
+        self, weights: jax.Array, seeds: jax.Array, rate: float, first: jax.Array | None
+    ) -> jax.Array:
+        """Applies dropout to weights float32 [rows, heads, blocks, block, 3 block]."""
+        return tiles.drop(weights, seeds, *_places(self.length, self.block), rate)
 
 
 def split_blocks(x: jax.Array, block: int) -> jax.Array:
@@ -98,31 +166,9 @@ def find_visible(query_ids: jax.Array, key_ids: jax.Array, block: int, window: i
     """
     length = key_ids.shape[1]
     queries, keys = _places(length, block)
-    inside = (keys >= 0) & (keys < length) & tiles.is_within(queries, keys, window)
+    inside = (keys >= 0) & (keys < length) & interface.is_within(queries, keys, window)
     span_ids = gather_spans(key_ids[..., None], block).swapaxes(2, 3)  # [rows, blocks, 1, 3 block]
     return (split_blocks(query_ids[..., None], block) == span_ids) & inside
-
-
-def drop(weights: jax.Array, seeds: jax.Array | None, rate: float, length: int) -> jax.Array:
-    """Applies dropout to the attention weights of spans.
-
-    The mask of a pair of query and key is the one that `dropout.drop` draws for this pair in an
-    array [rows, heads, length, length].
-
-    Args:
-      weights: float32 [rows, heads, blocks, block, 3 block].
-      seeds: of rows, int32 [rows]; None for no dropout.
-      rate: of dropout.
-      length: of a row.
-
-    Returns:
-      float32, of the shape of `weights`.
-    """
-    if seeds is None or not dropout.threshold(rate):
-        return weights
-    heads = jnp.arange(weights.shape[1], dtype=jnp.int32)
-    head_seeds = dropout.fold_in(seeds[:, None], heads)[..., None, None, None]
-    return weights * tiles.keep_factors(head_seeds, *_places(length, weights.shape[3]), rate)
 
 
 def _places(length: int, block: int) -> tuple[jax.Array, jax.Array]:

@@ -1,59 +1,69 @@
 """The public attention checks pass for xlj's attention and detect known leaks between examples."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj.models import attention_checks
-from xlj.models.attention_checks import check_attention
-from xlj.models.dense_attention import dense_attention
-from xlj.models.fused_attention.attend import KERNELS, attend
+from xlj.models.attention import attention_checks
+from xlj.models.attention.attention_checks import check_attention
+from xlj.models.attention.blocks import LocalBlocks
+from xlj.models.attention.choosing import IMPLEMENTATIONS
+from xlj.models.attention.interface import Operands
+
+KERNELS = ("triton", "tpu")
 
 
-def test_dense_attention_passes():
-    check_attention(dense_attention)
+def function_of(implementation):
+    """Returns the function that `check_attention` takes."""
+    return lambda query, key, value, mask: implementation.attend(Operands(query, key, value, mask))
 
 
+dense_attention = function_of(IMPLEMENTATIONS["dense"])
+
+
+@pytest.mark.parametrize("name", ["dense", "chunks"])
+def test_implementations_pass(name):
+    check_attention(jax.jit(function_of(IMPLEMENTATIONS[name])))
+
+
+@pytest.mark.parametrize("name", ["dense", "chunks"])
 @pytest.mark.parametrize("window", [0, 1, 20, 64, 149, 200])
-def test_dense_attention_passes_with_a_window(window):
-    check_attention(partial(dense_attention, window=window), rows=1, heads=1, window=window)
+def test_implementations_pass_with_a_window(name, window):
+    check_attention(jax.jit(function_of(IMPLEMENTATIONS[name])), rows=1, heads=1, window=window)
 
 
 @pytest.mark.parametrize("window, length", [(20, 256), (70, 330)])
-def test_dense_attention_in_blocks_passes(window, length):
-    attention = jax.jit(partial(dense_attention, window=window))
+def test_blocks_pass(window, length):
+    attention = jax.jit(function_of(LocalBlocks()))
     check_attention(attention, rows=1, heads=1, length=length, window=window)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("window", [None, 0, 20, 64])
-@pytest.mark.parametrize("platform", KERNELS)
-def test_kernels_pass(platform, window):
-    attention = jax.jit(lambda *arrays: attend(*arrays, platform=platform, window=window))
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_pass(name, window):
+    attention = jax.jit(function_of(IMPLEMENTATIONS[name]))
     check_attention(attention, rows=1, heads=1 if window else 2, window=window)
 
 
-@pytest.mark.parametrize("platform", KERNELS)
-def test_kernels_respect_the_edges_of_the_window(platform):
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_respect_the_edges_of_the_window(name):
     """Runs only the last part of `check_attention`, which is fast for three blocks of keys."""
-    block, window = KERNELS[platform].block(16, jnp.float32), 9
-    attention = jax.jit(partial(attend, platform=platform, window=window))
+    block, window = IMPLEMENTATIONS[name].kernels.block(16, jnp.float32), 9
+    attention = jax.jit(function_of(IMPLEMENTATIONS[name]))
     rng = np.random.default_rng(0)
     q, k, v, weights = jnp.asarray(rng.normal(size=(4, 1, 2 * block + 9, 1, 16)), jnp.float32)
-    sees = attention_checks._within_window(q.shape[1], window)[None]
-    attention_checks._check_window_ends(attention, (q, k, v), weights, sees)
+    attention_checks._check_window_ends(attention, (q, k, v), weights, window)
 
 
 def test_packed_examples_are_contiguous_and_in_order():
     """Attention functions that search for the ends of segments may rely on sorted segment ids."""
     recorded = []
 
-    def attention(q, k, v, query_ids, key_ids):
-        recorded.append(np.asarray(query_ids))
-        return dense_attention(q, k, v, query_ids, key_ids)
+    def attention(q, k, v, mask):
+        recorded.append(np.asarray(mask.query_segment_ids))
+        return dense_attention(q, k, v, mask)
 
     check_attention(attention)
     packed = recorded[0]
@@ -64,8 +74,8 @@ def test_packed_examples_are_contiguous_and_in_order():
 def masked(sees):
     """Returns attention with a mask that `sees` computes from both vectors of ids."""
 
-    def attention(q, k, v, query_ids, key_ids):
-        mask = sees(query_ids, key_ids)[:, None]
+    def attention(q, k, v, mask):
+        mask = sees(mask.query_segment_ids, mask.key_segment_ids)[:, None]
         scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[-1] ** -0.5
         weights = jnp.where(mask, jax.nn.softmax(jnp.where(mask, scores, -1e30)), 0)
         return jnp.einsum("bhqk,bkhd->bqhd", weights, v)
@@ -174,12 +184,12 @@ def test_a_leak_only_in_the_gradient_is_detected(differences):
 
     leaky.defvjp(lambda v: (v, None), leak)
     with pytest.raises(AssertionError, match="value .* changes"):
-        check_attention(lambda q, k, v, *ids: dense_attention(q, k, leaky(v), *ids))
+        check_attention(lambda q, k, v, mask: dense_attention(q, k, leaky(v), mask))
 
 
 def test_non_zero_outputs_without_a_key_are_detected():
-    def uniform(q, k, v, query_ids, key_ids):
-        mask = by_ids(query_ids, key_ids)[:, None]
+    def uniform(q, k, v, mask):
+        mask = by_ids(mask.query_segment_ids, mask.key_segment_ids)[:, None]
         scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[-1] ** -0.5
         return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(jnp.where(mask, scores, -1e9)), v)
 

@@ -4,13 +4,17 @@ Each kernel chooses the layout of its tiles, [queries, keys] or [keys, queries].
 and numbers per key are columns or rows of this layout, and broadcast to the tile.
 """
 
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import pallas as pl
 
-from xlj.models import dropout
+from xlj.models import dropout, pallas
+from xlj.models.attention import interface
 
 NEGATIVE = -1e30
 """The score of a key that the query does not see. It is finite: with -inf, a query that sees no key
@@ -43,14 +47,24 @@ class Sizes(NamedTuple):
     """The largest distance in the row at which a query sees a key; None for no window."""
 
     def kernel_name(self, kernel: str) -> str:
-        """Returns the name of a kernel in compiled programs.
+        """Returns the name of a kernel in compiled programs, which differs with a window."""
+        return kernel if self.window is None else f"{kernel}_local"
 
-        With a window, the name ends with the largest number of keys in the tiles that a block of
-        queries visits. `planning.products` reads this number to count operations.
+    def cost(self, products: int, arrays: Sequence[Shaped], query: Shaped) -> pl.CostEstimate:
+        """Returns the cost that a kernel states, as if it skipped no tile within the window.
+
+        Args:
+          products: number of matrix products for each tile.
+          arrays: all inputs and outputs, each of which is read or written once.
+          query: [rows, length, ...].
         """
-        if self.window is None:
-            return kernel
-        return f"{kernel}_near{self.block * (1 + 2 * -(-self.window // self.block))}"
+        keys = keys_near(query.shape[1], self.block, self.window)
+        return pallas.cost(2 * products * math.prod(query.shape) * keys, arrays)
+
+
+def keys_near(length: int, block: int, window: int | None) -> int:
+    """Returns the largest number of keys in the tiles that a block of queries visits."""
+    return length if window is None else min(length, block * (1 + 2 * -(-window // block)))
 
 
 class Inputs(NamedTuple):
@@ -146,29 +160,11 @@ def _near(
     other_places = near[:, :, None, None] * block + inside  # [blocks, near, 1, block]
     other_ids = others.reshape(rows, count, 1, block)[:, jnp.clip(near, 0, count - 1)]
     equal = ids.reshape(rows, count, 1, block, 1) == other_ids  # [rows, blocks, near, block, block]
-    visible = (equal & is_within(places, other_places, window)).any((3, 4))
+    visible = (equal & interface.is_within(places, other_places, window)).any((3, 4))
     visible &= (near >= 0) & (near < count)
     first = jnp.where(visible, near, count).min(-1)
     end = jnp.where(visible, near + 1, 0).max(-1)
     return jnp.minimum(first, end), end
-
-
-def is_within(queries: jax.Array, keys: jax.Array, window: int) -> jax.Array:
-    """Returns whether indices in a row are at most `window` apart.
-
-    Args:
-      queries, keys: indices in the row, int32, of shapes that broadcast.
-
-    Returns:
-      bool of the broadcast shape.
-    """
-    distance = queries - keys
-    return (distance <= window) & (distance >= -window)
-
-
-def narrowing(window: int | None, length: int) -> int | None:
-    """Returns the window, or None if all tokens of a row of this length are within it."""
-    return None if window is None or window >= length - 1 else window
 
 
 def dot(left: jax.Array, right: jax.Array, axes: tuple[int, int]) -> jax.Array:
@@ -241,3 +237,22 @@ def keep_factors(seed: jax.Array, queries: jax.Array, keys: jax.Array, rate: flo
     """
     hashes = dropout.fold_in(dropout.fold_in(seed, queries), keys)
     return jnp.where(dropout.is_kept(hashes, rate), np.float32(dropout.scale(rate)), 0.0)
+
+
+def drop(
+    weights: jax.Array, seeds: jax.Array, queries: jax.Array, keys: jax.Array, rate: float
+) -> jax.Array:
+    """Applies dropout to the attention weights of some queries and keys of each head.
+
+    Args:
+      weights: float32 [rows, heads, ..., queries, keys].
+      seeds: of rows, int32 [rows].
+      queries, keys: indices in the row, int32 [..., queries, 1] and [..., 1, keys].
+
+    Returns:
+      float32, of the shape of `weights`.
+    """
+    heads = jnp.arange(weights.shape[1], dtype=jnp.int32)
+    of_heads = dropout.fold_in(seeds[:, None], heads)
+    of_heads = of_heads.reshape(*of_heads.shape, *(1,) * (weights.ndim - 2))
+    return weights * keep_factors(of_heads, queries, keys, rate)

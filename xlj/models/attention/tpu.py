@@ -17,14 +17,29 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jax.typing import DTypeLike
 
-from xlj.models.fused_attention import tiles
-from xlj.models.fused_attention.tiles import Carry, Inputs, OptionalRef, Shaped, Sizes
+from xlj.models.attention import interface, tiles
+from xlj.models.attention.interface import Request
+from xlj.models.attention.tiles import Carry, Inputs, OptionalRef, Shaped, Sizes
 
 _LANES = 128
 """Number of lanes of a vector register."""
 _MEMORY = 100 * 2**20
 """Largest number of bytes of VMEM that a kernel may use. A core has 128 MiB. The backward pass of
 rows of 8,192 tokens uses half of this limit."""
+
+
+PLATFORM = "tpu"
+PRODUCTS = {"attention": 2, "attention_backward": 5}
+
+
+def why_not(request: Request) -> str | None:
+    """Returns why the kernels cannot compute a request; None if they can."""
+    return "runs on TPUs" if request.platform == "gpu" else None
+
+
+def why_slower(request: Request) -> str | None:
+    """Returns None: no implementation was measured on TPUs."""
+    return None
 
 
 def head_size(size: int) -> int:
@@ -379,7 +394,7 @@ def _visible(
     visible = ids_of_k == ids_of_q
     if sizes.window is None:
         return visible
-    return visible & tiles.is_within(*_places(i, j, sizes.block), sizes.window)
+    return visible & interface.is_within(*_places(i, j, sizes.block), sizes.window)
 
 
 def _places(i: jax.Array, j: jax.Array, block: int) -> tuple[jax.Array, jax.Array]:
@@ -414,6 +429,7 @@ def _call(
       outputs: arrays with the shapes and dtypes of the outputs.
       scratch: arrays that persist in the core's memory during the kernel.
     """
+    arrays = [*(x for x in inputs if x is not None), *outputs]
     return pl.pallas_call(
         kernel,
         grid_spec=pltpu.PrefetchScalarGridSpec(
@@ -426,5 +442,6 @@ def _call(
         out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in outputs],
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=_MEMORY),
         interpret=sizes.interpret,
+        cost_estimate=sizes.cost(PRODUCTS[name], arrays, arrays[0]),
         name=sizes.kernel_name(name),
     )(*scalars, *inputs)

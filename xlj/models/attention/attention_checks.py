@@ -1,6 +1,6 @@
 """A check that an attention function keeps packed examples apart, for xlj's functions or your own.
 
-    check_attention(lambda q, k, v, query_ids, key_ids: my_attention(...))
+    check_attention(my_attention)
 
 Attention between packed examples causes no error, so it can remain unnoticed. This happened in
 MaxText, for example (maxtext#4476).
@@ -12,10 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-Attention = Callable[[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array], jax.Array]
-"""An attention function without dropout: (query, key, value, query_segment_ids, key_segment_ids) ->
-output. Query, key, value and output are float [rows, length, heads, size]. The segment ids are
-int32 [rows, length]."""
+from xlj.models.attention.interface import Mask
+
+Attention = Callable[[jax.Array, jax.Array, jax.Array, Mask], jax.Array]
+"""An attention function without dropout: (query, key, value, mask) -> output. Query, key, value and
+output are float [rows, length, heads, size]."""
 
 
 def check_attention(
@@ -41,8 +42,8 @@ def check_attention(
       seed: of the random arrays.
       tolerance: the largest allowed difference between an output and the reference formula,
         computed in float64. Leaks between examples have no tolerance: any dependence is an error.
-      window: the window of the attention function, that is, the largest distance in the row at
-        which a query sees a key, inclusive; None for no window.
+      window: the window of the masks, that is, the largest distance in the row at which a query
+        sees a key, inclusive; None for no window.
 
     Raises:
       AssertionError: in any of these cases:
@@ -70,8 +71,9 @@ def check_attention(
     }
     for name, (query_ids, key_ids) in patterns.items():
         ids = jnp.asarray(query_ids, jnp.int32), jnp.asarray(key_ids, jnp.int32)
+        mask = Mask(*ids, window)
         sees = (query_ids[:, :, None] == key_ids[:, None, :]) & is_near
-        output = np.asarray(attention(q, k, v, *ids), np.float64)
+        output = np.asarray(attention(q, k, v, mask), np.float64)
         q64, k64, v64 = (np.asarray(x, np.float64) for x in (q, k, v))
         error = np.abs(output - _reference_attention(q64, k64, v64, sees)).max()
         assert error <= tolerance, (
@@ -84,18 +86,16 @@ def check_attention(
         )
         for segment_id in np.unique(query_ids):
             _check_gradients(
-                attention, (q, k, v), ids, weights, query_ids == segment_id, sees, name
+                attention, (q, k, v), mask, weights, query_ids == segment_id, sees, name
             )
     if window is not None:
-        _check_window_ends(
-            attention, (q, k, v), weights, np.broadcast_to(is_near, (rows, *is_near.shape))
-        )
+        _check_window_ends(attention, (q, k, v), weights, window)
 
 
 def _check_gradients(
     attention: Attention,
     arrays: tuple[jax.Array, jax.Array, jax.Array],
-    ids: tuple[jax.Array, jax.Array],
+    mask: Mask,
     weights: jax.Array,
     is_selected: np.ndarray,
     sees: np.ndarray,
@@ -110,7 +110,7 @@ def _check_gradients(
     Args:
       attention: the function to check.
       arrays: query, key and value, float32 [rows, length, heads, size] each.
-      ids: segment ids of queries and of keys, int32 [rows, length] each.
+      mask: segment ids of queries and of keys, and the window.
       weights: random factors of the outputs, float32 [rows, length, heads, size].
       is_selected: the queries whose outputs are differentiated, bool [rows, length].
       sees: which key each query sees, bool [rows, query, key].
@@ -118,7 +118,7 @@ def _check_gradients(
     """
 
     def weighted_sum(arrays: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
-        return (attention(*arrays, *ids) * weights * is_selected[..., None, None]).sum()
+        return (attention(*arrays, mask) * weights * is_selected[..., None, None]).sum()
 
     has_gradient = [np.abs(np.asarray(x)).sum((2, 3)) > 0 for x in jax.grad(weighted_sum)(arrays)]
     is_seen = (sees & is_selected[:, :, None]).any(1)
@@ -153,7 +153,7 @@ def _check_window_ends(
     attention: Attention,
     arrays: tuple[jax.Array, jax.Array, jax.Array],
     weights: jax.Array,
-    sees: np.ndarray,
+    window: int,
 ) -> None:
     """Checks both ends of the window, in rows of one example.
 
@@ -162,14 +162,16 @@ def _check_window_ends(
     window.
     """
     q, k, v = arrays
-    rows, length = sees.shape[:2]
-    ids = (jnp.zeros((rows, length), jnp.int32),) * 2
-    old_output = np.asarray(attention(q, k, v, *ids))
+    rows, length = q.shape[:2]
+    sees = np.broadcast_to(_within_window(length, window), (rows, length, length))
+    ids = jnp.zeros((rows, length), jnp.int32)
+    mask = Mask(ids, ids, window)
+    old_output = np.asarray(attention(q, k, v, mask))
     for index in (0, length // 3, length - 1):
         is_selected = np.broadcast_to(np.arange(length) == index, (rows, length))
         name = f"the window of index {index}"
-        _check_gradients(attention, arrays, ids, weights, is_selected, sees, name)
-        new_output = attention(q, k.at[:, index].add(1), v.at[:, index].add(1), *ids)
+        _check_gradients(attention, arrays, mask, weights, is_selected, sees, name)
+        new_output = attention(q, k.at[:, index].add(1), v.at[:, index].add(1), mask)
         is_changed = (np.asarray(new_output) != old_output).any((2, 3))
         differences = np.argwhere(is_changed != sees[:, :, index])
         assert not len(differences), (

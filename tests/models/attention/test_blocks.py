@@ -5,8 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj.models import dropout, local_blocks
-from xlj.models.dense_attention import dense_attention
+from xlj.models import dropout
+from xlj.models.attention import blocks, tiles
+from xlj.models.attention.blocks import LocalBlocks
+from xlj.models.attention.interface import Mask, Operands, Request
+from xlj.models.attention.reference import Dense
 
 ROWS, HEADS, SIZE = 2, 2, 8
 
@@ -28,8 +31,7 @@ def problem(length, dtype="float32", irregular=True):
     is_other, is_hidden = rng.random((2, ROWS, length)) < (0.3 if irregular else 0)
     queries, keys = np.where(is_other, 2 - packed, packed), np.where(is_hidden, -1, packed)
     keys[:, -20:] = -1
-    ids = {"query_segment_ids": queries, "key_segment_ids": keys}
-    ids = {name: jnp.asarray(x, jnp.int32) for name, x in ids.items()}
+    ids = [jnp.asarray(x, jnp.int32) for x in (queries, keys)]
     return heads, ids, normal(ROWS, length, HEADS, SIZE, seed=9)
 
 
@@ -37,9 +39,9 @@ def seeds_of(rate):
     return dropout.row_seeds(jax.random.split(jax.random.key(1), ROWS), 3, 1) if rate else None
 
 
-def passes(heads, weights, **options):
+def passes(implementation, heads, weights, mask, **options):
     def total(heads):
-        output = dense_attention(**heads, **options)
+        output = implementation.attend(Operands(**heads, mask=mask, **options))
         return (output.astype(jnp.float32) * weights).sum(), output
 
     (_, output), gradients = jax.jit(jax.value_and_grad(total, has_aux=True))(heads)
@@ -47,11 +49,9 @@ def passes(heads, weights, **options):
 
 
 def in_blocks_and_over_all_pairs(length, window, rate=0.0, dtype="float32", irregular=True):
-    """Computes attention in blocks, and over all pairs, which a bias (here zeros) requires."""
     heads, ids, weights = problem(length, dtype, irregular)
-    options = {**ids, "seeds": seeds_of(rate), "rate": rate, "window": window}
-    bias = jnp.zeros((HEADS, length, length))
-    return passes(heads, weights, **options), passes(heads, weights, bias=bias, **options)
+    options = {"mask": Mask(*ids, window), "seeds": seeds_of(rate), "rate": rate}
+    return [passes(each, heads, weights, **options) for each in (LocalBlocks(), Dense())]
 
 
 @pytest.mark.parametrize(
@@ -63,10 +63,10 @@ def in_blocks_and_over_all_pairs(length, window, rate=0.0, dtype="float32", irre
         (260, 5, 0.2, False),
         (330, 65, 0.2, True),  # blocks of 80
         (449, 64, 0.0, True),
+        (100, 20, 0.2, True),  # two blocks
     ],
 )
 def test_attention_in_blocks_equals_attention_over_all_pairs(length, window, rate, irregular):
-    assert local_blocks.block_of(length, window) is not None
     actual, expected = in_blocks_and_over_all_pairs(length, window, rate, irregular=irregular)
     for name, array in expected.items():
         np.testing.assert_allclose(actual[name], array, rtol=1e-4, atol=2e-6, err_msg=name)
@@ -89,8 +89,8 @@ def test_the_backward_pass_saves_the_weights_of_blocks_and_no_copies_of_keys(dty
     heads, ids, _ = problem(length, dtype)
 
     def attend(query, key, value):
-        seeds = seeds_of(rate)
-        return dense_attention(query, key, value, *ids.values(), None, None, seeds, rate, window=64)
+        operands = Operands(query, key, value, Mask(*ids, 64), seeds=seeds_of(rate), rate=rate)
+        return LocalBlocks().attend(operands)
 
     leaves = jax.tree.leaves(jax.vjp(attend, *heads.values())[1])
     of_pairs = [leaf for leaf in leaves if leaf.shape[-2:] == (block, 3 * block)]
@@ -104,22 +104,32 @@ def test_the_backward_pass_saves_the_weights_of_blocks_and_no_copies_of_keys(dty
 def test_the_program_has_no_array_of_all_pairs():
     heads, ids, weights = problem(512)
 
-    def text(window):
-        run = jax.jit(lambda heads: passes(heads, weights, **ids, window=window))
+    def text(implementation):
+        run = jax.jit(lambda heads: passes(implementation, heads, weights, Mask(*ids, 64)))
         return run.lower(heads).as_text()
 
-    assert "512x512x" not in text(64) and "512x512x" in text(None)
+    assert "512x512x" not in text(LocalBlocks()) and "512x512x" in text(Dense())
 
 
 @pytest.mark.parametrize(
-    "length, window, block",
-    [(512, None, None), (512, 64, 64), (256, 64, 64), (255, 64, None), (512, 3, 64), (512, 0, 64),
-     (512, 65, 80), (512, 128, 128), (511, 128, None), (512, 200, None)],
+    "length, window, block, is_fast",
+    [(512, 64, 64, True), (256, 64, 64, True), (255, 64, 64, False), (512, 3, 64, True),
+     (512, 0, 64, True), (512, 65, 80, True), (512, 128, 128, True), (511, 128, 128, False)],
 )  # fmt: skip
 def test_blocks_are_at_least_as_long_as_the_window_and_rows_have_four_or_more(
-    length, window, block
+    length, window, block, is_fast
 ):
-    assert local_blocks.block_of(length, window) == block
+    assert blocks.block_of(window) == block
+    request = Request("cpu", "float32", length, 12, 64, window)
+    assert LocalBlocks().why_not(request) is None
+    assert (LocalBlocks().why_slower(request) is None) == is_fast
+
+
+def test_blocks_take_neither_full_attention_nor_a_bias():
+    request = Request("cpu", "float32", 512, 12, 64, None)
+    assert LocalBlocks().why_not(request) == "no local window"
+    biased = request._replace(window=64, has_bias=True)
+    assert LocalBlocks().why_not(biased) == "takes no position bias"
 
 
 def test_spans_are_blocks_with_their_two_neighbours():
@@ -129,16 +139,16 @@ def test_spans_are_blocks_with_their_two_neighbours():
         [1, 2, 3, 4, 5, 6, 7, 0, 0],
         [4, 5, 6, 7, 0, 0, 0, 0, 0],
     ]
-    np.testing.assert_array_equal(local_blocks.gather_spans(x, 3)[0, :, :, 0], expected)
-    np.testing.assert_array_equal(local_blocks.split_blocks(x, 3)[0, 2, :, 0], [7, 0, 0])
-    np.testing.assert_array_equal(local_blocks.join_blocks(local_blocks.split_blocks(x, 3), 7), x)
+    np.testing.assert_array_equal(blocks.gather_spans(x, 3)[0, :, :, 0], expected)
+    np.testing.assert_array_equal(blocks.split_blocks(x, 3)[0, 2, :, 0], [7, 0, 0])
+    np.testing.assert_array_equal(blocks.join_blocks(blocks.split_blocks(x, 3), 7), x)
 
 
 def test_sum_spans_is_the_gradient_of_gather_spans():
     x, gradient = normal(2, 10, 3), normal(2, 4, 9, 3, seed=1)
-    spans, backward = jax.vjp(lambda x: local_blocks.gather_spans(x, 3), x)
+    spans, backward = jax.vjp(lambda x: blocks.gather_spans(x, 3), x)
     assert spans.shape == gradient.shape
-    actual = local_blocks.sum_spans(gradient, 10)
+    actual = blocks.sum_spans(gradient, 10)
     np.testing.assert_allclose(actual, backward(gradient)[0], rtol=1e-6)
 
 
@@ -146,7 +156,8 @@ def test_dropout_in_blocks_equals_dropout_of_the_same_pairs():
     length, block, rate = 10, 4, 0.5
     square = dropout.drop(jnp.ones((ROWS, HEADS, length, length)), seeds_of(rate), rate)
     ones = jnp.ones((ROWS, HEADS, 3, block, 3 * block))
-    actual = np.asarray(local_blocks.drop(ones, seeds_of(rate), rate, length))
+    places = blocks._places(length, block)
+    actual = np.asarray(tiles.drop(ones, seeds_of(rate), *places, rate))
     for query, key in np.ndindex(length, length):
         part, place = divmod(query, block)
         inside = key - (part - 1) * block
@@ -154,5 +165,3 @@ def test_dropout_in_blocks_equals_dropout_of_the_same_pairs():
             np.testing.assert_array_equal(
                 actual[:, :, part, place, inside], square[:, :, query, key]
             )
-    assert local_blocks.drop(ones, None, rate, length) is ones
-    assert local_blocks.drop(ones, seeds_of(rate), 0.0, length) is ones

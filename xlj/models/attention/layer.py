@@ -11,14 +11,13 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.contracts.arrays import check
+from xlj.models.attention import choosing, interface
+from xlj.models.attention.interface import Mask, Operands
 from xlj.models.block import Context
 from xlj.models.dense import Dense
-from xlj.models.dense_attention import dense_attention
-from xlj.models.fused_attention import attend as fused
 from xlj.models.modules import Params, run
 from xlj.models.position_bias import Gates, PositionBias, bias_tiles
 from xlj.models.rotary import rotate
-from xlj.sharding import devices
 
 
 class Attention(nn.Module):
@@ -60,33 +59,17 @@ class Attention(nn.Module):
             query, key = rotate(query, rotations), rotate(key, rotations)
         if shared > 1:
             key, value = (jnp.repeat(heads, shared, axis=2) for heads in (key, value))
-        attend = fused.attend if is_fused(model) else dense_attention
-        output = attend(
-            query,
-            key,
-            value,
-            context.query_segment_ids,
-            context.key_segment_ids,
-            context.bias,
-            gates,
-            context.seeds(site=1),
-            model.attention_dropout,
-            window=model.local_attention // 2 if self.is_local else None,
-        ).reshape(rows, length, hidden)
+        ids = context.query_segment_ids, context.key_segment_ids
+        mask = Mask(*ids, interface.window_of(model, self.is_local))
+        bias, seeds = context.bias.get(self.is_local), context.seeds(site=1)
+        attend = choosing.choose_for(model, self.is_local, length).implementation.attend
+        rate = model.attention_dropout
+        operands = Operands(query, key, value, mask, bias, gates, seeds, rate)
+        output = attend(operands).reshape(rows, length, hidden)
         return linear(hidden, has_bias="output" in model.biases, name="output")(output)
 
 
-def is_fused(model: Model) -> bool:
-    """Returns whether fused kernels compute attention.
-
-    With `model.attention=auto`, they do on GPUs and TPUs, but not on CPUs.
-    """
-    if model.attention == "auto":
-        return devices.platform() in fused.KERNELS
-    return model.attention == "fused"
-
-
-def shared_bias(params: Params, model: Model, length: int) -> jax.Array:
+def shared_bias(params: Params, model: Model, length: int) -> dict[bool, jax.Array]:
     """Returns the relative position bias that all layers share, in the form that attention needs.
 
     Args:
@@ -94,14 +77,22 @@ def shared_bias(params: Params, model: Model, length: int) -> jax.Array:
       length: of a row, in tokens.
 
     Returns:
-      For dense attention, float32 [heads, length, length]. For fused attention, the tiles of
-      `position_bias.bias_tiles`, float32 [heads, 2 n - 1, block, block]. Here n is the number of
-      blocks of a row after padding (`fused_attention.attend.padded_length`).
+      For local layers (key True), if the model has any, and for full layers (key False): the tiles
+      of `position_bias.bias_tiles`, float32 [heads, 2 n - 1, block, block]. Here n is the number of
+      blocks of a row after padding. The block is that of the implementation (`bias_block`).
     """
     table = params["table"]
     check("shared_bias", table=(f"float32 [{model.position_buckets}, {model.heads}]", table))
-    if is_fused(model):
-        size = model.hidden // model.heads
-        length, block = fused.padded_length(length, size, model.dtype)
-    line = run(PositionBias(model), params, length)
-    return bias_tiles(line, block) if is_fused(model) else bias_tiles(line, length)[:, 0]
+
+    def block_of(is_local: bool) -> int:
+        request = interface.request_of(model, is_local, length)
+        return choosing.choose(model.attention, request).implementation.bias_block(request)
+
+    def tiles_of(block: int) -> jax.Array:
+        padded = interface.count_blocks(length, block) * block
+        return bias_tiles(run(PositionBias(model), params, padded), block)
+
+    # Layers with the same block share one array, so that its gradient is summed once.
+    blocks = {is_local: block_of(is_local) for is_local in {False, model.local_attention > 0}}
+    tiles = {block: tiles_of(block) for block in sorted(set(blocks.values()))}
+    return {is_local: tiles[block] for is_local, block in blocks.items()}

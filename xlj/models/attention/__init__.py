@@ -1,0 +1,1 @@
+"""Attention as an ordered list of implementations, each of which computes or says why it cannot."""

@@ -1,0 +1,98 @@
+"""The ordered list of implementations of attention, and the choice for each kind of layers."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from xlj.config import ConfigError, Model
+from xlj.config.sections import ATTENTION
+from xlj.models import pattern
+from xlj.models.attention import blocks, chunks, cudnn, kernels, reference, tpu, triton
+from xlj.models.attention.interface import Implementation, Request, request_of
+from xlj.models.attention.plugged import Plugged
+
+IMPLEMENTATIONS: Mapping[str, Implementation] = {
+    "triton": kernels.Fused(triton),
+    "tpu": kernels.Fused(tpu),
+    "cudnn": cudnn.CuDnn(),
+    "blocks": blocks.LocalBlocks(),
+    "chunks": chunks.QueryChunks(),
+    "dense": reference.Dense(),
+}
+"""By name, in the order in which `model.attention=auto` asks them. Kernels come first, because they
+are fastest where `why_slower` of their module cites no other measurement. Then come the
+implementations that write the fewest scores to memory."""
+
+
+class Choice(NamedTuple):
+    """The implementation for a request.
+
+    Attributes:
+      refusals: why the implementations that were asked before were not chosen, by name.
+    """
+
+    name: str
+    implementation: Implementation
+    refusals: Mapping[str, str]
+
+
+def choose(attention: str, request: Request) -> Choice:
+    """Returns the first implementation that can compute a request.
+
+    Args:
+      attention: the value of `model.attention`: names in the order in which they are asked, with
+        commas between them. `auto` stands for all implementations of xlj that are fast.
+
+    Raises:
+      ConfigError: if none of them can compute the request.
+    """
+    refusals: dict[str, str] = {}
+    for entry in attention.split(","):
+        for name in ATTENTION[1:] if entry == "auto" else (entry,):
+            implementation = IMPLEMENTATIONS.get(name) or Plugged(name)
+            reason = implementation.why_slower(request) if entry == "auto" else None
+            if (reason := reason or implementation.why_not(request)) is None:
+                return Choice(name, implementation, refusals)
+            refusals[name] = reason
+    kind = "full" if request.window is None else "local"
+    raise ConfigError(
+        f"model.attention={attention} cannot compute {kind} attention: {_listed(refusals)}; add "
+        "auto at the end for xlj's other implementations"
+    )
+
+
+def choose_for(model: Model, is_local: bool, length: int) -> Choice:
+    """Returns the choice for a kind of layers, on the devices of the traced program.
+
+    Args:
+      length: of a row, in tokens.
+
+    Raises:
+      ConfigError: if no implementation of `model.attention` can compute these layers.
+    """
+    return choose(model.attention, request_of(model, is_local, length))
+
+
+def report(model: Model, lengths: Iterable[int]) -> list[str]:
+    """Returns lines about the implementation of each kind of layers, and why others were not used.
+
+    Args:
+      lengths: the lengths of rows, in tokens.
+
+    Raises:
+      ConfigError: if no implementation of `model.attention` can compute some layers.
+    """
+    lines: dict[tuple[str, str], list[str]] = {}
+    for length in sorted(set(lengths)):
+        for is_local in sorted({kind.is_local for kind in pattern.kinds(model, model.layers)}):
+            name, _, refusals = choose_for(model, is_local, length)
+            choice = f"{name} in {model.dtype}" + (f" ({_listed(refusals)})" if refusals else "")
+            kind = "local" if is_local else "full"
+            lines.setdefault((kind, choice), []).append(f"{length:,}")
+    return [
+        f"attention of {kind} layers, rows of {' and '.join(of)} tokens: {choice}"
+        for (kind, choice), of in lines.items()
+    ]
+
+
+def _listed(refusals: Mapping[str, str]) -> str:
+    return "; ".join(f"not {name}: {reason}" for name, reason in refusals.items())

@@ -1,1 +1,0 @@
-"""Attention as Pallas kernels, forward and backward, without [length, length] arrays in memory."""
