@@ -11,7 +11,7 @@ class PlannedBatches:
 
     def shapes(self, step):
         return {
-            name: (options.batch_rows, self._length(name, step))
+            name: (options.batch_size, self._length(name, step))
             for name, options in self._active(step).items()
         }
 

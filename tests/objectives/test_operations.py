@@ -32,7 +32,7 @@ def count(name, options, model):
 
 
 def count_of(name, model, **values):
-    return count(name, dataclasses.replace(registered()[name], batch_rows=ROWS, **values), model)
+    return count(name, dataclasses.replace(registered()[name], batch_size=ROWS, **values), model)
 
 
 def mlm(model):
@@ -138,7 +138,7 @@ def test_a_large_vocabulary_counts_once(model):
 
 
 def test_a_supervised_task_is_counted_from_the_fields_of_its_rows(full_model):
-    options = SUPERVISED["tagging"](batch_rows=ROWS, length=LENGTH, labels=("a", "b", "c"))
+    options = SUPERVISED["tagging"](batch_size=ROWS, length=LENGTH, labels=("a", "b", "c"))
     fields = (
         Field("tokens", "<u2", (LENGTH,)),
         Field("labels", "<i4", (LENGTH,)),

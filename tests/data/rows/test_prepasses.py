@@ -16,7 +16,7 @@ from xlj.data.tokenizer import vocabulary_training
 from xlj.objectives.mlm.options import MultilingualMLM, TranslationLM
 
 OBJECTIVES = Objectives(
-    options={"mmlm": MultilingualMLM(batch_rows=1), "tlm": TranslationLM(batch_rows=1)}
+    options={"mmlm": MultilingualMLM(batch_size=1), "tlm": TranslationLM(batch_size=1)}
 )
 
 
