@@ -46,7 +46,7 @@ LAYERS = (
 )
 """Subpackages from the lowest layer up: each imports only from itself and from lower layers.
 
-`options` are the modules `objectives/*/options.py`, which the schema of configs has no JAX to read.
+`options` are the modules `objectives/*/options.py`. The schema of configs reads them without JAX.
 """
 
 IMPORTERS = {
@@ -312,6 +312,17 @@ def test_only_lowering_has_barriers_and_branches_on_the_platform():
         if re.match(r"xlj\.(models|objectives|optimizers)\.(?!.*attention|fused_|block$)", module):
             found = re.search(r"optimization_barrier|platform\(\) [!=]=", file.read_text("utf-8"))
             assert not found or module == "xlj.models.lowering", f"{module}: {found}"
+
+
+def test_options_of_an_objective_can_be_imported_first_and_without_jax():
+    """They import the package `config`, whose table of objectives names them."""
+    code = (
+        "import sys, xlj.objectives.dwa.options; from xlj.config import registered; "
+        "print(*registered(), *sys.modules, sep='\\n')"
+    )
+    loaded = run("-c", code).stdout.split()
+    assert loaded[:3] == ["mmlm", "tlm", "camlm"] and "xlj.objectives.word_hmm.options" in loaded
+    assert not {"jax", "flax", "numpy"} & set(loaded)
 
 
 def test_the_list_of_commands_has_the_main_commands():

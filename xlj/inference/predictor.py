@@ -13,8 +13,8 @@ from xlj.config import Model
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.inference.row_batches import Advance, buckets, in_flight
 from xlj.models.encoder import Params
-from xlj.objectives.supervised import head as task_heads
 from xlj.objectives.supervised import loss as supervised
+from xlj.objectives.supervised.head import of_kind
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.meshes import QUICK
 from xlj.sharding.trees import replicated, shard
@@ -35,7 +35,7 @@ class Predictor:
     def __init__(
         self, kind: str, model: Model, mesh: Mesh, separators: int = 1, whole: bool = False
     ):
-        self._mesh, self._by_token = mesh, task_heads.of_kind(kind).by_token
+        self._mesh, self._by_token = mesh, of_kind(kind).by_token
         self._separators = separators
         run = on_mesh(mesh, partial(_run_head, kind, model, whole))
         self._predict = jax.jit(run, out_shardings=replicated(mesh), compiler_options=QUICK)
@@ -122,4 +122,4 @@ def _double_separators(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _run_head(kind: str, model: Model, whole: bool, params: Params, tokens: jax.Array) -> jax.Array:
     languages = jnp.zeros((len(tokens), 2), jnp.int32)
     logits = supervised.logits(kind, params, model, tokens, languages)
-    return logits if whole else task_heads.of_kind(kind).predict(logits)
+    return logits if whole else of_kind(kind).predict(logits)

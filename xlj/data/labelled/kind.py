@@ -109,7 +109,8 @@ class TaskKind(abc.ABC):
 
     @abc.abstractmethod
     def head(self) -> Any:
-        """Returns the head, an `objectives.task_heads.TaskHead`. Only this method imports JAX."""
+        """Returns the head, an `objectives.supervised.head.TaskHead`. Only this method imports
+        JAX."""
 
     @abc.abstractmethod
     def decode(

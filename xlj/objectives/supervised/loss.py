@@ -16,8 +16,7 @@ from xlj.models import encoder
 from xlj.models.dropout import Rngs
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import whole_examples
-from xlj.objectives.supervised import head as task_heads
-from xlj.objectives.supervised.head import head_of
+from xlj.objectives.supervised.head import head_of, of_kind
 from xlj.objectives.supervised.options import Supervised
 
 
@@ -26,7 +25,7 @@ def objective(
 ) -> Objective[Rows, object]:
     """Builds the objective of `options.task_kind`, with the loss of its head."""
     kind = options.task_kind
-    head = task_heads.of_kind(kind)
+    head = of_kind(kind)
 
     def corrupt(rows: Rows, rngs: jax.Array) -> Rows:
         return {**rows, "tokens": rows["tokens"].astype(jnp.int32)}
@@ -79,7 +78,7 @@ def logits(
     )
     inputs = whole_examples(model, tokens, languages)
     hidden = encoder.apply(params, model, inputs, rngs)
-    return task_heads.of_kind(kind).logits(params[head_of(kind)], model, hidden, tokens, rngs)
+    return of_kind(kind).logits(params[head_of(kind)], model, hidden, tokens, rngs)
 
 
 def init_head(kind: str, model: Model, labels: int, rng: jax.Array) -> Params:
@@ -90,4 +89,4 @@ def init_head(kind: str, model: Model, labels: int, rng: jax.Array) -> Params:
       labels: number of labels; 0 for kinds of task without labels, such as question answering.
     """
     check("init_head", rng=("key []", rng))
-    return task_heads.of_kind(kind).init(rng, model, labels)
+    return of_kind(kind).init(rng, model, labels)

@@ -9,6 +9,7 @@ import numpy as np
 
 from xlj.config import Config
 from xlj.models.attention.interface import Cost
+from xlj.optimizers import Rates
 from xlj.sharding import meshes
 from xlj.tools.planning.kernels import Call, stated_costs
 from xlj.training import phases
