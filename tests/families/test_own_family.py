@@ -29,7 +29,7 @@ SIZES = {"layers": 2, "hidden": 32, "heads": 4, "intermediate": 24, "positions":
 @pytest.fixture(autouse=True)
 def mine(tmp_path, monkeypatch):
     """Registers the family of the page `docs/models.md` during a test."""
-    monkeypatch.setattr(table, "_REGISTERED", dict(table.registered_families()))
+    monkeypatch.setitem(table._REGISTERED, "mine", "my_family:Mine")  # undone after the test
     monkeypatch.syspath_prepend(tmp_path)
     code = re.search(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[1]
     (tmp_path / "my_family.py").write_text(code)

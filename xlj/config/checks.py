@@ -208,35 +208,12 @@ def check_model(model: Model) -> None:
         raise ConfigError(
             f"model.hidden={model.hidden} is not divisible by model.heads={model.heads}"
         )
-    if model.position_buckets % 2 or model.position_distance <= model.position_buckets // 4:
-        raise ConfigError(
-            f"model.position_buckets={model.position_buckets} must be even, and "
-            f"model.position_distance={model.position_distance} must be more than a quarter of "
-            "model.position_buckets"
-        )
     if "types" in model.pair_marks and model.token_types < 2:
         raise ConfigError("model.pair_marks=types needs model.token_types=2")
-    if model.position_bias == "none" and not (model.absolute_positions or model.rotary_base):
-        raise ConfigError(
-            "model.absolute_positions is off, so the model does not see the order of tokens; set "
-            "model.position_bias to t5 or gated, or set model.rotary_base"
-        )
-    if "positions" in model.pair_marks and not (model.absolute_positions or model.rotary_base):
-        raise ConfigError("model.pair_marks=positions needs learned or rotary positions")
-    if model.absolute_positions and model.rotary_base:
-        raise ConfigError(
-            f"model.rotary_base={model.rotary_base:g}: rotary positions replace learned positions; "
-            "set model.absolute_positions=False"
-        )
     if not model.has_own_head:
         raise ConfigError(
             "model.prediction=linear with model.tied=True leaves the masked-token head without "
             "parameters; set model.tied=False, or add vocabulary to model.biases"
-        )
-    if model.rotary_base and model.hidden // model.heads % 2:
-        raise ConfigError(
-            f"model.rotary_base rotates pairs of dimensions, but model.hidden={model.hidden} and "
-            f"model.heads={model.heads} give heads of an odd size"
         )
     if model.heads % model.groups:
         raise ConfigError(
@@ -262,9 +239,36 @@ def check_model(model: Model) -> None:
                 f"model.attention={model.attention}: the names are {', '.join(ATTENTION)}, or "
                 f"module:function{suggestion(name, ATTENTION)}"
             )
+    _check_positions(model)
     _check_names("model.biases", model.biases, BIASES)
     _check_names("model.dropout_parts", model.dropout_parts, DROPOUT_PARTS)
     _check_names("model.pair_marks", model.pair_marks, PAIR_MARKS)
+
+
+def _check_positions(model: Model) -> None:
+    if model.position_buckets % 2 or model.position_distance <= model.position_buckets // 4:
+        raise ConfigError(
+            f"model.position_buckets={model.position_buckets} must be even, and "
+            f"model.position_distance={model.position_distance} must be more than a quarter of "
+            "model.position_buckets"
+        )
+    if model.position_bias == "none" and not (model.absolute_positions or model.rotary_base):
+        raise ConfigError(
+            "model.absolute_positions is off, so the model does not see the order of tokens; set "
+            "model.position_bias to t5 or gated, or set model.rotary_base"
+        )
+    if "positions" in model.pair_marks and not (model.absolute_positions or model.rotary_base):
+        raise ConfigError("model.pair_marks=positions needs learned or rotary positions")
+    if model.absolute_positions and model.rotary_base:
+        raise ConfigError(
+            f"model.rotary_base={model.rotary_base:g}: rotary positions replace learned positions; "
+            "set model.absolute_positions=False"
+        )
+    if model.rotary_base and model.hidden // model.heads % 2:
+        raise ConfigError(
+            f"model.rotary_base rotates pairs of dimensions, but model.hidden={model.hidden} and "
+            f"model.heads={model.heads} give heads of an odd size"
+        )
 
 
 def _check_names(path: str, names: Sequence[str], known: Sequence[str]) -> None:

@@ -1,6 +1,5 @@
 """Table of the families of encoders, which users can extend, and their options of `model`."""
 
-import dataclasses
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import ml_collections
 
 from xlj.config.fields import ConfigError, Value, suggestion
-from xlj.config.sections import Model
 from xlj.config.user_code import function_of
 
 _REGISTERED = {
@@ -63,12 +61,8 @@ def options_of(family: str) -> dict[str, Value]:
     Raises:
       ConfigError: if there is no such family.
     """
-    own = load(family).options
     names = {name for other in _REGISTERED for name in load(other).options}
-    defaults: dict[str, Any] = {
-        field.name: field.default for field in dataclasses.fields(Model) if field.name in names
-    }
-    return {"family": family} | defaults | own
+    return {"family": family} | load(family).values(names)
 
 
 def set_family(config: ml_collections.ConfigDict, family: str) -> None:

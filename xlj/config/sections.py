@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from xlj.config import row_kinds
 from xlj.config.choices import AlignmentOptions
+from xlj.config.families import registered_families
 from xlj.config.fields import (
     ConfigError,
     Section,
@@ -338,6 +339,7 @@ class Model(Section, path="model"):
         "family of the model: xlm_r, modernbert (also mmBERT and Ettin), eurobert or gte. On the "
         "command line, this key sets all options that distinguish families, and other flags "
         "override these options. Recipes call `families.set_family` instead",
+        choices=registered_families(),
     )
     layers: int = key(12, "number of transformer layers", low=1)
     hidden: int = key(768, "width of the hidden vectors", low=1)

@@ -39,5 +39,5 @@ def of_model_type(model_type: str) -> tuple[str, Family]:
 
 
 def separators() -> tuple[str, ...]:
-    """Returns the tokens that stand between a sentence and its translation in some family."""
+    """Returns the separators of all families (`Family.separator`)."""
     return tuple(family.separator for _, family in all_families() if family.separator)

@@ -192,6 +192,11 @@ class Family:
     architectures: tuple[Architecture, ...]
     separator: str = ""
 
+    def values(self, names: Collection[str]) -> dict[str, Value]:
+        """Returns the values of keys of `model` in this family."""
+        defaults = {field.name: field.default for field in dataclasses.fields(Model)}
+        return {n: self.options.get(n, value) for n, value in defaults.items() if n in names}
+
     def export_as(self, model: Model, markers: str) -> Architecture:
         """Returns the architecture of an export.
 
