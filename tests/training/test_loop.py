@@ -1,13 +1,19 @@
 """The arguments that the loop passes to a step, and the parameters that it evaluates."""
 
 import jax
+import ml_collections
 import numpy as np
 
+from xlj.checkpoints import reading
 from xlj.config import parse
 from xlj.data.rows.corpus import Corpus
+from xlj.distributed.preemption import Interrupted
 from xlj.training import loop, phases, resources, start
 from xlj.training import state as states
 from xlj.training.schedule import Schedule
+
+FALL = {"start_step": 3, "optimizer": {"schedule": "linear"}}
+"""A phase in which the learning rate falls."""
 
 
 def test_steps_get_their_rates_and_batch_sizes_and_step_0_evaluates_initial_parameters(
@@ -17,6 +23,7 @@ def test_steps_get_their_rates_and_batch_sizes_and_step_0_evaluates_initial_para
     devices(1)
     tiny.objectives.tlm.batch_size, tiny.model.layers = 0, 1
     tiny.optimizer.schedule, tiny.optimizer.warmup_steps = "constant", 6
+    tiny.train.keep_checkpoints = 1
     tiny.optimizer.weight_decay, tiny.train.seed, tiny.train.eval_every = 0.03, 7, 1
     tiny.train.gradient_accumulation_steps, tiny.train.batch_warmup = 2, 2
     calls, sizes, evaluated = [], [], []
@@ -29,7 +36,7 @@ def test_steps_get_their_rates_and_batch_sizes_and_step_0_evaluates_initial_para
     def probe(state, check):
         word = np.asarray(state.params["embeddings"]["word"])
         evaluated.append((int(state.progress.step), word))
-        return {}
+        return {"eval/x/score": -float(state.progress.step)}
 
     class Bar(resources.tqdm):
         def close(self):
@@ -39,9 +46,12 @@ def test_steps_get_their_rates_and_batch_sizes_and_step_0_evaluates_initial_para
     bars, original = [], phases.Step.__call__
     monkeypatch.setattr(resources, "tqdm", Bar)
     monkeypatch.setattr(phases.Step, "__call__", call)
-    for tiny.train.steps in (2, 4):
+    for tiny.train.steps, phases_of_run in ((2, {}), (4, {"fall": FALL})):
+        tiny.phases = ml_collections.ConfigDict(phases_of_run)
         config = parse(tiny)
-        loop.train(start.prepare(config, tmp_path, store), [probe])
+        loop.train(start.prepare(config, tmp_path, store), [probe], best="eval/x/score")
+    # The best checkpoint, the one before the rate falls, and the last one.
+    assert reading.steps(tmp_path) == [2, 3, 4]
     assert all(count == total > 0 for count, total in bars) and len(bars) >= 2
     assert [number for number, *_ in calls] == [0, 1, 2, 3]
     assert {seed for _, seed, _ in calls} == {7} and sizes == [1, 1, 2, 2]
@@ -53,3 +63,15 @@ def test_steps_get_their_rates_and_batch_sizes_and_step_0_evaluates_initial_para
     fresh = jax.jit(lambda seed: states.init(config, Corpus.of(store), seed))(np.uint32(7))
     np.testing.assert_array_equal(evaluated[0][1], fresh.params["embeddings"]["word"])
     assert (evaluated[1][1] != evaluated[0][1]).any()
+
+
+def test_a_run_that_stops_in_its_first_evaluation_starts_over(tiny, store, tmp_path, devices):
+    """The first evaluation follows the first step, but nothing of this step is saved."""
+    devices(1)
+    tiny.objectives.tlm.batch_size, tiny.model.layers, tiny.train.eval_rows = 0, 1, 0
+
+    def stop(state, check):
+        raise Interrupted
+
+    outcome = loop.train(start.prepare(parse(tiny), tmp_path, store), [stop])
+    assert (outcome.step, outcome.finished, reading.steps(tmp_path)) == (0, False, [])
