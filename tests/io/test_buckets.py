@@ -58,6 +58,17 @@ def test_written_objects_are_listed_and_read(folder):
         path.read_bytes()
 
 
+def test_an_object_that_becomes_shorter_while_it_is_read_is_an_error(folder):
+    """A file that fsspec opens ends early, without an error."""
+    path = folder / "a.bin"
+    atomic.write(path, bytes(20 << 20))
+    with path.open() as file:
+        file.read(1000)
+        atomic.write(path, bytes(5 << 20))
+        with pytest.raises(OSError, match="ends after 8,388,608 of 20,971,520 bytes|range is not"):
+            file.read()
+
+
 def test_an_error_during_a_write_leaves_no_object(folder):
     with pytest.raises(KeyError), atomic.writing(folder / "a") as file:
         file.write(b"half of it")
