@@ -194,7 +194,7 @@ class Family:
 
     def values(self, names: Collection[str]) -> dict[str, Value]:
         """Returns the values of keys of `model` in this family."""
-        defaults = {field.name: field.default for field in dataclasses.fields(Model)}
+        defaults: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(Model)}
         return {n: self.options.get(n, value) for n, value in defaults.items() if n in names}
 
     def export_as(self, model: Model, markers: str) -> Architecture:
