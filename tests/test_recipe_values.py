@@ -300,7 +300,7 @@ VALUES = {
     | flat(model=LARGE | {"language_embeddings": "none"}, data={"pair_length": 128, "mono": ()})
     | flat(objectives__mmlm={"batch_size": 0}, optimizer={"learning_rate": 1e-5}, data=PAIRS)
     | flat(objectives__retrieval={"batch_size": 128, "layer": 16, "negatives": "hardest"})
-    | flat(objectives__retrieval={"scale": 20.0, "weight": 1.0})
+    | flat(objectives__retrieval={"temperature": 0.05, "weight": 1.0})
     | flat(optimizer={"warmup_steps": 1_000, "clip_norm": 1.0}, train={"steps": 10_000})
     | {"init_from": "runs/finetune/xnli-ernie_m/seed-0"},
     "xlm_align": XLM_ALIGN,

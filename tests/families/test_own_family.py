@@ -19,7 +19,8 @@ from xlj.data.tokenizer.layout import SEPARATOR
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import exporting, importing
 from xlj.interop.folder import open_folder
-from xlj.models import encoder, heads
+from xlj.models import encoder
+from xlj.objectives.mlm.head import init_prediction
 from xlj.sharding.trees import named_leaves
 
 PAGE = Path(__file__).parents[2] / "docs/models.md"
@@ -51,7 +52,7 @@ def leaves_of(model, size):
 
     def init():
         params = encoder.init(key, model, size, 0)
-        return params | {"prediction_head": heads.init_prediction(key, model, size)}
+        return params | {"prediction_head": init_prediction(key, model, size)}
 
     rng = np.random.default_rng(0)
     shapes = named_leaves(jax.eval_shape(init))

@@ -5,7 +5,7 @@ import sys
 
 import jax
 import pytest
-from xlj.planning import programs
+from xlj.tools.planning import programs
 from xlj.training.amounts import StepAmounts
 
 from xlj.config import Model, parse, recipes
