@@ -4,6 +4,11 @@ Each process of the run is the child of a guard. The guard starts the command as
 and observes how the child ends. A guard uses neither JAX nor the devices, so a hanging collective
 or an abort inside JAX does not stop it. Every guard is connected to the guard of process 0, the
 hub. The hub decides which process ended first, and informs all guards.
+
+The coordination service of JAX (0.10 and 0.12) does not replace guards. It ends the other processes
+100 seconds after one was killed or hangs, and 300 seconds after one raised an error. All processes
+abort with exit code 134, even the one with the error, and no host is named. So a launcher could not
+distinguish an error, which ends the run, from a loss, after which the run resumes.
 """
 
 import contextlib
