@@ -130,13 +130,13 @@ def test_the_count_does_not_depend_on_the_platform(model):
         assert count_of("mmlm", model, **MASKED) == mlm(model)
 
 
-def test_a_large_vocabulary_counts_once(model):
+@pytest.mark.parametrize(("name", "formula"), [("mmlm", reference.mlm), ("btmlm", reference.btmlm)])
+def test_a_large_vocabulary_counts_once(model, name, formula):
     """A step would compute it in blocks, the last of which overlaps the block before it."""
-    corpus = dataclasses.replace(CORPUS, vocabulary_size=300_001)
-    options = registered()["mmlm"]
+    corpus, options = dataclasses.replace(CORPUS, vocabulary_size=2_000_001), registered()[name]
     fields = options.row_kind.batch_fields(LENGTH, "<i4")
-    actual = operations.of_step("mmlm", options, model, corpus, ROWS, fields)
-    assert actual == reference.mlm(model, 300_001, ROWS, LENGTH, options.mask_rate)
+    actual = operations.of_step(name, options, model, corpus, ROWS, fields)
+    assert actual == formula(model, 2_000_001, ROWS, LENGTH, options.mask_rate)
 
 
 def test_a_supervised_task_is_counted_from_the_fields_of_its_rows(full_model):

@@ -258,6 +258,11 @@ def test_a_name_can_be_registered_only_once(module):
     with pytest.raises(ConfigError, match="my_objective has already registered an objective mine"):
         schema.default(objective_modules="my_second")
     sys.modules.pop("my_second", None)
+    assert list(objectives.registered())[-1] == "mine"
+    code = OBJECTIVE_CODE.replace('register("mine")', 'register("mmlm")')
+    (module.parent / "my_third.py").write_text(code, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"mlm\.options has already registered an objective mmlm"):
+        schema.default(objective_modules="my_third")
 
 
 def test_no_file_of_xlj_mentions_an_own_objective():
