@@ -24,9 +24,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = {
     "README.md": 1, "align.md": 3, "api.md": 3, "configs.md": 2, "convert.md": 2,
-    "data.md": 2, "finetune.md": 1, "index.md": 1, "models.md": 1, "own_objective.md": 2, "papers.md": 1,
-    "phases.md": 1,
-    "sweep.md": 1, "tasks.md": 1, "train.md": 2,
+    "data.md": 2, "finetune.md": 1, "index.md": 1, "models.md": 1, "own_objective.md": 2,
+    "papers.md": 1, "phases.md": 1, "sweep.md": 1, "tasks.md": 1, "train.md": 2,
 }  # fmt: skip
 """The number of code blocks on each page.
 
