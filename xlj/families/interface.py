@@ -194,8 +194,8 @@ class Family:
 
     def values(self, names: Collection[str]) -> dict[str, Value]:
         """Returns the values of keys of `model` in this family."""
-        defaults: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(Model)}
-        return {n: self.options.get(n, value) for n, value in defaults.items() if n in names}
+        model = dataclasses.asdict(Model()) | dict(self.options)
+        return {name: value for name, value in model.items() if name in names}
 
     def export_as(self, model: Model, markers: str) -> Architecture:
         """Returns the architecture of an export.

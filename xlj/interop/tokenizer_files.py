@@ -125,11 +125,12 @@ def pair_marks(folder: Path, vocabulary: Vocabulary, has_types: bool) -> tuple[s
     Raises:
       ConfigError: if xlj does not support the token types of the tokenizer.
     """
-    marks: tuple[str, ...] = ("types",) if has_types and _has_pair_types(folder, vocabulary) else ()
     tokenizer = _load_tokenizer(folder, vocabulary) if vocabulary.separator else None
-    if tokenizer and vocabulary.separator in tokenizer.encode("a", "a").tokens:
-        marks += ("separator",)
-    return marks
+    marks = {
+        "types": has_types and _has_pair_types(folder, vocabulary),
+        "separator": tokenizer and vocabulary.separator in tokenizer.encode("a", "a").tokens,
+    }
+    return tuple(mark for mark, is_set in marks.items() if is_set)
 
 
 def _has_pair_types(folder: Path, vocabulary: Vocabulary) -> bool:
