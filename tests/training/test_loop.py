@@ -22,11 +22,11 @@ def test_steps_get_their_rates_and_batch_sizes_and_step_0_evaluates_initial_para
 ):
     """The resumed run continues these numbers and evaluates no step twice."""
     devices(1)
-    tiny.objectives.tlm.batch_rows, tiny.model.layers = 0, 1
+    tiny.objectives.tlm.batch_size, tiny.model.layers = 0, 1
     tiny.optimizer.schedule, tiny.optimizer.warmup_steps = "constant", 6
     tiny.train.keep_checkpoints = 1
     tiny.optimizer.weight_decay, tiny.train.seed, tiny.train.eval_every = 0.03, 7, 1
-    tiny.train.accumulation, tiny.train.batch_warmup = 2, 2
+    tiny.train.gradient_accumulation_steps, tiny.train.batch_warmup = 2, 2
     calls, sizes, evaluated = [], [], []
 
     def call(step, state, batch, seed, rates, filled):
@@ -72,7 +72,7 @@ def test_a_run_that_stops_in_an_evaluation_saves_the_step_without_a_score(
 ):
     """The evaluation of the initial state follows the first step, of which nothing is saved."""
     devices(1)
-    tiny.objectives.tlm.batch_rows, tiny.model.layers, tiny.train.eval_rows = 0, 1, 0
+    tiny.objectives.tlm.batch_size, tiny.model.layers, tiny.train.eval_rows = 0, 1, 0
     tiny.train.eval_every = 1
 
     def score(state, check):

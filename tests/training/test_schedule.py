@@ -97,7 +97,7 @@ def test_passes_and_tokens_of_steps_equal_those_of_the_batches(tiny):
     """Two objectives read rows of the same kind, one of them only in a later phase. Passes are
     exact. Tokens are expected values, so they only agree approximately."""
     tiny.train.steps = 40
-    late = {"tlm": {"batch_rows": 8}, "camlm": {"batch_rows": 24}}
+    late = {"tlm": {"batch_size": 8}, "camlm": {"batch_size": 24}}
     change = {"start_step": 25, "objectives": late}
     tiny.phases = ml_collections.ConfigDict({"late": change})
     config = parse(tiny)
@@ -122,10 +122,10 @@ def test_passes_and_tokens_of_steps_equal_those_of_the_batches(tiny):
 def test_a_step_has_a_phase_microbatches_and_the_tokens_before_it(tiny):
     """Batches have one of two microbatches for four steps, then both; the last phase divides its
     rows into four. Without a batch warm-up, the program gets no number of filled microbatches."""
-    tiny.train.steps, tiny.train.accumulation, tiny.objectives.tlm.batch_rows = 8, 2, 0
-    late = {"start_step": 6, "train": {"accumulation": 4}, "objectives": {"mmlm": {"weight": 2.0}}}
+    tiny.train.steps, tiny.train.gradient_accumulation_steps, tiny.objectives.tlm.batch_size = 8, 2, 0
+    late = {"start_step": 6, "train": {"gradient_accumulation_steps": 4}, "objectives": {"mmlm": {"weight": 2.0}}}
     tiny.phases = ml_collections.ConfigDict({"late": late})
-    full = tiny.objectives.mmlm.batch_rows * tiny.data.length
+    full = tiny.objectives.mmlm.batch_size * tiny.data.length
     whole = [Schedule(parse(tiny), None).at(step) for step in range(9)]
     assert [(each.microbatches, each.filled) for each in whole[4:7]] == [
         (2, None),

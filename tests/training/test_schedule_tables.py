@@ -11,8 +11,8 @@ from xlj.training.schedule_tables import make_warnings
 
 
 def test_a_phase_with_too_many_passes_is_reported_with_a_step_that_avoids_them(tiny):
-    tiny.train.steps, tiny.objectives.mmlm.batch_rows, tiny.objectives.tlm.batch_rows = 9, 1, 0
-    late = {"mmlm": {"batch_rows": 0}, "tlm": {"batch_rows": 8}}
+    tiny.train.steps, tiny.objectives.mmlm.batch_size, tiny.objectives.tlm.batch_size = 9, 1, 0
+    late = {"mmlm": {"batch_size": 0}, "tlm": {"batch_size": 8}}
     tiny.phases = ml_collections.ConfigDict({"late": {"start_step": 4, "objectives": late}})
     config = parse(tiny)
     store = prepare_rows(config)

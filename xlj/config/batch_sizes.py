@@ -5,7 +5,7 @@ from typing import NamedTuple
 from xlj.config.fields import ConfigError
 from xlj.config.sections import Train
 
-KEYS = ("train.batch_warmup", "train.first_microbatches", "train.accumulation")
+KEYS = ("train.batch_warmup", "train.first_microbatches", "train.gradient_accumulation_steps")
 """Keys that determine the batch sizes. Without the first key, the other keys do not change which
 rows a step reads."""
 
@@ -27,7 +27,7 @@ class BatchSizes(NamedTuple):
     def of_phase(cls, train: Train, start: int) -> "BatchSizes":
         """Returns the sizes of a phase that starts at a step; only the first phase may grow."""
         warmup_steps = 0 if start else train.batch_warmup
-        return cls(warmup_steps, train.first_microbatches, train.accumulation)
+        return cls(warmup_steps, train.first_microbatches, train.gradient_accumulation_steps)
 
     @property
     def grow(self) -> bool:

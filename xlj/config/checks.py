@@ -126,7 +126,7 @@ def _check_phases_unused(config: Config) -> None:
             on = objective == "normalisation" or any(
                 objective in phase.objectives.active() for phase in later
             )
-            if not on and set(options) - {"batch_rows"}:
+            if not on and set(options) - {"batch_size"}:
                 path = f"phases.{name}.objectives.{objective}"
                 reason = "the objective is off in this phase and all later phases"
                 raise unused_key_error(path, dict(options), reason)
@@ -138,7 +138,7 @@ def _check_together(config: Config) -> None:
     check_model(model)
     if not config.objectives.active():
         raise ConfigError(
-            "no objective is on; set objectives.mmlm.batch_rows, or batch_rows of another objective"
+            "no objective is on; set objectives.mmlm.batch_size, or batch_size of another objective"
         )
     for name, options in config.objectives.active().items():
         check_common(options.path(name), options, config)

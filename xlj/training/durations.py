@@ -102,7 +102,7 @@ class _Resolution:
 
         def amount(unit: str, count: int) -> float:
             """Returns the amount of data that a warm-up of `count` steps reads."""
-            sizes = BatchSizes(count, train.first_microbatches, train.accumulation)
+            sizes = BatchSizes(count, train.first_microbatches, train.gradient_accumulation_steps)
             return schedule.in_unit(unit, 0, 1, 0) * sizes.before(count) / sizes.full
 
         count = self._fewest(path, amount, MOST_STEPS // 2)

@@ -200,7 +200,7 @@ def tokens_of_step(config: Config, store: RowStore | None) -> float:
             # The length of rows may depend on text that is not read yet. Then the longest rows that
             # the model allows count.
             row = lookup(config, options.row_kind.length) or config.model.positions - 2
-        total += options.batch_rows * row
+        total += options.batch_size * row
     return total
 
 
@@ -212,12 +212,12 @@ def passes_of_step(config: Config, store: RowStore | None) -> Mapping[str, float
       store: the rows; None before they are built. Then the share is 1.
     """
     if store is None:
-        return {kind: 1.0 for kind in batch_rows(config)}
+        return {kind: 1.0 for kind in batch_size(config)}
     available = rows_to_train(store, config)
-    return {kind: rows / max(1, available[kind]) for kind, rows in batch_rows(config).items()}
+    return {kind: rows / max(1, available[kind]) for kind, rows in batch_size(config).items()}
 
 
-def batch_rows(config: Config) -> Counter[str]:
+def batch_size(config: Config) -> Counter[str]:
     """Counts the rows of each kind that a full step of a phase draws.
 
     Args:
@@ -225,7 +225,7 @@ def batch_rows(config: Config) -> Counter[str]:
     """
     rows: Counter[str] = Counter()
     for options in config.objectives.active().values():
-        rows[options.rows_name] += options.batch_rows
+        rows[options.rows_name] += options.batch_size
     return rows
 
 

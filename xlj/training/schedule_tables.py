@@ -10,7 +10,7 @@ from xlj.data.rows.batches import Batches
 from xlj.data.rows.draws import BLOCK
 from xlj.data.rows.store import RowStore
 from xlj.training.metrics import Line
-from xlj.training.schedule import Schedule, batch_rows, rows_to_train
+from xlj.training.schedule import Schedule, batch_size, rows_to_train
 
 _POINTS = 200  # number of evenly spaced steps with a line, besides the steps where values change
 _MOST_SHARES = 12  # largest number of languages and pairs whose shares are listed
@@ -113,7 +113,7 @@ def make_warnings(schedule: Schedule, store: RowStore) -> list[str]:
     for phase, key in zip(phases, keys, strict=True):
         of = f" in phase {phase.name}" if phase.name else ""
         passes = schedule.passes(phase.start, phase.end)
-        for kind, rows in batch_rows(phase.config).items():
+        for kind, rows in batch_size(phase.config).items():
             if passes[kind] > _MANY:
                 available = rows_to_train(store, phase.config)[kind]
                 # Steps of the batch warm-up are not full, so a phase with the warm-up needs more
