@@ -1,10 +1,11 @@
-"""The arguments that the loop passes to a step, and the parameters that it evaluates."""
+"""The arguments of steps, the parameters that are evaluated, and the checkpoints of a run."""
 
 import jax
 import ml_collections
 import numpy as np
+import pytest
 
-from xlj.checkpoints import reading
+from xlj.checkpoints import reading, writing
 from xlj.config import parse
 from xlj.data.rows.corpus import Corpus
 from xlj.distributed.preemption import Interrupted
@@ -65,13 +66,25 @@ def test_steps_get_their_rates_and_batch_sizes_and_step_0_evaluates_initial_para
     assert (evaluated[1][1] != evaluated[0][1]).any()
 
 
-def test_a_run_that_stops_in_its_first_evaluation_starts_over(tiny, store, tmp_path, devices):
-    """The first evaluation follows the first step, but nothing of this step is saved."""
+@pytest.mark.parametrize("stop_at, expected", [(0, []), (2, [(2, None, False)])])
+def test_a_run_that_stops_in_an_evaluation_saves_the_step_without_a_score(
+    tiny, store, tmp_path, devices, monkeypatch, stop_at, expected
+):
+    """The evaluation of the initial state follows the first step, of which nothing is saved."""
     devices(1)
     tiny.objectives.tlm.batch_size, tiny.model.layers, tiny.train.eval_rows = 0, 1, 0
+    tiny.train.eval_every = 1
 
-    def stop(state, check):
-        raise Interrupted
+    def score(state, check):
+        if int(state.progress.step) == stop_at:
+            raise Interrupted
+        return {"eval/x/score": 1.0}
 
-    outcome = loop.train(start.prepare(parse(tiny), tmp_path, store), [stop])
-    assert (outcome.step, outcome.finished, reading.steps(tmp_path)) == (0, False, [])
+    def save(checkpointer, step, parts, score, measured, tokens):
+        saved.append((step, score, measured))
+
+    saved = []
+    monkeypatch.setattr(writing.Checkpointer, "save", save)
+    run = start.prepare(parse(tiny), tmp_path, store)
+    outcome = loop.train(run, [score], best="eval/x/score")
+    assert (outcome.step, outcome.finished, saved) == (stop_at, False, expected)
