@@ -7,7 +7,7 @@ from xlj.models.attention.interface import Cost
 from xlj.planning.chips import CHIPS, LAUNCH, SHARES
 from xlj.planning.estimate import Work, work
 from xlj.planning.hlo import Program
-from xlj.planning.kernels import Call
+from xlj.planning.kernel_costs import Call
 
 KINDS = "products", "attention", "vocabulary", "memory", "launches"
 """The measured steps had separate kernels for the vocabulary's logits; these are products now."""

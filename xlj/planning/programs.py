@@ -10,7 +10,7 @@ import numpy as np
 from xlj.config import Config
 from xlj.models.attention.interface import Cost
 from xlj.optimizers.schedules import rates
-from xlj.planning.kernels import Call, stated_costs
+from xlj.planning.kernel_costs import Call, stated_costs
 from xlj.sharding import meshes
 from xlj.training import phases
 from xlj.training import state as states
