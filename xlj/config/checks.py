@@ -237,16 +237,20 @@ def check_model(model: Model) -> None:
                 f"model.full_layers={','.join(model.full_layers)}: there is no layer {layer}; "
                 f"the layers are 0 to {model.layers - 1} (model.layers={model.layers})"
             )
-    for name in model.attention.split(","):
+    _check_attention(model.attention)
+    _check_names("model.biases", model.biases, BIASES)
+    _check_names("model.dropout_parts", model.dropout_parts, DROPOUT_PARTS)
+
+
+def _check_attention(names: str) -> None:
+    for name in names.split(","):
         if ":" in name:
             function_of(name, "model.attention")
         elif name not in ATTENTION:
             raise ConfigError(
-                f"model.attention={model.attention}: the names are {', '.join(ATTENTION)}, or "
+                f"model.attention={names}: the names are {', '.join(ATTENTION)}, or "
                 f"module:function{suggestion(name, ATTENTION)}"
             )
-    _check_names("model.biases", model.biases, BIASES)
-    _check_names("model.dropout_parts", model.dropout_parts, DROPOUT_PARTS)
 
 
 def _check_names(path: str, names: Sequence[str], known: Sequence[str]) -> None:
