@@ -151,6 +151,7 @@ def _check_together(config: Config) -> None:
     """Refuses values that contradict each other."""
     model, train, optimizer = config.model, config.train, config.optimizer
     check_model(model)
+    _check_attention(model.attention)
     if not config.objectives.active():
         raise ConfigError(
             "no objective is on; set objectives.mmlm.batch_rows, or batch_rows of another objective"
@@ -237,7 +238,6 @@ def check_model(model: Model) -> None:
                 f"model.full_layers={','.join(model.full_layers)}: there is no layer {layer}; "
                 f"the layers are 0 to {model.layers - 1} (model.layers={model.layers})"
             )
-    _check_attention(model.attention)
     _check_names("model.biases", model.biases, BIASES)
     _check_names("model.dropout_parts", model.dropout_parts, DROPOUT_PARTS)
 
