@@ -33,9 +33,9 @@ def ernie_m(config):
     """Replaces the ranking by ERNIE-M's objectives."""
     variants.without("retrieval")(config)
     config.model.language_embeddings = "predicted"
-    config.objectives.camlm.batch_rows = 32
+    config.objectives.camlm.batch_size = 32
     config.phases = {
-        "back_translation": {"start_step": 5_000, "objectives": {"btmlm": {"batch_rows": 32}}}
+        "back_translation": {"start_step": 5_000, "objectives": {"btmlm": {"batch_size": 32}}}
     }
 
 
@@ -57,9 +57,9 @@ def get_config(variant=""):
 
     config.model.dtype = "auto"
 
-    config.objectives.mmlm.batch_rows = 64
-    config.objectives.tlm.batch_rows = 16
-    config.objectives.retrieval.batch_rows = 32
+    config.objectives.mmlm.batch_size = 64
+    config.objectives.tlm.batch_size = 16
+    config.objectives.retrieval.batch_size = 32
     config.objectives.retrieval.negatives = "all"
     config.evaluation.retrieval.source = "held_out"
 

@@ -38,7 +38,7 @@ def get_config(variant=""):
     config.model.dropout = 0.0
     config.model.attention_dropout = 0.0
 
-    config.objectives.word_hmm.batch_rows = 32
+    config.objectives.word_hmm.batch_size = 32
 
     config.optimizer.learning_rate = 3e-3
     config.optimizer.warmup_steps = 100

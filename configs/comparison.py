@@ -36,40 +36,40 @@ def start(config):
 def aligned(config):
     """Trains a starting model in which translations have similar vectors."""
     start(config)
-    config.objectives.camlm.batch_rows = 16
-    config.objectives.retrieval.batch_rows = 4  # a row has about four pairs
+    config.objectives.camlm.batch_size = 16
+    config.objectives.retrieval.batch_size = 4  # a row has about four pairs
     config.objectives.camlm.mask_rate = 0.25
     config.objectives.retrieval.weight = 0.3
 
 
 def tlm(config):
-    config.objectives.tlm.batch_rows = 16
+    config.objectives.tlm.batch_size = 16
 
 
 def dwa(config):
     """Adds XLM-Align's objectives, DWA and TLM in the same forward pass."""
-    config.objectives.dwa.batch_rows = 16
+    config.objectives.dwa.batch_size = 16
     config.objectives.normalisation = "global"
 
 
 def ernie_m(config):
     """Adds CAMLM from the first step on, and BTMLM in the second half."""
-    config.objectives.camlm.batch_rows = 16
+    config.objectives.camlm.batch_size = 16
     config.model.language_embeddings = "predicted"
-    later = {"start_step": STEPS // 2, "objectives": {"btmlm": {"batch_rows": 16}}}
+    later = {"start_step": STEPS // 2, "objectives": {"btmlm": {"batch_size": 16}}}
     config.phases = ml_collections.ConfigDict({"btmlm": later})
 
 
 def mrtd(config):
-    config.objectives.mmlm.batch_rows = 0
-    config.objectives.mrtd.batch_rows = 16
+    config.objectives.mmlm.batch_size = 0
+    config.objectives.mrtd.batch_size = 16
     config.objectives.mrtd.generator_layers = 1
     config.optimizer.learning_rate = 5e-4  # XLM-E's; with 3e-3 the discriminator learns nothing
 
 
 def mrtd_trtd(config):
     mrtd(config)
-    config.objectives.trtd.batch_rows = 16
+    config.objectives.trtd.batch_size = 16
     config.objectives.trtd.generator_layers = 1
 
 
@@ -88,7 +88,7 @@ def get_config(variant=""):
     config.model.intermediate = 256
     config.model.init_std = 0.07  # 0.02 * sqrt(768 / 64)
 
-    config.objectives.tlm.batch_rows = 0
+    config.objectives.tlm.batch_size = 0
 
     config.optimizer.learning_rate = 3e-3
 

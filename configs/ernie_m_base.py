@@ -48,14 +48,14 @@ def get_config(variant=""):
 
     config.model.language_embeddings = "predicted"
 
-    config.objectives.mmlm.batch_rows = 2048
-    config.objectives.tlm.batch_rows = 256
-    config.objectives.camlm.batch_rows = 256
+    config.objectives.mmlm.batch_size = 2048
+    config.objectives.tlm.batch_size = 256
+    config.objectives.camlm.batch_size = 256
     config.objectives.btmlm.pseudo_ratio = 0.2
     config.objectives.btmlm.target_alpha = 0.0
     config.objectives.btmlm.generation = "argmax"
     config.phases = {
-        "back_translation": {"start_step": 100_000, "objectives": {"btmlm": {"batch_rows": 256}}}
+        "back_translation": {"start_step": 100_000, "objectives": {"btmlm": {"batch_size": 256}}}
     }
 
     config.optimizer.learning_rate = 2e-4

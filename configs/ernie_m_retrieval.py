@@ -27,7 +27,7 @@ from xlj.config import variants
 def get_config(variant=""):
     config = ernie_m_large.get_config()
     config.init_from = "runs/finetune/xnli-ernie_m/seed-0"
-    config.objectives.retrieval.batch_rows = 128
+    config.objectives.retrieval.batch_size = 128
     config.objectives.retrieval.layer = 16
     variants.without("mmlm", "tlm", "camlm", "btmlm")(config)
     config.model.language_embeddings = "none"
@@ -39,6 +39,6 @@ def get_config(variant=""):
     config.optimizer.warmup_steps = 1_000
 
     config.train.steps = 10_000
-    config.train.accumulation = 1
+    config.train.gradient_accumulation_steps = 1
     config.evaluation.retrieval.source = "held_out"
     return variants.apply(config, variant)

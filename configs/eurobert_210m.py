@@ -55,7 +55,7 @@ def get_config(variant=""):
     config.model.dtype = "bfloat16"
 
     for objective, rows in ((config.objectives.mmlm, 2048), (config.objectives.tlm, 256)):
-        objective.batch_rows = rows
+        objective.batch_size = rows
         objective.mask_rate = 0.5
         objective.mask_share, objective.random_share = 1.0, 0.0
 
@@ -68,14 +68,14 @@ def get_config(variant=""):
     config.optimizer.warmup_steps = 2_000
 
     config.train.steps = "5_000_000_000_000tok"
-    config.train.accumulation = 16
+    config.train.gradient_accumulation_steps = 16
     config.phases = {
         "annealing": {
             "start_step": "4_700_000_000_000tok",
             "data": {"length": 8192},
             "model": {"rotary_base": 250_000.0},
             "objectives": {
-                "mmlm": {"mask_rate": 0.1, "batch_rows": 512},
+                "mmlm": {"mask_rate": 0.1, "batch_size": 512},
                 "tlm": {"mask_rate": 0.1},
             },
             "optimizer": {"schedule": "linear", "warmup_steps": 0},

@@ -23,7 +23,7 @@ from xlj.config import variants
 def get_config(variant=""):
     config = xlm_r_tlm.get_config()
 
-    config.objectives.xlco.batch_rows = 256
+    config.objectives.xlco.batch_size = 256
     config.objectives.xlco.layer = 8
     config.objectives.xlco.queue = 131_072
     config.objectives.xlco.momentum = 0.9999

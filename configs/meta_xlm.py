@@ -58,7 +58,7 @@ def embeddings(config):
 
 def kd(config):
     variants.from_scratch(config)
-    config.objectives.distillation.batch_rows = config.objectives.mmlm.batch_rows
+    config.objectives.distillation.batch_size = config.objectives.mmlm.batch_size
     config.objectives.distillation.teacher = "runs/roberta_base_matched"
     config.objectives.distillation.language = "en"
 
@@ -89,7 +89,7 @@ def get_config(variant=""):
     config.data.languages = xlm_r_tlm.LANGUAGES
     config.data.alpha = 0.7
 
-    config.objectives.mmlm.batch_rows = 64
+    config.objectives.mmlm.batch_size = 64
 
     config.optimizer.learning_rate = 1e-4
     config.optimizer.warmup_steps = 10_000

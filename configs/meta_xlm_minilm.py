@@ -47,7 +47,7 @@ def get_config(variant=""):
     config.model.dropout = 0.0
     config.model.attention_dropout = 0.0
 
-    config.objectives.mmlm.batch_rows = 16
+    config.objectives.mmlm.batch_size = 16
 
     config.optimizer.learning_rate = 3e-4
     config.optimizer.warmup_steps = 50

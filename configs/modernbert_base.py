@@ -48,7 +48,7 @@ def get_config(variant=""):
     config.model.dropout = 0.1
     config.model.dtype = "bfloat16"
 
-    config.objectives.mmlm.batch_rows = 4608
+    config.objectives.mmlm.batch_size = 4608
     config.objectives.mmlm.mask_rate = 0.3
 
     config.optimizer.name = "stable_adamw"
@@ -61,7 +61,7 @@ def get_config(variant=""):
     config.optimizer.warmup_steps = "3_000_000_000tok"
 
     config.train.steps = "2_019_000_000_000tok"
-    config.train.accumulation = 96
+    config.train.gradient_accumulation_steps = 96
     config.train.batch_warmup = "50_000_000_000tok"
     config.train.first_microbatches = 2
 
@@ -70,8 +70,8 @@ def get_config(variant=""):
             "start_step": "1_719_000_000_000tok",
             "data": {"length": 8192},
             "model": {"rotary_base": 160_000.0, "rotary_local_base": 10_000.0},
-            "objectives": {"mmlm": {"batch_rows": 576}},
-            "train": {"accumulation": 36},
+            "objectives": {"mmlm": {"batch_size": 576}},
+            "train": {"gradient_accumulation_steps": 36},
             "optimizer": {"learning_rate": 3e-4, "schedule": "constant", "warmup_steps": 0},
         },
         "decay": {

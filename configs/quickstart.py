@@ -24,7 +24,7 @@ def tlm(config):
     config.model.pair_token_types = False
     plain = schema.default()
     config.objectives, config.evaluation = plain.objectives, plain.evaluation
-    config.objectives.mmlm.batch_rows = config.objectives.tlm.batch_rows = 16
+    config.objectives.mmlm.batch_size = config.objectives.tlm.batch_size = 16
     config.train.steps = 1_600
 
 
@@ -58,12 +58,12 @@ def get_config(variant=""):
     config.model.dropout = 0.0
     config.model.attention_dropout = 0.0
 
-    config.objectives.mmlm.batch_rows = 8
-    config.objectives.tlm.batch_rows = 8
+    config.objectives.mmlm.batch_size = 8
+    config.objectives.tlm.batch_size = 8
     config.objectives.tlm.mask_rate = 0.25
-    config.objectives.camlm.batch_rows = 16
+    config.objectives.camlm.batch_size = 16
     config.objectives.camlm.mask_rate = 0.25
-    config.objectives.retrieval.batch_rows = 64
+    config.objectives.retrieval.batch_size = 64
     config.objectives.retrieval.negatives = "all"
     config.objectives.retrieval.weight = 0.3
     config.objectives.retrieval.layer = 1

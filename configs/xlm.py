@@ -55,8 +55,8 @@ def get_config(variant=""):
     config.model.dropout = 0.1
     config.model.attention_dropout = 0.1
 
-    config.objectives.mmlm.batch_rows = 64
-    config.objectives.tlm.batch_rows = 16  # 16 * 256 tokens: about 4,000
+    config.objectives.mmlm.batch_size = 64
+    config.objectives.tlm.batch_size = 16  # 16 * 256 tokens: about 4,000
 
     config.optimizer.learning_rate = 1e-4
     config.optimizer.warmup_steps = 10_000

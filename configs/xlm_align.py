@@ -39,8 +39,8 @@ from xlj.config import variants
 def smaller(config):
     """Sets the steps and batches of the ablations in section 5."""
     config.train.steps = 50_000
-    config.objectives.mmlm.batch_rows = 256
-    config.objectives.dwa.batch_rows = 32  # a row has several pairs
+    config.objectives.mmlm.batch_size = 256
+    config.objectives.dwa.batch_size = 32  # a row has several pairs
 
 
 def ablation(**changes):
@@ -60,7 +60,7 @@ def mmlm(config):
 
 def no_dwa(config):
     smaller(config)
-    config.objectives.tlm.batch_rows = config.objectives.dwa.batch_rows
+    config.objectives.tlm.batch_size = config.objectives.dwa.batch_size
     variants.without("dwa")(config)
 
 
@@ -87,8 +87,8 @@ def get_config(variant=""):
 
     config.data.mono = "data/wiki/{language}.txt.gz,data/ccnet/{language}.txt.xz"
 
-    config.objectives.tlm.batch_rows = 0
-    config.objectives.dwa.batch_rows = 256
+    config.objectives.tlm.batch_size = 0
+    config.objectives.dwa.batch_size = 256
     config.objectives.dwa.label_layer = 10
     config.objectives.dwa.query_layer = 12
     config.objectives.dwa.sinkhorn_iterations = 2

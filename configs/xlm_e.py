@@ -43,7 +43,7 @@ from xlj.config import variants
 
 def mmlm_tlm(config):
     for name in ("mmlm", "tlm"):
-        config.objectives[name].batch_rows = config.objectives.mrtd.batch_rows
+        config.objectives[name].batch_size = config.objectives.mrtd.batch_size
     variants.without("mrtd", "trtd")(config)
     config.model.position_bias = "none"
 
@@ -62,9 +62,9 @@ def get_config(variant=""):
 
     config.model.position_bias = "gated"
 
-    config.objectives.mmlm.batch_rows = 0
+    config.objectives.mmlm.batch_size = 0
     for objective in (config.objectives.mrtd, config.objectives.trtd):
-        objective.batch_rows = 2048
+        objective.batch_size = 2048
         objective.mask_rate = 0.15
         objective.mask_share = 1.0
         objective.random_share = 0.0

@@ -42,7 +42,7 @@ def get_config(variant=""):
     config.model.attention_dropout = 0.1
     config.model.dtype = "bfloat16"
 
-    config.objectives.mmlm.batch_rows = 8192
+    config.objectives.mmlm.batch_size = 8192
     config.objectives.mmlm.mask_rate = 0.15
 
     config.optimizer.learning_rate = 6e-4
@@ -54,5 +54,5 @@ def get_config(variant=""):
     config.optimizer.weight_decay = 0.01
 
     config.train.steps = 1_500_000
-    config.train.accumulation = 8  # ours; set the number that your devices need
+    config.train.gradient_accumulation_steps = 8  # ours; set the number that your devices need
     return variants.apply(config, variant)

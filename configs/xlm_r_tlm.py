@@ -50,8 +50,8 @@ def get_config(variant=""):
     config.model.attention_dropout = 0.0
 
     config.objectives.normalisation = "global"
-    config.objectives.mmlm.batch_rows = 2048
-    config.objectives.tlm.batch_rows = 256
+    config.objectives.mmlm.batch_size = 2048
+    config.objectives.tlm.batch_size = 256
 
     config.optimizer.learning_rate = 2e-4
     config.optimizer.warmup_steps = 10_000

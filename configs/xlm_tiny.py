@@ -33,8 +33,8 @@ def get_config(variant=""):
     config.model.dropout = 0.0
     config.model.attention_dropout = 0.0
 
-    config.objectives.mmlm.batch_rows = 16
-    config.objectives.tlm.batch_rows = 16
+    config.objectives.mmlm.batch_size = 16
+    config.objectives.tlm.batch_size = 16
 
     config.optimizer.learning_rate = 5e-4
     config.optimizer.warmup_steps = 500

@@ -30,9 +30,9 @@ ARMS = {
 an encoder with random weights: `base` with one step at a learning rate of 0."""
 STEPS = 120
 SIZES = {
-    "objectives.mmlm.batch_rows": 16,
-    "objectives.tlm.batch_rows": 8,
-    "objectives.retrieval.batch_rows": 8,
+    "objectives.mmlm.batch_size": 16,
+    "objectives.tlm.batch_size": 8,
+    "objectives.retrieval.batch_size": 8,
     "optimizer.learning_rate": 5e-4,
     "train.eval_rows": 8,
 }
@@ -108,7 +108,7 @@ def base(data: Path, workdir: Path, seed: int) -> list[str]:
         "--config.data.pairs=", "--config.data.parallel=",
         f"--config.data.exclude={data}/parallel/ntrex/test/*.tsv.gz",
         "--config.data.vocabulary_type=bpe", "--config.data.vocabulary_size=12000",
-        "--config.objectives.tlm.batch_rows=0", "--config.objectives.mmlm.batch_rows=32",
+        "--config.objectives.tlm.batch_size=0", "--config.objectives.mmlm.batch_size=32",
         "--config.objectives.mmlm.mask_rate=0.3", "--config.model.layers=4",
         "--config.optimizer.learning_rate=1e-3", "--config.optimizer.warmup_steps=200",
         "--config.optimizer.schedule=wsd", "--config.optimizer.decay=sqrt",

@@ -150,10 +150,10 @@ def plan_weak_scaling(topology: str) -> dict[str, object]:
     config, sizes = load_recipe(
         "xlm_r_base",
         {
-            "objectives.mmlm.batch_rows": WEAK_ROWS * parsed_topology.size,
+            "objectives.mmlm.batch_size": WEAK_ROWS * parsed_topology.size,
             "mesh.fsdp": WEAK[topology],
             "model.remat": "all",
-            "train.accumulation": 1,
+            "train.gradient_accumulation_steps": 1,
         },
     )
     phase_figures = figures.of_phase(config, sizes, parsed_topology, 0)

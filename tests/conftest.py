@@ -247,8 +247,8 @@ def _tiny(corpus, rows_folder):
     config.model.heads = 2
     config.model.intermediate = 64
     config.model.positions = 50
-    config.objectives.mmlm.batch_rows = 16
-    config.objectives.tlm.batch_rows = 16
+    config.objectives.mmlm.batch_size = 16
+    config.objectives.tlm.batch_size = 16
     config.optimizer.learning_rate = 1e-3
     config.optimizer.clip_norm = 1.0
     config.train.steps = 6
@@ -263,7 +263,7 @@ def _tiny(corpus, rows_folder):
 def every(tiny):
     """`tiny` with every objective and every part of the model that they use."""
     for name in schema.registered():
-        tiny.objectives[name].batch_rows = 16
+        tiny.objectives[name].batch_size = 16
     tiny.objectives.xlco.queue = 32
     tiny.objectives.xlco.momentum = 0.9
     tiny.objectives.distillation.teacher = "a checkpoint"
@@ -307,7 +307,7 @@ def checkpoint(corpus, tmp_path_factory):
     config.data.vocabulary_size = vocabulary.size
     config.model.layers, config.model.hidden, config.model.heads = 3, 32, 2
     config.model.intermediate, config.model.positions = 64, 130
-    config.objectives.mmlm.batch_rows, config.objectives.tlm.batch_rows = 8, 0
+    config.objectives.mmlm.batch_size, config.objectives.tlm.batch_size = 8, 0
     config = parse(config)
     fresh = jax.jit(lambda: state.init(config, Corpus(vocabulary.size, ("en",), (1,)), 0))()
     manifest = Manifest(vocabulary.size, vocabulary.digest, vocabulary.dtype.str, {}, ())

@@ -91,7 +91,7 @@ def fine_tuning(kind, ending, **changes):
         config = finetuning.default()
         config.init_from, config.cache = f"{folder}/xlm_r_tlm", f"{folder}/rows"
         config.task.kind, config.task.train = kind, f"{folder}/train.{ending}"
-        config.task.length, config.train.batch_rows, config.train.epochs = 32, 8, 1
+        config.task.length, config.train.batch_size, config.train.epochs = 32, 8, 1
         config.train.log_every, config.train.seed, config.train.evaluations = 20, SEED, 2
         config.task.languages = config.task.test_languages = "en"
         config.task.select, config.task.test = "last", config.task.train

@@ -205,7 +205,7 @@ def test_code_for_variants_and_phases_gives_a_valid_config(folder):
 
 def test_code_for_phases_of_a_modern_recipe_gives_a_valid_config(tiny):
     (phases,) = code_of(ROOT / "docs/phases.md")
-    tiny.objectives.tlm.batch_rows, tiny.data.languages = 0, "en,de,sw,zh"
+    tiny.objectives.tlm.batch_size, tiny.data.languages = 0, "en,de,sw,zh"
     tiny.model.positions = 8194
     families.set_family(tiny, "modernbert")
     tiny.train.steps = "3e12tok"

@@ -59,7 +59,7 @@ def test_sweeps_try_the_papers_grids(sweep, monkeypatch, tmp_path):
     assert (actual.config, actual.command) == (f"configs/finetune/{name}.py", "xlj.finetune")
     config = recipe(name, monkeypatch).get_config()
     recipe_values = {
-        "train.batch_rows": config.train.batch_rows,
+        "train.batch_size": config.train.batch_size,
         "optimizer.learning_rate": config.optimizer.learning_rate,
         "train.epochs": config.train.epochs,
     }
@@ -92,7 +92,7 @@ def test_recipes_have_meta_xlms_settings(name, variant, values, monkeypatch):
     optimizer, train = config.optimizer, config.train
     assert optimizer.schedule == "linear"
     assert values == (
-        train.batch_rows,
+        train.batch_size,
         optimizer.learning_rate,
         optimizer.warmup_share,
         optimizer.warmup_steps,  # 0: the share applies

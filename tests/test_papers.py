@@ -117,7 +117,7 @@ def _operations(config, size):
     def shapes(step):
         active = config.phase_at(step).config.objectives
         return {
-            name: (options.batch_rows, lookup(config, options.row_kind.length))
+            name: (options.batch_size, lookup(config, options.row_kind.length))
             for name, options in active.active().items()
         }
 

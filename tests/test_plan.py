@@ -99,9 +99,9 @@ def test_a_search_prints_no_flags_if_another_phase_does_not_fit(capsys, monkeypa
         ),
         (
             ["--topology=h100:1x5"],
-            "objectives.mmlm.batch_rows=.* not divisible by 5 devices",
+            "objectives.mmlm.batch_size=.* not divisible by 5 devices",
         ),
-        (["--topology=h100:1x5", "--search"], "nothing fits: objectives.mmlm.batch_rows="),
+        (["--topology=h100:1x5", "--search"], "nothing fits: objectives.mmlm.batch_size="),
         (
             ["--topology=h100:1x1", "--config.data.vocabulary=no.model"],
             "no.model cannot be read: .*; a plan needs only the size of the vocabulary, for "

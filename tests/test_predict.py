@@ -63,7 +63,7 @@ def runs(checkpoint, tmp_path_factory):
         config = make_task(folder, kind)
         config.init_from, config.cache = str(checkpoint), str(folder / "rows")
         config.task.kind, config.task.length = kind, 64
-        config.train.batch_rows, config.train.epochs, config.train.evaluations = 16, 5, 1
+        config.train.batch_size, config.train.epochs, config.train.evaluations = 16, 5, 1
         if kind == "question_answering":
             config.train.epochs, config.task.length = 0.02, 96
         if kind == "multiple_choice":

@@ -83,7 +83,7 @@ def test_a_run_has_the_papers_values_after_certain_numbers_of_tokens(name):
         options, model = phase.active()["mmlm"], phase.config.model
         assert rates(config, step).learning_rate == pytest.approx(rate, rel=2e-3), tokens
         if rows is not None:
-            assert options.batch_rows * config.microbatches(step) // phase.parts == rows
+            assert options.batch_size * config.microbatches(step) // phase.parts == rows
         assert (phase.config.data.length, phase.config.data.alpha) == (length, alpha)
         assert options.mask_rate == masks
         assert (model.rotary_base, model.rotary_local_base) == bases
@@ -156,7 +156,7 @@ def test_a_tiny_run_goes_through_the_same_phases(name, rows_folder):
             expected *= optimizer.floor + (1 - optimizer.floor) * (end - step) / (end - begin)
         assert line["learning_rate"] == pytest.approx(expected, rel=1e-5), step
         if not number:
-            rows = config.objectives.mmlm.batch_rows
+            rows = config.objectives.mmlm.batch_size
             assert line["rows/mmlm"] == rows * quarters(step) // 4
     first_lines = [lines[start] for start in starts]
     for line in first_lines:

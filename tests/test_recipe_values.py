@@ -35,7 +35,7 @@ XLM_R = flat(  # Conneau et al., 2020, Table 8 and section 3; RoBERTa (Liu et al
     model=BASE | {"dropout": 0.1, "attention_dropout": 0.1, "norm": "post"},
     data={"alpha": 0.3, "vocabulary_size": 250_002, "length": 512}
     | {"mono": ("data/cc100/{language}.txt.xz",)},
-    objectives__mmlm={"batch_rows": 8192, "mask_rate": 0.15, "mask_share": 0.8, "random_share": 0.1}
+    objectives__mmlm={"batch_size": 8192, "mask_rate": 0.15, "mask_share": 0.8, "random_share": 0.1}
     | {"weight": 1.0},
     optimizer=ADAM | {"learning_rate": 6e-4, "warmup_steps": 24_000, "clip_norm": 0.0},
     train={"steps": 1_500_000},
@@ -46,8 +46,8 @@ XLM_R_TLM = (
         model={"dropout": 0.0, "attention_dropout": 0.0},
         data={"alpha": 0.7, "pair_length": 512, "mono": ("data/ccnet/{language}.txt.xz",)} | PAIRS,
         objectives={"normalisation": "global"},
-        objectives__mmlm={"batch_rows": 2048},
-        objectives__tlm={"batch_rows": 256, "mask_rate": 0.15, "weight": 1.0},
+        objectives__mmlm={"batch_size": 2048},
+        objectives__tlm={"batch_size": 256, "mask_rate": 0.15, "weight": 1.0},
         optimizer={"learning_rate": 2e-4, "warmup_steps": 10_000, "clip_norm": 1.0},
         train={"steps": 200_000},
     )
@@ -58,9 +58,9 @@ ERNIE_M = (
     | flat(  # Ouyang et al., 2021, section 4
         model={"language_embeddings": "predicted"},
         data={"pair_length": 512} | PAIRS,
-        objectives__mmlm={"batch_rows": 2048},
-        objectives__tlm={"batch_rows": 256, "mask_rate": 0.15, "weight": 1.0},
-        objectives__camlm={"batch_rows": 256, "mask_rate": 0.15, "weight": 1.0},
+        objectives__mmlm={"batch_size": 2048},
+        objectives__tlm={"batch_size": 256, "mask_rate": 0.15, "weight": 1.0},
+        objectives__camlm={"batch_size": 256, "mask_rate": 0.15, "weight": 1.0},
         objectives__btmlm={"pseudo_ratio": 0.2, "target_alpha": 0.0, "generation": "argmax"},
         optimizer={"learning_rate": 2e-4, "warmup_steps": 10_000, "clip_norm": 1.0},
         train={"steps": 200_000},
@@ -70,31 +70,31 @@ ERNIE_M = (
         "phases": {
             "back_translation": {
                 "start_step": 100_000,
-                "objectives": {"btmlm": {"batch_rows": 256}},
+                "objectives": {"btmlm": {"batch_size": 256}},
             }
         },
     }
 )
 XLM_ALIGN = XLM_R_TLM | flat(  # Chi et al., 2021, section 4.1 and Table 11
     data={"mono": ("data/wiki/{language}.txt.gz", "data/ccnet/{language}.txt.xz")},
-    objectives__tlm={"batch_rows": 0},
-    objectives__dwa={"batch_rows": 256, "mask_rate": 0.15, "weight": 1.0, "alignment_weight": 1.0}
+    objectives__tlm={"batch_size": 0},
+    objectives__dwa={"batch_size": 256, "mask_rate": 0.15, "weight": 1.0, "alignment_weight": 1.0}
     | {"label_layer": 10, "query_layer": 12, "sinkhorn_iterations": 2, "filtering": True}
     | {"queries": "masked"},
     train={"steps": 150_000},
 )
 ABLATION = XLM_ALIGN | flat(  # XLM-Align, section 5
     train={"steps": 50_000},
-    objectives__mmlm={"batch_rows": 256},
-    objectives__dwa={"batch_rows": 32},
+    objectives__mmlm={"batch_size": 256},
+    objectives__dwa={"batch_size": 32},
 )
 XLM_E = XLM_R | flat(  # Chi et al., 2022, section 4.1, Appendix A and Table 6
     model={"position_bias": "gated"},
     data={"alpha": 0.7, "pair_length": 512} | PAIRS,
     objectives={"normalisation": "per_objective"},
-    objectives__mmlm={"batch_rows": 0},
+    objectives__mmlm={"batch_size": 0},
     **{
-        f"objectives__{task}": {"batch_rows": 2048, "mask_rate": 0.15, "weight": 50.0}
+        f"objectives__{task}": {"batch_size": 2048, "mask_rate": 0.15, "weight": 50.0}
         | {"generator_weight": 1.0, "temperature": 1.0, "mask_share": 1.0, "random_share": 0.0}
         | {"generator_layers": 4, "generator_embeddings": "shared"}
         for task in ("mrtd", "trtd")
@@ -109,7 +109,7 @@ META_XLM = (
         | {"vocabulary": "checkpoints/xlm-roberta-base/sentencepiece.bpe.model"},
         transfer={"vocabulary": "matched", "accents": False, "place": False, "unmatched": "random"}
         | {"dictionaries": (), "dictionaries_first": False, "parts": ("body", "embeddings")},
-        objectives__mmlm={"batch_rows": 64},
+        objectives__mmlm={"batch_size": 64},
         optimizer={"learning_rate": 1e-4, "warmup_steps": 10_000, "clip_norm": 1.0},
         train={"steps": 200_000},
     )
@@ -124,15 +124,15 @@ XLM = flat(  # Lample and Conneau, 2019, section 5.1, and the released command
     data={"alpha": 0.7, "vocabulary_alpha": 0.5, "vocabulary_size": 95_000, "length": 256}
     | {"pair_length": 256, "vocabulary_type": "bpe", "mono": ("data/wiki/{language}.txt.gz",)}
     | PAIRS,
-    objectives__mmlm={"batch_rows": 64, "mask_rate": 0.15},
-    objectives__tlm={"batch_rows": 16, "mask_rate": 0.15},
+    objectives__mmlm={"batch_size": 64, "mask_rate": 0.15},
+    objectives__tlm={"batch_size": 16, "mask_rate": 0.15},
     optimizer=ADAM | {"learning_rate": 1e-4, "warmup_steps": 10_000, "weight_decay": 0.0},
     train={"steps": 500_000},
 )
 INFOXLM = (
     XLM_R_TLM
     | flat(  # the released command; weights are 0 while the queue fills
-        objectives__xlco={"batch_rows": 256, "layer": 8, "queue": 131_072, "momentum": 0.9999}
+        objectives__xlco={"batch_size": 256, "layer": 8, "queue": 131_072, "momentum": 0.9999}
         | {"temperature": 0.25, "mixup": True, "mask_rate": 0.15, "weight": 0.0},
         objectives__mmlm={"weight": 0.0},
         objectives__tlm={"weight": 0.0},
@@ -169,20 +169,20 @@ MODERNBERT = flat(  # its paper, and yamls/modernbert of its repository
     | {"vocabulary_size": 50_368},
     model=MODERN
     | {"positions": 8194, "rotary_base": 10_000.0, "rotary_local_base": 10_000.0, "dropout": 0.1},
-    objectives__mmlm={"batch_rows": 4608, "mask_rate": 0.3, "mask_share": 0.8},
+    objectives__mmlm={"batch_size": 4608, "mask_rate": 0.3, "mask_share": 0.8},
     optimizer={"name": "stable_adamw", "b1": 0.9, "b2": 0.98, "epsilon": 1e-6}
     | {"learning_rate": 8e-4, "weight_decay": 1e-5, "decoupling": "fully", "clip_norm": 0.0}
     | {"schedule": "constant", "warmup_steps": "3_000_000_000tok"},
     train={"steps": "2_019_000_000_000tok", "batch_warmup": "50_000_000_000tok"}
-    | {"first_microbatches": 2, "accumulation": 96},  # from 96 rows to 4,608, in steps of 48
+    | {"first_microbatches": 2, "gradient_accumulation_steps": 96},  # from 96 rows to 4,608, in steps of 48
 ) | {
     "phases": {
         "context": {
             "start_step": "1_719_000_000_000tok",
             "data": {"length": 8192},
             "model": {"rotary_base": 160_000.0, "rotary_local_base": 10_000.0},
-            "objectives": {"mmlm": {"batch_rows": 576}},
-            "train": {"accumulation": 36},
+            "objectives": {"mmlm": {"batch_size": 576}},
+            "train": {"gradient_accumulation_steps": 36},
             "optimizer": {"learning_rate": 3e-4, "schedule": "constant", "warmup_steps": 0},
         },
         "decay": {
@@ -234,8 +234,8 @@ EUROBERT = flat(  # its paper and its code
     | {"biases": (), "feed_forward": "swiglu", "prediction": "linear", "tied": False}
     | {"dropout": 0.0, "attention_dropout": 0.0, "positions": 8194, "rotary_base": 10_000.0}
     | {"pair_separator": "parallel", "key_value_heads": 0},
-    objectives__mmlm={"batch_rows": 2048, "mask_rate": 0.5, "mask_share": 1.0, "random_share": 0.0},
-    objectives__tlm={"batch_rows": 256, "mask_rate": 0.5, "mask_share": 1.0, "random_share": 0.0},
+    objectives__mmlm={"batch_size": 2048, "mask_rate": 0.5, "mask_share": 1.0, "random_share": 0.0},
+    objectives__tlm={"batch_size": 256, "mask_rate": 0.5, "mask_share": 1.0, "random_share": 0.0},
     optimizer={"name": "adamw", "learning_rate": 1e-4, "b1": 0.9, "b2": 0.95, "epsilon": 1e-5}
     | {"weight_decay": 0.1, "clip_norm": 1.0, "schedule": "constant", "warmup_steps": 2_000},
     train={"steps": "5_000_000_000_000tok"},
@@ -246,7 +246,7 @@ EUROBERT = flat(  # its paper and its code
             "data": {"length": 8192},
             "model": {"rotary_base": 250_000.0},
             "objectives": {
-                "mmlm": {"mask_rate": 0.1, "batch_rows": 512},
+                "mmlm": {"mask_rate": 0.1, "batch_size": 512},
                 "tlm": {"mask_rate": 0.1},
             },
             "optimizer": {"schedule": "linear", "warmup_steps": 0},
@@ -266,11 +266,11 @@ def ablation(**changes):
 
 
 WITHOUT_PAIRS = {"data.parallel": (), "data.pairs": ()}
-WITHOUT_CAMLM = {"objectives.camlm.batch_rows": 0, "model.language_embeddings": "none"}
+WITHOUT_CAMLM = {"objectives.camlm.batch_size": 0, "model.language_embeddings": "none"}
 WITHOUT_BTMLM = {"phases": {}, "objectives.btmlm.pseudo_ratio": 0.1}
-WITHOUT_TLM = {"objectives.tlm.batch_rows": 0}
+WITHOUT_TLM = {"objectives.tlm.batch_size": 0}
 MMLM = WITHOUT_PAIRS | WITHOUT_TLM | WITHOUT_CAMLM | WITHOUT_BTMLM
-WITHOUT_DWA = {"objectives.dwa.batch_rows": 0, "objectives.dwa.label_layer": -1} | {
+WITHOUT_DWA = {"objectives.dwa.batch_size": 0, "objectives.dwa.label_layer": -1} | {
     "objectives.dwa.query_layer": -1
 }
 
@@ -297,15 +297,15 @@ VALUES = {
     "ernie_m_small:xlm_r": ERNIE_M | {"init_from": ""} | SMALL | MMLM,  # Table 8
     "ernie_m_retrieval": XLM_R  # xlj's values, except the model and the objective
     | flat(model=LARGE | {"language_embeddings": "none"}, data={"pair_length": 128, "mono": ()})
-    | flat(objectives__mmlm={"batch_rows": 0}, optimizer={"learning_rate": 1e-5}, data=PAIRS)
-    | flat(objectives__retrieval={"batch_rows": 128, "layer": 16, "negatives": "hardest"})
+    | flat(objectives__mmlm={"batch_size": 0}, optimizer={"learning_rate": 1e-5}, data=PAIRS)
+    | flat(objectives__retrieval={"batch_size": 128, "layer": 16, "negatives": "hardest"})
     | flat(objectives__retrieval={"scale": 20.0, "weight": 1.0})
     | flat(optimizer={"warmup_steps": 1_000, "clip_norm": 1.0}, train={"steps": 10_000})
     | {"init_from": "runs/finetune/xnli-ernie_m/seed-0"},
     "xlm_align": XLM_ALIGN,
     "xlm_align:ablation": ABLATION,
     "xlm_align:mmlm": ABLATION | WITHOUT_PAIRS | WITHOUT_DWA,
-    "xlm_align:no_dwa": ABLATION | WITHOUT_DWA | {"objectives.tlm.batch_rows": 32},
+    "xlm_align:no_dwa": ABLATION | WITHOUT_DWA | {"objectives.tlm.batch_size": 32},
     "xlm_align:no_tlm": ablation(weight=0.0),
     "xlm_align:label_layer_8": ablation(label_layer=8),
     "xlm_align:label_layer_10": ablation(label_layer=10),
@@ -321,11 +321,11 @@ VALUES = {
     "xlm_e": XLM_E,
     "xlm_e:without_trtd": XLM_E
     | WITHOUT_PAIRS
-    | flat(objectives__trtd={"batch_rows": 0, "mask_share": 0.8, "random_share": 0.1}),
+    | flat(objectives__trtd={"batch_size": 0, "mask_share": 0.8, "random_share": 0.1}),
     "xlm_e:mmlm_tlm": XLM_R  # Figure 1
     | flat(data={"alpha": 0.7, "pair_length": 512} | PAIRS, model={"position_bias": "none"})
-    | flat(objectives__mmlm={"batch_rows": 2048}, objectives__tlm={"batch_rows": 2048})
-    | flat(objectives__mrtd={"batch_rows": 0}, objectives__trtd={"batch_rows": 0})
+    | flat(objectives__mmlm={"batch_size": 2048}, objectives__tlm={"batch_size": 2048})
+    | flat(objectives__mrtd={"batch_size": 0}, objectives__trtd={"batch_size": 0})
     | {"optimizer.learning_rate": 5e-4, "optimizer.warmup_steps": 10_000}
     | {"optimizer.clip_norm": 2.0, "train.steps": 125_000},
     "modernbert_base": MODERNBERT,
@@ -360,7 +360,7 @@ VALUES = {
     "meta_xlm:embeddings": META_XLM | {"transfer.parts": ("embeddings",)},
     "meta_xlm:kd": META_XLM
     | FROM_SCRATCH
-    | flat(objectives__distillation={"batch_rows": 64, "weight": 1.0, "language": "en"})
+    | flat(objectives__distillation={"batch_size": 64, "weight": 1.0, "language": "en"})
     | {"objectives.distillation.teacher": "runs/roberta_base_matched"},
     "meta_xlm:freezing": META_XLM | {"optimizer.frozen": ("layers",)},
 }
@@ -373,7 +373,7 @@ LANGUAGES = {  # numbers of languages with text, and of pairs; languages can sha
     "mmbert_small": (100, 0), "eurobert_210m": (15, 14), "modern_xlm_e": (100, 93),
     "modern_xlm_align": (87, 14),
 }  # fmt: skip
-MACHINE_KEYS = {"model.dtype", "model.remat", "train.accumulation"}
+MACHINE_KEYS = {"model.dtype", "model.remat", "train.gradient_accumulation_steps"}
 """Keys that a recipe may set to suit its machine."""
 
 
@@ -421,9 +421,9 @@ def test_the_tables_have_every_recipe_of_the_papers():
 @pytest.mark.parametrize("name", ["ernie_m_base", "ernie_m_15", "ernie_m_ablations"])
 def test_back_translation_has_the_papers_values(name):
     first, second = parse(importlib.import_module(name).get_config()).schedule
-    assert first.config.objectives.btmlm.batch_rows == 0 and second.start == 100_000
+    assert first.config.objectives.btmlm.batch_size == 0 and second.start == 100_000
     btmlm = second.config.objectives.btmlm
-    assert btmlm.batch_rows == 256
+    assert btmlm.batch_size == 256
     assert (btmlm.mask_rate, btmlm.pseudo_ratio, btmlm.weight) == (0.15, 0.2, 1.0)
 
 

@@ -87,7 +87,7 @@ def test_recipes_build_and_trace(name, variant):
         batch = {}
         for objective_name, options in active.items():
             length = lookup(config, options.row_kind.length) or 128  # auto: any length
-            shapes = {objective_name: (options.batch_rows, length)}
+            shapes = {objective_name: (options.batch_size, length)}
             batch |= phases.abstract_batch(active, shapes, "<u4", mesh)
         before = jax.eval_shape(lambda: state.init(config, corpus, 0))
         after = jax.eval_shape(
@@ -166,7 +166,7 @@ def test_infoxlm_fills_its_queue_before_it_trains():
     before, after = parse(load("infoxlm")).schedule
     filling, training, begin = before.config, after.config, after.start
     xlco = training.objectives.xlco
-    assert begin * 8 * xlco.batch_rows == xlco.queue  # a row has about eight pairs
+    assert begin * 8 * xlco.batch_size == xlco.queue  # a row has about eight pairs
     assert not any(options.weight for options in filling.objectives.active().values())
     assert all(options.weight == 1 for options in training.objectives.active().values())
 
@@ -207,7 +207,7 @@ def test_variants_are_applied_in_order_and_tiny_last():
     }
     variants.apply(config, "long,longer", own)
     assert config.train.steps == 21
-    config.objectives.mmlm.batch_rows = 8
+    config.objectives.mmlm.batch_size = 8
     assert variants.apply(config, "tiny,long", own).train.steps == TINY.train.steps
 
 
@@ -222,7 +222,7 @@ def test_errors_of_unknown_variants_list_the_known_variants(variant):
 def test_without_turns_objectives_off_in_all_phases(tiny):
     tiny.objectives.btmlm.pseudo_ratio = 0.2
     tiny.phases = {
-        "both": {"start_step": 2, "objectives": {"btmlm": {"batch_rows": 8}, "tlm": {"weight": 2}}},
+        "both": {"start_step": 2, "objectives": {"btmlm": {"batch_size": 8}, "tlm": {"weight": 2}}},
         "alpha": {"start_step": 3, "data": {"alpha": 0.1}, "objectives": {"tlm": {"weight": 3}}},
     }
     variants.without("btmlm")(tiny)

@@ -279,7 +279,7 @@ def test_the_headline_has_objectives_model_data_duration_and_result(tmp_path):
     config = {
         "data": {"languages": ["en", "yo"], "pairs": ["en-yo"], "length": 64},
         "model": {"layers": 1, "hidden": 96},
-        "objectives": {"mmlm": {"batch_rows": 8}, "tlm": {"batch_rows": 0}},
+        "objectives": {"mmlm": {"batch_size": 8}, "tlm": {"batch_size": 0}},
         "train": {"steps": 20},
     }
     lines = [

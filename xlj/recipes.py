@@ -75,7 +75,7 @@ def _rows(config: ConfigDict) -> list[tuple[Any, int]]:
     max_length = config.model.positions - 2  # an upper bound for rows with length `auto`
     rows_read = []
     for name, options in registered().items():
-        if rows := config.objectives[name].batch_rows:
+        if rows := config.objectives[name].batch_size:
             key = options.row_kind.length.removeprefix("data.")
             rows_read.append((options.row_kind, rows * (config.data[key] or max_length)))
     return rows_read

@@ -32,5 +32,5 @@ def get_config(variant=""):
     task.test_languages = LANGUAGES
     task.length = 256
     optimizer.learning_rate, optimizer.weight_decay = 2e-5, 0.01
-    train.epochs, train.batch_rows = 5, 32
+    train.epochs, train.batch_size = 5, 32
     return choose(config, variant, VARIANTS)

@@ -37,5 +37,5 @@ def get_config(variant=""):
     task.length = 256
     optimizer.learning_rate = 2e-5
     optimizer.layer_decay = 0.8
-    train.epochs, train.batch_rows, train.seeds = 10, 16, 5
+    train.epochs, train.batch_size, train.seeds = 10, 16, 5
     return choose(config, variant, VARIANTS)

@@ -41,5 +41,5 @@ def get_config(variant=""):
     task.test_languages = LANGUAGES
     task.length = 128
     optimizer.learning_rate = 7e-6
-    train.epochs, train.batch_rows = 10, 8
+    train.epochs, train.batch_size = 10, 8
     return choose(config, variant, VARIANTS)

@@ -48,5 +48,5 @@ def get_config(variant=""):
     task.labels = "0,1"
     task.length = 128
     optimizer.learning_rate = 1e-5
-    train.epochs, train.batch_rows = 10, 32
+    train.epochs, train.batch_size = 10, 32
     return choose(config, variant, VARIANTS)

@@ -13,7 +13,7 @@ from xlj.config.variants import choose, embedded
 
 
 def meta_xlm(config):
-    config.train.batch_rows, config.optimizer.learning_rate = 32, 1e-5
+    config.train.batch_size, config.optimizer.learning_rate = 32, 1e-5
 
 
 def phrasebook(config):
@@ -38,5 +38,5 @@ def get_config(variant=""):
     task.metric = "word_class_f1"
     task.length = 128
     optimizer.learning_rate = 2e-5
-    train.epochs, train.batch_rows = 10, 16
+    train.epochs, train.batch_size = 10, 16
     return choose(config, variant, VARIANTS)

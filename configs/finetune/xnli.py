@@ -56,5 +56,5 @@ def get_config(variant=""):
     task.length = 128
     optimizer.learning_rate = 7e-6
     optimizer.warmup_steps = 12_500
-    train.epochs, train.batch_rows = 10, 32
+    train.epochs, train.batch_size = 10, 32
     return choose(config, variant, VARIANTS)

@@ -36,5 +36,5 @@ def get_config(variant=""):
     task.test_languages = "ar,de,el,en,es,hi,ru,th,tr,vi,zh"
     task.length, task.stride, task.question_length, task.answer_length = 384, 128, 64, 30
     optimizer.learning_rate = 3e-5
-    train.epochs, train.batch_rows = 4, 32
+    train.epochs, train.batch_size = 4, 32
     return choose(config, variant, VARIANTS)

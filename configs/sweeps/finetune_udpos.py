@@ -7,5 +7,5 @@ from xlj.sweeping import Sweep, grid
 
 
 def get_sweep(folder):
-    values = {"train.batch_rows": [8, 16, 32], "optimizer.learning_rate": [1e-5, 2e-5, 3e-5]}
+    values = {"train.batch_size": [8, 16, 32], "optimizer.learning_rate": [1e-5, 2e-5, 3e-5]}
     return Sweep("configs/finetune/udpos.py", grid(values), command="xlj.finetune")

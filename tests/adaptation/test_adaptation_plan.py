@@ -41,7 +41,7 @@ def test_without_replayed_languages_all_text_is_drawn(tiny, store):
 
 def test_counted_passes_equal_the_passes_of_the_batches(tiny, store):
     tiny.train.steps = 40
-    tiny.phases = {"more": {"start_step": 30, "objectives": {"mmlm": {"batch_rows": 32}}}}
+    tiny.phases = {"more": {"start_step": 30, "objectives": {"mmlm": {"batch_size": 32}}}}
     config = with_shares(parse(tiny), ("sw", "en=0.5"))
     batches, rows = Batches(store, config), 0
     for step in range(40):
@@ -74,7 +74,7 @@ def test_a_run_is_no_longer_than_twenty_passes(tiny, store):
 
 
 def test_a_run_on_little_text_has_at_least_a_hundred_steps(tiny, store):
-    tiny.train.steps, tiny.objectives.mmlm.batch_rows = 5000, 8192
+    tiny.train.steps, tiny.objectives.mmlm.batch_size = 5000, 8192
     config = parse(tiny)
     assert plan.count_passes(config, store, ["sw"]) > 20 * 5000 / 100
     assert plan.choose_steps(config, store, ["sw"]) == 100
@@ -87,7 +87,7 @@ def test_another_number_of_steps_keeps_the_proportions(tiny):
     tiny.train.log_every = 50
     tiny.optimizer.schedule = "wsd"
     tiny.optimizer.warmup_steps, tiny.optimizer.decay_steps = 50, 200
-    tiny.phases = {"more": {"start_step": 500, "objectives": {"mmlm": {"batch_rows": 32}}}}
+    tiny.phases = {"more": {"start_step": 500, "objectives": {"mmlm": {"batch_size": 32}}}}
     config = plan.with_steps(parse(tiny), 300)
     assert (config.train.steps, config.train.eval_every, config.train.checkpoint_every) == (
         300,
@@ -97,7 +97,7 @@ def test_another_number_of_steps_keeps_the_proportions(tiny):
     assert config.train.log_every == 15
     assert (config.optimizer.warmup_steps, config.optimizer.decay_steps) == (15, 60)
     assert config.phases["more"]["start_step"] == 150
-    assert config.phases["more"]["objectives"] == {"mmlm": {"batch_rows": 32}}
+    assert config.phases["more"]["objectives"] == {"mmlm": {"batch_size": 32}}
     longer = plan.with_steps(parse(tiny), 4000)
     assert (longer.optimizer.warmup_steps, longer.train.eval_every) == (200, 500)
     explicit = ("train.eval_every", "train.log_every", "optimizer.warmup_steps")
@@ -118,7 +118,7 @@ def test_another_number_of_steps_keeps_the_proportions(tiny):
 
 def test_a_run_of_few_steps_evaluates_and_logs_after_each_step(tiny):
     tiny.train.steps, tiny.train.log_every = 1000, 50
-    tiny.phases = {"more": {"start_step": 100, "objectives": {"mmlm": {"batch_rows": 32}}}}
+    tiny.phases = {"more": {"start_step": 100, "objectives": {"mmlm": {"batch_size": 32}}}}
     config = plan.with_steps(parse(tiny), 4)
     train = config.train
     assert (train.eval_every, train.checkpoint_every, train.log_every) == (1, 1, 1)

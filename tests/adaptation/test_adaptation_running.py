@@ -42,8 +42,8 @@ def arguments(folder, corpus, rows_folder):
 
 
 SHORT = [
-    "--steps=10", "--config.objectives.mmlm.batch_rows=8", "--config.objectives.tlm.batch_rows=8",
-    "--config.objectives.retrieval.batch_rows=8", "--config.optimizer.learning_rate=1e-3",
+    "--steps=10", "--config.objectives.mmlm.batch_size=8", "--config.objectives.tlm.batch_size=8",
+    "--config.objectives.retrieval.batch_size=8", "--config.optimizer.learning_rate=1e-3",
 ]  # fmt: skip
 
 
@@ -267,9 +267,9 @@ def test_training_starts_from_the_extended_model_if_a_language_has_new_pieces(
     ],
 )
 def test_options_of_the_user_are_kept_in_the_plan(tiny, store, steps, explicit, expected):
-    tiny.train.steps, tiny.train.eval_every, tiny.objectives.mmlm.batch_rows = 1000, 500, 8192
+    tiny.train.steps, tiny.train.eval_every, tiny.objectives.mmlm.batch_size = 1000, 500, 8192
     tiny.optimizer.warmup_steps = 100
-    tiny.phases = {"more": {"start_step": 300, "objectives": {"tlm": {"batch_rows": 32}}}}
+    tiny.phases = {"more": {"start_step": 300, "objectives": {"tlm": {"batch_size": 32}}}}
     tiny.data.sampled = "de,sw"
     request = REQUEST._replace(languages=("sw",), steps=steps)
     config = running._planned(parse(tiny), store, request, explicit)

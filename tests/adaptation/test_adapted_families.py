@@ -102,7 +102,7 @@ def test_a_folder_is_adapted_and_loads_in_transformers(
         adapt.main, f"--from={tmp_path}/source", "--languages=sw", "--replay=en",
         f"--mono={corpus}/mono/{{language}}.txt", "--steps=3", f"--pieces={pieces}",
         f"--config.data.cache={rows_folder}", "--config.data.length=32",
-        "--config.objectives.mmlm.batch_rows=8", f"--output={tmp_path}/out",
+        "--config.objectives.mmlm.batch_size=8", f"--output={tmp_path}/out",
     ).out  # fmt: skip
     model = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "out/model").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out/model")

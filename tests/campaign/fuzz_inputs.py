@@ -139,7 +139,7 @@ def _checkpoint(vocabulary: Vocabulary) -> dict[str, bytes]:
     config.data.languages, config.data.mono, config.data.length = "en", "phrasebook:{language}", 16
     config.model.layers, config.model.hidden, config.model.heads = 1, 8, 2
     config.model.intermediate, config.model.positions = 8, 20
-    config.objectives.mmlm.batch_rows, config.objectives.tlm.batch_rows = 8, 0
+    config.objectives.mmlm.batch_size, config.objectives.tlm.batch_size = 8, 0
     parsed = schema.parse(config)
     params = encoder.init(jax.random.key(0), parsed.model, vocabulary.size, 1)
     with tempfile.TemporaryDirectory() as folder:

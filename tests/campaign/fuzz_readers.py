@@ -448,7 +448,7 @@ def _read_workdir(folder: Path) -> None:
 OVERRIDES = b"""--config.optimizer.learning_rate=0.001
 --config.data.languages=en,de,sw
 --config.train.steps=20
---config.objectives.mmlm.batch_rows=8
+--config.objectives.mmlm.batch_size=8
 --config.model.norm=pre
 --config.model.absolute_positions=True"""
 

@@ -311,7 +311,7 @@ def test_a_run_that_is_not_finite_stops_and_writes_the_rows_to_a_file(
     tiny, store, tmp_path, devices
 ):
     devices(1)
-    tiny.objectives.tlm.batch_rows, tiny.model.layers, tiny.train.eval_rows = 0, 1, 0
+    tiny.objectives.tlm.batch_size, tiny.model.layers, tiny.train.eval_rows = 0, 1, 0
     tiny.train.max_skipped_steps, tiny.train.steps = 1, 50
     tiny.optimizer.learning_rate = 1e30
     with pytest.raises(ConfigError, match="not_finite_"):

@@ -49,12 +49,12 @@ def test_the_model_in_a_checkpoint_has_the_rotary_bases_of_its_phase():
 
 @pytest.mark.parametrize(
     "path, value",
-    [("train.accumulation", 2), ("train.first_microbatches", 2), ("train.batch_warmup", 2),
+    [("train.gradient_accumulation_steps", 2), ("train.first_microbatches", 2), ("train.batch_warmup", 2),
      ("data.sampled", "en")],
 )  # fmt: skip
 def test_changes_of_keys_that_determine_the_batches_are_refused(tiny, path, value):
     """The number of microbatches is compared during a batch warm-up; otherwise it may change."""
-    tiny.train.batch_warmup, tiny.train.accumulation = 4, 4
+    tiny.train.batch_warmup, tiny.train.gradient_accumulation_steps = 4, 4
     checkpoint = Checkpoint("somewhere", 5, {"config": record(parse(tiny))})
     section, name = path.split(".")
     tiny[section][name] = value
@@ -66,5 +66,5 @@ def test_changes_of_keys_that_determine_the_batches_are_refused(tiny, path, valu
 
 def test_the_number_of_microbatches_may_change_without_a_batch_warmup(tiny):
     checkpoint = Checkpoint("somewhere", 5, {"config": record(parse(tiny))})
-    tiny.train.accumulation = 4
+    tiny.train.gradient_accumulation_steps = 4
     assert compatibility.config_differences(checkpoint, parse(tiny)) == []

@@ -70,7 +70,7 @@ def test_phases_must_map_names_to_sections(tiny, value):
         ("model.heads", 5, r"model\.hidden=32 is not divisible by model\.heads=5"),
         ("data.length", 60, r"data\.length=60 is beyond the model's positions"),
         ("data.pair_length", 49, r"data\.pair_length=49 is beyond .* allows 48"),
-        ("train.accumulation", 3, r"mmlm\.batch_rows=16 is not divisible by train\.accumulation=3"),
+        ("train.gradient_accumulation_steps", 3, r"mmlm\.batch_size=16 is not divisible by train\.gradient_accumulation_steps=3"),
         ("optimizer.decay_steps", 2, r"has no effect, because optimizer\.schedule is 'linear'"),
         ("optimizer.schedule", "wsd", r"set optimizer\.decay_steps"),
         ("objectives.mmlm.mask_share", 0.95, r"add up to more than 1"),
@@ -108,9 +108,9 @@ def test_invalid_position_buckets_and_distances_are_refused(tiny):
 @pytest.mark.parametrize(
     "path, value, message",
     [
-        ("btmlm.batch_rows", 8, r"data\.languages names only one"),
-        ("btmlm.batch_rows", 8, r"set model\.language_embeddings=predicted"),
-        ("retrieval.batch_rows", 1, r"retrieval\.batch_rows=1: .* need at least 2 rows"),
+        ("btmlm.batch_size", 8, r"data\.languages names only one"),
+        ("btmlm.batch_size", 8, r"set model\.language_embeddings=predicted"),
+        ("retrieval.batch_size", 1, r"retrieval\.batch_size=1: .* need at least 2 rows"),
         ("dwa.query_layer", 3, r"dwa\.query_layer=3 is beyond model\.layers=2"),
         (
             "xlco.queue",
@@ -118,12 +118,12 @@ def test_invalid_position_buckets_and_distances_are_refused(tiny):
             r"xlco\.queue=6 is too small .*: up to 8 from .*=8 rows of .*pair_length=48",
         ),
         ("xlco.layer", 0, r"xlco\.layer=0: .* the same vector; set a layer of at least 1"),
-        ("distillation.batch_rows", 8, r"name a checkpoint in .*teacher"),
+        ("distillation.batch_size", 8, r"name a checkpoint in .*teacher"),
     ],
 )
 def test_errors_for_objectives_that_cannot_work_name_the_key(tiny, path, value, message):
     name, key = path.split(".")
-    tiny.objectives[name].batch_rows = 8
+    tiny.objectives[name].batch_size = 8
     tiny.objectives[name][key] = value
     if name == "btmlm" and "one" in message:
         tiny.data.languages = "en"
@@ -131,7 +131,7 @@ def test_errors_for_objectives_that_cannot_work_name_the_key(tiny, path, value, 
 
 
 def test_a_phase_must_not_change_the_queue_of_an_objective(tiny):
-    tiny.objectives.xlco.batch_rows, tiny.objectives.xlco.queue = 8, 16
+    tiny.objectives.xlco.batch_size, tiny.objectives.xlco.queue = 8, 16
     change = {"start_step": 2, "objectives": {"xlco": {"queue": 32}}}
     tiny.phases = phases(x=change)
     assert_refused(tiny, r"phases: objectives\.xlco\.queue must be the same in all")
@@ -146,17 +146,17 @@ def test_a_decay_longer_than_the_run_is_refused(tiny):
     "steps, microbatches, message",
     [
         (7, 1, r"train\.batch_warmup=7: the batch warm-up must end by step 6, where the first"),
-        (4, 4, r"first_microbatches=4 to train\.accumulation=4, which must be larger"),
+        (4, 4, r"first_microbatches=4 to train\.gradient_accumulation_steps=4, which must be larger"),
     ],
 )
 def test_an_invalid_batch_warmup_is_refused(tiny, steps, microbatches, message):
-    tiny.train.accumulation, tiny.train.batch_warmup = 4, steps
+    tiny.train.gradient_accumulation_steps, tiny.train.batch_warmup = 4, steps
     tiny.train.first_microbatches = microbatches
     assert_refused(tiny, message)
 
 
 def test_keys_of_an_objective_that_is_off_are_refused(tiny):
-    tiny.objectives.tlm.batch_rows = 0
+    tiny.objectives.tlm.batch_size = 0
     tiny.objectives.tlm.weight = 2.0
     assert_refused(tiny, r"objectives\.tlm\.weight is set to 2\.0 but has no effect")
 
@@ -165,8 +165,8 @@ def test_keys_of_an_objective_that_is_off_are_refused(tiny):
     "path, value, reason",
     [
         ("data.seqio_modules", "mine.tasks", "have no seqio: source"),
-        ("objectives.trtd.generator_layers", 2, r"objectives\.trtd\.batch_rows is 0"),
-        ("objectives.btmlm.pseudo_ratio", 0.2, r"objectives\.btmlm\.batch_rows is 0"),
+        ("objectives.trtd.generator_layers", 2, r"objectives\.trtd\.batch_size is 0"),
+        ("objectives.btmlm.pseudo_ratio", 0.2, r"objectives\.btmlm\.batch_size is 0"),
         ("evaluation.retrieval.sentences", 9, r"evaluation\.retrieval\.source is empty"),
         ("evaluation.alignment.pairs", "en-de", r"evaluation\.alignment\.source is empty"),
     ],
@@ -181,10 +181,10 @@ def test_unused_keys_are_refused(tiny, path, value, reason):
 
 
 def test_languages_and_pairs_without_text_are_refused(tiny):
-    tiny.objectives.tlm.batch_rows, tiny.data.parallel = 0, ""
+    tiny.objectives.tlm.batch_size, tiny.data.parallel = 0, ""
     assert_refused(tiny, r"data\.pairs is set to 'en-de,en-sw' but .* data\.parallel is empty")
-    tiny.data.pairs, tiny.objectives.mmlm.batch_rows = "", 0
-    tiny.objectives.tlm.batch_rows = 8
+    tiny.data.pairs, tiny.objectives.mmlm.batch_size = "", 0
+    tiny.objectives.tlm.batch_size = 8
     tiny.data.pairs, tiny.data.parallel, tiny.data.mono = "en-de", "{pair}.tsv", ""
     assert_refused(tiny, r"data\.languages is set to 'en,de,sw' but .* data\.mono is empty")
 
@@ -198,7 +198,7 @@ def test_languages_and_pairs_without_text_are_refused(tiny):
     ],
 )
 def test_unused_keys_are_allowed_in_a_recipe_but_refused_if_explicit(tiny, path, reason):
-    tiny.objectives.tlm.batch_rows, tiny.data.vocabulary = 0, "some.model"
+    tiny.objectives.tlm.batch_size, tiny.data.vocabulary = 0, "some.model"
     assert parse(tiny).data.vocabulary_size == 400
     with pytest.raises(ConfigError, match=rf"{path} is set to .* because .*{reason}"):
         parse(tiny, explicit=[path])
@@ -223,25 +223,25 @@ def test_errors_for_evaluations_that_cannot_work_name_the_key(
 
 
 def test_evaluation_on_files_requires_language_pairs(tiny):
-    tiny.objectives.tlm.batch_rows, tiny.data.parallel, tiny.data.pairs = 0, "", ""
+    tiny.objectives.tlm.batch_size, tiny.data.parallel, tiny.data.pairs = 0, "", ""
     tiny.evaluation.retrieval.source = "{pair}.tsv"
     assert_refused(tiny, r"name the language pairs with evaluation\.retrieval\.pairs")
 
 
 def test_missing_held_out_pairs_are_allowed_in_a_recipe_but_refused_if_explicit(tiny):
-    tiny.evaluation.retrieval.source, tiny.objectives.tlm.batch_rows = "held_out", 0
+    tiny.evaluation.retrieval.source, tiny.objectives.tlm.batch_size = "held_out", 0
     parse(tiny)
     with pytest.raises(ConfigError, match="reads sentence pairs, so none are held out"):
         parse(tiny, explicit=["evaluation.retrieval.source"])
 
 
 def test_parallel_text_that_only_the_vocabulary_reads_counts_as_used(tiny):
-    tiny.objectives.tlm.batch_rows = 0
+    tiny.objectives.tlm.batch_size = 0
     assert parse(tiny, explicit=["data.parallel", "data.pairs"]).data.parallel
 
 
 def test_a_config_without_an_objective_is_refused(tiny):
-    tiny.objectives.tlm.batch_rows = tiny.objectives.mmlm.batch_rows = 0
+    tiny.objectives.tlm.batch_size = tiny.objectives.mmlm.batch_size = 0
     assert_refused(tiny, "no objective is on")
 
 
@@ -294,16 +294,16 @@ def test_each_phase_starts_from_the_config_of_the_previous_phase(tiny):
         ({"start_step": 2, "data": {"sampled": "en=a,de"}}, r"data\.sampled: 'en=a' must be NAME"),
         ({"start_step": 2, "model": {"rotary_base": 5.0}}, r"rotary positions replace learned"),
         (
-            {"start_step": 2, "train": {"accumulation": 3}},
-            r"not divisible by train\.accumulation=3",
+            {"start_step": 2, "train": {"gradient_accumulation_steps": 3}},
+            r"not divisible by train\.gradient_accumulation_steps=3",
         ),
         ({"start_step": 2, "objectives": {"tlm": {"mask_rat": 1.0}}}, r"mask_rat.*did you mean"),
         ({"start_step": 2}, r"phases\.x changes nothing in the previous phase"),
         ({"start_step": 2, "data": {"alpha": 0.7}}, r"phases\.x changes nothing"),
         ({"start_step": 2, "objectives": {"camlm": {"weight": 2.0}}}, r"camlm.* is off in this"),
         (
-            {"start_step": 2, "objectives": {"xlco": {"batch_rows": 1}}},
-            r"xlco\.batch_rows=1: .* at least 2 rows",
+            {"start_step": 2, "objectives": {"xlco": {"batch_size": 1}}},
+            r"xlco\.batch_size=1: .* at least 2 rows",
         ),
     ],
 )

@@ -34,7 +34,7 @@ class Heat(Warmth):
         (lambda: TaskModel(dtype="half"), r"^model\.dtype is 'half'; "),
         (lambda: TaskOptimizer(warmup_share=2.0), r"^optimizer\.warmup_share is 2\.0; "),
         (lambda: TaskOptimizer(b1=1.0), r"^optimizer\.b1 is 1\.0; "),
-        (lambda: SUPERVISED["tagging"](batch_rows=-1), r"^train\.batch_rows is -1; "),
+        (lambda: SUPERVISED["tagging"](batch_size=-1), r"^train\.batch_size is -1; "),
         (lambda: Heat(kind="wett"), r"^objectives\.kind is 'wett'; .*did you mean wet\?"),
     ],
 )

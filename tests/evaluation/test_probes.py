@@ -66,7 +66,7 @@ def probed_config(tiny, files):
 
 
 def enable_all_evaluations(tiny, files):
-    tiny.objectives.tlm.batch_rows = 0
+    tiny.objectives.tlm.batch_size = 0
     tiny.evaluation.perplexity = True
     tiny.evaluation.retrieval.source = f"{files}/{{pair}}.{{source}}|{files}/{{pair}}.{{target}}"
     tiny.evaluation.alignment.source = f"{files}/none.{{pair}},{files}/{{pair}}.tsv"

@@ -58,7 +58,7 @@ def classification_config(files, checkpoint, cache):
         config.task[split] = f"{files}/{split}-{{language}}.tsv"
     config.task.test_languages = "en,de"
     config.task.length = 32
-    config.train.batch_rows, config.train.epochs, config.train.evaluations = 16, 4, 4
+    config.train.batch_size, config.train.epochs, config.train.evaluations = 16, 4, 4
     config.train.log_every = 12
     config.optimizer.learning_rate = 1e-2
     return config
@@ -332,7 +332,7 @@ def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path, capsy
             "apart",
             "train-en.tsv:1: the example has one sentence, but task.pairs",
         ),
-        ("train.batch_rows", 12, "train.batch_rows=12 / train.accumulation=1 = 12 rows are not"),
+        ("train.batch_size", 12, "train.batch_size=12 / train.gradient_accumulation_steps=1 = 12 rows are not"),
     ],
 )
 def test_invalid_options_and_data_are_refused_before_training(
@@ -353,7 +353,7 @@ def test_invalid_options_and_data_are_refused_before_training(
         ({"task.dev": ""}, "task.select=all selects a checkpoint on dev"),
         ({"task.metric": "squad"}, "task.metric=squad is not a metric of task.kind=classification"),
         ({"task.answer_length": 3}, "task.answer_length is set to 3 but has no effect"),
-        ({"train.accumulation": 3}, "not divisible"),
+        ({"train.gradient_accumulation_steps": 3}, "not divisible"),
         (
             {"task.kind": "tagging", "task.pairs": "apart"},
             "task.pairs is set to 'apart' but has no effect",

@@ -39,7 +39,7 @@ def fine_tuned(checkpoint, tmp_path_factory):
         (folder / f"{split}-en.tsv").write_text(text)
         config.task[split] = f"{folder}/{split}-{{language}}.tsv"
     config.task.length, config.task.labels = 96, "dog,cat"
-    config.train.batch_rows, config.train.epochs, config.train.evaluations = 16, 5, 2
+    config.train.batch_size, config.train.epochs, config.train.evaluations = 16, 5, 2
     config.optimizer.learning_rate = 1e-2
     outcome = running.run(finetuning.parse(config), folder / "run")
     assert 60 < outcome.runs[0].test["accuracy"]["en"]

@@ -34,7 +34,7 @@ def config(text: Path, cache: Path):
     settings.data.length, settings.data.held_out_share, settings.data.workers = 16, 0.1, 1
     settings.model.layers, settings.model.hidden, settings.model.heads = 1, 4, 1
     settings.model.intermediate, settings.model.positions = 4, 18
-    settings.objectives.mmlm.batch_rows, settings.objectives.tlm.batch_rows = 8, 0
+    settings.objectives.mmlm.batch_size, settings.objectives.tlm.batch_size = 8, 0
     settings.train.steps, settings.train.eval_rows, settings.train.log_every = STEPS, 0, 100
     settings.optimizer.schedule = "constant"
     return settings

@@ -32,7 +32,7 @@ SIX_ROWS = counting.abstract_rows(registered()["mmlm"], 6, 16)
 
 def built(name, model, corpus=LARGE_CORPUS, **values):
     teacher = {"teacher": "a checkpoint"} if name == "distillation" else {}
-    options = dataclasses.replace(registered()[name], batch_rows=32, **teacher, **values)
+    options = dataclasses.replace(registered()[name], batch_size=32, **teacher, **values)
     return options, build({name: options}, model, corpus)[name]
 
 
@@ -54,7 +54,7 @@ def test_the_count_differs_from_the_formula_by_the_known_percentage(name):
 
 
 def test_a_supervised_task_is_counted():
-    options = SUPERVISED["tagging"](batch_rows=8, length=62, labels=("a", "b", "c"))
+    options = SUPERVISED["tagging"](batch_size=8, length=62, labels=("a", "b", "c"))
     objective = build({"tagging": options}, BASE, LARGE_CORPUS)["tagging"]
     ids = jax.ShapeDtypeStruct((8, 62), jnp.int32)
     batch = {"tokens": ids, "labels": ids, "languages": jax.ShapeDtypeStruct((8, 2), jnp.int32)}

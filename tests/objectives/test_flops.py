@@ -94,7 +94,7 @@ def test_operations_of_each_objective_equal_the_reference(full_model):
     assert total(retrieval, options) == reference.retrieval(full_model, rows, length, 1)
     options = Distillation(language="de")
     assert total(distillation, options) == reference.distillation(full_model, rows, length)
-    options = SUPERVISED["tagging"](batch_rows=rows, length=length, labels=("a", "b"))
+    options = SUPERVISED["tagging"](batch_size=rows, length=length, labels=("a", "b"))
     assert total(supervised, options) == reference.supervised(full_model, rows, length)
 
 

@@ -94,7 +94,7 @@ from xlj import config as schema
 def get_config(variant=""):
     config = schema.default(objective_modules="my_objective")
     config.data.languages, config.data.mono = "en,de", "phrasebook:{language}"
-    config.objectives.mine.batch_rows = 16
+    config.objectives.mine.batch_size = 16
     return config
 """
 
@@ -119,8 +119,8 @@ def config_with_objective(tiny, modules="my_objective", name="mine"):
     config = schema.default(objective_modules=modules)
     for path in ("data", "model", "optimizer", "train"):
         config[path].update(tiny[path])
-    config.objectives.mmlm.batch_rows = 16
-    config.objectives[name].batch_rows = 16
+    config.objectives.mmlm.batch_size = 16
+    config.objectives[name].batch_size = 16
     config.data.parallel = config.data.pairs = ""
     return config
 
@@ -194,7 +194,7 @@ def test_the_checkpoint_of_an_own_objective_can_be_used_without_its_module(
     output = call(convert.main, "export", f"--checkpoint={run}", f"--output={tmp_path}/hf").out
     assert "not exported: mine_head/kernel" in output
     tiny.init_from, tiny.data.parallel, tiny.data.pairs = str(run), "", ""
-    tiny.objectives.tlm.batch_rows = 0
+    tiny.objectives.tlm.batch_size = 0
     assert loop.train(start.prepare(parse(tiny), tmp_path / "next")).finished
 
 
@@ -218,7 +218,7 @@ def test_keys_of_an_own_objective_are_checked_like_all_others(tiny, module):
     config.objectives.mine.momentum, config.objectives.mine.layer = 0.5, 9
     with pytest.raises(ConfigError, match=r"objectives\.mine\.layer=9 is beyond"):
         parse(config)
-    config.objectives.mine.batch_rows = 0
+    config.objectives.mine.batch_size = 0
     with pytest.raises(ConfigError, match=r"objectives\.mine\.layer is set to 9 but has no"):
         parse(config)
 
@@ -237,11 +237,11 @@ def test_the_command_line_accepts_keys_of_an_own_objective(module):
     assert json.loads(process.stdout)["objectives"]["mine"]["weight"] == 2
     (module.parent / "my_config.py").write_text(CONFIG_CODE.replace(
         '(objective_modules="my_objective")', "()").replace(
-        "config.objectives.mine.batch_rows = 16", ""), encoding="utf-8")  # fmt: skip
+        "config.objectives.mine.batch_size = 16", ""), encoding="utf-8")  # fmt: skip
     process = check(
-        "--config.objective_modules=my_objective", "--config.objectives.mine.batch_rows=8"
+        "--config.objective_modules=my_objective", "--config.objectives.mine.batch_size=8"
     )
-    assert json.loads(process.stdout)["objectives"]["mine"]["batch_rows"] == 8, process.stderr
+    assert json.loads(process.stdout)["objectives"]["mine"]["batch_size"] == 8, process.stderr
     process = check("--config.objective_modules=my_objective", "--config.objectives.mine.wait=2")
     assert process.returncode == 2 and "did you mean objectives.mine.weight" in process.stderr
 
@@ -273,7 +273,7 @@ def test_the_objective_in_the_docs_trains(tiny, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     try:
         config = config_with_objective(tiny, "language_id", "language_id")
-        config.objectives.mmlm.batch_rows = 0
+        config.objectives.mmlm.batch_size = 0
         config.train.eval_every = 2
         train(config, tmp_path / "run", 2)
         lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").open()]

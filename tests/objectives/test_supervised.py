@@ -44,7 +44,7 @@ def labelled_problem(kind, rows=5, seed=0):
         labels = rng.integers(0, lengths[:, None], (rows, 2))
         labels[0] = 0  # no answer: both ends are at <s>
     labels_of_kind = () if kind in WITHOUT_LABEL_NAMES else CLASSES
-    options = SUPERVISED[kind](batch_rows=rows, length=LENGTH, labels=labels_of_kind)
+    options = SUPERVISED[kind](batch_size=rows, length=LENGTH, labels=labels_of_kind)
     objective = compiled(supervised.objective(kind, options, MODEL, CORPUS))
     params = perturbed(
         encoder_params() | {name: make(jax.random.key(1)) for name, make in objective.parts.items()}

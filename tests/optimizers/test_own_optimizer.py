@@ -42,7 +42,7 @@ def own():
 @pytest.mark.parametrize("name", ["lion", "momentum", "stable_adamw", "muon"])
 def test_an_optimizer_trains_and_resumes_bit_for_bit(tiny, store, tmp_path, name, devices):
     devices(8 if name == "muon" else 1)
-    tiny.objectives.tlm.batch_rows, tiny.train.eval_rows = 0, 0
+    tiny.objectives.tlm.batch_size, tiny.train.eval_rows = 0, 0
     tiny.optimizer.name, tiny.optimizer.schedule = name, "constant"
     tiny.optimizer.average = 0.9
     tiny.train.steps = 4

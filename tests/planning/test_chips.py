@@ -25,7 +25,7 @@ HAS = {
 }
 SMALL = (
     *("--config.model.layers=2", "--config.model.hidden=256", "--config.model.heads=4"),
-    *("--config.model.intermediate=1024", "--config.train.accumulation=1"),
+    *("--config.model.intermediate=1024", "--config.train.gradient_accumulation_steps=1"),
     *("--config.data.vocabulary_size=40000", "--config.data.length=128"),
 )
 
@@ -38,7 +38,7 @@ def plan(tmp_path, recipe, topology, rows, *flags, size=SMALL):
     path = tmp_path / "plan.json"
     command = [sys.executable, "-m", "xlj.plan", f"--config=configs/{recipe}.py", *size, *flags]
     command += [f"--topology={topology}", f"--json={path}", f"--programs={tmp_path}"]
-    command += [f"--config.objectives.{name}.batch_rows={count}" for name, count in rows.items()]
+    command += [f"--config.objectives.{name}.batch_size={count}" for name, count in rows.items()]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *sys.path])
     process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
@@ -79,7 +79,7 @@ def test_an_axis_of_a_torus_scatters_gradients(tmp_path):
 def test_an_axis_of_a_torus_gathers_parameters_once_per_step(tmp_path):
     """Three objectives in two microbatches each: kernels are gathered in their compute type, the
     table in float32, and gradients are summed once."""
-    more = ("--config.mesh.fsdp=4", "--config.mesh.gather=step", "--config.train.accumulation=2")
+    more = ("--config.mesh.fsdp=4", "--config.mesh.gather=step", "--config.train.gradient_accumulation_steps=2")
     rows = {"mmlm": 64, "tlm": 64, "camlm": 64}
     phase, _ = plan(tmp_path, "ernie_m_base", "v5e:4x4", rows, *more)
     kernels, table = 2 * (4 * 256 * 256 + 2 * 256 * 1024) + 256 * 256, (40_000 + 514) * 256
@@ -111,7 +111,7 @@ def test_layers_need_no_kernels_for_column_sums_slices_or_concatenations(tmp_pat
     )
 
 
-FULL_SIZE = ("--config.train.accumulation=1",)
+FULL_SIZE = ("--config.train.gradient_accumulation_steps=1",)
 
 
 @pytest.mark.parametrize(

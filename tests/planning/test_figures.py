@@ -35,13 +35,13 @@ def config_of(**changes):
     model = config.model
     model.layers, model.hidden, model.heads, model.intermediate = 2, 64, 2, 128
     model.positions, model.dropout, model.attention_dropout = 66, 0.0, 0.0
-    config.objectives.mmlm.batch_rows = 32
+    config.objectives.mmlm.batch_size = 32
     config.objectives.mmlm.mask_rate = 0.2
     config.train.steps = 100
     config.mesh.fsdp = 4
     config.phases = {
         "alpha": {"start_step": 10, "data": {"alpha": 0.5}},
-        "pairs": {"start_step": 40, "objectives": {"tlm": {"batch_rows": 16}}},
+        "pairs": {"start_step": 40, "objectives": {"tlm": {"batch_size": 16}}},
         "again": {"start_step": 70, "data": {"alpha": 0.7}},
     }
     config.update_from_flattened_dict(changes)

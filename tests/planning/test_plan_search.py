@@ -20,9 +20,9 @@ def config_of(rows=1024, pair_rows=256, **changes):
     config.data.languages, config.data.mono = "en,de", "phrasebook:{language}"
     config.data.pairs, config.data.parallel = "en-de", "phrasebook:{pair}"
     config.model.layers, config.model.hidden, config.model.heads = 2, 64, 2
-    config.objectives.mmlm.batch_rows = rows
+    config.objectives.mmlm.batch_size = rows
     config.train.steps = 10
-    tlm = {"tlm": {"batch_rows": pair_rows}}
+    tlm = {"tlm": {"batch_size": pair_rows}}
     config.phases = {"pairs": {"start_step": 5, "objectives": tlm}} if pair_rows else {}
     config.update_from_flattened_dict(changes)
     return parse(config)
@@ -41,7 +41,7 @@ def chips(monkeypatch):
 
         def of_phase(config, sizes, topology, phase):
             choice = search.Choice(
-                config.mesh.fsdp, config.model.remat, config.train.accumulation, config.mesh.gather
+                config.mesh.fsdp, config.model.remat, config.train.gradient_accumulation_steps, config.mesh.gather
             )
             compiled.append((choice, phase))
             peak = needed(choice)
@@ -103,7 +103,7 @@ def test_the_fastest_choice_that_fits_comes_first(chips, compiler_fails):
         assert trial.needed == pytest.approx(needed(trial.choice), rel=0.01)
     shown = table.trials(trials).splitlines()
     assert shown[1].endswith(
-        "--config.mesh.fsdp=8 --config.model.remat=none --config.train.accumulation=8 "
+        "--config.mesh.fsdp=8 --config.model.remat=none --config.train.gradient_accumulation_steps=8 "
         "--config.mesh.gather=layer"
     )
     assert "does not fit" in shown[-1] and len(shown) == 1 + len(trials)
@@ -120,7 +120,7 @@ def test_the_flags_of_a_choice_set_it_in_a_config(chips):
     assert config.mesh.fsdp == expected.mesh.fsdp == 4 and expected.mesh.replica == 0
     assert config.model.remat == expected.model.remat
     assert config.mesh.gather == expected.mesh.gather == "step"
-    assert config.train.accumulation == expected.train.accumulation == 2
+    assert config.train.gradient_accumulation_steps == expected.train.gradient_accumulation_steps == 2
     assert dataclasses.replace(expected, mesh=config_of().mesh) != config_of()
 
 
@@ -163,11 +163,11 @@ def test_choices_whose_state_does_not_fit_are_not_compiled(chips):
     assert trials[0].choice.fsdp == 8 and trials[-1].needed > trials[0].needed > 2**22
 
 
-def test_batch_rows_that_devices_cannot_share_are_an_error(chips):
+def test_batch_size_that_devices_cannot_share_are_an_error(chips):
     topology, _ = chips(seconds, needed)
     config = config_of(pair_rows=12)
     with pytest.raises(
-        ConfigError, match=r"objectives.tlm.batch_rows=12 is not divisible by 8 devices"
+        ConfigError, match=r"objectives.tlm.batch_size=12 is not divisible by 8 devices"
     ):
         search.search(config, expected_sizes(config), topology)
 

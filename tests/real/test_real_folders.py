@@ -41,7 +41,7 @@ def test_an_adapted_model_has_the_modules_of_the_first(e5, sentence_transformers
     run(
         "xlj.adapt", f"--from={e5}", "--languages=sw", "--replay=en", "--steps=3",
         f"--mono={tmp_path}/{{language}}.txt", f"--config.data.cache={tmp_path}/rows",
-        "--config.data.length=64", "--config.objectives.mmlm.batch_rows=8",
+        "--config.data.length=64", "--config.objectives.mmlm.batch_size=8",
         f"--output={tmp_path}/out",
     )  # fmt: skip
     record = json_file.read_object(tmp_path / "out/adaptation.json")

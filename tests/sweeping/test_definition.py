@@ -31,8 +31,8 @@ def test_a_name_lists_only_the_settings_of_its_run():
 
 
 def test_keys_with_equal_last_parts_appear_in_full_in_a_name():
-    name = names({"objectives.mmlm.batch_rows": 1, "objectives.tlm.batch_rows": 2})
-    assert name == ["objectives.mmlm.batch_rows=1-objectives.tlm.batch_rows=2"]
+    name = names({"objectives.mmlm.batch_size": 1, "objectives.tlm.batch_size": 2})
+    assert name == ["objectives.mmlm.batch_size=1-objectives.tlm.batch_size=2"]
 
 
 def test_names_are_valid_names_of_folders():

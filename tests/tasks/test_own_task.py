@@ -52,7 +52,7 @@ def config(module, checkpoint, tmp_path_factory):
     config.task.kind, config.task.length, config.task.metric = module, 16, "near"
     for split in ("train", "dev", "test"):
         config.task[split] = f"{folder}/{split}-{{language}}.tsv"
-    config.train.batch_rows, config.train.epochs, config.train.evaluations = 16, 2, 2
+    config.train.batch_size, config.train.epochs, config.train.evaluations = 16, 2, 2
     config.optimizer.learning_rate = 1e-2
     return config
 

@@ -39,8 +39,8 @@ def config_of(count, fsdp, gather, parts, names):
         model.language_embeddings = "predicted"
     model.position_bias = "gated"
     for name in schema.registered():
-        config.objectives[name].batch_rows = PER_DEVICE * count if name in names else 0
-    config.mesh.fsdp, config.mesh.gather, config.train.accumulation = fsdp, gather, parts
+        config.objectives[name].batch_size = PER_DEVICE * count if name in names else 0
+    config.mesh.fsdp, config.mesh.gather, config.train.gradient_accumulation_steps = fsdp, gather, parts
     return parse(config)
 
 

@@ -17,7 +17,7 @@ def test_passes_and_tokens_of_steps_equal_those_of_the_batches(tiny):
     """Two objectives read rows of the same kind, one of them only in a later phase. Passes are
     exact. Tokens are expected values, so they only agree approximately."""
     tiny.train.steps = 40
-    late = {"tlm": {"batch_rows": 8}, "camlm": {"batch_rows": 24}}
+    late = {"tlm": {"batch_size": 8}, "camlm": {"batch_size": 24}}
     change = {"start_step": 25, "objectives": late}
     tiny.phases = ml_collections.ConfigDict({"late": change})
     config = parse(tiny)
@@ -40,8 +40,8 @@ def test_passes_and_tokens_of_steps_equal_those_of_the_batches(tiny):
 
 
 def test_a_phase_with_too_many_passes_is_reported_with_a_step_that_avoids_them(tiny):
-    tiny.train.steps, tiny.objectives.mmlm.batch_rows, tiny.objectives.tlm.batch_rows = 9, 1, 0
-    late = {"mmlm": {"batch_rows": 0}, "tlm": {"batch_rows": 8}}
+    tiny.train.steps, tiny.objectives.mmlm.batch_size, tiny.objectives.tlm.batch_size = 9, 1, 0
+    late = {"mmlm": {"batch_size": 0}, "tlm": {"batch_size": 8}}
     tiny.phases = ml_collections.ConfigDict({"late": {"start_step": 4, "objectives": late}})
     config = parse(tiny)
     store = prepare_rows(config)

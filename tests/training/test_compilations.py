@@ -47,14 +47,14 @@ def test_each_run_compiles_a_phase_once_despite_evaluations_and_checkpoints(
 
     original = phases.Step.compile
     monkeypatch.setattr(phases.Step, "compile", compile_step)
-    tiny.objectives.tlm.batch_rows = 0
+    tiny.objectives.tlm.batch_size = 0
     tiny.model.layers = 1
     tiny.phases = ml_collections.ConfigDict(
         {"late": {"start_step": 6, "objectives": {"mmlm": {"weight": 2.0}}}}
     )
     tiny.train.steps = 9
     tiny.train.eval_every = 2
-    tiny.train.accumulation, tiny.train.batch_warmup = 2, 3  # batches of two sizes
+    tiny.train.gradient_accumulation_steps, tiny.train.batch_warmup = 2, 3  # batches of two sizes
     config = parse(tiny)
 
     def stop_at_4(state, check):
@@ -76,7 +76,7 @@ def test_each_run_compiles_a_phase_once_despite_evaluations_and_checkpoints(
 @pytest.mark.slow
 def test_runs_of_a_sweep_share_their_programs(tiny, store, tmp_path):
     """The runs differ only in arguments of the program, so XLA finds it in its cache."""
-    tiny.objectives.tlm.batch_rows = 0
+    tiny.objectives.tlm.batch_size = 0
     tiny.model.layers = 1
     config = parse(tiny)
     corpus, mesh = Corpus.of(store), meshes.make_mesh(config, jax.devices()[:1])

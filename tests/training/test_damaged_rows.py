@@ -15,7 +15,7 @@ from xlj.training import loop, metrics, start
 @pytest.mark.slow
 def test_a_run_replaces_damaged_rows_by_padding_and_stays_finite(every, tmp_path, capsys, devices):
     devices(1)
-    every.objectives.distillation.batch_rows, every.objectives.distillation.teacher = 0, ""
+    every.objectives.distillation.batch_size, every.objectives.distillation.teacher = 0, ""
     every.train.steps = every.train.eval_every = every.train.log_every = 1
     every.train.eval_rows, every.data.damaged_rows = 0, "pad"
     original = prepare_rows(parse(every))

@@ -8,7 +8,7 @@ import pytest
 from xlj.checkpoints import compatibility, reading
 from xlj.config import ConfigError, as_tree, parse
 from xlj.config.schema import unresolved
-from xlj.training.amounts import Amounts, StepAmounts, batch_rows
+from xlj.training.amounts import Amounts, StepAmounts, batch_size
 from xlj.training.durations import resolve, with_steps_of
 
 pytestmark = pytest.mark.usefixtures("one_device")
@@ -17,12 +17,12 @@ PHASES = {
     "late": {
         "start_step": "100_000tok",
         "data": {"alpha": 0.0},
-        "objectives": {"mmlm": {"batch_rows": 8}},
+        "objectives": {"mmlm": {"batch_size": 8}},
         "optimizer": {"schedule": "wsd", "warmup_steps": "2e4tok", "decay_steps": "30_000tok"},
     },
     "last": {
         "start_step": "2e5tok",
-        "objectives": {"tlm": {"batch_rows": 0}},
+        "objectives": {"tlm": {"batch_size": 0}},
         "optimizer": {"learning_rate": 1.0},
     },
 }
@@ -82,8 +82,8 @@ def test_tokens_become_steps(tiny, uneven):
     """A batch warm-up has 2, 3, ... 7 of eight microbatches, each for the same number of steps. The
     learning rate has a warm-up. Two phases change shares and rows. The first of them starts a
     schedule that lasts to the end of the run."""
-    tiny.objectives.mmlm.batch_rows, tiny.objectives.tlm.batch_rows = 16, 8
-    tiny.train.accumulation, tiny.train.first_microbatches = 8, 2
+    tiny.objectives.mmlm.batch_size, tiny.objectives.tlm.batch_size = 16, 8
+    tiny.train.gradient_accumulation_steps, tiny.train.first_microbatches = 8, 2
     tiny.train.batch_warmup, tiny.train.steps = "27_000tok", "300000tok"
     tiny.optimizer.warmup_steps = "40_000tok"
     tiny.phases = ml_collections.ConfigDict(PHASES)
@@ -123,8 +123,8 @@ def test_passes_become_steps_with_train_fewest_steps_as_the_minimum(tiny, store)
     """The result is the smallest number of steps that reads every kind of rows of the last phase
     2.5 times. Rows that earlier phases read count too."""
     tiny.train.steps = "2.5ep"
-    late = {"mmlm": {"batch_rows": 0}, "tlm": {"batch_rows": 8}, "camlm": {"batch_rows": 24}}
-    tiny.objectives.tlm.batch_rows = 4
+    late = {"mmlm": {"batch_size": 0}, "tlm": {"batch_size": 8}, "camlm": {"batch_size": 24}}
+    tiny.objectives.tlm.batch_size = 4
     tiny.phases = ml_collections.ConfigDict({"late": {"start_step": 3, "objectives": late}})
     rows = sum(task.train.rows for task in store.tasks("pairs"))
     resolved = resolve(parse(tiny), StepAmounts(store))[0]
@@ -139,11 +139,11 @@ class FewRows:
     With batches of 16 rows, a step reads 1/49 of the text and 1/4 of the pairs."""
 
     def tokens(self, config):
-        return 10 * sum(batch_rows(config).values())
+        return 10 * sum(batch_size(config).values())
 
     def passes(self, config):
         available = {"text": 784, "pairs": 64}
-        return {kind: rows / available[kind] for kind, rows in batch_rows(config).items()}
+        return {kind: rows / available[kind] for kind, rows in batch_size(config).items()}
 
 
 def test_passes_of_a_schedule_count_the_rows_of_the_phase_in_which_they_are_read(tiny):
@@ -151,7 +151,7 @@ def test_passes_of_a_schedule_count_the_rows_of_the_phase_in_which_they_are_read
     has its warm-up in a phase without text, and its decay in a phase without pairs."""
     tiny.train.steps, tiny.optimizer.schedule, tiny.optimizer.decay_steps = 60, "wsd", "0.25ep"
     late = {"warmup_steps": "0.5ep", "decay_steps": "0.1ep"}
-    on, off = {"batch_rows": 16}, {"batch_rows": 0}
+    on, off = {"batch_size": 16}, {"batch_size": 0}
     tiny.phases = {
         "late": {"start_step": 20, "objectives": {"mmlm": off}, "optimizer": late},
         "last": {"start_step": 50, "objectives": {"mmlm": on, "tlm": off}},
@@ -169,15 +169,15 @@ def test_passes_of_a_schedule_count_the_rows_of_the_phase_in_which_they_are_read
 
 def test_passes_of_a_batch_warmup_count_the_rows_of_the_first_phase(tiny):
     """The batches of the warm-up have one of two microbatches. The second phase reads no text."""
-    tiny.train.steps, tiny.train.batch_warmup, tiny.train.accumulation = 40, "0.1ep", 2
-    tiny.phases = {"late": {"start_step": 30, "objectives": {"mmlm": {"batch_rows": 0}}}}
+    tiny.train.steps, tiny.train.batch_warmup, tiny.train.gradient_accumulation_steps = 40, "0.1ep", 2
+    tiny.phases = {"late": {"start_step": 30, "objectives": {"mmlm": {"batch_size": 0}}}}
     config = resolve(parse(tiny), FewRows())[0]
     assert config.train.batch_warmup == 10  # 0.1 * 49 / 0.5 steps
 
 
 def test_a_pass_that_is_rounded_down_needs_no_further_step(tiny):
     assert 49 * (1 / 49) < 1
-    tiny.train.steps, tiny.objectives.tlm.batch_rows = "1ep", 0
+    tiny.train.steps, tiny.objectives.tlm.batch_size = "1ep", 0
     assert resolve(parse(tiny), FewRows())[0].train.steps == 49
 
 
@@ -210,7 +210,7 @@ def test_a_config_in_steps_is_not_changed(tiny):
          r"phases\.x\.optimizer\.warmup_steps=9ep needs more steps than the 4 available, which "),
         ({"optimizer.schedule": "wsd", "optimizer.decay_steps": "1e6tok"},
          r"decay_steps=1e6tok needs more steps than the 6 available, which read [\d,.]+ tok"),
-        ({"train.batch_warmup": "1e6tok", "train.accumulation": 4},
+        ({"train.batch_warmup": "1e6tok", "train.gradient_accumulation_steps": 4},
          r"batch_warmup=\d+: the batch warm-up must end by step 6, where the first of phases"),
     ],
 )  # fmt: skip

@@ -29,9 +29,9 @@ def test_a_run_resumes_on_another_mesh_with_the_same_batches(
 ):
     """The parameters of the test are (devices, mesh.fsdp) before and after the resume. The state of
     an objective in one case is a queue and a momentum encoder."""
-    tiny.objectives.mmlm.batch_rows, tiny.objectives.tlm.batch_rows = 24, 0
+    tiny.objectives.mmlm.batch_size, tiny.objectives.tlm.batch_size = 24, 0
     if before == (8, 8):
-        tiny.objectives.xlco.batch_rows, tiny.objectives.xlco.queue = 24, 32
+        tiny.objectives.xlco.batch_size, tiny.objectives.xlco.queue = 24, 32
         store = prepare_rows(parse(tiny))
     for count, fsdp, workdir, steps in (
         (*before, "whole", 4),
@@ -59,7 +59,7 @@ def test_batches_not_divisible_by_the_devices_are_refused_before_any_work(tiny, 
     tiny.data.cache = f"{tmp_path}/rows"
     devices(3)
     with pytest.raises(
-        ConfigError, match=r"mmlm\.batch_rows=16 .* not divisible by 3 devices; use 2"
+        ConfigError, match=r"mmlm\.batch_size=16 .* not divisible by 3 devices; use 2"
     ):
         runs.pretrain(parse(tiny), tmp_path / "run")
     assert {file.name for file in tmp_path.rglob("*")} == {"run", "metrics.jsonl"}

@@ -51,7 +51,7 @@ def test_each_row_has_its_own_masks_and_each_language_has_the_same_weight(tiny, 
         counts = (rows["tokens"] != PAD).sum(1).astype(jnp.float32)
         return {"mmlm": LossSums(sum=numbers, count=counts, correct=numbers / 2)}
 
-    tiny.objectives.tlm.batch_rows, tiny.objectives.mmlm.batch_rows = 0, 8
+    tiny.objectives.tlm.batch_size, tiny.objectives.mmlm.batch_size = 0, 8
     tiny.train.eval_rows = 19  # per language: several batches
     config = parse(tiny)
     objective = Objective(

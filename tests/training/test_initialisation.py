@@ -36,10 +36,10 @@ def check_resumable(config, workdir):
 def test_another_recipe_transfers_the_encoder_and_prints_new_parameters(
     tiny, trained, tmp_path, capsys
 ):
-    tiny.objectives.mmlm.batch_rows = tiny.objectives.tlm.batch_rows = 0
+    tiny.objectives.mmlm.batch_size = tiny.objectives.tlm.batch_size = 0
     for name in ("dwa", "xlco", "camlm"):
-        tiny.objectives[name].batch_rows = 8
-    tiny.objectives.xlco.queue, tiny.objectives.distillation.batch_rows = 16, 8
+        tiny.objectives[name].batch_size = 8
+    tiny.objectives.xlco.queue, tiny.objectives.distillation.batch_size = 16, 8
     tiny.objectives.distillation.teacher = str(trained)
     tiny.model.language_embeddings = "predicted"
     tiny.init_from = str(trained)
@@ -63,8 +63,8 @@ def test_another_recipe_transfers_the_encoder_and_prints_new_parameters(
 
 
 def test_parameters_that_the_new_recipe_does_not_use_are_printed(tiny, trained, tmp_path, capsys):
-    tiny.objectives.mmlm.batch_rows = tiny.objectives.tlm.batch_rows = 0
-    tiny.objectives.trtd.batch_rows = 8
+    tiny.objectives.mmlm.batch_size = tiny.objectives.tlm.batch_size = 0
+    tiny.objectives.trtd.batch_size = 8
     tiny.objectives.trtd.generator_layers = 1
     tiny.init_from = str(trained)
     first_state(parse(tiny), tmp_path / "next")
@@ -162,7 +162,7 @@ def test_moments_of_other_parameters_are_refused(tiny, trained, store, tmp_path)
     tiny.optimizer.name = "stable_adamw"
     with pytest.raises(CheckpointError, match="holds the moments of adamw, not of .*stable_adamw"):
         start.find_source(parse(tiny))
-    tiny.optimizer.name, tiny.objectives.dwa.batch_rows = "adamw", 8
+    tiny.optimizer.name, tiny.objectives.dwa.batch_size = "adamw", 8
     config = parse(tiny)
     with pytest.raises(CheckpointError, match="tensors of optimizer differ"):
         first_state(config, tmp_path / "next", store)

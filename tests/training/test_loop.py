@@ -15,10 +15,10 @@ def test_steps_get_their_rates_and_batch_sizes_and_step_0_evaluates_initial_para
 ):
     """The resumed run continues these numbers and evaluates no step twice."""
     devices(1)
-    tiny.objectives.tlm.batch_rows, tiny.model.layers = 0, 1
+    tiny.objectives.tlm.batch_size, tiny.model.layers = 0, 1
     tiny.optimizer.schedule, tiny.optimizer.warmup_steps = "constant", 6
     tiny.optimizer.weight_decay, tiny.train.seed, tiny.train.eval_every = 0.03, 7, 1
-    tiny.train.accumulation, tiny.train.batch_warmup = 2, 2
+    tiny.train.gradient_accumulation_steps, tiny.train.batch_warmup = 2, 2
     calls, sizes, evaluated = [], [], []
 
     def call(step, state, batch, seed, rates, filled):

@@ -38,9 +38,9 @@ def test_runs_that_fit_pass_and_expected_sizes_equal_those_of_rows(tiny, store):
         ("model.positions", 10**12, "model.positions=1000000000000"),
         ("data.vocabulary_size", 10**12, "a vocabulary of 1000000000000 ids"),
         (
-            "objectives.tlm.batch_rows",
+            "objectives.tlm.batch_size",
             10**11 // 8 * 8,
-            r"token ids of a step take [\d,.]+ GiB.*lower objectives\.tlm\.batch_rows=100000000000",
+            r"token ids of a step take [\d,.]+ GiB.*lower objectives\.tlm\.batch_size=100000000000",
         ),
     ],
 )

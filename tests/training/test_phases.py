@@ -31,7 +31,7 @@ def compiled(layers=6, rows=2, hidden=512):
     model = config.model
     model.layers, model.hidden, model.heads, model.intermediate = layers, hidden, 2, 4 * hidden
     model.positions, model.dropout, model.attention_dropout = 34, 0.0, 0.0
-    config.objectives.mmlm.batch_rows = rows
+    config.objectives.mmlm.batch_size = rows
     config = parse(config)
     sizes, mesh = expected_sizes(config), meshes.one_device()
     state = states.abstract(config, sizes.corpus, mesh)
@@ -96,8 +96,8 @@ def test_the_step_of_each_phase_has_the_weights_and_the_model_of_the_phase(tiny,
         "rates": {"start_step": 4, "optimizer": {"learning_rate": 1.0, "schedule": "constant"}},
         "longer": {"start_step": 5, "data": {"length": 40}},
         "bases": {"start_step": 6, "model": {"rotary_base": 20.0}},
-        "parts": {"start_step": 7, "train": {"accumulation": 2}},
-        "alone": {"start_step": 8, "objectives": {"mmlm": {"batch_rows": 0}}},
+        "parts": {"start_step": 7, "train": {"gradient_accumulation_steps": 2}},
+        "alone": {"start_step": 8, "objectives": {"mmlm": {"batch_size": 0}}},
     }
     result, bases = [], []
 
@@ -145,8 +145,8 @@ def test_the_state_of_an_objective_restarts_only_after_a_phase_without_the_objec
     phase, so after the third phase it has counted the steps of this phase only."""
     tiny.train.steps = 7
     tiny.phases = {
-        "without": {"start_step": 2, "objectives": {"tlm": {"batch_rows": 0}}},
-        "again": {"start_step": 5, "objectives": {"tlm": {"batch_rows": 16}}},
+        "without": {"start_step": 2, "objectives": {"tlm": {"batch_size": 0}}},
+        "again": {"start_step": 5, "objectives": {"tlm": {"batch_size": 16}}},
     }
     config, mesh = parse(tiny), meshes.one_device()
     counters = {name: step_counter(name) for name in ("mmlm", "tlm")}

@@ -47,8 +47,8 @@ def config_file(make_tiny, tmp_path_factory):
         "def get_config():\n"
         "    config = schema.default()\n"
         f"    config.update(json.loads('''{tiny.to_json()}'''))\n"
-        "    late = {'xlco': {'queue': 32, 'batch_rows': 8}, 'btmlm': {'batch_rows': 8}}\n"
-        "    late |= {'trtd': {'batch_rows': 8}, 'dwa': {'batch_rows': 8}}\n"
+        "    late = {'xlco': {'queue': 32, 'batch_size': 8}, 'btmlm': {'batch_size': 8}}\n"
+        "    late |= {'trtd': {'batch_size': 8}, 'dwa': {'batch_size': 8}}\n"
         "    change = {'start_step': 23, 'data': {'alpha': 0.1}, 'objectives': late}\n"
         "    config.phases = ml_collections.ConfigDict({'late': change})\n"
         "    config.objectives.trtd.generator_layers = 1\n"
@@ -212,7 +212,7 @@ def test_an_interrupted_evaluation_is_repeated_on_resume(
     from xlj.training import loop, start
 
     devices(1)
-    tiny.objectives.tlm.batch_rows, tiny.model.layers = 0, 1
+    tiny.objectives.tlm.batch_size, tiny.model.layers = 0, 1
     tiny.train.log_every, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 3, 2, 1
     config, best = parse(tiny), "eval/x/score"
 
@@ -246,7 +246,7 @@ def test_ctrl_c_saves_and_a_second_one_names_the_step_to_resume_from(
     from xlj.training import loop, start
 
     devices(1)
-    tiny.objectives.tlm.batch_rows, tiny.model.layers, tiny.train.eval_rows = 0, 1, 0
+    tiny.objectives.tlm.batch_size, tiny.model.layers, tiny.train.eval_rows = 0, 1, 0
     tiny.train.log_every, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 3, 2, 1
     config, before = parse(tiny), signal.getsignal(signal.SIGINT)
 

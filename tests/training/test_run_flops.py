@@ -19,14 +19,14 @@ def flops(size, length, steps=10, phases=None, model=(), generator=4, **rows):
     config.model.positions = length + 2
     config.train.steps, config.phases = steps, phases or {}
     for name, count in rows.items():
-        config.objectives[name].batch_rows = count
+        config.objectives[name].batch_size = count
     if "mrtd" in rows:
         config.objectives.mrtd.generator_layers = generator
     config = parse(config)
 
     def shapes(step):
         active = config.phase_at(step).config.objectives
-        return {name: (options.batch_rows, length) for name, options in active.active().items()}
+        return {name: (options.batch_size, length) for name, options in active.active().items()}
 
     return RunFlops(config, Corpus(size, ("en", "de"), (1, 1)), shapes)
 
@@ -70,7 +70,7 @@ def test_a_generator_counts_only_for_objectives_that_have_one():
 
 
 def test_the_counts_of_phases_add_up():
-    later = {"start_step": 4, "objectives": {"tlm": {"batch_rows": 6}}}
+    later = {"start_step": 4, "objectives": {"tlm": {"batch_size": 6}}}
     run = flops(10, 8, model=SMALL, mmlm=3, phases={"later": later})
     first, second = run.of_step(3), run.of_step(4)
     assert first == run.of_step(0) and second == tuple(3 * count for count in first)

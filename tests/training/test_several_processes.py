@@ -176,7 +176,7 @@ def kill_all_when(processes, workdir, after_step):
 @pytest.mark.slow
 def test_a_run_killed_on_three_processes_resumes_on_one(tiny, tmp_path, recipe):
     """The latest checkpoint is damaged before the run resumes."""
-    tiny.objectives.mmlm.batch_rows, tiny.objectives.tlm.batch_rows = 24, 0
+    tiny.objectives.mmlm.batch_size, tiny.objectives.tlm.batch_size = 24, 0
     tiny.train.steps, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 40, 2, 3
     tiny.train.eval_every, tiny.train.log_every, tiny.model.layers = 40, 10, 1
     tiny.train.damaged_checkpoint = "before"

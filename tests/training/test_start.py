@@ -104,7 +104,7 @@ def test_pretraining_reads_and_checks_each_thing_once(tiny, trained, tmp_path):
 def test_pretraining_reads_init_from_and_the_teacher_once(tiny, trained, tmp_path, store):
     tiny.train.steps, tiny.init_from = 1, str(trained)
     tiny.transfer.vocabulary, tiny.data.vocabulary = "matched", str(store.vocabulary_file)
-    tiny.objectives.distillation.batch_rows = 8
+    tiny.objectives.distillation.batch_size = 8
     tiny.objectives.distillation.teacher = str(trained)
     with calls_before_and_after(prepare_rows) as (before, after):
         xlj.pretrain(tiny, tmp_path / "next")
@@ -131,7 +131,7 @@ def test_model_dtype_auto_is_decided_once(tiny, store, trained, tmp_path):
 @pytest.mark.slow
 def test_a_student_from_scratch_has_its_teachers_vocabulary(tiny, trained, tmp_path):
     tiny.train.steps, tiny.data.vocabulary_size = 1, 900  # not used
-    tiny.objectives.distillation.batch_rows = 8
+    tiny.objectives.distillation.batch_size = 8
     tiny.objectives.distillation.teacher = str(trained)
     digest = stored_models.find(trained).vocabulary().digest
     assert digest == start.prepare(parse(tiny), tmp_path / "next").vocabulary.digest
@@ -156,7 +156,7 @@ def test_fine_tuning_reads_the_encoder_once_for_all_seeds(checkpoint, tmp_path):
     config.init_from, config.cache = str(checkpoint), str(tmp_path / "rows")
     for split in ("train", "dev", "test"):
         config.task[split] = f"{tmp_path}/{split}-{{language}}.tsv"
-    config.task.length, config.train.batch_rows, config.train.seeds = 16, 16, 2
+    config.task.length, config.train.batch_size, config.train.seeds = 16, 16, 2
     config.train.epochs, config.train.evaluations = 1, 1
     with calls_before_and_after(loop.train) as (before, after):
         outcome = xlj.fine_tune(config, tmp_path / "run")
@@ -178,7 +178,7 @@ def no_rows(monkeypatch):
     "changes, message",
     [
         ({"mesh.replica": 3}, "mesh.replica=3"),
-        ({"objectives.mmlm.batch_rows": 10}, "10 rows are not divisible"),
+        ({"objectives.mmlm.batch_size": 10}, "10 rows are not divisible"),
         ({"model.hidden": 10**9}, "Lower model.hidden"),
         ({"init_from": "/nowhere"}, "init_from=/nowhere"),
         ({"init_from": "RUN", "model.layers": 3}, "model.layers: 2 -> 3"),
@@ -195,7 +195,7 @@ def test_mismatches_are_refused_before_rows_are_built(
 ):
     devices(8)
     if "objectives.distillation.teacher" in changes:
-        tiny.objectives.distillation.batch_rows = 8
+        tiny.objectives.distillation.batch_size = 8
     for key, value in changes.items():
         tiny.update_from_flattened_dict({key: str(trained) if value == "RUN" else value})
     with pytest.raises(ConfigError, match=message):

@@ -89,7 +89,7 @@ def masks(config, store, devices):
     current = dataclasses.replace(
         current, progress=dataclasses.replace(current.progress, step=jnp.int32(7))
     )
-    microbatches = Microbatches(config.train.accumulation)
+    microbatches = Microbatches(config.train.gradient_accumulation_steps)
     result = jax.jit(
         on_mesh(
             mesh,
@@ -121,7 +121,7 @@ def constant_batch(token):
     ],
 )
 def test_a_mesh_changes_no_mask_and_no_loss(tiny, store, replica, fsdp, gathers):
-    tiny.train.accumulation = 2
+    tiny.train.gradient_accumulation_steps = 2
     single, single_masks = run(parse(tiny), store, 1), masks(parse(tiny), store, 1)
     tiny.mesh.replica, tiny.mesh.fsdp = replica, fsdp
     chex.assert_trees_all_equal(masks(parse(tiny), store, replica * fsdp), single_masks)
@@ -142,7 +142,7 @@ def test_accumulation_does_not_change_the_gradient(tiny, store, normalisation):
     tiny.objectives.normalisation = normalisation
     tiny.optimizer.b1, tiny.optimizer.clip_norm = 0.0, 0.0
     whole = run(parse(tiny), store, steps=1)[1]
-    tiny.train.accumulation = 4
+    tiny.train.gradient_accumulation_steps = 4
     parts = run(parse(tiny), store, steps=1)[1]
     np.testing.assert_allclose(parts.progress.loss, whole.progress.loss, rtol=1e-6)
     np.testing.assert_allclose(
@@ -189,11 +189,11 @@ def test_a_step_that_skips_empty_microbatches_equals_one_that_computes_them(tiny
     """A program that stops after the microbatches with rows equals a program that computes all
     empty rows. The objectives on one device sample, generate text and have a queue. Two devices
     share the parameters."""
-    tiny.train.accumulation, tiny.train.batch_warmup = 4, 4
-    tiny.mesh.fsdp, tiny.model.layers, tiny.objectives.tlm.batch_rows = devices, 1, 0
+    tiny.train.gradient_accumulation_steps, tiny.train.batch_warmup = 4, 4
+    tiny.mesh.fsdp, tiny.model.layers, tiny.objectives.tlm.batch_size = devices, 1, 0
     if devices == 1:
-        tiny.objectives.xlco.batch_rows, tiny.objectives.xlco.queue = 16, 32
-        tiny.objectives.btmlm.batch_rows = 16
+        tiny.objectives.xlco.batch_size, tiny.objectives.xlco.queue = 16, 32
+        tiny.objectives.btmlm.batch_size = 16
         tiny.model.language_embeddings = "predicted"
     config = parse(tiny)
     store = prepare_rows(config)
@@ -229,7 +229,7 @@ def assert_close(a, b, rtol):
 def keep_only(every, *names):
     """Turns off all other objectives of `every`, and the parts of the model that only they use."""
     for name in set(registered()) - set(names):
-        every.objectives[name].batch_rows = 0
+        every.objectives[name].batch_size = 0
     if "distillation" not in names:
         every.objectives.distillation.teacher = ""
     for name in {"mrtd", "trtd"} - set(names):
@@ -260,7 +260,7 @@ def test_every_objective_is_the_same_on_a_mesh_and_under_accumulation(every, nam
     assert len(losses) == {HALVES[0][0]: 7, HALVES[1][0]: 8}[names[0]]
     assert set(single[-1].objectives) == {"xlco", "distillation"} & set(names)
     every.mesh.replica, every.mesh.fsdp, every.mesh.gather = 2, 4, gather
-    every.train.accumulation = 2
+    every.train.gradient_accumulation_steps = 2
     sharded = run(parse(every), store, 8)
     assert_close(single[1], sharded[1], 1e-5)
     assert_close(single[2], sharded[2], 1e-4)
@@ -384,7 +384,7 @@ def test_an_objective_that_has_an_update_but_no_state_adds_no_state(tiny, store)
 
 @pytest.mark.parametrize("accumulation", [1, 2])
 def test_accumulation_computes_one_microbatch_at_a_time(tiny, store, accumulation):
-    tiny.train.accumulation = accumulation
+    tiny.train.gradient_accumulation_steps = accumulation
     config = parse(tiny)
     mesh, objectives, batch = prepare(config, store)
     shapes = jax.eval_shape(lambda: state.init(config, Corpus.of(store), 0))
@@ -454,8 +454,8 @@ def test_microbatches_stay_on_the_devices_of_their_rows():
 
 @pytest.mark.slow
 def test_16_rows_are_memorised(tiny, store):
-    tiny.objectives.tlm.batch_rows = 0
-    tiny.objectives.mmlm.batch_rows = 16
+    tiny.objectives.tlm.batch_size = 0
+    tiny.objectives.mmlm.batch_size = 16
     tiny.model.hidden, tiny.model.intermediate = 64, 128
     tiny.model.dropout = tiny.model.attention_dropout = 0.0
     tiny.train.steps = 1200
@@ -492,7 +492,7 @@ def test_states_of_objectives_start_from_the_parameters_of_their_phase(every):
     """XLCO is switched on at step 1: its momentum encoder starts from that step's parameters, not
     from the initial ones."""
     for name in set(registered()) - {"xlco"}:
-        every.objectives[name].batch_rows = 0
+        every.objectives[name].batch_size = 0
     every.objectives.distillation.teacher = ""
     for name in ("mrtd", "trtd"):
         every.objectives[name] = schema.default().objectives[name]

@@ -82,8 +82,8 @@ def evolving_objective():
 def step_and_config(normalisation, accumulation, optimizer):
     config = schema.default()
     config.data.languages, config.data.mono = "en", "phrasebook:{language}"
-    config.objectives.normalisation, config.train.accumulation = normalisation, accumulation
-    config.objectives.mmlm.batch_rows = 8
+    config.objectives.normalisation, config.train.gradient_accumulation_steps = normalisation, accumulation
+    config.objectives.mmlm.batch_size = 8
     config.train.seed, config.train.steps = SEED, 100
     options = config.optimizer
     options.name, options.average = optimizer, AVERAGE

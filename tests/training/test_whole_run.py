@@ -29,8 +29,8 @@ PHASES = {
         "data": {"length": 48, "alpha": 0.5},
         "model": {"rotary_base": 160_000.0},
         "optimizer": {"learning_rate": 2e-3, "weight_decay": 0.5},
-        "objectives": {"mmlm": {"mask_rate": 0.15, "batch_rows": 8}},
-        "train": {"accumulation": 1},
+        "objectives": {"mmlm": {"mask_rate": 0.15, "batch_size": 8}},
+        "train": {"gradient_accumulation_steps": 1},
     },
     "more": {
         "start_step": 9,
@@ -56,8 +56,8 @@ def config(make_tiny):
     tiny.data.sampled = "en,de"
     tiny.model.layers, tiny.model.hidden, tiny.model.intermediate = 1, 16, 32
     tiny.model.absolute_positions, tiny.model.rotary_base = False, 10_000.0
-    tiny.objectives.tlm.batch_rows, tiny.objectives.mmlm.mask_rate = 0, 0.3
-    tiny.train.accumulation, tiny.train.batch_warmup, tiny.train.steps = 4, 6, 11
+    tiny.objectives.tlm.batch_size, tiny.objectives.mmlm.mask_rate = 0, 0.3
+    tiny.train.gradient_accumulation_steps, tiny.train.batch_warmup, tiny.train.steps = 4, 6, 11
     tiny.train.log_every, tiny.train.eval_every = 1, 99
     tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 1, 99
     tiny.optimizer.schedule, tiny.optimizer.warmup_steps = "constant", 2

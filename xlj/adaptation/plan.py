@@ -108,7 +108,7 @@ def count_passes(config: Config, store: RowStore, new: Sequence[str]) -> float:
             if options.rows == _TEXT:
                 counts = mixture.count_draws(store, options, phase.config)
                 share = sum(counts.get(f"{_TEXT}.{name}", 0) for name in new) / BLOCK
-                drawn += share * options.batch_rows * (phase.end - phase.start)
+                drawn += share * options.batch_size * (phase.end - phase.start)
     rows = sum(task.train.rows for task in store.tasks(_TEXT) if task.name.partition(".")[2] in new)
     return drawn / max(1, rows)
 

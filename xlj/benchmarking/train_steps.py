@@ -137,11 +137,11 @@ class TrainStep:
         step_memory.compute_in_the_calling_thread()
         rows, length = size.rows, size.length
         pieces = vocabulary_training.requested_size(config.data)
-        options = dataclasses.replace(config.objectives.options[name], batch_rows=rows)
+        options = dataclasses.replace(config.objectives.options[name], batch_size=rows)
         config = dataclasses.replace(
             config,
             objectives=Objectives(options={name: options}),
-            train=dataclasses.replace(config.train, accumulation=1),
+            train=dataclasses.replace(config.train, gradient_accumulation_steps=1),
             model=dataclasses.replace(config.model, dtype=dtype),
             phases={},
         )

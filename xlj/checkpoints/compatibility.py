@@ -136,7 +136,7 @@ _FIXED_KEYS = (
 """Keys and sections that determine batches, masks and updates. `model` and `phases` do too; they
 are compared separately."""
 
-_FIXED_KEYS_IN_WARMUP = ("train.first_microbatches", "train.accumulation")
+_FIXED_KEYS_IN_WARMUP = ("train.first_microbatches", "train.gradient_accumulation_steps")
 """Keys that determine batches only if the run has a batch warm-up."""
 
 

@@ -121,7 +121,7 @@ def _check_batch_warmup(config: Config) -> None:
     if warmup and warmup.first >= warmup.parts:
         raise ConfigError(
             f"train.batch_warmup: batches grow from train.first_microbatches={warmup.first} to "
-            f"train.accumulation={warmup.parts}, which must be larger"
+            f"train.gradient_accumulation_steps={warmup.parts}, which must be larger"
         )
 
 
@@ -141,7 +141,7 @@ def _check_phases_unused(config: Config) -> None:
             on = objective == "normalisation" or any(
                 objective in phase.objectives.active() for phase in later
             )
-            if not on and set(options) - {"batch_rows"}:
+            if not on and set(options) - {"batch_size"}:
                 path = f"phases.{name}.objectives.{objective}"
                 reason = "the objective is off in this phase and all later phases"
                 raise unused_key_error(path, dict(options), reason)
@@ -154,7 +154,7 @@ def _check_together(config: Config) -> None:
     _check_attention(model.attention)
     if not config.objectives.active():
         raise ConfigError(
-            "no objective is on; set objectives.mmlm.batch_rows, or batch_rows of another objective"
+            "no objective is on; set objectives.mmlm.batch_size, or batch_size of another objective"
         )
     for name, options in config.objectives.active().items():
         check_common(options.path(name), options, config)

@@ -188,7 +188,7 @@ class TaskTrain(Section, path="train"):
     epochs: float = key(
         10.0, "passes over the training data; 0: no training, score the head of init_from", low=0
     )
-    batch_rows: int = key(32, "rows per step: examples, or windows of long examples", low=1)
+    batch_size: int = key(32, "rows per step: examples, or windows of long examples", low=1)
     evaluations: int = key(10, "maximum number of dev evaluations, evenly spaced in a run", low=1)
     seed: int = key(0, "seed of the initial head, batches and dropout", low=0, high=2**32 - 1)
     seeds: int = key(
@@ -351,8 +351,8 @@ def _check_together(parsed: FinetuningConfig) -> None:
             f"{', '.join(kind.metrics)}"
         )
     kind.check(task)
-    if train.batch_rows % train.accumulation:
+    if train.batch_size % train.gradient_accumulation_steps:
         raise ConfigError(
-            f"train.batch_rows={train.batch_rows} is not divisible by "
-            f"train.accumulation={train.accumulation}"
+            f"train.batch_size={train.batch_size} is not divisible by "
+            f"train.gradient_accumulation_steps={train.gradient_accumulation_steps}"
         )

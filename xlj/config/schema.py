@@ -38,7 +38,7 @@ class Objectives(Section, path="objectives"):
 
     def active(self) -> dict[str, Options]:
         """Returns the options of the objectives that are on, by name."""
-        return {name: options for name, options in self.options.items() if options.batch_rows}
+        return {name: options for name, options in self.options.items() if options.batch_size}
 
     def __getattr__(self, name: str) -> Options:
         try:
@@ -70,7 +70,7 @@ class Phase(NamedTuple):
     @property
     def parts(self) -> int:
         """The number of microbatches in a full batch."""
-        return self.config.train.accumulation
+        return self.config.train.gradient_accumulation_steps
 
     def done(self, step: int) -> float:
         """Returns the number of steps of this phase before `step`. A step of the batch warm-up
@@ -88,7 +88,7 @@ _CHANGEABLE = {
     "data": ("alpha", "sampled", "length"),
     "model": ("rotary_base", "rotary_local_base"),
     "optimizer": ("learning_rate", "weight_decay", *RATES_KEYS),
-    "train": ("accumulation",),
+    "train": ("gradient_accumulation_steps",),
 }
 """Keys that a phase may change, by section. A phase may also change every key of `objectives`."""
 
@@ -143,7 +143,7 @@ class Config(Section):
         """Whether a phase with this config and a phase with `other` can use the same compiled train
         step. They may differ in arguments of the step, such as rates, and in the choice of rows."""
         parts = [
-            (config.objectives, config.model, config.train.accumulation, config.data.length)
+            (config.objectives, config.model, config.train.gradient_accumulation_steps, config.data.length)
             for config in (self, other)
         ]
         return parts[0] == parts[1]
@@ -154,7 +154,7 @@ class Config(Section):
         train = self.train
         if not train.batch_warmup:
             return None
-        return BatchWarmup(train.batch_warmup, train.first_microbatches, train.accumulation)
+        return BatchWarmup(train.batch_warmup, train.first_microbatches, train.gradient_accumulation_steps)
 
     def microbatches(self, step: int) -> int:
         """Returns the number of microbatches of a step, which is smaller in the batch warm-up."""

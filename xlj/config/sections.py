@@ -669,12 +669,12 @@ class Train(Section, path="train"):
     )
     batch_warmup: int = _duration_key(
         0,
-        "duration over which batches grow from first_microbatches to accumulation, one microbatch "
+        "duration over which batches grow from first_microbatches to gradient_accumulation_steps, one microbatch "
         "at a time. It must end by the start of the first of `phases`. 0: all batches are full",
     )
     first_microbatches: int = key(
         1,
-        "number of microbatches in the first step, less than train.accumulation",
+        "number of microbatches in the first step, less than train.gradient_accumulation_steps",
         low=1,
         used_when=only_if_set("train.batch_warmup"),
     )
@@ -702,7 +702,7 @@ class Train(Section, path="train"):
         "keys that a run may change on resume although they affect its result, such as "
         "optimizer.learning_rate,model.dropout",
     )
-    accumulation: int = key(
+    gradient_accumulation_steps: int = key(
         1, "number of microbatches into which the rows of a step are split", low=1
     )
     max_skipped_steps: int = key(

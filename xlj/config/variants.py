@@ -74,7 +74,7 @@ def embedded(task: str, epochs: float, length: int) -> Variant:
         config.task.length = length
         config.optimizer.learning_rate = 1e-3
         config.optimizer.warmup_steps = 0
-        config.train.batch_rows, config.train.epochs, config.train.evaluations = 32, epochs, 1
+        config.train.batch_size, config.train.epochs, config.train.evaluations = 32, epochs, 1
 
     return change
 
@@ -168,7 +168,7 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     model.local_attention = min(model.local_attention, 16)
     model.positions, model.dtype, model.remat = 66, "auto", "none"
     model.pair_separator = "end"  # trained vocabularies have no other separator
-    train.accumulation = 4 if train.batch_warmup else 1
+    train.gradient_accumulation_steps = 4 if train.batch_warmup else 1
     train.batch_warmup = 40 if train.batch_warmup else 0
     train.steps, train.first_microbatches = _STEPS, 1
     train.log_every, train.eval_every, train.checkpoint_every = 25, 150, 150
@@ -216,5 +216,5 @@ def _shrink(phase: ml_collections.ConfigDict) -> None:
         data.length = 128
     if "sampled" in data:
         data.sampled = "en,de,sw,zh"
-    if "accumulation" in phase.get("train", {}):
-        phase.train.accumulation = 1
+    if "gradient_accumulation_steps" in phase.get("train", {}):
+        phase.train.gradient_accumulation_steps = 1

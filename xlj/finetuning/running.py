@@ -244,7 +244,7 @@ def _training_config(
     """Returns the config of the training loop for the first seed."""
     task, train, options = config.task, config.train, dataclasses.asdict(config.optimizer)
     rows = sum(task.train.rows for task in store.manifest.tasks)
-    steps = max(1, math.ceil(train.epochs * rows / train.batch_rows))
+    steps = max(1, math.ceil(train.epochs * rows / train.batch_size))
     total_steps = f"the {steps} steps of train.epochs={train.epochs:g}"
     if steps > MOST_STEPS:
         raise ConfigError(
@@ -276,7 +276,7 @@ def _training_config(
     )
     kind_option: dict[str, Any] = {"kind": task.kind} if is_own(task.kind) else {}
     options_of_task = supervised(task.effective_kind)(
-        batch_rows=train.batch_rows, length=task.length, labels=labels, **kind_option
+        batch_size=train.batch_size, length=task.length, labels=labels, **kind_option
     )
     return Config(
         # Names a checkpoint folder, not a workdir, since the workdir may get a later checkpoint
@@ -293,7 +293,7 @@ def _training_config(
             eval_every=every,
             checkpoint_every=every,
             keep_checkpoints=1,
-            accumulation=train.accumulation,
+            accumulation=train.gradient_accumulation_steps,
             max_skipped_steps=train.max_skipped_steps,
             metrics_hook=train.metrics_hook,
         ),
@@ -326,7 +326,7 @@ def _compute_identity(
     It covers the config, the tensors of the encoder, the rows, and the data and options of scoring.
     It does not cover the encoder's path, the mesh, the number of microbatches, or `log_every`.
     """
-    train = dataclasses.replace(run_config.train, log_every=1, accumulation=1)
+    train = dataclasses.replace(run_config.train, log_every=1, gradient_accumulation_steps=1)
     identifying = dataclasses.replace(run_config, init_from="", train=train, mesh=schema.Mesh())
     scoring = (task.select, task.scored_by, task.answer_length, task.no_answer)
     content = [schema.as_tree(identifying), scoring, encoder_digest]

@@ -144,7 +144,7 @@ def _objectives(config: Record) -> str:
     phases = [{"start_step": 0, "objectives": config["objectives"]}, *config["phases"].values()]
     for phase in sorted(phases, key=lambda phase: phase["start_step"]):
         for objective, options in phase.get("objectives", {}).items():
-            if not isinstance(options, Mapping) or not options.get("batch_rows", 1):
+            if not isinstance(options, Mapping) or not options.get("batch_size", 1):
                 continue
             shown = ", ".join(f"{key} {value}" for key, value in options.items())
             rows.append(f"| {phase['start_step']:,} | {objective} | {shown} |")

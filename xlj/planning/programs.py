@@ -110,4 +110,4 @@ def compile_phase(
 def rows_of(config: Config, sizes: Sizes, phase: int) -> dict[str, tuple[int, int]]:
     """Returns (rows of all devices, row length in tokens) of each objective's batch in a phase."""
     active = config.objectives_by_phase[phase]
-    return {name: (o.batch_rows, sizes.lengths[phase][o.rows_name]) for name, o in active.items()}
+    return {name: (o.batch_size, sizes.lengths[phase][o.rows_name]) for name, o in active.items()}

@@ -24,7 +24,7 @@ _RECOMPUTED_SHARE = 0.3  # the share of these bytes that remains with recomputat
 class Choice(NamedTuple):
     """The options that a search varies. They change neither the batch nor the results.
 
-    Attributes are keys of the config: `mesh.fsdp`, `model.remat`, `train.accumulation` and
+    Attributes are keys of the config: `mesh.fsdp`, `model.remat`, `train.gradient_accumulation_steps` and
     `mesh.gather`.
     """
 
@@ -39,14 +39,14 @@ class Choice(NamedTuple):
             config,
             mesh=dataclasses.replace(config.mesh, fsdp=self.fsdp, replica=0, gather=self.gather),
             model=dataclasses.replace(config.model, remat=self.remat),
-            train=dataclasses.replace(config.train, accumulation=self.accumulation),
+            train=dataclasses.replace(config.train, gradient_accumulation_steps=self.accumulation),
         )
 
     def flags(self) -> str:
         """Returns the options as command-line flags."""
         return (
             f"--config.mesh.fsdp={self.fsdp} --config.model.remat={self.remat} "
-            f"--config.train.accumulation={self.accumulation} --config.mesh.gather={self.gather}"
+            f"--config.train.gradient_accumulation_steps={self.accumulation} --config.mesh.gather={self.gather}"
         )
 
 
@@ -91,7 +91,7 @@ def search(config: Config, sizes: Sizes, topology: Topology, try_all: bool = Tru
     """
     # The number of microbatches determines the batches of a batch warm-up, so it must not change.
     has_warmup = config.train.batch_warmup > 0
-    parts = [config.train.accumulation] if has_warmup else microbatch_counts(config, topology.size)
+    parts = [config.train.gradient_accumulation_steps] if has_warmup else microbatch_counts(config, topology.size)
     phase = find_largest_phase(config, sizes)
     trials: list[Trial] = []
     with tqdm(ways(topology), unit=" meshes", dynamic_ncols=True) as bar:
@@ -128,7 +128,7 @@ def microbatch_counts(config: Config, devices: int) -> list[int]:
       ConfigError: if a batch is not divisible by the number of devices.
     """
     batches = {
-        f"{options.path(name)}.batch_rows={options.batch_rows}": options.batch_rows
+        f"{options.path(name)}.batch_size={options.batch_size}": options.batch_size
         for name, options in config.options_by_phase()
     }
     for name, rows in batches.items():
@@ -150,7 +150,7 @@ def find_largest_phase(config: Config, sizes: Sizes) -> int:
 
     def tokens(phase: int) -> int:
         lengths, active = sizes.lengths[phase], config.objectives_by_phase[phase].values()
-        return sum(options.batch_rows * lengths[options.rows] for options in active)
+        return sum(options.batch_size * lengths[options.rows] for options in active)
 
     return max(distinct_phases(config), key=tokens)
 
@@ -180,7 +180,7 @@ def _search_microbatches(
         yield Trial(way._replace(accumulation=parts[-1]), None, state_bytes)
         return
     active = config.objectives_by_phase[phase].values()
-    tokens = sum(o.batch_rows * sizes.lengths[phase][o.rows] for o in active) / topology.size
+    tokens = sum(o.batch_size * sizes.lengths[phase][o.rows] for o in active) / topology.size
     width = config.model.layers * config.model.hidden
     max_tokens = chip.memory / (
         _BYTES_PER_TOKEN * width * (1 if way.remat == "none" else _RECOMPUTED_SHARE)

@@ -32,8 +32,8 @@ def sent(config: Config, sizes: Sizes, devices: int) -> dict[str, float]:
     dense = h * h if model.prediction == "dense" else 0
     # All blocks of the vocabulary have one size; the last one overlaps the previous block.
     head_weights = dense + math.ceil(size / block) * block * h
-    kernels = config.train.accumulation * len(active) * (linear + head_weights)
-    tokens = sum(o.batch_rows * sizes.lengths[0][o.rows] for o in active.values()) / devices
+    kernels = config.train.gradient_accumulation_steps * len(active) * (linear + head_weights)
+    tokens = sum(o.batch_size * sizes.lengths[0][o.rows] for o in active.values()) / devices
     width = {"float32": 4, "bfloat16": 2}[model.dtype]
     within, between = (share - 1) / share, (copies - 1) / copies
     tables = size * (1 if model.tied else 2) + model.positions * model.absolute_positions

@@ -57,7 +57,7 @@ def _describe_model(run: Run) -> str:
     objectives = [
         key.split(".")[1]
         for key, rows in config.items()
-        if key.startswith("objectives.") and key.endswith(".batch_rows") and rows
+        if key.startswith("objectives.") and key.endswith(".batch_size") and rows
     ]
     is_fine_tuning = "task.kind" in config
     goal = f"fine-tuned for {config['task.kind']}" if is_fine_tuning else ", ".join(objectives)

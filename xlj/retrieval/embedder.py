@@ -48,7 +48,7 @@ class Embedder:
         the model's sentence-transformers modules if there are any and `pooling` is None; otherwise
         the layer nearest to two thirds of the depth.
       pooling: one of `choices.POOLINGS`; None for the mean (or the modules, see `layers`).
-      batch_rows: the maximum number of sentences in a batch; None for a number that suits the
+      batch_size: the maximum number of sentences in a batch; None for a number that suits the
         device.
       prompt: the name of one of the model's prompts. None for the default prompt if the modules are
         used, else for no prompt.
@@ -68,7 +68,7 @@ class Embedder:
         pretrained: Pretrained,
         layers: Sequence[int] = (),
         pooling: str | None = None,
-        batch_rows: int | None = None,
+        batch_size: int | None = None,
         prompt: str | None = None,
     ):
         if pooling is not None:
@@ -101,7 +101,7 @@ class Embedder:
         static = {"mesh": self._mesh, "model": pretrained.model, "layers": self.layers}
         static |= {"modes": modes, "steps": steps, "not_pooled": not_pooled}
         self._embed_batch = partial(_embed_batch, **static)
-        self.truncated, self._batch_rows = 0, batch_rows
+        self.truncated, self._batch_size = 0, batch_size
 
     def embed(self, sentences: Sequence[str], with_bar: bool | None = None) -> np.ndarray:
         """Returns the vectors of sentences in order, float32 [layers, sentences, width].
@@ -162,7 +162,7 @@ class Embedder:
         lengths = np.minimum(encoded.lengths, self._limit - 2)
         self.truncated += int((lengths < encoded.lengths).sum())
         starts = encoded.starts
-        batches = buckets(lengths + 2, self._limit, self._mesh.size, self._batch_rows)
+        batches = buckets(lengths + 2, self._limit, self._mesh.size, self._batch_size)
         for members, width, rows in batches:
             tokens = np.full((rows, width), PAD, np.int32)
             for row, member in enumerate(members):

@@ -63,11 +63,11 @@ def check_batches(config: Config, mesh: Mesh) -> None:
     """
     batches = [(p.parts, *item) for p in config.schedule for item in p.active().items()]
     for parts, name, options in batches:
-        rows = options.batch_rows // parts
+        rows = options.batch_size // parts
         if rows % mesh.size:
             fits = max(n for n in range(1, mesh.size) if rows % n == 0)
             raise ConfigError(
-                f"{options.path(name)}.batch_rows={options.batch_rows} / train.accumulation="
+                f"{options.path(name)}.batch_size={options.batch_size} / train.gradient_accumulation_steps="
                 f"{parts} = {rows} rows are not divisible by {mesh.size} devices; use {fits} "
                 "devices, or another number of rows in a new run"
             )

@@ -38,7 +38,7 @@ class StepAmounts:
                 # The length of rows may depend on text that is not read yet. Then the longest
                 # rows that the model allows count.
                 row = lookup(config, options.row_kind.length) or config.model.positions - 2
-            total += options.batch_rows * row
+            total += options.batch_size * row
         return total
 
     def passes(self, config: Config) -> Mapping[str, float]:
@@ -50,12 +50,12 @@ class StepAmounts:
           config: of the phase.
         """
         if self._store is None:
-            return {kind: 1.0 for kind in batch_rows(config)}
+            return {kind: 1.0 for kind in batch_size(config)}
         available = rows_to_train(self._store, config)
-        return {kind: rows / max(1, available[kind]) for kind, rows in batch_rows(config).items()}
+        return {kind: rows / max(1, available[kind]) for kind, rows in batch_size(config).items()}
 
 
-def batch_rows(config: Config) -> Counter[str]:
+def batch_size(config: Config) -> Counter[str]:
     """Counts the rows of each kind that a full step of a phase draws.
 
     Args:
@@ -63,7 +63,7 @@ def batch_rows(config: Config) -> Counter[str]:
     """
     rows: Counter[str] = Counter()
     for options in config.objectives.active().values():
-        rows[options.rows_name] += options.batch_rows
+        rows[options.rows_name] += options.batch_size
     return rows
 
 
@@ -146,7 +146,7 @@ def make_warnings(config: Config, store: RowStore) -> list[str]:
     for phase, key in zip(config.schedule, keys, strict=True):
         of = f" in phase {phase.name}" if phase.name else ""
         passes = amounts.passes(phase.start, phase.end)
-        for kind, rows in batch_rows(phase.config).items():
+        for kind, rows in batch_size(phase.config).items():
             if passes[kind] > _MANY:
                 available = rows_to_train(store, phase.config)[kind]
                 # Steps of the batch warm-up are not full, so a phase with the warm-up needs more

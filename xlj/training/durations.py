@@ -98,7 +98,7 @@ class _Resolution:
 
         def amount(unit: str, count: int) -> float:
             """Returns the amount of data that a warm-up of `count` steps reads."""
-            warmup = BatchWarmup(count, train.first_microbatches, train.accumulation)
+            warmup = BatchWarmup(count, train.first_microbatches, train.gradient_accumulation_steps)
             return amounts.in_unit(unit, 0, 1, 0) * warmup.before(count) / warmup.parts
 
         count = self._fewest(path, amount, MOST_STEPS // 2)

@@ -49,7 +49,7 @@ class Evaluation:
         if config.evaluation.perplexity:
             losses = (item for o in objectives.values() for item in o.losses.items())
             self._perplexities = {name for name, loss in losses if loss.over_vocabulary}
-        microbatches = Microbatches(config.train.accumulation)
+        microbatches = Microbatches(config.train.gradient_accumulation_steps)
         self._programs: dict[str, jax.stages.Compiled] = {}
         self._functions = {
             name: jax.jit(
@@ -62,7 +62,7 @@ class Evaluation:
         self._batch: dict[str, int] = {}  # rows per batch, as many as in a training step
         corpus = Corpus.of(store)
         for name, options in config.objectives_on().items():
-            self._batch[name] = options.batch_rows
+            self._batch[name] = options.batch_size
             parts, owners = [], []
             first = next(p for p in config.schedule if name in p.config.objectives.active())
             for task in mixture.tasks_of_length(store, options, first.config):

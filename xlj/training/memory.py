@@ -112,8 +112,8 @@ def explain_out_of_memory(config: Config) -> Iterator[None]:
         message = shortened(str(error).partition("\n")[0])
         raise ConfigError(
             f"a device ran out of memory ({message}). To use less memory for the same result, "
-            f"raise train.accumulation={train.accumulation}, set model.remat={model.remat} to "
-            f"products or all, or raise mesh.fsdp={config.mesh.fsdp}. Smaller batches (batch_rows "
+            f"raise train.gradient_accumulation_steps={train.gradient_accumulation_steps}, set model.remat={model.remat} to "
+            f"products or all, or raise mesh.fsdp={config.mesh.fsdp}. Smaller batches (batch_size "
             "of the objectives) also use less memory, but change the result"
         ) from error
 
@@ -142,12 +142,12 @@ def _batch_bytes(config: Config, sizes: Sizes) -> list[dict[str, int]]:
     four.
 
     Returns:
-      For each phase, the bytes of each objective's ids, by `objectives.NAME.batch_rows=N`.
+      For each phase, the bytes of each objective's ids, by `objectives.NAME.batch_size=N`.
     """
     width = 2 if sizes.corpus.vocabulary_size <= 2**16 else 4
     return [
         {
-            f"{options.path(name)}.batch_rows={options.batch_rows}": options.batch_rows
+            f"{options.path(name)}.batch_size={options.batch_size}": options.batch_size
             * lengths.get(options.rows_name, 0)
             * width
             for name, options in active.items()

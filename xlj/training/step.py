@@ -73,7 +73,7 @@ def make_train_step(
       begins: for each objective that the phase switches on, the step at which it begins.
     """
     weights = {name: loss.weight for o in objectives.values() for name, loss in o.losses.items()}
-    every_microbatch = Microbatches(config.train.accumulation, whole=config.mesh.gather == "step")
+    every_microbatch = Microbatches(config.train.gradient_accumulation_steps, whole=config.mesh.gather == "step")
     rules = tuple(rule for o in objectives.values() for rule in o.rules)
     loss_of = partial(_loss_of, objectives, config.optimizer)
     optimizer = optimizers.make(config)

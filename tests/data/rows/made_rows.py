@@ -24,7 +24,7 @@ LINES = 20_000  # more than one unit of work, more than one shard
 
 
 OBJECTIVES = Objectives(
-    options={"mmlm": MultilingualMLM(batch_rows=1), "tlm": TranslationLM(batch_rows=1)}
+    options={"mmlm": MultilingualMLM(batch_size=1), "tlm": TranslationLM(batch_size=1)}
 )
 """Objectives that read rows of text and of pairs."""
 
@@ -87,7 +87,7 @@ def start(folder: Path, code: str, config: Config, *arguments: Path) -> subproce
         f"fields = json.loads({data!r})",
         "fields = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}",
         "if __name__ == '__main__':",
-        "    on = {'mmlm': MultilingualMLM(batch_rows=1), 'tlm': TranslationLM(batch_rows=1)}",
+        "    on = {'mmlm': MultilingualMLM(batch_size=1), 'tlm': TranslationLM(batch_size=1)}",
         "    config = Config(data=Data(**fields), objectives=Objectives(options=on))",
         textwrap.indent(textwrap.dedent(code), "    "),
     ]

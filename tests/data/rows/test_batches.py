@@ -45,7 +45,7 @@ def test_languages_that_are_not_sampled_get_no_draws(tiny, store):
     for name, weight in weights.items():
         assert counts[name] == pytest.approx(BLOCK * weight / total, abs=1)
     names = {name for step in range(4) for name, _ in Batches(store, config).draw(
-        "mmlm", step, np.arange(config.objectives.mmlm.batch_rows))}  # fmt: skip
+        "mmlm", step, np.arange(config.objectives.mmlm.batch_size))}  # fmt: skip
     assert names == set(weights)
     # No pair is in data.sampled, so all pairs are drawn.
     assert set(mixture.count_draws(store, config.objectives.tlm, config)) == {
@@ -98,11 +98,11 @@ def test_a_batch_contains_the_drawn_rows(tiny, store):
 def test_batches_grow_by_microbatches_and_draw_no_row_for_empty_slots(tiny, store):
     """Warm-up from one to four microbatches over nine steps, three steps of each size: slot s is in
     microbatch s mod 4. All draws in order equal those of a run with one row per step."""
-    tiny.train.steps, tiny.train.batch_warmup, tiny.train.accumulation = 12, 9, 4
-    tiny.objectives.tlm.batch_rows = 8
+    tiny.train.steps, tiny.train.batch_warmup, tiny.train.gradient_accumulation_steps = 12, 9, 4
+    tiny.objectives.tlm.batch_size = 8
     batches = Batches(store, parse(tiny))
-    tiny.train.batch_warmup, tiny.train.accumulation, tiny.train.steps = 0, 1, 500
-    tiny.objectives.mmlm.batch_rows = tiny.objectives.tlm.batch_rows = 1
+    tiny.train.batch_warmup, tiny.train.gradient_accumulation_steps, tiny.train.steps = 0, 1, 500
+    tiny.objectives.mmlm.batch_size = tiny.objectives.tlm.batch_size = 1
     alone = Batches(store, parse(tiny))
     for name, rows in (("mmlm", 16), ("tlm", 8)):
         slots, drawn = np.arange(rows), []
@@ -142,7 +142,7 @@ def test_alpha_weights_languages_by_tokens_and_each_phase_has_its_own_alpha(
 
     monkeypatch.setattr(store, "tasks", lambda kind: [*tasks(kind)])
     tiny.data.alpha, tiny.train.steps = 0.5, 9_000
-    begin = BLOCK // tiny.objectives.mmlm.batch_rows
+    begin = BLOCK // tiny.objectives.mmlm.batch_size
     tiny.phases = {"second": {"start_step": begin, "data": {"alpha": 0.25}}}
     batches = Batches(store, parse(tiny))
     for step, alpha in ((0, 0.5), (begin, 0.25)):

@@ -72,10 +72,10 @@ def test_blocks_are_within_one_of_the_rates_and_at_least_one(alpha):
         assert abs(count - BLOCK * p[task]) <= (1 if feasible else 2) or count == 1
 
 
-def stream(rows=(1000, 37, 1), alphas=((0, 0.7),), batch_rows=(24,), seed=3, warmup=()):
+def stream(rows=(1000, 37, 1), alphas=((0, 0.7),), batch_size=(24,), seed=3, warmup=()):
     tasks = [f"t{i}" for i in range(len(rows))]
     phases = []
-    for (start, alpha), size in zip(alphas, batch_rows, strict=True):
+    for (start, alpha), size in zip(alphas, batch_size, strict=True):
         counts = draws_per_block(sampling_rates(dict(zip(tasks, rows, strict=True)), alpha))
         warmup_sizes = () if start or not warmup else (*warmup[0], (warmup[1], size))
         phases.append(Phase(start, size, tuple(counts[t] for t in tasks), warmup_sizes))

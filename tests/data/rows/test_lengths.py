@@ -38,8 +38,8 @@ def of_pairs(config, pairs):
     return make
 
 
-TLM = ("tlm", TranslationLM(batch_rows=1))
-RETRIEVAL = ("retrieval", Retrieval(batch_rows=2))
+TLM = ("tlm", TranslationLM(batch_size=1))
+RETRIEVAL = ("retrieval", Retrieval(batch_size=2))
 
 
 @pytest.mark.parametrize("objectives", [[TLM], [RETRIEVAL], [TLM, RETRIEVAL]])
@@ -65,7 +65,7 @@ def test_auto_stays_within_the_positions_and_measures_once(of_pairs, tmp_path, m
     monkeypatch.setattr(preparing, "in_child", None)
     few = dataclasses.replace(config, model=Model(positions=50))
     assert with_pair_length(few, processes=2).data.pair_length == 48 < length
-    text_only = of_pairs(tmp_path, ("mmlm", TranslationLM(batch_rows=0)), pair_length="auto")
+    text_only = of_pairs(tmp_path, ("mmlm", TranslationLM(batch_size=0)), pair_length="auto")
     assert with_pair_length(text_only) is text_only
     with pytest.raises(ConfigError, match="data.pair_length is 'all' .* int or auto"):
         of_pairs(tmp_path, TLM, pair_length="all")

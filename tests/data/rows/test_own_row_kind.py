@@ -107,7 +107,7 @@ def own(tmp_path, monkeypatch):
     config.data.length, config.data.held_out_share = 32, 0.1
     model = config.model
     model.layers, model.hidden, model.heads, model.intermediate = 1, 16, 2, 32
-    config.objectives.ranking.batch_rows = 8
+    config.objectives.ranking.batch_size = 8
     config.train.steps, config.train.eval_rows, config.train.log_every = 3, 5, 1
     config.train.eval_every = 3
     yield config, records
@@ -162,7 +162,7 @@ def test_only_rows_of_pair_length_choose_the_pair_length(own, tmp_path):
     pairs = "".join(f"{n} cats\t{n} Katzen\n" for n in range(300))
     (tmp_path / "en-de.tsv").write_text(pairs, "utf-8")
     config.data.pairs, config.data.parallel = "en-de", f"{tmp_path}/{{pair}}.tsv"
-    config.data.pair_length, config.objectives.tlm.batch_rows = "auto", 8
+    config.data.pair_length, config.objectives.tlm.batch_size = "auto", 8
     length = with_pair_length(parse(config)).data.pair_length
     (request,) = (tmp_path / "rows" / "lengths").glob("*.json")
     assert list(json.loads(request.read_bytes())) == ["pairs.en-de pairs"]

@@ -61,7 +61,7 @@ def test_existing_rows_are_listed_if_text_is_missing(tiny, store):
 
 
 def test_only_kinds_of_rows_that_an_objective_reads_are_opened(rows, store):
-    rows.objectives.tlm.batch_rows = 0
+    rows.objectives.tlm.batch_size = 0
     config, opened = open_rows(parse(rows))
     assert opened.manifest.tasks == store.tasks("text") and not opened.tasks("pairs")
     assert config.data.pairs == ("en-de", "en-sw")  # still evaluated
@@ -75,13 +75,13 @@ def test_a_config_without_rows_does_not_change(tiny):
     "changes, message",
     [
         ({"data.rows": "/no/such"}, r"data\.rows=/no/such: /no/such has no finished rows"),
-        ({"objectives.camlm.batch_rows": 8, "objectives.xlco.batch_rows": 8},
+        ({"objectives.camlm.batch_size": 8, "objectives.xlco.batch_size": 8},
          r"data\.rows=.*/rows has rows of .*, but none of kind bitext, which objectives\.xlco"),
         ({"model.positions": 40}, r"data\.rows=.*/rows has pairs rows of 48 tokens.*allows 38"),
         ({"data.vocabulary": "other.model"}, r"data\.rows=.* another vocabulary than data\.vocab"),
         ({"evaluation.retrieval.source": "held_out", "evaluation.retrieval.pairs": "en-fr"},
          r"pairs=en-fr: only pairs of data\.rows=.*/rows are held out"),
-        ({"objectives.distillation.batch_rows": 8, "objectives.distillation.language": "fr",
+        ({"objectives.distillation.batch_size": 8, "objectives.distillation.language": "fr",
           "objectives.distillation.teacher": "some"},
          r"distillation\.language=fr is not in data\.rows="),
     ],

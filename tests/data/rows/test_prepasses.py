@@ -16,7 +16,7 @@ from xlj.data.text.reading import UnitReader
 from xlj.data.tokenizer import vocabulary_training
 
 OBJECTIVES = Objectives(
-    options={"mmlm": MultilingualMLM(batch_rows=1), "tlm": TranslationLM(batch_rows=1)}
+    options={"mmlm": MultilingualMLM(batch_size=1), "tlm": TranslationLM(batch_size=1)}
 )
 
 

@@ -8,7 +8,7 @@ from xlj.config import Config, Data, Objectives
 from xlj.config.objectives.mlm import MultilingualMLM, TranslationLM
 
 OBJECTIVES = Objectives(
-    options={"mmlm": MultilingualMLM(batch_rows=1), "tlm": TranslationLM(batch_rows=1)}
+    options={"mmlm": MultilingualMLM(batch_size=1), "tlm": TranslationLM(batch_size=1)}
 )
 """Objectives that read rows of text and of pairs."""
 

@@ -48,7 +48,7 @@ def test_recipes_lower_for_gpus_without_triton(name, monkeypatch):
 
 @pytest.mark.slow
 def test_mmbert_at_8192_tokens_has_no_array_of_all_pairs(monkeypatch):
-    changes = {"mesh.fsdp": 1, "train.accumulation": 576}
+    changes = {"mesh.fsdp": 1, "train.gradient_accumulation_steps": 576}
     text = lowered("mmbert_base", monkeypatch, phase=1, **changes)
     assert "8192x8192x" not in text and "x8192x" in text
 

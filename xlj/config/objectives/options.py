@@ -16,9 +16,9 @@ from xlj.config.sections import Sections
 def while_on(config: Sections, path: str) -> Unused | None:
     """Checks that the objective of a key is on in at least one phase."""
     section, _, name = path.rpartition(".")
-    if name == "batch_rows" or section.rpartition(".")[2] in config.objectives_on():
+    if name == "batch_size" or section.rpartition(".")[2] in config.objectives_on():
         return None
-    return Unused(f"{section}.batch_rows is 0")
+    return Unused(f"{section}.batch_size is 0")
 
 
 def option(default: Value, doc: str, used_when: UsedWhen = while_on, **values: Any) -> Any:
@@ -52,7 +52,7 @@ class Options(Section, path="objectives"):
     sampled_by: ClassVar[str] = "tokens"
     """The unit in which languages are counted for sampling with alpha: `tokens` or `rows`."""
 
-    batch_rows: int = option(0, "rows per step; 0: the objective is off", low=0)
+    batch_size: int = option(0, "rows per step; 0: the objective is off", low=0)
     weight: float = option(1.0, "weight of the objective in the loss", low=0)
 
     def check(self, path: str, config: Sections) -> None:
@@ -113,8 +113,8 @@ class Options(Section, path="objectives"):
           rows: rows per step.
           layer: maps a layer number of the recipe's model to the small model.
         """
-        if values.get("batch_rows"):
-            values["batch_rows"] = rows
+        if values.get("batch_size"):
+            values["batch_size"] = rows
         cls.scale_layers(values, layer)
 
     @classmethod
@@ -176,7 +176,7 @@ def objectives_in(config: Mapping[str, Any]) -> set[str]:
         name
         for part in parts
         for name, options in getattr(part.get("objectives"), "items", dict)()
-        if hasattr(options, "get") and options.get("batch_rows")
+        if hasattr(options, "get") and options.get("batch_size")
     }
 
 
@@ -186,14 +186,14 @@ def check_common(path: str, options: Options, config: Sections) -> None:
     Raises:
       ConfigError: names the keys.
     """
-    if options.rows == "bitext" and options.batch_rows < 2:
+    if options.rows == "bitext" and options.batch_size < 2:
         raise ConfigError(
-            f"{path}.batch_rows=1: objectives that contrast pairs need at least 2 rows"
+            f"{path}.batch_size=1: objectives that contrast pairs need at least 2 rows"
         )
-    if options.batch_rows % config.train.accumulation:
+    if options.batch_size % config.train.gradient_accumulation_steps:
         raise ConfigError(
-            f"{path}.batch_rows={options.batch_rows} is not divisible by "
-            f"train.accumulation={config.train.accumulation}"
+            f"{path}.batch_size={options.batch_size} is not divisible by "
+            f"train.gradient_accumulation_steps={config.train.gradient_accumulation_steps}"
         )
     for field in dataclasses.fields(options):
         if field.name.endswith("layer") and getattr(options, field.name) > config.model.layers:

@@ -14,7 +14,7 @@ class Retrieval(Options):
     rows = "bitext"
     implementation = "xlj.objectives.retrieval:objective"
 
-    batch_rows: int = option(
+    batch_size: int = option(
         0, "rows per step, each with several pairs; 0: the objective is off", low=0
     )
     negatives: str = option(

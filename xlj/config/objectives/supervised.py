@@ -28,7 +28,7 @@ class Supervised(Options, path="train"):
     labels: tuple[str, ...] = ()
 
     def path(self, name: str) -> str:
-        """Returns the section of `batch_rows` in a fine-tuning config."""
+        """Returns the section of `batch_size` in a fine-tuning config."""
         return "train"
 
     @property

@@ -14,7 +14,7 @@ class WordHMM(Options):
     rows = "bitext"
     implementation = "xlj.objectives.word_hmm:objective"
 
-    batch_rows: int = option(
+    batch_size: int = option(
         0, "rows per step, each with several pairs; 0: the objective is off", low=0
     )
     layer: int = option(

@@ -41,11 +41,11 @@ class Contrast(Masking):
                 f"{path}.layer=0: before the first layer the first tokens of all sentences have "
                 "the same vector; set a layer of at least 1, or -1"
             )
-        keys = self.batch_rows * max_pairs(config.data.pair_length)
+        keys = self.batch_size * max_pairs(config.data.pair_length)
         if self.queue < keys:
             raise ConfigError(
                 f"{path}.queue={self.queue} is too small for the keys of a step: up to {keys} from "
-                f"{path}.batch_rows={self.batch_rows} rows of "
+                f"{path}.batch_size={self.batch_size} rows of "
                 f"data.pair_length={config.data.pair_length}"
             )
 

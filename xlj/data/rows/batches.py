@@ -47,13 +47,13 @@ class Batches:
             phases = []
             for phase, active in zip(config.schedule, config.objectives_by_phase, strict=True):
                 tasks_of_phase = mixture.select_tasks(store, options, phase.config)
-                rows = active[name].batch_rows if name in active else 0
+                rows = active[name].batch_size if name in active else 0
                 if rows and not tasks_of_phase:
                     in_phase = f" in phase {phase.name}" * bool(phase.name)
                     raise ConfigError(
                         f"objectives.{name} is on{in_phase}, but {store.path} has no training rows "
                         f"of kind {options.rows_name} for it; prepare rows with this config, or "
-                        f"set objectives.{name}.batch_rows=0"
+                        f"set objectives.{name}.batch_size=0"
                     )
                 draws_by_task = mixture.count_draws(store, options, phase.config) if rows else {}
                 counts = tuple(draws_by_task.get(task.name, 0) for task in tasks)
@@ -75,7 +75,7 @@ class Batches:
         """Returns the shape (rows, length) of the batch of each objective that is on at a step."""
         phase = self._config.phase_at(step)
         return {
-            name: (options.batch_rows, self._lengths[name, phase.start])
+            name: (options.batch_size, self._lengths[name, phase.start])
             for name, options in phase.config.objectives.active().items()
         }
 
@@ -129,7 +129,7 @@ class Batches:
         Args:
           objective: name of the objective.
           step: the step.
-          slots: slots of the batch, int64 [n], below batch_rows.
+          slots: slots of the batch, int64 [n], below batch_size.
 
         Returns:
           The array [n, ...] of each field of the rows, by name, and in the field `languages` the

@@ -90,7 +90,7 @@ class Phase:
 
     Attributes:
       start_step: the first step of the phase.
-      batch_rows: number of rows of a full batch; 0 if the objective is off.
+      batch_size: number of rows of a full batch; 0 if the objective is off.
       counts: how often a block draws each task. The sum is `BLOCK`, or 0 if the objective is off.
       smaller: the batch warm-up; empty if there is none. It has an entry (first step relative to
         `start_step`, rows of a batch) for each range of steps with batches of equal size. The last
@@ -98,7 +98,7 @@ class Phase:
     """
 
     start_step: int
-    batch_rows: int
+    batch_size: int
     counts: tuple[int, ...]
     smaller: tuple[tuple[int, int], ...] = ()
 
@@ -107,7 +107,7 @@ class _BatchSizes:
     """Maps steps of a phase to draws, and draws to places in batches."""
 
     def __init__(self, phase: Phase):
-        starts, rows = zip(*(phase.smaller or [(0, phase.batch_rows)]), strict=True)
+        starts, rows = zip(*(phase.smaller or [(0, phase.batch_size)]), strict=True)
         self._starts, self._rows = np.asarray(starts, np.int64), np.asarray(rows, np.int64)
         # The number of draws before each range of steps.
         self._first_draws = np.cumsum([0, *(np.diff(self._starts) * self._rows[:-1])])
