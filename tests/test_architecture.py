@@ -309,7 +309,9 @@ def test_help_is_printed_without_importing_jax(command):
 def test_only_lowering_has_barriers_and_branches_on_the_platform():
     """Apart from attention and fused norms, which choose an implementation for the platform."""
     for module, file in MODULES.items():
-        if re.match(r"xlj\.(models|objectives|optimizers)\.(?!.*attention|fused_|pallas$|block$)", module):
+        if re.match(
+            r"xlj\.(models|objectives|optimizers)\.(?!.*attention|fused_|pallas$|block$)", module
+        ):
             found = re.search(r"optimization_barrier|platform\(\) [!=]=", file.read_text("utf-8"))
             assert not found or module == "xlj.models.lowering", f"{module}: {found}"
 

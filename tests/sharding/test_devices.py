@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from types import SimpleNamespace
 
 import chex
 import jax
@@ -284,3 +285,22 @@ def test_collectives_outside_of_a_mesh_change_nothing():
     )  # fmt: skip
     for actual in shared:
         np.testing.assert_array_equal(actual, x)
+
+
+@pytest.mark.parametrize(
+    "kind, version, expected",
+    [("Tesla T4", "7.5", 7.5), ("another GPU", "7.5", None), ("Tesla T4", "gfx942", None)],
+)
+def test_the_compute_capability_is_that_of_the_present_gpus(kind, version, expected, monkeypatch):
+    """A program for other GPUs, and a GPU of AMD, have none."""
+    present = SimpleNamespace(platform="gpu", device_kind="Tesla T4", compute_capability=version)
+    monkeypatch.setattr(jax, "local_devices", lambda: [present])
+    abstract = AbstractDevice(kind, num_cores=None, platform="gpu")
+    mesh = AbstractMesh((1, 1), rules.AXES, (AxisType.Auto,) * 2, abstract_device=abstract)
+    with jax.sharding.use_abstract_mesh(mesh):
+        assert devices.compute_capability() == expected
+        assert devices.has_bfloat16() == (expected is None)
+
+
+def test_cpus_have_no_compute_capability():
+    assert devices.compute_capability() is None

@@ -160,6 +160,7 @@ def _check_together(config: Config) -> None:
     """Refuses values that contradict each other."""
     model, train, optimizer = config.model, config.train, config.optimizer
     check_model(model)
+    _check_attention(model.attention)
     if not config.objectives.active():
         raise ConfigError(
             "no objective is on; set objectives.mmlm.batch_size, or batch_size of another objective"
@@ -231,18 +232,21 @@ def check_model(model: Model) -> None:
                 f"model.full_layers={','.join(model.full_layers)}: there is no layer {layer}; "
                 f"the layers are 0 to {model.layers - 1} (model.layers={model.layers})"
             )
-    for name in model.attention.split(","):
-        if ":" in name:
-            function_of(name, "model.attention")
-        elif name not in ATTENTION:
-            raise ConfigError(
-                f"model.attention={model.attention}: the names are {', '.join(ATTENTION)}, or "
-                f"module:function{suggestion(name, ATTENTION)}"
-            )
     _check_positions(model)
     _check_names("model.biases", model.biases, BIASES)
     _check_names("model.dropout_parts", model.dropout_parts, DROPOUT_PARTS)
     _check_names("model.pair_marks", model.pair_marks, PAIR_MARKS)
+
+
+def _check_attention(names: str) -> None:
+    for name in names.split(","):
+        if ":" in name:
+            function_of(name, "model.attention")
+        elif name not in ATTENTION:
+            raise ConfigError(
+                f"model.attention={names}: the names are {', '.join(ATTENTION)}, or "
+                f"module:function{suggestion(name, ATTENTION)}"
+            )
 
 
 def _check_positions(model: Model) -> None:

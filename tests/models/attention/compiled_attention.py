@@ -20,10 +20,13 @@ from jax.sharding import AxisType, Mesh, NamedSharding  # noqa: E402
 from xlj.config import ConfigError  # noqa: E402
 from xlj.models import dropout  # noqa: E402
 from xlj.models.attention import kernels, tpu, triton  # noqa: E402
-from xlj.models.attention.interface import Mask, Operands  # noqa: E402
+from xlj.models.attention.interface import Mask, Operands, Request  # noqa: E402
 from xlj.models.position_bias import bias_tiles  # noqa: E402
 from xlj.sharding.devices import on_mesh  # noqa: E402
 from xlj.sharding.rules import AXES, REPLICATED, ROWS  # noqa: E402
+from xlj.tools.planning.hlo import Program  # noqa: E402
+from xlj.tools.planning.kernel_costs import stated_costs  # noqa: E402
+from xlj.tools.planning.products import products  # noqa: E402
 
 ROWS_PER_DEVICE, HEADS = 2, 4
 
@@ -57,8 +60,11 @@ def compiled(devices, length, size, dtype, gated, window):
         return jax.grad(total, (0, 1, 2, 3, 4) if gated else (0, 1, 2))(*arrays)
 
     seeds = array((rows,), dropout.row_seeds(jax.random.split(jax.random.key(0), 1), 1, 1).dtype)
-    lowered = jax.jit(on_mesh(mesh, gradients)).lower(ids, seeds, *arrays, line, gates)
-    return lowered.compile()
+    traced = jax.jit(on_mesh(mesh, gradients)).trace(ids, seeds, *arrays, line, gates)
+    request = Request(devices[0].platform, dtype.name, length, HEADS, size, window, gated)
+    passes = fused.costs(request)
+    stated = ROWS_PER_DEVICE * sum(each.operations for each in passes)
+    return traced.lower().compile(), stated_costs(traced.jaxpr.jaxpr), stated
 
 
 def pairs(text, length):
@@ -82,9 +88,11 @@ if __name__ == "__main__":
     for size, dtype, kind in itertools.product(
         map(int, sys.argv[3:]), ("bfloat16", "float32"), KINDS
     ):
-        program = compiled(devices, length, size, jnp.dtype(dtype), *KINDS[kind])
+        program, costs, stated = compiled(devices, length, size, jnp.dtype(dtype), *KINDS[kind])
         reports[f"{size} {dtype} {kind}"] = {
             "pairs": pairs(program.as_text(), length),
+            "operations": sum(products(Program(program.as_text(), costs)).values()),
+            "stated": stated,
             "memory": program.memory_analysis().temp_size_in_bytes,
             "kernels": len(re.findall(r"custom_call_target=\"(?:__gpu\$xla\.gpu\.triton|"
                                       r"tpu_custom_call)", program.as_text())),

@@ -39,6 +39,17 @@ def test_blocks_pass(window, length):
     check_attention(attention, rows=1, heads=1, length=length, window=window)
 
 
+@pytest.mark.parametrize("window", [None, 20])
+def test_cudnn_passes(window, monkeypatch):
+    """XLA computes what cuDNN would compute, also for queries that see no key."""
+    by_xla = jax.nn.dot_product_attention
+    monkeypatch.setattr(
+        jax.nn, "dot_product_attention", lambda *a, mask, implementation: by_xla(*a, mask=mask)
+    )
+    attention = jax.jit(function_of(IMPLEMENTATIONS["cudnn"]))
+    check_attention(attention, rows=1, length=60, window=window)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("window", [None, 0, 20, 64])
 @pytest.mark.parametrize("name", KERNELS)

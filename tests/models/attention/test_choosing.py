@@ -11,7 +11,8 @@ from jax.extend.core import jaxprs_in_params
 
 from xlj.config import ConfigError, Model, default, parse
 from xlj.config.sections import ATTENTION
-from xlj.models.attention import choosing, interface, layer
+from xlj.models import encoder
+from xlj.models.attention import blocks, choosing, interface, reference
 from xlj.models.attention.choosing import IMPLEMENTATIONS, choose
 from xlj.models.attention.interface import Mask, Operands, Request
 from xlj.sharding import devices
@@ -223,8 +224,56 @@ def test_a_plugged_function_is_not_asked_for_a_bias_or_dropout():
     assert "no dropout" in choose(names, request("cpu", has_dropout=True)).refusals[names[:-6]]
 
 
-def test_the_layer_asks_for_its_own_window(monkeypatch):
-    """Full and local layers of a model may have different implementations."""
-    model = Model(local_attention=128, attention="blocks,dense")
-    asked = [layer.choosing.choose_for(model, is_local, 512).name for is_local in (False, True)]
-    assert asked == ["dense", "blocks"]
+def test_full_and_local_layers_have_their_own_implementations(monkeypatch):
+    """Attention of local layers would be slow, but right, with the choice of full layers."""
+    used = []
+    for kind in (blocks.LocalBlocks, reference.Dense):
+
+        def attend(self, operands, kind=kind, attend=kind.attend):
+            used.append((kind.__name__, operands.mask.window))
+            return attend(self, operands)
+
+        monkeypatch.setattr(kind, "attend", attend)
+    model = Model(
+        layers=2, hidden=8, heads=2, intermediate=8, absolute_positions=False, rotary_base=10.0,
+        local_attention=8, full_attention_every=2, scan_layers=False,
+    )  # fmt: skip
+    ids = jnp.zeros((1, 256), jnp.int32)
+    params = encoder.init(jax.random.key(0), model, 5, 1)
+    used.clear()
+    jax.eval_shape(lambda p: encoder.apply(p, model, encoder.Inputs(ids, ids, ids, ids)), params)
+    assert used == [("Dense", None), ("LocalBlocks", 4)]
+
+
+def kernel_products(jaxpr):
+    """Yields (name, number of matrix products in the code) of each kernel."""
+    for equation in jaxpr.eqns:
+        inner = list(jaxprs_in_params(equation.params))
+        if equation.primitive.name == "pallas_call":
+            yield equation.params["name"], sum(map(count_dots, inner))
+        else:
+            for each in inner:
+                yield from kernel_products(each)
+
+
+def count_dots(jaxpr):
+    inner = (each for e in jaxpr.eqns for each in jaxprs_in_params(e.params))
+    own = sum(equation.primitive.name == "dot_general" for equation in jaxpr.eqns)
+    return own + sum(map(count_dots, inner))
+
+
+@pytest.mark.parametrize("name", ["triton", "tpu"])
+def test_the_stated_products_are_those_of_the_kernels_code(name):
+    """With heads of 128, a TPU kernel computes one head."""
+    implementation = IMPLEMENTATIONS[name]
+    x, ids = jnp.zeros((1, 128, 1, 128)), jnp.zeros((1, 128), jnp.int32)
+    block = implementation.kernels.block(128, x.dtype)
+    tiles = jnp.zeros((1, 2 * (128 // block) - 1, block, block))
+
+    def total(x, tiles):
+        return implementation.attend(Operands(x, x, x, Mask(ids, ids), tiles)).sum()
+
+    counts = dict(kernel_products(jax.make_jaxpr(jax.grad(total, (0, 1)))(x, tiles).jaxpr))
+    if name == "tpu":  # the sums of the outputs' products with their gradients do not count
+        counts["attention_backward"] -= 1
+    assert counts == implementation.kernels.PRODUCTS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT, SCRIPT = Path(__file__).parents[2], Path(__file__).with_name("compiled_attention.py")
+ROOT, SCRIPT = Path(__file__).parents[3], Path(__file__).with_name("compiled_attention.py")
 LENGTH = 1536  # no other axis of the program is as long
 
 
@@ -42,6 +42,8 @@ def test_fused_attention_compiles(topology):
         assert program["pairs"] == [], name
         gated = name.endswith("gated")
         assert program["kernels"] == (3 + gated if gpu else 2), name
+        # The plan finds the cost of each kernel that the compiler calls.
+        assert program["operations"] == pytest.approx(program["stated"], rel=1e-6), name
         # One matrix of float32 scores, for all rows and heads, has 75 MB.
         assert program["memory"] < (40e6 if gated else 20e6), (name, program["memory"])
 

@@ -112,7 +112,7 @@ def test_dense_attention_has_all_pairs():
 )
 def test_the_number_of_tiles_of_keys_that_are_loaded_at_a_time(hidden, dtype, stages):
     """Three tiles are loaded at a time if they fit into shared memory, otherwise two."""
-    text = lowered("cuda", hidden=hidden, dtype=dtype)
+    text = lowered("cuda", hidden=hidden, dtype=dtype, attention="triton")
     stages_of_kernels = re.findall(r'name = "(attention\w*)".*?num_stages = (\d)', text)
     attention = {name for name in KERNELS["cuda"] if name.startswith("attention")}
     assert set(stages_of_kernels) == {(name, str(stages)) for name in attention}

@@ -5,13 +5,13 @@ import sys
 
 import jax
 import pytest
-from xlj.tools.planning import programs
 from xlj.training.amounts import StepAmounts
 
 from xlj.config import Model, parse, recipes
 from xlj.models import block, fused_norm, pallas
 from xlj.models.attention import choosing
 from xlj.sharding import devices
+from xlj.tools.planning import programs
 from xlj.training import durations
 from xlj.training.memory import expected_sizes
 

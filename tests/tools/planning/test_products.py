@@ -7,7 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from xlj.models.attention.interface import Cost
 from xlj.tools.planning.hlo import Program
+from xlj.tools.planning.kernel_costs import Call
 from xlj.tools.planning.products import products
 
 
@@ -53,25 +55,33 @@ def test_products_of_libraries_and_of_full_precision_are_counted():
         of_line("f32[4,8]{1,0}", "f32[8,6]{1,0}", incomplete)
 
 
-@pytest.mark.parametrize(
-    "name, product_count, keys",
-    [
-        ("attention", 2, 128),
-        ("attention_of_key", 4, 128),
-        ("attention_backward", 5, 128),
-        ("attention_of_query_near96", 3, 96),
-        ("attention_near384", 2, 128),
-        ("add_norm", 0, 0),
-    ],
+KERNEL = LINE.format(
+    left="bf16[3,128,12,64]{0}",
+    right="s32[3,4]{0}",
+    line='bf16[3,128,12,64]{0} custom-call(%l, %r), custom_call_target="tpu_custom_call", '
+    'metadata={op_name="jit(f)/x/attention_local/pallas_call"}',
 )
-@pytest.mark.parametrize("queries", ["bf16[3,128,12,64]", "bf16[3,128,768]"])
-def test_attention_kernels_count_their_products(name, product_count, keys, queries):
-    call = 'custom-call(%l, %r), custom_call_target="tpu_custom_call", metadata={op_name="jit(f)/'
-    actual = of_line(
-        "s32[3,4]{1,0}", f"{queries}{{0}}", f'{queries}{{0}} {call}x/{name}/pallas_call"}}'
-    )
-    expected = 2 * product_count * 3 * 12 * 128 * keys * 64
-    assert actual == ({"bf16": expected} if product_count else {})
+SHAPES = (3, 128, 12, 64), (3, 4)
+
+
+def test_kernels_count_the_operations_that_they_state():
+    program = Program(KERNEL, {Call("attention_local", SHAPES): Cost(7e9, 5.0)})
+    assert products(program) == {"bf16": 7e9}
+    assert products(Program(KERNEL, {Call("attention_local", SHAPES): Cost(0, 5.0)})) == {}
+
+
+@pytest.mark.parametrize("call", [Call("attention", SHAPES), Call("attention_local", SHAPES[:1])])
+def test_a_kernel_that_the_traced_program_lacks_is_an_error(call):
+    with pytest.raises(ValueError, match="has no kernel .*attention_local"):
+        products(Program(KERNEL, {call: Cost(7e9, 5.0)}))
+
+
+@pytest.mark.parametrize("target, count", [("", 2), ("Dropout", 2), ("Backward", 5)])
+def test_attention_of_cudnn_counts_its_products(target, count):
+    call = f'custom-call(%l, %r), custom_call_target="__cudnn$fmhaScaleBiasSoftmax{target}"'
+    heads = "bf16[3,128,12,64]{0}"
+    actual = of_line(heads, heads, f"({heads}, s8[99]{{0}}) {call}, backend_config={{}}")
+    assert actual == {"bf16": count * 2 * 3 * 12 * 128 * 128 * 64}
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def choose(attention: str, request: Request) -> Choice:
 
     Args:
       attention: the value of `model.attention`: names in the order in which they are asked, with
-        commas between them. `auto` stands for all implementations of xlj that are fast.
+        commas between them. `auto` means the whole list, without those that are slower.
 
     Raises:
       ConfigError: if none of them can compute the request.

@@ -23,6 +23,9 @@ class Plugged(interface.Implementation):
 
     name: str
 
+    def __post_init__(self) -> None:
+        function_of(self.name, "model.attention")  # raises an error before any work
+
     def why_not(self, request: Request) -> str | None:
         """Returns why the function cannot compute a request; None if it can."""
         if request.has_bias:

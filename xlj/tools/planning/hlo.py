@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xlj.models.attention.interface import Cost
-from xlj.tools.planning.kernels import Call
+from xlj.tools.planning.kernel_costs import Call
 
 _BITS = {"pred": 8, "s4": 4, "u4": 4, "s2": 2, "u2": 2, "bf16": 16, "c64": 64, "c128": 128}
 _ARRAY = re.compile(r"\b([a-z]\w*)\[([\d,]*)\](?:\{([^{}]*)\})?")
@@ -128,7 +128,7 @@ class Program:
 
     Args:
       text: the output of `jax.stages.Compiled.as_text()`.
-      kernels: the costs that the program's kernels state (`kernels.stated_costs`).
+      kernels: the costs that the program's kernels state (`kernel_costs.stated_costs`).
 
     Raises:
       ValueError: if the text is not a program.

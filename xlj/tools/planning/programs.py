@@ -11,7 +11,7 @@ from xlj.config import Config
 from xlj.models.attention.interface import Cost
 from xlj.optimizers import Rates
 from xlj.sharding import meshes
-from xlj.tools.planning.kernels import Call, stated_costs
+from xlj.tools.planning.kernel_costs import Call, stated_costs
 from xlj.training import phases
 from xlj.training import state as states
 from xlj.training.memory import Sizes
